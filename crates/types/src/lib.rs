@@ -1,0 +1,89 @@
+//! Forebay: the numbers and names that every layer shares.
+//!
+//! Every number that could be mistaken for another has a type of its own. Nothing here does I/O.
+
+mod block;
+mod lsn;
+mod range;
+
+pub use block::{BLOCK_SIZE, BlockIndex, BlockKey};
+pub use lsn::Lsn;
+pub use range::ByteRange;
+
+use std::fmt;
+
+/// Number of a file, directory or other object of a volume. Starts at 1 (the root directory), is
+/// never used again after its object is gone, and never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inode(pub u64);
+
+impl Inode {
+    /// The root directory of every volume.
+    pub const ROOT: Inode = Inode(1);
+}
+
+impl fmt::Display for Inode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Number of a pack: an object in the bucket that holds frames. Counts up, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PackId(pub u64);
+
+impl fmt::Display for PackId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Number of a checkpoint within one run of a gateway: the stretch of the log that it covers ends
+/// where the next one begins. Counts up from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CheckpointId(pub u64);
+
+impl CheckpointId {
+    /// The checkpoint that follows this one.
+    pub fn next(self) -> CheckpointId {
+        CheckpointId(self.0 + 1)
+    }
+}
+
+/// The number that a gateway takes when it opens a volume for writing. Who has an older one can
+/// no longer write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// Identity of a volume, drawn at random when it is formatted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeId(pub [u8; 16]);
+
+impl fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VolumeId({self})")
+    }
+}
+
+impl std::str::FromStr for VolumeId {
+    type Err = ();
+
+    /// Reads the 32 hexadecimal digits that `Display` writes.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if text.len() != 32 || !text.is_ascii() {
+            return Err(());
+        }
+        let mut bytes = [0; 16];
+        for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| ())?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| ())?;
+        }
+        Ok(VolumeId(bytes))
+    }
+}

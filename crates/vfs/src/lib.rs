@@ -1,0 +1,19 @@
+//! Forebay: the contract between a front end (NFS, later S3) and the file system behind it.
+//!
+//! A front end speaks a protocol and knows no block, log or bucket; a file system knows no
+//! protocol. What they say to each other is in this crate: POSIX-shaped attributes, one error type
+//! ([`Error`]) and one trait ([`FileSystem`]). Benchmarks and tests of a front end put a file
+//! system in memory behind it.
+
+mod attributes;
+mod error;
+mod operations;
+
+pub use attributes::{
+    Access, Attributes, Device, FileKind, SetAttributes, SetTime, Timestamp, WccAttributes,
+};
+pub use error::{Error, Result};
+pub use operations::{
+    Change, CreateMode, Created, Credentials, DirectoryEntry, FileSystem, Listing, NewNode,
+    ReadReply, Stability, Statistics, Verifier, WriteReply,
+};
