@@ -7,6 +7,8 @@
 
 mod attributes;
 mod error;
+#[cfg(feature = "memory")]
+pub mod memory;
 mod operations;
 
 pub use attributes::{

@@ -1,0 +1,323 @@
+//! All blocks of one file.
+
+use crate::block::{Block, Footprint};
+use crate::fetch::{FetchToken, Lost};
+use crate::{BlockVersion, Cache, Snapshot};
+use forebay_types::{BlockIndex, BlockKey, ByteRange, CheckpointId, Inode};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The block buffers of one file. Its owner keeps it under the file's own lock.
+///
+/// Nothing here fails or waits. Dropping it drops everything in it, dirty or not.
+#[derive(Debug)]
+pub struct FileBlocks {
+    inode: Inode,
+    cache: Arc<Cache>,
+    blocks: BTreeMap<BlockIndex, Box<Block>>,
+    /// Which blocks became dirty in which unpublished checkpoint. May name blocks whose dirty
+    /// ranges were truncated away since.
+    dirty_in: BTreeMap<CheckpointId, BTreeSet<BlockIndex>>,
+    dirty_bytes: u64,
+    lost: Lost,
+}
+
+/// What became of a block that was to be evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// It is gone, and gave back so many bytes.
+    Evicted(u64),
+    /// It was used since it was queued, and is queued again by that use.
+    Touched,
+    /// It is dirty, and will be queued when it is published; or a snapshot holds its memory, and
+    /// it is queued again as if just used.
+    Busy,
+    /// It is not there.
+    Absent,
+}
+
+impl FileBlocks {
+    /// No blocks. Costs no heap memory.
+    pub fn new(inode: Inode, cache: Arc<Cache>) -> FileBlocks {
+        FileBlocks {
+            inode,
+            // Fetches of a former life of this value are out of date.
+            lost: Lost::all_before(cache.tick()),
+            cache,
+            blocks: BTreeMap::new(),
+            dirty_in: BTreeMap::new(),
+            dirty_bytes: 0,
+        }
+    }
+
+    /// Copies `data` to `offset`. The bytes are covered and dirty for `open`, the checkpoint that
+    /// is open now. If an older one has dirty bytes in a block that this touches, that one is taken
+    /// to be closed, and keeps its bytes as they were.
+    ///
+    /// `open` never goes back while dirty bytes of a newer one are here; where it does, the bytes
+    /// go with the newer one.
+    pub fn write(&mut self, offset: u64, data: &[u8], open: CheckpointId) {
+        let tick = self.cache.tick();
+        let mut data = data;
+        for (index, within) in BlockIndex::split(ByteRange::at(offset, data.len() as u64)) {
+            let (part, rest) = data.split_at(within.len() as usize);
+            data = rest;
+            let became_dirty = self.change(index, |block, cache| {
+                block.write(within.start, part, open, tick, &cache.pool)
+            });
+            if let Some(checkpoint) = became_dirty {
+                self.dirty_in.entry(checkpoint).or_default().insert(index);
+            }
+        }
+    }
+
+    /// Copies the covered ones of the bytes from `offset` on to `out`; the newest ones, dirty or
+    /// clean. Ranges of the file that are not covered are pushed to `missing`, merged and
+    /// ascending, and their bytes of `out` are left as they are.
+    pub fn read(&mut self, offset: u64, out: &mut [u8], missing: &mut Vec<ByteRange>) {
+        let tick = self.cache.tick();
+        let own = missing.len();
+        let mut miss = |range: ByteRange| match missing.get_mut(own..) {
+            Some([.., last]) if last.end == range.start => last.end = range.end,
+            _ => missing.push(range),
+        };
+        let mut out = out;
+        for (index, within) in BlockIndex::split(ByteRange::at(offset, out.len() as u64)) {
+            let (part, rest) = out.split_at_mut(within.len() as usize);
+            out = rest;
+            let start = index.start();
+            let absolute = |range: ByteRange| ByteRange::at(start + range.start, range.len());
+            match self.blocks.get_mut(&index) {
+                Some(block) => {
+                    block.last_use = tick;
+                    block.read(within.start, part, |range| miss(absolute(range)));
+                }
+                None => miss(absolute(within)),
+            }
+        }
+    }
+
+    /// Whether every byte of the range is here.
+    pub fn is_covered(&self, range: ByteRange) -> bool {
+        BlockIndex::split(range).all(|(index, within)| {
+            let block = self.blocks.get(&index);
+            block.is_some_and(|block| block.is_covered(within))
+        })
+    }
+
+    /// Puts in bytes that the bucket has, only where nothing is covered; never makes anything
+    /// dirty. Bytes that were fetched without the file's lock must not be put in unless
+    /// [`is_current`](Self::is_current) says so.
+    pub fn fill(&mut self, offset: u64, data: &[u8]) {
+        let tick = self.cache.tick();
+        let mut data = data;
+        for (index, within) in BlockIndex::split(ByteRange::at(offset, data.len() as u64)) {
+            let (part, rest) = data.split_at(within.len() as usize);
+            data = rest;
+            self.change(index, |block, cache| {
+                block.last_use = tick;
+                block.fill(within.start, part, &cache.pool);
+            });
+        }
+    }
+
+    /// To be taken under the file's lock when a fetch of missing bytes is planned.
+    ///
+    /// While the fetch is under way, the file may be written, published and evicted, or truncated
+    /// and extended again. What comes back is then older than the file, and no coverage is left to
+    /// keep it out.
+    pub fn fetch_token(&self) -> FetchToken {
+        FetchToken::at(self.cache.now())
+    }
+
+    /// Whether bytes of `range` that were fetched since the token was taken may still be served
+    /// and filled in, where nothing is covered. False after a truncate of the file, and after an
+    /// eviction of a block of the range that had been written to; then plan the fetch again.
+    pub fn is_current(&self, token: FetchToken, range: ByteRange) -> bool {
+        self.lost.nothing_since(token, range)
+    }
+
+    /// Drops everything at and behind `size`, covered or dirty in `open`. What an older checkpoint
+    /// has dirty there is kept for its snapshot, and is not readable any more.
+    pub fn truncate(&mut self, size: u64, open: CheckpointId) {
+        let tick = self.cache.tick();
+        self.lost.everything(tick);
+        let first = BlockIndex::of(size);
+        let indices: Vec<BlockIndex> = self
+            .blocks
+            .range(first..)
+            .map(|(index, _)| *index)
+            .collect();
+        for index in indices {
+            let from = size.saturating_sub(index.start());
+            self.change_if_there(index, |block| block.truncate(from, open, tick));
+        }
+    }
+
+    /// The file is gone: drops all of it but what an older checkpoint than `open` still has to
+    /// bring to the bucket.
+    pub fn clear(&mut self, open: CheckpointId) {
+        self.truncate(0, open);
+    }
+
+    /// The blocks in which this checkpoint, open or closed, has dirty ranges; ascending.
+    pub fn dirty_blocks(&self, checkpoint: CheckpointId) -> Vec<BlockIndex> {
+        let Some(indices) = self.dirty_in.get(&checkpoint) else {
+            return Vec::new();
+        };
+        let dirty = |index: &&BlockIndex| self.version(**index, checkpoint).is_some();
+        indices.iter().filter(dirty).copied().collect()
+    }
+
+    /// Names the state of this checkpoint's dirty ranges in the block; none if it has none. Changes
+    /// with each write to the block and each truncate that takes bytes from it while the checkpoint
+    /// is open, and with nothing else. Comparing it with [`Snapshot::version`] tells whether an
+    /// early upload is still good.
+    pub fn version(&self, block: BlockIndex, checkpoint: CheckpointId) -> Option<BlockVersion> {
+        self.blocks.get(&block)?.version(checkpoint)
+    }
+
+    /// Hands the dirty ranges of a checkpoint in this block over, with their bytes as they are, or
+    /// as they were when the checkpoint closed.
+    ///
+    /// The caller answers for these bytes until they are in the bucket: it keeps the snapshot to
+    /// try again, or gives it to [`put_back`](Self::put_back). None if the checkpoint has no dirty
+    /// range here, or if they were handed over before and a newer checkpoint has changed the block
+    /// since.
+    pub fn snapshot(&mut self, block: BlockIndex, checkpoint: CheckpointId) -> Option<Snapshot> {
+        self.change_if_there(block, |found| found.snapshot(block, checkpoint))?
+    }
+
+    /// Takes back a snapshot that was not uploaded, so that it can be asked for again. One that is
+    /// out of date or published is dropped.
+    pub fn put_back(&mut self, snapshot: Snapshot) {
+        self.change_if_there(snapshot.block(), |block| block.put_back(snapshot));
+    }
+
+    /// Everything up to and including this checkpoint is in the bucket: its ranges are clean.
+    /// Blocks that no other checkpoint has dirty ranges in may be evicted from now on.
+    pub fn published(&mut self, checkpoint: CheckpointId) {
+        while let Some(first) = self.dirty_in.first_entry() {
+            if *first.key() > checkpoint {
+                break;
+            }
+            for index in first.remove() {
+                self.change_if_there(index, |block| block.published(checkpoint));
+            }
+        }
+    }
+
+    /// Lets go of a block if it is clean, nobody holds it, and it was not used since it was
+    /// queued. For the block that [`Cache::coldest`] named, or any other.
+    pub fn evict(&mut self, block: BlockIndex) -> Eviction {
+        let key = self.key(block);
+        let Some(found) = self.blocks.get_mut(&block) else {
+            return Eviction::Absent;
+        };
+        let queued = found.queued.take();
+        if let Some(tick) = queued {
+            self.cache.order.remove(tick, key);
+        }
+        let touched = queued.is_some_and(|tick| tick < found.last_use);
+        let refused = if found.is_dirty() {
+            Eviction::Busy
+        } else if found.is_held() {
+            found.last_use = self.cache.tick();
+            Eviction::Busy
+        } else if touched {
+            Eviction::Touched
+        } else {
+            let bytes = found.allocated_bytes();
+            if found.was_written {
+                self.lost.block(block, self.cache.tick());
+            }
+            self.remove(block);
+            return Eviction::Evicted(bytes);
+        };
+        found.queue_if_clean(key, &self.cache);
+        refused
+    }
+
+    /// Dirty bytes of this file, counted as [`Cache::dirty_bytes`] does.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes
+    }
+
+    /// Memory of the newest state of all blocks: pieces and overhead, in bytes. Walks over all
+    /// pieces.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.blocks
+            .values()
+            .map(|block| block.allocated_bytes())
+            .sum()
+    }
+
+    /// Whether there is no block: nothing to read, to upload or to evict.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    fn key(&self, block: BlockIndex) -> BlockKey {
+        BlockKey {
+            inode: self.inode,
+            block,
+        }
+    }
+
+    /// Changes a block, made if need be, and all that follows from it.
+    fn change<R>(&mut self, index: BlockIndex, change: impl FnOnce(&mut Block, &Cache) -> R) -> R {
+        let key = self.key(index);
+        let block = self.blocks.entry(index).or_default();
+        let result = change(block, &self.cache);
+        settle(block, key, &self.cache, &mut self.dirty_bytes);
+        result
+    }
+
+    /// Changes a block if there is one, and all that follows from it.
+    fn change_if_there<R>(
+        &mut self,
+        index: BlockIndex,
+        change: impl FnOnce(&mut Block) -> R,
+    ) -> Option<R> {
+        let key = self.key(index);
+        let block = self.blocks.get_mut(&index)?;
+        let result = change(block);
+        settle(block, key, &self.cache, &mut self.dirty_bytes);
+        if block.is_vacant() {
+            self.remove(index);
+        }
+        Some(result)
+    }
+
+    fn remove(&mut self, index: BlockIndex) {
+        let key = self.key(index);
+        if let Some(block) = self.blocks.remove(&index) {
+            if let Some(tick) = block.queued {
+                self.cache.order.remove(tick, key);
+            }
+            let nothing = Footprint::default();
+            replace_account(block.accounted, nothing, &self.cache, &mut self.dirty_bytes);
+        }
+    }
+}
+
+impl Drop for FileBlocks {
+    fn drop(&mut self) {
+        while let Some((index, _)) = self.blocks.first_key_value() {
+            self.remove(*index);
+        }
+    }
+}
+
+/// Brings the accounts and the order of use up to date after a change of a block.
+fn settle(block: &mut Block, key: BlockKey, cache: &Cache, dirty_bytes: &mut u64) {
+    let after = block.footprint();
+    let before = std::mem::replace(&mut block.accounted, after);
+    replace_account(before, after, cache, dirty_bytes);
+    block.queue_if_clean(key, cache);
+}
+
+fn replace_account(before: Footprint, after: Footprint, cache: &Cache, dirty_bytes: &mut u64) {
+    *dirty_bytes = *dirty_bytes + after.dirty_bytes - before.dirty_bytes;
+    cache.account(before, after);
+}

@@ -1,0 +1,302 @@
+//! Pieces: the 64 KiB stretches that a block buffer is made of.
+//!
+//! A piece has memory only for a *window* of its 64 KiB: 4, 16 or 64 KiB, aligned to its own size.
+//! Bytes beyond the window make it grow to the smallest one that holds both; two steps lead from
+//! the smallest to the whole, so a byte is moved twice at most.
+
+use crate::bitmap::RangeBitmap;
+use crate::pool::{Buffer, Class, Pool};
+use forebay_types::{BLOCK_SIZE, ByteRange};
+use std::sync::Arc;
+
+/// Bytes in a piece.
+pub(crate) const PIECE_SIZE: u64 = Class::Whole.size() as u64;
+
+const _: () = assert!(BLOCK_SIZE.is_multiple_of(PIECE_SIZE));
+
+/// The part of a piece that has memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Window {
+    start: usize,
+    class: Class,
+}
+
+impl Window {
+    const WHOLE: Window = Window {
+        start: 0,
+        class: Class::Whole,
+    };
+
+    fn end(self) -> usize {
+        self.start + self.class.size()
+    }
+
+    /// The smallest one that holds the bytes `start..end` of a piece, of which there is at least
+    /// one.
+    fn around(start: usize, end: usize) -> Window {
+        let holds = |class: &Class| start / class.size() == (end - 1) / class.size();
+        let class = Class::ALL.into_iter().find(holds).unwrap_or(Class::Whole);
+        Window {
+            start: start - start % class.size(),
+            class,
+        }
+    }
+
+    /// The smallest one that holds both.
+    fn with(self, other: Window) -> Window {
+        Window::around(self.start.min(other.start), self.end().max(other.end()))
+    }
+}
+
+/// The memory of one piece. Shared between the block and whoever still needs its bytes as they
+/// are; written in place only by a sole owner.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    start: usize,
+    buffer: Buffer,
+}
+
+impl Piece {
+    fn new(window: Window, pool: &Arc<Pool>) -> Piece {
+        Piece {
+            start: window.start,
+            buffer: pool.take(window.class),
+        }
+    }
+
+    fn window(&self) -> Window {
+        Window {
+            start: self.start,
+            class: self.buffer.class(),
+        }
+    }
+
+    /// Puts `data` at the offset `at` of the piece, which lies in its window.
+    fn write(&mut self, at: usize, data: &[u8]) {
+        self.buffer.write(at - self.start, data);
+    }
+
+    /// The bytes `start..end` of the piece, all of which were written.
+    fn bytes(&self, start: usize, end: usize) -> &[u8] {
+        &self.buffer.bytes()[start - self.start..end - self.start]
+    }
+}
+
+/// The pieces of a block, by their number; absent where no byte is covered.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    table: Vec<Option<Arc<Piece>>>,
+}
+
+/// The pieces that a range of a block touches: number, and first and last offset within.
+fn split(range: ByteRange) -> impl Iterator<Item = (usize, usize, usize)> {
+    let (mut at, end) = (range.start, range.end);
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let index = at / PIECE_SIZE;
+        let stop = end.min((index + 1) * PIECE_SIZE);
+        let part = (
+            index as usize,
+            (at - index * PIECE_SIZE) as usize,
+            (stop - index * PIECE_SIZE) as usize,
+        );
+        at = stop;
+        Some(part)
+    })
+}
+
+impl Pieces {
+    /// Puts `data` at the offset `at` of the block. Pieces that somebody else holds are left as
+    /// they are, and replaced here by a copy. `streaming`: the bytes just before `at` are there, so
+    /// this is likely a sequential writer.
+    pub(crate) fn write(&mut self, at: u64, data: &[u8], streaming: bool, pool: &Arc<Pool>) {
+        let mut data = data;
+        for (index, start, end) in split(ByteRange::at(at, data.len() as u64)) {
+            let (part, rest) = data.split_at(end - start);
+            data = rest;
+            if index >= self.table.len() {
+                self.table.resize(index + 1, None);
+            }
+            // A stream that has filled the piece before will fill this one: skip the steps.
+            let whole = streaming && start == 0 && self.is_whole(index.wrapping_sub(1));
+            let slot = &mut self.table[index];
+            let needed = if whole {
+                Window::WHOLE
+            } else {
+                Window::around(start, end)
+            };
+            match slot {
+                None => {
+                    let mut piece = Piece::new(needed, pool);
+                    piece.write(start, part);
+                    *slot = Some(Arc::new(piece));
+                }
+                Some(shared) => overwrite(shared, needed, start, part),
+            }
+        }
+    }
+
+    fn is_whole(&self, index: usize) -> bool {
+        let piece = self.table.get(index).and_then(Option::as_ref);
+        piece.is_some_and(|piece| piece.window() == Window::WHOLE)
+    }
+
+    /// The bytes of `range`, all of which must have been written.
+    pub(crate) fn slices(&self, range: ByteRange) -> impl Iterator<Item = &[u8]> {
+        split(range).filter_map(|(index, start, end)| {
+            let piece = self.table.get(index)?.as_ref();
+            debug_assert!(piece.is_some(), "covered bytes have a piece");
+            Some(piece?.bytes(start, end))
+        })
+    }
+
+    /// The pieces that hold any byte of `ranges`, shared.
+    pub(crate) fn share(&self, ranges: &RangeBitmap) -> Pieces {
+        let mut table = Vec::new();
+        for range in ranges.ranges() {
+            for (index, _, _) in split(range) {
+                if index >= table.len() {
+                    table.resize(index + 1, None);
+                    table[index].clone_from(&self.table[index]);
+                }
+            }
+        }
+        Pieces { table }
+    }
+
+    /// Lets go of the pieces at and behind the one that holds byte `from` of the block, unless
+    /// `coverage` has a byte in them.
+    pub(crate) fn drop_uncovered(&mut self, from: u64, coverage: &RangeBitmap) {
+        let first = (from / PIECE_SIZE) as usize;
+        for (index, slot) in self.table.iter_mut().enumerate().skip(first) {
+            let piece = ByteRange::at(index as u64 * PIECE_SIZE, PIECE_SIZE);
+            if coverage.set_ranges(piece).next().is_none() {
+                *slot = None;
+            }
+        }
+        while self.table.last().is_some_and(Option::is_none) {
+            self.table.pop();
+        }
+    }
+
+    /// Bytes of the buffers in it.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        let sizes = self.table.iter().flatten();
+        sizes.map(|piece| piece.window().class.size() as u64).sum()
+    }
+
+    /// Bytes of heap memory beside the buffers' own.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        (self.table.capacity() * size_of::<Option<Arc<Piece>>>()) as u64
+    }
+
+    /// Whether anybody else holds one of the pieces.
+    pub(crate) fn is_shared(&self) -> bool {
+        let mut pieces = self.table.iter().flatten();
+        pieces.any(|piece| Arc::strong_count(piece) > 1)
+    }
+}
+
+/// Writes to a piece that exists: in place where it is ours alone and large enough, else to a new
+/// one that starts with what the old one held.
+fn overwrite(shared: &mut Arc<Piece>, needed: Window, start: usize, data: &[u8]) {
+    let old = shared.window();
+    let window = old.with(needed);
+    match Arc::get_mut(shared) {
+        Some(piece) if window == old => piece.write(start, data),
+        sole_owner => {
+            let grown = sole_owner.is_some();
+            let pool = shared.buffer.pool();
+            let mut piece = Piece::new(window, pool);
+            let replaced = start <= old.start && old.end() <= start + data.len();
+            if !replaced {
+                piece.write(old.start, shared.buffer.bytes());
+                if !grown {
+                    pool.count_copy();
+                }
+            }
+            piece.write(start, data);
+            *shared = Arc::new(piece);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bitmap(start: u64, end: u64) -> RangeBitmap {
+        let mut bitmap = RangeBitmap::new();
+        bitmap.set(ByteRange::new(start, end));
+        bitmap
+    }
+
+    fn text(pieces: &Pieces, start: u64, end: u64) -> Vec<u8> {
+        let slices: Vec<_> = pieces.slices(ByteRange::new(start, end)).collect();
+        slices.concat()
+    }
+
+    #[test]
+    fn a_window_is_the_smallest_aligned_one() {
+        let window = |start, end| {
+            let window = Window::around(start, end);
+            (window.start, window.end())
+        };
+        assert_eq!(window(0, 1), (0, 4096));
+        assert_eq!(window(40960, 45056), (40960, 45056));
+        assert_eq!(window(4095, 4097), (0, 16384));
+        assert_eq!(window(16383, 16385), (0, 65536));
+        assert_eq!(window(20000, 30000), (16384, 32768));
+    }
+
+    #[test]
+    fn a_piece_grows_around_what_it_holds() {
+        let pool = Pool::new(1 << 20);
+        let mut pieces = Pieces::default();
+        pieces.write(40960, b"middle", false, &pool);
+        assert_eq!(pieces.buffer_bytes(), 4096);
+        pieces.write(36864, b"before", false, &pool);
+        assert_eq!(pieces.buffer_bytes(), 16384);
+        pieces.write(0, b"first", false, &pool);
+        assert_eq!(pieces.buffer_bytes(), 65536);
+        assert_eq!(text(&pieces, 40960, 40966), b"middle");
+        assert_eq!(text(&pieces, 36864, 36870), b"before");
+        assert_eq!(pool.used_bytes(), 65536, "the smaller ones went back");
+        assert_eq!(pool.copied_pieces(), 0, "growing is no copy on write");
+    }
+
+    #[test]
+    fn a_stream_takes_whole_pieces_after_the_first() {
+        let pool = Pool::new(1 << 20);
+        let mut pieces = Pieces::default();
+        pieces.write(0, &[1; 65536], false, &pool);
+        pieces.write(65536, &[2; 4096], true, &pool);
+        assert_eq!(pieces.buffer_bytes(), 131072);
+    }
+
+    #[test]
+    fn a_shared_piece_is_copied_once_and_a_fully_replaced_one_never() {
+        let pool = Pool::new(1 << 20);
+        let mut pieces = Pieces::default();
+        pieces.write(0, &[1; 131072], false, &pool);
+        let held = pieces.share(&bitmap(0, 131072));
+        pieces.write(10, &[2], false, &pool);
+        pieces.write(11, &[2], false, &pool);
+        assert_eq!(pool.copied_pieces(), 1);
+        pieces.write(65536, &[3; 65536], false, &pool);
+        assert_eq!(pool.copied_pieces(), 1);
+        assert_eq!(text(&held, 0, 131072), [1; 131072]);
+        assert_eq!(text(&pieces, 9, 13), [1, 2, 2, 1]);
+    }
+
+    #[test]
+    fn only_pieces_with_bytes_in_the_ranges_are_shared() {
+        let pool = Pool::new(1 << 20);
+        let mut pieces = Pieces::default();
+        pieces.write(0, &[1; 3 * 65536], false, &pool);
+        let held = pieces.share(&bitmap(70000, 70001));
+        assert_eq!(held.buffer_bytes(), 65536);
+    }
+}

@@ -1,0 +1,250 @@
+//! Buffers in three size classes, recycled, and the account of all memory that blocks cost.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How large a buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// 4 KiB.
+    Small,
+    /// 16 KiB.
+    Middle,
+    /// 64 KiB: a whole piece.
+    Whole,
+}
+
+impl Class {
+    /// From the smallest to the largest.
+    pub(crate) const ALL: [Class; 3] = [Class::Small, Class::Middle, Class::Whole];
+
+    /// Bytes in a buffer of this class.
+    pub(crate) const fn size(self) -> usize {
+        match self {
+            Class::Small => 4 << 10,
+            Class::Middle => 16 << 10,
+            Class::Whole => 64 << 10,
+        }
+    }
+}
+
+/// Where buffers come from and go back to. The counters are exact sums of what was taken and given
+/// back; between two of them, a reader on another thread may see one change before the other.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    limit_bytes: u64,
+    /// Buffers that pieces own.
+    used_bytes: AtomicU64,
+    /// Buffers that wait in `idle`.
+    idle_bytes: AtomicU64,
+    /// What blocks cost beside their buffers.
+    overhead_bytes: AtomicU64,
+    /// Pieces copied because a snapshot or a closed checkpoint held them.
+    copied_pieces: AtomicU64,
+    idle: [Mutex<Vec<Vec<u8>>>; Class::ALL.len()],
+}
+
+impl Pool {
+    pub(crate) fn new(limit_bytes: u64) -> Arc<Pool> {
+        Arc::new(Pool {
+            limit_bytes,
+            used_bytes: AtomicU64::new(0),
+            idle_bytes: AtomicU64::new(0),
+            overhead_bytes: AtomicU64::new(0),
+            copied_pieces: AtomicU64::new(0),
+            idle: Default::default(),
+        })
+    }
+
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn idle_bytes(&self) -> u64 {
+        self.idle_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        self.used_bytes() + self.overhead_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn copied_pieces(&self) -> u64 {
+        self.copied_pieces.load(Relaxed)
+    }
+
+    pub(crate) fn count_copy(&self) {
+        self.copied_pieces.fetch_add(1, Relaxed);
+    }
+
+    /// Changes the overhead from what one block cost before to what it costs now.
+    pub(crate) fn change_overhead(&self, before: u64, after: u64) {
+        if after != before {
+            // Adding the wrapped difference subtracts.
+            self.overhead_bytes
+                .fetch_add(after.wrapping_sub(before), Relaxed);
+        }
+    }
+
+    /// A buffer of the class, recycled where one waits.
+    pub(crate) fn take(self: &Arc<Pool>, class: Class) -> Buffer {
+        let size = class.size() as u64;
+        let recycled = self.idle[class as usize].lock().pop();
+        let bytes = match recycled {
+            Some(bytes) => {
+                self.idle_bytes.fetch_sub(size, Relaxed);
+                bytes
+            }
+            None => {
+                self.make_room(size);
+                Vec::with_capacity(class.size())
+            }
+        };
+        self.used_bytes.fetch_add(size, Relaxed);
+        Buffer {
+            bytes,
+            class,
+            pool: Arc::clone(self),
+        }
+    }
+
+    /// Frees idle buffers, as far as there are any, until `bytes` more fit in the limit.
+    pub(crate) fn make_room(&self, bytes: u64) {
+        let room = |pool: &Pool| {
+            let total = pool.allocated_bytes().saturating_add(pool.idle_bytes());
+            total.saturating_add(bytes) <= pool.limit_bytes
+        };
+        self.free_idle(|| room(self));
+    }
+
+    /// Frees every idle buffer.
+    pub(crate) fn trim(&self) {
+        self.free_idle(|| false);
+    }
+
+    fn free_idle(&self, enough: impl Fn() -> bool) {
+        for class in Class::ALL.into_iter().rev() {
+            while self.idle_bytes() > 0 && !enough() {
+                let Some(bytes) = self.idle[class as usize].lock().pop() else {
+                    break;
+                };
+                self.idle_bytes.fetch_sub(class.size() as u64, Relaxed);
+                drop(bytes);
+            }
+        }
+    }
+
+    fn give_back(&self, class: Class, bytes: Vec<u8>) {
+        let size = class.size() as u64;
+        self.used_bytes.fetch_sub(size, Relaxed);
+        let total = self.allocated_bytes() + self.idle_bytes() + size;
+        if total > self.limit_bytes {
+            return;
+        }
+        self.idle_bytes.fetch_add(size, Relaxed);
+        self.idle[class as usize].lock().push(bytes);
+    }
+}
+
+/// Memory of one size class that goes back to its pool when dropped.
+///
+/// A recycled buffer still has bytes of its former life in it, and a new one has none at all: it is
+/// as long as what was written to it. Neither is zeroed, since nobody reads what no coverage
+/// vouches for.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    /// Never longer than the class, and never reallocated.
+    bytes: Vec<u8>,
+    class: Class,
+    pool: Arc<Pool>,
+}
+
+impl Buffer {
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Everything from the start that was ever written, former lives included.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Puts `data` at `at`; both ends lie within the class.
+    pub(crate) fn write(&mut self, at: usize, data: &[u8]) {
+        let end = at + data.len();
+        debug_assert!(end <= self.class.size());
+        if let Some(target) = self.bytes.get_mut(at..end) {
+            target.copy_from_slice(data);
+        } else {
+            // Reaches beyond what was ever written: what lies behind `at` is replaced as a whole.
+            self.bytes.resize(at, 0);
+            self.bytes.extend_from_slice(data);
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.pool
+            .give_back(self.class, std::mem::take(&mut self.bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_buffer_is_recycled_and_given_back_when_asked() {
+        let pool = Pool::new(1 << 20);
+        let mut buffer = pool.take(Class::Small);
+        buffer.write(100, b"abc");
+        assert_eq!((pool.used_bytes(), pool.idle_bytes()), (4096, 0));
+        drop(buffer);
+        assert_eq!((pool.used_bytes(), pool.idle_bytes()), (0, 4096));
+        drop(pool.take(Class::Small));
+        assert_eq!(pool.idle_bytes(), 4096, "taken from the pool, not made");
+        pool.trim();
+        assert_eq!(pool.idle_bytes(), 0);
+    }
+
+    #[test]
+    fn idle_buffers_give_way_to_another_class_at_the_limit() {
+        let pool = Pool::new(64 << 10);
+        drop(pool.take(Class::Whole));
+        assert_eq!(pool.idle_bytes(), 64 << 10);
+        let small = pool.take(Class::Small);
+        assert_eq!(pool.idle_bytes(), 0);
+        assert_eq!(small.class(), Class::Small);
+    }
+
+    #[test]
+    fn beyond_the_limit_nothing_is_kept_idle() {
+        let pool = Pool::new(4096);
+        let (first, second) = (pool.take(Class::Small), pool.take(Class::Small));
+        drop(first);
+        assert_eq!(pool.idle_bytes(), 0);
+        drop(second);
+        assert_eq!(pool.idle_bytes(), 4096);
+    }
+
+    #[test]
+    fn writes_land_where_they_belong_whatever_was_there() {
+        let pool = Pool::new(1 << 20);
+        let mut buffer = pool.take(Class::Small);
+        buffer.write(4, b"tail");
+        assert_eq!(buffer.bytes(), b"\0\0\0\0tail");
+        buffer.write(2, b"xy");
+        assert_eq!(buffer.bytes(), b"\0\0xytail");
+        buffer.write(6, b"longer");
+        assert_eq!(buffer.bytes(), b"\0\0xytalonger");
+    }
+}

@@ -1,0 +1,63 @@
+//! What a checkpoint has to bring to the bucket for one block.
+
+use crate::BlockVersion;
+use crate::bitmap::RangeBitmap;
+use crate::piece::Pieces;
+use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId};
+
+/// The dirty ranges of one block in one checkpoint, and their bytes as they were when it was taken
+/// (or, if writers of a newer checkpoint came first, when the checkpoint closed).
+///
+/// Shares memory with the block and costs no copy: writers that come later copy the pieces that
+/// they change. Its pieces count as allocated until it is dropped. No lock is needed to read it.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub(crate) block: BlockIndex,
+    pub(crate) checkpoint: CheckpointId,
+    pub(crate) version: BlockVersion,
+    pub(crate) ranges: RangeBitmap,
+    pub(crate) pieces: Pieces,
+}
+
+impl Snapshot {
+    /// Which block of the file.
+    pub fn block(&self) -> BlockIndex {
+        self.block
+    }
+
+    /// Whose dirty ranges these are.
+    pub fn checkpoint(&self) -> CheckpointId {
+        self.checkpoint
+    }
+
+    /// The state of the block that this is: as long as [`FileBlocks::version`] gives the same for
+    /// this block and checkpoint, an upload of this snapshot is complete.
+    ///
+    /// [`FileBlocks::version`]: crate::FileBlocks::version
+    pub fn version(&self) -> BlockVersion {
+        self.version
+    }
+
+    /// Number of bytes in it; at least one.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.ranges.len()
+    }
+
+    /// The dirty ranges, as offsets within the block: merged, ascending.
+    pub fn ranges(&self) -> impl Iterator<Item = ByteRange> + '_ {
+        self.ranges.ranges()
+    }
+
+    /// The bytes of `range` (offsets within the block) in order, in as many slices as pieces of
+    /// 64 KiB are touched. Gives exactly `range` when it lies in one of [`ranges`](Self::ranges);
+    /// bytes that are not in the snapshot are left out.
+    pub fn slices(&self, range: ByteRange) -> impl Iterator<Item = &[u8]> + '_ {
+        let known = self.ranges.set_ranges(range);
+        known.flat_map(|range| self.pieces.slices(range))
+    }
+
+    /// Whether it is the whole block.
+    pub fn is_whole_block(&self) -> bool {
+        self.ranges.len() == BLOCK_SIZE
+    }
+}

@@ -1,0 +1,88 @@
+//! What the heap really does, counted by an allocator, for each thread by itself: the test harness
+//! allocates as well.
+
+use forebay_cache::{Cache, FileBlocks};
+use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+struct Counting;
+
+thread_local! {
+    // Constant, and nothing to drop: using them in the allocator never allocates.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static BUFFER_BYTES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Buffers of pieces are the only byte-aligned allocations of exactly these sizes here.
+fn is_buffer(layout: Layout) -> bool {
+    layout.align() == 1 && matches!(layout.size(), 4096 | 16384 | 65536)
+}
+
+// SAFETY: every call goes to the system allocator unchanged; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        if is_buffer(layout) {
+            BUFFER_BYTES.set(BUFFER_BYTES.get().wrapping_add(layout.size() as u64));
+        }
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if is_buffer(layout) {
+            BUFFER_BYTES.set(BUFFER_BYTES.get().wrapping_sub(layout.size() as u64));
+        }
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+const FIRST: CheckpointId = CheckpointId(1);
+const SECOND: CheckpointId = CheckpointId(2);
+
+#[test]
+fn steady_overwrites_and_reads_allocate_nothing_and_pieces_are_counted_exactly() {
+    let cache = Cache::new(64 << 20);
+    let mut file = FileBlocks::new(Inode(1), Arc::clone(&cache));
+    let data = vec![7; 1_000_001];
+    let mut out = vec![0; 1_000_001];
+    let mut missing = Vec::new();
+    let counted = || {
+        (
+            cache.piece_bytes() + cache.pooled_bytes(),
+            BUFFER_BYTES.get(),
+        )
+    };
+
+    file.write(BLOCK_SIZE - 500_000, &data, FIRST);
+    let before = ALLOCATIONS.get();
+    for round in 0..100 {
+        file.write(BLOCK_SIZE - 500_000, &data, FIRST);
+        file.write(BLOCK_SIZE - 400_000 + round * 4_097, &data[..32_768], FIRST);
+        file.read(BLOCK_SIZE - 500_000, &mut out, &mut missing);
+        assert!(file.is_covered(ByteRange::at(BLOCK_SIZE - 1, 2)));
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert!(missing.is_empty() && out == data);
+
+    let (accounted, real) = counted();
+    assert_eq!(accounted, real);
+    let snapshot = file.snapshot(BlockIndex(0), FIRST);
+    file.write(BLOCK_SIZE - 70_000, &data, SECOND);
+    file.write(17, b"small", SECOND);
+    let (accounted, real) = counted();
+    assert_eq!(accounted, real, "with copies on write");
+    file.truncate(100, SECOND);
+    drop(snapshot);
+    let (accounted, real) = counted();
+    assert_eq!(accounted, real, "with idle buffers");
+    drop(file);
+    cache.trim();
+    assert_eq!(counted(), (0, 0));
+}

@@ -1,0 +1,187 @@
+//! Snapshots: who answers for the bytes, and what copying costs.
+
+use forebay_cache::{Cache, Eviction, FileBlocks, Snapshot};
+use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};
+use std::sync::Arc;
+
+const FIRST: CheckpointId = CheckpointId(1);
+const SECOND: CheckpointId = CheckpointId(2);
+const THIRD: CheckpointId = CheckpointId(3);
+const BLOCK: BlockIndex = BlockIndex(0);
+const PIECE: u64 = 64 << 10;
+
+fn file() -> (Arc<Cache>, FileBlocks) {
+    let cache = Cache::new(64 << 20);
+    let file = FileBlocks::new(Inode(7), Arc::clone(&cache));
+    (cache, file)
+}
+
+fn bytes(snapshot: &Snapshot) -> Vec<u8> {
+    let ranges = snapshot.ranges();
+    ranges
+        .flat_map(|range| snapshot.slices(range))
+        .collect::<Vec<_>>()
+        .concat()
+}
+
+#[test]
+fn snapshots_cross_threads() {
+    fn crosses<T: Send + Sync + 'static>() {}
+    crosses::<Snapshot>();
+    crosses::<FileBlocks>();
+}
+
+#[test]
+fn no_copy_is_made_when_no_snapshot_is_alive() {
+    let (cache, mut file) = file();
+    file.write(0, &vec![1; BLOCK_SIZE as usize], FIRST);
+    file.write(10, &[2; 10], FIRST);
+    drop(file.snapshot(BLOCK, FIRST));
+    for at in (0..BLOCK_SIZE).step_by(4096) {
+        file.write(at, &[3; 4096], SECOND);
+    }
+    file.published(FIRST);
+    file.write(0, &[4; 4096], SECOND);
+    assert_eq!(cache.copied_pieces(), 0);
+    assert_eq!(cache.piece_bytes(), BLOCK_SIZE);
+}
+
+#[test]
+fn a_writer_copies_each_piece_once_while_a_snapshot_is_alive() {
+    let (cache, mut file) = file();
+    file.write(0, &vec![1; BLOCK_SIZE as usize], FIRST);
+    let snapshot = file.snapshot(BLOCK, FIRST).unwrap();
+    for at in [0, 4096, PIECE + 1, PIECE + 9] {
+        file.write(at, &[2; 100], SECOND);
+    }
+    assert_eq!(cache.copied_pieces(), 2);
+    assert_eq!(cache.piece_bytes(), BLOCK_SIZE + 2 * PIECE);
+    assert_eq!(bytes(&snapshot), vec![1; BLOCK_SIZE as usize]);
+    drop(snapshot);
+    assert_eq!(cache.piece_bytes(), BLOCK_SIZE);
+    file.write(5 * PIECE, &[2; 100], SECOND);
+    assert_eq!(cache.copied_pieces(), 2);
+}
+
+#[test]
+fn a_closed_checkpoint_nobody_took_yet_costs_one_copy_for_each_piece_written() {
+    let (cache, mut file) = file();
+    file.write(0, &[1; 3 * PIECE as usize], FIRST);
+    file.write(0, &[2; 10], SECOND);
+    file.write(20, &[2; 10], SECOND);
+    assert_eq!(cache.copied_pieces(), 1);
+    assert_eq!(cache.piece_bytes(), 4 * PIECE);
+    drop(file.snapshot(BLOCK, FIRST));
+    assert_eq!(cache.piece_bytes(), 3 * PIECE, "handed over and dropped");
+    file.write(PIECE, &[2; 10], SECOND);
+    assert_eq!(cache.copied_pieces(), 1);
+}
+
+#[test]
+fn pieces_without_closed_bytes_are_written_in_place() {
+    let (cache, mut file) = file();
+    file.fill(0, &[0; 3 * PIECE as usize]);
+    file.write(PIECE, &[1; 10], FIRST);
+    file.write(0, &[2; 10], SECOND);
+    file.write(2 * PIECE, &[2; 10], SECOND);
+    assert_eq!(cache.copied_pieces(), 0);
+}
+
+#[test]
+fn a_fill_beside_held_bytes_leaves_the_snapshot_alone() {
+    let (_, mut file) = file();
+    file.write(10, b"held", FIRST);
+    let snapshot = file.snapshot(BLOCK, FIRST).unwrap();
+    file.fill(0, &[9; 100]);
+    assert_eq!(bytes(&snapshot), b"held");
+    let outside: Vec<_> = snapshot.slices(ByteRange::new(0, 100)).collect();
+    assert_eq!(outside.concat(), b"held", "only the snapshot's own bytes");
+}
+
+#[test]
+fn handed_over_bytes_can_be_asked_for_again_until_a_newer_checkpoint_writes() {
+    let (_, mut file) = file();
+    file.write(0, b"mine", FIRST);
+    drop(file.snapshot(BLOCK, FIRST));
+    assert_eq!(bytes(&file.snapshot(BLOCK, FIRST).unwrap()), b"mine");
+    file.write(0, b"next", SECOND);
+    assert!(file.snapshot(BLOCK, FIRST).is_none());
+    assert_eq!(file.dirty_blocks(FIRST), [BLOCK], "dirty until published");
+}
+
+#[test]
+fn a_snapshot_put_back_can_be_taken_again() {
+    for write_between in [false, true] {
+        let (_, mut file) = file();
+        file.write(0, b"mine", FIRST);
+        let snapshot = file.snapshot(BLOCK, FIRST).unwrap();
+        if write_between {
+            file.write(0, b"next", SECOND);
+        }
+        file.put_back(snapshot);
+        file.write(0, b"last", SECOND);
+        assert_eq!(bytes(&file.snapshot(BLOCK, FIRST).unwrap()), b"mine");
+    }
+}
+
+#[test]
+fn an_outdated_snapshot_put_back_replaces_nothing() {
+    let (cache, mut file) = file();
+    file.write(0, b"early", FIRST);
+    let early = file.snapshot(BLOCK, FIRST).unwrap();
+    file.write(0, b"final", FIRST);
+    file.write(0, b"newer", SECOND);
+    file.put_back(early);
+    assert_eq!(bytes(&file.snapshot(BLOCK, FIRST).unwrap()), b"final");
+    file.published(SECOND);
+    drop(file);
+    assert_eq!(cache.allocated_bytes(), 0);
+}
+
+#[test]
+fn what_a_truncate_left_of_an_early_snapshot_can_be_taken_after_the_close() {
+    let (_, mut file) = file();
+    file.write(0, b"abcdef", FIRST);
+    let early = file.snapshot(BLOCK, FIRST).unwrap();
+    file.truncate(3, FIRST);
+    assert_ne!(file.version(BLOCK, FIRST), Some(early.version()));
+    drop(early);
+    file.write(0, b"xyz", SECOND);
+    assert_eq!(bytes(&file.snapshot(BLOCK, FIRST).unwrap()), b"abc");
+}
+
+#[test]
+fn a_second_closed_checkpoint_keeps_its_own_bytes() {
+    let (cache, mut file) = file();
+    file.write(0, b"one", FIRST);
+    file.write(0, b"two", SECOND);
+    file.write(0, b"six", THIRD);
+    assert_eq!(cache.dirty_bytes(), 9);
+    assert_eq!(bytes(&file.snapshot(BLOCK, SECOND).unwrap()), b"two");
+    assert_eq!(bytes(&file.snapshot(BLOCK, FIRST).unwrap()), b"one");
+    file.published(SECOND);
+    assert_eq!(cache.dirty_bytes(), 3);
+    assert_eq!(file.evict(BLOCK), Eviction::Busy);
+}
+
+#[test]
+fn a_late_write_for_an_older_checkpoint_goes_with_the_newer_one() {
+    let (_, mut file) = file();
+    file.write(0, b"ab", SECOND);
+    file.write(2, b"cd", FIRST);
+    assert_eq!(file.dirty_blocks(FIRST), []);
+    assert_eq!(bytes(&file.snapshot(BLOCK, SECOND).unwrap()), b"abcd");
+}
+
+#[test]
+fn dirty_blocks_are_listed_ascending_each_in_its_checkpoint() {
+    let (_, mut file) = file();
+    for block in [5, 1, 9] {
+        file.write(block * BLOCK_SIZE, b"x", FIRST);
+    }
+    file.write(BLOCK_SIZE, b"y", SECOND);
+    file.write(2 * BLOCK_SIZE, b"y", SECOND);
+    assert_eq!(file.dirty_blocks(FIRST), [1, 5, 9].map(BlockIndex));
+    assert_eq!(file.dirty_blocks(SECOND), [1, 2].map(BlockIndex));
+    assert_eq!(file.dirty_blocks(THIRD), []);
+}

@@ -1,0 +1,292 @@
+//! Checkpoints: how what is logged reaches the bucket.
+//!
+//! ```text
+//!   open ------------> closed ------------> uploaded ------------> published
+//!    | collects         | its end LSN       | frames of its         | one metadata batch, durable
+//!    | changes          | is fixed          | dirty ranges are      | in the bucket; log recycled,
+//!    |                  |                   | in packs              | blocks clean
+//!    |   closes when its oldest change is `checkpoint_interval` old, when
+//!    |   `checkpoint_bytes` are dirty, when a writer waits for room, or on demand
+//! ```
+//!
+//! One task, the publisher, drives them, one after the other; beside the checkpoint that it works
+//! on the next one is open already. An error of the bucket is waited out: the publisher tries again
+//! until it succeeds or the volume stops.
+
+mod close;
+mod pack_plan;
+mod publish;
+mod reclaim;
+mod upload;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay_meta::StoreError;
+use forebay_meta::record::VolumeState;
+use forebay_types::{Lsn, PackId};
+use forebay_vfs::{Error, Result};
+use forebay_wal::LogFailed;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::core::{Core, Stopped};
+use crate::fetch::backoff;
+
+/// The volume has stopped: there is nothing more to publish.
+#[derive(Debug)]
+pub(crate) struct Halted;
+
+/// What operations and the publisher tell each other.
+pub(crate) struct Checkpoints {
+    wake: Notify,
+    /// A writer waits for what a checkpoint gives back.
+    pressed: AtomicBool,
+    /// Who waits for everything to be published.
+    flushes: Mutex<Vec<oneshot::Sender<Lsn>>>,
+    published: watch::Sender<Lsn>,
+    /// The volume's state as the bucket has it.
+    state: Mutex<VolumeState>,
+    store_error: Mutex<Option<(String, Instant)>>,
+    /// Since when a closed checkpoint is being worked on, and since when its oldest change waits.
+    closed: Mutex<Option<Instant>>,
+    log_failed: AtomicBool,
+    /// There may be removed files to collect, or dead packs to delete.
+    garbage: AtomicBool,
+    next_pack: std::sync::atomic::AtomicU64,
+}
+
+impl Checkpoints {
+    /// Goes on from the state that the bucket has.
+    pub(crate) fn new(state: VolumeState) -> Checkpoints {
+        Checkpoints {
+            wake: Notify::new(),
+            pressed: AtomicBool::new(false),
+            flushes: Mutex::default(),
+            published: watch::Sender::new(state.published),
+            state: Mutex::new(state),
+            store_error: Mutex::default(),
+            closed: Mutex::default(),
+            log_failed: AtomicBool::new(false),
+            garbage: AtomicBool::new(true),
+            next_pack: std::sync::atomic::AtomicU64::new(first_pack(&state)),
+        }
+    }
+
+    /// The publisher should look whether there is something to do.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Somebody waits for room.
+    pub(crate) fn press(&self) {
+        self.pressed.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// The bucket holds everything before this.
+    pub(crate) fn published(&self) -> Lsn {
+        *self.published.borrow()
+    }
+
+    pub(crate) fn state(&self) -> VolumeState {
+        *self.state.lock()
+    }
+
+    /// Notes that the bucket does not answer.
+    pub(crate) fn store_error(&self, why: &str) {
+        let mut error = self.store_error.lock();
+        let since = error.as_ref().map_or_else(Instant::now, |(_, since)| *since);
+        if error.is_none() {
+            tracing::warn!("the bucket is not available: {why}; trying again until it is");
+        }
+        *error = Some((why.to_owned(), since));
+    }
+
+    fn store_works(&self) {
+        if let Some((_, since)) = self.store_error.lock().take() {
+            tracing::info!("the bucket is available again, after {:?}", since.elapsed());
+        }
+    }
+
+    /// What is wrong with the bucket, and for how long.
+    pub(crate) fn store_trouble(&self) -> Option<(String, Duration)> {
+        self.store_error.lock().as_ref().map(|(why, since)| (why.clone(), since.elapsed()))
+    }
+
+    /// Notes that the log failed; says whether that is news.
+    pub(crate) fn log_failure(&self, _failed: &LogFailed) -> bool {
+        let news = !self.log_failed.swap(true, Ordering::AcqRel);
+        self.wake();
+        news
+    }
+
+    fn new_pack(&self) -> PackId {
+        PackId(self.next_pack.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn next_pack(&self) -> u64 {
+        self.next_pack.load(Ordering::Relaxed)
+    }
+}
+
+/// The first number for packs of an epoch: the epoch is part of the number, so that a gateway that
+/// was fenced and does not know it yet can never write over a pack of its successor.
+fn first_pack(state: &VolumeState) -> u64 {
+    const COUNTER_BITS: u32 = 40;
+    (state.epoch.0 << COUNTER_BITS).max(state.next_pack)
+}
+
+impl Core {
+    /// Returns when the bucket holds everything before `end`.
+    pub(crate) async fn published(&self, end: Lsn) -> Result<()> {
+        let mut published = self.checkpoints.published.subscribe();
+        let mut stopped = self.watch_stopped();
+        if *published.borrow_and_update() < end {
+            self.checkpoints.press();
+        }
+        tokio::select! {
+            _ = published.wait_for(|published| *published >= end) => Ok(()),
+            _ = stopped.wait_for(Option::is_some) => Err(Error::Delay),
+        }
+    }
+
+    /// Publishes everything that was done before the call; gives the LSN up to which the bucket is
+    /// complete. `Err` when the volume stops before.
+    pub(crate) async fn flush(&self) -> std::result::Result<Lsn, Stopped> {
+        let (done, published) = oneshot::channel();
+        self.checkpoints.flushes.lock().push(done);
+        self.checkpoints.wake();
+        let mut stopped = self.watch_stopped();
+        tokio::select! {
+            Ok(lsn) = published => Ok(lsn),
+            Ok(why) = stopped.wait_for(Option::is_some) => {
+                Err(why.clone().unwrap_or(Stopped::Failed("stopping".into())))
+            }
+            else => Err(Stopped::Failed("the publisher has ended".into())),
+        }
+    }
+
+    /// The publisher: closes checkpoints when they are due and brings them to the bucket, until
+    /// the volume stops.
+    pub(crate) async fn publish_forever(self: Arc<Core>) {
+        while self.is_stopped().is_none() {
+            let wake = self.checkpoints.wake.notified();
+            let flushes = std::mem::take(&mut *self.checkpoints.flushes.lock());
+            if !flushes.is_empty() || self.is_due() {
+                if self.publish_open().await.is_err() {
+                    return;
+                }
+                for flush in flushes {
+                    // Whoever does not wait any more needs no answer.
+                    let _ = flush.send(self.checkpoints.published());
+                }
+                continue;
+            }
+            if self.checkpoints.garbage.load(Ordering::Acquire) {
+                if self.reclaim().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            let since = self.gate.read().since();
+            match since {
+                Some(since) => {
+                    let due = since + self.config.checkpoint_interval;
+                    tokio::select! {
+                        () = wake => {}
+                        () = tokio::time::sleep_until(due) => {}
+                    }
+                }
+                None => wake.await,
+            }
+        }
+    }
+
+    /// Whether the open checkpoint should close now.
+    fn is_due(&self) -> bool {
+        let checkpoints = &self.checkpoints;
+        if checkpoints.log_failed.load(Ordering::Acquire) {
+            return true;
+        }
+        let Some(since) = self.gate.read().since() else { return false };
+        since.elapsed() >= self.config.checkpoint_interval
+            || self.cache.dirty_bytes() >= self.config.checkpoint_bytes
+            || checkpoints.pressed.load(Ordering::Acquire)
+    }
+
+    /// Closes the open checkpoint and brings it to the bucket; does nothing if nothing changed.
+    pub(crate) async fn publish_open(self: &Arc<Self>) -> std::result::Result<(), Halted> {
+        self.checkpoints.pressed.store(false, Ordering::Release);
+        if let Some(closed) = self.close_checkpoint() {
+            let uploaded = self.upload(&closed).await?;
+            self.publish(closed, uploaded).await?;
+        }
+        self.restart_log();
+        Ok(())
+    }
+
+    /// After a failed flush everything has to be in the bucket before the log begins anew.
+    fn restart_log(&self) {
+        if !self.checkpoints.log_failed.load(Ordering::Acquire) {
+            return;
+        }
+        let Some(wal) = self.log() else { return };
+        let gate = self.gate.write();
+        if gate.since().is_some() {
+            // Changes came in between: they go to the bucket first.
+            return;
+        }
+        self.checkpoints.log_failed.store(false, Ordering::Release);
+        if wal.failure().is_none() {
+            return;
+        }
+        match wal.restart(wal.next_lsn()) {
+            Ok(()) => tracing::info!("a new log segment works; writes are accepted again"),
+            // The next writer that is refused has it tried again.
+            Err(error) => tracing::error!("no new log segment: {error}"),
+        }
+    }
+
+    /// Asks the metadata store until it answers; `Err` when that cannot help.
+    async fn insist<T, F>(
+        &self,
+        mut ask: impl FnMut() -> F,
+    ) -> std::result::Result<T, Halted>
+    where
+        F: Future<Output = std::result::Result<T, StoreError>>,
+    {
+        let mut attempt = 1;
+        loop {
+            match ask().await {
+                Ok(answer) => {
+                    self.checkpoints.store_works();
+                    return Ok(answer);
+                }
+                Err(StoreError::Transient(why)) => self.wait_for_store(&why, attempt).await?,
+                Err(StoreError::Fenced) => {
+                    self.stop(Stopped::Fenced);
+                    return Err(Halted);
+                }
+                Err(error @ (StoreError::Corrupt(_) | StoreError::Fatal(_))) => {
+                    self.stop(Stopped::Failed(error.to_string()));
+                    return Err(Halted);
+                }
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Waits a while for the bucket; `Err` when the volume stops meanwhile.
+    async fn wait_for_store(&self, why: &str, attempt: u32) -> std::result::Result<(), Halted> {
+        self.checkpoints.store_error(why);
+        let mut stopped = self.watch_stopped();
+        tokio::select! {
+            () = tokio::time::sleep(backoff(attempt)) => Ok(()),
+            _ = stopped.wait_for(Option::is_some) => Err(Halted),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Publishing: one atomic metadata batch makes a closed checkpoint the state of the bucket.
+
+use std::collections::{BTreeMap, HashMap};
+
+use forebay_meta::record::{BlockMap, Displaced, FrameAddress, Garbage, Kind, VolumeState};
+use forebay_meta::{Batch, Key};
+use forebay_pack::FrameRef;
+use forebay_types::{BlockIndex, BlockKey, Inode};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Halted;
+use super::close::Closed;
+use super::upload::Uploaded;
+use crate::core::{Core, Stopped};
+use crate::node::{ClosedNode, Node};
+
+/// Block maps that are read at a time.
+const MAPS_PER_SCAN: usize = 1024;
+
+/// What a batch adds to and takes from the accounts of packs and of the volume.
+#[derive(Default)]
+pub(super) struct Account {
+    pub(super) displaced: Displaced,
+    added: u64,
+}
+
+impl Account {
+    pub(super) fn displace(&mut self, displaced: Displaced) -> u64 {
+        let mut bytes = 0;
+        for (pack, lost) in displaced {
+            *self.displaced.entry(pack).or_default() += lost;
+            bytes += lost;
+        }
+        bytes
+    }
+
+    /// The volume's bytes after this.
+    pub(super) fn balance(&self, before: u64) -> u64 {
+        (before + self.added).saturating_sub(self.displaced.values().sum())
+    }
+}
+
+impl Core {
+    /// Makes the closed checkpoint, whose packs are in the bucket, the state of the volume.
+    pub(crate) async fn publish(
+        self: &Arc<Self>,
+        closed: Closed,
+        mut uploaded: Uploaded,
+    ) -> Result<(), Halted> {
+        let mut batch = closed.names.to_batch();
+        let mut account = Account::default();
+        let mut used = HashMap::new();
+        for node in &closed.nodes {
+            let then = node.lock().as_of(closed.id);
+            let frames = uploaded.frames.remove(&node.inode).unwrap_or_default();
+            let bytes = self.publish_node(node, then, frames, &mut batch, &mut account).await?;
+            used.insert(node.inode, bytes);
+        }
+        for (pack, record) in &uploaded.packs {
+            batch.put(&Key::Pack(*pack), record);
+        }
+        let state = VolumeState {
+            published: closed.end,
+            next_inode: closed.next_inode,
+            next_pack: self.checkpoints.next_pack(),
+            used_inodes: closed.inodes,
+            ..self.checkpoints.state()
+        };
+        self.commit_account(batch, account, state).await?;
+
+        for node in &closed.nodes {
+            let bytes = used.get(&node.inode).copied().unwrap_or_default();
+            node.lock().publish(closed.id, bytes);
+        }
+        self.catalog.overlay().discard_closed();
+        *self.checkpoints.closed.lock() = None;
+        self.checkpoints.published.send_replace(closed.end);
+        self.recycle(closed.end);
+        self.memory_freed();
+        Ok(())
+    }
+
+    /// Commits a batch together with what it does to the accounts.
+    pub(super) async fn commit_account(
+        &self,
+        mut batch: Batch,
+        account: Account,
+        state: VolumeState,
+    ) -> Result<(), Halted> {
+        for (pack, lost) in &account.displaced {
+            let key = Key::Pack(*pack);
+            let record = self.insist(|| self.catalog.pack(*pack)).await?;
+            let Some(mut record) = record else {
+                tracing::warn!("pack {pack} loses {lost} bytes but has no account");
+                continue;
+            };
+            record.live_bytes = record.live_bytes.saturating_sub(*lost);
+            if record.live_bytes > 0 {
+                batch.put(&key, &record);
+            } else {
+                batch.delete(&key);
+                batch.put(&Key::DeadPack(*pack), &forebay_meta::record::DeadPack);
+                self.checkpoints.garbage.store(true, Ordering::Release);
+            }
+        }
+        let state = VolumeState { used_bytes: account.balance(state.used_bytes), ..state };
+        batch.put(&Key::Volume, &state);
+        self.insist(|| self.catalog.store().commit(&batch)).await?;
+        self.totals.set_bytes(state.used_bytes);
+        *self.checkpoints.state.lock() = state;
+        Ok(())
+    }
+
+    /// Adds what a checkpoint did to one object; gives the bytes that its block maps then hold.
+    async fn publish_node(
+        &self,
+        node: &Node,
+        then: ClosedNode,
+        frames: Vec<(BlockKey, FrameRef)>,
+        batch: &mut Batch,
+        account: &mut Account,
+    ) -> Result<u64, Halted> {
+        let inode = node.inode;
+        if then.removed {
+            if then.published {
+                batch.delete(&Key::Inode(inode));
+                if then.record.kind() == Kind::Regular && then.record.used > 0 {
+                    let garbage =
+                        Garbage { size: then.record.size, first_block: BlockIndex(0) };
+                    batch.put(&Key::Garbage(inode), &garbage);
+                    self.checkpoints.garbage.store(true, Ordering::Release);
+                }
+            }
+            return Ok(0);
+        }
+        // A block map as it will be, for each block that changes.
+        let mut maps: BTreeMap<BlockIndex, BlockMap> = BTreeMap::new();
+        let mut lost = 0;
+        if let Some(floor) = then.floor.filter(|_| then.published) {
+            lost += self.cut_maps(inode, floor, &mut maps, account).await?;
+        }
+        let mut added = 0;
+        for (key, frame) in frames {
+            if !maps.contains_key(&key.block) {
+                let map = if then.published {
+                    self.insist(|| self.catalog.block_map(inode, key.block)).await?
+                } else {
+                    None
+                };
+                maps.insert(key.block, map.unwrap_or_default());
+            }
+            let map = maps.entry(key.block).or_default();
+            let displaced = map.insert(frame.range(), address(&frame)).map_err(|error| {
+                self.stop(Stopped::Failed(format!("inode {inode}: {error}")));
+                Halted
+            })?;
+            lost += account.displace(displaced);
+            added += frame.range().len();
+        }
+        account.added += added;
+        for (block, map) in maps {
+            let key = Key::Block(BlockKey { inode, block });
+            if map.is_empty() {
+                batch.delete(&key);
+            } else {
+                batch.put(&key, &map);
+            }
+        }
+        let used = (then.record.used + added).saturating_sub(lost);
+        let record = forebay_meta::InodeRecord { used, ..then.record };
+        batch.put(&Key::Inode(inode), &record);
+        Ok(used)
+    }
+
+    /// Cuts a file's published block maps off at `floor`; gives the bytes that they lose.
+    async fn cut_maps(
+        &self,
+        inode: Inode,
+        floor: u64,
+        maps: &mut BTreeMap<BlockIndex, BlockMap>,
+        account: &mut Account,
+    ) -> Result<u64, Halted> {
+        let mut lost = 0;
+        let mut from = BlockIndex::of(floor);
+        loop {
+            let found =
+                self.insist(|| self.catalog.block_maps(inode, from, MAPS_PER_SCAN)).await?;
+            let full = found.len() == MAPS_PER_SCAN;
+            for (block, mut map) in found {
+                from = BlockIndex(block.0 + 1);
+                let displaced = map.truncate(floor.saturating_sub(block.start()));
+                lost += account.displace(displaced);
+                maps.insert(block, map);
+            }
+            if !full {
+                return Ok(lost);
+            }
+        }
+    }
+}
+
+/// How the metadata name a frame.
+fn address(frame: &FrameRef) -> FrameAddress {
+    FrameAddress {
+        pack: frame.pack,
+        offset: frame.offset,
+        stored_len: frame.stored_len,
+        raw_len: frame.raw_len,
+        raw_start: frame.start,
+        crc32: frame.crc32,
+    }
+}

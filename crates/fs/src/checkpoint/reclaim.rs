@@ -1,0 +1,95 @@
+//! Reclaiming: the block maps of removed files, and packs to which nothing refers any more.
+//!
+//! Both are noted in the batch that made them garbage, so that a crash forgets neither. A pack is
+//! deleted only when the metadata that no longer refer to it are durable in the bucket.
+
+use std::sync::atomic::Ordering;
+
+use forebay_meta::record::{DeadPack, Garbage};
+use forebay_meta::{Batch, Key, KeyRange};
+use forebay_types::{BlockIndex, BlockKey, PackId};
+
+use super::Halted;
+use super::publish::Account;
+use crate::core::Core;
+
+/// Block maps that one step collects.
+const MAPS: usize = 4096;
+/// Removed files that one step looks at.
+const FILES: usize = 256;
+/// Packs that one step deletes.
+const PACKS: usize = 256;
+
+impl Core {
+    /// One bounded step of reclaiming; notes when there is nothing left to do.
+    pub(crate) async fn reclaim(&self) -> Result<(), Halted> {
+        self.checkpoints.garbage.store(false, Ordering::Release);
+        let mut batch = Batch::new();
+        let mut account = Account::default();
+        let more = self.collect_files(&mut batch, &mut account).await?
+            | self.delete_packs(&mut batch).await?;
+        if !batch.is_empty() {
+            self.commit_account(batch, account, self.checkpoints.state()).await?;
+        }
+        if more {
+            self.checkpoints.garbage.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Lets go of the block maps of removed files. Says whether some remain.
+    async fn collect_files(
+        &self,
+        batch: &mut Batch,
+        account: &mut Account,
+    ) -> Result<bool, Halted> {
+        let range = KeyRange::garbage();
+        let files = self.insist(|| self.catalog.records::<Garbage>(&range, FILES)).await?;
+        let mut more = files.len() == FILES;
+        let mut budget = MAPS;
+        for (key, garbage) in files {
+            let Key::Garbage(inode) = key else { continue };
+            if budget == 0 {
+                return Ok(true);
+            }
+            let first = garbage.first_block;
+            let maps = self.insist(|| self.catalog.block_maps(inode, first, budget)).await?;
+            let all = maps.len() < budget;
+            budget -= maps.len();
+            let next = maps.last().map_or(first, |(block, _)| BlockIndex(block.0 + 1));
+            for (block, map) in maps {
+                account.displace(map.bytes_by_pack());
+                batch.delete(&Key::Block(BlockKey { inode, block }));
+            }
+            if all {
+                batch.delete(&key);
+            } else {
+                batch.put(&key, &Garbage { first_block: next, ..garbage });
+                more = true;
+            }
+        }
+        Ok(more)
+    }
+
+    /// Deletes packs that the durable metadata no longer refer to. Says whether some remain.
+    async fn delete_packs(&self, batch: &mut Batch) -> Result<bool, Halted> {
+        let range = KeyRange::dead_packs();
+        let packs = self.insist(|| self.catalog.records::<DeadPack>(&range, PACKS)).await?;
+        let more = packs.len() == PACKS;
+        for (key, DeadPack) in packs {
+            let Key::DeadPack(pack) = key else { continue };
+            self.delete_pack(pack).await?;
+            batch.delete(&key);
+        }
+        Ok(more)
+    }
+
+    async fn delete_pack(&self, pack: PackId) -> Result<(), Halted> {
+        let mut attempt = 1;
+        while let Err(error) = self.packs.delete(pack).await {
+            self.wait_for_store(&format!("pack {pack}: {error}"), attempt).await?;
+            attempt += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! Uploading: the dirty ranges of a closed checkpoint become frames, the frames packs, and the
+//! packs objects in the bucket. Nothing refers to them before the checkpoint is published.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forebay_cache::Snapshot;
+use forebay_meta::record::{BlockMap, MAX_EXTENTS, PackRecord};
+use forebay_pack::{FinishedPack, FrameRef, PackWriter};
+use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, Inode, PackId};
+use tokio::task::JoinSet;
+
+use super::close::Closed;
+use super::{Halted, pack_plan};
+use crate::core::{Core, Stopped};
+
+/// What a checkpoint has put into the bucket.
+#[derive(Default)]
+pub(crate) struct Uploaded {
+    /// Its frames, by file.
+    pub(crate) frames: HashMap<Inode, Vec<(BlockKey, FrameRef)>>,
+    pub(crate) packs: Vec<(PackId, PackRecord)>,
+}
+
+/// A block of a checkpoint on its way.
+struct DirtyBlock {
+    key: BlockKey,
+    snapshot: Snapshot,
+    /// Set when the block map has too many extents to take the dirty ranges one by one: bytes of
+    /// the whole block up to here are written anew in one frame.
+    rewrite: Option<Rewrite>,
+}
+
+struct Rewrite {
+    map: BlockMap,
+    /// Bytes of the old map that still count.
+    live: u64,
+}
+
+/// Extents that a block may come to by small writes before it is written anew.
+const FRAGMENTS: usize = MAX_EXTENTS / 4;
+
+impl DirtyBlock {
+    fn bytes(&self) -> u64 {
+        match self.rewrite {
+            Some(_) => BLOCK_SIZE,
+            None => self.snapshot.dirty_bytes(),
+        }
+    }
+}
+
+impl Core {
+    pub(crate) async fn upload(
+        self: &Arc<Self>,
+        closed: &Closed,
+    ) -> Result<Uploaded, Halted> {
+        let blocks = self.dirty_blocks(closed).await?;
+        let groups = pack_plan::group(blocks, DirtyBlock::bytes, self.config.pack_bytes);
+        let mut groups = groups.into_iter();
+        let mut uploads = JoinSet::new();
+        let mut uploaded = Uploaded::default();
+        loop {
+            // Oldest first, and no more at a time than configured.
+            while uploads.len() < self.config.upload_parallel
+                && let Some(group) = groups.next()
+            {
+                let (core, pack) = (self.clone(), self.checkpoints.new_pack());
+                uploads.spawn(async move { core.upload_pack(pack, group).await });
+            }
+            let Some(done) = uploads.join_next().await else { break };
+            let (pack, record, frames) = done.unwrap_or_else(|error| {
+                self.stop(Stopped::Failed(format!("an upload ended early: {error}")));
+                Err(Halted)
+            })?;
+            uploaded.packs.push((pack, record));
+            for (key, frame) in frames {
+                uploaded.frames.entry(key.inode).or_default().push((key, frame));
+            }
+        }
+        Ok(uploaded)
+    }
+
+    /// Takes over the dirty ranges of the checkpoint. Files that it removed cost nothing.
+    async fn dirty_blocks(&self, closed: &Closed) -> Result<Vec<DirtyBlock>, Halted> {
+        let mut blocks = Vec::new();
+        for node in &closed.nodes {
+            let (snapshots, published, floor) = {
+                let mut state = node.lock();
+                let then = state.as_of(closed.id);
+                if then.removed {
+                    continue;
+                }
+                let indices = state.blocks.dirty_blocks(closed.id);
+                let take = |index| state.blocks.snapshot(index, closed.id);
+                let snapshots: Vec<Snapshot> = indices.into_iter().filter_map(take).collect();
+                (snapshots, then.published, then.floor.unwrap_or(u64::MAX))
+            };
+            for snapshot in snapshots {
+                let key = BlockKey { inode: node.inode, block: snapshot.block() };
+                let rewrite = self.needs_rewrite(key, &snapshot, published, floor).await?;
+                blocks.push(DirtyBlock { key, snapshot, rewrite });
+            }
+        }
+        Ok(blocks)
+    }
+
+    async fn needs_rewrite(
+        &self,
+        key: BlockKey,
+        snapshot: &Snapshot,
+        published: bool,
+        floor: u64,
+    ) -> Result<Option<Rewrite>, Halted> {
+        let ranges = snapshot.ranges().take(FRAGMENTS + 1).count();
+        let map = if published {
+            self.insist(|| self.catalog.block_map(key.inode, key.block)).await?
+        } else {
+            None
+        };
+        let map = map.unwrap_or_default();
+        // Each range may cut an extent in two and adds one.
+        if map.extents().len() + 2 * ranges <= FRAGMENTS {
+            return Ok(None);
+        }
+        let live = floor.saturating_sub(key.block.start()).min(BLOCK_SIZE);
+        Ok(Some(Rewrite { map, live }))
+    }
+
+    async fn upload_pack(
+        self: Arc<Self>,
+        pack: PackId,
+        group: Vec<DirtyBlock>,
+    ) -> Result<(PackId, PackRecord, Vec<(BlockKey, FrameRef)>), Halted> {
+        let mut contents = Vec::with_capacity(group.len());
+        for block in group {
+            let rewritten = match &block.rewrite {
+                Some(rewrite) => Some(self.whole_block(&block, rewrite).await?),
+                None => None,
+            };
+            contents.push((block.key, block.snapshot, rewritten));
+        }
+        let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
+        let encoded = tokio::task::spawn_blocking(move || {
+            let mut writer = PackWriter::new(pack, &keys, compression);
+            for (key, snapshot, rewritten) in contents {
+                match rewritten {
+                    Some(whole) => {
+                        let range = ByteRange::new(0, whole.len() as u64);
+                        writer.push(key, range, std::iter::once(&whole[..]));
+                    }
+                    None => {
+                        for range in snapshot.ranges() {
+                            let slices: Vec<&[u8]> = snapshot.slices(range).collect();
+                            writer.push(key, range, slices.iter().copied());
+                        }
+                    }
+                }
+                // From here on writers change these pieces in place again.
+                drop(snapshot);
+            }
+            writer.finish()
+        });
+        let finished: FinishedPack = encoded.await.map_err(|error| {
+            self.stop(Stopped::Failed(format!("a pack could not be encoded: {error}")));
+            Halted
+        })?;
+        let mut attempt = 1;
+        while let Err(error) = self.packs.put(pack, finished.bytes.clone()).await {
+            self.wait_for_store(&format!("pack {pack}: {error}"), attempt).await?;
+            attempt += 1;
+        }
+        self.checkpoints.store_works();
+        let frames: Vec<_> =
+            finished.frames.iter().map(|entry| (entry.block, entry.frame)).collect();
+        let raw_bytes = frames.iter().map(|(_, frame)| u64::from(frame.raw_len)).sum();
+        let record = PackRecord {
+            bytes: finished.bytes.len() as u64,
+            raw_bytes,
+            live_bytes: raw_bytes,
+            frames: frames.len() as u32,
+        };
+        Ok((pack, record, frames))
+    }
+
+    /// All bytes of a block from its start to the last one that is not a hole: what the bucket has,
+    /// and over it what is dirty.
+    async fn whole_block(&self, block: &DirtyBlock, rewrite: &Rewrite) -> Result<Vec<u8>, Halted> {
+        let live = ByteRange::new(0, rewrite.live);
+        let old = rewrite.map.extents().iter().map(|extent| extent.range.intersect(live).end);
+        let new = block.snapshot.ranges().map(|range| range.end);
+        let len = old.chain(new).max().unwrap_or(0);
+        let mut whole = vec![0; len as usize];
+        for extent in rewrite.map.extents() {
+            let range = extent.range.intersect(live);
+            if range.is_empty() {
+                continue;
+            }
+            let mut attempt = 1;
+            let frame = loop {
+                match self.packs.fetch(block.key, &extent.frame).await {
+                    Ok(frame) => break frame,
+                    Err(crate::fetch::FetchError::Unavailable(why)) => {
+                        self.wait_for_store(&why, attempt).await?;
+                        attempt += 1;
+                    }
+                    Err(error) => {
+                        self.stop(Stopped::Failed(format!(
+                            "a block that needs to be written anew cannot be read: {error}"
+                        )));
+                        return Err(Halted);
+                    }
+                }
+            };
+            let from = (range.start - frame.range.start) as usize;
+            let to = std::ops::Range::<usize>::from(range);
+            whole[to].copy_from_slice(&frame.data[from..from + range.len() as usize]);
+        }
+        for range in block.snapshot.ranges() {
+            let mut at = range.start as usize;
+            for slice in block.snapshot.slices(range) {
+                whole[at..at + slice.len()].copy_from_slice(slice);
+                at += slice.len();
+            }
+        }
+        Ok(whole)
+    }
+}

@@ -1,0 +1,81 @@
+//! What a volume is opened with.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use forebay_pack::Compression;
+use forebay_wal::SyncMode;
+
+/// Settings of one gateway on one volume. Where nothing else is said, sizes are in bytes.
+#[derive(Clone, Debug)]
+pub struct FsConfig {
+    /// Local folder for the log and the gateway's state; made if it is missing.
+    pub data_dir: PathBuf,
+    /// Whether there is a log, and how it behaves.
+    pub log: LogConfig,
+    /// Memory for block buffers; writers wait at it. At least 16 MiB.
+    pub memory_limit: u64,
+    /// How long changes may stay unpublished while the bucket answers.
+    pub checkpoint_interval: Duration,
+    /// Dirty bytes at which a checkpoint closes before its interval is over.
+    pub checkpoint_bytes: u64,
+    /// Compression of frames.
+    pub compression: Compression,
+    /// Packs that are uploaded at the same time, 1 or more.
+    pub upload_parallel: usize,
+    /// Raw bytes at which a pack is complete.
+    pub pack_bytes: u64,
+    /// Bytes that files may use altogether; beyond it writes fail with ENOSPC.
+    pub volume_limit: u64,
+    /// Objects that the volume may have.
+    pub inode_limit: u64,
+    /// Nodes that are kept in memory though nothing of them is unpublished.
+    pub node_limit: usize,
+    /// Bytes of unpublished names and attributes in memory; whoever changes names waits at it.
+    pub overlay_limit: u64,
+    /// Memory for the cache of published metadata.
+    pub metadata_cache: u64,
+    /// Frames that are fetched from the bucket at the same time.
+    pub fetch_parallel: usize,
+    /// How far ahead of a sequential reader blocks are fetched, at most.
+    pub prefetch_bytes: u64,
+}
+
+/// Where changes are recorded before they are in the bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogConfig {
+    /// In a log in the local folder.
+    Disk {
+        /// What survives a power cut.
+        sync: SyncMode,
+        /// Size of all log segments together.
+        limit: u64,
+        /// Size of one segment.
+        segment: u64,
+    },
+    /// No log: COMMIT and the operations that are stable before their reply wait for the bucket.
+    None,
+}
+
+impl FsConfig {
+    /// Defaults, with everything local in `data_dir`.
+    pub fn new(data_dir: PathBuf) -> FsConfig {
+        FsConfig {
+            data_dir,
+            log: LogConfig::Disk { sync: SyncMode::Commit, limit: 4 << 30, segment: 32 << 20 },
+            memory_limit: 1 << 30,
+            checkpoint_interval: Duration::from_secs(5),
+            checkpoint_bytes: 64 << 20,
+            compression: Compression::Auto { level: 1 },
+            upload_parallel: 4,
+            pack_bytes: 8 << 20,
+            volume_limit: 1 << 50,
+            inode_limit: 1 << 40,
+            node_limit: 100_000,
+            overlay_limit: 64 << 20,
+            metadata_cache: 32 << 20,
+            fetch_parallel: 16,
+            prefetch_bytes: 32 << 20,
+        }
+    }
+}

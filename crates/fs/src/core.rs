@@ -1,0 +1,372 @@
+//! The heart that all operations and background tasks share.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_cache::Cache;
+use forebay_meta::{Catalog, StoreError};
+use forebay_types::{Inode, Lsn};
+use forebay_vfs::{Error, Result, Timestamp, Verifier};
+use forebay_wal::LogFailed;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
+
+use crate::FsConfig;
+use crate::change::Open;
+use crate::checkpoint::Checkpoints;
+use crate::fetch::PackStore;
+use crate::journal::Journal;
+use crate::node::{Node, NodeTable};
+use crate::totals::Totals;
+
+/// Gives the time of day.
+pub(crate) trait Clock: Send + Sync + 'static {
+    /// Now.
+    fn now(&self) -> Timestamp;
+}
+
+/// The system's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        // A clock before 1970 is set wrong; the epoch itself is as good an answer.
+        let since = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        Timestamp { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
+    }
+}
+
+/// Why a volume takes no more changes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stopped {
+    /// Another gateway has opened it.
+    #[error("another gateway has taken over this volume; this one has stopped writing. What it had not published is kept in its log")]
+    Fenced,
+    /// The bucket or the metadata in it cannot be used.
+    #[error("the volume has stopped: {0}")]
+    Failed(String),
+}
+
+/// State shared by operations and background tasks of one volume.
+pub(crate) struct Core {
+    pub(crate) config: FsConfig,
+    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) catalog: Catalog,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) nodes: NodeTable,
+    pub(crate) packs: PackStore,
+    /// Lock order: names of directories, states of nodes, the gate, everything else.
+    pub(crate) gate: RwLock<Open>,
+    pub(crate) checkpoints: Checkpoints,
+    pub(crate) totals: Totals,
+    /// Held by renames from one directory to another: nobody else may move directories meanwhile.
+    pub(crate) rename: tokio::sync::Mutex<()>,
+    /// Set when recovery is done.
+    journal: OnceLock<Journal>,
+    /// Up to where recovery has come.
+    replayed: AtomicU64,
+    next_inode: AtomicU64,
+    verifier: Mutex<Verifier>,
+    /// Bytes that admitted writers are about to take from the cache.
+    admitted: AtomicU64,
+    /// Wakes writers that wait for memory.
+    freed: Notify,
+    stopped: tokio::sync::watch::Sender<Option<Stopped>>,
+}
+
+/// What [`Core::new`] needs beside the configuration.
+pub(crate) struct Parts {
+    pub(crate) config: FsConfig,
+    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) catalog: Catalog,
+    pub(crate) packs: PackStore,
+    pub(crate) checkpoints: Checkpoints,
+    pub(crate) totals: Totals,
+    pub(crate) next_inode: u64,
+    pub(crate) verifier: Verifier,
+    pub(crate) start: Lsn,
+}
+
+impl Core {
+    pub(crate) fn new(parts: Parts) -> Core {
+        Core {
+            cache: Cache::new(parts.config.memory_limit),
+            nodes: NodeTable::new(parts.config.node_limit),
+            config: parts.config,
+            clock: parts.clock,
+            catalog: parts.catalog,
+            packs: parts.packs,
+            gate: RwLock::new(Open::new(forebay_types::CheckpointId(1))),
+            checkpoints: parts.checkpoints,
+            totals: parts.totals,
+            rename: tokio::sync::Mutex::new(()),
+            journal: OnceLock::new(),
+            replayed: AtomicU64::new(parts.start.0),
+            next_inode: AtomicU64::new(parts.next_inode),
+            verifier: Mutex::new(parts.verifier),
+            admitted: AtomicU64::new(0),
+            freed: Notify::new(),
+            stopped: tokio::sync::watch::Sender::new(None),
+        }
+    }
+
+    /// Where changes are recorded.
+    ///
+    /// # Panics
+    ///
+    /// Before recovery is done; no operation comes that early.
+    pub(crate) fn journal(&self) -> &Journal {
+        self.journal.get().expect("recovery is done before the first operation")
+    }
+
+    /// The log, once recovery is done and if the volume has one.
+    pub(crate) fn log(&self) -> Option<&forebay_wal::Wal> {
+        self.journal.get().and_then(Journal::wal)
+    }
+
+    /// Recovery is done: from now on changes are recorded here.
+    pub(crate) fn begin(&self, journal: Journal) {
+        // Called once, by the opening of the volume.
+        let _ = self.journal.set(journal);
+    }
+
+    /// The position after the last change that is in memory. Exact while the gate is held
+    /// exclusively.
+    pub(crate) fn position(&self) -> Lsn {
+        match self.journal.get() {
+            Some(journal) => journal.next_lsn(),
+            None => Lsn(self.replayed.load(Ordering::Acquire)),
+        }
+    }
+
+    /// Recovery has replayed everything before `lsn`.
+    pub(crate) fn replayed(&self, lsn: Lsn) {
+        self.replayed.store(lsn.0, Ordering::Release);
+    }
+
+    /// Everything before `lsn` is in the bucket.
+    pub(crate) fn recycle(&self, lsn: Lsn) {
+        if let Some(journal) = self.journal.get() {
+            journal.recycle(lsn);
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn new_inode(&self) -> Inode {
+        Inode(self.next_inode.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn next_inode(&self) -> u64 {
+        self.next_inode.load(Ordering::Relaxed)
+    }
+
+    /// Recovery has met this inode: no new object may get its number.
+    pub(crate) fn inode_seen(&self, inode: Inode) {
+        self.next_inode.fetch_max(inode.0 + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn verifier(&self) -> Verifier {
+        *self.verifier.lock()
+    }
+
+    /// The node of an inode; [`Error::Stale`] if there is no such object.
+    pub(crate) async fn node(&self, inode: Inode) -> Result<Arc<Node>> {
+        self.nodes.get(inode, || self.load(inode)).await
+    }
+
+    async fn load(&self, inode: Inode) -> Result<Arc<Node>> {
+        let record = self.catalog.inode(inode).await.map_err(|error| self.store_failed(error))?;
+        let record = record.ok_or(Error::Stale)?;
+        Ok(Node::new(inode, record, true, self.cache.clone()))
+    }
+
+    /// Returns when everything up to `end` is on stable storage: the log's disk, or the bucket for
+    /// a volume without a log.
+    pub(crate) async fn stable(&self, end: Lsn) -> Result<()> {
+        match self.journal() {
+            Journal::Disk(wal) => {
+                wal.durable(end).await.map_err(|failed| self.log_failed(&failed))
+            }
+            Journal::Memory(_) => self.published(end).await,
+        }
+    }
+
+    /// Waits for the log, which is full until the next checkpoint is in the bucket.
+    pub(crate) async fn wait_for_log_room(&self, bytes: u64) -> Result<()> {
+        self.checkpoints.press();
+        let room = self.journal().room(bytes);
+        let mut stopped = self.stopped.subscribe();
+        tokio::select! {
+            result = room => result.map_err(|failed| self.log_failed(&failed)),
+            _ = stopped.wait_for(Option::is_some) => Err(Error::Delay),
+        }
+    }
+
+    /// Waits until `bytes` of data may be written to the cache, evicting what is clean.
+    pub(crate) async fn admit(&self, bytes: u64) -> Result<Admission<'_>> {
+        self.check_running()?;
+        loop {
+            if let Some(admission) = self.try_admit(bytes) {
+                return Ok(admission);
+            }
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            // Registered before the last look, so that no wake-up falls in between.
+            freed.as_mut().enable();
+            if let Some(admission) = self.try_admit(bytes) {
+                return Ok(admission);
+            }
+            self.checkpoints.press();
+            freed.await;
+            self.check_running()?;
+        }
+    }
+
+    fn try_admit(&self, bytes: u64) -> Option<Admission<'_>> {
+        // Two ragged ends of a piece each.
+        let bytes = bytes + (128 << 10);
+        let admitted = self.admitted.fetch_add(bytes, Ordering::AcqRel) + bytes;
+        let admission = Admission { core: self, bytes };
+        // A lone writer is always let in: no limit may be too small for one call.
+        let alone = admitted == bytes && self.cache.dirty_bytes() == 0;
+        (self.make_room(admitted) || alone).then_some(admission)
+    }
+
+    /// Evicts clean blocks, least recently used first, until `bytes` more fit in the cache.
+    pub(crate) fn make_room(&self, bytes: u64) -> bool {
+        let mut rounds = self.cache.candidates() + 1;
+        while !self.cache.has_room(bytes) {
+            let Some(key) = self.cache.coldest() else { return false };
+            if let Some(node) = self.nodes.peek(key.inode) {
+                node.lock().blocks.evict(key.block);
+            }
+            if rounds == 0 {
+                return false;
+            }
+            rounds -= 1;
+        }
+        true
+    }
+
+    /// Waits while more names and attributes are unpublished than memory is meant for.
+    pub(crate) async fn admit_names(&self) -> Result<()> {
+        self.check_running()?;
+        loop {
+            if !self.overlay_is_full() {
+                return Ok(());
+            }
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if !self.overlay_is_full() {
+                return Ok(());
+            }
+            self.checkpoints.press();
+            freed.await;
+            self.check_running()?;
+        }
+    }
+
+    /// Whether names and attributes that are unpublished take as much memory as they may.
+    pub(crate) fn overlay_is_full(&self) -> bool {
+        /// What a changed node costs in memory, roughly: its state, its table entry, the copy that
+        /// a closed checkpoint keeps.
+        const NODE_BYTES: u64 = 1024;
+        let nodes = self.gate.read().changed_nodes() as u64 * NODE_BYTES;
+        self.catalog.overlay().bytes() as u64 + nodes >= self.config.overlay_limit
+    }
+
+    /// Memory was given back: whoever waits for it looks again.
+    pub(crate) fn memory_freed(&self) {
+        self.freed.notify_waiters();
+    }
+
+    /// The log failed: clients must send again what it may have lost. A failed flush is not
+    /// retried; the publisher brings everything to the bucket and begins a new segment.
+    pub(crate) fn log_failed(&self, failed: &LogFailed) -> Error {
+        if self.checkpoints.log_failure(failed) {
+            tracing::error!(
+                "{failed}; writes are refused until everything is in the bucket and a new log segment works. Check the disk of {}",
+                self.config.data_dir.display()
+            );
+            *self.verifier.lock() = crate::open::random_verifier();
+        }
+        Error::Io
+    }
+
+    /// What a client is told when the metadata cannot be read.
+    pub(crate) fn store_failed(&self, error: StoreError) -> Error {
+        match error {
+            StoreError::Transient(_) => {
+                self.checkpoints.store_error(&error.to_string());
+                Error::Delay
+            }
+            StoreError::Fenced => {
+                self.stop(Stopped::Fenced);
+                Error::Delay
+            }
+            StoreError::Corrupt(_) | StoreError::Fatal(_) => {
+                tracing::error!("metadata: {error}");
+                Error::Io
+            }
+        }
+    }
+
+    /// Changes are over for this gateway.
+    pub(crate) fn stop(&self, why: Stopped) {
+        let first = self.stopped.send_if_modified(|stopped| {
+            let first = stopped.is_none();
+            stopped.get_or_insert_with(|| why.clone());
+            first
+        });
+        if first {
+            tracing::error!("{why}");
+        }
+        self.memory_freed();
+        self.checkpoints.wake();
+    }
+
+    /// An orderly end: nothing is wrong.
+    pub(crate) fn stop_quietly(&self) {
+        self.stopped.send_if_modified(|stopped| {
+            let first = stopped.is_none();
+            stopped.get_or_insert_with(|| Stopped::Failed("the gateway is stopping".into()));
+            first
+        });
+        self.memory_freed();
+        self.checkpoints.wake();
+    }
+
+    pub(crate) fn is_stopped(&self) -> Option<Stopped> {
+        self.stopped.borrow().clone()
+    }
+
+    pub(crate) fn watch_stopped(&self) -> tokio::sync::watch::Receiver<Option<Stopped>> {
+        self.stopped.subscribe()
+    }
+
+    /// Changes are refused once the volume has stopped: the client waits for a gateway that works.
+    pub(crate) fn check_running(&self) -> Result<()> {
+        if self.stopped.borrow().is_some() { Err(Error::Delay) } else { Ok(()) }
+    }
+}
+
+/// Room in the cache that a writer may take; given back when dropped, by then the cache itself
+/// counts what was written.
+pub(crate) struct Admission<'a> {
+    core: &'a Core,
+    bytes: u64,
+}
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        self.core.admitted.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,276 @@
+//! READ, WRITE and COMMIT.
+
+use bytes::Bytes;
+use forebay_cache::FetchToken;
+use forebay_meta::record::Kind;
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode};
+use forebay_vfs::{
+    Change, Credentials, Error, ReadReply, Result, Stability, Verifier, WriteReply,
+};
+use forebay_wal::RecordKind;
+
+use crate::change::DataHeader;
+use crate::core::Core;
+use crate::fetch::FetchError;
+use crate::node::Node;
+use crate::permission;
+use std::sync::Arc;
+
+/// Largest file. Block indices stay far from overflow, and offsets fit a signed 64-bit `off_t`.
+pub(crate) const MAX_FILE_SIZE: u64 = i64::MAX as u64;
+
+/// How often a read plans its fetches again because the file changed under them, before it asks
+/// the client to come back.
+const FETCH_ROUNDS: usize = 16;
+
+impl Core {
+    pub(crate) async fn write(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Result<WriteReply> {
+        let node = self.node(inode).await?;
+        let end_offset = offset.checked_add(data.len() as u64).ok_or(Error::FileTooLarge)?;
+        if end_offset > MAX_FILE_SIZE {
+            return Err(Error::FileTooLarge);
+        }
+        let _admission = self.admit(data.len() as u64).await?;
+        let (end, change) = self
+            .retry(|| {
+                let mut state = node.lock_live()?;
+                writable(state.record.kind())?;
+                permission::may_write(&state.record, who)?;
+                let before = node.wcc(&state);
+                if data.is_empty() {
+                    let after = node.attributes(&state);
+                    return Ok((state.last_lsn, Change { before: Some(before), after: Some(after) }));
+                }
+                let used = self.totals.bytes() + self.cache.dirty_bytes() + data.len() as u64;
+                if used > self.config.volume_limit {
+                    return Err(Error::NoSpace.into());
+                }
+                let header = DataHeader {
+                    inode,
+                    offset,
+                    time: self.now(),
+                    mode: permission::mode_after_write(state.record.mode, who),
+                };
+                let end = self.record(RecordKind::Data, &[&header.encode(), data], |open, end| {
+                    let first = open.touch(&node, &mut state);
+                    header.apply(&mut state, data, open.id);
+                    state.last_lsn = end;
+                    first
+                })?;
+                let after = node.attributes(&state);
+                Ok((end, Change { before: Some(before), after: Some(after) }))
+            })
+            .await?;
+        if self.cache.dirty_bytes() >= self.config.checkpoint_bytes {
+            self.checkpoints.wake();
+        }
+        let reached = match stability {
+            Stability::Unstable => {
+                self.journal().complete(end).await;
+                Stability::Unstable
+            }
+            Stability::DataSync | Stability::FileSync => {
+                self.stable(end).await?;
+                Stability::FileSync
+            }
+        };
+        Ok(WriteReply {
+            count: data.len() as u32,
+            stability: reached,
+            verifier: self.verifier(),
+            change,
+        })
+    }
+
+    pub(crate) async fn commit(&self, inode: Inode) -> Result<(Change, Verifier)> {
+        let node = self.node(inode).await?;
+        let last = {
+            let state = node.lock_live()?;
+            writable(state.record.kind())?;
+            state.last_lsn
+        };
+        // The verifier from before the flush: if it changes meanwhile, something was lost.
+        let verifier = self.verifier();
+        self.stable(last).await?;
+        let state = node.lock_live()?;
+        let change = Change { before: Some(node.wcc(&state)), after: Some(node.attributes(&state)) };
+        Ok((change, verifier))
+    }
+
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        who: &Credentials,
+        inode: Inode,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadReply> {
+        let node = self.node(inode).await?;
+        for _ in 0..FETCH_ROUNDS {
+            let (mut reply, missing, plan) = {
+                let mut state = node.lock_live()?;
+                writable(state.record.kind())?;
+                permission::may_read(&state.record, who)?;
+                let attributes = node.attributes(&state);
+                let wanted = ByteRange::at(offset, u64::from(count))
+                    .intersect(ByteRange::new(0, state.record.size));
+                let mut data = vec![0; wanted.len() as usize];
+                let mut missing = Vec::new();
+                if !wanted.is_empty() {
+                    state.blocks.read(wanted.start, &mut data, &mut missing);
+                    if let Some(ahead) = state.reads.next(wanted, self.config.prefetch_bytes) {
+                        let ahead = ahead.intersect(ByteRange::new(0, state.record.size));
+                        self.prefetch(&node, ahead);
+                    }
+                }
+                let eof = offset.saturating_add(u64::from(count)) >= state.record.size;
+                let plan = FetchPlan {
+                    token: state.blocks.fetch_token(),
+                    published_end: if state.published { state.published_end() } else { 0 },
+                };
+                (Reply { data, start: wanted.start, eof, attributes }, missing, plan)
+            };
+            if self.fetch_missing(&node, &missing, plan, Some(&mut reply)).await? {
+                return Ok(ReadReply {
+                    data: vec![Bytes::from(reply.data)],
+                    eof: reply.eof,
+                    attributes: reply.attributes,
+                });
+            }
+        }
+        Err(Error::Delay)
+    }
+
+    /// Fetches what is missing of a file, into the cache where there is room, and into a reply.
+    /// False when the file has changed so that the plan must be made anew.
+    pub(crate) async fn fetch_missing(
+        &self,
+        node: &Arc<Node>,
+        missing: &[ByteRange],
+        plan: FetchPlan,
+        mut reply: Option<&mut Reply>,
+    ) -> Result<bool> {
+        for range in missing {
+            // What lies behind is a hole: the reply has zeros there already.
+            let range = range.intersect(ByteRange::new(0, plan.published_end));
+            for (block, within) in BlockIndex::split(range) {
+                let reply = reply.as_deref_mut();
+                if !self.fetch_block(node, block, within, plan, reply).await? {
+                    return Ok(false);
+                }
+            }
+        }
+        // Also a read of nothing but holes must not have been overtaken.
+        let state = node.lock();
+        Ok(missing.iter().all(|range| state.blocks.is_current(plan.token, *range)))
+    }
+
+    async fn fetch_block(
+        &self,
+        node: &Arc<Node>,
+        block: BlockIndex,
+        within: ByteRange,
+        plan: FetchPlan,
+        mut reply: Option<&mut Reply>,
+    ) -> Result<bool> {
+        let map = self.catalog.block_map(node.inode, block).await;
+        let Some(map) = map.map_err(|error| self.store_failed(error))? else { return Ok(true) };
+        let key = BlockKey { inode: node.inode, block };
+        let whole = ByteRange::at(block.start(), BLOCK_SIZE);
+        for (part, address) in map.lookup(within) {
+            let Some(address) = address else { continue };
+            let frame = match self.packs.fetch(key, address).await {
+                Ok(frame) => frame,
+                Err(error) => {
+                    // A pack that has gone belongs to a map that has gone.
+                    if !node.lock().blocks.is_current(plan.token, whole) {
+                        return Ok(false);
+                    }
+                    return Err(self.fetch_failed(key, &error));
+                }
+            };
+            let bytes = |range: ByteRange| {
+                let start = range.start.checked_sub(frame.range.start)? as usize;
+                frame.data.get(start..start + range.len() as usize)
+            };
+            if let Some(reply) = reply.as_deref_mut() {
+                let from = bytes(part).ok_or(Error::Io)?;
+                let at = (block.start() + part.start - reply.start) as usize;
+                let to = reply.data.get_mut(at..at + from.len()).ok_or(Error::Io)?;
+                to.copy_from_slice(from);
+            }
+            // The rest of the frame comes for nothing: keep all of it that still counts, if there
+            // is room without pushing writers back.
+            let live: Vec<ByteRange> = map
+                .extents()
+                .iter()
+                .filter(|extent| extent.frame == *address)
+                .map(|extent| {
+                    let end = plan.published_end.saturating_sub(block.start());
+                    extent.range.intersect(ByteRange::new(0, end))
+                })
+                .collect();
+            let room = self.make_room(frame.range.len());
+            let mut state = node.lock();
+            if !state.blocks.is_current(plan.token, whole) {
+                return Ok(false);
+            }
+            if room {
+                for range in live {
+                    if let Some(bytes) = bytes(range) {
+                        state.blocks.fill(block.start() + range.start, bytes);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn fetch_failed(&self, block: BlockKey, error: &FetchError) -> Error {
+        match error {
+            FetchError::Unavailable(why) => {
+                self.checkpoints.store_error(why);
+                Error::Delay
+            }
+            FetchError::Damaged(why) => {
+                tracing::error!(
+                    "inode {}, bytes from {} on, cannot be read: {why}; the rest of the file still can",
+                    block.inode,
+                    block.block.start()
+                );
+                Error::Io
+            }
+        }
+    }
+}
+
+/// Under which conditions fetched bytes count.
+#[derive(Clone, Copy)]
+pub(crate) struct FetchPlan {
+    pub(crate) token: FetchToken,
+    /// Where the published block maps stop to count.
+    pub(crate) published_end: u64,
+}
+
+/// A reply to READ that is being put together.
+pub(crate) struct Reply {
+    data: Vec<u8>,
+    /// Where in the file `data` begins.
+    start: u64,
+    eof: bool,
+    attributes: forebay_vfs::Attributes,
+}
+
+fn writable(kind: Kind) -> Result<()> {
+    match kind {
+        Kind::Regular => Ok(()),
+        Kind::Directory => Err(Error::IsDirectory),
+        _ => Err(Error::Invalid),
+    }
+}

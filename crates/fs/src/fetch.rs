@@ -1,0 +1,170 @@
+//! Frames from the bucket: fetched once however many ask, verified, and bounded in number.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_meta::FrameAddress;
+use forebay_pack::{Frame, FrameRef, PackKeys, object_name, open_frame};
+use forebay_types::{BlockKey, PackId};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use parking_lot::Mutex;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+
+/// Why the bytes of a frame cannot be had.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum FetchError {
+    /// The bucket does not answer; it may later.
+    #[error("{0}")]
+    Unavailable(String),
+    /// What the bucket holds is not what was written there.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+/// How often a fetch is tried before the client is asked to come back: a call that waits for the
+/// bucket for ever would keep others of its connection from being served.
+const ATTEMPTS: u32 = 4;
+
+/// A frame that is being fetched, for all who wait for it.
+type Waiting = Arc<OnceCell<Arc<Frame>>>;
+
+/// The packs of a volume in the bucket.
+pub(crate) struct PackStore {
+    store: Arc<dyn ObjectStore>,
+    root: Path,
+    keys: PackKeys,
+    fetching: Mutex<HashMap<(PackId, u32), Waiting>>,
+    fetches: Semaphore,
+    prefetches: Arc<Semaphore>,
+}
+
+impl PackStore {
+    /// `parallel` frames are fetched at the same time, half as many of them ahead of readers.
+    pub(crate) fn new(
+        store: Arc<dyn ObjectStore>,
+        root: Path,
+        keys: PackKeys,
+        parallel: usize,
+    ) -> PackStore {
+        PackStore {
+            store,
+            root,
+            keys,
+            fetching: Mutex::default(),
+            fetches: Semaphore::new(parallel.max(1)),
+            prefetches: Arc::new(Semaphore::new((parallel / 2).max(1))),
+        }
+    }
+
+    pub(crate) fn keys(&self) -> &PackKeys {
+        &self.keys
+    }
+
+    fn location(&self, pack: PackId) -> Path {
+        object_name(pack).split('/').fold(self.root.clone(), |path, part| path.join(part))
+    }
+
+    /// Permission to fetch ahead; none while enough of that is under way.
+    pub(crate) fn prefetch_permit(&self) -> Option<OwnedSemaphorePermit> {
+        self.prefetches.clone().try_acquire_owned().ok()
+    }
+
+    /// The frame at `address`, which holds bytes of `block`. Concurrent callers share one GET.
+    pub(crate) async fn fetch(
+        &self,
+        block: BlockKey,
+        address: &FrameAddress,
+    ) -> Result<Arc<Frame>, FetchError> {
+        let key = (address.pack, address.offset);
+        let cell = match self.fetching.lock().entry(key) {
+            Entry::Occupied(entry) => entry.get().clone(),
+            Entry::Vacant(entry) => entry.insert(Waiting::default()).clone(),
+        };
+        let _forget = Forget { packs: self, key, cell: &cell };
+        cell.get_or_try_init(|| self.get(block, address)).await.cloned()
+    }
+
+    async fn get(
+        &self,
+        block: BlockKey,
+        address: &FrameAddress,
+    ) -> Result<Arc<Frame>, FetchError> {
+        let reference = FrameRef {
+            pack: address.pack,
+            offset: address.offset,
+            stored_len: address.stored_len,
+            start: address.raw_start,
+            raw_len: address.raw_len,
+            crc32: address.crc32,
+        };
+        let location = self.location(address.pack);
+        let range = reference.stored_range();
+        let mut attempt = 1;
+        loop {
+            let fetched = {
+                let _permit = self.fetches.acquire().await;
+                self.store.get_range(&location, range.start..range.end).await
+            };
+            let error = match fetched {
+                Ok(stored) => match open_frame(stored, &reference, block, &self.keys) {
+                    Ok(frame) => return Ok(Arc::new(frame)),
+                    // Bytes may be damaged on their way, but hardly twice.
+                    Err(error) if error.is_worth_another_fetch() && attempt < ATTEMPTS => {
+                        FetchError::Damaged(format!("{location}: {error}"))
+                    }
+                    Err(error) => return Err(FetchError::Damaged(format!("{location}: {error}"))),
+                },
+                Err(error @ object_store::Error::NotFound { .. }) => {
+                    return Err(FetchError::Damaged(format!("pack {location} is gone: {error}")));
+                }
+                Err(error) => FetchError::Unavailable(error.to_string()),
+            };
+            if attempt >= ATTEMPTS {
+                return Err(error);
+            }
+            tokio::time::sleep(backoff(attempt)).await;
+            attempt += 1;
+        }
+    }
+
+    /// Puts a pack into the bucket.
+    pub(crate) async fn put(&self, pack: PackId, bytes: Bytes) -> object_store::Result<()> {
+        self.store.put(&self.location(pack), PutPayload::from_bytes(bytes)).await.map(drop)
+    }
+
+    /// Deletes a pack; one that is gone already is fine.
+    pub(crate) async fn delete(&self, pack: PackId) -> object_store::Result<()> {
+        match self.store.delete(&self.location(pack)).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+/// Removes a fetch from the table when the last who waits for it is served or gone.
+struct Forget<'a> {
+    packs: &'a PackStore,
+    key: (PackId, u32),
+    cell: &'a Waiting,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        let mut fetching = self.packs.fetching.lock();
+        // The table's own and ours.
+        if Arc::strong_count(self.cell) <= 2 {
+            fetching.remove(&self.key);
+        }
+    }
+}
+
+/// How long to wait after `attempt` tries (1 or more): doubling from 100 ms to 5 s, of which a
+/// random half, so that many who failed together do not come back together.
+pub(crate) fn backoff(attempt: u32) -> Duration {
+    let ceiling = Duration::from_millis(100 << attempt.saturating_sub(1).min(6)).min(Duration::from_secs(5));
+    ceiling.mul_f64(0.5 + 0.5 * crate::open::random_fraction())
+}

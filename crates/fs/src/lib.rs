@@ -1,0 +1,46 @@
+//! Forebay: the file system: inodes, names, data, checkpoints.
+//!
+//! ```text
+//!                    Volume (forebay_vfs::FileSystem)
+//!      names     attributes     data (read, write, commit)      status
+//!        |            |           |        |
+//!        +---- change: one record in the journal and one change in memory, inside the gate
+//!                     |           |        +---- fetch, prefetch: frames from the bucket
+//!                   node: attributes and blocks of one object, newest and as of the closed
+//!                     |   checkpoint
+//!                     v
+//!      checkpoint: close -> upload -> publish -> reclaim       (one task: the publisher)
+//!
+//!      open: take the epoch, judge the local log, replay it
+//! ```
+//!
+//! Below it are the layers that it joins: `cache` (block buffers), `wal` (the log), `meta` (names,
+//! attributes, block maps), `pack` (frames) and `object` (the bucket). Operations of clients come
+//! from above, through [`forebay_vfs::FileSystem`].
+
+mod attributes;
+mod change;
+mod checkpoint;
+mod config;
+mod convert;
+mod core;
+mod data;
+mod fetch;
+mod journal;
+mod local;
+mod names;
+mod node;
+mod open;
+mod permission;
+mod prefetch;
+mod replay;
+mod status;
+mod totals;
+mod volume;
+
+pub use config::{FsConfig, LogConfig};
+pub use core::Stopped;
+pub use local::LocalError;
+pub use open::OpenError;
+pub use status::Status;
+pub use volume::{Closed, Volume};

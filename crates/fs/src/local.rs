@@ -1,0 +1,255 @@
+//! What a gateway keeps on its own disk beside the log: who it is, which epoch it holds, and
+//! what the write verifier was.
+//!
+//! A small text file, replaced as a whole (write beside, flush, rename, flush the folder), its
+//! last line a CRC32 of the others:
+//!
+//! ```text
+//! forebay-state 1
+//! volume 6f0c...            32 hexadecimal digits
+//! gateway 51ab...           32 hexadecimal digits, drawn when the folder was first used
+//! epoch 7                   the epoch whose log lies beside this file
+//! intent 8                  the epoch that an opening under way is about to take
+//! verifier 0011223344556677
+//! boot 0f3a...              the kernel's boot id, 32 hexadecimal digits
+//! clean 1                   whether the log was flushed to its end by an orderly stop
+//! crc32 0a1b2c3d
+//! ```
+//!
+//! `intent` is written *before* the bucket learns of a new epoch: after a crash in between, the
+//! gateway still knows the epoch in the bucket for its own, and its log is replayed.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use forebay_types::{Epoch, VolumeId};
+use forebay_vfs::Verifier;
+
+const MAGIC: &str = "forebay-state 1";
+const FILE_NAME: &str = "state";
+
+/// Why the local state cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// The folder or the file cannot be read or written.
+    #[error("{path}: {source}; check that the folder exists and belongs to this user, and that its disk is not full")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not what this program wrote.
+    #[error("{path} is damaged ({why}); move it and the log folder beside it away: the volume then continues from what the bucket holds")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+/// Identity of a gateway, drawn when its local folder is first used.
+pub(crate) type GatewayId = [u8; 16];
+
+/// The content of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocalState {
+    pub(crate) volume: VolumeId,
+    pub(crate) gateway: GatewayId,
+    pub(crate) epoch: Epoch,
+    pub(crate) intent: Epoch,
+    pub(crate) verifier: Verifier,
+    pub(crate) boot: [u8; 16],
+    pub(crate) clean: bool,
+}
+
+impl LocalState {
+    /// Whether the log beside this state continues the bucket's state, which was last opened by
+    /// `gateway` with `epoch`.
+    pub(crate) fn continues(&self, gateway: GatewayId, epoch: Epoch) -> bool {
+        self.gateway == gateway && (epoch == self.epoch || epoch == self.intent)
+    }
+
+    /// Whether the writes that were answered UNSTABLE are certain to be in the log: the kernel
+    /// that holds its pages still runs, or it was flushed.
+    pub(crate) fn nothing_lost(&self, boot: [u8; 16]) -> bool {
+        self.clean || (self.boot == boot && boot != [0; 16])
+    }
+
+    fn encode(&self) -> String {
+        let body = format!(
+            "{MAGIC}\nvolume {}\ngateway {}\nepoch {}\nintent {}\nverifier {}\nboot {}\nclean {}\n",
+            self.volume,
+            hex(&self.gateway),
+            self.epoch.0,
+            self.intent.0,
+            hex(&self.verifier.0),
+            hex(&self.boot),
+            u8::from(self.clean),
+        );
+        let crc = crc32fast::hash(body.as_bytes());
+        format!("{body}crc32 {crc:08x}\n")
+    }
+
+    fn decode(text: &str) -> Result<LocalState, &'static str> {
+        let (body, crc) = text.rsplit_once("crc32 ").ok_or("the checksum is missing")?;
+        let crc = u32::from_str_radix(crc.trim_end(), 16).map_err(|_| "the checksum is no number")?;
+        if crc != crc32fast::hash(body.as_bytes()) {
+            return Err("its checksum does not match");
+        }
+        let mut lines = body.lines();
+        if lines.next() != Some(MAGIC) {
+            return Err("it was written by another version of the program");
+        }
+        let mut value = |key: &str| {
+            lines
+                .next()
+                .and_then(|line| line.strip_prefix(key))
+                .and_then(|rest| rest.strip_prefix(' '))
+                .ok_or("a line is missing")
+        };
+        let number = |text: &str| text.parse::<u64>().map_err(|_| "a number is malformed");
+        Ok(LocalState {
+            volume: value("volume")?.parse().map_err(|()| "the volume id is malformed")?,
+            gateway: unhex(value("gateway")?)?,
+            epoch: Epoch(number(value("epoch")?)?),
+            intent: Epoch(number(value("intent")?)?),
+            verifier: Verifier(unhex(value("verifier")?)?),
+            boot: unhex(value("boot")?)?,
+            clean: value("clean")? == "1",
+        })
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex<const N: usize>(text: &str) -> Result<[u8; N], &'static str> {
+    let mut bytes = [0; N];
+    if text.len() != 2 * N || !text.is_ascii() {
+        return Err("an identity has the wrong length");
+    }
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16)
+            .map_err(|_| "an identity is no hexadecimal number")?;
+    }
+    Ok(bytes)
+}
+
+/// The file in a gateway's local folder.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalFile {
+    folder: PathBuf,
+}
+
+impl LocalFile {
+    pub(crate) fn new(folder: &Path) -> LocalFile {
+        LocalFile { folder: folder.to_owned() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join(FILE_NAME)
+    }
+
+    /// Reads the state; `None` when the folder was never used.
+    pub(crate) fn load(&self) -> Result<Option<LocalState>, LocalError> {
+        let path = self.path();
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(LocalError::Io { path, source }),
+        };
+        let text = String::from_utf8(bytes)
+            .map_err(|_| LocalError::Damaged { path: path.clone(), why: "it is no text" })?;
+        LocalState::decode(&text).map(Some).map_err(|why| LocalError::Damaged { path, why })
+    }
+
+    /// Replaces the state; it is on stable storage when this returns.
+    pub(crate) fn store(&self, state: &LocalState) -> Result<(), LocalError> {
+        let path = self.path();
+        let beside = self.folder.join(format!("{FILE_NAME}.new"));
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&beside)?;
+            file.write_all(state.encode().as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&beside, &path)?;
+            File::open(&self.folder)?.sync_all()
+        };
+        write().map_err(|source| LocalError::Io { path: path.clone(), source })
+    }
+}
+
+/// The id that the kernel drew when it booted; zeros where it cannot be read.
+pub(crate) fn boot_id() -> [u8; 16] {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .ok()
+        .and_then(|text| unhex(&text.trim().replace('-', "")).ok())
+        .unwrap_or([0; 16])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> LocalState {
+        LocalState {
+            volume: VolumeId([7; 16]),
+            gateway: [1; 16],
+            epoch: Epoch(7),
+            intent: Epoch(8),
+            verifier: Verifier([3; 8]),
+            boot: [4; 16],
+            clean: false,
+        }
+    }
+
+    #[test]
+    fn a_stored_state_is_read_back_and_a_missing_one_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = LocalFile::new(folder.path());
+        assert_eq!(file.load().unwrap(), None);
+        file.store(&state()).unwrap();
+        assert_eq!(file.load().unwrap(), Some(state()));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = LocalFile::new(folder.path());
+        let text = state().encode().into_bytes();
+        for at in 0..text.len() - 1 {
+            let mut damaged = text.clone();
+            damaged[at] ^= 1;
+            fs::write(folder.path().join(FILE_NAME), damaged).unwrap();
+            match file.load() {
+                Err(LocalError::Damaged { .. }) => {}
+                other => panic!("byte {at}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_last_opener_with_this_epoch_or_intent_continues() {
+        let state = state();
+        assert!(state.continues([1; 16], Epoch(7)));
+        assert!(state.continues([1; 16], Epoch(8)));
+        assert!(!state.continues([1; 16], Epoch(9)));
+        assert!(!state.continues([1; 16], Epoch(6)));
+        assert!(!state.continues([2; 16], Epoch(7)));
+    }
+
+    #[test]
+    fn a_reboot_without_an_orderly_stop_may_have_lost_something() {
+        let mut state = state();
+        assert!(state.nothing_lost([4; 16]));
+        assert!(!state.nothing_lost([5; 16]));
+        state.clean = true;
+        assert!(state.nothing_lost([5; 16]));
+        state.clean = false;
+        state.boot = [0; 16];
+        assert!(!state.nothing_lost([0; 16]));
+    }
+}

@@ -1,0 +1,286 @@
+//! CREATE, MKDIR, SYMLINK, MKNOD and LINK.
+
+use std::sync::Arc;
+
+use forebay_meta::record::{Content, InodeRecord, Kind};
+use forebay_types::{Inode, Lsn};
+use forebay_vfs::{
+    Attributes, Change, CreateMode, Created, Credentials, Error, NewNode, Result, SetAttributes,
+    SetTime, Timestamp,
+};
+
+use super::{LINK_MAX, SYMLINK_MAX, check_new_name, count_in, put_name};
+use crate::change::{NameChange, Refusal};
+use crate::convert;
+use crate::core::Core;
+use crate::node::{Locked, Node, NodeState};
+use crate::permission;
+
+impl Core {
+    pub(crate) async fn create(
+        &self,
+        who: &Credentials,
+        directory: Inode,
+        name: &[u8],
+        mode: &CreateMode,
+    ) -> Result<Created> {
+        check_new_name(name)?;
+        self.admit_names().await?;
+        let directory = self.directory(directory).await?;
+        let names = directory.names.lock().await;
+        permission::may_search(&directory.lock_directory()?.record, who)?;
+        if let Some(entry) = self.entry(directory.inode, name).await? {
+            drop(names);
+            return self.open_existing(who, &directory, entry.inode, mode).await;
+        }
+        let (set, verifier) = match mode {
+            CreateMode::Unchecked(set) | CreateMode::Guarded(set) => (*set, None),
+            CreateMode::Exclusive(verifier) => (SetAttributes::default(), Some(*verifier)),
+        };
+        let new = New { content: Content::Regular, set, verifier };
+        let (end, created) = self.enter(who, &directory, name, new).await?;
+        drop(names);
+        self.stable(end).await?;
+        Ok(created)
+    }
+
+    /// CREATE of a name that exists.
+    async fn open_existing(
+        &self,
+        who: &Credentials,
+        directory: &Arc<Node>,
+        inode: Inode,
+        mode: &CreateMode,
+    ) -> Result<Created> {
+        let node = self.node(inode).await?;
+        let (attributes, verifier, last) = {
+            let state = node.lock_live()?;
+            (node.attributes(&state), state.record.create_verifier, state.last_lsn)
+        };
+        match mode {
+            CreateMode::Guarded(_) => return Err(Error::Exists),
+            CreateMode::Exclusive(wanted) if verifier != Some(*wanted) => {
+                return Err(Error::Exists);
+            }
+            // The call that made it may still wait for the disk.
+            CreateMode::Exclusive(_) => self.stable(last).await?,
+            CreateMode::Unchecked(_) if attributes.kind != forebay_vfs::FileKind::Regular => {
+                return Err(Error::Exists);
+            }
+            CreateMode::Unchecked(set) => {
+                if let Some(size) = set.size {
+                    let only_size = SetAttributes { size: Some(size), ..Default::default() };
+                    self.setattr(who, inode, &only_size, None).await?;
+                }
+            }
+        }
+        let attributes = node.attributes(&*node.lock_live()?);
+        let state = directory.lock();
+        let directory = Change {
+            before: Some(directory.wcc(&state)),
+            after: Some(directory.attributes(&state)),
+        };
+        Ok(Created { attributes, directory })
+    }
+
+    pub(crate) async fn make(
+        &self,
+        who: &Credentials,
+        directory: Inode,
+        name: &[u8],
+        node: NewNode<'_>,
+        set: &SetAttributes,
+    ) -> Result<Created> {
+        check_new_name(name)?;
+        if let NewNode::Symlink(target) = node {
+            match target.len() {
+                0 => return Err(Error::Invalid),
+                1..=SYMLINK_MAX => {}
+                _ => return Err(Error::NameTooLong),
+            }
+        }
+        self.admit_names().await?;
+        let directory = self.directory(directory).await?;
+        let names = directory.names.lock().await;
+        permission::may_search(&directory.lock_directory()?.record, who)?;
+        if self.entry(directory.inode, name).await?.is_some() {
+            return Err(Error::Exists);
+        }
+        let set = SetAttributes { size: None, ..*set };
+        let new = New { content: convert::content(node, directory.inode), set, verifier: None };
+        let (end, created) = self.enter(who, &directory, name, new).await?;
+        drop(names);
+        self.stable(end).await?;
+        Ok(created)
+    }
+
+    /// Makes an object under a name that is free.
+    async fn enter(
+        &self,
+        who: &Credentials,
+        directory: &Arc<Node>,
+        name: &[u8],
+        new: New,
+    ) -> Result<(Lsn, Created)> {
+        if self.totals.inodes() >= self.config.inode_limit {
+            return Err(Error::NoSpace);
+        }
+        let inode = self.new_inode();
+        self.retry(|| {
+            let mut locked = Locked::all(&[directory]);
+            let state = changeable(locked.of(directory), who)?;
+            let before = directory.wcc(state);
+            let now = self.now();
+            let record = new.record(who, &state.record, now)?;
+            let kind = record.kind();
+            let mut parent = state.record.clone();
+            let cookie = count_in(&mut parent, kind, now)?;
+
+            let node = Node::new(inode, record.clone(), false, self.cache.clone());
+            let mut change = NameChange::default();
+            put_name(&mut change.names, directory.inode, name, cookie, inode, kind);
+            change.set(directory, parent);
+            change.create(&node, record.clone());
+            let end = self.record_names(change, &mut locked)?;
+            let created = Created {
+                attributes: convert::attributes(inode, &record, 0),
+                directory: Change {
+                    before: Some(before),
+                    after: Some(directory.attributes(locked.of(directory))),
+                },
+            };
+            Ok((end, created))
+        })
+        .await
+    }
+
+    pub(crate) async fn link(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        directory: Inode,
+        name: &[u8],
+    ) -> Result<(Attributes, Change)> {
+        check_new_name(name)?;
+        self.admit_names().await?;
+        let node = self.node(inode).await?;
+        let directory = self.directory(directory).await?;
+        let names = directory.names.lock().await;
+        permission::may_search(&directory.lock_directory()?.record, who)?;
+        if self.entry(directory.inode, name).await?.is_some() {
+            return Err(Error::Exists);
+        }
+        let (end, result) = self
+            .retry(|| {
+                // Two guards of one node would be a deadlock; a directory gets no second name.
+                if node.inode == directory.inode {
+                    return Err(Refusal::Error(Error::NotOwner));
+                }
+                let mut locked = Locked::all(&[&directory, &node]);
+                let now = self.now();
+                let mut record = {
+                    let state = locked.of(&node);
+                    if state.removed {
+                        return Err(Refusal::Error(Error::Stale));
+                    }
+                    state.record.clone()
+                };
+                let kind = record.kind();
+                if kind == Kind::Directory {
+                    return Err(Refusal::Error(Error::NotOwner));
+                }
+                if record.nlink >= LINK_MAX {
+                    return Err(Refusal::Error(Error::TooManyLinks));
+                }
+                record.nlink += 1;
+                record.ctime = convert::record_time(now);
+
+                let state = changeable(locked.of(&directory), who)?;
+                let before = directory.wcc(state);
+                let mut parent = state.record.clone();
+                let cookie = count_in(&mut parent, kind, now)?;
+                let mut change = NameChange::default();
+                put_name(&mut change.names, directory.inode, name, cookie, inode, kind);
+                change.set(&directory, parent);
+                change.set(&node, record);
+                let end = self.record_names(change, &mut locked)?;
+                let after = directory.attributes(locked.of(&directory));
+                let attributes = node.attributes(locked.of(&node));
+                let change = Change { before: Some(before), after: Some(after) };
+                Ok((end, (attributes, change)))
+            })
+            .await?;
+        drop(names);
+        self.stable(end).await?;
+        Ok(result)
+    }
+}
+
+/// A directory that is still there and whose names `who` may change.
+pub(super) fn changeable<'s>(
+    state: &'s mut NodeState,
+    who: &Credentials,
+) -> std::result::Result<&'s mut NodeState, Refusal> {
+    if state.removed {
+        return Err(Refusal::Error(Error::Stale));
+    }
+    permission::may_change_names(&state.record, who)?;
+    Ok(state)
+}
+
+/// What is to be made.
+struct New {
+    content: Content,
+    set: SetAttributes,
+    verifier: Option<[u8; 8]>,
+}
+
+impl New {
+    fn record(
+        &self,
+        who: &Credentials,
+        directory: &InodeRecord,
+        now: Timestamp,
+    ) -> Result<InodeRecord> {
+        let set = &self.set;
+        let root = permission::is_root(who);
+        let uid = match set.uid {
+            Some(uid) if uid != who.uid && !root => return Err(Error::NotOwner),
+            uid => uid.unwrap_or(who.uid),
+        };
+        let inherits = directory.mode & permission::SETGID != 0;
+        let gid = match set.gid {
+            Some(gid) if root || permission::in_group(who, gid) => gid,
+            Some(_) => return Err(Error::NotOwner),
+            None if inherits => directory.gid,
+            None => who.gid,
+        };
+        let (default_mode, nlink, size) = match &self.content {
+            Content::Directory(_) => (0o755, 2, 0),
+            Content::Symlink { target } => (0o777, 1, target.len() as u64),
+            _ => (0o644, 1, set.size.unwrap_or(0)),
+        };
+        let mut mode = set.mode.unwrap_or(default_mode) & 0o7777;
+        if inherits && matches!(self.content, Content::Directory(_)) {
+            mode |= permission::SETGID;
+        }
+        let now = convert::record_time(now);
+        let time = |set: SetTime| match set {
+            SetTime::To(time) => convert::record_time(time),
+            SetTime::Keep | SetTime::Now => now,
+        };
+        Ok(InodeRecord {
+            content: self.content.clone(),
+            mode,
+            uid,
+            gid,
+            nlink,
+            size,
+            used: 0,
+            atime: time(set.atime),
+            mtime: time(set.mtime),
+            ctime: now,
+            create_verifier: self.verifier,
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! READDIR and READDIRPLUS.
+
+use bytes::Bytes;
+use forebay_types::Inode;
+use forebay_vfs::{Attributes, Credentials, DirectoryEntry, Listing, Result};
+
+use super::{DOT_COOKIE, DOT_DOT_COOKIE};
+use crate::core::Core;
+use crate::permission;
+
+impl Core {
+    pub(crate) async fn readdir(
+        &self,
+        who: &Credentials,
+        directory: Inode,
+        cookie: u64,
+        max_entries: usize,
+        with_attributes: bool,
+    ) -> Result<Listing> {
+        let directory = self.directory(directory).await?;
+        let (attributes, parent) = {
+            let state = directory.lock_directory()?;
+            permission::may_list(&state.record, who)?;
+            let parent = state.record.directory().map_or(Inode::ROOT, |own| own.parent);
+            (directory.attributes(&state), parent)
+        };
+        let mut entries = Vec::new();
+        for (own, inode, name) in
+            [(DOT_COOKIE, directory.inode, &b"."[..]), (DOT_DOT_COOKIE, parent, b"..")]
+        {
+            if cookie < own && entries.len() < max_entries {
+                entries.push(DirectoryEntry {
+                    cookie: own,
+                    inode,
+                    name: Bytes::from_static(name),
+                    attributes: None,
+                });
+            }
+        }
+        let wanted = max_entries.max(1) - entries.len();
+        let mut end = false;
+        if wanted > 0 {
+            let found = self
+                .catalog
+                .cookies_after(directory.inode, cookie.max(DOT_DOT_COOKIE), wanted)
+                .await
+                .map_err(|error| self.store_failed(error))?;
+            end = found.len() < wanted;
+            entries.extend(found.into_iter().map(|(cookie, record)| DirectoryEntry {
+                cookie,
+                inode: record.inode,
+                name: record.name,
+                attributes: None,
+            }));
+        }
+        if with_attributes {
+            for entry in &mut entries {
+                entry.attributes = self.attributes_of(entry.inode).await;
+            }
+        }
+        Ok(Listing { directory: attributes, entries, end })
+    }
+
+    /// The attributes of an object that may have gone meanwhile.
+    async fn attributes_of(&self, inode: Inode) -> Option<Attributes> {
+        let node = self.node(inode).await.ok()?;
+        let state = node.lock_live().ok()?;
+        Some(node.attributes(&state))
+    }
+}

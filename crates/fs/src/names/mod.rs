@@ -1,0 +1,179 @@
+//! Names: looking them up, listing, making, removing, linking and renaming them.
+//!
+//! Who changes the names of a directory holds its `names` lock from the look at the old names to
+//! the change, so that what was looked at still holds. Order of these locks: a directory before one
+//! below it, directories of which neither is below the other by inode; renames between directories
+//! hold the volume's rename lock as well, so that what is below what cannot change meanwhile.
+
+mod create;
+mod list;
+mod remove;
+mod rename;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_meta::record::{CookieRecord, InodeRecord, Kind, NameRecord};
+use forebay_meta::{Batch, Key};
+use forebay_types::Inode;
+use forebay_vfs::{Attributes, Credentials, Error, Result, Timestamp};
+
+use crate::convert;
+use crate::core::Core;
+use crate::node::Node;
+use crate::permission;
+
+/// Longest name, in bytes.
+pub(crate) const NAME_MAX: usize = 255;
+
+/// Longest target of a symbolic link, in bytes (PATH_MAX).
+pub(crate) const SYMLINK_MAX: usize = 4096;
+
+/// Cookies of `.` and `..` in every directory.
+const DOT_COOKIE: u64 = 1;
+const DOT_DOT_COOKIE: u64 = 2;
+
+/// Cookie of the first name made in a directory.
+pub(crate) const FIRST_COOKIE: u64 = 3;
+
+/// Most names of one object; far above what anybody makes, far below where counts overflow.
+const LINK_MAX: u32 = 1 << 30;
+
+/// Checks a name that is to be looked up.
+fn check_name(name: &[u8]) -> Result<()> {
+    match name {
+        [] => Err(Error::Invalid),
+        _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
+        _ if name.iter().any(|byte| matches!(byte, b'/' | 0)) => Err(Error::Invalid),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a name that is to be made.
+fn check_new_name(name: &[u8]) -> Result<()> {
+    if is_dot(name) { Err(Error::Exists) } else { check_name(name) }
+}
+
+/// Checks a name that is to go.
+fn check_old_name(name: &[u8]) -> Result<()> {
+    if is_dot(name) { Err(Error::Invalid) } else { check_name(name) }
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+/// Puts a name and its cookie into `batch`.
+fn put_name(batch: &mut Batch, directory: Inode, name: &[u8], cookie: u64, inode: Inode, kind: Kind) {
+    let name = Bytes::copy_from_slice(name);
+    batch.put(&Key::Name(directory, name.clone()), &NameRecord { inode, cookie, kind });
+    batch.put(&Key::Cookie(directory, cookie), &CookieRecord { inode, kind, name });
+}
+
+/// Takes a name and its cookie away.
+fn delete_name(batch: &mut Batch, directory: Inode, name: &[u8], cookie: u64) {
+    batch.delete(&Key::Name(directory, Bytes::copy_from_slice(name)));
+    batch.delete(&Key::Cookie(directory, cookie));
+}
+
+/// Counts a name that comes to a directory, and gives its cookie.
+fn count_in(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<u64> {
+    if child == Kind::Directory {
+        if directory.nlink >= LINK_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        directory.nlink += 1;
+    }
+    set_changed(directory, now);
+    let own = directory.directory_mut().ok_or(Error::NotDirectory)?;
+    let cookie = own.next_cookie;
+    own.next_cookie += 1;
+    own.entries += 1;
+    Ok(cookie)
+}
+
+/// Counts a name that leaves a directory.
+fn count_out(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<()> {
+    if child == Kind::Directory {
+        directory.nlink = directory.nlink.saturating_sub(1);
+    }
+    set_changed(directory, now);
+    let own = directory.directory_mut().ok_or(Error::NotDirectory)?;
+    own.entries = own.entries.saturating_sub(1);
+    Ok(())
+}
+
+/// The content changed, and so did the attributes.
+fn set_changed(record: &mut InodeRecord, now: Timestamp) {
+    record.mtime = convert::record_time(now);
+    record.ctime = record.mtime;
+}
+
+impl Core {
+    /// The node of a directory that still has a name.
+    async fn directory(&self, inode: Inode) -> Result<Arc<Node>> {
+        let node = self.node(inode).await?;
+        drop(node.lock_directory()?);
+        Ok(node)
+    }
+
+    /// What a name stands for.
+    async fn entry(&self, directory: Inode, name: &[u8]) -> Result<Option<NameRecord>> {
+        self.catalog.name(directory, name).await.map_err(|error| self.store_failed(error))
+    }
+
+    pub(crate) async fn lookup(
+        &self,
+        who: &Credentials,
+        directory: Inode,
+        name: &[u8],
+    ) -> Result<Attributes> {
+        check_name(name)?;
+        let directory = self.directory(directory).await?;
+        let special = {
+            let state = directory.lock_directory()?;
+            permission::may_search(&state.record, who)?;
+            match name {
+                b"." => Some(directory.inode),
+                b".." => state.record.directory().map(|own| own.parent),
+                _ => None,
+            }
+        };
+        if let Some(inode) = special {
+            let node = self.node(inode).await?;
+            let state = node.lock_live()?;
+            return Ok(node.attributes(&state));
+        }
+        // A name that goes away between the two looks was there at the first: look again, it may
+        // be another object's by now.
+        for _ in 0..8 {
+            let entry = self.entry(directory.inode, name).await?.ok_or(Error::NotFound)?;
+            match self.node(entry.inode).await {
+                Ok(node) => {
+                    if let Ok(state) = node.lock_live() {
+                        return Ok(node.attributes(&state));
+                    }
+                }
+                Err(Error::Stale) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::NotFound)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_any_bytes_but_slash_and_nul_up_to_255() {
+        assert_eq!(check_name(&[0xff; 255]), Ok(()));
+        assert_eq!(check_name(&[0xff; 256]), Err(Error::NameTooLong));
+        assert_eq!(check_name(b""), Err(Error::Invalid));
+        assert_eq!(check_name(b"a/b"), Err(Error::Invalid));
+        assert_eq!(check_name(b"a\0b"), Err(Error::Invalid));
+        assert_eq!(check_new_name(b".."), Err(Error::Exists));
+        assert_eq!(check_old_name(b"."), Err(Error::Invalid));
+    }
+}

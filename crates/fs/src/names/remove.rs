@@ -1,0 +1,84 @@
+//! REMOVE and RMDIR.
+
+use std::sync::Arc;
+
+use forebay_meta::record::{InodeRecord, Kind};
+use forebay_types::Inode;
+use forebay_vfs::{Change, Credentials, Error, Result, Timestamp};
+
+use super::create::changeable;
+use super::{check_old_name, count_out, delete_name};
+use crate::change::{NameChange, Refusal};
+use crate::convert;
+use crate::core::Core;
+use crate::node::{Locked, Node};
+use crate::permission;
+
+impl Core {
+    /// Removes the name of a directory (`of_directory`) or of anything else.
+    pub(crate) async fn remove(
+        &self,
+        who: &Credentials,
+        directory: Inode,
+        name: &[u8],
+        of_directory: bool,
+    ) -> Result<Change> {
+        check_old_name(name)?;
+        self.admit_names().await?;
+        let directory = self.directory(directory).await?;
+        let names = directory.names.lock().await;
+        permission::may_search(&directory.lock_directory()?.record, who)?;
+        let entry = self.entry(directory.inode, name).await?.ok_or(Error::NotFound)?;
+        let is_directory = entry.kind == Kind::Directory;
+        match (is_directory, of_directory) {
+            (true, false) => return Err(Error::IsDirectory),
+            (false, true) => return Err(Error::NotDirectory),
+            _ => {}
+        }
+        let child = self.node(entry.inode).await?;
+        // Nobody may put a name into a directory that is being removed.
+        let child_names = if is_directory { Some(child.names.lock().await) } else { None };
+        let (end, change) = self
+            .retry(|| {
+                let mut locked = Locked::all(&[&directory, &child]);
+                let now = self.now();
+                let record = locked.of(&child).record.clone();
+                if record.directory().is_some_and(|own| own.entries > 0) {
+                    return Err(Refusal::Error(Error::NotEmpty));
+                }
+                let state = changeable(locked.of(&directory), who)?;
+                permission::may_unlink(&state.record, &record, who)?;
+                let before = directory.wcc(state);
+                let mut parent = state.record.clone();
+                count_out(&mut parent, entry.kind, now)?;
+
+                let mut change = NameChange::default();
+                delete_name(&mut change.names, directory.inode, name, entry.cookie);
+                change.set(&directory, parent);
+                drop_link(&mut change, &child, record, now);
+                let end = self.record_names(change, &mut locked)?;
+                let after = directory.attributes(locked.of(&directory));
+                Ok((end, Change { before: Some(before), after: Some(after) }))
+            })
+            .await?;
+        drop((child_names, names));
+        self.stable(end).await?;
+        Ok(change)
+    }
+}
+
+/// The object loses one name, which may be its last.
+pub(super) fn drop_link<'a>(
+    change: &mut NameChange<'a>,
+    node: &'a Arc<Node>,
+    mut record: InodeRecord,
+    now: Timestamp,
+) {
+    if record.kind() == Kind::Directory || record.nlink <= 1 {
+        change.remove(node);
+        return;
+    }
+    record.nlink -= 1;
+    record.ctime = convert::record_time(now);
+    change.set(node, record);
+}

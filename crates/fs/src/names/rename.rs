@@ -1,0 +1,220 @@
+//! RENAME, which replaces what bears the new name in the same step.
+
+use std::sync::Arc;
+
+use forebay_meta::record::{Kind, NameRecord};
+use forebay_types::{Inode, Lsn};
+use forebay_vfs::{Change, Credentials, Error, Result, WccAttributes};
+use tokio::sync::MutexGuard;
+
+use super::create::changeable;
+use super::remove::drop_link;
+use super::{check_name, count_in, count_out, delete_name, is_dot, put_name};
+use crate::change::{NameChange, Refusal};
+use crate::convert;
+use crate::core::Core;
+use crate::node::{Locked, Node};
+use crate::permission;
+
+/// A place that a rename takes from or moves to.
+struct Place<'a> {
+    directory: Arc<Node>,
+    name: &'a [u8],
+}
+
+/// An object and the name record that led to it.
+struct Named {
+    node: Arc<Node>,
+    entry: NameRecord,
+}
+
+impl Core {
+    pub(crate) async fn rename(
+        &self,
+        who: &Credentials,
+        (from, old_name): (Inode, &[u8]),
+        (to, new_name): (Inode, &[u8]),
+    ) -> Result<(Change, Change)> {
+        check_name(old_name)?;
+        check_name(new_name)?;
+        if is_dot(old_name) || is_dot(new_name) {
+            return Err(Error::Invalid);
+        }
+        self.admit_names().await?;
+        let from = Place { directory: self.directory(from).await?, name: old_name };
+        let to = Place { directory: self.directory(to).await?, name: new_name };
+        if from.directory.inode == to.directory.inode {
+            let names = from.directory.names.lock().await;
+            let (end, changes) = self.rename_locked(who, &from, &to).await?;
+            drop(names);
+            self.stable(end).await?;
+            return Ok(changes);
+        }
+        let moving = self.rename.lock().await;
+        let names = self.lock_both(&from.directory, &to.directory).await?;
+        let (end, changes) = self.rename_locked(who, &from, &to).await?;
+        drop((names, moving));
+        self.stable(end).await?;
+        Ok(changes)
+    }
+
+    /// Locks the names of two directories in the order that everybody keeps.
+    async fn lock_both<'a>(
+        &self,
+        one: &'a Arc<Node>,
+        other: &'a Arc<Node>,
+    ) -> Result<(MutexGuard<'a, ()>, MutexGuard<'a, ()>)> {
+        let other_first = if self.is_below(one, other.inode).await? {
+            true
+        } else if self.is_below(other, one.inode).await? {
+            false
+        } else {
+            other.inode < one.inode
+        };
+        let (first, second) = if other_first { (other, one) } else { (one, other) };
+        let first = first.names.lock().await;
+        Ok((first, second.names.lock().await))
+    }
+
+    /// Whether `node` is `ancestor` or lies below it. Stable while the rename lock is held.
+    async fn is_below(&self, node: &Arc<Node>, ancestor: Inode) -> Result<bool> {
+        let mut inode = node.inode;
+        loop {
+            if inode == ancestor {
+                return Ok(true);
+            }
+            if inode == Inode::ROOT {
+                return Ok(false);
+            }
+            let node = self.node(inode).await?;
+            let parent = node.lock_directory()?.record.directory().map(|own| own.parent);
+            inode = parent.ok_or(Error::NotDirectory)?;
+        }
+    }
+
+    async fn rename_locked(
+        &self,
+        who: &Credentials,
+        from: &Place<'_>,
+        to: &Place<'_>,
+    ) -> Result<(Lsn, (Change, Change))> {
+        permission::may_search(&from.directory.lock_directory()?.record, who)?;
+        permission::may_search(&to.directory.lock_directory()?.record, who)?;
+        let entry = self.entry(from.directory.inode, from.name).await?.ok_or(Error::NotFound)?;
+        let moved = Named { node: self.node(entry.inode).await?, entry };
+        let replaced = match self.entry(to.directory.inode, to.name).await? {
+            Some(entry) => Some(Named { node: self.node(entry.inode).await?, entry }),
+            None => None,
+        };
+        let across = from.directory.inode != to.directory.inode;
+        let is_directory = moved.entry.kind == Kind::Directory;
+        if is_directory && across && self.is_below(&to.directory, moved.node.inode).await? {
+            return Err(Error::Invalid);
+        }
+        let mut replaced_names = None;
+        if let Some(replaced) = &replaced {
+            if replaced.node.inode == moved.node.inode {
+                // Two names of one object: POSIX has both stay.
+                return Ok((self.last_lsn(&moved.node), unchanged(from, to)));
+            }
+            match (is_directory, replaced.entry.kind == Kind::Directory) {
+                (true, false) => return Err(Error::NotDirectory),
+                (false, true) => return Err(Error::IsDirectory),
+                (false, false) => {}
+                (true, true) => {
+                    // The directory that is moved out of cannot be empty; its lock is held.
+                    if replaced.node.inode == from.directory.inode {
+                        return Err(Error::NotEmpty);
+                    }
+                    replaced_names = Some(replaced.node.names.lock().await);
+                }
+            }
+        }
+        let renamed =
+            self.retry(|| self.rename_once(who, from, to, &moved, replaced.as_ref())).await;
+        drop(replaced_names);
+        renamed
+    }
+
+    fn last_lsn(&self, node: &Node) -> Lsn {
+        node.lock().last_lsn
+    }
+
+    fn rename_once(
+        &self,
+        who: &Credentials,
+        from: &Place<'_>,
+        to: &Place<'_>,
+        moved: &Named,
+        replaced: Option<&Named>,
+    ) -> std::result::Result<(Lsn, (Change, Change)), Refusal> {
+        let mut nodes = vec![&from.directory, &to.directory, &moved.node];
+        nodes.extend(replaced.map(|replaced| &replaced.node));
+        let mut locked = Locked::all(&nodes);
+        let now = self.now();
+        let across = from.directory.inode != to.directory.inode;
+        let kind = moved.entry.kind;
+
+        let mut record = locked.of(&moved.node).record.clone();
+        let mut source = changeable(locked.of(&from.directory), who)?.record.clone();
+        permission::may_unlink(&source, &record, who)?;
+        let before_from = from.directory.wcc(locked.of(&from.directory));
+        let mut target = changeable(locked.of(&to.directory), who)?.record.clone();
+        let before_to = to.directory.wcc(locked.of(&to.directory));
+        let old = replaced.map(|replaced| locked.of(&replaced.node).record.clone());
+        if let Some(old) = &old {
+            if old.directory().is_some_and(|own| own.entries > 0) {
+                return Err(Refusal::Error(Error::NotEmpty));
+            }
+            permission::may_unlink(&target, old, who)?;
+        }
+
+        let mut change = NameChange::default();
+        delete_name(&mut change.names, from.directory.inode, from.name, moved.entry.cookie);
+        // One record for both places when they are the same directory.
+        let cookie = {
+            let target = if across { &mut target } else { &mut source };
+            if !across {
+                count_out(target, kind, now)?;
+            }
+            if let Some(replaced) = replaced {
+                delete_name(&mut change.names, to.directory.inode, to.name, replaced.entry.cookie);
+                count_out(target, replaced.entry.kind, now)?;
+            }
+            count_in(target, kind, now)?
+        };
+        put_name(&mut change.names, to.directory.inode, to.name, cookie, moved.node.inode, kind);
+        if across {
+            count_out(&mut source, kind, now)?;
+            change.set(&to.directory, target);
+            if let Some(own) = record.directory_mut() {
+                own.parent = to.directory.inode;
+            }
+        }
+        change.set(&from.directory, source);
+        record.ctime = convert::record_time(now);
+        change.set(&moved.node, record);
+        if let (Some(replaced), Some(old)) = (replaced, old) {
+            drop_link(&mut change, &replaced.node, old, now);
+        }
+        let end = self.record_names(change, &mut locked)?;
+        let mut seen = |directory: &Node, before: WccAttributes| Change {
+            before: Some(before),
+            after: Some(directory.attributes(locked.of(directory))),
+        };
+        let changes = (seen(&from.directory, before_from), seen(&to.directory, before_to));
+        Ok((end, changes))
+    }
+}
+
+/// Nothing happened to either directory.
+fn unchanged(from: &Place<'_>, to: &Place<'_>) -> (Change, Change) {
+    let seen = |place: &Place<'_>| {
+        let state = place.directory.lock();
+        Change {
+            before: Some(place.directory.wcc(&state)),
+            after: Some(place.directory.attributes(&state)),
+        }
+    };
+    (seen(from), seen(to))
+}

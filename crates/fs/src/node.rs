@@ -1,0 +1,299 @@
+//! Nodes: what is known in memory about an inode, and the table that holds them.
+//!
+//! Attributes and data of a file change together, so one lock guards both. What a checkpoint that
+//! is being published still needs is kept beside the newest state:
+//!
+//! ```text
+//!              change in checkpoint N                    change in N+1, N closed
+//!   clean ----------------------------> dirty in N ------------------------------> dirty in N+1,
+//!     ^                                   |                                        N kept aside
+//!     |          N published              |                 N published                 |
+//!     +-----------------------------------+          dirty in N+1  <-------------------+
+//! ```
+//!
+//! A node that is not clean is held by its checkpoint and therefore stays in the table; every
+//! other one may leave it and is loaded again from the metadata.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use forebay_cache::{Cache, FileBlocks};
+use forebay_meta::record::{InodeRecord, Kind};
+use forebay_types::{CheckpointId, Inode, Lsn};
+use forebay_vfs::{Attributes, Error, Result, WccAttributes};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::OnceCell;
+
+use crate::convert;
+
+/// One object of the file system.
+pub(crate) struct Node {
+    pub(crate) inode: Inode,
+    /// Held while the names in this directory are looked at in order to change them; taken before
+    /// any state lock, a parent's before its child's.
+    pub(crate) names: tokio::sync::Mutex<()>,
+    /// Never held across an await. Several are taken in the order of their inodes.
+    state: Mutex<NodeState>,
+    /// Set by every use, cleared by the sweep that looks for nodes to forget.
+    used: AtomicBool,
+}
+
+/// What changes about an object.
+pub(crate) struct NodeState {
+    /// The newest attributes.
+    pub(crate) record: InodeRecord,
+    /// Its last name is gone.
+    pub(crate) removed: bool,
+    /// Whether the bucket's metadata know this inode.
+    pub(crate) published: bool,
+    /// The bytes of a regular file that are known here.
+    pub(crate) blocks: FileBlocks,
+    /// End of the last log record that concerns this object: what COMMIT waits for.
+    pub(crate) last_lsn: Lsn,
+    /// How reads follow one another.
+    pub(crate) reads: crate::prefetch::Stream,
+    dirty: Option<CheckpointId>,
+    /// Smallest size that a truncate gave the file in checkpoint `dirty`: nothing of the published
+    /// block maps counts at or behind it.
+    floor: Option<u64>,
+    closed: Option<ClosedNode>,
+}
+
+/// An object as it was when a checkpoint closed that is not published yet.
+#[derive(Clone)]
+pub(crate) struct ClosedNode {
+    checkpoint: CheckpointId,
+    pub(crate) record: InodeRecord,
+    pub(crate) removed: bool,
+    pub(crate) published: bool,
+    pub(crate) floor: Option<u64>,
+}
+
+impl Node {
+    pub(crate) fn new(
+        inode: Inode,
+        record: InodeRecord,
+        published: bool,
+        cache: Arc<Cache>,
+    ) -> Arc<Node> {
+        Arc::new(Node {
+            inode,
+            names: tokio::sync::Mutex::new(()),
+            state: Mutex::new(NodeState {
+                record,
+                removed: false,
+                published,
+                blocks: FileBlocks::new(inode, cache),
+                last_lsn: Lsn::ZERO,
+                reads: crate::prefetch::Stream::default(),
+                dirty: None,
+                floor: None,
+                closed: None,
+            }),
+            used: AtomicBool::new(true),
+        })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, NodeState> {
+        self.state.lock()
+    }
+
+    /// The state of an object that still has a name.
+    pub(crate) fn lock_live(&self) -> Result<MutexGuard<'_, NodeState>> {
+        let state = self.state.lock();
+        if state.removed { Err(Error::Stale) } else { Ok(state) }
+    }
+
+    /// The state of a directory that still has a name.
+    pub(crate) fn lock_directory(&self) -> Result<MutexGuard<'_, NodeState>> {
+        let state = self.lock_live()?;
+        if state.record.kind() == Kind::Directory { Ok(state) } else { Err(Error::NotDirectory) }
+    }
+
+    pub(crate) fn attributes(&self, state: &NodeState) -> Attributes {
+        convert::attributes(self.inode, &state.record, state.blocks.dirty_bytes())
+    }
+
+    pub(crate) fn wcc(&self, state: &NodeState) -> WccAttributes {
+        WccAttributes::from(&self.attributes(state))
+    }
+
+    /// Nothing of it is unpublished, so that the metadata can give it again.
+    fn is_forgettable(&self) -> bool {
+        match self.state.try_lock() {
+            Some(state) => state.dirty.is_none() && state.closed.is_none(),
+            None => false,
+        }
+    }
+}
+
+impl NodeState {
+    /// To be called before every change, with the checkpoint that is open. Keeps aside what a
+    /// closed one needs. Says whether this is the first change in `open`.
+    pub(crate) fn touch(&mut self, open: CheckpointId) -> bool {
+        match self.dirty {
+            Some(dirty) if dirty == open => return false,
+            Some(older) => {
+                self.closed = Some(ClosedNode {
+                    checkpoint: older,
+                    record: self.record.clone(),
+                    removed: self.removed,
+                    published: self.published,
+                    floor: self.floor.take(),
+                });
+            }
+            None => {}
+        }
+        self.dirty = Some(open);
+        true
+    }
+
+    /// Cuts the file off at `size`, in the checkpoint that was touched last. The caller sets the
+    /// size in the record.
+    pub(crate) fn cut(&mut self, size: u64, open: CheckpointId) {
+        self.blocks.truncate(size, open);
+        self.floor = Some(self.floor.map_or(size, |floor| floor.min(size)));
+    }
+
+    /// Where the published block maps stop to count.
+    pub(crate) fn published_end(&self) -> u64 {
+        let closed = self.closed.as_ref().and_then(|closed| closed.floor);
+        self.floor.unwrap_or(u64::MAX).min(closed.unwrap_or(u64::MAX))
+    }
+
+    /// The object as it was at the end of a closed checkpoint in which it changed.
+    pub(crate) fn as_of(&self, checkpoint: CheckpointId) -> ClosedNode {
+        match &self.closed {
+            Some(closed) if closed.checkpoint == checkpoint => closed.clone(),
+            _ => ClosedNode {
+                checkpoint,
+                record: self.record.clone(),
+                removed: self.removed,
+                published: self.published,
+                floor: self.floor,
+            },
+        }
+    }
+
+    /// The checkpoint is in the bucket; the file's block maps hold `used` bytes there.
+    pub(crate) fn publish(&mut self, checkpoint: CheckpointId, used: u64) {
+        if self.closed.as_ref().is_some_and(|closed| closed.checkpoint == checkpoint) {
+            self.closed = None;
+        }
+        if self.dirty == Some(checkpoint) {
+            self.dirty = None;
+            self.floor = None;
+        }
+        self.published = true;
+        self.record.used = used;
+        self.blocks.published(checkpoint);
+    }
+}
+
+/// Locks several nodes in the order that everybody keeps. The same node may be given twice.
+pub(crate) struct Locked<'a> {
+    guards: Vec<(Inode, MutexGuard<'a, NodeState>)>,
+}
+
+impl<'a> Locked<'a> {
+    pub(crate) fn all(nodes: &[&'a Arc<Node>]) -> Locked<'a> {
+        let mut nodes: Vec<&Arc<Node>> = nodes.to_vec();
+        nodes.sort_by_key(|node| node.inode);
+        nodes.dedup_by_key(|node| node.inode);
+        Locked { guards: nodes.into_iter().map(|node| (node.inode, node.lock())).collect() }
+    }
+
+    /// The state of a node that was given to [`Locked::all`].
+    pub(crate) fn of(&mut self, node: &Node) -> &mut NodeState {
+        let found = self.guards.iter_mut().find(|(inode, _)| *inode == node.inode);
+        // Only nodes of the same operation are asked for.
+        &mut found.expect("the node was locked").1
+    }
+}
+
+const SHARDS: usize = 64;
+
+/// A place in the table: filled once, by whoever asks first.
+type Slot = Arc<OnceCell<Arc<Node>>>;
+
+/// All nodes in memory, by inode.
+pub(crate) struct NodeTable {
+    shards: Vec<Mutex<HashMap<Inode, Slot>>>,
+    /// How many nodes a shard may hold before it is swept.
+    shard_limit: usize,
+}
+
+impl NodeTable {
+    /// A table that keeps about `limit` nodes beside those that may not leave it.
+    pub(crate) fn new(limit: usize) -> NodeTable {
+        NodeTable {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shard_limit: (limit / SHARDS).max(16),
+        }
+    }
+
+    fn shard(&self, inode: Inode) -> &Mutex<HashMap<Inode, Slot>> {
+        // Inodes count up, so that their low bits spread evenly.
+        &self.shards[inode.0 as usize % SHARDS]
+    }
+
+    /// The node, if it is in memory.
+    pub(crate) fn peek(&self, inode: Inode) -> Option<Arc<Node>> {
+        let shard = self.shard(inode).lock();
+        let node = shard.get(&inode)?.get()?.clone();
+        node.used.store(true, Ordering::Relaxed);
+        Some(node)
+    }
+
+    /// The node; where it is not in memory, `load` gives it. Concurrent callers share one load, so
+    /// that an older state can never replace a newer one.
+    pub(crate) async fn get<L>(&self, inode: Inode, load: impl FnOnce() -> L) -> Result<Arc<Node>>
+    where
+        L: Future<Output = Result<Arc<Node>>>,
+    {
+        if let Some(node) = self.peek(inode) {
+            return Ok(node);
+        }
+        let slot = {
+            let mut shard = self.shard(inode).lock();
+            if shard.len() >= self.shard_limit && !shard.contains_key(&inode) {
+                sweep(&mut shard);
+            }
+            shard.entry(inode).or_default().clone()
+        };
+        let loaded = slot.get_or_try_init(load).await.cloned();
+        if loaded.is_err() {
+            let mut shard = self.shard(inode).lock();
+            if shard.get(&inode).is_some_and(|slot| !slot.initialized()) {
+                shard.remove(&inode);
+            }
+        }
+        loaded
+    }
+
+    /// Puts in a node that was just made and that nobody can know of yet.
+    pub(crate) fn insert(&self, node: &Arc<Node>) {
+        let mut shard = self.shard(node.inode).lock();
+        if shard.len() >= self.shard_limit {
+            sweep(&mut shard);
+        }
+        shard.insert(node.inode, Arc::new(OnceCell::new_with(Some(node.clone()))));
+    }
+
+    /// Number of nodes in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+}
+
+/// Forgets nodes that nobody holds, that have nothing unpublished, and that were not used since
+/// the last sweep. What they have cached goes with them.
+fn sweep(shard: &mut HashMap<Inode, Slot>) {
+    shard.retain(|_, slot| {
+        let Some(node) = slot.get() else { return true };
+        let held = Arc::strong_count(slot) > 1 || Arc::strong_count(node) > 1;
+        held || node.used.swap(false, Ordering::Relaxed) || !node.is_forgettable()
+    });
+}

@@ -1,0 +1,318 @@
+//! Formatting and opening a volume: taking the epoch, deciding what the local log is worth, and
+//! replaying it.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_meta::record::{Content, Directory, InodeRecord, VolumeState};
+use forebay_meta::volume::VolumeError;
+use forebay_meta::{
+    Batch, Catalog, Key, MetaStore, Overlay, SlateSettings, SlateStore, StoreError,
+    VolumeDescriptor,
+};
+use forebay_object::Store;
+use forebay_pack::PackKeys;
+use forebay_types::{BLOCK_SIZE, Epoch, Inode, Lsn, VolumeId};
+use forebay_vfs::Verifier;
+use forebay_wal::{FileStorage, Options, Recovery, Storage, Tail};
+use std::sync::atomic::AtomicU64;
+
+use crate::checkpoint::Checkpoints;
+use crate::config::{FsConfig, LogConfig};
+use crate::convert;
+use crate::core::{Clock, Core, Parts, SystemClock};
+use crate::fetch::PackStore;
+use crate::journal::Journal;
+use crate::local::{LocalError, LocalFile, LocalState, boot_id};
+use crate::totals::Totals;
+
+/// Folder of the log in the local folder.
+const LOG_FOLDER: &str = "log";
+
+/// Name of the metadata under the volume's prefix.
+const META_PREFIX: &str = "meta";
+
+/// Why a volume cannot be formatted or opened. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The volume itself: not there, damaged, newer than this program.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The metadata in the bucket cannot be used.
+    #[error("the volume's metadata cannot be opened: {0}")]
+    Metadata(#[from] StoreError),
+    /// The volume has a descriptor but no metadata.
+    #[error("the volume at {url} has no metadata. If `forebay format` was interrupted, delete the object {object} and format again; otherwise the metadata were deleted: put them back from a copy of the bucket")]
+    NoMetadata {
+        /// The store.
+        url: String,
+        /// The descriptor's name.
+        object: String,
+    },
+    /// The gateway's own state file.
+    #[error(transparent)]
+    Local(#[from] LocalError),
+    /// The local folder belongs to another volume.
+    #[error("{folder} holds the log and state of volume {found}, not of {expected}; give this volume a data_dir of its own")]
+    OtherVolume {
+        /// The local folder.
+        folder: PathBuf,
+        /// The volume that it belongs to.
+        found: VolumeId,
+        /// The volume that is to be opened.
+        expected: VolumeId,
+    },
+    /// The log folder cannot be used.
+    #[error("the log folder {folder} cannot be used: {source}")]
+    LogFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The log cannot be replayed.
+    #[error(transparent)]
+    Log(#[from] forebay_wal::OpenError),
+    /// A record of the log does not fit what the bucket holds.
+    #[error("log record at LSN {lsn} cannot be replayed: {why}; the bucket holds a consistent file system as of LSN {published}: move the log folder away to go on with that, and keep it for salvage")]
+    Replay {
+        /// The record.
+        lsn: Lsn,
+        /// What is wrong.
+        why: String,
+        /// What the bucket holds.
+        published: Lsn,
+    },
+    /// The volume was taken over, or the bucket failed for good, while it was being opened.
+    #[error(transparent)]
+    Stopped(#[from] crate::core::Stopped),
+}
+
+/// Makes the prefix of `store` a volume with an empty root directory.
+pub(crate) async fn format(store: &Store) -> Result<VolumeId, OpenError> {
+    let descriptor = VolumeDescriptor {
+        volume: VolumeId(random()),
+        created: SystemClock.now().seconds.unsigned_abs(),
+        block_size: BLOCK_SIZE,
+        hash_key: random(),
+        sealing: forebay_meta::volume::Sealing::None,
+    };
+    VolumeDescriptor::create(&store.store, &store.root, &descriptor).await?;
+    let meta = open_meta(store, &SlateSettings::default()).await?;
+    let now = convert::record_time(SystemClock.now());
+    let root = InodeRecord {
+        content: Content::Directory(Directory {
+            parent: Inode::ROOT,
+            next_cookie: crate::names::FIRST_COOKIE,
+            entries: 0,
+        }),
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        nlink: 2,
+        size: 0,
+        used: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        create_verifier: None,
+    };
+    let state = VolumeState {
+        published: Lsn::ZERO,
+        epoch: Epoch(0),
+        gateway: [0; 16],
+        next_inode: Inode::ROOT.0 + 1,
+        next_pack: 1,
+        used_bytes: 0,
+        used_inodes: 1,
+    };
+    let mut batch = Batch::new();
+    batch.put(&Key::Inode(Inode::ROOT), &root);
+    batch.put(&Key::Volume, &state);
+    meta.commit(&batch).await?;
+    meta.close().await?;
+    Ok(descriptor.volume)
+}
+
+async fn open_meta(store: &Store, settings: &SlateSettings) -> Result<SlateStore, StoreError> {
+    SlateStore::open(store.store.clone(), store.path(META_PREFIX), settings.clone()).await
+}
+
+/// What opening a volume gives.
+pub(crate) struct Opened {
+    pub(crate) core: Arc<Core>,
+    pub(crate) descriptor: VolumeDescriptor,
+    pub(crate) local: LocalFile,
+    pub(crate) state: LocalState,
+}
+
+/// Opens the volume for writing, which fences every gateway that opened it before.
+pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, OpenError> {
+    let descriptor = VolumeDescriptor::load(&store.store, &store.root).await?;
+    // The lock on the log folder comes first: a second gateway on this machine changes nothing.
+    let local = LocalFolder::open(&config, descriptor.volume)?;
+
+    let settings =
+        SlateSettings { cache_bytes: config.metadata_cache, ..SlateSettings::default() };
+    let meta: Arc<dyn MetaStore> = Arc::new(open_meta(store, &settings).await?);
+    let catalog = Catalog::new(Arc::new(Overlay::new()), meta);
+    let bucket = catalog.volume_state().await?.ok_or_else(|| OpenError::NoMetadata {
+        url: store.url.clone(),
+        object: VolumeDescriptor::location(&store.root).to_string(),
+    })?;
+
+    // Decide what the log is worth before the bucket learns of the new epoch.
+    let continues = local
+        .state
+        .as_ref()
+        .is_some_and(|state| state.continues(bucket.gateway, bucket.epoch));
+    let epoch = Epoch(bucket.epoch.0 + 1);
+    let mut state = LocalState {
+        volume: descriptor.volume,
+        gateway: local.state.as_ref().map_or_else(random, |state| state.gateway),
+        epoch: local.state.as_ref().map_or(Epoch(0), |state| state.epoch),
+        intent: epoch,
+        verifier: local.state.as_ref().map_or_else(random_verifier, |state| state.verifier),
+        boot: local.state.as_ref().map_or([0; 16], |state| state.boot),
+        clean: local.state.as_ref().is_some_and(|state| state.clean),
+    };
+    if !continues {
+        local.put_log_aside(&bucket)?;
+        // What was answered UNSTABLE and is not in the bucket is not here either.
+        state.verifier = random_verifier();
+        state.epoch = epoch;
+    }
+    local.file.store(&state)?;
+    let taken = VolumeState { epoch, gateway: state.gateway, ..bucket };
+    let mut batch = Batch::new();
+    batch.put(&Key::Volume, &taken);
+    catalog.store().commit(&batch).await?;
+
+    let recovery = match &local.storage {
+        Some(storage) => {
+            Some(Recovery::scan(storage.clone(), descriptor.volume, taken.published)?)
+        }
+        None => None,
+    };
+    let damaged = match recovery.as_ref().map(Recovery::tail) {
+        Some(Tail::Damaged { at, durable_until }) => {
+            tracing::error!(
+                "the log is damaged: records from LSN {at} to {durable_until} had been made durable and are gone"
+            );
+            true
+        }
+        Some(Tail::Torn { at }) => {
+            tracing::info!("the log ends in an unfinished record at LSN {at}, which nobody was told of");
+            false
+        }
+        Some(Tail::Clean) | None => false,
+    };
+    if damaged || local.storage.is_none() || !state.nothing_lost(boot_id()) {
+        state.verifier = random_verifier();
+    }
+
+    let packs = PackStore::new(
+        store.store.clone(),
+        store.root.clone(),
+        PackKeys::new(descriptor.volume, &descriptor.hash_key),
+        config.fetch_parallel,
+    );
+    let log = config.log;
+    let core = Arc::new(Core::new(Parts {
+        clock: Box::new(SystemClock),
+        catalog,
+        packs,
+        checkpoints: Checkpoints::new(taken),
+        totals: Totals::new(taken.used_bytes, taken.used_inodes),
+        next_inode: taken.next_inode,
+        verifier: state.verifier,
+        start: taken.published,
+        config,
+    }));
+    let journal = match (recovery, log) {
+        (Some(mut recovery), LogConfig::Disk { sync, limit, segment }) => {
+            crate::replay::replay(&core, &mut recovery).await?;
+            let options = Options {
+                segment_bytes: segment,
+                limit_bytes: limit,
+                volume: descriptor.volume,
+                epoch,
+                sync,
+            };
+            Journal::Disk(recovery.into_wal(options)?)
+        }
+        _ => Journal::Memory(AtomicU64::new(taken.published.0)),
+    };
+    core.begin(journal);
+    core.recycle(core.checkpoints.published());
+
+    state.epoch = epoch;
+    state.boot = boot_id();
+    state.clean = false;
+    local.file.store(&state)?;
+    Ok(Opened { core, descriptor, local: local.file, state })
+}
+
+/// The gateway's folder on its own disk, locked.
+struct LocalFolder {
+    file: LocalFile,
+    state: Option<LocalState>,
+    /// None for a volume without a log.
+    storage: Option<Arc<dyn Storage>>,
+    folder: PathBuf,
+}
+
+impl LocalFolder {
+    fn open(config: &FsConfig, volume: VolumeId) -> Result<LocalFolder, OpenError> {
+        let folder = config.data_dir.clone();
+        let log = folder.join(LOG_FOLDER);
+        let refuse = |source| OpenError::LogFolder { folder: log.clone(), source };
+        std::fs::create_dir_all(&log).map_err(refuse)?;
+        let file = LocalFile::new(&folder);
+        let state = file.load()?;
+        if let Some(found) = state.as_ref().map(|state| state.volume)
+            && found != volume
+        {
+            return Err(OpenError::OtherVolume { folder, found, expected: volume });
+        }
+        let storage: Arc<dyn Storage> = Arc::new(FileStorage::open(&log).map_err(refuse)?);
+        let storage = matches!(config.log, LogConfig::Disk { .. }).then_some(storage);
+        Ok(LocalFolder { file, state, storage, folder })
+    }
+
+    /// Another gateway has written to the volume since this log: it must never be replayed.
+    fn put_log_aside(&self, bucket: &VolumeState) -> Result<(), OpenError> {
+        let Some(storage) = &self.storage else { return Ok(()) };
+        let epoch = self.state.as_ref().map_or(0, |state| state.epoch.0);
+        let label = format!("epoch-{epoch}");
+        let moved = forebay_wal::put_aside(storage.as_ref(), &label).map_err(|source| {
+            OpenError::LogFolder { folder: self.folder.join(LOG_FOLDER), source }
+        })?;
+        if moved > 0 {
+            tracing::warn!(
+                "the log in {} is of epoch {epoch}, and the volume has been written in epoch {} by another gateway: its {moved} segments are put aside (label {label}) and not replayed",
+                self.folder.display(),
+                bucket.epoch.0
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Random bytes from the system.
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // The system's generator fails only where there is none; nothing could be opened safely there.
+    getrandom::fill(&mut bytes).expect("the system gives random bytes");
+    bytes
+}
+
+pub(crate) fn random_verifier() -> Verifier {
+    Verifier(random())
+}
+
+/// A number from 0 up to, but not including, 1.
+pub(crate) fn random_fraction() -> f64 {
+    f64::from(u32::from_le_bytes(random())) / (f64::from(u32::MAX) + 1.0)
+}

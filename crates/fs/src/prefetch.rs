@@ -1,0 +1,135 @@
+//! Reading ahead of sequential readers.
+
+use std::sync::Arc;
+
+use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange};
+
+use crate::core::Core;
+use crate::data::FetchPlan;
+use crate::node::Node;
+
+/// How the reads of one file follow one another. Knows no clock and does no I/O.
+///
+/// A read that begins where the ones before ended, or at most one block away from there (clients
+/// send reads in parallel, and they arrive in any order), continues the stream; the window then
+/// doubles with each block, up to a limit. Any other read ends the stream, so random readers pay for
+/// nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stream {
+    /// End of the bytes that were read in a row.
+    end: u64,
+    /// Bytes that were read in a row.
+    run: u64,
+    /// Up to where blocks were asked for.
+    asked: u64,
+    /// How far ahead to ask.
+    window: u64,
+}
+
+/// Bytes in a row that make a reader a sequential one.
+const SEQUENTIAL: u64 = 256 << 10;
+
+impl Stream {
+    /// Notes a read and says what should be fetched ahead of it, if anything.
+    pub(crate) fn next(&mut self, read: ByteRange, limit: u64) -> Option<ByteRange> {
+        let near = self.end.saturating_sub(BLOCK_SIZE)..=self.end.saturating_add(BLOCK_SIZE);
+        if !near.contains(&read.start) {
+            *self = Stream { end: read.end, run: read.len(), ..Stream::default() };
+            return None;
+        }
+        self.run += read.len();
+        self.end = self.end.max(read.end);
+        if self.run < SEQUENTIAL || limit < BLOCK_SIZE {
+            return None;
+        }
+        let from = self.asked.max(self.end);
+        // Ask again when half of the window is used up.
+        if from > self.end + self.window / 2 {
+            return None;
+        }
+        self.window = (self.window * 2).clamp(BLOCK_SIZE, limit);
+        let to = BlockIndex::of(self.end + self.window).start();
+        if to <= from {
+            return None;
+        }
+        self.asked = to;
+        Some(ByteRange::new(from, to))
+    }
+}
+
+impl Core {
+    /// Fetches a range of a file into the cache in the background, if there is room for it.
+    pub(crate) fn prefetch(self: &Arc<Self>, node: &Arc<Node>, range: ByteRange) {
+        for (block, within) in BlockIndex::split(range) {
+            let Some(permit) = self.packs.prefetch_permit() else { return };
+            let (core, node) = (self.clone(), node.clone());
+            let range = ByteRange::at(block.start() + within.start, within.len());
+            tokio::spawn(async move {
+                core.prefetch_range(&node, range).await;
+                drop(permit);
+            });
+        }
+    }
+
+    async fn prefetch_range(&self, node: &Arc<Node>, range: ByteRange) {
+        let (missing, plan) = {
+            let Ok(state) = node.lock_live() else { return };
+            if !state.published || state.blocks.is_covered(range) {
+                return;
+            }
+            let plan = FetchPlan {
+                token: state.blocks.fetch_token(),
+                published_end: state.published_end(),
+            };
+            ([range], plan)
+        };
+        // A failure here is the reader's to report, when it comes that far.
+        let _ = self.fetch_missing(node, &missing, plan, None).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = 32 << 20;
+
+    fn read(stream: &mut Stream, start: u64, len: u64) -> Option<ByteRange> {
+        stream.next(ByteRange::at(start, len), LIMIT)
+    }
+
+    #[test]
+    fn a_sequential_reader_gets_a_window_that_grows_to_the_limit() {
+        let mut stream = Stream::default();
+        let mut furthest = 0;
+        for i in 0..128 {
+            if let Some(ahead) = read(&mut stream, i << 20, 1 << 20) {
+                assert!(ahead.start >= furthest, "asked twice for {ahead:?}");
+                furthest = ahead.end;
+            }
+            assert!(furthest <= ((i + 1) << 20) + LIMIT);
+        }
+        assert!(furthest >= (127 << 20) + LIMIT / 2);
+    }
+
+    #[test]
+    fn reads_that_arrive_out_of_order_keep_the_stream() {
+        let mut stream = Stream::default();
+        let mut asked = 0;
+        for i in 0..64u64 {
+            // Pairs arrive swapped.
+            if let Some(ahead) = read(&mut stream, (i ^ 1) << 20, 1 << 20) {
+                asked += ahead.len();
+            }
+        }
+        assert!(asked >= 48 << 20);
+    }
+
+    #[test]
+    fn a_random_reader_asks_for_nothing() {
+        let mut stream = Stream::default();
+        for i in 0..1000u64 {
+            assert_eq!(read(&mut stream, (i * 7919 % 1000) * (64 << 20) + 4096, 4096), None);
+        }
+    }
+}

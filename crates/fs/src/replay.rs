@@ -1,0 +1,134 @@
+//! Replay: doing again in memory what the log holds and the bucket does not.
+//!
+//! A record is applied to exactly the state that it was applied to before, since records come in
+//! order from the published LSN on. Where the log holds more than memory does, checkpoints are
+//! published on the way, as in normal operation.
+
+use std::sync::Arc;
+
+use forebay_meta::record::InodeRecord;
+use forebay_meta::{Batch, Entry, Key, Record as _};
+use forebay_types::{Inode, Lsn};
+use forebay_vfs::Error;
+use forebay_wal::{Record, RecordKind, Recovery};
+
+use crate::change::{DataHeader, decode_truncate};
+use crate::core::{Core, Stopped};
+use crate::node::Node;
+use crate::open::OpenError;
+
+/// Replays the log and gives the number of records.
+pub(crate) async fn replay(core: &Arc<Core>, recovery: &mut Recovery) -> Result<u64, OpenError> {
+    let mut records = 0;
+    while let Some(record) = recovery.next()? {
+        if !core.make_room(record.payload.len() as u64 + (256 << 10)) || core.overlay_is_full() {
+            core.publish_open().await.map_err(|_| stopped(core))?;
+        }
+        let failed = |why: String| OpenError::Replay {
+            lsn: record.lsn,
+            why,
+            published: core.checkpoints.published(),
+        };
+        apply(core, &record).await.map_err(failed)?;
+        core.replayed(record.end);
+        records += 1;
+    }
+    if records > 0 {
+        tracing::info!("replayed {records} records of the log, up to LSN {}", recovery.end());
+    }
+    Ok(records)
+}
+
+fn stopped(core: &Core) -> OpenError {
+    let why = core.is_stopped();
+    why.unwrap_or_else(|| Stopped::Failed("the bucket cannot be written".into())).into()
+}
+
+async fn apply(core: &Core, record: &Record<'_>) -> Result<(), String> {
+    match record.kind {
+        RecordKind::Data => {
+            let (header, data) =
+                DataHeader::decode(record.payload).ok_or("its header is cut off")?;
+            let node = known(core, header.inode).await?;
+            let mut state = node.lock();
+            let open = core.gate.read();
+            open.touch(&node, &mut state);
+            header.apply(&mut state, data, open.id);
+            state.last_lsn = record.end;
+            Ok(())
+        }
+        RecordKind::Truncate => {
+            let (inode, new) = decode_truncate(record.payload).ok_or("it is no truncate")?;
+            let node = known(core, inode).await?;
+            let mut state = node.lock();
+            let open = core.gate.read();
+            open.touch(&node, &mut state);
+            if new.size < state.record.size {
+                state.cut(new.size, open.id);
+            }
+            state.record = InodeRecord { used: state.record.used, ..new };
+            state.last_lsn = record.end;
+            Ok(())
+        }
+        RecordKind::Metadata => {
+            let batch = Batch::decode(record.payload).map_err(|error| error.to_string())?;
+            apply_batch(core, &batch, record.end).await
+        }
+        // Marks say how far a checkpoint came; the bucket knows better.
+        RecordKind::Checkpoint => Ok(()),
+    }
+}
+
+async fn apply_batch(core: &Core, batch: &Batch, end: Lsn) -> Result<(), String> {
+    let mut names = Batch::new();
+    for (key, entry) in batch.changes() {
+        let decoded = Key::decode(key).map_err(|error| error.to_string())?;
+        match (decoded, entry) {
+            (Key::Inode(inode), Entry::Value(value)) => {
+                let record = InodeRecord::decode(key, value).map_err(|error| error.to_string())?;
+                set_record(core, inode, record, end).await?;
+            }
+            (Key::Inode(inode), Entry::Deleted) => {
+                let node = known(core, inode).await?;
+                let mut state = node.lock();
+                let open = core.gate.read();
+                open.touch(&node, &mut state);
+                core.bury(&mut state, open.id, end);
+            }
+            (_, Entry::Value(value)) => names.put_encoded(key.clone(), value.clone()),
+            (_, Entry::Deleted) => names.delete_encoded(key.clone()),
+        }
+    }
+    core.catalog.apply(&names);
+    Ok(())
+}
+
+async fn set_record(
+    core: &Core,
+    inode: Inode,
+    record: InodeRecord,
+    end: Lsn,
+) -> Result<(), String> {
+    core.inode_seen(inode);
+    match core.node(inode).await {
+        Ok(node) => {
+            let mut state = node.lock();
+            let open = core.gate.read();
+            open.touch(&node, &mut state);
+            // How many bytes the block maps hold is known by the bucket, not by the log.
+            state.record = InodeRecord { used: state.record.used, ..record };
+            state.last_lsn = end;
+            Ok(())
+        }
+        Err(Error::Stale) => {
+            let node = Node::new(inode, record, false, core.cache.clone());
+            core.enter_created(&node, &core.gate.read(), end);
+            Ok(())
+        }
+        Err(error) => Err(format!("inode {inode}: {error}")),
+    }
+}
+
+async fn known(core: &Core, inode: Inode) -> Result<Arc<Node>, String> {
+    core.node(inode).await.map_err(|error| format!("inode {inode}: {error}"))
+}

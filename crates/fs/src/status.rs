@@ -1,0 +1,72 @@
+//! What is not in the bucket yet, and how full the limits are.
+
+use std::time::Duration;
+
+use forebay_types::{Epoch, Lsn, VolumeId};
+
+use crate::core::{Core, Stopped};
+
+/// State of a volume at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The epoch that this gateway holds.
+    pub epoch: Epoch,
+    /// The bucket holds exactly the state at this LSN.
+    pub published: Lsn,
+    /// End of the log.
+    pub end: Lsn,
+    /// Everything before it is on stable storage on this machine (in the bucket, for a volume
+    /// without a log).
+    pub durable: Lsn,
+    /// Since when the oldest change waits that the bucket does not have.
+    pub oldest_unpublished: Option<Duration>,
+    /// Bytes of file data that the bucket does not have.
+    pub dirty_bytes: u64,
+    /// Memory that block buffers take, in bytes.
+    pub memory_bytes: u64,
+    /// Limit of that, in bytes.
+    pub memory_limit: u64,
+    /// Bytes of the log in use, and their limit; none for a volume without a log.
+    pub log: Option<(u64, u64)>,
+    /// Bytes that published files use.
+    pub used_bytes: u64,
+    /// Objects in the volume.
+    pub inodes: u64,
+    /// Objects in memory.
+    pub nodes: usize,
+    /// What is wrong with the bucket, and for how long.
+    pub store_trouble: Option<(String, Duration)>,
+    /// Why the volume takes no more changes.
+    pub stopped: Option<Stopped>,
+}
+
+impl Status {
+    pub(crate) fn of(core: &Core, volume: VolumeId) -> Status {
+        let published = core.checkpoints.published();
+        Status {
+            volume,
+            epoch: core.checkpoints.state().epoch,
+            published,
+            end: core.position(),
+            durable: core.log().map_or(published, |log| log.durable_lsn()),
+            oldest_unpublished: core.oldest_unpublished().map(|since| since.elapsed()),
+            dirty_bytes: core.cache.dirty_bytes(),
+            memory_bytes: core.cache.allocated_bytes(),
+            memory_limit: core.cache.limit_bytes(),
+            log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),
+            used_bytes: core.totals.bytes(),
+            inodes: core.totals.inodes(),
+            nodes: core.nodes.len(),
+            store_trouble: core.checkpoints.store_trouble(),
+            stopped: core.is_stopped(),
+        }
+    }
+
+    /// Bytes of the log that the bucket does not have: data and names, headers included. Zero
+    /// exactly when everything is published.
+    pub fn unpublished_bytes(&self) -> u64 {
+        if self.oldest_unpublished.is_none() { 0 } else { self.end.0.saturating_sub(self.published.0) }
+    }
+}

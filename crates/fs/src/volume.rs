@@ -1,0 +1,286 @@
+//! A volume that is open: the file system that front ends use, and what operators ask of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_object::Store;
+use forebay_types::{Epoch, Inode, Lsn, VolumeId};
+use forebay_vfs::{
+    Access, Attributes, Change, CreateMode, Created, Credentials, FileSystem, Listing, NewNode,
+    ReadReply, Result, SetAttributes, Stability, Statistics, Timestamp, Verifier, WriteReply,
+};
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::core::{Core, Stopped};
+use crate::local::{LocalFile, LocalState};
+use crate::open::{self, OpenError};
+use crate::{FsConfig, Status};
+
+/// A volume that this gateway serves. Clones share it.
+///
+/// Dropping it stops nothing at once and loses nothing that was stable: what is in the log is
+/// replayed at the next opening. [`Volume::close`] is the orderly way.
+#[derive(Clone)]
+pub struct Volume {
+    core: Arc<Core>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    volume: VolumeId,
+    handle_key: [u8; 32],
+    local: LocalFile,
+    state: Mutex<LocalState>,
+    publisher: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How a volume was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The bucket holds everything.
+    Published,
+    /// Time ran out or the bucket did not answer: the rest is in the log, and published after the
+    /// next opening by this gateway.
+    InLog,
+}
+
+impl Volume {
+    /// Makes the empty prefix of `store` a volume and gives its identity.
+    ///
+    /// # Errors
+    ///
+    /// When there is a volume already, the prefix holds other objects, or the store fails.
+    pub async fn format(store: &Store) -> std::result::Result<VolumeId, OpenError> {
+        open::format(store).await
+    }
+
+    /// Opens a volume for writing and replays what the local log holds beyond the bucket.
+    ///
+    /// This takes a new epoch: a gateway that had the volume open can no longer write to it.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`]; nothing is lost by a failed opening.
+    pub async fn open(store: &Store, config: FsConfig) -> std::result::Result<Volume, OpenError> {
+        let opened = open::open(store, config).await?;
+        let core = opened.core;
+        let publisher = tokio::spawn(core.clone().publish_forever());
+        let handle_key =
+            blake3::derive_key("forebay 2026 NFS file handles", &opened.descriptor.hash_key);
+        Ok(Volume {
+            core,
+            shared: Arc::new(Shared {
+                volume: opened.descriptor.volume,
+                handle_key,
+                local: opened.local,
+                state: Mutex::new(opened.state),
+                publisher: Mutex::new(Some(publisher)),
+            }),
+        })
+    }
+
+    /// Identity of the volume.
+    pub fn id(&self) -> VolumeId {
+        self.shared.volume
+    }
+
+    /// The epoch that this gateway holds.
+    pub fn epoch(&self) -> Epoch {
+        self.core.checkpoints.state().epoch
+    }
+
+    /// Key with which front ends authenticate the handles that they give out. The same on every
+    /// gateway of this volume, so that handles survive a restart and a take-over.
+    pub fn handle_key(&self) -> [u8; 32] {
+        self.shared.handle_key
+    }
+
+    /// Publishes everything that was done before the call. Returns when the bucket holds it, with
+    /// the published LSN.
+    ///
+    /// # Errors
+    ///
+    /// When the volume stops before that. While the bucket does not answer, it waits.
+    pub async fn flush(&self) -> std::result::Result<Lsn, Stopped> {
+        self.core.flush().await
+    }
+
+    /// What is not in the bucket yet, and how full the limits are.
+    pub fn status(&self) -> Status {
+        Status::of(&self.core, self.shared.volume)
+    }
+
+    /// Returns when the volume takes no more changes, with the reason.
+    pub async fn stopped(&self) -> Stopped {
+        let mut stopped = self.core.watch_stopped();
+        match stopped.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or(Stopped::Failed("stopping".into())),
+            // The sender lives as long as the core that we hold.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Publishes for at most `limit`, then flushes the log and ends all work in the background.
+    /// Calls that come later wait for ever or fail; front ends must have stopped before.
+    pub async fn close(&self, limit: Duration) -> Closed {
+        let flushed = tokio::time::timeout(limit, self.core.flush()).await;
+        let published = matches!(flushed, Ok(Ok(_)));
+        let fenced = self.core.is_stopped().is_some();
+        self.core.stop_quietly();
+        let publisher = self.shared.publisher.lock().take();
+        if let Some(publisher) = publisher {
+            publisher.abort();
+            // It ends by the abort or has ended already.
+            let _ = publisher.await;
+        }
+        let core = self.core.clone();
+        let flush = tokio::task::spawn_blocking(move || core.log().map(|log| log.close()));
+        let log_flushed = matches!(flush.await, Ok(None | Some(Ok(()))));
+        if log_flushed && !fenced {
+            let mut state = self.shared.state.lock();
+            state.clean = true;
+            state.verifier = self.core.verifier();
+            if let Err(error) = self.shared.local.store(&state) {
+                tracing::warn!("{error}");
+            }
+        }
+        if let Err(error) = self.core.catalog.store().close().await {
+            tracing::warn!("closing the metadata: {error}");
+        }
+        if published { Closed::Published } else { Closed::InLog }
+    }
+}
+
+impl FileSystem for Volume {
+    async fn getattr(&self, inode: Inode) -> Result<Attributes> {
+        self.core.getattr(inode).await
+    }
+
+    async fn setattr(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        set: &SetAttributes,
+        guard: Option<Timestamp>,
+    ) -> Result<Change> {
+        self.core.setattr(who, inode, set, guard).await
+    }
+
+    async fn lookup(
+        &self,
+        who: &Credentials,
+        directory: Inode,
+        name: &[u8],
+    ) -> Result<Attributes> {
+        self.core.lookup(who, directory, name).await
+    }
+
+    async fn access(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        wanted: Access,
+    ) -> Result<(Access, Attributes)> {
+        self.core.access(who, inode, wanted).await
+    }
+
+    async fn readlink(&self, _who: &Credentials, inode: Inode) -> Result<(Bytes, Attributes)> {
+        self.core.readlink(inode).await
+    }
+
+    async fn read(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadReply> {
+        self.core.read(who, inode, offset, count).await
+    }
+
+    async fn write(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Result<WriteReply> {
+        self.core.write(who, inode, offset, data, stability).await
+    }
+
+    async fn create(
+        &self,
+        who: &Credentials,
+        directory: Inode,
+        name: &[u8],
+        mode: &CreateMode,
+    ) -> Result<Created> {
+        self.core.create(who, directory, name, mode).await
+    }
+
+    async fn make(
+        &self,
+        who: &Credentials,
+        directory: Inode,
+        name: &[u8],
+        node: NewNode<'_>,
+        set: &SetAttributes,
+    ) -> Result<Created> {
+        self.core.make(who, directory, name, node, set).await
+    }
+
+    async fn remove(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
+        self.core.remove(who, directory, name, false).await
+    }
+
+    async fn rmdir(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
+        self.core.remove(who, directory, name, true).await
+    }
+
+    async fn rename(
+        &self,
+        who: &Credentials,
+        from: (Inode, &[u8]),
+        to: (Inode, &[u8]),
+    ) -> Result<(Change, Change)> {
+        self.core.rename(who, from, to).await
+    }
+
+    async fn link(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        directory: Inode,
+        name: &[u8],
+    ) -> Result<(Attributes, Change)> {
+        self.core.link(who, inode, directory, name).await
+    }
+
+    async fn readdir(
+        &self,
+        who: &Credentials,
+        directory: Inode,
+        cookie: u64,
+        max_entries: usize,
+        with_attributes: bool,
+    ) -> Result<Listing> {
+        self.core.readdir(who, directory, cookie, max_entries, with_attributes).await
+    }
+
+    async fn statistics(&self) -> Result<Statistics> {
+        Ok(self.core.statistics())
+    }
+
+    async fn commit(
+        &self,
+        _who: &Credentials,
+        inode: Inode,
+        _offset: u64,
+        _count: u32,
+    ) -> Result<(Change, Verifier)> {
+        self.core.commit(inode).await
+    }
+}

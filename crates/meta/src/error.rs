@@ -1,0 +1,70 @@
+//! What can go wrong, sorted by what the caller can do about it.
+
+use std::fmt;
+
+/// Bytes that should be a key or a value of this schema and are not. Nothing of them is used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the metadata entry {key} is damaged: it {why}; attach an undamaged copy of the bucket, or salvage"
+)]
+pub struct Corrupt {
+    /// The key, as [`DisplayKey`] shows it.
+    pub key: DisplayKey,
+    /// What is wrong with it, to follow "it".
+    pub why: &'static str,
+}
+
+impl Corrupt {
+    pub(crate) fn new(key: &[u8], why: &'static str) -> Corrupt {
+        Corrupt {
+            key: DisplayKey(key.to_vec()),
+            why,
+        }
+    }
+}
+
+/// An encoded key as people can read it: its letter, and the rest in hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DisplayKey(pub Vec<u8>);
+
+impl fmt::Display for DisplayKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((tag, rest)) = self.0.split_first() else {
+            return f.write_str("(empty)");
+        };
+        if tag.is_ascii_graphic() {
+            write!(f, "{}:", char::from(*tag))?;
+        } else {
+            write!(f, "{tag:02x}:")?;
+        }
+        rest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Why the store of metadata did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Another gateway has opened the volume for writing. Stop writing at once: no later call on
+    /// this store can succeed, and nothing of the failed batch has been written.
+    #[error(
+        "another gateway has taken over this volume; stop this one, or take the volume back by starting it again"
+    )]
+    Fenced,
+    /// The bucket did not answer, or not well. Try the same call again, a batch unchanged: whether
+    /// it is there already or not, it is there once when a later attempt succeeds.
+    #[error("the bucket is not available for metadata, the call can be repeated: {0}")]
+    Transient(String),
+    /// What the bucket holds is not what was written there. Fail the operation that needed it;
+    /// repeating it does not help.
+    #[error("{0}")]
+    Corrupt(String),
+    /// Neither a repetition nor waiting helps: stop the volume and show this to the operator.
+    #[error("the metadata store failed: {0}")]
+    Fatal(String),
+}
+
+impl From<Corrupt> for StoreError {
+    fn from(corrupt: Corrupt) -> Self {
+        StoreError::Corrupt(corrupt.to_string())
+    }
+}

@@ -1,0 +1,312 @@
+//! Keys: what the entries of a volume's metadata are called.
+//!
+//! A key is one letter and then fixed-width big-endian numbers, so that the order of the bytes is
+//! the order in which entries are read: the names of a directory, its cookies, and the blocks of a
+//! file each lie side by side.
+//!
+//! ```text
+//! 'v'                                      the volume            VolumeState
+//! 'i'  inode: 8                            an object             InodeRecord
+//! 'n'  directory: 8  name: 1 or more       a name                NameRecord
+//! 'c'  directory: 8  cookie: 8             a name, by cookie     CookieRecord
+//! 'b'  inode: 8      block index: 8        a block of a file     BlockMap
+//! 'p'  pack: 8                             a pack                PackRecord
+//! 'g'  inode: 8                            a file to collect     Garbage
+//! 'x'  pack: 8                             a pack to delete      DeadPack
+//! ```
+
+use bytes::Bytes;
+use forebay_types::{BlockIndex, BlockKey, Inode, PackId};
+
+use crate::codec::Reader;
+use crate::error::Corrupt;
+
+/// First byte of a key: which kind of entry it names.
+pub(crate) mod tag {
+    pub(crate) const VOLUME: u8 = b'v';
+    pub(crate) const INODE: u8 = b'i';
+    pub(crate) const NAME: u8 = b'n';
+    pub(crate) const COOKIE: u8 = b'c';
+    pub(crate) const BLOCK: u8 = b'b';
+    pub(crate) const PACK: u8 = b'p';
+    pub(crate) const GARBAGE: u8 = b'g';
+    pub(crate) const DEAD_PACK: u8 = b'x';
+}
+
+/// Name of one metadata entry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// The volume itself.
+    Volume,
+    /// A file, directory or other object.
+    Inode(Inode),
+    /// A name in a directory; at least one byte.
+    Name(Inode, Bytes),
+    /// A name in a directory, by the cookie it got when it was made.
+    Cookie(Inode, u64),
+    /// A block of a file.
+    Block(BlockKey),
+    /// A pack.
+    Pack(PackId),
+    /// A removed file whose blocks have to be collected.
+    Garbage(Inode),
+    /// A pack that nothing refers to any more.
+    DeadPack(PackId),
+}
+
+impl Key {
+    /// The bytes under which the entry is stored.
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(32);
+        out.push(self.tag());
+        match self {
+            Key::Volume => {}
+            Key::Inode(inode) | Key::Garbage(inode) => out.extend(inode.0.to_be_bytes()),
+            Key::Name(directory, name) => {
+                out.extend(directory.0.to_be_bytes());
+                out.extend(name);
+            }
+            Key::Cookie(directory, cookie) => {
+                out.extend(directory.0.to_be_bytes());
+                out.extend(cookie.to_be_bytes());
+            }
+            Key::Block(key) => {
+                out.extend(key.inode.0.to_be_bytes());
+                out.extend(key.block.0.to_be_bytes());
+            }
+            Key::Pack(pack) | Key::DeadPack(pack) => out.extend(pack.0.to_be_bytes()),
+        }
+        Bytes::from(out)
+    }
+
+    /// The key that `bytes` are.
+    pub fn decode(bytes: &[u8]) -> Result<Key, Corrupt> {
+        let mut fields = Reader::new(bytes, bytes);
+        let key = match fields.u8()? {
+            tag::VOLUME => Key::Volume,
+            tag::INODE => Key::Inode(Inode(fields.u64_be()?)),
+            tag::NAME => {
+                let directory = Inode(fields.u64_be()?);
+                let name = fields.take(fields.rest().len())?;
+                if name.is_empty() {
+                    return Err(fields.corrupt("is a name of no bytes"));
+                }
+                Key::Name(directory, Bytes::copy_from_slice(name))
+            }
+            tag::COOKIE => Key::Cookie(Inode(fields.u64_be()?), fields.u64_be()?),
+            tag::BLOCK => Key::Block(BlockKey {
+                inode: Inode(fields.u64_be()?),
+                block: BlockIndex(fields.u64_be()?),
+            }),
+            tag::PACK => Key::Pack(PackId(fields.u64_be()?)),
+            tag::GARBAGE => Key::Garbage(Inode(fields.u64_be()?)),
+            tag::DEAD_PACK => Key::DeadPack(PackId(fields.u64_be()?)),
+            _ => return Err(fields.corrupt("is of a kind that this version does not know")),
+        };
+        fields.end()?;
+        Ok(key)
+    }
+
+    pub(crate) fn tag(&self) -> u8 {
+        match self {
+            Key::Volume => tag::VOLUME,
+            Key::Inode(_) => tag::INODE,
+            Key::Name(..) => tag::NAME,
+            Key::Cookie(..) => tag::COOKIE,
+            Key::Block(_) => tag::BLOCK,
+            Key::Pack(_) => tag::PACK,
+            Key::Garbage(_) => tag::GARBAGE,
+            Key::DeadPack(_) => tag::DEAD_PACK,
+        }
+    }
+}
+
+/// The encoded keys from `start` up to, but not including, `end`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The first key that may be in it.
+    pub start: Bytes,
+    /// The first key behind it; empty for "up to the last key there is".
+    pub end: Bytes,
+}
+
+impl KeyRange {
+    /// Every key there is.
+    pub fn all() -> KeyRange {
+        KeyRange {
+            start: Bytes::new(),
+            end: Bytes::new(),
+        }
+    }
+
+    /// All names of a directory, in the order of their bytes.
+    pub fn names(directory: Inode) -> KeyRange {
+        KeyRange::of_prefix(prefix(tag::NAME, directory))
+    }
+
+    /// The names of a directory behind `cookie`, in the order in which they were made.
+    pub fn cookies_after(directory: Inode, cookie: u64) -> KeyRange {
+        KeyRange::of_prefix(prefix(tag::COOKIE, directory))
+            .after(&Key::Cookie(directory, cookie).encode())
+    }
+
+    /// All blocks of a file from block `from` on.
+    pub fn blocks(inode: Inode, from: BlockIndex) -> KeyRange {
+        let from = Key::Block(BlockKey { inode, block: from });
+        KeyRange {
+            start: from.encode(),
+            ..KeyRange::of_prefix(prefix(tag::BLOCK, inode))
+        }
+    }
+
+    /// All packs.
+    pub fn packs() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::PACK])
+    }
+
+    /// All files to collect.
+    pub fn garbage() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::GARBAGE])
+    }
+
+    /// All packs to delete.
+    pub fn dead_packs() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::DEAD_PACK])
+    }
+
+    /// What of this range lies behind `key`: how a scan goes on after the last key it got.
+    pub fn after(&self, key: &[u8]) -> KeyRange {
+        let mut start = Vec::with_capacity(key.len() + 1);
+        start.extend(key);
+        start.push(0);
+        KeyRange {
+            start: Bytes::from(start).max(self.start.clone()),
+            end: self.end.clone(),
+        }
+    }
+
+    /// What of this range lies before `key` or is `key` itself.
+    pub(crate) fn up_to(&self, key: &[u8]) -> KeyRange {
+        let end = KeyRange::all().after(key).start;
+        KeyRange {
+            start: self.start.clone(),
+            end: if self.end.is_empty() {
+                end
+            } else {
+                end.min(self.end.clone())
+            },
+        }
+    }
+
+    /// Whether no key can lie in it.
+    pub fn is_empty(&self) -> bool {
+        !self.end.is_empty() && self.start >= self.end
+    }
+
+    /// Whether `key` lies in it.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.start.as_ref() <= key && (self.end.is_empty() || key < self.end.as_ref())
+    }
+
+    /// As the bounds that ordered maps take. Meaningless (and for `BTreeMap` a panic) when the
+    /// range [is empty](KeyRange::is_empty): ask that first.
+    pub(crate) fn bounds(&self) -> (std::ops::Bound<Bytes>, std::ops::Bound<Bytes>) {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let end = if self.end.is_empty() {
+            Unbounded
+        } else {
+            Excluded(self.end.clone())
+        };
+        (Included(self.start.clone()), end)
+    }
+
+    /// Every key that begins with `prefix`: up to the number that follows it.
+    fn of_prefix(prefix: Vec<u8>) -> KeyRange {
+        let mut end = prefix.clone();
+        while let Some(last) = end.pop() {
+            if last < u8::MAX {
+                end.push(last + 1);
+                break;
+            }
+        }
+        KeyRange {
+            start: Bytes::from(prefix),
+            end: Bytes::from(end),
+        }
+    }
+}
+
+fn prefix(tag: u8, inode: Inode) -> Vec<u8> {
+    let mut prefix = vec![tag];
+    prefix.extend(inode.0.to_be_bytes());
+    prefix
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_key() -> impl Strategy<Value = Key> {
+        prop_oneof![
+            Just(Key::Volume),
+            any::<u64>().prop_map(|n| Key::Inode(Inode(n))),
+            (any::<u64>(), proptest::collection::vec(any::<u8>(), 1..40))
+                .prop_map(|(n, name)| Key::Name(Inode(n), name.into())),
+            any::<(u64, u64)>().prop_map(|(n, cookie)| Key::Cookie(Inode(n), cookie)),
+            any::<(u64, u64)>().prop_map(|(n, block)| Key::Block(BlockKey {
+                inode: Inode(n),
+                block: BlockIndex(block)
+            })),
+            any::<u64>().prop_map(|n| Key::Pack(PackId(n))),
+            any::<u64>().prop_map(|n| Key::Garbage(Inode(n))),
+            any::<u64>().prop_map(|n| Key::DeadPack(PackId(n))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_comes_back(key in any_key()) {
+            prop_assert_eq!(Key::decode(&key.encode()), Ok(key));
+        }
+
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Ok(key) = Key::decode(&bytes) {
+                prop_assert_eq!(key.encode(), bytes);
+            }
+        }
+
+        #[test]
+        fn ranges_hold_their_own_and_nothing_else(dir in any::<u64>(), after in any::<u64>(), key in any_key()) {
+            let bytes = key.encode();
+            let directory = Inode(dir);
+            let names = matches!(&key, Key::Name(d, _) if *d == directory);
+            prop_assert_eq!(KeyRange::names(directory).contains(&bytes), names);
+            let cookies = matches!(&key, Key::Cookie(d, c) if *d == directory && *c > after);
+            prop_assert_eq!(KeyRange::cookies_after(directory, after).contains(&bytes), cookies);
+            let blocks = matches!(&key, Key::Block(k) if k.inode == directory && k.block.0 >= after);
+            prop_assert_eq!(KeyRange::blocks(directory, BlockIndex(after)).contains(&bytes), blocks);
+        }
+    }
+
+    #[test]
+    fn numbers_order_as_numbers() {
+        let cookie = |c| Key::Cookie(Inode(7), c).encode();
+        assert!(cookie(255) < cookie(256));
+        assert!(
+            KeyRange::cookies_after(Inode(u64::MAX), 3)
+                .contains(&Key::Cookie(Inode(u64::MAX), u64::MAX).encode())
+        );
+        assert!(!KeyRange::cookies_after(Inode(7), u64::MAX).contains(&cookie(u64::MAX)));
+    }
+
+    #[test]
+    fn damaged_keys_are_named() {
+        for bytes in [&b""[..], b"i", b"z12345678", b"n\0\0\0\0\0\0\0\x01", b"v!"] {
+            assert!(Key::decode(bytes).is_err(), "{bytes:?}");
+        }
+        let error = Key::decode(b"i\x01\x02").unwrap_err();
+        assert!(error.to_string().contains("i:0102"), "{error}");
+    }
+}

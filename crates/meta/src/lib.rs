@@ -1,0 +1,44 @@
+//! Forebay: the metadata of a volume.
+//!
+//! Names, attributes and block maps are entries of one ordered map. This layer says what their
+//! [keys](key) and [values](record) look like, gathers changes into [batches](batch), keeps what is
+//! logged but not yet in the bucket in the [overlay], and stores the rest in the bucket behind
+//! one small trait, [`MetaStore`]. The [catalog] is the two seen as one.
+//!
+//! ```text
+//!            get, scan                      apply(batch)
+//!                |                               |
+//!   catalog      v                               v
+//!   +---------------------------+       +------------------+
+//!   | 1. overlay, open          |<------| also in the log  |
+//!   | 2. overlay, closed        |       +------------------+
+//!   | 3. store                  |<-- commit(closed) at a checkpoint, then discard_closed
+//!   +---------------------------+
+//!          MemoryStore, SlateStore
+//! ```
+//!
+//! * [`key`], [`record`], [`batch`]: the schema.
+//! * [`overlay`], [`catalog`]: what is not published yet, in front of what is.
+//! * [`store`]: the trait and the store in memory; [`slate`]: the store in the bucket.
+//! * [`volume`]: the descriptor, the object that makes a prefix of a bucket a volume.
+
+pub mod batch;
+pub mod catalog;
+mod codec;
+pub mod error;
+pub mod key;
+pub mod overlay;
+pub mod record;
+pub mod slate;
+pub mod store;
+pub mod volume;
+
+pub use batch::{Batch, Entry};
+pub use catalog::Catalog;
+pub use error::{Corrupt, StoreError};
+pub use key::{Key, KeyRange};
+pub use overlay::Overlay;
+pub use record::{BlockMap, FrameAddress, InodeRecord, Record};
+pub use slate::{SlateSettings, SlateStore};
+pub use store::{MemoryStore, MetaStore};
+pub use volume::VolumeDescriptor;

@@ -1,0 +1,306 @@
+//! What is logged and not yet published: two generations of changes, newest first.
+//!
+//! ```text
+//!            apply                 close                 discard_closed
+//!   batch  -------->  open map  ---------->  closed map  ------------->  gone: the store has it
+//! ```
+//!
+//! The open generation belongs to the open checkpoint and the closed one to the closed checkpoint:
+//! there is at most one of each. Whoever publishes takes the closed generation, commits it to the
+//! store, and only then discards it, so that a key is always found in at least one of the places.
+//! Readers look here *before* they look into the store (see [`Catalog`](crate::Catalog)).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+
+use crate::batch::{Batch, Entry};
+use crate::key::KeyRange;
+
+/// What an entry takes beside its key and value: its share of a tree node and two handles.
+const ENTRY_OVERHEAD_BYTES: usize = 96;
+
+/// Changes of one checkpoint, the last one of each key.
+#[derive(Clone, Debug, Default)]
+pub struct Generation {
+    entries: BTreeMap<Bytes, Entry>,
+    bytes: usize,
+}
+
+impl Generation {
+    /// The last change of `key`, if there was one.
+    pub fn get(&self, key: &[u8]) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// Changes in the order of their keys.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&Bytes, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// All changes as one batch, to be published.
+    pub fn to_batch(&self) -> Batch {
+        let changes = self.entries.iter();
+        changes
+            .map(|(key, entry)| (key.clone(), entry.clone()))
+            .collect()
+    }
+
+    fn apply(&mut self, batch: &Batch) {
+        for (key, entry) in batch.changes() {
+            self.bytes += entry.len();
+            match self.entries.insert(key.clone(), entry.clone()) {
+                Some(former) => self.bytes -= former.len(),
+                None => self.bytes += key.len() + ENTRY_OVERHEAD_BYTES,
+            }
+        }
+    }
+
+    fn range<'a>(&'a self, range: &KeyRange) -> impl Iterator<Item = (&'a Bytes, &'a Entry)> {
+        let entries = (!range.is_empty()).then(|| self.entries.range(range.bounds()));
+        entries.into_iter().flatten()
+    }
+}
+
+/// Why [`Overlay::close`] did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a closed generation is still being published; discard it before closing the next one")]
+pub struct StillClosed;
+
+/// What is logged and not yet published. Each method takes one short lock.
+#[derive(Debug, Default)]
+pub struct Overlay {
+    generations: RwLock<Generations>,
+}
+
+#[derive(Debug, Default)]
+struct Generations {
+    open: Generation,
+    closed: Option<Arc<Generation>>,
+    /// How often a generation was closed.
+    closings: u64,
+}
+
+/// What [`Overlay::view`] saw at one moment.
+pub(crate) struct View {
+    /// Changes in the order of their keys; deletions too.
+    pub(crate) entries: Vec<(Bytes, Entry)>,
+    /// Whether the limit cut the view off behind the last entry.
+    pub(crate) cut_off: bool,
+}
+
+impl Overlay {
+    /// An overlay without changes.
+    pub fn new() -> Overlay {
+        Overlay::default()
+    }
+
+    /// Adds the changes of `batch` to the open generation, all at once for every reader.
+    pub fn apply(&self, batch: &Batch) {
+        self.generations.write().open.apply(batch);
+    }
+
+    /// The newest change of `key`; `None` when only the store knows.
+    pub fn get(&self, key: &[u8]) -> Option<Entry> {
+        let generations = self.generations.read();
+        let newest = generations
+            .newest_first()
+            .find_map(|generation| generation.get(key));
+        newest.cloned()
+    }
+
+    /// The newest changes of the keys in `range`, in order, at most `limit`. Deletions are among
+    /// them.
+    pub fn range(&self, range: &KeyRange, limit: usize) -> Vec<(Bytes, Entry)> {
+        self.view(range, limit).entries
+    }
+
+    pub(crate) fn view(&self, range: &KeyRange, limit: usize) -> View {
+        let generations = self.generations.read();
+        let mut open = generations.open.range(range).peekable();
+        let closed = generations.closed.as_deref();
+        let mut closed = closed
+            .into_iter()
+            .flat_map(|map| map.range(range))
+            .peekable();
+        let mut entries = Vec::new();
+        while entries.len() < limit {
+            let newest = match (open.peek(), closed.peek()) {
+                (Some((newer, _)), Some((older, _))) if older < newer => closed.next(),
+                (Some((newer, _)), Some((older, _))) => {
+                    if older == newer {
+                        closed.next();
+                    }
+                    open.next()
+                }
+                (Some(_), None) => open.next(),
+                (None, _) => closed.next(),
+            };
+            let Some((key, entry)) = newest else {
+                break;
+            };
+            entries.push((key.clone(), entry.clone()));
+        }
+        View {
+            entries,
+            cut_off: open.peek().is_some() || closed.peek().is_some(),
+        }
+    }
+
+    /// How often a generation was closed so far.
+    pub(crate) fn closings(&self) -> u64 {
+        self.generations.read().closings
+    }
+
+    /// Closes the open generation and opens an empty one. Call it at the moment that the
+    /// checkpoint is cut, under the same lock as the log, so that both end at the same record.
+    pub fn close(&self) -> Result<Arc<Generation>, StillClosed> {
+        let mut generations = self.generations.write();
+        if generations.closed.is_some() {
+            return Err(StillClosed);
+        }
+        let closed = Arc::new(std::mem::take(&mut generations.open));
+        generations.closed = Some(closed.clone());
+        generations.closings += 1;
+        Ok(closed)
+    }
+
+    /// The closed generation, if there is one: what has to be published.
+    pub fn closed(&self) -> Option<Arc<Generation>> {
+        self.generations.read().closed.clone()
+    }
+
+    /// Forgets the closed generation. Only after the store's commit of it has returned: readers
+    /// find its keys in the store from now on.
+    pub fn discard_closed(&self) {
+        let discarded = self.generations.write().closed.take();
+        // Freed outside the lock: it may hold many thousand entries.
+        drop(discarded);
+    }
+
+    /// Bytes of memory that both generations take.
+    pub fn bytes(&self) -> usize {
+        let generations = self.generations.read();
+        generations.newest_first().map(Generation::bytes).sum()
+    }
+
+    /// Whether everything is published.
+    pub fn is_empty(&self) -> bool {
+        let generations = self.generations.read();
+        generations.newest_first().all(Generation::is_empty)
+    }
+}
+
+impl Generations {
+    fn newest_first(&self) -> impl Iterator<Item = &Generation> {
+        std::iter::once(&self.open).chain(self.closed.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn put(key: &'static str, value: &'static str) -> Batch {
+        let mut batch = Batch::new();
+        batch.put_encoded(key.into(), value.into());
+        batch
+    }
+
+    fn delete(key: &'static str) -> Batch {
+        let mut batch = Batch::new();
+        batch.delete_encoded(key.into());
+        batch
+    }
+
+    #[test]
+    fn the_open_generation_hides_the_closed_one() {
+        let overlay = Overlay::new();
+        overlay.apply(&put("a", "1"));
+        overlay.apply(&put("b", "1"));
+        overlay.close().unwrap();
+        overlay.apply(&delete("a"));
+        overlay.apply(&put("c", "2"));
+        assert_eq!(overlay.get(b"a"), Some(Entry::Deleted));
+        assert_eq!(overlay.get(b"b"), Some(Entry::Value("1".into())));
+        assert_eq!(overlay.get(b"d"), None);
+        let keys: Vec<_> = overlay.range(&KeyRange::all(), 9).into_iter().collect();
+        assert_eq!(
+            keys,
+            [
+                ("a".into(), Entry::Deleted),
+                ("b".into(), Entry::Value("1".into())),
+                ("c".into(), Entry::Value("2".into())),
+            ]
+        );
+        assert_eq!(overlay.range(&KeyRange::all(), 2).len(), 2);
+    }
+
+    #[test]
+    fn a_second_close_before_the_discard_is_refused_and_loses_nothing() {
+        let overlay = Overlay::new();
+        overlay.apply(&put("a", "1"));
+        overlay.close().unwrap();
+        overlay.apply(&put("b", "2"));
+        assert_eq!(overlay.close().err(), Some(StillClosed));
+        assert_eq!(overlay.closed().unwrap().len(), 1);
+        assert!(overlay.get(b"b").is_some());
+        overlay.discard_closed();
+        assert_eq!(overlay.get(b"a"), None);
+        assert_eq!(overlay.close().unwrap().to_batch(), put("b", "2"));
+    }
+
+    #[test]
+    fn what_was_applied_during_publication_stays() {
+        let overlay = Overlay::new();
+        overlay.apply(&put("a", "1"));
+        overlay.close().unwrap();
+        overlay.apply(&put("a", "2"));
+        overlay.discard_closed();
+        assert_eq!(overlay.get(b"a"), Some(Entry::Value("2".into())));
+        assert!(!overlay.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_return_to_zero_and_follow_what_is_held(
+            changes in proptest::collection::vec((0u8..8, proptest::option::of(0usize..50)), 0..60)
+        ) {
+            let overlay = Overlay::new();
+            for (key, len) in changes {
+                let mut batch = Batch::new();
+                let key = Bytes::from(vec![key]);
+                match len {
+                    Some(len) => batch.put_encoded(key, vec![0; len].into()),
+                    None => batch.delete_encoded(key),
+                }
+                overlay.apply(&batch);
+                let held = overlay.range(&KeyRange::all(), usize::MAX);
+                let expected: usize = held.iter().map(|(k, e)| k.len() + e.len() + ENTRY_OVERHEAD_BYTES).sum();
+                prop_assert_eq!(overlay.bytes(), expected);
+            }
+            overlay.close().unwrap();
+            overlay.discard_closed();
+            prop_assert_eq!(overlay.bytes(), 0);
+            prop_assert!(overlay.is_empty());
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Where the bytes of a block lie: a list of extents over frames.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use forebay_types::{BLOCK_SIZE, ByteRange, PackId};
+
+use super::{Record, ValueReader};
+use crate::codec::Reader;
+use crate::error::Corrupt;
+use crate::key::tag;
+
+const VERSION: u8 = 1;
+
+/// Most extents that a block map holds. One for each 4 KiB page of a block, twice over for those
+/// with ragged edges, and again twice: reached only by a writer of tiny scattered pieces. The
+/// value stays under 150 KiB, far below what a store of metadata takes in one piece.
+pub const MAX_EXTENTS: usize = 4096;
+
+/// From this many extents on, reading the block costs so many requests that it should be written
+/// anew in one piece when there is time.
+pub const REWRITE_EXTENTS: usize = 512;
+
+/// Bytes of one extent in the encoding.
+const EXTENT_BYTES: usize = 36;
+
+/// The largest offset in a block fits the encoding's four bytes.
+const _: () = assert!(BLOCK_SIZE <= u32::MAX as u64);
+
+/// Where a frame lies and which bytes of its block it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameAddress {
+    /// The pack.
+    pub pack: PackId,
+    /// Where the frame's stored bytes begin in the pack.
+    pub offset: u32,
+    /// Number of its bytes in the pack.
+    pub stored_len: u32,
+    /// Number of its bytes before compression.
+    pub raw_len: u32,
+    /// Where its first byte belongs in the block.
+    pub raw_start: u32,
+    /// CRC32 of the stored bytes.
+    pub crc32: u32,
+}
+
+impl FrameAddress {
+    /// The bytes of the block that the frame holds.
+    pub fn raw_range(&self) -> ByteRange {
+        ByteRange::at(u64::from(self.raw_start), u64::from(self.raw_len))
+    }
+}
+
+/// These bytes of the block are the bytes of that frame at `range.start - frame.raw_start`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The bytes, counted from the start of the block. Never empty.
+    pub range: ByteRange,
+    /// The frame that holds them (and perhaps more).
+    pub frame: FrameAddress,
+}
+
+/// How many raw bytes of each pack a change of a block map no longer refers to.
+pub type Displaced = BTreeMap<PackId, u64>;
+
+/// Why a block map refused a change. It is then as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MapError {
+    /// The map would have more than [`MAX_EXTENTS`] extents: write the block anew in one frame.
+    #[error("a block cannot have more than {MAX_EXTENTS} extents; write it anew in one piece")]
+    TooManyExtents,
+    /// The range is empty, outside the block, or not held by the frame: a fault in the caller.
+    #[error("the range is not one of the block that the frame holds")]
+    BadRange,
+}
+
+/// The extents of one block: sorted, none empty, none overlapping. What no extent covers is a
+/// hole and reads as zeros.
+///
+/// ```text
+/// version: 1 (1)   number of extents: 4
+/// each extent:
+///   start: 4    length: 4                       within the block
+///   pack: 8     offset: 4    stored length: 4
+///   raw length: 4            raw start: 4       the frame's range within the block
+///   CRC32 of the stored bytes: 4
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockMap {
+    extents: Vec<Extent>,
+}
+
+impl BlockMap {
+    /// A block that is one hole.
+    pub fn new() -> BlockMap {
+        BlockMap::default()
+    }
+
+    /// The extents in order.
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// Whether the block is one hole.
+    pub fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// Whether the block should be written anew in one piece when there is time.
+    pub fn needs_rewrite(&self) -> bool {
+        self.extents.len() >= REWRITE_EXTENTS
+    }
+
+    /// Number of bytes that are no hole.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.extents.iter().map(|extent| extent.range.len()).sum()
+    }
+
+    /// Raw bytes that the map refers to, by pack: what its packs lose when the block goes.
+    pub fn bytes_by_pack(&self) -> Displaced {
+        let mut bytes = Displaced::new();
+        for extent in &self.extents {
+            *bytes.entry(extent.frame.pack).or_default() += extent.range.len();
+        }
+        bytes
+    }
+
+    /// Lets `range` be bytes of `frame`, whatever it was before. Gives what that displaced.
+    pub fn insert(&mut self, range: ByteRange, frame: FrameAddress) -> Result<Displaced, MapError> {
+        let extent = Extent { range, frame };
+        if !extent.is_sound() {
+            return Err(MapError::BadRange);
+        }
+        self.replace(range, Some(extent))
+    }
+
+    /// Makes `range` a hole. Gives what that displaced.
+    pub fn cut(&mut self, range: ByteRange) -> Result<Displaced, MapError> {
+        self.replace(range, None)
+    }
+
+    /// Makes everything from the byte `at` on a hole. Gives what that displaced.
+    pub fn truncate(&mut self, at: u64) -> Displaced {
+        let mut displaced = Displaced::new();
+        self.extents.retain_mut(|extent| {
+            let kept = extent.range.intersect(ByteRange::new(0, at));
+            if kept.len() < extent.range.len() {
+                *displaced.entry(extent.frame.pack).or_default() += extent.range.len() - kept.len();
+            }
+            extent.range = kept;
+            !kept.is_empty()
+        });
+        displaced
+    }
+
+    /// What `range` consists of, in order and without gaps: each item is a part of it and the frame
+    /// that holds that part, `None` for a hole.
+    pub fn lookup(
+        &self,
+        range: ByteRange,
+    ) -> impl Iterator<Item = (ByteRange, Option<&FrameAddress>)> {
+        let first = self
+            .extents
+            .partition_point(|extent| extent.range.end <= range.start);
+        let mut rest = self.extents.iter().skip(first).peekable();
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            if at >= range.end {
+                return None;
+            }
+            let (end, frame) = match rest.peek() {
+                Some(extent) if extent.range.start <= at => (extent.range.end, Some(&extent.frame)),
+                Some(extent) => (extent.range.start, None),
+                None => (range.end, None),
+            };
+            if frame.is_some() {
+                rest.next();
+            }
+            let part = ByteRange::new(at, end.min(range.end));
+            at = part.end;
+            Some((part, frame))
+        })
+    }
+
+    /// Puts `new` where `range` was; cuts what `range` covers.
+    fn replace(&mut self, range: ByteRange, new: Option<Extent>) -> Result<Displaced, MapError> {
+        let mut displaced = Displaced::new();
+        if range.is_empty() {
+            return Ok(displaced);
+        }
+        let first = self
+            .extents
+            .partition_point(|extent| extent.range.end <= range.start);
+        let last = self
+            .extents
+            .partition_point(|extent| extent.range.start < range.end);
+        let touched = self.extents.get(first..last).unwrap_or_default();
+        for extent in touched {
+            *displaced.entry(extent.frame.pack).or_default() += extent.range.intersect(range).len();
+        }
+        let part = |extent: Option<&Extent>, outside: ByteRange| {
+            let extent = extent?;
+            let range = extent.range.intersect(outside);
+            (!range.is_empty()).then_some(Extent { range, ..*extent })
+        };
+        let before = part(touched.first(), ByteRange::new(0, range.start));
+        let after = part(touched.last(), ByteRange::new(range.end, u64::MAX));
+        let parts = [before, new, after];
+        let added = parts.iter().flatten().count();
+        if self.extents.len() - touched.len() + added > MAX_EXTENTS {
+            return Err(MapError::TooManyExtents);
+        }
+        let replaced = first..first + touched.len();
+        self.extents.splice(replaced, parts.into_iter().flatten());
+        Ok(displaced)
+    }
+}
+
+impl Extent {
+    /// Within the block, not empty, and held by the frame.
+    fn is_sound(&self) -> bool {
+        !self.range.is_empty()
+            && self.range.end <= BLOCK_SIZE
+            && self.frame.raw_range().contains(self.range)
+    }
+
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        let frame = &self.frame;
+        // Sound extents lie within the block, whose offsets fit four bytes.
+        out.extend((self.range.start as u32).to_le_bytes());
+        out.extend((self.range.len() as u32).to_le_bytes());
+        out.extend(frame.pack.0.to_le_bytes());
+        for number in [
+            frame.offset,
+            frame.stored_len,
+            frame.raw_len,
+            frame.raw_start,
+            frame.crc32,
+        ] {
+            out.extend(number.to_le_bytes());
+        }
+    }
+
+    fn read(fields: &mut Reader<'_>) -> Result<Extent, Corrupt> {
+        let (start, len) = (fields.u32()?, fields.u32()?);
+        let extent = Extent {
+            range: ByteRange::at(u64::from(start), u64::from(len)),
+            frame: FrameAddress {
+                pack: PackId(fields.u64()?),
+                offset: fields.u32()?,
+                stored_len: fields.u32()?,
+                raw_len: fields.u32()?,
+                raw_start: fields.u32()?,
+                crc32: fields.u32()?,
+            },
+        };
+        if !extent.is_sound() {
+            return Err(fields.corrupt("has an extent that its frame does not hold"));
+        }
+        Ok(extent)
+    }
+}
+
+impl Record for BlockMap {
+    const TAG: u8 = tag::BLOCK;
+
+    fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(5 + EXTENT_BYTES * self.extents.len());
+        out.push(VERSION);
+        out.extend((self.extents.len() as u32).to_le_bytes());
+        for extent in &self.extents {
+            extent.encode_into(&mut out);
+        }
+        out.into()
+    }
+
+    fn read(ValueReader(fields): &mut ValueReader<'_>) -> Result<Self, Corrupt> {
+        fields.version(VERSION)?;
+        let count = fields.u32()? as usize;
+        if count > MAX_EXTENTS || count * EXTENT_BYTES != fields.rest().len() {
+            return Err(fields.corrupt("has not as many extents as it says"));
+        }
+        let mut extents: Vec<Extent> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let extent = Extent::read(fields)?;
+            if extents
+                .last()
+                .is_some_and(|last| last.range.end > extent.range.start)
+            {
+                return Err(fields.corrupt("has extents that overlap"));
+            }
+            extents.push(extent);
+        }
+        Ok(BlockMap { extents })
+    }
+}

@@ -1,0 +1,273 @@
+//! Files, directories and other objects.
+
+use bytes::Bytes;
+use forebay_types::Inode;
+
+use super::{Record, ValueReader};
+use crate::codec::{Reader, put_bytes};
+use crate::error::Corrupt;
+use crate::key::tag;
+
+const VERSION: u8 = 1;
+
+/// Kind of an object. The numbers are those of NFSv3's `ftype3` (RFC 1813 section 2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Regular file.
+    Regular = 1,
+    /// Directory.
+    Directory = 2,
+    /// Block device.
+    BlockDevice = 3,
+    /// Character device.
+    CharDevice = 4,
+    /// Symbolic link.
+    Symlink = 5,
+    /// Socket.
+    Socket = 6,
+    /// Named pipe.
+    Fifo = 7,
+}
+
+impl Kind {
+    pub(crate) fn read(fields: &mut Reader<'_>) -> Result<Kind, Corrupt> {
+        let kinds = [
+            Kind::Regular,
+            Kind::Directory,
+            Kind::BlockDevice,
+            Kind::CharDevice,
+            Kind::Symlink,
+            Kind::Socket,
+            Kind::Fifo,
+        ];
+        let number = fields.u8()?;
+        let known = kinds.into_iter().find(|kind| *kind as u8 == number);
+        known.ok_or_else(|| fields.corrupt("names a kind of object that there is not"))
+    }
+}
+
+/// A moment: seconds and nanoseconds since 1970-01-01 00:00 UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// Whole seconds; negative before 1970.
+    pub seconds: i64,
+    /// Nanoseconds within the second, 0 to 999,999,999.
+    pub nanos: u32,
+}
+
+/// Numbers of a device file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+/// What a directory has beside the attributes of every object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Directory {
+    /// The directory that holds it; the root holds itself.
+    pub parent: Inode,
+    /// The cookie that the next name gets; never goes back, so that no cookie comes again.
+    pub next_cookie: u64,
+    /// Number of names in it.
+    pub entries: u64,
+}
+
+/// What an object is, with what only that kind has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Regular file; its bytes are in its block maps.
+    Regular,
+    /// Directory.
+    Directory(Directory),
+    /// Symbolic link.
+    Symlink {
+        /// Where it points, uninterpreted.
+        target: Bytes,
+    },
+    /// Block device.
+    BlockDevice(Device),
+    /// Character device.
+    CharDevice(Device),
+    /// Named pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+}
+
+/// An object of the file system.
+///
+/// ```text
+/// version: 1 (1)   kind: 1         has create verifier: 1 (0 or 1)
+/// mode: 4          uid: 4          gid: 4              nlink: 4
+/// size: 8          used: 8
+/// atime: 8 + 4     mtime: 8 + 4    ctime: 8 + 4        (seconds, nanoseconds)
+/// create verifier: 8                                   if there is one
+/// then, for a directory:        parent: 8   next cookie: 8   entries: 8
+///       for a symbolic link:    length: 4   target
+///       for a device:           major: 4    minor: 4
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InodeRecord {
+    /// Kind of object and what only that kind has.
+    pub content: Content,
+    /// Permission bits with setuid, setgid and sticky: 0 to 0o7777.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of names.
+    pub nlink: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Bytes of space used.
+    pub used: u64,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the content.
+    pub mtime: Timestamp,
+    /// Last change of content or attributes.
+    pub ctime: Timestamp,
+    /// What an exclusive CREATE gave (RFC 1813 section 3.3.8), so that its repetition is known
+    /// after a restart too.
+    pub create_verifier: Option<[u8; 8]>,
+}
+
+impl InodeRecord {
+    /// Kind of the object.
+    pub fn kind(&self) -> Kind {
+        match self.content {
+            Content::Regular => Kind::Regular,
+            Content::Directory(_) => Kind::Directory,
+            Content::Symlink { .. } => Kind::Symlink,
+            Content::BlockDevice(_) => Kind::BlockDevice,
+            Content::CharDevice(_) => Kind::CharDevice,
+            Content::Fifo => Kind::Fifo,
+            Content::Socket => Kind::Socket,
+        }
+    }
+
+    /// The device numbers; zero for what is no device.
+    pub fn device(&self) -> Device {
+        match self.content {
+            Content::BlockDevice(device) | Content::CharDevice(device) => device,
+            _ => Device::default(),
+        }
+    }
+
+    /// What only directories have.
+    pub fn directory(&self) -> Option<&Directory> {
+        match &self.content {
+            Content::Directory(directory) => Some(directory),
+            _ => None,
+        }
+    }
+
+    /// What only directories have, to be changed.
+    pub fn directory_mut(&mut self) -> Option<&mut Directory> {
+        match &mut self.content {
+            Content::Directory(directory) => Some(directory),
+            _ => None,
+        }
+    }
+}
+
+impl Record for InodeRecord {
+    const TAG: u8 = tag::INODE;
+
+    fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(128);
+        out.extend([VERSION, self.kind() as u8]);
+        out.push(u8::from(self.create_verifier.is_some()));
+        for number in [self.mode, self.uid, self.gid, self.nlink] {
+            out.extend(number.to_le_bytes());
+        }
+        out.extend(self.size.to_le_bytes());
+        out.extend(self.used.to_le_bytes());
+        for time in [self.atime, self.mtime, self.ctime] {
+            out.extend(time.seconds.to_le_bytes());
+            out.extend(time.nanos.to_le_bytes());
+        }
+        out.extend(self.create_verifier.iter().flatten());
+        match &self.content {
+            Content::Directory(directory) => {
+                out.extend(directory.parent.0.to_le_bytes());
+                out.extend(directory.next_cookie.to_le_bytes());
+                out.extend(directory.entries.to_le_bytes());
+            }
+            Content::Symlink { target } => put_bytes(&mut out, target),
+            Content::BlockDevice(device) | Content::CharDevice(device) => {
+                out.extend(device.major.to_le_bytes());
+                out.extend(device.minor.to_le_bytes());
+            }
+            Content::Regular | Content::Fifo | Content::Socket => {}
+        }
+        out.into()
+    }
+
+    fn read(ValueReader(fields): &mut ValueReader<'_>) -> Result<Self, Corrupt> {
+        fields.version(VERSION)?;
+        let kind = Kind::read(fields)?;
+        let has_verifier = match fields.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(fields.corrupt("has a flag that is neither set nor unset")),
+        };
+        Ok(InodeRecord {
+            mode: fields.u32()?,
+            uid: fields.u32()?,
+            gid: fields.u32()?,
+            nlink: fields.u32()?,
+            size: fields.u64()?,
+            used: fields.u64()?,
+            atime: read_time(fields)?,
+            mtime: read_time(fields)?,
+            ctime: read_time(fields)?,
+            create_verifier: match has_verifier {
+                true => Some(fields.array()?),
+                false => None,
+            },
+            content: read_content(kind, fields)?,
+        })
+    }
+}
+
+fn read_content(kind: Kind, fields: &mut Reader<'_>) -> Result<Content, Corrupt> {
+    Ok(match kind {
+        Kind::Regular => Content::Regular,
+        Kind::Fifo => Content::Fifo,
+        Kind::Socket => Content::Socket,
+        Kind::Directory => Content::Directory(Directory {
+            parent: Inode(fields.u64()?),
+            next_cookie: fields.u64()?,
+            entries: fields.u64()?,
+        }),
+        Kind::Symlink => Content::Symlink {
+            target: fields.bytes()?,
+        },
+        Kind::BlockDevice => Content::BlockDevice(read_device(fields)?),
+        Kind::CharDevice => Content::CharDevice(read_device(fields)?),
+    })
+}
+
+fn read_device(fields: &mut Reader<'_>) -> Result<Device, Corrupt> {
+    Ok(Device {
+        major: fields.u32()?,
+        minor: fields.u32()?,
+    })
+}
+
+fn read_time(fields: &mut Reader<'_>) -> Result<Timestamp, Corrupt> {
+    let time = Timestamp {
+        seconds: fields.i64()?,
+        nanos: fields.u32()?,
+    };
+    if time.nanos >= 1_000_000_000 {
+        return Err(fields.corrupt("has a time with more than a second of nanoseconds"));
+    }
+    Ok(time)
+}

@@ -1,0 +1,370 @@
+//! Records come back as they were, and nothing else is taken for one.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, Epoch, Inode, Lsn, PackId};
+use proptest::prelude::*;
+
+use super::*;
+use crate::key::tag;
+
+fn round_trip<R: Record + PartialEq + std::fmt::Debug>(record: &R) -> Result<(), TestCaseError> {
+    let bytes = record.encode();
+    prop_assert_eq!(&R::decode(b"key", &bytes).unwrap(), record);
+    for len in 0..bytes.len() {
+        prop_assert!(
+            R::decode(b"key", &bytes[..len]).is_err(),
+            "cut off at {}",
+            len
+        );
+    }
+    let mut longer = bytes.to_vec();
+    longer.push(0);
+    prop_assert!(R::decode(b"key", &longer).is_err());
+    longer[0] = 200;
+    let error = R::decode(b"key", &longer).unwrap_err();
+    prop_assert!(error.why.contains("version"), "{}", error);
+    Ok(())
+}
+
+fn any_time() -> impl Strategy<Value = Timestamp> {
+    (any::<i64>(), 0..1_000_000_000u32).prop_map(|(seconds, nanos)| Timestamp { seconds, nanos })
+}
+
+fn any_kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        Just(Kind::Regular),
+        Just(Kind::Directory),
+        Just(Kind::BlockDevice),
+        Just(Kind::CharDevice),
+        Just(Kind::Symlink),
+        Just(Kind::Socket),
+        Just(Kind::Fifo),
+    ]
+}
+
+fn any_bytes() -> impl Strategy<Value = Bytes> {
+    proptest::collection::vec(any::<u8>(), 0..80).prop_map(Bytes::from)
+}
+
+fn any_content() -> impl Strategy<Value = Content> {
+    let device = any::<(u32, u32)>().prop_map(|(major, minor)| Device { major, minor });
+    prop_oneof![
+        Just(Content::Regular),
+        Just(Content::Fifo),
+        Just(Content::Socket),
+        any::<(u64, u64, u64)>().prop_map(|(parent, next_cookie, entries)| {
+            Content::Directory(Directory {
+                parent: Inode(parent),
+                next_cookie,
+                entries,
+            })
+        }),
+        any_bytes().prop_map(|target| Content::Symlink { target }),
+        device.clone().prop_map(Content::BlockDevice),
+        device.prop_map(Content::CharDevice),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn inodes_come_back(
+        content in any_content(),
+        numbers in any::<(u32, u32, u32, u32, u64, u64)>(),
+        times in (any_time(), any_time(), any_time()),
+        create_verifier in any::<Option<[u8; 8]>>(),
+    ) {
+        let (mode, uid, gid, nlink, size, used) = numbers;
+        let (atime, mtime, ctime) = times;
+        round_trip(&InodeRecord {
+            content, mode, uid, gid, nlink, size, used, atime, mtime, ctime, create_verifier,
+        })?;
+    }
+
+    #[test]
+    fn small_records_come_back(
+        numbers in any::<(u64, u64, u64, u64)>(),
+        gateway in any::<[u8; 16]>(),
+        frames in any::<u32>(),
+        kind in any_kind(),
+        name in any_bytes(),
+    ) {
+        let (a, b, c, d) = numbers;
+        round_trip(&VolumeState {
+            published: Lsn(a),
+            epoch: Epoch(b),
+            gateway,
+            next_inode: c,
+            next_pack: d,
+            used_bytes: b ^ c,
+            used_inodes: a ^ d,
+        })?;
+        round_trip(&NameRecord { inode: Inode(a), cookie: b, kind })?;
+        round_trip(&CookieRecord { inode: Inode(a), kind, name })?;
+        round_trip(&PackRecord { bytes: a, raw_bytes: b, live_bytes: c, frames })?;
+        round_trip(&Garbage { size: a, first_block: BlockIndex(b) })?;
+        round_trip(&DeadPack)?;
+    }
+
+    #[test]
+    fn random_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 1..300)) {
+        bytes[0] = 1;
+        let _ = VolumeState::decode(b"v", &bytes);
+        let _ = InodeRecord::decode(b"i", &bytes);
+        let _ = NameRecord::decode(b"n", &bytes);
+        let _ = CookieRecord::decode(b"c", &bytes);
+        let _ = PackRecord::decode(b"p", &bytes);
+        let _ = Garbage::decode(b"g", &bytes);
+        let _ = DeadPack::decode(b"x", &bytes);
+        if let Ok(map) = BlockMap::decode(b"b", &bytes) {
+            prop_assert_eq!(map.encode(), bytes);
+        }
+    }
+
+    /// A block map beside an array that knows for every cell of the block what lies there.
+    #[test]
+    fn block_maps_match_a_model(changes in proptest::collection::vec(any_change(), 1..60)) {
+        let mut map = BlockMap::new();
+        let mut model = vec![None; CELLS];
+        for (number, change) in changes.into_iter().enumerate() {
+            let (range, displaced, new) = match change {
+                Change::Insert(range, before, after) => {
+                    let frame = frame(number as u64, range, before, after);
+                    (range, map.insert(range, frame).unwrap(), Some(frame))
+                }
+                Change::Cut(range) => (range, map.cut(range).unwrap(), None),
+                Change::Truncate(at) => {
+                    (ByteRange::new(at, BLOCK_SIZE), map.truncate(at), None)
+                }
+            };
+            let mut expected = BTreeMap::new();
+            for cell in &mut model[cell(range.start)..cell(range.end)] {
+                if let Some(FrameAddress { pack, .. }) = *cell {
+                    *expected.entry(pack).or_insert(0) += CELL_BYTES;
+                }
+                *cell = new;
+            }
+            prop_assert_eq!(displaced, expected);
+            check(&map, &model)?;
+        }
+        round_trip(&map)?;
+    }
+}
+
+/// The model's resolution.
+const CELLS: usize = 64;
+const CELL_BYTES: u64 = BLOCK_SIZE / CELLS as u64;
+
+fn cell(offset: u64) -> usize {
+    (offset / CELL_BYTES) as usize
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    /// With so many bytes more in the frame before and behind the range.
+    Insert(ByteRange, u64, u64),
+    Cut(ByteRange),
+    Truncate(u64),
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
+    let cells = CELLS as u64;
+    let range = (0..cells, 1..9u64).prop_map(move |(start, len)| {
+        ByteRange::new(start * CELL_BYTES, (start + len).min(cells) * CELL_BYTES)
+    });
+    prop_oneof![
+        6 => (range.clone(), 0..9000u64, 0..9000u64).prop_map(|(r, b, a)| Change::Insert(r, b, a)),
+        2 => range.prop_map(Change::Cut),
+        1 => (0..=cells).prop_map(|at| Change::Truncate(at * CELL_BYTES)),
+    ]
+}
+
+fn frame(number: u64, range: ByteRange, before: u64, after: u64) -> FrameAddress {
+    let start = range.start.saturating_sub(before);
+    FrameAddress {
+        pack: PackId(number % 3),
+        offset: number as u32 * 10,
+        stored_len: 9,
+        raw_len: (range.end + after - start) as u32,
+        raw_start: start as u32,
+        crc32: number as u32,
+    }
+}
+
+fn check(map: &BlockMap, model: &[Option<FrameAddress>]) -> Result<(), TestCaseError> {
+    let mapped = model.iter().flatten().count() as u64 * CELL_BYTES;
+    prop_assert_eq!(map.mapped_bytes(), mapped);
+    prop_assert_eq!(map.bytes_by_pack().values().sum::<u64>(), mapped);
+    for pair in map.extents().windows(2) {
+        prop_assert!(pair[0].range.end <= pair[1].range.start);
+    }
+    let whole = ByteRange::new(0, BLOCK_SIZE);
+    let ragged = ByteRange::new(CELL_BYTES * 3 + 5, CELL_BYTES * 50 + 7);
+    for asked in [whole, ragged] {
+        let mut at = asked.start;
+        for (part, found) in map.lookup(asked) {
+            prop_assert_eq!(part.start, at);
+            prop_assert!(!part.is_empty());
+            for cell in &model[cell(part.start)..=cell(part.end - 1)] {
+                prop_assert_eq!(cell.as_ref(), found);
+            }
+            at = part.end;
+        }
+        prop_assert_eq!(at, asked.end);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_block_map_refuses_what_the_frame_does_not_hold() {
+    let mut map = BlockMap::new();
+    let held = ByteRange::new(4096, 8192);
+    let frame = frame(1, held, 0, 0);
+    for range in [
+        ByteRange::new(4095, 8192),
+        ByteRange::new(4096, 8193),
+        ByteRange::new(5000, 5000),
+    ] {
+        assert_eq!(
+            map.insert(range, frame),
+            Err(MapError::BadRange),
+            "{range:?}"
+        );
+    }
+    let behind = ByteRange::new(BLOCK_SIZE - 1, BLOCK_SIZE + 1);
+    let wide = FrameAddress {
+        raw_start: 0,
+        raw_len: u32::MAX,
+        ..frame
+    };
+    assert_eq!(map.insert(behind, wide), Err(MapError::BadRange));
+    assert!(map.is_empty());
+}
+
+#[test]
+fn a_full_block_map_stays_as_it_is_until_it_is_written_anew() {
+    let mut map = BlockMap::new();
+    let whole = FrameAddress {
+        raw_start: 0,
+        raw_len: BLOCK_SIZE as u32,
+        ..frame(1, ByteRange::new(0, 1), 0, 0)
+    };
+    for n in 0..MAX_EXTENTS as u64 {
+        assert_eq!(map.needs_rewrite(), n >= REWRITE_EXTENTS as u64);
+        map.insert(ByteRange::at(n * 16, 8), whole).unwrap();
+    }
+    let before = map.clone();
+    assert_eq!(
+        map.insert(ByteRange::at(12, 2), whole),
+        Err(MapError::TooManyExtents)
+    );
+    assert_eq!(map.cut(ByteRange::at(2, 2)), Err(MapError::TooManyExtents));
+    assert_eq!(map, before);
+    assert_eq!(BlockMap::decode(b"b", &map.encode()), Ok(before));
+    let displaced = map.insert(ByteRange::new(0, BLOCK_SIZE), whole).unwrap();
+    assert_eq!(
+        displaced,
+        BTreeMap::from([(PackId(1), 8 * MAX_EXTENTS as u64)])
+    );
+    assert_eq!(map.extents().len(), 1);
+}
+
+#[test]
+fn overlapping_or_miscounted_extents_are_damage() {
+    let mut map = BlockMap::new();
+    for start in [0, 100] {
+        let range = ByteRange::at(start, 50);
+        map.insert(range, frame(1, range, 0, 500)).unwrap();
+    }
+    let good = map.encode().to_vec();
+    let mut overlapping = good.clone();
+    overlapping[9..13].copy_from_slice(&120u32.to_le_bytes());
+    assert!(BlockMap::decode(b"b", &overlapping).is_err());
+    let mut miscounted = good.clone();
+    miscounted[1..5].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert!(BlockMap::decode(b"b", &miscounted).is_err());
+    let mut empty = good;
+    empty[9..13].copy_from_slice(&0u32.to_le_bytes());
+    assert!(BlockMap::decode(b"b", &empty).is_err());
+}
+
+#[test]
+fn every_record_stands_under_its_own_letter() {
+    let tags = [
+        VolumeState::TAG,
+        InodeRecord::TAG,
+        NameRecord::TAG,
+        CookieRecord::TAG,
+        BlockMap::TAG,
+        PackRecord::TAG,
+        Garbage::TAG,
+        DeadPack::TAG,
+    ];
+    assert_eq!(&tags, b"vincbpgx");
+    assert_eq!(tags[0], tag::VOLUME);
+}
+
+/// The bytes of format 1. They lie in buckets: a change of any of them needs a new version.
+#[test]
+fn the_bytes_of_version_one_do_not_change() {
+    let hex = |bytes: Bytes| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
+    let name = NameRecord {
+        inode: Inode(0x0102),
+        cookie: 3,
+        kind: Kind::Directory,
+    };
+    assert_eq!(hex(name.encode()), "010202010000000000000300000000000000");
+    let cookie = CookieRecord {
+        inode: Inode(5),
+        kind: Kind::Regular,
+        name: "ab".into(),
+    };
+    assert_eq!(hex(cookie.encode()), "01010500000000000000020000006162");
+    let link = InodeRecord {
+        content: Content::Symlink { target: "t".into() },
+        mode: 0o777,
+        uid: 1,
+        gid: 2,
+        nlink: 3,
+        size: 4,
+        used: 5,
+        atime: Timestamp {
+            seconds: -1,
+            nanos: 6,
+        },
+        mtime: Timestamp {
+            seconds: 7,
+            nanos: 8,
+        },
+        ctime: Timestamp {
+            seconds: 9,
+            nanos: 10,
+        },
+        create_verifier: Some(*b"verifier"),
+    };
+    let expected = "010501\
+        ff010000010000000200000003000000\
+        04000000000000000500000000000000\
+        ffffffffffffffff06000000\
+        070000000000000008000000\
+        09000000000000000a000000\
+        7665726966696572\
+        0100000074";
+    assert_eq!(hex(link.encode()), expected);
+    let mut map = BlockMap::new();
+    let frame = FrameAddress {
+        pack: PackId(9),
+        offset: 8,
+        stored_len: 7,
+        raw_len: 6,
+        raw_start: 5,
+        crc32: 4,
+    };
+    map.insert(ByteRange::new(6, 8), frame).unwrap();
+    let expected = "0101000000\
+        0600000002000000\
+        0900000000000000\
+        0800000007000000060000000500000004000000";
+    assert_eq!(hex(map.encode()), expected);
+}

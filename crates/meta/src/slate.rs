@@ -1,0 +1,275 @@
+//! The store in the bucket: SlateDB with its own log off, because the gateway's log is the log.
+//!
+//! # What a commit costs and when it is durable
+//!
+//! A commit writes the batch into SlateDB's memtable as one piece and has the memtable flushed: one
+//! PUT of a sorted table and one conditional PUT of the next manifest. A table is in the store when
+//! a manifest names it, and a batch is never split over two tables, so a batch is there whole or not
+//! at all, whatever is cut off in between.
+//!
+//! # No requests while idle
+//!
+//! SlateDB as it comes asks the bucket for news all the time: the manifest once a second, the list
+//! of compactions every five, the garbage collector every minute. Here all of that is off: there is
+//! one writer, so there is no news. What must happen all the same (merging tables, deleting old
+//! ones) is done by the housekeeper after commits, until nothing is left to do, and then stops.
+//! Tables replaced by the last merge before a volume falls idle are deleted after the first commit
+//! that follows the idle time.
+//!
+//! # When the bucket is away
+//!
+//! SlateDB repeats failed requests without end, with up to a second between them. Calls here give up
+//! waiting after [`SlateSettings::timeout`] and say [`StoreError::Transient`], while the flush goes
+//! on in the background; the repeated commit of the same batch does not write it again, it only
+//! waits on. So memory stays bounded, and the store recovers by itself when the bucket is back.
+//!
+//! # Memory
+//!
+//! At most [`SlateSettings::cache_bytes`] for blocks that were read, 64 MiB of batches that are not
+//! in the bucket yet (and one batch more), and some 32 MiB while tables are merged.
+
+mod housekeeping;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use object_store::ObjectStore;
+use object_store::path::Path;
+use slatedb::config::{CloseOptions, FlushOptions, FlushType, ScanOptions, Settings, WriteOptions};
+use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
+use slatedb::{CloseReason, Db, ErrorKind, WriteBatch};
+use tokio::sync::{Mutex, Notify};
+
+use crate::batch::{Batch, Entry, MAX_KEY_BYTES};
+use crate::error::StoreError;
+use crate::key::KeyRange;
+use crate::store::MetaStore;
+use housekeeping::Housekeeper;
+
+/// Longer than any gateway runs: SlateDB has no way to switch its polling of the manifest off.
+const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Tables that have not been merged at which commits wait. Merging begins far below it
+/// ([`housekeeping::COMPACT_AT_TABLES`]), so it is reached only by commits that come faster than
+/// merging is, or when merging fails.
+const MAX_TABLES: usize = 64;
+
+/// Memtables larger than this are flushed before a commit asks for it.
+const MEMTABLE_BYTES: usize = 32 << 20;
+
+/// Batches that are not in the bucket yet; behind it a commit waits before it writes.
+const MAX_UNFLUSHED_BYTES: usize = 64 << 20;
+
+/// Limits of a [`SlateStore`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlateSettings {
+    /// Bytes of memory for blocks of metadata that were read. Default 32 MiB.
+    pub cache_bytes: u64,
+    /// How long a call waits for the bucket before it fails as [`StoreError::Transient`]. Default
+    /// 30 s.
+    pub timeout: Duration,
+    /// How long objects that were replaced stay in the bucket at least, so that a read that began
+    /// before can end; also the shortest time between two collections of them. Not shorter
+    /// than `timeout`. Default 60 s.
+    pub retention: Duration,
+}
+
+impl Default for SlateSettings {
+    fn default() -> Self {
+        SlateSettings {
+            cache_bytes: 32 << 20,
+            timeout: Duration::from_secs(30),
+            retention: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A [`MetaStore`] in a bucket. Dropping it ends its work in the background too, a little later
+/// than [`close`](MetaStore::close) does.
+pub struct SlateStore {
+    db: Db,
+    timeout: Duration,
+    /// The batch that SlateDB has taken and that is not known to be in the bucket. Held during a
+    /// commit: one at a time.
+    unflushed: Mutex<Option<Batch>>,
+    /// A commit has happened, or is waiting for a merge.
+    changed: Arc<Notify>,
+    housekeeper: Housekeeper,
+}
+
+impl SlateStore {
+    /// Opens the store under `path`, which fences those opened before; makes it if there is none.
+    /// Must be called within a tokio runtime, which runs its work in the background from then on.
+    ///
+    /// Needs of `store`: conditional PUTs that create and (by If-Match) update, multipart uploads,
+    /// ranged GETs, listing, and user metadata of objects.
+    pub async fn open(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        settings: SlateSettings,
+    ) -> Result<SlateStore, StoreError> {
+        let retention = settings.retention.max(settings.timeout);
+        let cache = FoyerCache::new_with_opts(FoyerCacheOptions {
+            max_capacity: settings.cache_bytes,
+            shards: 4,
+        });
+        let build = Db::builder(path.clone(), store.clone())
+            .with_settings(engine_settings())
+            .with_db_cache(Arc::new(cache), 0)
+            .build();
+        let db = within(settings.timeout, build).await?;
+        let changed = Arc::new(Notify::new());
+        let housekeeper =
+            Housekeeper::start(db.clone(), store, path, retention, Arc::clone(&changed));
+        Ok(SlateStore {
+            db,
+            timeout: settings.timeout,
+            unflushed: Mutex::new(None),
+            changed,
+            housekeeper,
+        })
+    }
+
+    /// Number of tables that have not been merged yet, and of runs of merged ones: what a read may
+    /// have to look into.
+    pub fn tables(&self) -> (usize, usize) {
+        let manifest = self.db.manifest();
+        (manifest.l0().len(), manifest.compacted().len())
+    }
+
+    async fn write(&self, batch: &Batch) -> Result<(), StoreError> {
+        let mut write = WriteBatch::new();
+        for (key, entry) in batch.changes() {
+            // SlateDB would panic.
+            if key.is_empty() || key.len() > MAX_KEY_BYTES {
+                return Err(StoreError::Fatal(
+                    "a batch holds a key that is empty or too long, which is a fault of the program".into(),
+                ));
+            }
+            match entry {
+                Entry::Value(value) => write.put_bytes(key.clone(), value.clone()),
+                Entry::Deleted => write.delete(key),
+            }
+        }
+        let options = WriteOptions::default();
+        let write = self.db.write_with_options(write, &options);
+        within(self.timeout, write).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl MetaStore for SlateStore {
+    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        within(self.timeout, self.db.get(key)).await
+    }
+
+    async fn scan(
+        &self,
+        range: &KeyRange,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        if range.is_empty() || limit == 0 {
+            return Ok(Vec::new());
+        }
+        let options = ScanOptions::default().with_cache_blocks(true);
+        let scan = async {
+            let mut found = Vec::new();
+            let mut entries = self.db.scan_with_options(range.bounds(), &options).await?;
+            while found.len() < limit {
+                let Some(entry) = entries.next().await? else {
+                    break;
+                };
+                found.push((entry.key, entry.value));
+            }
+            Ok(found)
+        };
+        within(self.timeout, scan).await
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        let mut unflushed = self.unflushed.lock().await;
+        if unflushed.is_none() && batch.is_empty() {
+            return Ok(());
+        }
+        if self.tables().0 >= MAX_TABLES / 2 {
+            // Merging has failed for a while, and the flush would wait for it.
+            self.changed.notify_one();
+        }
+        if unflushed.as_ref() != Some(batch) && !batch.is_empty() {
+            self.write(batch).await?;
+            *unflushed = Some(batch.clone());
+        }
+        let flush = self.db.flush_with_options(FlushOptions {
+            flush_type: FlushType::MemTable,
+        });
+        within(self.timeout, flush).await?;
+        *unflushed = None;
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.housekeeper.stop(self.timeout).await
+    }
+}
+
+/// SlateDB for one writer that does its own housekeeping.
+fn engine_settings() -> Settings {
+    Settings {
+        wal_enabled: false,
+        flush_interval: None,
+        manifest_poll_interval: NEVER,
+        manifest_update_timeout: NEVER,
+        l0_sst_size_bytes: MEMTABLE_BYTES,
+        l0_max_ssts: MAX_TABLES,
+        l0_max_ssts_per_key: MAX_TABLES,
+        l0_flush_parallelism: 1,
+        max_unflushed_bytes: MAX_UNFLUSHED_BYTES,
+        compactor_options: None,
+        garbage_collector_options: None,
+        // Without end: a limit would make SlateDB give up for good while the bucket is away.
+        object_store_max_retries: None,
+        ..Settings::default()
+    }
+}
+
+/// Closes SlateDB. Nothing is flushed: what a commit returned for is in the bucket already.
+async fn close_engine(db: &Db) {
+    let options = CloseOptions::default().with_flush_type(None);
+    if let Err(error) = db.close_with_options(options).await {
+        tracing::debug!(%error, "closing the metadata store");
+    }
+}
+
+/// Waits for `call` as long as the bucket may take.
+async fn within<T>(
+    timeout: Duration,
+    call: impl Future<Output = Result<T, slatedb::Error>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(timeout, call).await {
+        Ok(result) => result.map_err(|error| sorted(&error)),
+        Err(_) => Err(StoreError::Transient(format!(
+            "no answer within {} s",
+            timeout.as_secs_f32()
+        ))),
+    }
+}
+
+/// By what the caller can do.
+fn sorted(error: &slatedb::Error) -> StoreError {
+    match error.kind() {
+        ErrorKind::Closed(CloseReason::Fenced) => StoreError::Fenced,
+        ErrorKind::Closed(CloseReason::Clean) => StoreError::Fatal("it is closed".into()),
+        ErrorKind::Unavailable | ErrorKind::Transaction => StoreError::Transient(error.to_string()),
+        ErrorKind::Data => StoreError::Corrupt(format!(
+            "the metadata in the bucket is damaged ({error}); attach an undamaged copy of the bucket"
+        )),
+        _ => StoreError::Fatal(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

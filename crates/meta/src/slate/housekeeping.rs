@@ -1,0 +1,249 @@
+//! Merging and deleting tables: after commits, and only then.
+//!
+//! SlateDB's compactor and garbage collector poll the bucket as long as they run. So they are not
+//! part of the opened database here: the compactor is started when there are enough tables to merge
+//! and stopped as soon as its scheduler has nothing more to propose and nothing is in work; the
+//! collector does single rounds.
+//!
+//! ```text
+//!          commit                  enough tables            nothing left to merge
+//!   idle ---------> look at it  -----------------> merging ----------------------+
+//!    ^                  |                                                        v
+//!    |                  +--------- too few tables ----------------------> collection due?
+//!    |                                                                 yes: one round
+//!    +---------------------------------------------------------------------------+
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use object_store::ObjectStore;
+use object_store::path::Path;
+use slatedb::compactor::{
+    CompactionScheduler, CompactionSchedulerSupplier, CompactionSpec, CompactorStateView,
+    SizeTieredCompactionSchedulerSupplier,
+};
+use slatedb::config::{
+    CompactionWorkerOptions, CompactorOptions, GarbageCollectorDirectoryOptions,
+    GarbageCollectorOptions,
+};
+use slatedb::{CompactorBuilder, Db, GarbageCollectorBuilder};
+use tokio::sync::{Mutex, Notify, watch};
+use tokio::task::JoinHandle;
+
+use super::close_engine;
+use crate::error::StoreError;
+
+/// Number of tables from which on they are merged. More make reads dearer, fewer spread the
+/// requests of a merge over fewer commits.
+pub(super) const COMPACT_AT_TABLES: usize = 12;
+
+/// How often the compactor looks whether a step is done, while it runs.
+const STEP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The task that keeps house; it ends, and closes SlateDB, when this is dropped or stopped.
+pub(super) struct Housekeeper {
+    stop: watch::Sender<bool>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Housekeeper {
+    /// Starts the task; it acts each time that `changed` is notified.
+    pub(super) fn start(
+        db: Db,
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        retention: Duration,
+        changed: Arc<Notify>,
+    ) -> Housekeeper {
+        let (stop, stopped) = watch::channel(false);
+        let house = House {
+            db,
+            store,
+            path,
+            retention,
+            stopped,
+        };
+        let task = tokio::spawn(house.keep(changed));
+        Housekeeper {
+            stop,
+            task: Mutex::new(Some(task)),
+        }
+    }
+
+    /// Ends the task and closes SlateDB; waits for that as long as `timeout`.
+    pub(super) async fn stop(&self, timeout: Duration) -> Result<(), StoreError> {
+        self.stop.send_replace(true);
+        let mut task = self.task.lock().await;
+        let Some(running) = task.as_mut() else {
+            return Ok(());
+        };
+        match tokio::time::timeout(timeout, running).await {
+            Ok(_) => {
+                *task = None;
+                Ok(())
+            }
+            Err(_) => Err(StoreError::Transient(
+                "the metadata store is still waiting for the bucket".into(),
+            )),
+        }
+    }
+}
+
+struct House {
+    db: Db,
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    retention: Duration,
+    stopped: watch::Receiver<bool>,
+}
+
+impl House {
+    async fn keep(mut self, changed: Arc<Notify>) {
+        let mut collected: Option<Instant> = None;
+        let mut stopped = self.stopped.clone();
+        loop {
+            tokio::select! {
+                // Also when the store was dropped.
+                _ = stopped.wait_for(|stop| *stop) => break,
+                () = changed.notified() => {}
+            }
+            if self.db.manifest().l0().len() >= COMPACT_AT_TABLES
+                && let Err(error) = self.compact().await
+            {
+                tracing::warn!(%error, "merging metadata tables failed; the next commit tries again");
+            }
+            if collected.is_none_or(|at| at.elapsed() >= self.retention) {
+                tokio::select! {
+                    _ = stopped.wait_for(|stop| *stop) => break,
+                    () = self.collect() => collected = Some(Instant::now()),
+                }
+            }
+        }
+        close_engine(&self.db).await;
+    }
+
+    /// Merges tables until there is nothing left to merge.
+    async fn compact(&mut self) -> Result<(), slatedb::Error> {
+        let settled = Arc::new(Notify::new());
+        let compactor = CompactorBuilder::new(self.path.clone(), Arc::clone(&self.store))
+            .with_options(compactor_options(self.retention))
+            .with_scheduler_supplier(Arc::new(UntilSettled(Arc::clone(&settled))))
+            .build();
+        let mut run = std::pin::pin!(compactor.run());
+        let ended = tokio::select! {
+            ended = &mut run => Some(ended),
+            () = settled.notified() => None,
+            _ = self.stopped.wait_for(|stop| *stop) => None,
+        };
+        // It runs in tasks of its own, which end only when told to. Told before they have begun,
+        // they would not know of it, so they are told again.
+        let ended = match ended {
+            Some(ended) => ended,
+            None => loop {
+                let stop = async {
+                    compactor.stop().await?;
+                    (&mut run).await
+                };
+                if let Ok(ended) = tokio::time::timeout(STEP_INTERVAL, stop).await {
+                    break ended;
+                }
+            },
+        };
+        ended?;
+        // Reads use the merged tables from now on: what they replace may be deleted.
+        self.db.refresh_manifest().await
+    }
+
+    /// Deletes what was replaced long enough ago: tables, manifests, and the compactor's notes.
+    async fn collect(&self) {
+        let directory = GarbageCollectorDirectoryOptions {
+            interval: None,
+            min_age: self.retention,
+            dry_run: false,
+        };
+        let options = GarbageCollectorOptions {
+            manifest_options: Some(directory),
+            // Opening leaves an empty file among SlateDB's logs, though its log is off.
+            wal_options: Some(directory),
+            wal_fence_options: Some(directory),
+            compacted_options: Some(directory),
+            compactions_options: Some(directory),
+            detach_options: None,
+            ..GarbageCollectorOptions::default()
+        };
+        GarbageCollectorBuilder::new(self.path.clone(), Arc::clone(&self.store))
+            .with_options(options)
+            .build()
+            .run_gc_once()
+            .await;
+    }
+}
+
+/// One merge at a time, with little read ahead: it shares memory and the line with the gateway.
+fn compactor_options(retention: Duration) -> CompactorOptions {
+    let scheduler = [
+        ("min_compaction_sources", "4"),
+        ("max_compaction_sources", "16"),
+        ("sorted_run_consolidation_threshold", "8"),
+    ];
+    CompactorOptions {
+        poll_interval: STEP_INTERVAL,
+        commit_compacted_interval: STEP_INTERVAL,
+        max_concurrent_compactions: 1,
+        checkpoint_lifetime: retention,
+        scheduler_options: HashMap::from(scheduler.map(|(key, value)| (key.into(), value.into()))),
+        worker: Some(CompactionWorkerOptions {
+            max_concurrent_compactions: 1,
+            compactions_poll_interval: STEP_INTERVAL,
+            max_sst_size: 64 << 20,
+            max_fetch_tasks: 1,
+            bytes_to_fetch: 1 << 20,
+            max_subcompactions: 1,
+            ..CompactionWorkerOptions::default()
+        }),
+        ..CompactorOptions::default()
+    }
+}
+
+/// SlateDB's size-tiered scheduler, which says when it has nothing more to do.
+struct UntilSettled(Arc<Notify>);
+
+impl CompactionSchedulerSupplier for UntilSettled {
+    fn compaction_scheduler(
+        &self,
+        options: &CompactorOptions,
+    ) -> Box<dyn CompactionScheduler + Send + Sync> {
+        Box::new(SettlingScheduler {
+            inner: SizeTieredCompactionSchedulerSupplier::new().compaction_scheduler(options),
+            settled: Arc::clone(&self.0),
+        })
+    }
+}
+
+struct SettlingScheduler {
+    inner: Box<dyn CompactionScheduler + Send + Sync>,
+    settled: Arc<Notify>,
+}
+
+impl CompactionScheduler for SettlingScheduler {
+    fn propose(&self, state: &CompactorStateView) -> Vec<CompactionSpec> {
+        let proposed = self.inner.propose(state);
+        let in_work = state
+            .compactions()
+            .is_some_and(|all| all.recent_compactions().any(|one| one.active()));
+        if proposed.is_empty() && !in_work {
+            self.settled.notify_one();
+        }
+        proposed
+    }
+
+    fn validate(
+        &self,
+        state: &CompactorStateView,
+        spec: &CompactionSpec,
+    ) -> Result<(), slatedb::Error> {
+        self.inner.validate(state, spec)
+    }
+}

@@ -1,0 +1,294 @@
+//! What only the store in the bucket promises, and the suite for all stores.
+
+mod bucket;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use object_store::ObjectStore;
+use object_store::path::Path;
+
+use super::housekeeping::COMPACT_AT_TABLES;
+use super::{MAX_TABLES, SlateSettings, SlateStore};
+use crate::batch::Batch;
+use crate::error::StoreError;
+use crate::key::KeyRange;
+use crate::store::MetaStore;
+use crate::store::conformance::{Bucket, batch, conformance_tests};
+use bucket::{Operation, TestBucket};
+
+fn settings() -> SlateSettings {
+    SlateSettings {
+        cache_bytes: 4 << 20,
+        timeout: Duration::from_secs(20),
+        retention: Duration::from_secs(60),
+    }
+}
+
+async fn open(bucket: &TestBucket, settings: SlateSettings) -> Result<SlateStore, StoreError> {
+    let store: Arc<dyn ObjectStore> = Arc::new(bucket.clone());
+    SlateStore::open(store, Path::from("volume/meta"), settings).await
+}
+
+#[async_trait]
+impl Bucket for TestBucket {
+    async fn open(&self) -> Arc<dyn MetaStore> {
+        Arc::new(open(self, settings()).await.unwrap())
+    }
+}
+
+conformance_tests!(TestBucket::default());
+
+fn numbered(n: u32) -> Batch {
+    let mut changes = Batch::new();
+    changes.put_encoded("latest".into(), n.to_be_bytes().to_vec().into());
+    for key in [n, n % 7 + 1_000_000] {
+        changes.put_encoded(key.to_be_bytes().to_vec().into(), vec![n as u8; 500].into());
+    }
+    changes
+}
+
+/// Waits until the bucket got no request for a second; fails after half a minute.
+async fn settle(bucket: &TestBucket) {
+    let end = Instant::now() + Duration::from_secs(30);
+    let mut before = bucket.requests();
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = bucket.requests();
+        if now == before {
+            return;
+        }
+        assert!(Instant::now() < end, "there are still requests");
+        before = now;
+    }
+}
+
+/// Has what was replaced deleted, with a retention of at most two seconds.
+async fn collect(store: &SlateStore, bucket: &TestBucket, changes: &Batch) {
+    // Twice, because the first may come while the collection before it is not old enough.
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(2100)).await;
+        store.commit(changes).await.unwrap();
+        settle(bucket).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_store_makes_no_requests() {
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    // Enough to have tables merged, so that the compactor must have stopped again.
+    for n in 0..2 * COMPACT_AT_TABLES as u32 {
+        store.commit(&numbered(n)).await.unwrap();
+    }
+    settle(&bucket).await;
+    assert!(store.tables().1 > 0, "nothing was merged");
+    let before = bucket.requests();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(bucket.requests(), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_sustained_commits_tables_are_merged_and_old_objects_deleted() {
+    let bucket = TestBucket::default();
+    let brief = SlateSettings {
+        timeout: Duration::from_secs(2),
+        retention: Duration::from_secs(2),
+        ..settings()
+    };
+    let store = open(&bucket, brief).await.unwrap();
+    let started = Instant::now();
+    let mut most_tables = 0;
+    let mut commits = 0u32;
+    // Long enough for several collections.
+    while commits < 400 || started.elapsed() < Duration::from_secs(8) {
+        store.commit(&numbered(commits)).await.unwrap();
+        most_tables = most_tables.max(store.tables().0);
+        commits += 1;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(
+        most_tables <= MAX_TABLES,
+        "{most_tables} tables that were not merged"
+    );
+    collect(&store, &bucket, &numbered(commits)).await;
+    let (tables, runs) = store.tables();
+    assert!(
+        tables < COMPACT_AT_TABLES && (1..=8).contains(&runs),
+        "{tables} tables, {runs} runs"
+    );
+    let objects = bucket.objects().await;
+    assert!(
+        objects.len() < 60,
+        "{commits} commits left {} objects: {objects:#?}",
+        objects.len()
+    );
+
+    store.close().await.unwrap();
+    let store = open(&bucket, settings()).await.unwrap();
+    let latest = store.get(b"latest").await.unwrap().unwrap();
+    assert_eq!(latest[..], commits.to_be_bytes());
+    let found = store.scan(&KeyRange::all(), usize::MAX).await.unwrap();
+    assert_eq!(found.len(), commits as usize + 1 + 7 + 1);
+    for n in (0..=commits).step_by(17) {
+        let value = store.get(&n.to_be_bytes()).await.unwrap();
+        assert_eq!(value, Some(Bytes::from(vec![n as u8; 500])), "key {n}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opening_again_and_again_leaves_no_heap_of_objects() {
+    let bucket = TestBucket::default();
+    let brief = SlateSettings {
+        timeout: Duration::from_secs(1),
+        retention: Duration::from_secs(1),
+        ..settings()
+    };
+    for n in 0..30 {
+        let store = open(&bucket, brief.clone()).await.unwrap();
+        store.commit(&numbered(n)).await.unwrap();
+        store.close().await.unwrap();
+    }
+    let store = open(&bucket, brief).await.unwrap();
+    collect(&store, &bucket, &numbered(30)).await;
+    let objects = bucket.objects().await;
+    assert!(objects.len() < 40, "{objects:#?}");
+    assert_eq!(
+        store.get(&7u32.to_be_bytes()).await.unwrap().unwrap().len(),
+        500
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_the_bucket_did_not_take_is_there_once_after_its_repetition() {
+    for operation in [Operation::PutTable, Operation::PutManifest] {
+        let bucket = TestBucket::default();
+        let brief = SlateSettings {
+            timeout: Duration::from_millis(1500),
+            ..settings()
+        };
+        let store = open(&bucket, brief).await.unwrap();
+        store.commit(&numbered(1)).await.unwrap();
+        settle(&bucket).await;
+
+        bucket.fail(operation);
+        for _ in 0..3 {
+            let result = store.commit(&numbered(2)).await;
+            assert!(
+                matches!(result, Err(StoreError::Transient(_))),
+                "{operation:?}: {result:?}"
+            );
+        }
+        bucket.heal();
+        let end = Instant::now() + Duration::from_secs(10);
+        while store.commit(&numbered(2)).await.is_err() {
+            assert!(Instant::now() < end, "{operation:?}: no recovery");
+        }
+        assert_eq!(
+            store.tables().0,
+            2,
+            "{operation:?}: the batch was written again and again"
+        );
+        std::mem::forget(store);
+
+        let store = open(&bucket, settings()).await.unwrap();
+        let latest = store.get(b"latest").await.unwrap().unwrap();
+        assert_eq!(latest[..], 2u32.to_be_bytes());
+        let found = store.scan(&KeyRange::all(), 99).await.unwrap();
+        assert_eq!(found.len(), 5);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_between_the_table_and_its_manifest_leaves_nothing_of_the_batch() {
+    let bucket = TestBucket::default();
+    let brief = SlateSettings {
+        timeout: Duration::from_millis(1500),
+        ..settings()
+    };
+    let store = open(&bucket, brief).await.unwrap();
+    store.commit(&numbered(1)).await.unwrap();
+    settle(&bucket).await;
+    let tables = bucket.tables().await;
+
+    bucket.fail(Operation::PutManifest);
+    assert!(store.commit(&numbered(2)).await.is_err());
+    assert_eq!(bucket.tables().await, tables + 1, "the table did arrive");
+    // From here on the first one's requests fail for good, as those of a dead machine do.
+    let after_the_crash = bucket.survivor();
+    std::mem::forget(store);
+
+    let store = open(&after_the_crash, settings()).await.unwrap();
+    let latest = store.get(b"latest").await.unwrap().unwrap();
+    assert_eq!(latest[..], 1u32.to_be_bytes());
+    assert_eq!(store.get(&2u32.to_be_bytes()).await.unwrap(), None);
+    store.commit(&numbered(2)).await.unwrap();
+    let latest = store.get(b"latest").await.unwrap().unwrap();
+    assert_eq!(latest[..], 2u32.to_be_bytes());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_bucket_is_away_reads_of_new_tables_fail_and_come_back() {
+    let bucket = TestBucket::default();
+    {
+        let store = open(&bucket, settings()).await.unwrap();
+        store.commit(&numbered(1)).await.unwrap();
+        store.close().await.unwrap();
+    }
+    let brief = SlateSettings {
+        timeout: Duration::from_millis(1500),
+        ..settings()
+    };
+    let store = open(&bucket, brief.clone()).await.unwrap();
+    bucket.fail(Operation::Everything);
+    let read = store.get(b"latest").await;
+    assert!(matches!(read, Err(StoreError::Transient(_))), "{read:?}");
+    let opened = open(&bucket, brief).await.err();
+    assert!(
+        matches!(opened, Some(StoreError::Transient(_))),
+        "{opened:?}"
+    );
+    bucket.heal();
+    let end = Instant::now() + Duration::from_secs(10);
+    let read = loop {
+        match store.get(b"latest").await {
+            Err(StoreError::Transient(_)) if Instant::now() < end => {}
+            read => break read,
+        }
+    };
+    assert!(read.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_table_is_reported_and_never_served() {
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    store.commit(&numbered(1)).await.unwrap();
+    store.close().await.unwrap();
+    bucket.damage_tables().await;
+    let store = match open(&bucket, settings()).await {
+        Ok(store) => store,
+        Err(error) => {
+            assert!(matches!(error, StoreError::Corrupt(_)), "{error:?}");
+            return;
+        }
+    };
+    let read = store.get(b"latest").await;
+    assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
+}
+
+#[tokio::test]
+async fn keys_that_the_engine_cannot_take_are_refused() {
+    let store = open(&TestBucket::default(), settings()).await.unwrap();
+    for len in [0, 70_000] {
+        let mut changes = batch(&[("a", Some("1"))]);
+        changes.put_encoded(vec![b'k'; len].into(), "v".into());
+        assert!(matches!(
+            store.commit(&changes).await,
+            Err(StoreError::Fatal(_))
+        ));
+        assert_eq!(store.get(b"a").await.unwrap(), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! A bucket in memory that counts its requests and fails on demand.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use parking_lot::Mutex;
+
+/// What fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    PutTable,
+    PutManifest,
+    Everything,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct TestBucket {
+    objects: Arc<InMemory>,
+    control: Arc<Control>,
+}
+
+#[derive(Debug, Default)]
+struct Control {
+    requests: AtomicU64,
+    failing: Mutex<Option<Operation>>,
+    dead: AtomicBool,
+}
+
+impl TestBucket {
+    pub(super) fn requests(&self) -> u64 {
+        self.control.requests.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn fail(&self, operation: Operation) {
+        *self.control.failing.lock() = Some(operation);
+    }
+
+    pub(super) fn heal(&self) {
+        *self.control.failing.lock() = None;
+    }
+
+    /// The same objects for another machine; this one reaches them no more.
+    pub(super) fn survivor(&self) -> TestBucket {
+        self.control.dead.store(true, Ordering::SeqCst);
+        TestBucket {
+            objects: self.objects.clone(),
+            control: Arc::default(),
+        }
+    }
+
+    pub(super) async fn objects(&self) -> Vec<String> {
+        let objects = self
+            .objects
+            .list(None)
+            .map_ok(|meta| meta.location.to_string());
+        objects.try_collect().await.unwrap()
+    }
+
+    pub(super) async fn tables(&self) -> usize {
+        let objects = self.objects().await;
+        objects
+            .iter()
+            .filter(|name| name.contains("/compacted/"))
+            .count()
+    }
+
+    /// Turns over one byte in the middle of the first half of each table.
+    pub(super) async fn damage_tables(&self) {
+        for name in self.objects().await {
+            if !name.contains("/compacted/") {
+                continue;
+            }
+            let path = Path::from(name);
+            let bytes = self
+                .objects
+                .get(&path)
+                .await
+                .unwrap()
+                .bytes()
+                .await
+                .unwrap();
+            let mut bytes = bytes.to_vec();
+            let at = bytes.len() / 4;
+            bytes[at] ^= 0x55;
+            self.objects.put(&path, bytes.into()).await.unwrap();
+        }
+    }
+
+    fn request(&self, location: Option<&Path>, put: bool) -> Result<()> {
+        self.control.requests.fetch_add(1, Ordering::SeqCst);
+        let location = location.map(Path::as_ref).unwrap_or_default();
+        let fails = match *self.control.failing.lock() {
+            None => false,
+            Some(Operation::PutTable) => put && location.contains("/compacted/"),
+            Some(Operation::PutManifest) => put && location.contains("/manifest/"),
+            Some(Operation::Everything) => true,
+        };
+        if fails || self.control.dead.load(Ordering::SeqCst) {
+            return Err(Error::Generic {
+                store: "test",
+                source: "the bucket is away".into(),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for TestBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a bucket that fails on demand")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for TestBucket {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        self.request(Some(location), true)?;
+        self.objects.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.request(Some(location), true)?;
+        self.objects.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.request(Some(location), false)?;
+        self.objects.get_opts(location, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        match self.request(None, false) {
+            Ok(()) => self.objects.delete_stream(locations),
+            Err(error) => futures_util::stream::once(async { Err(error) }).boxed(),
+        }
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        match self.request(prefix, false) {
+            Ok(()) => self.objects.list(prefix),
+            Err(error) => futures_util::stream::once(async { Err(error) }).boxed(),
+        }
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.request(prefix, false)?;
+        self.objects.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.request(Some(to), true)?;
+        self.objects.copy_opts(from, to, options).await
+    }
+}

@@ -1,0 +1,109 @@
+//! The store of a volume that lives in memory, for tests and for volumes that want none.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::batch::{Batch, Entry};
+use crate::error::StoreError;
+use crate::key::KeyRange;
+use crate::store::MetaStore;
+
+/// What outlives a [`MemoryStore`], as the bucket outlives the store in it.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryBucket(Arc<Mutex<Contents>>);
+
+#[derive(Debug, Default)]
+struct Contents {
+    entries: BTreeMap<Bytes, Bytes>,
+    /// How often a store was opened on it; the newest one may write.
+    epoch: u64,
+}
+
+/// A [`MetaStore`] in memory. Everything but reading is refused to a store that another one on the
+/// same bucket has fenced.
+#[derive(Debug)]
+pub struct MemoryStore {
+    bucket: MemoryBucket,
+    epoch: u64,
+    closed: std::sync::atomic::AtomicBool,
+}
+
+impl MemoryStore {
+    /// Opens the store in `bucket`, which fences those opened before.
+    pub fn open(bucket: &MemoryBucket) -> MemoryStore {
+        let mut contents = bucket.0.lock();
+        contents.epoch += 1;
+        MemoryStore {
+            bucket: bucket.clone(),
+            epoch: contents.epoch,
+            closed: Default::default(),
+        }
+    }
+
+    /// An empty store of its own.
+    pub fn new() -> MemoryStore {
+        MemoryStore::open(&MemoryBucket::default())
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        if self.closed.load(std::sync::atomic::Ordering::Acquire) {
+            return Err(StoreError::Fatal("it is closed".into()));
+        }
+        Ok(())
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        MemoryStore::new()
+    }
+}
+
+#[async_trait]
+impl MetaStore for MemoryStore {
+    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.check_open()?;
+        Ok(self.bucket.0.lock().entries.get(key).cloned())
+    }
+
+    async fn scan(
+        &self,
+        range: &KeyRange,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        self.check_open()?;
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let contents = self.bucket.0.lock();
+        let found = contents.entries.range(range.bounds()).take(limit);
+        Ok(found
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect())
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.check_open()?;
+        let mut contents = self.bucket.0.lock();
+        if contents.epoch != self.epoch {
+            return Err(StoreError::Fenced);
+        }
+        for (key, entry) in batch.changes() {
+            match entry {
+                Entry::Value(value) => contents.entries.insert(key.clone(), value.clone()),
+                Entry::Deleted => contents.entries.remove(key),
+            };
+        }
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.closed
+            .store(true, std::sync::atomic::Ordering::Release);
+        Ok(())
+    }
+}

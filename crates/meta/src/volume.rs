@@ -1,0 +1,309 @@
+//! The volume descriptor: the object that makes a prefix of a bucket a volume.
+//!
+//! It is written once, when the volume is formatted, and never changed. It is text, so that whoever
+//! finds it in a bucket can see what it belongs to:
+//!
+//! ```text
+//! {"forebay":"volume","format":1,"volume":"<32 hex digits>","created":<seconds since 1970>,
+//!  "block_size":4194304,"hash_key":"<64 hex digits>","sealing":"none"}\n     (one line)
+//! crc32 <8 hex digits>\n                                 of the first line with its line break
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use forebay_types::{BLOCK_SIZE, VolumeId};
+use futures_util::StreamExt;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use serde::{Deserialize, Serialize};
+
+/// Name of the descriptor under the volume's prefix.
+pub const DESCRIPTOR_NAME: &str = "forebay.volume";
+
+/// The newest format that this program reads and the one that it writes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Longest descriptor that is read. A real one has some 300 bytes; whatever is larger is something
+/// else under that name.
+const MAX_DESCRIPTOR_BYTES: u64 = 64 << 10;
+
+/// What a volume is, from its formatting to its end.
+#[derive(Clone, PartialEq, Eq)]
+pub struct VolumeDescriptor {
+    /// Identity of the volume.
+    pub volume: VolumeId,
+    /// When it was formatted, in seconds since 1970-01-01 00:00 UTC.
+    pub created: u64,
+    /// Bytes in a block. Always [`BLOCK_SIZE`] in this version.
+    pub block_size: u64,
+    /// Key of the BLAKE3 hashes of its frames: 32 random bytes.
+    pub hash_key: [u8; 32],
+    /// How its contents are sealed.
+    pub sealing: Sealing,
+}
+
+/// How the contents of a volume are sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sealing {
+    /// Not at all: who can read the bucket can read the files.
+    None,
+}
+
+/// Why a volume could not be formatted or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// There is nothing under the prefix.
+    #[error("there is no volume at {root}; make one with `forebay format`, or check the address")]
+    NotFormatted {
+        /// The prefix.
+        root: String,
+    },
+    /// The prefix holds other objects and no descriptor.
+    #[error(
+        "{root} holds objects that are no volume of Forebay (such as {example}); choose an empty prefix"
+    )]
+    NotAVolume {
+        /// The prefix.
+        root: String,
+        /// One of the objects.
+        example: String,
+    },
+    /// There is a volume already.
+    #[error(
+        "there is a volume at {root} already; serve it as it is, or choose another prefix for a new one"
+    )]
+    AlreadyFormatted {
+        /// The prefix.
+        root: String,
+    },
+    /// A newer program formatted the volume.
+    #[error(
+        "the volume at {root} has format {found}, and this program knows formats up to {supported}; use a newer Forebay"
+    )]
+    Newer {
+        /// The prefix.
+        root: String,
+        /// The volume's format.
+        found: u32,
+        /// The newest format that this program reads.
+        supported: u32,
+    },
+    /// The descriptor is not what was written.
+    #[error(
+        "the descriptor {root}/{DESCRIPTOR_NAME} is damaged: {why}; put an undamaged copy of it back (an earlier version of the object, or a backup)"
+    )]
+    Damaged {
+        /// The prefix.
+        root: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The bucket did not do as asked.
+    #[error("the bucket could not be used: {0}")]
+    Store(#[from] object_store::Error),
+}
+
+/// The first line as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    forebay: String,
+    format: u32,
+    volume: String,
+    created: u64,
+    block_size: u64,
+    hash_key: String,
+    sealing: Sealing,
+}
+
+/// What every format's first line has.
+#[derive(Deserialize)]
+struct AnyFormat {
+    forebay: String,
+    format: u32,
+}
+
+impl VolumeDescriptor {
+    /// Makes the prefix `root` a volume. The prefix must be empty.
+    pub async fn create(
+        store: &Arc<dyn ObjectStore>,
+        root: &Path,
+        descriptor: &VolumeDescriptor,
+    ) -> Result<(), VolumeError> {
+        if let Some(example) = Self::any_object(store, root).await? {
+            return Err(match Self::exists(store, root).await? {
+                true => VolumeError::AlreadyFormatted {
+                    root: root.to_string(),
+                },
+                false => VolumeError::NotAVolume {
+                    root: root.to_string(),
+                    example,
+                },
+            });
+        }
+        let options = PutOptions::from(PutMode::Create);
+        let location = Self::location(root);
+        match store
+            .put_opts(&location, descriptor.encode().into(), options)
+            .await
+        {
+            Ok(_) => Ok(()),
+            // Someone else formatted it between the look and the put.
+            Err(object_store::Error::AlreadyExists { .. }) => Err(VolumeError::AlreadyFormatted {
+                root: root.to_string(),
+            }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads the descriptor of the volume under `root`.
+    pub async fn load(
+        store: &Arc<dyn ObjectStore>,
+        root: &Path,
+    ) -> Result<VolumeDescriptor, VolumeError> {
+        let found = match store.get(&Self::location(root)).await {
+            Ok(found) => found,
+            Err(object_store::Error::NotFound { .. }) => {
+                let root_text = root.to_string();
+                return Err(match Self::any_object(store, root).await? {
+                    Some(example) => VolumeError::NotAVolume {
+                        root: root_text,
+                        example,
+                    },
+                    None => VolumeError::NotFormatted { root: root_text },
+                });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if found.meta.size > MAX_DESCRIPTOR_BYTES {
+            return Err(VolumeError::Damaged {
+                root: root.to_string(),
+                why: "it is far too long".into(),
+            });
+        }
+        Self::decode(root, &found.bytes().await?)
+    }
+
+    /// Where the descriptor of the volume under `root` lies.
+    pub fn location(root: &Path) -> Path {
+        root.clone().join(DESCRIPTOR_NAME)
+    }
+
+    async fn exists(store: &Arc<dyn ObjectStore>, root: &Path) -> Result<bool, VolumeError> {
+        match store.head(&Self::location(root)).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Name of some object under `root`.
+    async fn any_object(
+        store: &Arc<dyn ObjectStore>,
+        root: &Path,
+    ) -> Result<Option<String>, VolumeError> {
+        let mut objects = store.list(Some(root));
+        let first = objects.next().await.transpose()?;
+        Ok(first.map(|meta| meta.location.to_string()))
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let text = Text {
+            forebay: "volume".into(),
+            format: FORMAT_VERSION,
+            volume: self.volume.to_string(),
+            created: self.created,
+            block_size: self.block_size,
+            hash_key: hex(&self.hash_key),
+            sealing: self.sealing,
+        };
+        // Strings and numbers only: there is nothing that could fail to be written as JSON.
+        let mut out = serde_json::to_vec(&text).unwrap_or_default();
+        out.push(b'\n');
+        let crc = crc32fast::hash(&out);
+        out.extend(format!("crc32 {crc:08x}\n").into_bytes());
+        out
+    }
+
+    fn decode(root: &Path, bytes: &[u8]) -> Result<VolumeDescriptor, VolumeError> {
+        let damaged = |why: &str| VolumeError::Damaged {
+            root: root.to_string(),
+            why: why.into(),
+        };
+        let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is not text"))?;
+        let (line, crc) = text
+            .split_once('\n')
+            .ok_or_else(|| damaged("its second line is missing"))?;
+        let crc = crc
+            .strip_prefix("crc32 ")
+            .and_then(|crc| u32::from_str_radix(crc.strip_suffix('\n')?, 16).ok())
+            .ok_or_else(|| damaged("its second line is not a checksum"))?;
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(line.as_bytes());
+        hasher.update(b"\n");
+        if hasher.finalize() != crc {
+            return Err(damaged("its checksum does not match"));
+        }
+        // The format comes first: what else a newer one says need not make sense to us.
+        let any: AnyFormat =
+            serde_json::from_str(line).map_err(|error| damaged(&error.to_string()))?;
+        if any.forebay != "volume" {
+            return Err(damaged("it does not describe a volume"));
+        }
+        if any.format > FORMAT_VERSION {
+            return Err(VolumeError::Newer {
+                root: root.to_string(),
+                found: any.format,
+                supported: FORMAT_VERSION,
+            });
+        }
+        let text: Text = serde_json::from_str(line).map_err(|error| damaged(&error.to_string()))?;
+        if text.block_size != BLOCK_SIZE {
+            return Err(damaged("its block size is not 4 MiB"));
+        }
+        Ok(VolumeDescriptor {
+            volume: text
+                .volume
+                .parse()
+                .map_err(|()| damaged("its volume id is not 32 hexadecimal digits"))?,
+            created: text.created,
+            block_size: text.block_size,
+            hash_key: unhex(&text.hash_key)
+                .ok_or_else(|| damaged("its hash key is not 64 hexadecimal digits"))?,
+            sealing: text.sealing,
+        })
+    }
+}
+
+impl fmt::Debug for VolumeDescriptor {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VolumeDescriptor")
+            .field("volume", &self.volume)
+            .field("created", &self.created)
+            .field("block_size", &self.block_size)
+            .field("sealing", &self.sealing)
+            .finish_non_exhaustive()
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes().as_chunks::<2>();
+    let (pairs, []) = digits else {
+        return None;
+    };
+    let bytes = pairs.iter().map(|pair| {
+        let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+        Some((high? << 4 | low?) as u8)
+    });
+    bytes.collect::<Option<Vec<u8>>>()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! Errors of stores, sorted by what the caller can do.
+
+use std::error::Error as StdError;
+use std::io;
+use std::path::PathBuf;
+
+use object_store::Error;
+
+use crate::s3::S3Error;
+
+/// What stands in the way of a request, and so what can be done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// There is no such object.
+    NotFound,
+    /// A create met an object that is there already.
+    AlreadyExists,
+    /// An update met another version than the one it was meant for.
+    Precondition,
+    /// A conditional get found nothing new.
+    NotModified,
+    /// There is no such bucket.
+    BucketMissing,
+    /// No credentials were found.
+    NoCredentials,
+    /// The server does not know the credentials, or they have expired.
+    BadCredentials,
+    /// The credentials, or the user that this process runs as, may not do this.
+    Denied,
+    /// The bucket is in another region.
+    WrongRegion,
+    /// The disk is full.
+    Full,
+    /// The store cannot do this at all.
+    Unsupported,
+    /// The server cannot be reached, or did not answer in time.
+    Unreachable,
+    /// Anything else: the same request may succeed later.
+    Transient,
+}
+
+impl Fault {
+    /// Sorts an error of any store that this crate opens.
+    pub fn of(error: &Error) -> Fault {
+        match error {
+            Error::NotFound { .. } => Fault::NotFound,
+            Error::AlreadyExists { .. } => Fault::AlreadyExists,
+            Error::Precondition { .. } => Fault::Precondition,
+            Error::NotModified { .. } => Fault::NotModified,
+            Error::NotSupported { .. }
+            | Error::NotImplemented { .. }
+            | Error::InvalidPath { .. }
+            | Error::UnknownConfigurationKey { .. } => Fault::Unsupported,
+            other => Fault::of_source(other).unwrap_or(match other {
+                Error::PermissionDenied { .. } => Fault::Denied,
+                Error::Unauthenticated { .. } => Fault::BadCredentials,
+                _ => Fault::Transient,
+            }),
+        }
+    }
+
+    /// What the causes of an error tell: the S3 store's own, or the operating system's.
+    fn of_source(error: &(dyn StdError + 'static)) -> Option<Fault> {
+        causes(error).find_map(|cause| {
+            if let Some(cause) = cause.downcast_ref::<S3Error>() {
+                return Some(cause.fault);
+            }
+            match cause.downcast_ref::<io::Error>()?.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    Some(Fault::Denied)
+                }
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(Fault::Full),
+                _ => None,
+            }
+        })
+    }
+
+    /// Whether the same request may succeed later without anybody doing anything.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Fault::Unreachable | Fault::Transient)
+    }
+
+    /// What to do about it, in words for people.
+    pub fn way_out(self) -> &'static str {
+        match self {
+            Fault::NotFound => "the object is not there",
+            Fault::AlreadyExists => "the object is there already",
+            Fault::Precondition => "the object was changed by someone else",
+            Fault::NotModified => "the object has not changed",
+            Fault::BucketMissing => {
+                "the bucket does not exist: create it, or correct its name or the endpoint"
+            }
+            Fault::NoCredentials => {
+                "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
+                 AWS_PROFILE"
+            }
+            Fault::BadCredentials => {
+                "the server does not accept the credentials: check the access key, its secret and \
+                 whether it has expired"
+            }
+            Fault::Denied => {
+                "permission denied: allow reading, writing, listing and deleting below the \
+                 volume's prefix or folder"
+            }
+            Fault::WrongRegion => "the bucket is in another region: set AWS_REGION to it",
+            Fault::Full => "the disk is full: free some space",
+            Fault::Unsupported => "the store cannot do this",
+            Fault::Unreachable => {
+                "the server cannot be reached: check the endpoint (AWS_ENDPOINT_URL), the network \
+                 and whether the server runs"
+            }
+            Fault::Transient => "the store failed: try again, and look into its log",
+        }
+    }
+}
+
+/// An error and what caused it, the last cause last.
+pub(crate) fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn StdError + 'static)| {
+        (*error).source()
+    })
+}
+
+/// The text of an error and of all its causes, none of them twice.
+pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    for cause in causes(error).skip(1) {
+        let cause = cause.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// A store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL does not begin like one of a store.
+    #[error(
+        "{url:?} is not the URL of a store: use file:///folder for a local folder, \
+         s3://bucket/prefix for S3, or memory:// for nothing that lasts"
+    )]
+    UnknownScheme {
+        /// The URL that was given.
+        url: String,
+    },
+    /// The URL begins well and goes on badly.
+    #[error("{url:?} cannot be used as a store: {why}")]
+    InvalidUrl {
+        /// The URL that was given, without secrets.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The folder of a `file://` store is not there, and was not to be created.
+    #[error("the folder {} does not exist: create it, or correct the store's URL", path.display())]
+    FolderMissing {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder of a `file://` store cannot be used.
+    #[error("the folder {} cannot be used: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The store did not answer as it should.
+    #[error("{url}: {} ({detail})", fault.way_out())]
+    Store {
+        /// The store, without secrets.
+        url: String,
+        /// What stands in the way.
+        fault: Fault,
+        /// The store's own words.
+        detail: String,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn store(url: &str, source: &Error) -> OpenError {
+        OpenError::Store {
+            url: url.to_owned(),
+            fault: Fault::of(source),
+            detail: chain(source),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic(source: impl StdError + Send + Sync + 'static) -> Error {
+        Error::Generic {
+            store: "test",
+            source: Box::new(source),
+        }
+    }
+
+    #[test]
+    fn causes_decide_where_the_error_itself_says_nothing() {
+        let of = |kind| Fault::of(&generic(io::Error::from(kind)));
+        assert_eq!(of(io::ErrorKind::PermissionDenied), Fault::Denied);
+        assert_eq!(of(io::ErrorKind::StorageFull), Fault::Full);
+        assert_eq!(of(io::ErrorKind::BrokenPipe), Fault::Transient);
+        assert!(Fault::Transient.is_transient() && !Fault::Denied.is_transient());
+    }
+
+    #[test]
+    fn causes_are_told_once_each() {
+        let inner = generic(io::Error::other("the cause"));
+        assert_eq!(chain(&inner), "Generic test error: the cause");
+    }
+}

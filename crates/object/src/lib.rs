@@ -1,0 +1,81 @@
+//! Forebay: opens the object store that a volume lives in.
+//!
+//! A store is named by a URL and spoken to through one trait, [`object_store::ObjectStore`]; what
+//! lies behind it is nobody's business above this crate.
+//!
+//! | URL | store |
+//! |---|---|
+//! | `file:///folder` | [`FileStore`]: a local folder, every put on stable storage before it answers |
+//! | `s3://bucket/prefix` | [`S3Store`]: any S3 server, through the AWS SDK |
+//! | `memory://` | memory of this process, empty at every opening |
+//! | `memory://name` | memory of this process, the same for all who open that name |
+//!
+//! [`open`] finds out at once whether the store can be reached and says what to do where it cannot.
+//! [`probe`] proves that a store keeps the promises that a volume relies on, conditional writes above all.
+//! [`CountingStore`] counts what a store is asked for. Errors stay those of the trait; [`Fault`]
+//! sorts them by what the caller can do.
+
+mod counting;
+mod error;
+mod file;
+mod location;
+mod memory;
+mod options;
+mod probe;
+mod s3;
+
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::path::Path;
+
+pub use counting::{CountingStore, RequestCounts};
+pub use error::{Fault, OpenError};
+pub use file::FileStore;
+pub use options::{Credentials, StoreOptions};
+pub use probe::{ProbeError, probe};
+pub use s3::S3Store;
+
+use location::Location;
+
+/// An open store: where a volume's objects are.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// What is asked for them.
+    pub store: Arc<dyn ObjectStore>,
+    /// The prefix below which all of the volume's objects lie; empty for the whole store.
+    pub root: Path,
+    /// The URL, as it may be shown to people: there is no secret in it.
+    pub url: String,
+}
+
+impl Store {
+    /// The full location of the object that the volume calls `name`, as in `packs/01/...`.
+    pub fn path(&self, name: &str) -> Path {
+        self.root.parts().chain(Path::from(name).parts()).collect()
+    }
+}
+
+/// Opens the store that `url` names. A folder must exist unless [`StoreOptions::create`] is set; a
+/// bucket must exist in any case. For S3 this asks the server one question (a listing of at most
+/// one object), so that a wrong name, key or address is found here and not by the first write.
+pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError> {
+    let location = Location::parse(url)?;
+    let url = location.to_string();
+    let (store, root): (Arc<dyn ObjectStore>, Path) = match location {
+        Location::File(folder) => (
+            Arc::new(FileStore::open(&folder, options.create)?),
+            Path::default(),
+        ),
+        Location::Memory(name) => (memory::open(name.as_deref()), Path::default()),
+        Location::S3 { bucket, prefix } => {
+            let store = S3Store::connect(&bucket, options).await;
+            store
+                .check(&prefix)
+                .await
+                .map_err(|source| OpenError::store(&url, &source))?;
+            (Arc::new(store), prefix)
+        }
+    };
+    Ok(Store { store, root, url })
+}

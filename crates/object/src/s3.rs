@@ -1,0 +1,254 @@
+//! Any S3 server as an [`ObjectStore`], through the AWS SDK.
+//!
+//! The SDK signs, retries and speaks HTTP; this adapter turns the trait's questions into its calls
+//! and its errors into the trait's. What is worth knowing beyond that:
+//!
+//! * **Retries.** Each request is tried three times, with jittered back-off and under the SDK's
+//!   retry budget; then the error goes to the caller, who knows whether to wait for ever. A conditional
+//!   put is the exception: if its first try succeeded and only the answer was lost, a second try
+//!   would meet the first one's object and report a conflict with itself. It is repeated only
+//!   when the server has said that it did nothing.
+//! * **Time.** Connecting takes at most 3 s, the first byte of an answer at most 20 s (longer in proportion
+//!   to what is uploaded), and a body that stops moving for 20 s is given up. So an outage is an
+//!   error within a minute or so, never a hang.
+//! * **Integrity.** Every put carries a CRC32 of ours, which the server verifies. What is read is
+//!   under checksums of the layers above.
+
+mod client;
+mod error;
+mod get;
+mod list;
+mod multipart;
+mod put;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use aws_sdk_s3::Client;
+use aws_sdk_s3::types::{Delete, ObjectIdentifier};
+use futures_util::stream::{self, BoxStream, TryReadyChunksError};
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{
+    CopyMode, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+use crate::StoreOptions;
+pub(crate) use error::S3Error;
+
+/// A bucket. Clones share one client and its connections.
+#[derive(Clone)]
+pub struct S3Store {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    client: Client,
+    bucket: String,
+    /// Whether payloads are part of the signature.
+    sign_payload: bool,
+}
+
+/// Most objects that one `DeleteObjects` request may name.
+const DELETE_BATCH: usize = 1000;
+
+impl S3Store {
+    /// The bucket that `options` and the environment lead to. Nothing is asked of the server yet.
+    pub async fn connect(bucket: &str, options: &StoreOptions) -> S3Store {
+        let (client, sign_payload) = client::connect(options).await;
+        S3Store {
+            shared: Arc::new(Shared {
+                client,
+                bucket: bucket.to_owned(),
+                sign_payload,
+            }),
+        }
+    }
+
+    /// Asks for a listing of at most one object below `prefix`: whether the server answers, the
+    /// bucket exists, and the credentials are good for it.
+    pub(crate) async fn check(&self, prefix: &Path) -> Result<()> {
+        self.shared
+            .client
+            .list_objects_v2()
+            .bucket(&self.shared.bucket)
+            .set_prefix(list::below(prefix))
+            .max_keys(1)
+            .send()
+            .await
+            .map_err(|error| error::from_sdk(prefix, error))?;
+        Ok(())
+    }
+}
+
+impl Shared {
+    async fn delete(&self, locations: Vec<Path>) -> Vec<Result<Path>> {
+        match <[Path; 1]>::try_from(locations) {
+            Ok([location]) => vec![self.delete_one(location).await],
+            Err(locations) => match self.delete_batch(&locations).await {
+                Ok(failed) => answer_each(locations, failed),
+                Err(error) => vec![Err(error)],
+            },
+        }
+    }
+
+    async fn delete_one(&self, location: Path) -> Result<Path> {
+        let request = self.client.delete_object().bucket(&self.bucket);
+        match request.key(location.as_ref()).send().await {
+            Ok(_) => Ok(location),
+            // S3 itself does not mind; some servers do.
+            Err(error) => match error::from_sdk(&location, error) {
+                Error::NotFound { .. } => Ok(location),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Deletes up to [`DELETE_BATCH`] objects and returns those that could not be.
+    async fn delete_batch(&self, locations: &[Path]) -> Result<Vec<(String, Error)>> {
+        let batch = Path::default();
+        let mut delete = Delete::builder().quiet(true);
+        for location in locations {
+            let object = ObjectIdentifier::builder()
+                .key(location.as_ref())
+                .build()
+                .map_err(error::from_build)?;
+            delete = delete.objects(object);
+        }
+        let output = self
+            .client
+            .delete_objects()
+            .bucket(&self.bucket)
+            .delete(delete.build().map_err(error::from_build)?)
+            .send()
+            .await
+            .map_err(|error| error::from_sdk(&batch, error))?;
+        let failed = output.errors.unwrap_or_default().into_iter();
+        Ok(failed
+            .filter(|failure| failure.code() != Some("NoSuchKey"))
+            .map(|failure| {
+                let key = failure.key().unwrap_or_default().to_owned();
+                let error = error::from_code(&key, failure.code(), failure.message());
+                (key, error)
+            })
+            .collect())
+    }
+}
+
+/// One answer for each location, in order.
+fn answer_each(locations: Vec<Path>, mut failed: Vec<(String, Error)>) -> Vec<Result<Path>> {
+    locations
+        .into_iter()
+        .map(|location| {
+            let failure = failed.iter().position(|(key, _)| key == location.as_ref());
+            match failure {
+                Some(at) => Err(failed.swap_remove(at).1),
+                None => Ok(location),
+            }
+        })
+        .collect()
+}
+
+impl fmt::Debug for S3Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for S3Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "S3Store({})", self.shared.bucket)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for S3Store {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        self.shared.put(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        multipart::begin(Arc::clone(&self.shared), location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if options.head {
+            self.shared.head(location, options).await
+        } else {
+            self.shared.get(location, options).await
+        }
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        let shared = Arc::clone(&self.shared);
+        locations
+            .try_ready_chunks(DELETE_BATCH)
+            .then(move |batch| {
+                let shared = Arc::clone(&shared);
+                async move {
+                    let (locations, failure) = match batch {
+                        Ok(locations) => (locations, None),
+                        Err(TryReadyChunksError(locations, error)) => (locations, Some(error)),
+                    };
+                    let mut answers = shared.delete(locations).await;
+                    answers.extend(failure.map(Err));
+                    stream::iter(answers)
+                }
+            })
+            .flatten()
+            .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        list::stream(Arc::clone(&self.shared), prefix, None)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        list::stream(Arc::clone(&self.shared), prefix, Some(offset))
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.shared.list_with_delimiter(prefix).await
+    }
+
+    /// Copies within the bucket, up to S3's limit of 5 GiB. S3 servers do not agree on a
+    /// conditional copy, and many ignore the condition, so that a copy that must not overwrite is
+    /// refused here.
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        if options.mode == CopyMode::Create {
+            return Err(Error::NotImplemented {
+                operation: "copy without overwriting".to_owned(),
+                implementer: self.to_string(),
+            });
+        }
+        let bucket = &self.shared.bucket;
+        self.shared
+            .client
+            .copy_object()
+            .bucket(bucket)
+            .copy_source(format!("{bucket}/{}", put::percent_encode(from.as_ref())))
+            .key(to.as_ref())
+            .send()
+            .await
+            .map_err(|error| error::from_sdk(from, error))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! How the SDK's client is set up.
+
+use std::time::Duration;
+
+use aws_config::BehaviorVersion;
+use aws_config::environment::region::EnvironmentVariableRegionProvider;
+use aws_config::meta::region::RegionProviderChain;
+use aws_config::profile::ProfileFileRegionProvider;
+use aws_config::retry::RetryConfig;
+use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_sdk_s3::Client;
+use aws_sdk_s3::config::{
+    self, Credentials, Region, RequestChecksumCalculation, ResponseChecksumValidation,
+};
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+
+use crate::StoreOptions;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Until the first byte of an answer to a request without a body.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// A body that does not move for so long is given up.
+const STALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// The slowest upload that is waited for.
+const MIN_UPLOAD_BYTES_PER_S: u64 = 64 << 10;
+
+const ATTEMPTS: u32 = 3;
+const FIRST_BACKOFF: Duration = Duration::from_millis(200);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+
+const DEFAULT_REGION: &str = "us-east-1";
+
+/// A client, and whether payloads have to be signed.
+pub(super) async fn connect(options: &StoreOptions) -> (Client, bool) {
+    // The service's own variable comes first, as everywhere in the SDKs.
+    let endpoint = options.endpoint_url.clone().or_else(|| {
+        ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]
+            .into_iter()
+            .find_map(|name| std::env::var(name).ok().filter(|url| !url.is_empty()))
+    });
+    let http = aws_smithy_http_client::Builder::new()
+        .tls_provider(Provider::Rustls(CryptoMode::Ring))
+        .build_https();
+    let mut loader = aws_config::defaults(BehaviorVersion::latest())
+        .http_client(http)
+        .retry_config(
+            RetryConfig::standard()
+                .with_max_attempts(ATTEMPTS)
+                .with_initial_backoff(FIRST_BACKOFF)
+                .with_max_backoff(MAX_BACKOFF),
+        )
+        .timeout_config(timeouts(0))
+        .stalled_stream_protection(
+            StalledStreamProtectionConfig::enabled()
+                .grace_period(STALL_TIMEOUT)
+                .build(),
+        );
+    if let Some(region) = region(options, endpoint.is_some()) {
+        loader = loader.region(region);
+    }
+    if let Some(profile) = &options.profile {
+        loader = loader.profile_name(profile);
+    }
+    if let Some(endpoint) = &endpoint {
+        loader = loader.endpoint_url(endpoint);
+    }
+    if let Some(own) = &options.credentials {
+        loader = loader.credentials_provider(Credentials::new(
+            &own.access_key_id,
+            &own.secret_access_key,
+            None,
+            None,
+            "store options",
+        ));
+    }
+    let loaded = loader.load().await;
+    let endpoint = endpoint.as_deref().or(loaded.endpoint_url());
+    let is_tls = endpoint.is_none_or(|url| !url.starts_with("http://"));
+    let region = loaded.region().cloned();
+    let config = config::Builder::from(&loaded)
+        .region(region.unwrap_or(Region::from_static(DEFAULT_REGION)))
+        .force_path_style(options.path_style.unwrap_or(endpoint.is_some()))
+        .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
+        .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
+        .build();
+    (
+        Client::from_conf(config),
+        !is_tls && !options.unsigned_payload,
+    )
+}
+
+/// Where a region is looked for; none leaves it to the SDK, which at last asks the machine's metadata
+/// service. That makes sense only where AWS itself is meant: elsewhere there is no such service, and
+/// asking takes seconds.
+fn region(options: &StoreOptions, has_endpoint: bool) -> Option<RegionProviderChain> {
+    if let Some(region) = &options.region {
+        return Some(RegionProviderChain::first_try(Region::new(region.clone())));
+    }
+    if !has_endpoint {
+        return None;
+    }
+    let mut profile = ProfileFileRegionProvider::builder();
+    if let Some(name) = &options.profile {
+        profile = profile.profile_name(name);
+    }
+    let found = RegionProviderChain::first_try(EnvironmentVariableRegionProvider::new());
+    Some(found.or_else(profile.build()))
+}
+
+fn timeouts(upload_len: u64) -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .read_timeout(ANSWER_TIMEOUT + Duration::from_secs(upload_len / MIN_UPLOAD_BYTES_PER_S))
+        .build()
+}
+
+/// What differs for a request that uploads: time for its body, and for a conditional put no
+/// retries, see [`super`].
+pub(super) fn upload_config(upload_len: usize, is_conditional: bool) -> config::Builder {
+    let config = config::Config::builder().timeout_config(timeouts(upload_len as u64));
+    if is_conditional {
+        config.retry_config(RetryConfig::disabled())
+    } else {
+        config
+    }
+}

@@ -1,0 +1,216 @@
+//! Putting objects.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use aws_sdk_s3::primitives::ByteStream;
+use aws_sdk_s3::types::StorageClass;
+use aws_smithy_types::base64;
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{
+    Attribute, Attributes, Error, PutMode, PutOptions, PutPayload, PutResult, Result,
+};
+
+use super::{Shared, client, error};
+
+/// How often a conditional put is sent when the server says that it did nothing.
+const CONDITIONAL_ATTEMPTS: u32 = 4;
+/// The pause before it is sent again; doubles each time. No jitter: the server orders the rivals.
+const CONDITIONAL_BACKOFF: Duration = Duration::from_millis(100);
+
+impl Shared {
+    pub(super) async fn put(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let request = Put::new(location, payload, options)?;
+        let mut pause = CONDITIONAL_BACKOFF;
+        for _ in 1..CONDITIONAL_ATTEMPTS {
+            match self.put_once(&request).await {
+                Err(error) if request.is_conditional() && error::did_nothing(&error) => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                result => return result,
+            }
+        }
+        self.put_once(&request).await
+    }
+
+    async fn put_once(&self, put: &Put) -> Result<PutResult> {
+        let headers = put.headers.clone();
+        let request = self
+            .client
+            .put_object()
+            .bucket(&self.bucket)
+            .key(put.location.as_ref())
+            .checksum_crc32(&put.crc32)
+            .set_if_none_match(put.must_create.then(|| "*".to_owned()))
+            .set_if_match(put.replaces.clone())
+            .set_tagging(put.tags.clone())
+            .set_cache_control(headers.cache_control)
+            .set_content_disposition(headers.content_disposition)
+            .set_content_encoding(headers.content_encoding)
+            .set_content_language(headers.content_language)
+            .set_content_type(headers.content_type)
+            .set_storage_class(headers.storage_class)
+            .set_metadata(headers.metadata)
+            .body(ByteStream::from(put.body.clone()))
+            .customize()
+            .config_override(client::upload_config(put.body.len(), put.is_conditional()));
+        let request = if self.sign_payload {
+            request
+        } else {
+            request.disable_payload_signing()
+        };
+        let output = match request.send().await {
+            Ok(output) => output,
+            Err(error) => return Err(put.sorted(error::from_sdk(&put.location, error))),
+        };
+        Ok(PutResult {
+            e_tag: output.e_tag,
+            version: output.version_id,
+            extensions: Default::default(),
+        })
+    }
+}
+
+/// A put that may be sent more than once.
+struct Put {
+    location: Path,
+    body: Bytes,
+    crc32: String,
+    must_create: bool,
+    replaces: Option<String>,
+    tags: Option<String>,
+    headers: Headers,
+}
+
+impl Put {
+    fn new(location: &Path, payload: PutPayload, options: PutOptions) -> Result<Put> {
+        let (must_create, replaces) = match options.mode {
+            PutMode::Overwrite => (false, None),
+            PutMode::Create => (true, None),
+            PutMode::Update(expected) => match expected.e_tag {
+                None => {
+                    return Err(error::other(
+                        "an update must name the ETag of the version that it replaces",
+                    ));
+                }
+                e_tag => (false, e_tag),
+            },
+        };
+        let body = Bytes::from(payload);
+        Ok(Put {
+            location: location.clone(),
+            crc32: crc32_header(&body),
+            body,
+            must_create,
+            replaces,
+            tags: tagging(options.tags.encoded()),
+            headers: Headers::new(&options.attributes)?,
+        })
+    }
+
+    fn is_conditional(&self) -> bool {
+        self.must_create || self.replaces.is_some()
+    }
+
+    /// S3 has one answer, "precondition failed", to a create that meets an object and to an update
+    /// that meets another version; and "not found" to an update that meets nothing.
+    fn sorted(&self, error: Error) -> Error {
+        match error {
+            Error::Precondition { path, source } if self.must_create => {
+                Error::AlreadyExists { path, source }
+            }
+            Error::NotFound { path, source } if self.replaces.is_some() => {
+                Error::Precondition { path, source }
+            }
+            error => error,
+        }
+    }
+}
+
+/// The value of the header `x-amz-checksum-crc32`.
+pub(super) fn crc32_header(body: &[u8]) -> String {
+    base64::encode(crc32fast::hash(body).to_be_bytes())
+}
+
+pub(super) fn tagging(encoded: &str) -> Option<String> {
+    (!encoded.is_empty()).then(|| encoded.to_owned())
+}
+
+/// Attributes of an object, as S3 takes them.
+#[derive(Clone, Default)]
+pub(super) struct Headers {
+    pub(super) cache_control: Option<String>,
+    pub(super) content_disposition: Option<String>,
+    pub(super) content_encoding: Option<String>,
+    pub(super) content_language: Option<String>,
+    pub(super) content_type: Option<String>,
+    pub(super) storage_class: Option<StorageClass>,
+    pub(super) metadata: Option<HashMap<String, String>>,
+}
+
+impl Headers {
+    pub(super) fn new(attributes: &Attributes) -> Result<Headers> {
+        let mut headers = Headers::default();
+        for (attribute, value) in attributes {
+            let text = value.to_string();
+            match attribute {
+                Attribute::CacheControl => headers.cache_control = Some(text),
+                Attribute::ContentDisposition => headers.content_disposition = Some(text),
+                Attribute::ContentEncoding => headers.content_encoding = Some(text),
+                Attribute::ContentLanguage => headers.content_language = Some(text),
+                Attribute::ContentType => headers.content_type = Some(text),
+                Attribute::StorageClass => {
+                    headers.storage_class = Some(StorageClass::from(text.as_str()));
+                }
+                Attribute::Metadata(key) => {
+                    let metadata = headers.metadata.get_or_insert_default();
+                    metadata.insert(key.to_string(), text);
+                }
+                other => {
+                    return Err(Error::NotSupported {
+                        source: format!("the attribute {other:?}").into(),
+                    });
+                }
+            }
+        }
+        Ok(headers)
+    }
+}
+
+/// A key as it stands in the header that names the source of a copy.
+pub(super) fn percent_encode(key: &str) -> String {
+    key.bytes()
+        .fold(String::with_capacity(key.len()), |mut encoded, byte| {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                    encoded.push(char::from(byte));
+                }
+                _ => encoded.push_str(&format!("%{byte:02X}")),
+            }
+            encoded
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_header_is_the_documented_one() {
+        // CRC32 of "123456789" is cbf43926.
+        assert_eq!(crc32_header(b"123456789"), "y/Q5Jg==");
+    }
+
+    #[test]
+    fn keys_are_percent_encoded_for_copies() {
+        assert_eq!(percent_encode("a/b-1.pack"), "a/b-1.pack");
+        assert_eq!(percent_encode("a b%é"), "a%20b%25%C3%A9");
+    }
+}

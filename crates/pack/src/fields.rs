@@ -1,0 +1,26 @@
+//! Fixed-width fields at fixed places: the few lines that every layout here is read with.
+
+/// The `N` bytes from `at` on; none when `bytes` ends before them.
+pub(crate) fn take<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+/// The little-endian number at `at`.
+pub(crate) fn take_u16(bytes: &[u8], at: usize) -> Option<u16> {
+    take(bytes, at).map(u16::from_le_bytes)
+}
+
+/// The little-endian number at `at`.
+pub(crate) fn take_u32(bytes: &[u8], at: usize) -> Option<u32> {
+    take(bytes, at).map(u32::from_le_bytes)
+}
+
+/// The little-endian number at `at`.
+pub(crate) fn take_u64(bytes: &[u8], at: usize) -> Option<u64> {
+    take(bytes, at).map(u64::from_le_bytes)
+}
+
+/// Writes a field into a layout whose size is known at compile time.
+pub(crate) fn put<const N: usize>(layout: &mut [u8], at: usize, field: [u8; N]) {
+    layout[at..at + N].copy_from_slice(&field);
+}

@@ -1,0 +1,244 @@
+//! From fetched bytes to verified bytes.
+
+use bytes::Bytes;
+use forebay_types::{BlockKey, ByteRange, PackId, VolumeId};
+
+use crate::codec::{self, Codec};
+use crate::header::{FRAME_HEADER_LEN, FRAME_VERSION, FrameHeader, HeaderFault};
+use crate::{FrameRef, PackKeys};
+
+/// The raw bytes of a range of a block, verified: they are what was given to
+/// [`crate::PackWriter::push`], for this block and range of this volume.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The block that the bytes belong to.
+    pub block: BlockKey,
+    /// Which bytes of the block they are.
+    pub range: ByteRange,
+    /// The bytes themselves, as many as `range` has. For a frame stored raw they share the
+    /// memory of the fetched bytes, header included.
+    pub data: Bytes,
+    reference: FrameRef,
+    hash: [u8; 32],
+}
+
+impl Frame {
+    /// Compares the bytes with their keyed BLAKE3, for scrubbing and salvage. [`open_frame`] has
+    /// already done so for compressed frames; for raw ones it adds certainty against damage that a
+    /// CRC32 misses (one in four thousand million) at a fraction of the CRC's speed.
+    pub fn verify_hash(&self, keys: &PackKeys) -> Result<(), FrameError> {
+        // The comparison of `blake3::Hash` takes constant time.
+        if keys.hash(&self.data) == self.hash {
+            return Ok(());
+        }
+        Err(FrameError::new(&self.reference, FrameFault::Hash))
+    }
+}
+
+/// A frame could not be opened, and which one. Its bytes must not be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("frame at byte {offset} of pack {pack}: {fault}")]
+pub struct FrameError {
+    /// The pack that should hold the frame.
+    pub pack: PackId,
+    /// Where the frame should begin in the pack.
+    pub offset: u32,
+    /// What is wrong with it.
+    pub fault: FrameFault,
+}
+
+impl FrameError {
+    fn new(expected: &FrameRef, fault: FrameFault) -> FrameError {
+        FrameError {
+            pack: expected.pack,
+            offset: expected.offset,
+            fault,
+        }
+    }
+
+    /// Whether the bytes may have been damaged on their way, so that fetching them once more is
+    /// worth a try. All other faults lie in what is stored, in the reference, or in this program.
+    pub fn is_worth_another_fetch(&self) -> bool {
+        match self.fault {
+            FrameFault::Length { .. } | FrameFault::Damaged(_) | FrameFault::Hash => true,
+            FrameFault::Reference
+            | FrameFault::Identity { .. }
+            | FrameFault::Version(_)
+            | FrameFault::Sealed { .. }
+            | FrameFault::Codec(_) => false,
+        }
+    }
+}
+
+/// What is wrong with a frame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameFault {
+    /// The store answered with more or fewer bytes than the frame has.
+    #[error("{got} bytes came where {expected} are stored; the pack is cut off or another one")]
+    Length {
+        /// Bytes that the frame has.
+        expected: u32,
+        /// Bytes that came.
+        got: usize,
+    },
+    /// The bytes are not what was written.
+    #[error("damaged: {0}")]
+    Damaged(&'static str),
+    /// The raw bytes do not match their keyed hash.
+    #[error("damaged: its raw bytes do not match their keyed BLAKE3")]
+    Hash,
+    /// The reference has numbers that no frame can have: the block map is damaged.
+    #[error("the reference to it has impossible numbers; the block map is damaged")]
+    Reference,
+    /// An undamaged frame, but not the one that was asked for.
+    #[error("the bucket holds another frame there ({what} is {found}, not {expected})")]
+    Identity {
+        /// The part of the identity that differs.
+        what: &'static str,
+        /// What the frame says.
+        found: String,
+        /// What was asked for.
+        expected: String,
+    },
+    /// Written in another version of the layout.
+    #[error(
+        "its layout has version {0} and this program reads version {FRAME_VERSION}: use the \
+         program that wrote it, or a newer one"
+    )]
+    Version(u16),
+    /// Sealed, which this version cannot undo.
+    #[error(
+        "it is sealed (algorithm {algorithm}, key {key_id}) and this program cannot open sealed \
+         frames: use the program that wrote it, or a newer one"
+    )]
+    Sealed {
+        /// The algorithm's number.
+        algorithm: u8,
+        /// Which key of the volume it was sealed with.
+        key_id: u32,
+    },
+    /// Compressed in a way that this version does not know.
+    #[error("its codec {0} is unknown here: use the program that wrote it, or a newer one")]
+    Codec(u8),
+}
+
+impl From<HeaderFault> for FrameFault {
+    fn from(fault: HeaderFault) -> Self {
+        match fault {
+            HeaderFault::Damaged(what) => FrameFault::Damaged(what),
+            HeaderFault::Version(version) => FrameFault::Version(version),
+            HeaderFault::Sealed { algorithm, key_id } => FrameFault::Sealed { algorithm, key_id },
+            HeaderFault::Codec(codec) => FrameFault::Codec(codec),
+        }
+    }
+}
+
+/// Opens the frame that `expected` refers to and that belongs to `block`. `stored` is what lies in
+/// the pack at [`FrameRef::stored_range`], no byte more or less.
+///
+/// Verifies in this order: the length, the magic and version, the CRC32 of all stored bytes (which
+/// must also be the one in `expected`), that the frame is not sealed, its identity (volume, pack,
+/// block, range), and after decompression, which never yields more than 4 MiB, the raw length and
+/// the keyed BLAKE3. See the [crate's documentation](crate) for why frames stored raw are not
+/// hashed here.
+pub fn open_frame(
+    stored: Bytes,
+    expected: &FrameRef,
+    block: BlockKey,
+    keys: &PackKeys,
+) -> Result<Frame, FrameError> {
+    open(stored, expected, block, keys).map_err(|fault| FrameError::new(expected, fault))
+}
+
+fn open(
+    stored: Bytes,
+    expected: &FrameRef,
+    block: BlockKey,
+    keys: &PackKeys,
+) -> Result<Frame, FrameFault> {
+    if !expected.is_possible() {
+        return Err(FrameFault::Reference);
+    }
+    if stored.len() != expected.stored_len as usize {
+        return Err(FrameFault::Length {
+            expected: expected.stored_len,
+            got: stored.len(),
+        });
+    }
+    let (header, crc32) = FrameHeader::open(&stored)?;
+    verify_identity(&header, expected, block, keys.volume())?;
+    if crc32 != expected.crc32 {
+        // Same place, same range, other bytes: a pack that was written twice.
+        return Err(identity(
+            "CRC32",
+            format_args!("{crc32:08x}"),
+            format_args!("{:08x}", expected.crc32),
+        ));
+    }
+    if header.payload_len as usize != stored.len() - FRAME_HEADER_LEN {
+        return Err(FrameFault::Damaged(
+            "its payload has another length than it says",
+        ));
+    }
+    let raw_len = header.raw_len as usize;
+    let payload = stored.slice(FRAME_HEADER_LEN..);
+    let data = match header.codec {
+        Codec::Raw if payload.len() == raw_len => payload,
+        Codec::Raw => {
+            return Err(FrameFault::Damaged(
+                "its payload is not as long as its range",
+            ));
+        }
+        Codec::Zstd => match codec::decompress(&payload, raw_len) {
+            Some(raw) if keys.hash(&raw) == header.hash => Bytes::from(raw),
+            Some(_) => return Err(FrameFault::Hash),
+            None => return Err(FrameFault::Damaged("its payload cannot be decompressed")),
+        },
+    };
+    Ok(Frame {
+        block,
+        range: expected.range(),
+        data,
+        reference: *expected,
+        hash: header.hash,
+    })
+}
+
+fn verify_identity(
+    header: &FrameHeader,
+    expected: &FrameRef,
+    block: BlockKey,
+    volume: VolumeId,
+) -> Result<(), FrameFault> {
+    if header.volume != volume {
+        return Err(identity("volume", header.volume, volume));
+    }
+    if header.pack != expected.pack {
+        return Err(identity("pack", header.pack, expected.pack));
+    }
+    if header.block.inode != block.inode {
+        return Err(identity("inode", header.block.inode, block.inode));
+    }
+    if header.block.block != block.block {
+        return Err(identity("block", header.block.block.0, block.block.0));
+    }
+    if header.start != expected.start {
+        return Err(identity("start", header.start, expected.start));
+    }
+    if header.raw_len != expected.raw_len {
+        return Err(identity("length", header.raw_len, expected.raw_len));
+    }
+    Ok(())
+}
+
+fn identity(
+    what: &'static str,
+    found: impl std::fmt::Display,
+    expected: impl std::fmt::Display,
+) -> FrameFault {
+    FrameFault::Identity {
+        what,
+        found: found.to_string(),
+        expected: expected.to_string(),
+    }
+}

@@ -1,0 +1,359 @@
+//! The frame around the frames: pack header, index entries and index footer.
+//!
+//! ```text
+//! pack header, at the start of the pack
+//!   0  [u8; 8]   magic         "FBPACK\r\n"
+//!   8  u16       version       1
+//!  10  u16       reserved      0
+//!  12  [u8; 16]  volume
+//!  28  u64       pack
+//!  36  u32       crc32         of bytes 0 to 36
+//!  40            frames, without gaps
+//!
+//! index entry, one a frame in the order of the frames
+//!   0  u64       inode
+//!   8  u64       block
+//!  16  [u8; 28]  frame         the encoding of its FrameRef
+//!  44
+//!
+//! index footer, at the end of the pack
+//!   0  [u8; 8]   magic         "FBINDEX\n"
+//!   8  u16       version       1
+//!  10  u8        seal          0 not sealed; 1 is kept for AES-256-GCM
+//!  11  u8        reserved      0
+//!  12  u32       key_id            0 while seal is 0
+//!  16  u64       nonce_counter     0 while seal is 0
+//!  24  [u8; 16]  tag               0 while seal is 0
+//!  40  [u8; 16]  volume
+//!  56  u64       pack
+//!  64  u32       frames            number of index entries
+//!  68  u32       index_offset      of the first index entry in the pack
+//!  72  u32       index_crc32       of all index entries
+//!  76  u32       crc32             of bytes 0 to 76 of the footer
+//!  80
+//! ```
+//!
+//! The footer has a checksum of its own so that what it says about the length of the index can be
+//! trusted before the index is fetched.
+
+use forebay_types::{BlockIndex, BlockKey, Inode, PackId, VolumeId};
+
+use crate::FrameRef;
+use crate::fields::{put, take, take_u16, take_u32, take_u64};
+use crate::header::SEAL_NONE;
+
+const PACK_MAGIC: [u8; 8] = *b"FBPACK\r\n";
+const FOOTER_MAGIC: [u8; 8] = *b"FBINDEX\n";
+
+/// The version of the pack layout that this program writes, and the only one that it reads.
+pub const PACK_VERSION: u16 = 1;
+
+/// Offsets in the pack header.
+mod header_at {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const VERSION: usize = MAGIC + 8;
+    pub(super) const RESERVED: usize = VERSION + 2;
+    pub(super) const VOLUME: usize = RESERVED + 2;
+    pub(super) const PACK: usize = VOLUME + 16;
+    pub(super) const CRC32: usize = PACK + 8;
+    pub(super) const END: usize = CRC32 + 4;
+}
+
+/// Offsets in an index entry.
+mod entry_at {
+    pub(super) const INODE: usize = 0;
+    pub(super) const BLOCK: usize = INODE + 8;
+    pub(super) const FRAME: usize = BLOCK + 8;
+    pub(super) const END: usize = FRAME + crate::FrameRef::LEN;
+}
+
+/// Offsets in the index footer.
+mod footer_at {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const VERSION: usize = MAGIC + 8;
+    pub(super) const SEAL: usize = VERSION + 2;
+    pub(super) const RESERVED: usize = SEAL + 1;
+    pub(super) const KEY_ID: usize = RESERVED + 1;
+    pub(super) const NONCE_COUNTER: usize = KEY_ID + 4;
+    pub(super) const TAG: usize = NONCE_COUNTER + 8;
+    pub(super) const VOLUME: usize = TAG + 16;
+    pub(super) const PACK: usize = VOLUME + 16;
+    pub(super) const FRAMES: usize = PACK + 8;
+    pub(super) const INDEX_OFFSET: usize = FRAMES + 4;
+    pub(super) const INDEX_CRC32: usize = INDEX_OFFSET + 4;
+    pub(super) const CRC32: usize = INDEX_CRC32 + 4;
+    pub(super) const END: usize = CRC32 + 4;
+}
+
+/// Bytes in front of the first frame.
+pub const PACK_HEADER_LEN: usize = header_at::END;
+/// Bytes that each frame takes in the index.
+pub const INDEX_ENTRY_LEN: usize = entry_at::END;
+/// Bytes behind the last index entry.
+pub const INDEX_FOOTER_LEN: usize = footer_at::END;
+const _: () = assert!(PACK_HEADER_LEN == 40 && INDEX_ENTRY_LEN == 44 && INDEX_FOOTER_LEN == 80);
+
+/// A frame as its pack's index tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// The block that the frame holds a range of.
+    pub block: BlockKey,
+    /// Where the frame lies, and which range of the block it holds.
+    pub frame: FrameRef,
+}
+
+impl IndexEntry {
+    fn encode(&self) -> [u8; INDEX_ENTRY_LEN] {
+        let mut bytes = [0; INDEX_ENTRY_LEN];
+        put(
+            &mut bytes,
+            entry_at::INODE,
+            self.block.inode.0.to_le_bytes(),
+        );
+        put(
+            &mut bytes,
+            entry_at::BLOCK,
+            self.block.block.0.to_le_bytes(),
+        );
+        put(&mut bytes, entry_at::FRAME, self.frame.encode());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<IndexEntry> {
+        Some(IndexEntry {
+            block: BlockKey {
+                inode: Inode(take_u64(bytes, entry_at::INODE)?),
+                block: BlockIndex(take_u64(bytes, entry_at::BLOCK)?),
+            },
+            frame: FrameRef::decode(&take(bytes, entry_at::FRAME)?).ok()?,
+        })
+    }
+}
+
+/// What a pack says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackIndex {
+    /// The volume that the pack was written for.
+    pub volume: VolumeId,
+    /// The number that the pack was written under.
+    pub pack: PackId,
+    /// Bytes of the whole pack.
+    pub pack_len: u32,
+    /// The frames in the order in which they lie in the pack, without gaps.
+    pub entries: Vec<IndexEntry>,
+}
+
+/// The index of a pack could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PackError {
+    /// The pack is sound so far, but its index begins before the bytes given.
+    #[error("the index takes the last {needed} bytes of the pack: read that many from its end")]
+    TailTooShort {
+        /// How many of the pack's last bytes [`read_index`] needs.
+        needed: usize,
+    },
+    /// Not a pack, cut off, or damaged.
+    #[error("not a sound pack: {0}")]
+    Damaged(&'static str),
+    /// Written in another version of the layout.
+    #[error(
+        "the layout of the pack has version {0} and this program reads version {PACK_VERSION}: \
+         use the program that wrote it, or a newer one"
+    )]
+    Version(u16),
+    /// The index is sealed, which this version cannot undo.
+    #[error(
+        "the index of the pack is sealed (algorithm {algorithm}, key {key_id}) and this program \
+         cannot open sealed packs: use the program that wrote it, or a newer one"
+    )]
+    Sealed {
+        /// The algorithm's number.
+        algorithm: u8,
+        /// Which key of the volume it was sealed with.
+        key_id: u32,
+    },
+}
+
+/// Reads the index at the end of a pack. `tail` is the whole pack or its last bytes;
+/// [`PackError::TailTooShort`] says how many are needed. Given the whole pack it verifies the pack
+/// header as well. The frames themselves are left to [`crate::open_frame`].
+pub fn read_index(tail: &[u8]) -> Result<PackIndex, PackError> {
+    let Some((before, footer)) = tail.split_last_chunk::<INDEX_FOOTER_LEN>() else {
+        return Err(PackError::Damaged("it is shorter than an index footer"));
+    };
+    let footer = Footer::decode(footer)?;
+    let index_len = (footer.frames as usize).saturating_mul(INDEX_ENTRY_LEN);
+    let pack_len = u32::try_from(footer.index_offset as usize + index_len + INDEX_FOOTER_LEN)
+        .map_err(|_| PackError::Damaged("its index does not fit a pack"))?;
+    if tail.len() > pack_len as usize {
+        return Err(PackError::Damaged("it is longer than its index says"));
+    }
+    let Some(index_start) = before.len().checked_sub(index_len) else {
+        return Err(PackError::TailTooShort {
+            needed: index_len + INDEX_FOOTER_LEN,
+        });
+    };
+    let (front, index) = before.split_at(index_start);
+    if tail.len() == pack_len as usize {
+        verify_pack_header(front, &footer)?;
+    }
+    if crc32fast::hash(index) != footer.index_crc32 {
+        return Err(PackError::Damaged("its index does not match its CRC32"));
+    }
+    Ok(PackIndex {
+        volume: footer.volume,
+        pack: footer.pack,
+        pack_len,
+        entries: decode_entries(index, &footer)?,
+    })
+}
+
+/// The entries of an index whose checksum was right. They must tile the pack from its header to
+/// its index, so that no byte of a pack is unaccounted for.
+fn decode_entries(index: &[u8], footer: &Footer) -> Result<Vec<IndexEntry>, PackError> {
+    let mut entries = Vec::with_capacity(index.len() / INDEX_ENTRY_LEN);
+    let mut end = PACK_HEADER_LEN as u64;
+    for bytes in index.chunks_exact(INDEX_ENTRY_LEN) {
+        let entry = IndexEntry::decode(bytes)
+            .filter(|entry| entry.frame.pack == footer.pack)
+            .ok_or(PackError::Damaged("its index has an impossible entry"))?;
+        let stored = entry.frame.stored_range();
+        if stored.start != end {
+            return Err(PackError::Damaged(
+                "its index has frames that do not adjoin",
+            ));
+        }
+        end = stored.end;
+        entries.push(entry);
+    }
+    if end != u64::from(footer.index_offset) {
+        return Err(PackError::Damaged(
+            "its frames do not end where its index begins",
+        ));
+    }
+    Ok(entries)
+}
+
+pub(crate) fn encode_pack_header(volume: VolumeId, pack: PackId) -> [u8; PACK_HEADER_LEN] {
+    let mut bytes = [0; PACK_HEADER_LEN];
+    put(&mut bytes, header_at::MAGIC, PACK_MAGIC);
+    put(&mut bytes, header_at::VERSION, PACK_VERSION.to_le_bytes());
+    put(&mut bytes, header_at::RESERVED, [0; 2]);
+    put(&mut bytes, header_at::VOLUME, volume.0);
+    put(&mut bytes, header_at::PACK, pack.0.to_le_bytes());
+    let crc32 = crc32fast::hash(&bytes[..header_at::CRC32]);
+    put(&mut bytes, header_at::CRC32, crc32.to_le_bytes());
+    bytes
+}
+
+/// Every field of the header is known from the footer, so comparing is reading.
+fn verify_pack_header(pack: &[u8], footer: &Footer) -> Result<(), PackError> {
+    if pack.starts_with(&encode_pack_header(footer.volume, footer.pack)) {
+        Ok(())
+    } else {
+        Err(PackError::Damaged("its header is not the one of its index"))
+    }
+}
+
+/// Index entries and footer of a pack whose frames end at `index_offset`.
+pub(crate) fn encode_index(
+    volume: VolumeId,
+    pack: PackId,
+    index_offset: u32,
+    entries: &[IndexEntry],
+) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(entries.len() * INDEX_ENTRY_LEN + INDEX_FOOTER_LEN);
+    for entry in entries {
+        bytes.extend_from_slice(&entry.encode());
+    }
+    let footer = Footer {
+        volume,
+        pack,
+        frames: entries.len() as u32,
+        index_offset,
+        index_crc32: crc32fast::hash(&bytes),
+    };
+    bytes.extend_from_slice(&footer.encode());
+    bytes
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Footer {
+    volume: VolumeId,
+    pack: PackId,
+    frames: u32,
+    index_offset: u32,
+    index_crc32: u32,
+}
+
+impl Footer {
+    fn encode(&self) -> [u8; INDEX_FOOTER_LEN] {
+        let mut bytes = [0; INDEX_FOOTER_LEN];
+        put(&mut bytes, footer_at::MAGIC, FOOTER_MAGIC);
+        put(&mut bytes, footer_at::VERSION, PACK_VERSION.to_le_bytes());
+        put(&mut bytes, footer_at::SEAL, [SEAL_NONE]);
+        put(&mut bytes, footer_at::RESERVED, [0; 1]);
+        put(&mut bytes, footer_at::KEY_ID, [0; 4]);
+        put(&mut bytes, footer_at::NONCE_COUNTER, [0; 8]);
+        put(&mut bytes, footer_at::TAG, [0; 16]);
+        put(&mut bytes, footer_at::VOLUME, self.volume.0);
+        put(&mut bytes, footer_at::PACK, self.pack.0.to_le_bytes());
+        put(&mut bytes, footer_at::FRAMES, self.frames.to_le_bytes());
+        put(
+            &mut bytes,
+            footer_at::INDEX_OFFSET,
+            self.index_offset.to_le_bytes(),
+        );
+        put(
+            &mut bytes,
+            footer_at::INDEX_CRC32,
+            self.index_crc32.to_le_bytes(),
+        );
+        let crc32 = crc32fast::hash(&bytes[..footer_at::CRC32]);
+        put(&mut bytes, footer_at::CRC32, crc32.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; INDEX_FOOTER_LEN]) -> Result<Footer, PackError> {
+        let short = PackError::Damaged("it is shorter than an index footer");
+        if take(bytes, footer_at::MAGIC) != Some(FOOTER_MAGIC) {
+            return Err(PackError::Damaged("it does not end in an index footer"));
+        }
+        let version = take_u16(bytes, footer_at::VERSION).ok_or(short.clone())?;
+        if version != PACK_VERSION {
+            return Err(PackError::Version(version));
+        }
+        if take_u32(bytes, footer_at::CRC32) != Some(crc32fast::hash(&bytes[..footer_at::CRC32])) {
+            return Err(PackError::Damaged(
+                "its index footer does not match its CRC32",
+            ));
+        }
+        Footer::fields(bytes).ok_or(short).flatten()
+    }
+
+    /// The fields of a footer whose checksum was right.
+    fn fields(bytes: &[u8]) -> Option<Result<Footer, PackError>> {
+        let [algorithm, reserved] = take(bytes, footer_at::SEAL)?;
+        let key_id = take_u32(bytes, footer_at::KEY_ID)?;
+        if algorithm != SEAL_NONE {
+            return Some(Err(PackError::Sealed { algorithm, key_id }));
+        }
+        let unused = reserved == 0
+            && key_id == 0
+            && take(bytes, footer_at::NONCE_COUNTER)? == [0; 8]
+            && take(bytes, footer_at::TAG)? == [0; 16];
+        if !unused {
+            return Some(Err(PackError::Damaged("a field that must be zero is not")));
+        }
+        Some(Ok(Footer {
+            volume: VolumeId(take(bytes, footer_at::VOLUME)?),
+            pack: PackId(take_u64(bytes, footer_at::PACK)?),
+            frames: take_u32(bytes, footer_at::FRAMES)?,
+            index_offset: take_u32(bytes, footer_at::INDEX_OFFSET)?,
+            index_crc32: take_u32(bytes, footer_at::INDEX_CRC32)?,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

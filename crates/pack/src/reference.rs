@@ -1,0 +1,147 @@
+//! Where a frame lies and what it must look like.
+
+use forebay_types::{BLOCK_SIZE, ByteRange, PackId};
+
+use crate::fields::{put, take_u32, take_u64};
+use crate::header::FRAME_HEADER_LEN;
+
+/// What the block map keeps of a frame: where it lies, and enough to tell whether fetched bytes are
+/// that frame, without the pack's index. The block that the frame belongs to is not in it, because
+/// the block map has it as its key.
+///
+/// Its encoding has a fixed size and is part of the format of block maps:
+///
+/// ```text
+///  0  u64  pack
+///  8  u32  offset       of the frame header in the pack
+/// 12  u32  stored_len   frame header and payload
+/// 16  u32  start        of the frame's range within its block
+/// 20  u32  raw_len
+/// 24  u32  crc32        of everything stored but the CRC itself
+/// 28
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FrameRef {
+    /// The pack that holds it.
+    pub pack: PackId,
+    /// Where its header begins, in bytes from the start of the pack.
+    pub offset: u32,
+    /// Bytes of header and payload together: what a ranged GET has to fetch.
+    pub stored_len: u32,
+    /// Where its range begins, in bytes from the start of its block.
+    pub start: u32,
+    /// Bytes of the block that it holds, 1 to 4 MiB.
+    pub raw_len: u32,
+    /// CRC32 (IEEE) of header and payload, without the four bytes of the header that hold it.
+    pub crc32: u32,
+}
+
+const PACK_AT: usize = 0;
+const OFFSET_AT: usize = PACK_AT + 8;
+const STORED_LEN_AT: usize = OFFSET_AT + 4;
+const START_AT: usize = STORED_LEN_AT + 4;
+const RAW_LEN_AT: usize = START_AT + 4;
+const CRC32_AT: usize = RAW_LEN_AT + 4;
+const FRAME_REF_LEN: usize = CRC32_AT + 4;
+const _: () = assert!(FRAME_REF_LEN == 28);
+
+impl FrameRef {
+    /// Bytes of an encoded reference.
+    pub const LEN: usize = FRAME_REF_LEN;
+
+    /// Which bytes of its block the frame holds.
+    pub fn range(&self) -> ByteRange {
+        ByteRange::at(u64::from(self.start), u64::from(self.raw_len))
+    }
+
+    /// Which bytes of the pack hold the frame: the range of a ranged GET.
+    pub fn stored_range(&self) -> ByteRange {
+        ByteRange::at(u64::from(self.offset), u64::from(self.stored_len))
+    }
+
+    /// Writes the reference in its fixed size.
+    pub fn encode(&self) -> [u8; FrameRef::LEN] {
+        let mut bytes = [0; FrameRef::LEN];
+        put(&mut bytes, PACK_AT, self.pack.0.to_le_bytes());
+        put(&mut bytes, OFFSET_AT, self.offset.to_le_bytes());
+        put(&mut bytes, STORED_LEN_AT, self.stored_len.to_le_bytes());
+        put(&mut bytes, START_AT, self.start.to_le_bytes());
+        put(&mut bytes, RAW_LEN_AT, self.raw_len.to_le_bytes());
+        put(&mut bytes, CRC32_AT, self.crc32.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`FrameRef::encode`] wrote. Refuses numbers that no frame can have; the encoding
+    /// itself carries no checksum and relies on that of the block map around it.
+    pub fn decode(bytes: &[u8; FrameRef::LEN]) -> Result<FrameRef, InvalidFrameRef> {
+        FrameRef::parse(bytes).ok_or(InvalidFrameRef)
+    }
+
+    fn parse(bytes: &[u8]) -> Option<FrameRef> {
+        let reference = FrameRef {
+            pack: PackId(take_u64(bytes, PACK_AT)?),
+            offset: take_u32(bytes, OFFSET_AT)?,
+            stored_len: take_u32(bytes, STORED_LEN_AT)?,
+            start: take_u32(bytes, START_AT)?,
+            raw_len: take_u32(bytes, RAW_LEN_AT)?,
+            crc32: take_u32(bytes, CRC32_AT)?,
+        };
+        reference.is_possible().then_some(reference)
+    }
+
+    /// Whether a frame can be like this: its range lies in a block, its payload is neither empty nor
+    /// longer than the raw bytes, and it ends within reach of a pack's offsets.
+    pub(crate) fn is_possible(&self) -> bool {
+        let payload = self.stored_len.checked_sub(FRAME_HEADER_LEN as u32);
+        payload.is_some_and(|len| 0 < len && len <= self.raw_len)
+            && self.range().end <= BLOCK_SIZE
+            && self.stored_range().end <= u64::from(u32::MAX)
+    }
+}
+
+/// The bytes are not the encoding of a frame reference: the block map that holds them is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("frame reference with impossible numbers: the block map that holds it is damaged")]
+pub struct InvalidFrameRef;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: FrameRef = FrameRef {
+        pack: PackId(0x0102_0304_0506_0708),
+        offset: 40,
+        stored_len: FRAME_HEADER_LEN as u32 + 100,
+        start: 4096,
+        raw_len: 200,
+        crc32: 0xdead_beef,
+    };
+
+    #[test]
+    fn the_encoding_is_the_documented_one() {
+        let bytes = SAMPLE.encode();
+        assert_eq!(bytes[..8], [8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(bytes[8..16], [40, 0, 0, 0, 228, 0, 0, 0]);
+        assert_eq!(bytes[16..24], [0, 16, 0, 0, 200, 0, 0, 0]);
+        assert_eq!(bytes[24..], [0xef, 0xbe, 0xad, 0xde]);
+        assert_eq!(FrameRef::decode(&bytes), Ok(SAMPLE));
+    }
+
+    #[test]
+    fn numbers_that_no_frame_has_are_refused() {
+        let broken: [fn(&mut FrameRef); 6] = [
+            |r| r.raw_len = 0,
+            |r| r.raw_len = 99,
+            |r| r.stored_len = FRAME_HEADER_LEN as u32,
+            |r| r.stored_len = 0,
+            |r| r.start = BLOCK_SIZE as u32 - 199,
+            |r| r.offset = u32::MAX - 227,
+        ];
+        for (case, breaks) in broken.iter().enumerate() {
+            let mut reference = SAMPLE;
+            breaks(&mut reference);
+            let decoded = FrameRef::decode(&reference.encode());
+            assert_eq!(decoded, Err(InvalidFrameRef), "case {case}");
+        }
+    }
+}

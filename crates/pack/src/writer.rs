@@ -1,0 +1,145 @@
+//! Gathers frames into a pack.
+
+use bytes::Bytes;
+use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId};
+
+use crate::codec::{Codec, Compression, FrameCompressor};
+use crate::header::{FRAME_HEADER_LEN, FrameHeader};
+use crate::index::{
+    INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, IndexEntry, PACK_HEADER_LEN, encode_index,
+    encode_pack_header,
+};
+use crate::{FrameRef, MAX_PACK_LEN, PackKeys};
+
+/// A pack that is being filled, in memory.
+pub struct PackWriter {
+    pack: PackId,
+    keys: PackKeys,
+    compressor: FrameCompressor,
+    bytes: Vec<u8>,
+    entries: Vec<IndexEntry>,
+}
+
+/// A pack that is complete and ready to be put into the bucket.
+#[derive(Clone, Debug)]
+pub struct FinishedPack {
+    /// Its number, from which [`crate::object_name`] makes its name.
+    pub id: PackId,
+    /// The whole object.
+    pub bytes: Bytes,
+    /// Its frames in the order in which they were pushed.
+    pub frames: Vec<IndexEntry>,
+}
+
+impl PackWriter {
+    /// Begins the pack with the number `pack`, which no other pack of the volume may ever have had.
+    pub fn new(pack: PackId, keys: &PackKeys, compression: Compression) -> PackWriter {
+        PackWriter {
+            pack,
+            keys: keys.clone(),
+            compressor: FrameCompressor::new(compression),
+            bytes: encode_pack_header(keys.volume(), pack).to_vec(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Adds the bytes of `range`, counted within `block`, as one frame. `raw` gives them in order, in
+    /// pieces of any length.
+    ///
+    /// # Panics
+    ///
+    /// When the caller breaks the contract: `range` is empty or reaches beyond the block, `raw`
+    /// does not give as many bytes as `range` has, or the pack would grow beyond
+    /// [`MAX_PACK_LEN`]; a frame adds at most its raw bytes and 172 more to [`PackWriter::len`].
+    pub fn push<'a>(
+        &mut self,
+        block: BlockKey,
+        range: ByteRange,
+        raw: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> FrameRef {
+        assert!(
+            !range.is_empty() && range.end <= BLOCK_SIZE,
+            "a frame holds 1 byte to a whole block, not {range:?}"
+        );
+        let raw_len = range.len() as usize;
+        let given: usize = raw.clone().map(<[u8]>::len).sum();
+        assert_eq!(
+            given, raw_len,
+            "raw bytes of a frame and length of its range"
+        );
+        assert!(
+            self.len() + FRAME_HEADER_LEN + raw_len + INDEX_ENTRY_LEN <= MAX_PACK_LEN,
+            "a pack ends at 4 GiB"
+        );
+
+        // The raw bytes go where a raw frame has its payload: if compression does not pay, they
+        // already lie right.
+        let offset = self.bytes.len();
+        let payload = offset + FRAME_HEADER_LEN;
+        self.bytes.reserve(FRAME_HEADER_LEN + raw_len);
+        self.bytes.resize(payload, 0);
+        for piece in raw {
+            self.bytes.extend_from_slice(piece);
+        }
+        let hash = *self.keys.hash(&self.bytes[payload..]).as_bytes();
+        let codec = match self.compressor.compress(&self.bytes[payload..]) {
+            Some(compressed) => {
+                self.bytes.truncate(payload);
+                self.bytes.extend_from_slice(compressed);
+                Codec::Zstd
+            }
+            None => Codec::Raw,
+        };
+        let header = FrameHeader {
+            codec,
+            volume: self.keys.volume(),
+            pack: self.pack,
+            block,
+            start: range.start as u32,
+            raw_len: raw_len as u32,
+            payload_len: (self.bytes.len() - payload) as u32,
+            hash,
+        };
+        let crc32 = header.write_into(&mut self.bytes[offset..]);
+        let frame = FrameRef {
+            pack: self.pack,
+            offset: offset as u32,
+            stored_len: (self.bytes.len() - offset) as u32,
+            start: header.start,
+            raw_len: header.raw_len,
+            crc32,
+        };
+        self.entries.push(IndexEntry { block, frame });
+        frame
+    }
+
+    /// Bytes that the pack would have if it were finished now.
+    pub fn len(&self) -> usize {
+        self.bytes.len() + self.entries.len() * INDEX_ENTRY_LEN + INDEX_FOOTER_LEN
+    }
+
+    /// Whether there is no frame in it.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Number of frames in it.
+    pub fn frames(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds the index and hands the pack out.
+    pub fn finish(mut self) -> FinishedPack {
+        let index_offset = self.bytes.len() as u32;
+        let index = encode_index(self.keys.volume(), self.pack, index_offset, &self.entries);
+        self.bytes.extend_from_slice(&index);
+        FinishedPack {
+            id: self.pack,
+            bytes: Bytes::from(self.bytes),
+            frames: self.entries,
+        }
+    }
+}
+
+const _: () = assert!(FRAME_HEADER_LEN + INDEX_ENTRY_LEN == 172);
+const _: () = assert!(PACK_HEADER_LEN + INDEX_FOOTER_LEN < MAX_PACK_LEN);

@@ -1,0 +1,67 @@
+//! A small pack with every kind of frame, and how to read a pack from outside.
+#![allow(dead_code, reason = "each test binary uses its part of it")]
+
+use bytes::Bytes;
+use forebay_pack::{
+    Compression, FinishedPack, FrameRef, PackKeys, PackWriter, open_frame, read_index,
+};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, PackId, VolumeId};
+
+pub(crate) const PACK: PackId = PackId(0x2a);
+
+pub(crate) fn keys() -> PackKeys {
+    PackKeys::new(VolumeId(*b"a sample volume!"), &[0x5a; 32])
+}
+
+pub(crate) fn block(inode: u64, block: u64) -> BlockKey {
+    BlockKey {
+        inode: Inode(inode),
+        block: BlockIndex(block),
+    }
+}
+
+/// What the sample pack holds: a byte at the very end of a block, a line of text, and text that
+/// compresses.
+pub(crate) fn sample() -> Vec<(BlockKey, u64, Vec<u8>)> {
+    vec![
+        (block(2, 7), BLOCK_SIZE - 1, b"!".to_vec()),
+        (block(3, 0), 0, b"a forebay takes what comes\n".to_vec()),
+        (block(4, 1), 4096, b"0123456789abcdef".repeat(64)),
+    ]
+}
+
+pub(crate) fn write(compression: Compression) -> FinishedPack {
+    let mut writer = PackWriter::new(PACK, &keys(), compression);
+    for (block, start, raw) in sample() {
+        let range = ByteRange::at(start, raw.len() as u64);
+        writer.push(block, range, raw.chunks(7));
+    }
+    writer.finish()
+}
+
+/// The bytes that a ranged GET of the frame answers with; fewer where the pack ends before it does.
+pub(crate) fn fetch(pack: &Bytes, frame: &FrameRef) -> Bytes {
+    let range = frame.stored_range();
+    let end = pack.len().min(range.end as usize);
+    pack.slice(end.min(range.start as usize)..end)
+}
+
+/// Reads a pack with nothing but its bytes, and gives what is in it.
+pub(crate) fn read_all(pack: &Bytes) -> Result<Vec<(BlockKey, u64, Vec<u8>)>, String> {
+    let index = read_index(pack).map_err(|error| error.to_string())?;
+    let mut content = Vec::new();
+    for entry in index.entries {
+        let frame = open_frame(
+            fetch(pack, &entry.frame),
+            &entry.frame,
+            entry.block,
+            &keys(),
+        )
+        .map_err(|error| error.to_string())?;
+        frame
+            .verify_hash(&keys())
+            .map_err(|error| error.to_string())?;
+        content.push((frame.block, frame.range.start, frame.data.to_vec()));
+    }
+    Ok(content)
+}

@@ -1,0 +1,372 @@
+//! What lies where in a segment file. All numbers are little-endian.
+//!
+//! ```text
+//! segment file
+//! +--------------------------+ 0
+//! | segment header (below)   |      one page, of which 128 bytes are used
+//! +--------------------------+ 4096
+//! | record                   |      the record with LSN L lies at 4096 + (L - base)
+//! | record                   |
+//! | ...                      |
+//! | bytes of a former life   |      their salt is another, so they are no records
+//! +--------------------------+ size of the file
+//!
+//! segment header                      record, padded with zeros to a multiple of 8
+//!   0  8  magic "FBAYWAL\n"             0  4  CRC32 of bytes 4 to the end of the payload
+//!   8  4  format version                4  2  magic "FR"
+//!  12  4  zero                          6  1  kind
+//!  16 16  volume                        7  1  zero
+//!  32  8  epoch                         8  8  LSN of the record
+//!  40  8  number of the segment        16  8  salt of the segment
+//!  48  8  base: LSN of first record    24  4  bytes of the payload
+//!  56  8  salt of this life            28  4  zero
+//!  64  8  number of the segment        32  n  payload
+//!         before, 0 for none
+//!  72  8  LSN where that one's
+//!         records end
+//!  80  8  durable LSN when begun
+//!  88 36  zero
+//! 124  4  CRC32 of bytes 0 to 124
+//! ```
+//!
+//! The used part of a segment header fits into one 512-byte sector, so a power cut leaves the
+//! old header, the new one, or a mixture whose CRC is wrong.
+
+use forebay_types::{Epoch, Lsn, VolumeId};
+
+/// Bytes from the beginning of a segment file to its first record: one page.
+pub(crate) const SEGMENT_HEADER: usize = 4096;
+/// Bytes of a record before its payload.
+pub(crate) const RECORD_HEADER: usize = RECORD_ZERO + 4;
+/// The format that is written, and the newest one that is read.
+pub(crate) const VERSION: u32 = 1;
+/// Records begin at multiples of this.
+const ALIGNMENT: u64 = 8;
+
+const SEGMENT_MAGIC: [u8; 8] = *b"FBAYWAL\n";
+const SEG_VERSION: usize = SEGMENT_MAGIC.len();
+const SEG_ZERO: usize = SEG_VERSION + 4;
+const SEG_VOLUME: usize = SEG_ZERO + 4;
+const SEG_EPOCH: usize = SEG_VOLUME + 16;
+const SEG_NUMBER: usize = SEG_EPOCH + 8;
+const SEG_BASE: usize = SEG_NUMBER + 8;
+const SEG_SALT: usize = SEG_BASE + 8;
+const SEG_PREVIOUS: usize = SEG_SALT + 8;
+const SEG_PREVIOUS_END: usize = SEG_PREVIOUS + 8;
+const SEG_DURABLE: usize = SEG_PREVIOUS_END + 8;
+const SEG_FREE: usize = SEG_DURABLE + 8;
+const SEG_CRC: usize = SEG_FREE + 36;
+/// Bytes of the segment header that are used.
+pub(crate) const SEGMENT_HEADER_USED: usize = SEG_CRC + 4;
+
+const RECORD_MAGIC: [u8; 2] = *b"FR";
+const RECORD_CRC: usize = 0;
+const RECORD_TAG: usize = RECORD_CRC + 4;
+const RECORD_KIND: usize = RECORD_TAG + 2;
+const RECORD_LSN: usize = RECORD_KIND + 2;
+const RECORD_SALT: usize = RECORD_LSN + 8;
+const RECORD_LENGTH: usize = RECORD_SALT + 8;
+const RECORD_ZERO: usize = RECORD_LENGTH + 4;
+
+const _: () = {
+    assert!(SEGMENT_HEADER_USED == 128);
+    assert!(
+        SEGMENT_HEADER_USED <= 512,
+        "a torn sector must not tear a header in two valid halves"
+    );
+    assert!(SEGMENT_HEADER.is_multiple_of(4096));
+    assert!(RECORD_HEADER == 32 && (RECORD_HEADER as u64).is_multiple_of(ALIGNMENT));
+};
+
+/// Bytes that a record with this payload takes in the log.
+pub(crate) fn record_bytes(payload: u64) -> u64 {
+    (RECORD_HEADER as u64 + payload).next_multiple_of(ALIGNMENT)
+}
+
+/// What a record is about. The log does not look further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecordKind {
+    /// Bytes of a file.
+    Data,
+    /// A batch of metadata changes.
+    Metadata,
+    /// A change of a file's size.
+    Truncate,
+    /// A mark of a checkpoint.
+    Checkpoint,
+}
+
+impl RecordKind {
+    fn code(self) -> u8 {
+        match self {
+            RecordKind::Data => 1,
+            RecordKind::Metadata => 2,
+            RecordKind::Truncate => 3,
+            RecordKind::Checkpoint => 4,
+        }
+    }
+
+    fn of(code: u8) -> Option<RecordKind> {
+        match code {
+            1 => Some(RecordKind::Data),
+            2 => Some(RecordKind::Metadata),
+            3 => Some(RecordKind::Truncate),
+            4 => Some(RecordKind::Checkpoint),
+            _ => None,
+        }
+    }
+}
+
+/// Random number that tells one life of a segment's file from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Salt(pub(crate) u64);
+
+/// Which segment: counts up, never used again within a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SegmentNumber(pub(crate) u64);
+
+impl SegmentNumber {
+    /// Stands for "no segment" where a header names the one before.
+    pub(crate) const NONE: SegmentNumber = SegmentNumber(0);
+}
+
+/// The header of a segment that passed its checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) volume: VolumeId,
+    pub(crate) epoch: Epoch,
+    pub(crate) number: SegmentNumber,
+    /// LSN of the first record.
+    pub(crate) base: Lsn,
+    pub(crate) salt: Salt,
+    /// The segment before this one, or [`SegmentNumber::NONE`].
+    pub(crate) previous: SegmentNumber,
+    /// Where the history before this segment ends. Equal to `base` unless the log was
+    /// restarted further on; there are no records in between.
+    pub(crate) previous_end: Lsn,
+    /// What was known to be durable when the segment was begun.
+    pub(crate) durable: Lsn,
+}
+
+/// What the first bytes of a segment file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderBytes {
+    /// A header.
+    Valid(SegmentHeader),
+    /// A header of a format that this program does not know.
+    Newer(u32),
+    /// Zeros, garbage, or a header that was torn.
+    Invalid,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_USED] {
+        let mut bytes = [0; SEGMENT_HEADER_USED];
+        put(&mut bytes, 0, &SEGMENT_MAGIC);
+        put(&mut bytes, SEG_VERSION, &VERSION.to_le_bytes());
+        put(&mut bytes, SEG_VOLUME, &self.volume.0);
+        put(&mut bytes, SEG_EPOCH, &self.epoch.0.to_le_bytes());
+        put(&mut bytes, SEG_NUMBER, &self.number.0.to_le_bytes());
+        put(&mut bytes, SEG_BASE, &self.base.0.to_le_bytes());
+        put(&mut bytes, SEG_SALT, &self.salt.0.to_le_bytes());
+        put(&mut bytes, SEG_PREVIOUS, &self.previous.0.to_le_bytes());
+        put(
+            &mut bytes,
+            SEG_PREVIOUS_END,
+            &self.previous_end.0.to_le_bytes(),
+        );
+        put(&mut bytes, SEG_DURABLE, &self.durable.0.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..SEG_CRC]);
+        put(&mut bytes, SEG_CRC, &crc.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8; SEGMENT_HEADER_USED]) -> HeaderBytes {
+        if take::<8>(bytes, 0) != SEGMENT_MAGIC {
+            return HeaderBytes::Invalid;
+        }
+        // Before the CRC: a later format may keep it elsewhere.
+        let version = u32::from_le_bytes(take(bytes, SEG_VERSION));
+        if version > VERSION {
+            return HeaderBytes::Newer(version);
+        }
+        let crc = crc32fast::hash(&bytes[..SEG_CRC]);
+        if version != VERSION || take(bytes, SEG_CRC) != crc.to_le_bytes() {
+            return HeaderBytes::Invalid;
+        }
+        let number = |at| u64::from_le_bytes(take(bytes, at));
+        HeaderBytes::Valid(SegmentHeader {
+            volume: VolumeId(take(bytes, SEG_VOLUME)),
+            epoch: Epoch(number(SEG_EPOCH)),
+            number: SegmentNumber(number(SEG_NUMBER)),
+            base: Lsn(number(SEG_BASE)),
+            salt: Salt(number(SEG_SALT)),
+            previous: SegmentNumber(number(SEG_PREVIOUS)),
+            previous_end: Lsn(number(SEG_PREVIOUS_END)),
+            durable: Lsn(number(SEG_DURABLE)),
+        })
+    }
+}
+
+/// The header of a record. Says nothing about the payload before [`RecordHeader::crc`] was
+/// compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    pub(crate) kind: RecordKind,
+    pub(crate) lsn: Lsn,
+    pub(crate) salt: Salt,
+    pub(crate) payload: u32,
+}
+
+impl RecordHeader {
+    /// The header with a CRC of zero, and the CRC of what it covers so far. The payload
+    /// goes into that next, the result to [`RecordHeader::seal`].
+    pub(crate) fn encode(&self) -> ([u8; RECORD_HEADER], crc32fast::Hasher) {
+        let mut bytes = [0; RECORD_HEADER];
+        put(&mut bytes, RECORD_TAG, &RECORD_MAGIC);
+        put(&mut bytes, RECORD_KIND, &[self.kind.code()]);
+        put(&mut bytes, RECORD_LSN, &self.lsn.0.to_le_bytes());
+        put(&mut bytes, RECORD_SALT, &self.salt.0.to_le_bytes());
+        put(&mut bytes, RECORD_LENGTH, &self.payload.to_le_bytes());
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&bytes[RECORD_TAG..]);
+        (bytes, crc)
+    }
+
+    /// Puts the finished CRC into an encoded header.
+    pub(crate) fn seal(bytes: &mut [u8; RECORD_HEADER], crc: u32) {
+        put(bytes, RECORD_CRC, &crc.to_le_bytes());
+    }
+
+    /// The header and the CRC that it claims, if these bytes have the form of one.
+    pub(crate) fn decode(bytes: &[u8; RECORD_HEADER]) -> Option<(RecordHeader, u32)> {
+        let zeros = bytes[RECORD_KIND + 1] == 0 && take::<4>(bytes, RECORD_ZERO) == [0; 4];
+        if take::<2>(bytes, RECORD_TAG) != RECORD_MAGIC || !zeros {
+            return None;
+        }
+        let header = RecordHeader {
+            kind: RecordKind::of(bytes[RECORD_KIND])?,
+            lsn: Lsn(u64::from_le_bytes(take(bytes, RECORD_LSN))),
+            salt: Salt(u64::from_le_bytes(take(bytes, RECORD_SALT))),
+            payload: u32::from_le_bytes(take(bytes, RECORD_LENGTH)),
+        };
+        Some((header, u32::from_le_bytes(take(bytes, RECORD_CRC))))
+    }
+
+    /// The CRC that a record with these bytes must have.
+    pub(crate) fn crc(bytes: &[u8; RECORD_HEADER], payload: &[u8]) -> u32 {
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&bytes[RECORD_TAG..]);
+        crc.update(payload);
+        crc.finalize()
+    }
+}
+
+/// Writes a field at a constant offset.
+fn put<const N: usize>(bytes: &mut [u8; N], at: usize, field: &[u8]) {
+    bytes[at..at + field.len()].copy_from_slice(field);
+}
+
+/// Reads a field at a constant offset.
+fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| bytes[at + i])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> SegmentHeader {
+        SegmentHeader {
+            volume: VolumeId([7; 16]),
+            epoch: Epoch(3),
+            number: SegmentNumber(9),
+            base: Lsn(1 << 40),
+            salt: Salt(0x0123_4567_89ab_cdef),
+            previous: SegmentNumber(8),
+            previous_end: Lsn(1 << 40),
+            durable: Lsn(12345),
+        }
+    }
+
+    #[test]
+    fn segment_header_survives_the_round_trip() {
+        assert_eq!(
+            SegmentHeader::decode(&header().encode()),
+            HeaderBytes::Valid(header())
+        );
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_segment_header_is_noticed() {
+        let good = header().encode();
+        for bit in 0..good.len() * 8 {
+            let mut bad = good;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                !matches!(SegmentHeader::decode(&bad), HeaderBytes::Valid(_)),
+                "bit {bit}"
+            );
+        }
+    }
+
+    #[test]
+    fn segment_header_torn_anywhere_over_a_former_one_is_noticed() {
+        let former = SegmentHeader {
+            number: SegmentNumber(2),
+            salt: Salt(1),
+            ..header()
+        }
+        .encode();
+        let new = header().encode();
+        for cut in 0..=new.len() {
+            let mut torn = former;
+            torn[..cut].copy_from_slice(&new[..cut]);
+            match SegmentHeader::decode(&torn) {
+                HeaderBytes::Valid(_) => assert!(torn == former || torn == new, "cut {cut}"),
+                other => assert_eq!(other, HeaderBytes::Invalid),
+            }
+        }
+    }
+
+    #[test]
+    fn header_of_a_newer_format_is_told_apart() {
+        let mut bytes = header().encode();
+        put(&mut bytes, SEG_VERSION, &(VERSION + 1).to_le_bytes());
+        assert_eq!(
+            SegmentHeader::decode(&bytes),
+            HeaderBytes::Newer(VERSION + 1)
+        );
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_record_is_noticed() {
+        let record = RecordHeader {
+            kind: RecordKind::Data,
+            lsn: Lsn(64),
+            salt: Salt(5),
+            payload: 3,
+        };
+        let (mut bytes, mut crc) = record.encode();
+        crc.update(b"abc");
+        RecordHeader::seal(&mut bytes, crc.finalize());
+        let valid = |bytes: &[u8; RECORD_HEADER], payload: &[u8]| {
+            RecordHeader::decode(bytes)
+                .is_some_and(|(_, crc)| crc == RecordHeader::crc(bytes, payload))
+        };
+        assert!(valid(&bytes, b"abc"));
+        assert!(!valid(&bytes, b"abd"));
+        for bit in 0..bytes.len() * 8 {
+            let mut bad = bytes;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(!valid(&bad, b"abc"), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn records_are_padded_to_eight_bytes() {
+        assert_eq!(record_bytes(0), 32);
+        assert_eq!(record_bytes(1), 40);
+        assert_eq!(record_bytes(8), 40);
+    }
+}

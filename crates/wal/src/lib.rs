@@ -1,0 +1,45 @@
+//! Forebay: the memory-mapped write-ahead log.
+//!
+//! What a client writes is copied into the log before it is answered; one flush of the local disk
+//! then makes everything so far durable. After a crash the log is read again from the published LSN
+//! on, and what was published is recycled.
+//!
+//! ```text
+//!  append --> reserve: LSN and place (under a lock) --> copy and checksum (outside) --> complete
+//!                                                                                          |
+//!  durable --> syncer thread: one flush for all who wait <---------------------------------+
+//!  recycle --> preparer thread: renames a spare segment or creates one, has it in memory, ready
+//! ```
+//!
+//! * [`Recovery::scan`] looks through what is there and yields its records; [`Recovery::into_wal`]
+//!   goes on from there. A new log begins the same way, in an empty folder.
+//! * [`Wal`] is the log that is written.
+//! * [`Storage`] is the I/O: [`FileStorage`] for real, [`MemoryStorage`] for tests that
+//!   cut the power.
+//!
+//! Two LSNs matter to a caller. A reply may leave when everything up to its record is **complete**:
+//! a hole before it would cut it off at recovery. What is to survive a power cut must be
+//! **durable**.
+//!
+//! There is no clock and no runtime here: waiting is done with plain futures, flushing and
+//! preparing in two threads of the log's own.
+
+mod error;
+mod layout;
+mod map;
+mod options;
+mod recovery;
+mod segment;
+mod state;
+mod storage;
+#[cfg(test)]
+mod tests;
+mod waiting;
+mod wal;
+
+pub use error::{AppendError, LogFailed, OpenError};
+pub use layout::RecordKind;
+pub use options::{Options, SyncMode};
+pub use recovery::{Record, Recovery, Tail, put_aside};
+pub use storage::{FileStorage, MemoryStorage, SegmentMemory, SegmentReader, Storage};
+pub use wal::{Appended, Complete, Durable, Room, Stats, Wal};

@@ -1,0 +1,80 @@
+//! Settings of a log.
+
+use forebay_types::{Epoch, VolumeId};
+
+use crate::error::OpenError;
+use crate::layout::{RECORD_HEADER, SEGMENT_HEADER};
+
+/// Which crash an answer of [`Wal::durable`](crate::Wal::durable) survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMode {
+    /// A power cut: it answers after a flush.
+    Commit,
+    /// The end of the process, `kill -9` included, but not a power cut: it answers as soon as the
+    /// records are completely in the log. Full segments are still flushed in the background.
+    Async,
+}
+
+/// Settings of a log.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of a segment's file, header included. A multiple of 4096. No record is larger.
+    pub segment_bytes: u64,
+    /// Limit for the bytes of all segment files together, spare ones included. At least
+    /// two segments.
+    pub limit_bytes: u64,
+    /// The volume whose log this is.
+    pub volume: VolumeId,
+    /// The epoch under which new segments are written.
+    pub epoch: Epoch,
+    /// When `durable` answers.
+    pub sync: SyncMode,
+}
+
+impl Options {
+    /// The defaults: segments of 32 MiB, 4 GiB in total, [`SyncMode::Commit`].
+    pub fn new(volume: VolumeId, epoch: Epoch) -> Options {
+        Options {
+            segment_bytes: 32 << 20,
+            limit_bytes: 4 << 30,
+            volume,
+            epoch,
+            sync: SyncMode::Commit,
+        }
+    }
+
+    /// Refuses settings that could never work.
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let page = SEGMENT_HEADER as u64;
+        if self.segment_bytes < 2 * page
+            || !self.segment_bytes.is_multiple_of(page)
+            || self.segment_bytes > u64::from(u32::MAX)
+        {
+            return Err(OpenError::Options(format!(
+                "a segment of {} bytes: must be a multiple of {page} from {} to 4 GiB",
+                self.segment_bytes,
+                2 * page
+            )));
+        }
+        if self.limit_bytes < 2 * self.segment_bytes {
+            return Err(OpenError::Options(format!(
+                "a limit of {} bytes: must hold at least two segments of {} bytes",
+                self.limit_bytes, self.segment_bytes
+            )));
+        }
+        Ok(())
+    }
+
+    /// Full segments are flushed without being asked for once they add up to this many bytes. Not
+    /// each at once: a segment that is published and recycled before costs the disk nothing, and
+    /// flushing everything holds appends to the disk's pace (the next segment's name has to reach
+    /// the disk behind it). Not later: it bounds what a commit may have to flush, and what is mapped.
+    pub(crate) fn flush_backlog(&self) -> u64 {
+        (self.limit_bytes / 16).min(64 << 20)
+    }
+
+    /// Payload bytes of the largest record that fits into a segment.
+    pub(crate) fn largest_payload(&self) -> u64 {
+        self.segment_bytes - (SEGMENT_HEADER + RECORD_HEADER) as u64
+    }
+}

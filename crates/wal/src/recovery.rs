@@ -1,0 +1,408 @@
+//! Reading a log again after its process has ended, however it did.
+//!
+//! What may be replayed is the longest unbroken sequence of records that begins at `from` (the
+//! published LSN). Three tables decide, row by row, the first row that applies; [`rules`] executes
+//! them.
+//!
+//! **What is a file named `<N>.seg`?**
+//!
+//! | its first bytes | so it is | because |
+//! |---|---|---|
+//! | a header of a later format | an error | only the newer program can judge it |
+//! | no valid header | void | prepared and never begun, or torn while being begun: then nothing in it was ever acknowledged |
+//! | a header with a number other than N | void | renamed for its next life and not begun |
+//! | a header of another volume | an error | somebody else's data |
+//! | a header | begun | |
+//!
+//! **What lies at the place of the record with LSN L?**
+//!
+//! | bytes | so it is | because |
+//! |---|---|---|
+//! | fewer than a record header | the end | a record never crosses a segment |
+//! | no magic, unknown kind, another LSN, another salt, or a length beyond the segment | the end | never written, or of a former life |
+//! | a CRC that does not match | the end, torn | written in part |
+//! | anything else | a record | |
+//!
+//! **The records of a segment end at E: does the next begun segment (by number) go on?**
+//!
+//! | next segment | so | because |
+//! |---|---|---|
+//! | there is none | the log ends | |
+//! | has a lower epoch | the log ends | a fenced writer's leftover |
+//! | says that its predecessor ended elsewhere than at E | the log ends | records before it are missing: a hole |
+//! | begins before E | the log ends | contradicts itself |
+//! | anything else | it goes on at its base | (which lies after E only where a restart left numbers out) |
+//!
+//! Replay starts in the last begun segment with base <= `from`. If a record lies exactly at `from`,
+//! it starts there; otherwise it walks from the base, and what does not reach `from` has nothing to
+//! replay. When no segment begins that early, the first one is used if its predecessor ended at or
+//! before `from`; otherwise records are [missing](OpenError::Missing), if it is known that they
+//! were there.
+//!
+//! What follows the end is never read again: [`Recovery::into_wal`] first puts the recovered
+//! records on stable storage, takes later segments out of the way, and then goes on in a new
+//! segment with a new salt.
+
+mod cursor;
+mod reopen;
+mod rules;
+
+use std::sync::Arc;
+
+use forebay_types::{Epoch, Lsn, VolumeId};
+
+use crate::error::OpenError;
+use crate::layout::{HeaderBytes, RecordKind, SEGMENT_HEADER_USED, SegmentHeader};
+use crate::options::Options;
+use crate::segment::FileName;
+use crate::storage::Storage;
+use crate::wal::Wal;
+
+use cursor::{Place, SegmentCursor};
+use rules::{FileVerdict, NextVerdict};
+
+/// A record that has passed all checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// What it is about.
+    pub kind: RecordKind,
+    /// LSN of its first byte.
+    pub lsn: Lsn,
+    /// LSN after its last byte.
+    pub end: Lsn,
+    /// The parts that were appended, joined.
+    pub payload: &'a [u8],
+}
+
+/// How the log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// After a whole record, and no trace of another was found.
+    Clean,
+    /// Within something that was being written when the power or the process went. Nothing that is
+    /// known to have been durable is lost.
+    Torn {
+        /// Where the readable log ends.
+        at: Lsn,
+    },
+    /// Records are lost that were on stable storage: the disk was damaged, or files were removed.
+    Damaged {
+        /// Where the readable log ends.
+        at: Lsn,
+        /// Up to here, at least, records had been durable.
+        durable_until: Lsn,
+    },
+}
+
+/// A file of the log's folder.
+struct LogFile {
+    name: FileName,
+    bytes: u64,
+}
+
+/// A segment that was begun.
+struct Begun {
+    file: LogFile,
+    header: SegmentHeader,
+}
+
+/// A stretch of a segment whose records are to be replayed.
+struct Stretch {
+    segment: Begun,
+    /// Where to start; not before the segment's base.
+    start: Lsn,
+    end: Lsn,
+}
+
+/// A log that has been looked through and can be replayed.
+pub struct Recovery {
+    storage: Arc<dyn Storage>,
+    volume: VolumeId,
+    from: Lsn,
+    chain: Vec<Stretch>,
+    /// Segments before the chain: wholly below `from`.
+    older: Vec<Begun>,
+    /// Segments after it: cut off.
+    cut_off: Vec<Begun>,
+    /// Files without records.
+    void: Vec<LogFile>,
+    end: Lsn,
+    tail: Tail,
+    /// What was durable, by the headers.
+    durable: Lsn,
+    epoch: Option<Epoch>,
+    /// The highest segment number that appears anywhere.
+    numbers: u64,
+    /// The stretch that is being replayed, its cursor, and the LSN to go on at.
+    replaying: usize,
+    cursor: Option<SegmentCursor>,
+    at: Lsn,
+}
+
+impl Recovery {
+    /// Looks through the log of `volume` and checks every record from `from` on, the published LSN.
+    /// Changes nothing. Files with foreign names are ignored.
+    ///
+    /// If the log ends before `from`, there is nothing to replay, and it will go on at `from`.
+    pub fn scan(
+        storage: Arc<dyn Storage>,
+        volume: VolumeId,
+        from: Lsn,
+    ) -> Result<Recovery, OpenError> {
+        let (mut begun, void, numbers) = classify(&*storage, volume)?;
+        begun.sort_by_key(|segment| segment.header.number);
+        let durable = begun.iter().map(|segment| segment.header.durable).max();
+        let mut recovery = Recovery {
+            volume,
+            from,
+            chain: Vec::new(),
+            older: Vec::new(),
+            cut_off: Vec::new(),
+            void,
+            end: from,
+            tail: Tail::Clean,
+            durable: durable.unwrap_or(Lsn::ZERO),
+            epoch: begun.iter().map(|segment| segment.header.epoch).max(),
+            numbers,
+            replaying: 0,
+            cursor: None,
+            at: from,
+            storage,
+        };
+        let torn = recovery.follow(begun)?;
+        recovery.tail = if recovery.durable > recovery.end {
+            Tail::Damaged {
+                at: recovery.end,
+                durable_until: recovery.durable,
+            }
+        } else if torn || !recovery.cut_off.is_empty() {
+            Tail::Torn { at: recovery.end }
+        } else {
+            Tail::Clean
+        };
+        Ok(recovery)
+    }
+
+    /// Sorts the begun segments into those before, in and after the unbroken sequence. Says whether
+    /// it ends in a torn record.
+    fn follow(&mut self, mut begun: Vec<Begun>) -> Result<bool, OpenError> {
+        let Some(start) = self.first_segment(&begun)? else {
+            self.cut_off = begun;
+            return Ok(false);
+        };
+        let mut rest = begun.split_off(start).into_iter().peekable();
+        self.older = begun;
+        let mut torn = false;
+        while let Some(segment) = rest.next() {
+            let mut cursor = SegmentCursor::open(&*self.storage, &segment)?;
+            let base = segment.header.base;
+            // Only in the first segment does `from` lie behind the base.
+            let start = match cursor.look(self.from.max(base))? {
+                Place::Record { .. } => self.from.max(base),
+                _ => base,
+            };
+            let (mut end, mut place) = (start, cursor.look(start)?);
+            while let Place::Record { end: after, .. } = place {
+                end = after;
+                place = cursor.look(end)?;
+            }
+            let epoch = segment.header.epoch;
+            self.chain.push(Stretch {
+                segment,
+                start,
+                end,
+            });
+            // A walk that has not reached `from` has met what is in the bucket anyway.
+            self.end = end.max(self.from);
+            let next = rest.peek().map(|next| &next.header);
+            if rules::next_segment(self.end, epoch, next) == NextVerdict::LogEnds {
+                torn = place == Place::Torn || cursor.traces_after(end)?;
+                break;
+            }
+        }
+        self.cut_off = rest.collect();
+        self.at = self
+            .chain
+            .first()
+            .map_or(self.from, |stretch| stretch.start);
+        Ok(torn)
+    }
+
+    /// Where replay starts, if there is anything.
+    fn first_segment(&self, begun: &[Begun]) -> Result<Option<usize>, OpenError> {
+        let covers = |segment: &Begun| segment.header.base <= self.from;
+        if let Some(index) = begun.iter().rposition(covers) {
+            return Ok(Some(index));
+        }
+        let Some(first) = begun.first().map(|segment| &segment.header) else {
+            return Ok(None);
+        };
+        if first.previous_end <= self.from {
+            return Ok(Some(0));
+        }
+        let previous_is_there = self
+            .void
+            .iter()
+            .any(|file| file.name.number() == first.previous);
+        if self.durable > self.from || !previous_is_there {
+            return Err(OpenError::Missing {
+                from: self.from,
+                first: first.base,
+            });
+        }
+        Ok(None)
+    }
+
+    /// The next record to replay, the first one being the first at or after `from`; `None` after
+    /// the last.
+    ///
+    /// # Errors
+    /// When the disk does not give again what [`scan`](Self::scan) has read.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "lends, which Iterator cannot"
+    )]
+    pub fn next(&mut self) -> Result<Option<Record<'_>>, OpenError> {
+        while let Some(stretch) = self.chain.get(self.replaying) {
+            if self.at >= stretch.end {
+                self.replaying += 1;
+                self.cursor = None;
+                if let Some(next) = self.chain.get(self.replaying) {
+                    self.at = next.start;
+                }
+                continue;
+            }
+            let cursor = match &mut self.cursor {
+                Some(cursor) => cursor,
+                none => none.insert(SegmentCursor::open(&*self.storage, &stretch.segment)?),
+            };
+            let lsn = self.at;
+            let Place::Record { kind, end, payload } = cursor.look(lsn)? else {
+                return Err(OpenError::Io {
+                    action: format!("replay {} at LSN {lsn}", stretch.segment.file.name.text()),
+                    source: std::io::Error::other(
+                        "the record was valid a moment ago and is not now",
+                    ),
+                });
+            };
+            self.at = end;
+            if lsn >= self.from {
+                let payload = self
+                    .cursor
+                    .as_ref()
+                    .map_or(&[][..], |cursor| cursor.bytes(payload));
+                return Ok(Some(Record {
+                    kind,
+                    lsn,
+                    end,
+                    payload,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where the log goes on: after the last record, or at `from` if that is larger.
+    pub fn end(&self) -> Lsn {
+        self.end
+    }
+
+    /// How the log ends. Look at it before replaying anything: it is up to the caller whether to go
+    /// on with a damaged log.
+    pub fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    /// The highest epoch under which a segment was written, or `None` when there is none. A caller
+    /// who finds here an epoch other than the one that wrote the bucket last must not replay the
+    /// log: [`put_aside`] it.
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.epoch
+    }
+
+    /// Goes on with the log at [`end`](Self::end), in a new segment. The replayed segments stay
+    /// until they are recycled; replay need not be finished.
+    ///
+    /// After this, what lay behind the end is gone, except after [`Tail::Damaged`]: then the
+    /// segments that were cut off are renamed to `<number>.aside`, for the operator.
+    pub fn into_wal(self, options: Options) -> Result<Wal, OpenError> {
+        reopen::into_wal(self, options)
+    }
+}
+
+/// Renames every segment of a log to `<label>-<its name>`, so that the log no longer sees it, and
+/// says how many there were. For a log that must not be replayed: of another volume, or written by
+/// a gateway that was fenced. The names tell the operator what they are; renaming them back brings
+/// the log back. Give each call another label.
+///
+/// # Errors
+/// `InvalidInput` for a label that is empty or has other characters than ASCII letters, digits and
+/// `-`; otherwise what the storage says, with some of the segments renamed: call it again.
+pub fn put_aside(storage: &dyn Storage, label: &str) -> std::io::Result<usize> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if label.is_empty() || !label.bytes().all(plain) {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::InvalidInput,
+            format!("{label:?} is no label: use letters, digits and dashes"),
+        ));
+    }
+    let names = storage.list()?;
+    let segments = names.iter().filter(|name| FileName::parse(name).is_some());
+    let mut moved = 0;
+    for name in segments {
+        storage.rename(name, &format!("{label}-{name}"))?;
+        moved += 1;
+    }
+    Ok(moved)
+}
+
+/// Applies the first table to all files. Returns the begun segments, the void files, and the
+/// highest number that appears in a name or a header: a file may carry the header of a name that is
+/// gone.
+fn classify(
+    storage: &dyn Storage,
+    volume: VolumeId,
+) -> Result<(Vec<Begun>, Vec<LogFile>, u64), OpenError> {
+    let names = storage
+        .list()
+        .map_err(OpenError::io("list the log folder"))?;
+    let (mut begun, mut void, mut numbers) = (Vec::new(), Vec::new(), 0);
+    for name in names.iter().filter_map(|name| FileName::parse(name)) {
+        let text = name.text();
+        let failed = |source| OpenError::Io {
+            action: format!("read the header of {text}"),
+            source,
+        };
+        let reader = storage.read(&text).map_err(failed)?;
+        let bytes = reader.size().map_err(failed)?;
+        let mut header = [0; SEGMENT_HEADER_USED];
+        // A file that is too short leaves zeros, which are no header.
+        reader.read_at(0, &mut header).map_err(failed)?;
+        let header = SegmentHeader::decode(&header);
+        numbers = numbers.max(name.number().0);
+        if let HeaderBytes::Valid(header) = &header {
+            numbers = numbers.max(header.number.0);
+        }
+        let file = LogFile { name, bytes };
+        match rules::segment_file(name, header, volume) {
+            FileVerdict::Begun(header) => begun.push(Begun { file, header }),
+            FileVerdict::Void => void.push(file),
+            FileVerdict::Foreign(found) => {
+                return Err(OpenError::ForeignVolume {
+                    segment: text,
+                    expected: volume,
+                    found,
+                });
+            }
+            FileVerdict::Newer(found) => {
+                let supported = crate::layout::VERSION;
+                return Err(OpenError::NewerFormat {
+                    segment: text,
+                    found,
+                    supported,
+                });
+            }
+        }
+    }
+    Ok((begun, void, numbers))
+}

@@ -1,0 +1,149 @@
+//! Reading records of one segment, through a buffer rather than mapped memory: a bad sector is an
+//! error then, and not a SIGBUS.
+
+use std::ops::Range;
+
+use forebay_types::Lsn;
+
+use super::Begun;
+use super::rules::{self, HeaderVerdict};
+use crate::error::OpenError;
+use crate::layout::{
+    RECORD_HEADER, RecordHeader, RecordKind, SEGMENT_HEADER, SegmentHeader, record_bytes,
+};
+use crate::storage::{SegmentReader, Storage};
+
+/// Bytes read at once, at least.
+const READ_BYTES: usize = 256 << 10;
+/// How far after the end traces of further records are looked for.
+const TRACE_BYTES: u64 = 64 << 10;
+
+pub(super) struct SegmentCursor {
+    reader: Box<dyn SegmentReader>,
+    name: String,
+    header: SegmentHeader,
+    /// Bytes of the file.
+    bytes: u64,
+    buffer: Vec<u8>,
+    /// Where in the file the buffer begins, and how much of it is filled.
+    buffered: Range<u64>,
+}
+
+/// What lies at an LSN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A valid record; the range of its payload is for [`SegmentCursor::bytes`].
+    Record {
+        kind: RecordKind,
+        end: Lsn,
+        payload: Range<usize>,
+    },
+    /// A record was begun here and is not whole.
+    Torn,
+    /// No record of this life.
+    End,
+}
+
+impl SegmentCursor {
+    pub(super) fn open(storage: &dyn Storage, segment: &Begun) -> Result<SegmentCursor, OpenError> {
+        let name = segment.file.name.text();
+        let reader = storage
+            .read(&name)
+            .map_err(OpenError::io(format!("open {name}")))?;
+        Ok(SegmentCursor {
+            reader,
+            name,
+            header: segment.header,
+            bytes: segment.file.bytes,
+            buffer: Vec::new(),
+            buffered: 0..0,
+        })
+    }
+
+    /// Applies the table to the bytes at `lsn`.
+    pub(super) fn look(&mut self, lsn: Lsn) -> Result<Place, OpenError> {
+        let Some(position) = self.position(lsn) else {
+            return Ok(Place::End);
+        };
+        let after_header = position.saturating_add(RECORD_HEADER as u64);
+        let room = self.bytes.checked_sub(after_header);
+        let head = match room {
+            Some(_) => self.head(position)?,
+            None => None,
+        };
+        let decoded = head.as_ref().and_then(RecordHeader::decode);
+        let verdict = rules::record_header(decoded, lsn, self.header.salt, room);
+        let (HeaderVerdict::Claimed(record, crc), Some(head)) = (verdict, head) else {
+            return Ok(Place::End);
+        };
+        let payload = self.load(after_header, record.payload as usize)?;
+        if RecordHeader::crc(&head, self.bytes(payload.clone())) != crc {
+            return Ok(Place::Torn);
+        }
+        let end = lsn.advance(record_bytes(record.payload.into()));
+        Ok(Place::Record {
+            kind: record.kind,
+            end,
+            payload,
+        })
+    }
+
+    /// Whether soon after `lsn` something looks like a record of this life: behind a hole, that is.
+    pub(super) fn traces_after(&mut self, lsn: Lsn) -> Result<bool, OpenError> {
+        let Some(start) = self.position(lsn) else {
+            return Ok(false);
+        };
+        let window = TRACE_BYTES.min(self.bytes.saturating_sub(start));
+        let window = self.load(start, window as usize)?;
+        let found = self
+            .bytes(window)
+            .windows(RECORD_HEADER)
+            .step_by(8)
+            .enumerate()
+            .any(|(step, bytes)| {
+                let header = bytes.first_chunk().and_then(RecordHeader::decode);
+                header.is_some_and(|(header, _)| {
+                    header.salt == self.header.salt
+                        && header.lsn.0 == lsn.0.saturating_add(8 * step as u64)
+                })
+            });
+        Ok(found)
+    }
+
+    /// Bytes that were loaded last.
+    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        self.buffer.get(range).unwrap_or_default()
+    }
+
+    fn position(&self, lsn: Lsn) -> Option<u64> {
+        lsn.0
+            .checked_sub(self.header.base.0)?
+            .checked_add(SEGMENT_HEADER as u64)
+    }
+
+    fn head(&mut self, position: u64) -> Result<Option<[u8; RECORD_HEADER]>, OpenError> {
+        let range = self.load(position, RECORD_HEADER)?;
+        Ok(self.bytes(range).first_chunk().copied())
+    }
+
+    /// Has these bytes of the file in the buffer and says where; fewer when the file has become
+    /// shorter. `count` was checked against the size of the file.
+    fn load(&mut self, position: u64, count: usize) -> Result<Range<usize>, OpenError> {
+        let end = position.saturating_add(count as u64);
+        if position < self.buffered.start || end > self.buffered.end {
+            let ahead = self.bytes.saturating_sub(position).min(READ_BYTES as u64) as usize;
+            let wanted = count.max(ahead);
+            if self.buffer.len() < wanted {
+                self.buffer.resize(wanted, 0);
+            }
+            let filled = self
+                .reader
+                .read_at(position, self.buffer.get_mut(..wanted).unwrap_or_default())
+                .map_err(OpenError::io(format!("read {}", self.name)))?;
+            self.buffered = position..position + filled as u64;
+        }
+        let start = (position - self.buffered.start) as usize;
+        let available = (self.buffered.end - position).min(count as u64) as usize;
+        Ok(start..start + available)
+    }
+}

@@ -1,0 +1,164 @@
+//! From a recovered log to one that is written again.
+
+use forebay_types::Lsn;
+
+use super::{Recovery, Tail};
+use crate::error::OpenError;
+use crate::layout::SegmentNumber;
+use crate::options::Options;
+use crate::segment::{FileName, Retained, Spare};
+use crate::state::{Closing, State};
+use crate::wal::Wal;
+
+pub(super) fn into_wal(recovery: Recovery, options: Options) -> Result<Wal, OpenError> {
+    options.check()?;
+    check_owner(&recovery, &options)?;
+    // First of all: a power cut that took back the end of what was replayed would make the new
+    // segment the continuation of something that is no longer there.
+    make_durable(&recovery)?;
+    let put_away = put_away_cut_off(&recovery)?;
+
+    let Recovery {
+        storage,
+        from,
+        chain,
+        older,
+        void,
+        end,
+        numbers,
+        ..
+    } = recovery;
+    let mut retained = std::collections::VecDeque::new();
+    let mut files = put_away;
+    files.extend(void.into_iter().map(|file| (file.name.text(), file.bytes)));
+    let begun = older
+        .iter()
+        .chain(chain.iter().map(|stretch| &stretch.segment));
+    let last = begun
+        .map(|segment| segment.header.number)
+        .max()
+        .unwrap_or(SegmentNumber::NONE);
+    files.extend(
+        older
+            .into_iter()
+            .map(|segment| (segment.file.name.text(), segment.file.bytes)),
+    );
+    for stretch in chain {
+        let (file, header) = (stretch.segment.file, stretch.segment.header);
+        if stretch.end <= from {
+            files.push((file.name.text(), file.bytes));
+            continue;
+        }
+        retained.push_back(Retained {
+            name: file.name.text(),
+            salt: header.salt,
+            bytes: file.bytes,
+            base: header.base,
+            end: Some(stretch.end),
+            map: None,
+            header_flushed: true,
+        });
+    }
+    let mut spares = Vec::new();
+    for (name, bytes) in files {
+        if bytes == options.segment_bytes {
+            spares.push(Spare {
+                name,
+                bytes,
+                memory: None,
+            });
+        } else {
+            storage
+                .remove(&name)
+                .map_err(OpenError::io(format!("remove {name}")))?;
+        }
+    }
+    let retained_bytes: u64 = retained
+        .iter()
+        .map(|segment: &Retained| segment.bytes)
+        .sum();
+    let spare_bytes: u64 = spares.iter().map(|spare| spare.bytes).sum();
+    let state = State {
+        flush_backlog: options.flush_backlog(),
+        options,
+        next: end,
+        complete: end,
+        flushed: end,
+        durable: end,
+        in_flight: Default::default(),
+        retained,
+        last,
+        prepared: None,
+        spares,
+        unmap: Vec::new(),
+        file_bytes: retained_bytes + spare_bytes,
+        numbers,
+        flushing_below: None,
+        preparing: false,
+        restarting: false,
+        recycle_below: Lsn::ZERO,
+        failure: None,
+        shortage: None,
+        try_again: false,
+        closing: Closing::Open,
+        for_complete: Default::default(),
+        for_durable: Default::default(),
+        for_room: Default::default(),
+        stats: Default::default(),
+    };
+    Wal::start(storage, state)
+}
+
+fn check_owner(recovery: &Recovery, options: &Options) -> Result<(), OpenError> {
+    if options.volume != recovery.volume {
+        return Err(OpenError::Options(format!(
+            "the log was scanned for volume {} and is opened for {}",
+            recovery.volume, options.volume
+        )));
+    }
+    match recovery.epoch {
+        Some(found) if found > options.epoch => Err(OpenError::NewerEpoch {
+            found,
+            ours: options.epoch,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Flushes what was replayed and may so far be in the page cache only.
+fn make_durable(recovery: &Recovery) -> Result<(), OpenError> {
+    let known = recovery.durable.max(recovery.from);
+    for stretch in recovery.chain.iter().filter(|stretch| stretch.end > known) {
+        let name = stretch.segment.file.name.text();
+        recovery
+            .storage
+            .open(&name)
+            .and_then(|memory| memory.flush(0..memory.memory().len()))
+            .map_err(OpenError::io(format!("flush {name}")))?;
+    }
+    Ok(())
+}
+
+/// Sees to it, durably, that no segment after the end is ever taken for a part of the log. Returns
+/// the files that can be used again.
+fn put_away_cut_off(recovery: &Recovery) -> Result<Vec<(String, u64)>, OpenError> {
+    let damaged = matches!(recovery.tail, Tail::Damaged { .. });
+    let mut reusable = Vec::new();
+    for segment in &recovery.cut_off {
+        let number = segment.header.number;
+        let name = segment.file.name.text();
+        let new_name = if damaged {
+            format!("{:016x}.aside", number.0)
+        } else {
+            FileName::Spare(number).text()
+        };
+        recovery
+            .storage
+            .rename(&name, &new_name)
+            .map_err(OpenError::io(format!("rename {name} to {new_name}")))?;
+        if !damaged {
+            reusable.push((new_name, segment.file.bytes));
+        }
+    }
+    Ok(reusable)
+}

@@ -1,0 +1,199 @@
+//! The tables of the parent module, executed: each is a list of rows, and the first that applies
+//! decides.
+
+use forebay_types::{Epoch, Lsn, VolumeId};
+
+use crate::layout::{HeaderBytes, RecordHeader, Salt, SegmentHeader};
+use crate::segment::FileName;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileVerdict {
+    Begun(SegmentHeader),
+    Void,
+    Foreign(VolumeId),
+    Newer(u32),
+}
+
+/// First table.
+pub(super) fn segment_file(name: FileName, header: HeaderBytes, volume: VolumeId) -> FileVerdict {
+    use FileVerdict::*;
+    match (name, header) {
+        (FileName::Spare(_), _) => Void,
+        (_, HeaderBytes::Newer(version)) => Newer(version),
+        (_, HeaderBytes::Invalid) => Void,
+        (_, HeaderBytes::Valid(header)) if header.number != name.number() => Void,
+        (_, HeaderBytes::Valid(header)) if header.volume != volume => Foreign(header.volume),
+        (_, HeaderBytes::Valid(header)) => Begun(header),
+    }
+}
+
+/// What lies where a record could begin, before its payload was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeaderVerdict {
+    End,
+    /// A record, if its payload has this CRC.
+    Claimed(RecordHeader, u32),
+}
+
+/// Second table, up to the CRC. `room` is what is left of the segment after the record's header, or
+/// `None` when not even that fits.
+pub(super) fn record_header(
+    decoded: Option<(RecordHeader, u32)>,
+    lsn: Lsn,
+    salt: Salt,
+    room: Option<u64>,
+) -> HeaderVerdict {
+    use HeaderVerdict::*;
+    match (room, decoded) {
+        (None, _) => End,
+        (_, None) => End,
+        (_, Some((header, _))) if header.lsn != lsn => End,
+        (_, Some((header, _))) if header.salt != salt => End,
+        (Some(room), Some((header, _))) if u64::from(header.payload) > room => End,
+        (_, Some((header, crc))) => Claimed(header, crc),
+    }
+}
+
+/// Whether a log goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextVerdict {
+    LogEnds,
+    GoesOn,
+}
+
+/// Third table.
+pub(super) fn next_segment(end: Lsn, epoch: Epoch, next: Option<&SegmentHeader>) -> NextVerdict {
+    use NextVerdict::*;
+    match next {
+        None => LogEnds,
+        Some(next) if next.epoch < epoch => LogEnds,
+        Some(next) if next.previous_end != end => LogEnds,
+        Some(next) if next.base < end => LogEnds,
+        Some(_) => GoesOn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{RecordKind, SegmentNumber};
+
+    const OURS: VolumeId = VolumeId([1; 16]);
+
+    fn header() -> SegmentHeader {
+        SegmentHeader {
+            volume: OURS,
+            epoch: Epoch(5),
+            number: SegmentNumber(3),
+            base: Lsn(800),
+            salt: Salt(77),
+            previous: SegmentNumber(2),
+            previous_end: Lsn(800),
+            durable: Lsn(0),
+        }
+    }
+
+    #[test]
+    fn every_row_of_the_file_table() {
+        let name = FileName::Segment(SegmentNumber(3));
+        let verdict = |header| segment_file(name, header, OURS);
+        assert_eq!(verdict(HeaderBytes::Newer(2)), FileVerdict::Newer(2));
+        assert_eq!(verdict(HeaderBytes::Invalid), FileVerdict::Void);
+        let other = SegmentHeader {
+            number: SegmentNumber(2),
+            volume: VolumeId([9; 16]),
+            ..header()
+        };
+        assert_eq!(verdict(HeaderBytes::Valid(other)), FileVerdict::Void);
+        let foreign = SegmentHeader {
+            volume: VolumeId([9; 16]),
+            ..header()
+        };
+        assert_eq!(
+            verdict(HeaderBytes::Valid(foreign)),
+            FileVerdict::Foreign(VolumeId([9; 16]))
+        );
+        assert_eq!(
+            verdict(HeaderBytes::Valid(header())),
+            FileVerdict::Begun(header())
+        );
+        let spare = FileName::Spare(SegmentNumber(3));
+        assert_eq!(
+            segment_file(spare, HeaderBytes::Valid(header()), OURS),
+            FileVerdict::Void
+        );
+    }
+
+    #[test]
+    fn every_row_of_the_record_table() {
+        let record = RecordHeader {
+            kind: RecordKind::Data,
+            lsn: Lsn(800),
+            salt: Salt(77),
+            payload: 10,
+        };
+        let verdict = |record, room| record_header(Some((record, 4)), Lsn(800), Salt(77), room);
+        assert_eq!(verdict(record, None), HeaderVerdict::End);
+        assert_eq!(
+            record_header(None, Lsn(800), Salt(77), Some(10)),
+            HeaderVerdict::End
+        );
+        assert_eq!(
+            verdict(
+                RecordHeader {
+                    lsn: Lsn(808),
+                    ..record
+                },
+                Some(10)
+            ),
+            HeaderVerdict::End
+        );
+        assert_eq!(
+            verdict(
+                RecordHeader {
+                    salt: Salt(78),
+                    ..record
+                },
+                Some(10)
+            ),
+            HeaderVerdict::End
+        );
+        assert_eq!(verdict(record, Some(9)), HeaderVerdict::End);
+        assert_eq!(verdict(record, Some(10)), HeaderVerdict::Claimed(record, 4));
+    }
+
+    #[test]
+    fn every_row_of_the_next_segment_table() {
+        let verdict = |next| next_segment(Lsn(800), Epoch(5), Some(&next));
+        assert_eq!(next_segment(Lsn(800), Epoch(5), None), NextVerdict::LogEnds);
+        assert_eq!(
+            verdict(SegmentHeader {
+                epoch: Epoch(4),
+                ..header()
+            }),
+            NextVerdict::LogEnds
+        );
+        let hole = SegmentHeader {
+            previous_end: Lsn(808),
+            base: Lsn(808),
+            ..header()
+        };
+        assert_eq!(verdict(hole), NextVerdict::LogEnds);
+        assert_eq!(
+            verdict(SegmentHeader {
+                base: Lsn(792),
+                ..header()
+            }),
+            NextVerdict::LogEnds
+        );
+        assert_eq!(verdict(header()), NextVerdict::GoesOn);
+        assert_eq!(
+            verdict(SegmentHeader {
+                base: Lsn(900),
+                ..header()
+            }),
+            NextVerdict::GoesOn
+        );
+    }
+}

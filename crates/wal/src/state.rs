@@ -1,0 +1,454 @@
+//! The log's state machine: everything that changes under the one lock, and no I/O.
+//!
+//! ```text
+//!            flushed <= complete <= next
+//!            durable <= complete
+//!
+//!   file: spare -(preparer)-> prepared -(begin)-> current -(full)-> sealed -(recycle)-> spare
+//! ```
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::Waker;
+
+use forebay_types::Lsn;
+
+use crate::error::{AppendError, LogFailed};
+use crate::layout::{SEGMENT_HEADER, Salt, SegmentHeader, SegmentNumber, record_bytes};
+use crate::map::{SegmentMap, Slot};
+use crate::options::{Options, SyncMode};
+use crate::segment::{Prepared, Retained, Spare};
+use crate::waiting::Waiters;
+use crate::wal::Stats;
+
+/// Recycled segments that stay mapped, beyond the current and the prepared one.
+const MAPPED_SPARES: usize = 2;
+
+/// How the log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Closing {
+    /// It does not.
+    Open,
+    /// Everything is flushed first.
+    Flush,
+    /// Nothing more is done.
+    Abandon,
+}
+
+pub(crate) struct State {
+    pub(crate) options: Options,
+    /// Bytes of full segments that wait for a flush nobody asks for.
+    pub(crate) flush_backlog: u64,
+    /// Where the next record goes.
+    pub(crate) next: Lsn,
+    /// Every record before it is completely in memory.
+    pub(crate) complete: Lsn,
+    /// Every retained record before it is on the local disk.
+    pub(crate) flushed: Lsn,
+    /// Every record before it is on stable storage, on the local disk or (recycled) in the bucket.
+    pub(crate) durable: Lsn,
+    pub(crate) in_flight: InFlight,
+    /// Oldest first. The last one is being appended to if its `end` is `None`.
+    pub(crate) retained: VecDeque<Retained>,
+    /// The segment that was begun last, recycled or not.
+    pub(crate) last: SegmentNumber,
+    pub(crate) prepared: Option<Prepared>,
+    pub(crate) spares: Vec<Spare>,
+    /// Maps to be dropped outside the lock.
+    pub(crate) unmap: Vec<Arc<SegmentMap>>,
+    /// Bytes of all files, including one that the preparer is making.
+    pub(crate) file_bytes: u64,
+    /// The highest segment number that was ever used.
+    pub(crate) numbers: u64,
+    /// The syncer is flushing segments that begin below this.
+    pub(crate) flushing_below: Option<Lsn>,
+    /// The preparer is at work.
+    pub(crate) preparing: bool,
+    /// A restart is under way: the preparer keeps still.
+    pub(crate) restarting: bool,
+    /// The highest LSN that `recycle` was called with.
+    pub(crate) recycle_below: Lsn,
+    pub(crate) failure: Option<LogFailed>,
+    /// Why the last attempt to prepare a segment failed.
+    pub(crate) shortage: Option<String>,
+    /// Another attempt is due in spite of the shortage.
+    pub(crate) try_again: bool,
+    pub(crate) closing: Closing,
+    pub(crate) for_complete: Waiters,
+    pub(crate) for_durable: Waiters,
+    pub(crate) for_room: Waiters,
+    pub(crate) stats: Stats,
+}
+
+/// What one flush has to do.
+pub(crate) struct Flush {
+    /// Where it ends.
+    pub(crate) upto: Lsn,
+    /// What to write, in order.
+    pub(crate) parts: Vec<(Arc<SegmentMap>, Range<usize>)>,
+}
+
+/// A place in the log that one append fills.
+pub(crate) struct Reserved {
+    pub(crate) slot: Slot,
+    pub(crate) header: RecordPlace,
+    pub(crate) sequence: u64,
+}
+
+/// What an append needs to know of its place.
+#[derive(Clone, Copy)]
+pub(crate) struct RecordPlace {
+    pub(crate) lsn: Lsn,
+    pub(crate) end: Lsn,
+    pub(crate) salt: Salt,
+}
+
+impl State {
+    /// Whether the next append with this payload finds its place at once.
+    pub(crate) fn has_room(&self, payload: u64) -> bool {
+        let fits = |map: &Arc<SegmentMap>| map.left() as u64 >= record_bytes(payload);
+        self.prepared.is_some()
+            || self
+                .current()
+                .and_then(|c| c.map.as_ref())
+                .is_some_and(fits)
+    }
+
+    fn current(&self) -> Option<&Retained> {
+        self.retained.back().filter(|last| last.end.is_none())
+    }
+
+    /// Assigns LSN and place to a record, beginning the prepared segment if the current one is
+    /// full.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<Reserved, AppendError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone().into());
+        }
+        if self.closing > Closing::Open {
+            return Err(self.closed().into());
+        }
+        let size = usize::try_from(bytes).map_err(|_| AppendError::Full)?;
+        loop {
+            let current = self.retained.back().filter(|last| last.end.is_none());
+            if let Some((current, map)) = current.and_then(|c| Some((c, c.map.as_ref()?)))
+                && let Some(slot) = map.reserve(size)
+            {
+                let lsn = self.next;
+                let end = lsn.advance(bytes);
+                let header = RecordPlace {
+                    lsn,
+                    end,
+                    salt: current.salt,
+                };
+                let sequence = self.in_flight.begin(end);
+                self.next = end;
+                self.stats.appends += 1;
+                self.stats.appended_bytes += bytes;
+                return Ok(Reserved {
+                    slot,
+                    header,
+                    sequence,
+                });
+            }
+            let Some(prepared) = self.prepared.take() else {
+                self.try_again = true;
+                return Err(AppendError::Full);
+            };
+            self.begin(prepared, false);
+        }
+    }
+
+    /// Writes a segment's header into memory and makes it the current one.
+    pub(crate) fn begin(&mut self, prepared: Prepared, header_flushed: bool) {
+        self.seal();
+        if !header_flushed {
+            let header = self.header(&prepared).encode();
+            if let Some(mut page) = prepared.map.reserve(SEGMENT_HEADER) {
+                page.bytes()[..header.len()].copy_from_slice(&header);
+            }
+        }
+        self.last = prepared.number;
+        self.retained.push_back(Retained {
+            name: prepared.name,
+            salt: prepared.salt,
+            bytes: prepared.bytes,
+            base: self.next,
+            end: None,
+            map: Some(prepared.map),
+            header_flushed,
+        });
+    }
+
+    /// The header of a segment that would be begun now.
+    fn header(&self, prepared: &Prepared) -> SegmentHeader {
+        SegmentHeader {
+            volume: self.options.volume,
+            epoch: self.options.epoch,
+            number: prepared.number,
+            base: self.next,
+            salt: prepared.salt,
+            previous: self.last,
+            previous_end: self.next,
+            durable: self.durable,
+        }
+    }
+
+    /// Ends the current segment where its records end now.
+    fn seal(&mut self) {
+        let next = self.next;
+        if let Some(current) = self.retained.back_mut().filter(|last| last.end.is_none()) {
+            current.end = Some(next);
+        }
+    }
+
+    /// Notes that an append has filled its place. The wakers in `due` are woken without the lock.
+    pub(crate) fn finish(&mut self, sequence: u64, due: &mut Vec<Waker>) {
+        if let Some(complete) = self.in_flight.finish(sequence) {
+            self.complete = complete;
+            self.for_complete.take_due(complete, due);
+        }
+    }
+
+    /// Whether the syncer has something to do.
+    pub(crate) fn flush_is_due(&self) -> bool {
+        if self.failure.is_some() || self.complete <= self.flushed {
+            return false;
+        }
+        let sealed = self.retained.iter().rev().find_map(|segment| segment.end);
+        self.closing == Closing::Flush
+            || self.for_durable.any_due(self.complete)
+            || sealed.is_some_and(|end| {
+                end >= self.flushed.advance(self.flush_backlog) && end <= self.complete
+            })
+    }
+
+    /// Plans a flush up to `complete`. Until [`State::flush_done`] none of
+    /// these segments is recycled.
+    pub(crate) fn begin_flush(&mut self) -> Flush {
+        let (from, upto) = (self.flushed, self.complete);
+        let mut parts = Vec::new();
+        for segment in &self.retained {
+            let end = segment.end.unwrap_or(self.next).min(upto);
+            let Some(map) = segment
+                .map
+                .as_ref()
+                .filter(|_| end > from && segment.base < upto)
+            else {
+                continue;
+            };
+            let start = if segment.header_flushed {
+                segment.position(from)
+            } else {
+                0
+            };
+            parts.push((Arc::clone(map), start..segment.position(end)));
+        }
+        self.flushing_below = Some(upto);
+        Flush { upto, parts }
+    }
+
+    /// Notes how a flush went.
+    pub(crate) fn flush_done(
+        &mut self,
+        upto: Lsn,
+        outcome: std::io::Result<()>,
+        due: &mut Vec<Waker>,
+    ) {
+        self.flushing_below = None;
+        match outcome {
+            Ok(()) => {
+                self.stats.flushes += 1;
+                self.flushed = upto;
+                for segment in self
+                    .retained
+                    .iter_mut()
+                    .filter(|segment| segment.base < upto)
+                {
+                    segment.header_flushed = true;
+                    if segment.end.is_some_and(|end| end <= upto) {
+                        self.unmap.extend(segment.map.take());
+                    }
+                }
+                self.advance_durable(upto, due);
+                self.recycle(Lsn::ZERO, due);
+            }
+            Err(error) => self.fail(format!("a flush failed: {error}"), due),
+        }
+    }
+
+    fn advance_durable(&mut self, upto: Lsn, due: &mut Vec<Waker>) {
+        self.durable = self.durable.max(upto);
+        let before = due.len();
+        self.for_durable.take_due(self.durable, due);
+        self.stats.flush_waiters += (due.len() - before) as u64;
+    }
+
+    /// Poisons the log.
+    fn fail(&mut self, reason: String, due: &mut Vec<Waker>) {
+        self.failure = Some(LogFailed {
+            durable: self.durable,
+            reason,
+        });
+        self.for_durable.take_all(due);
+        self.for_room.take_all(due);
+    }
+
+    /// Turns segments that end at or below `below` into spares, except those that are being
+    /// flushed.
+    pub(crate) fn recycle(&mut self, below: Lsn, due: &mut Vec<Waker>) {
+        self.recycle_below = self.recycle_below.max(below.min(self.complete));
+        let below = self.recycle_below;
+        if self.failure.is_some() {
+            // What the failed flush has left behind stays as it is for the restart.
+            return;
+        }
+        self.advance_durable(below, due);
+        // With no other way to get a segment, the current one is given up if nothing in it is
+        // needed.
+        let stuck = self.prepared.is_none()
+            && !self.preparing
+            && self.spares.is_empty()
+            && (self.shortage.is_some() || !self.may_create());
+        if stuck && self.complete == self.next && self.next <= below {
+            self.seal();
+        }
+        while let Some(oldest) = self.retained.front() {
+            let flushing = self.flushing_below.is_some_and(|upto| oldest.base < upto);
+            if flushing || oldest.end.is_none_or(|end| end > below) {
+                break;
+            }
+            let Some(oldest) = self.retained.pop_front() else {
+                break;
+            };
+            self.stats.segments_recycled += 1;
+            self.add_spare(oldest);
+        }
+        let oldest = self
+            .retained
+            .front()
+            .map_or(self.next, |oldest| oldest.base);
+        self.flushed = self.flushed.max(oldest.min(self.complete));
+        self.try_again = true;
+    }
+
+    fn add_spare(&mut self, segment: Retained) {
+        let mapped = self
+            .spares
+            .iter()
+            .filter(|spare| spare.memory.is_some())
+            .count();
+        let mut memory = None;
+        match segment.map {
+            Some(map) if mapped < MAPPED_SPARES => {
+                memory = Arc::into_inner(map).map(SegmentMap::into_memory);
+            }
+            Some(map) => self.unmap.push(map),
+            None => {}
+        }
+        self.spares.push(Spare {
+            name: segment.name,
+            bytes: segment.bytes,
+            memory,
+        });
+    }
+
+    /// Whether the limit allows another file.
+    pub(crate) fn may_create(&self) -> bool {
+        self.file_bytes + self.options.segment_bytes <= self.options.limit_bytes
+    }
+
+    /// Bytes that records take, with the ends of full segments that are too short to be used.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let used = |segment: &Retained| match (&segment.map, segment.end) {
+            (Some(map), None) => map.reserved() as u64,
+            _ => segment.bytes,
+        };
+        self.retained.iter().map(used).sum()
+    }
+
+    /// What appends and waiters get once the log is closed.
+    pub(crate) fn closed(&self) -> LogFailed {
+        LogFailed {
+            durable: self.durable,
+            reason: "it was closed".to_owned(),
+        }
+    }
+
+    /// Ends the log: nobody waits any longer for what will not come.
+    pub(crate) fn close(&mut self, how: Closing, due: &mut Vec<Waker>) {
+        self.closing = self.closing.max(how);
+        self.for_room.take_all(due);
+        // Whoever still has something to wait for enters again.
+        self.for_durable.take_all(due);
+    }
+
+    /// Whether an answer of `durable(upto)` can be given.
+    pub(crate) fn durability(&self, upto: Lsn) -> Option<Result<(), LogFailed>> {
+        if upto <= self.durable {
+            Some(Ok(()))
+        } else if let Some(failure) = &self.failure {
+            Some(Err(failure.clone()))
+        } else if self.options.sync == SyncMode::Async && upto <= self.complete {
+            Some(Ok(()))
+        } else if self.closing == Closing::Abandon
+            || (self.closing > Closing::Open && upto > self.next)
+        {
+            Some(Err(self.closed()))
+        } else {
+            None
+        }
+    }
+}
+
+/// Appends that have a place and may still be copying, in the order of their LSNs.
+#[derive(Default)]
+pub(crate) struct InFlight {
+    /// Where each ends, and whether it is done.
+    appends: VecDeque<(Lsn, bool)>,
+    /// Sequence number of the first.
+    first: u64,
+}
+
+impl InFlight {
+    fn begin(&mut self, end: Lsn) -> u64 {
+        self.appends.push_back((end, false));
+        self.first + self.appends.len() as u64 - 1
+    }
+
+    /// The new end of what has no hole before it, if that has moved.
+    fn finish(&mut self, sequence: u64) -> Option<Lsn> {
+        let index = usize::try_from(sequence.checked_sub(self.first)?).ok()?;
+        self.appends.get_mut(index)?.1 = true;
+        let mut complete = None;
+        while let Some((end, _)) = self.appends.pop_front_if(|(_, done)| *done) {
+            self.first += 1;
+            complete = Some(end);
+        }
+        complete
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.appends.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completion_does_not_pass_a_hole() {
+        let mut appends = InFlight::default();
+        let ids: Vec<_> = [8, 16, 24].map(|end| appends.begin(Lsn(end))).into();
+        assert_eq!(appends.finish(ids[1]), None);
+        assert_eq!(appends.finish(ids[0]), Some(Lsn(16)));
+        assert_eq!(
+            appends.finish(ids[0]),
+            None,
+            "a second time changes nothing"
+        );
+        assert_eq!(appends.finish(ids[2]), Some(Lsn(24)));
+        assert!(appends.is_empty());
+    }
+}

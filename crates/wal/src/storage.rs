@@ -1,0 +1,70 @@
+//! Where segments live: a tiny I/O trait, its real implementation and one in memory that can lose
+//! power.
+
+mod file;
+mod memory;
+
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+pub use file::FileStorage;
+pub use memory::MemoryStorage;
+
+/// A flat folder of segments that belongs to one process.
+///
+/// Every change of the folder (`create`, `rename`, `remove`) is on stable storage when the call
+/// returns.
+pub trait Storage: Send + Sync {
+    /// The names of all files, in any order, foreign ones included.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Makes a file of `bytes` zeros with all its space reserved: a full disk is an error here,
+    /// never later. Nothing is left behind on failure.
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn SegmentMemory>>;
+
+    /// Maps an existing file for writing.
+    fn open(&self, name: &str) -> io::Result<Box<dyn SegmentMemory>>;
+
+    /// Opens an existing file for reading. A bad disk gives an error here, where reading
+    /// mapped memory would end the process.
+    fn read(&self, name: &str) -> io::Result<Box<dyn SegmentReader>>;
+
+    /// Gives a file another name, replacing a file of that name.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// A random number: the salt of a segment's next life.
+    fn salt(&self) -> u64;
+}
+
+/// A segment in memory, shared with its file.
+///
+/// # Safety
+/// `memory` must always return the same, page-aligned, writable memory, which stays mapped as long
+/// as the value lives. `flush` must not read bytes outside its range (a kernel may, it is no party
+/// to Rust's rules).
+pub unsafe trait SegmentMemory: Send + Sync {
+    /// The bytes of the whole file.
+    fn memory(&self) -> NonNull<[u8]>;
+
+    /// Puts these bytes on stable storage. After a failure nothing is known about any byte that was
+    /// not flushed before, and a later success says nothing about them.
+    fn flush(&self, range: Range<usize>) -> io::Result<()>;
+
+    /// Makes every page present and writable, so that later stores do not fault. Advice: does
+    /// nothing where it is not supported.
+    fn prefault(&self);
+}
+
+/// A segment's bytes, read at recovery.
+pub trait SegmentReader: Send + Sync {
+    /// Bytes of the file.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Fills `buffer` from `offset` on and returns how many bytes there were; fewer than asked for
+    /// only at the end of the file.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+}

@@ -1,0 +1,382 @@
+//! Segments in memory, for tests: they can lose power, run full and fail.
+
+use std::alloc::{self, Layout};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{SegmentMemory, SegmentReader, Storage};
+
+/// Bytes that a disk writes as one.
+const SECTOR: usize = 512;
+const PAGE: usize = 4096;
+
+/// A folder in memory. Each file has two images: what the page cache holds, and what is on stable
+/// storage. Clones are the same folder.
+///
+/// Images are taken ([`kill`](Self::kill), [`power_cut`](Self::power_cut)) and files edited only
+/// while no append is running.
+#[derive(Clone, Default)]
+pub struct MemoryStorage {
+    disk: Arc<Disk>,
+}
+
+#[derive(Default)]
+struct Disk {
+    state: Mutex<DiskState>,
+    released: Condvar,
+}
+
+#[derive(Default)]
+struct DiskState {
+    files: BTreeMap<String, Arc<MemoryFile>>,
+    capacity_bytes: Option<u64>,
+    flushes_fail: bool,
+    flushes_held: bool,
+    flushes: u64,
+    salts: u64,
+    observer: Option<Observer>,
+}
+
+type Observer = Arc<dyn Fn() + Send + Sync>;
+
+impl MemoryStorage {
+    /// An empty folder without limits or faults.
+    pub fn new() -> MemoryStorage {
+        MemoryStorage::default()
+    }
+
+    /// What the next process finds after `kill -9`: everything that was written. Whether it is on
+    /// stable storage has not changed. Faults and limits are gone.
+    pub fn kill(&self) -> MemoryStorage {
+        self.image(|file| MemoryFile {
+            cache: Pages::holding(file.cache.bytes()),
+            stable: Mutex::new(file.stable.lock().clone()),
+        })
+    }
+
+    /// What the next process finds after a power cut: of each sector that was not flushed the old
+    /// bytes, the new ones, or a mixture, as `seed` decides. Faults and limits are gone.
+    pub fn power_cut(&self, seed: u64) -> MemoryStorage {
+        let mut random = Random(seed);
+        self.image(|file| {
+            let mut left = file.stable.lock().clone();
+            let sectors = file
+                .cache
+                .bytes()
+                .chunks(SECTOR)
+                .zip(left.chunks_mut(SECTOR));
+            for (new, old) in sectors.filter(|(new, old)| new != old) {
+                let cut = random.below(new.len());
+                match random.below(5) {
+                    0 | 1 => {}
+                    2 => old.copy_from_slice(new),
+                    3 => old[..cut].copy_from_slice(&new[..cut]),
+                    _ => old[cut..].copy_from_slice(&new[cut..]),
+                }
+            }
+            MemoryFile::flushed(left)
+        })
+    }
+
+    /// What the next process finds after a power cut that took everything that was not flushed.
+    pub fn power_cut_losing_all(&self) -> MemoryStorage {
+        self.image(|file| MemoryFile::flushed(file.stable.lock().clone()))
+    }
+
+    fn image(&self, mut left: impl FnMut(&MemoryFile) -> MemoryFile) -> MemoryStorage {
+        let state = self.disk.state.lock();
+        let files = state
+            .files
+            .iter()
+            .map(|(name, file)| (name.clone(), Arc::new(left(file))));
+        let copy = DiskState {
+            files: files.collect(),
+            salts: state.salts,
+            ..DiskState::default()
+        };
+        MemoryStorage {
+            disk: Arc::new(Disk {
+                state: Mutex::new(copy),
+                ..Disk::default()
+            }),
+        }
+    }
+
+    /// From now on all files together may have this many bytes; `None` lifts the limit.
+    pub fn limit_capacity(&self, bytes: Option<u64>) {
+        self.disk.state.lock().capacity_bytes = bytes;
+    }
+
+    /// From now on flushes fail (or work again).
+    pub fn fail_flushes(&self, fail: bool) {
+        self.disk.state.lock().flushes_fail = fail;
+    }
+
+    /// From now on flushes wait (or go on).
+    pub fn hold_flushes(&self, hold: bool) {
+        self.disk.state.lock().flushes_held = hold;
+        self.disk.released.notify_all();
+    }
+
+    /// Flushes that were asked for so far, failed ones included.
+    pub fn flushes(&self) -> u64 {
+        self.disk.state.lock().flushes
+    }
+
+    /// Calls `observer` before every change of the folder and every flush: the moments between
+    /// which a crash makes a difference.
+    pub fn observe(&self, observer: impl Fn() + Send + Sync + 'static) {
+        self.disk.state.lock().observer = Some(Arc::new(observer));
+    }
+
+    /// Changes a file behind the log's back, in both images; an empty one is made if there is none.
+    pub fn edit(&self, name: &str, edit: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.disk.state.lock();
+        let mut bytes = state
+            .files
+            .get(name)
+            .map_or(Vec::new(), |file| file.cache.bytes().to_vec());
+        edit(&mut bytes);
+        state
+            .files
+            .insert(name.to_owned(), Arc::new(MemoryFile::flushed(bytes)));
+    }
+
+    /// Tells the observer, without holding the lock that it needs to take an image.
+    fn step(&self) {
+        let observer = self.disk.state.lock().observer.clone();
+        if let Some(observer) = observer {
+            observer();
+        }
+    }
+
+    fn file(&self, name: &str) -> io::Result<Arc<MemoryFile>> {
+        let state = self.disk.state.lock();
+        state
+            .files
+            .get(name)
+            .cloned()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn handle(&self, file: Arc<MemoryFile>) -> Box<dyn SegmentMemory> {
+        Box::new(Handle {
+            storage: self.clone(),
+            file,
+        })
+    }
+}
+
+impl Storage for MemoryStorage {
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.disk.state.lock().files.keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn SegmentMemory>> {
+        self.step();
+        let mut state = self.disk.state.lock();
+        let used: u64 = state
+            .files
+            .values()
+            .map(|file| file.cache.len() as u64)
+            .sum();
+        if state
+            .capacity_bytes
+            .is_some_and(|capacity| used + bytes > capacity)
+        {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if state.files.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let size = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let file = Arc::new(MemoryFile::flushed(vec![0; size]));
+        state.files.insert(name.to_owned(), Arc::clone(&file));
+        Ok(self.handle(file))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn SegmentMemory>> {
+        Ok(self.handle(self.file(name)?))
+    }
+
+    fn read(&self, name: &str) -> io::Result<Box<dyn SegmentReader>> {
+        Ok(Box::new(Reader(self.file(name)?)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.step();
+        let mut state = self.disk.state.lock();
+        let file = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.files.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.step();
+        let mut state = self.disk.state.lock();
+        state
+            .files
+            .remove(name)
+            .map(|_| ())
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn salt(&self) -> u64 {
+        let mut state = self.disk.state.lock();
+        state.salts += 1;
+        Random(state.salts).next()
+    }
+}
+
+struct MemoryFile {
+    cache: Pages,
+    stable: Mutex<Vec<u8>>,
+}
+
+impl MemoryFile {
+    /// A file that is completely on stable storage.
+    fn flushed(bytes: Vec<u8>) -> MemoryFile {
+        MemoryFile {
+            cache: Pages::holding(&bytes),
+            stable: Mutex::new(bytes),
+        }
+    }
+}
+
+struct Handle {
+    storage: MemoryStorage,
+    file: Arc<MemoryFile>,
+}
+
+// SAFETY: the pages belong to the file, which this handle keeps alive, and never move. `flush`
+// reads its range only.
+unsafe impl SegmentMemory for Handle {
+    fn memory(&self) -> NonNull<[u8]> {
+        self.file.cache.0
+    }
+
+    fn flush(&self, range: Range<usize>) -> io::Result<()> {
+        self.storage.step();
+        let disk = &self.storage.disk;
+        let mut state = disk.state.lock();
+        state.flushes += 1;
+        disk.released
+            .wait_while(&mut state, |state| state.flushes_held);
+        if state.flushes_fail {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        let written = self
+            .file
+            .cache
+            .part(range.clone())
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        if let Some(stable) = self.file.stable.lock().get_mut(range) {
+            stable.copy_from_slice(written);
+        }
+        Ok(())
+    }
+
+    fn prefault(&self) {}
+}
+
+struct Reader(Arc<MemoryFile>);
+
+impl SegmentReader for Reader {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.cache.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.0.cache.bytes();
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        let count = buffer.len().min(bytes.len() - start);
+        buffer[..count].copy_from_slice(&bytes[start..start + count]);
+        Ok(count)
+    }
+}
+
+/// Page-aligned memory that is shared as mapped memory is: whoever writes sees to it that nobody
+/// else touches the same bytes.
+struct Pages(NonNull<[u8]>);
+
+// SAFETY: plain memory without owner thread; who may touch which bytes is the concern of the users,
+// as with memory mapped from a file.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes.max(1), PAGE).unwrap_or(Layout::new::<u8>())
+    }
+
+    fn holding(bytes: &[u8]) -> Pages {
+        let layout = Pages::layout(bytes.len());
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc::alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else {
+            alloc::handle_alloc_error(layout)
+        };
+        // SAFETY: freshly allocated with at least this many bytes, so it overlaps nothing.
+        unsafe {
+            start
+                .as_ptr()
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        };
+        Pages(NonNull::slice_from_raw_parts(start, bytes.len()))
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All bytes. Only while nobody writes (the rule of [`MemoryStorage`]).
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: allocated and initialised as long as `self` lives; the rule of `MemoryStorage`
+        // keeps writers away.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Some bytes, which nobody is writing to.
+    fn part(&self, range: Range<usize>) -> Option<&[u8]> {
+        if range.start > range.end || range.end > self.len() {
+            return None;
+        }
+        // SAFETY: within the allocation (checked above); the log flushes only what has been written
+        // completely, so nobody writes there.
+        Some(unsafe {
+            std::slice::from_raw_parts(self.0.cast::<u8>().as_ptr().add(range.start), range.len())
+        })
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `holding` with the layout of the same length, freed only here.
+        unsafe { alloc::dealloc(self.0.cast().as_ptr(), Pages::layout(self.0.len())) }
+    }
+}
+
+/// SplitMix64: enough chance for a test, the same every time.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}

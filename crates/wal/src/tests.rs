@@ -1,0 +1,137 @@
+//! The log as a whole, over storage in memory. Grouped by what they prove.
+
+mod commit;
+mod concurrency;
+mod crash;
+mod damage;
+mod failure;
+mod round_trip;
+mod space;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use forebay_types::{Epoch, Lsn, VolumeId};
+
+use crate::{Appended, MemoryStorage, Options, RecordKind, Recovery, Storage, SyncMode, Tail, Wal};
+
+const VOLUME: VolumeId = VolumeId([0x42; 16]);
+const SEGMENT: u64 = 16 << 10;
+
+fn options() -> Options {
+    Options {
+        segment_bytes: SEGMENT,
+        limit_bytes: 64 * SEGMENT,
+        ..Options::new(VOLUME, Epoch(1))
+    }
+}
+
+fn asynchronous() -> Options {
+    Options {
+        sync: SyncMode::Async,
+        ..options()
+    }
+}
+
+fn scan(storage: &MemoryStorage, from: Lsn) -> Recovery {
+    Recovery::scan(Arc::new(storage.clone()), VOLUME, from).expect("a log that can be scanned")
+}
+
+fn open_with(storage: &MemoryStorage, from: Lsn, options: Options) -> Wal {
+    scan(storage, from)
+        .into_wal(options)
+        .expect("a log that can be opened")
+}
+
+fn open(storage: &MemoryStorage) -> Wal {
+    open_with(storage, Lsn::ZERO, options())
+}
+
+/// LSN and payload of every record from `from` on.
+fn replay(storage: &MemoryStorage, from: Lsn) -> Vec<(Lsn, Vec<u8>)> {
+    records(&mut scan(storage, from))
+}
+
+fn records(recovery: &mut Recovery) -> Vec<(Lsn, Vec<u8>)> {
+    let mut records = Vec::new();
+    while let Some(record) = recovery.next().expect("readable") {
+        records.push((record.lsn, record.payload.to_vec()));
+    }
+    records
+}
+
+/// A payload that tells itself: `number`, repeated, in bytes that are hardly ever zero.
+fn payload(number: u64, bytes: usize) -> Vec<u8> {
+    let pattern = number.to_le_bytes().map(|byte| byte ^ 0xa5);
+    pattern.into_iter().cycle().take(bytes).collect()
+}
+
+fn append(wal: &Wal, payload: &[u8]) -> Appended {
+    loop {
+        match wal.append(RecordKind::Data, &[payload]) {
+            Ok(appended) => return appended,
+            Err(crate::AppendError::Full) => {
+                wait(wal.room(payload.len() as u64)).expect("room");
+            }
+            Err(error) => panic!("append: {error}"),
+        }
+    }
+}
+
+/// Appends and returns what replay should yield.
+fn append_many(wal: &Wal, numbers: std::ops::Range<u64>, bytes: usize) -> Vec<(Lsn, Vec<u8>)> {
+    let one = |number| {
+        let payload = payload(number, bytes);
+        (append(wal, &payload).lsn, payload)
+    };
+    numbers.map(one).collect()
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future to its end, which must come within some seconds.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    for _ in 0..1000 {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    panic!("nobody woke a waiter");
+}
+
+/// Whether a future is ready at once.
+fn is_ready(future: impl Future) -> bool {
+    pin!(future)
+        .poll(&mut Context::from_waker(Waker::noop()))
+        .is_ready()
+}
+
+fn names(storage: &MemoryStorage, suffix: &str) -> Vec<String> {
+    let mut names = storage.list().expect("listed");
+    names.retain(|name| name.ends_with(suffix));
+    names.sort();
+    names
+}
+
+/// Waits until something that a thread of the log does has happened.
+fn eventually(mut condition: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("it never happened");
+}

@@ -1,0 +1,112 @@
+//! Flushes: as few as possible, and none that does not hold.
+
+use super::*;
+
+#[test]
+fn many_waiters_share_one_flush() {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    let first = append(&wal, b"first");
+    storage.hold_flushes(true);
+    let ask = |end| {
+        let mut waiter = Box::pin(wal.durable(end));
+        assert!(
+            waiter
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
+        waiter
+    };
+    let mut waiters = vec![ask(first.end)];
+    eventually(|| storage.flushes() == 1);
+    // These come while a flush is under way; the next one is for all of them.
+    let ends: Vec<_> = (0..16).map(|_| append(&wal, b"more").end).collect();
+    waiters.extend(ends.into_iter().map(ask));
+    storage.hold_flushes(false);
+    for waiter in waiters {
+        wait(waiter).expect("durable");
+    }
+    assert_eq!(storage.flushes(), 2);
+    assert_eq!((wal.stats().flushes, wal.stats().flush_waiters), (2, 17));
+}
+
+#[test]
+fn what_is_durable_costs_no_flush() {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    let end = append(&wal, b"a").end;
+    wait(wal.durable(end)).expect("durable");
+    let flushes = storage.flushes();
+    for _ in 0..10 {
+        assert!(is_ready(wal.durable(end)) && is_ready(wal.durable(Lsn::ZERO)));
+    }
+    assert_eq!(storage.flushes(), flushes);
+}
+
+#[test]
+fn appends_alone_cost_no_flush() {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    append_many(&wal, 0..50, 100);
+    assert_eq!((storage.flushes(), wal.durable_lsn()), (0, Lsn::ZERO));
+    wal.close().expect("flushed");
+    assert_eq!(storage.flushes(), 1);
+}
+
+#[test]
+fn what_durable_has_answered_survives_the_loss_of_everything_else() {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    for round in 0..40 {
+        append(&wal, &payload(round, 1000));
+        let end = append(&wal, &payload(round, 77)).end;
+        wait(wal.durable(end)).expect("durable");
+        assert!(
+            scan(&storage.power_cut_losing_all(), Lsn::ZERO).end() >= end,
+            "round {round}"
+        );
+    }
+}
+
+#[test]
+fn async_mode_answers_without_a_flush_and_still_flushes_full_segments() {
+    let storage = MemoryStorage::new();
+    let wal = open_with(&storage, Lsn::ZERO, asynchronous());
+    let end = append(&wal, b"a").end;
+    assert!(is_ready(wal.durable(end)));
+    assert_eq!((storage.flushes(), wal.durable_lsn()), (0, Lsn::ZERO));
+    assert_eq!(replay(&storage.kill(), Lsn::ZERO).len(), 1);
+    append_many(&wal, 0..120, 1000);
+    let backlog = asynchronous().flush_backlog() + SEGMENT;
+    eventually(|| wal.durable_lsn().advance(backlog) > wal.next_lsn());
+    assert!(wal.durable_lsn() > Lsn::ZERO);
+}
+
+#[test]
+fn a_waiter_that_gives_up_is_forgotten() {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    assert!(!is_ready(wal.durable(Lsn(100))) && !is_ready(wal.complete(Lsn(100))));
+    append(&wal, &[7; 500]);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(storage.flushes(), 0, "nobody waits any more");
+}
+
+#[test]
+fn closing_flushes_ends_the_threads_and_refuses_the_rest() {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    let written = append_many(&wal, 0..30, 1000);
+    let beyond = Box::pin(wal.durable(wal.next_lsn().advance(1)));
+    wal.close().expect("flushed");
+    wal.close().expect("flushed before");
+    assert_eq!(wal.durable_lsn(), wal.next_lsn());
+    assert!(wait(beyond).is_err());
+    assert!(matches!(
+        wal.append(RecordKind::Data, &[]),
+        Err(crate::AppendError::Failed(_))
+    ));
+    assert!(wait(wal.room(1)).is_err());
+    assert_eq!(replay(&storage.power_cut_losing_all(), Lsn::ZERO), written);
+}

@@ -1,0 +1,227 @@
+//! Logs that are not as they should be.
+
+use super::*;
+use crate::{OpenError, put_aside};
+
+fn filled() -> (MemoryStorage, Vec<(Lsn, Vec<u8>)>) {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    let mut written = Vec::new();
+    for round in 0..6 {
+        written.extend(append_many(&wal, round * 8..round * 8 + 8, 1400));
+        wait(wal.durable(wal.next_lsn())).expect("durable");
+    }
+    wal.close().expect("flushed");
+    (storage, written)
+}
+
+fn refusal(storage: &MemoryStorage, from: Lsn) -> OpenError {
+    match Recovery::scan(Arc::new(storage.clone()), VOLUME, from) {
+        Err(error) => error,
+        Ok(recovery) => panic!("scanned, with {:?}", recovery.tail()),
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_recognised_and_the_rest_put_aside() {
+    let (storage, written) = filled();
+    let second = names(&storage, ".seg").remove(1);
+    storage.edit(&second, |bytes| bytes[4096 + 2000] ^= 1);
+    let recovery = scan(&storage, Lsn::ZERO);
+    let Tail::Damaged { at, durable_until } = recovery.tail() else {
+        panic!("{:?}", recovery.tail());
+    };
+    assert!(at == recovery.end() && at < durable_until);
+    let wal = recovery.into_wal(options()).expect("opened");
+    assert!(!names(&storage, ".aside").is_empty());
+    wal.close().expect("flushed");
+    let found = replay(&storage, Lsn::ZERO);
+    assert_eq!(found, written[..found.len()]);
+}
+
+#[test]
+fn every_damaged_byte_of_a_record_ends_the_log_before_it() {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    let written = append_many(&wal, 0..3, 24);
+    wal.close().expect("flushed");
+    let name = names(&storage, ".seg").remove(0);
+    for byte in 0..56 {
+        let image = storage.kill();
+        image.edit(&name, |bytes| bytes[4096 + 56 + byte] ^= 0x10);
+        let mut recovery = scan(&image, Lsn::ZERO);
+        assert_eq!(records(&mut recovery), written[..1], "byte {byte}");
+        assert_eq!(
+            recovery.tail(),
+            Tail::Torn { at: written[1].0 },
+            "byte {byte}"
+        );
+    }
+}
+
+#[test]
+fn damage_below_from_does_not_matter() {
+    let (storage, written) = filled();
+    let first = names(&storage, ".seg").remove(0);
+    storage.edit(&first, |bytes| bytes[4096 + 20] ^= 1);
+    assert_eq!(scan(&storage, written[3].0).tail(), Tail::Clean);
+    assert_eq!(replay(&storage, written[3].0), written[3..]);
+}
+
+#[test]
+fn torn_header_of_a_segment_just_begun_is_no_damage() {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    let mut written = append_many(&wal, 0..8, 1400);
+    wait(wal.durable(wal.next_lsn())).expect("durable");
+    storage.hold_flushes(true);
+    append_many(&wal, 8..14, 1400);
+    let begun = names(&storage, ".seg").remove(1);
+    let image = storage.kill();
+    storage.hold_flushes(false);
+    wal.abandon();
+    image.edit(&begun, |bytes| bytes[60..4096].fill(0));
+    let mut recovery = scan(&image, Lsn::ZERO);
+    assert!(!matches!(recovery.tail(), Tail::Damaged { .. }));
+    let found = records(&mut recovery);
+    written.truncate(found.len());
+    assert_eq!(found, written);
+    recovery
+        .into_wal(options())
+        .expect("opened")
+        .close()
+        .expect("flushed");
+}
+
+#[test]
+fn a_removed_segment_is_damage_or_missing_records() {
+    let (storage, written) = filled();
+    let segments = names(&storage, ".seg");
+    let image = storage.kill();
+    image.remove(&segments[1]).expect("removed");
+    assert!(matches!(
+        scan(&image, Lsn::ZERO).tail(),
+        Tail::Damaged { .. }
+    ));
+    let image = storage.kill();
+    image.remove(&segments[0]).expect("removed");
+    let error = refusal(&image, Lsn::ZERO);
+    assert!(
+        matches!(
+            error,
+            OpenError::Missing {
+                from: Lsn::ZERO,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    // A bucket that has it all does not miss it.
+    let later = written[20].0;
+    assert_eq!(replay(&image, later), written[20..]);
+}
+
+#[test]
+fn a_log_of_another_volume_is_refused_and_can_be_put_aside() {
+    let (storage, written) = filled();
+    let shared: Arc<dyn Storage> = Arc::new(storage.clone());
+    let other = VolumeId([9; 16]);
+    let error = Recovery::scan(Arc::clone(&shared), other, Lsn::ZERO)
+        .err()
+        .expect("refused");
+    let text = error.to_string();
+    assert!(matches!(error, OpenError::ForeignVolume { .. }));
+    assert!(
+        text.contains(&VOLUME.to_string()) && text.contains(&other.to_string()),
+        "{text}"
+    );
+    let moved = put_aside(&storage, "old-volume").expect("renamed");
+    assert!(moved > 3);
+    assert_eq!(
+        Recovery::scan(shared, other, Lsn::ZERO)
+            .expect("empty now")
+            .end(),
+        Lsn::ZERO
+    );
+    for name in names(&storage, ".seg") {
+        storage
+            .rename(&name, name.strip_prefix("old-volume-").expect("label"))
+            .expect("renamed");
+    }
+    assert_eq!(replay(&storage, Lsn::ZERO), written);
+    assert!(put_aside(&storage, "../x").is_err() && put_aside(&storage, "").is_err());
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let (storage, _) = filled();
+    let name = names(&storage, ".seg").remove(1);
+    storage.edit(&name, |bytes| bytes[8] = 2);
+    let error = refusal(&storage, Lsn::ZERO);
+    assert!(
+        matches!(
+            error,
+            OpenError::NewerFormat {
+                found: 2,
+                supported: 1,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_log_of_a_later_epoch_is_not_written_to() {
+    let storage = MemoryStorage::new();
+    let wal = open_with(
+        &storage,
+        Lsn::ZERO,
+        Options {
+            epoch: Epoch(7),
+            ..options()
+        },
+    );
+    append(&wal, b"a");
+    wal.close().expect("flushed");
+    let recovery = scan(&storage, Lsn::ZERO);
+    assert_eq!(recovery.epoch(), Some(Epoch(7)));
+    let error = recovery.into_wal(options()).err().expect("refused");
+    assert!(
+        matches!(
+            error,
+            OpenError::NewerEpoch {
+                found: Epoch(7),
+                ours: Epoch(1)
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn random_bytes_in_a_log_never_panic() {
+    let (storage, written) = filled();
+    let mut seed = 1_u64;
+    for _ in 0..200 {
+        let image = storage.kill();
+        for name in names(&image, ".seg") {
+            image.edit(&name, |bytes| {
+                for _ in 0..3 {
+                    seed = seed
+                        .wrapping_mul(6364136223846793005)
+                        .wrapping_add(1442695040888963407);
+                    let at = (seed >> 33) as usize % bytes.len();
+                    bytes[at] = (seed >> 20) as u8;
+                }
+                if seed >> 60 == 3 {
+                    bytes.truncate((seed >> 30) as usize % bytes.len());
+                }
+            });
+        }
+        if let Ok(mut recovery) = Recovery::scan(Arc::new(image), VOLUME, Lsn::ZERO) {
+            let found = records(&mut recovery);
+            assert_eq!(found, written[..found.len()]);
+        }
+    }
+}

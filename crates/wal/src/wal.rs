@@ -1,0 +1,339 @@
+//! The log as its user sees it.
+
+mod futures;
+mod preparer;
+mod restart;
+mod syncer;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+use std::thread::JoinHandle;
+
+use forebay_types::Lsn;
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::{AppendError, LogFailed, OpenError};
+use crate::layout::{RECORD_HEADER, RecordHeader, RecordKind, record_bytes};
+use crate::state::{Closing, Reserved, State};
+use crate::storage::Storage;
+
+pub use futures::{Complete, Durable, Room};
+
+/// Bytes that are checksummed and then copied while they are still in the processor's cache.
+const COPY_PIECE: usize = 32 << 10;
+
+/// Where a record was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// LSN of its first byte.
+    pub lsn: Lsn,
+    /// LSN after its last byte, which is what [`Wal::durable`] and [`Wal::complete`] are asked
+    /// about.
+    pub end: Lsn,
+}
+
+/// What the log has done since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Records appended.
+    pub appends: u64,
+    /// Bytes of these records, with headers and padding.
+    pub appended_bytes: u64,
+    /// Flushes that have succeeded; each may take several system calls.
+    pub flushes: u64,
+    /// Waiters whose flush has succeeded.
+    pub flush_waiters: u64,
+    /// Segment files created.
+    pub segments_made: u64,
+    /// Segments whose records were given up.
+    pub segments_recycled: u64,
+}
+
+/// A log that is open for appending. Made by [`Recovery::into_wal`](crate::Recovery::into_wal).
+///
+/// All methods may be called from any thread. Dropping it stops its threads without a flush, which
+/// loses nothing but in a power cut; [`Wal::close`] flushes first.
+pub struct Wal {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the log, its threads and its futures share.
+pub(crate) struct Shared {
+    storage: Arc<dyn Storage>,
+    state: Mutex<State>,
+    largest_payload: u64,
+    limit_bytes: u64,
+    /// Copies of the state's numbers, to be read without the lock.
+    complete: AtomicU64,
+    durable: AtomicU64,
+    syncer: Condvar,
+    preparer: Condvar,
+    /// Signalled when something that a restart waits for has ended.
+    settled: Condvar,
+}
+
+impl Wal {
+    /// Starts the threads of a log. A first segment is prepared before that if there is room; the
+    /// error says why not when the log holds nothing that could make room.
+    pub(crate) fn start(storage: Arc<dyn Storage>, state: State) -> Result<Wal, OpenError> {
+        let shared = Arc::new(Shared {
+            storage,
+            largest_payload: state.options.largest_payload(),
+            limit_bytes: state.options.limit_bytes,
+            complete: AtomicU64::new(state.complete.0),
+            durable: AtomicU64::new(state.durable.0),
+            state: Mutex::new(state),
+            syncer: Condvar::new(),
+            preparer: Condvar::new(),
+            settled: Condvar::new(),
+        });
+        preparer::work_off(&shared);
+        {
+            let state = shared.state.lock();
+            if let (Some(shortage), true) = (&state.shortage, state.retained.is_empty()) {
+                return Err(OpenError::Io {
+                    action: "prepare the first segment".to_owned(),
+                    source: io::Error::other(shortage.clone()),
+                });
+            }
+        }
+        let wal = Wal {
+            shared,
+            threads: Mutex::default(),
+        };
+        wal.spawn("wal-syncer", syncer::run)?;
+        wal.spawn("wal-preparer", preparer::run)?;
+        Ok(wal)
+    }
+
+    fn spawn(&self, name: &str, run: fn(&Shared)) -> Result<(), OpenError> {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || run(&shared))
+            .map_err(OpenError::io("start a thread"))?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// Appends a record whose payload is `parts`, one after the other. Copies them; never waits for
+    /// the disk. The record is complete in memory when this returns, but it can be recovered only
+    /// once all before it are: see [`Wal::complete`].
+    pub fn append(&self, kind: RecordKind, parts: &[&[u8]]) -> Result<Appended, AppendError> {
+        let reservation = self.reserve(parts.iter().map(|part| part.len() as u64).sum())?;
+        Ok(reservation.fill(kind, parts))
+    }
+
+    /// The first half of an append: LSN and place.
+    pub(crate) fn reserve(&self, payload: u64) -> Result<Reservation<'_>, AppendError> {
+        let limit = self.shared.largest_payload;
+        if payload > limit {
+            return Err(AppendError::TooLarge {
+                bytes: payload,
+                limit,
+            });
+        }
+        let mut state = self.shared.state.lock();
+        let prepared = state.prepared.is_some();
+        let reserved = state.reserve(record_bytes(payload));
+        if reserved.is_err() || prepared && state.prepared.is_none() {
+            self.shared.preparer.notify_one();
+        }
+        Ok(Reservation {
+            shared: &self.shared,
+            reserved: reserved?,
+            payload: payload as usize,
+        })
+    }
+
+    /// Ready when an append with a payload of `bytes` would not be [`AppendError::Full`] (if no
+    /// other append comes first: then try again). An error when the log has failed or was closed.
+    pub fn room(&self, bytes: u64) -> Room {
+        Room::new(&self.shared, bytes)
+    }
+
+    /// Ready when every record that ends at or before `upto` is completely in the log, with no hole
+    /// before it: from then on it survives the end of the process. Waits for as long as
+    /// nobody appends that far.
+    pub fn complete(&self, upto: Lsn) -> Complete {
+        Complete::new(&self.shared, upto)
+    }
+
+    /// Ready when every record that ends at or before `upto` is durable, in the sense of the log's
+    /// [`SyncMode`](crate::SyncMode). Asks the syncer when first polled; all who wait share a
+    /// flush; what is durable already costs none.
+    pub fn durable(&self, upto: Lsn) -> Durable {
+        Durable::new(&self.shared, upto)
+    }
+
+    /// Where the next record will begin.
+    pub fn next_lsn(&self) -> Lsn {
+        self.shared.state.lock().next
+    }
+
+    /// Every record before it is completely in the log.
+    pub fn complete_lsn(&self) -> Lsn {
+        Lsn(self.shared.complete.load(Ordering::Acquire))
+    }
+
+    /// Every record before it is on stable storage: flushed, or recycled because the bucket has it.
+    /// Says the truth in [`SyncMode::Async`](crate::SyncMode::Async) too.
+    pub fn durable_lsn(&self) -> Lsn {
+        Lsn(self.shared.durable.load(Ordering::Acquire))
+    }
+
+    /// Says that everything below `below` is safe elsewhere (published in the bucket): it counts as
+    /// durable, and segments wholly below are used again or deleted.
+    pub fn recycle(&self, below: Lsn) {
+        self.shared.change(|state, due| state.recycle(below, due));
+        self.shared.preparer.notify_one();
+    }
+
+    /// Bytes that the log needs for what was not recycled yet; reaches [`Wal::limit_bytes`] when it
+    /// is full.
+    pub fn used_bytes(&self) -> u64 {
+        self.shared.state.lock().used_bytes()
+    }
+
+    /// The limit of the options.
+    pub fn limit_bytes(&self) -> u64 {
+        self.shared.limit_bytes
+    }
+
+    /// What the log has done so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.state.lock().stats.clone()
+    }
+
+    /// Why the log is poisoned, if it is. [`Wal::restart`] clears it.
+    pub fn failure(&self) -> Option<LogFailed> {
+        self.shared.state.lock().failure.clone()
+    }
+
+    /// Why no segment can be prepared (the disk is full, say), as long as that is so. The log goes
+    /// on with the segments it has, and tries again when something is recycled or an append finds
+    /// it full.
+    pub fn shortage(&self) -> Option<String> {
+        self.shared.state.lock().shortage.clone()
+    }
+
+    /// Begins again after a failure, in a fresh segment, with the first record at `at`.
+    ///
+    /// The caller has made everything before [`Wal::next_lsn`] safe elsewhere (the failed log takes
+    /// no appends, so that it stays put): all old segments are deleted. The new one must pass a
+    /// flush, else the log stays poisoned, and this can be called again.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the log has not failed, was closed, or `at` lies before `next_lsn`;
+    /// otherwise what the storage says.
+    pub fn restart(&self, at: Lsn) -> io::Result<()> {
+        restart::restart(&self.shared, at)
+    }
+
+    /// Flushes everything, stops the threads and waits for them. Appends fail from then on. A
+    /// second call only repeats the answer.
+    pub fn close(&self) -> Result<(), LogFailed> {
+        self.shared.close(Closing::Flush);
+        self.join();
+        let state = self.shared.state.lock();
+        match &state.failure {
+            Some(failure) => Err(failure.clone()),
+            None if state.flushed < state.next => Err(state.closed()),
+            None => Ok(()),
+        }
+    }
+
+    fn join(&self) {
+        for thread in self.threads.lock().drain(..) {
+            // A panic of a thread was reported by the panic hook; there is nothing to add here.
+            let _ = thread.join();
+        }
+    }
+
+    /// For tests: stops the threads now, as a crash does.
+    #[cfg(test)]
+    pub(crate) fn abandon(&self) {
+        self.shared.close(Closing::Abandon);
+        self.join();
+    }
+}
+
+impl Drop for Wal {
+    fn drop(&mut self) {
+        self.shared.close(Closing::Abandon);
+        self.join();
+    }
+}
+
+impl Shared {
+    /// Changes the state, publishes its numbers, wakes whom the change concerns.
+    fn change<T>(&self, change: impl FnOnce(&mut State, &mut Vec<Waker>) -> T) -> T {
+        let mut due = Vec::new();
+        let mut state = self.state.lock();
+        let result = change(&mut state, &mut due);
+        self.complete.store(state.complete.0, Ordering::Release);
+        self.durable.store(state.durable.0, Ordering::Release);
+        if state.flush_is_due() || state.closing > Closing::Open {
+            self.syncer.notify_one();
+        }
+        if state.failure.is_some() {
+            self.settled.notify_all();
+        }
+        drop(state);
+        for waker in due {
+            waker.wake();
+        }
+        result
+    }
+
+    fn close(&self, how: Closing) {
+        self.change(|state, due| state.close(how, due));
+        self.preparer.notify_one();
+    }
+}
+
+/// An append between getting its place and filling it. Dropped unfilled, it leaves a hole, and
+/// nothing after the hole will ever be complete: what a crash at this point does.
+pub(crate) struct Reservation<'a> {
+    shared: &'a Shared,
+    reserved: Reserved,
+    payload: usize,
+}
+
+impl Reservation<'_> {
+    /// The second half: payload, checksum, completion.
+    pub(crate) fn fill(self, kind: RecordKind, parts: &[&[u8]]) -> Appended {
+        let Reserved {
+            mut slot,
+            header: place,
+            sequence,
+        } = self.reserved;
+        let record = RecordHeader {
+            kind,
+            lsn: place.lsn,
+            salt: place.salt,
+            payload: self.payload as u32,
+        };
+        let (mut header, mut crc) = record.encode();
+        let (head, mut rest) = slot.bytes().split_at_mut(RECORD_HEADER);
+        for piece in parts.iter().flat_map(|part| part.chunks(COPY_PIECE)) {
+            crc.update(piece);
+            let (to, after) = rest.split_at_mut(piece.len());
+            to.copy_from_slice(piece);
+            rest = after;
+        }
+        rest.fill(0);
+        RecordHeader::seal(&mut header, crc.finalize());
+        head.copy_from_slice(&header);
+        // Before completion, after which the map may go.
+        drop(slot);
+        self.shared.change(|state, due| state.finish(sequence, due));
+        Appended {
+            lsn: place.lsn,
+            end: place.end,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Waiting for the log without a runtime: plain futures over wakers.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use forebay_types::Lsn;
+
+use super::Shared;
+use crate::error::LogFailed;
+use crate::state::{Closing, State};
+use crate::waiting::{Ticket, Waiters};
+
+/// A place in one of the log's lists, given up when the future is dropped.
+struct Place {
+    shared: Arc<Shared>,
+    ticket: Option<Ticket>,
+    list: fn(&mut State) -> &mut Waiters,
+}
+
+impl Place {
+    fn new(shared: &Arc<Shared>, list: fn(&mut State) -> &mut Waiters) -> Place {
+        Place {
+            shared: Arc::clone(shared),
+            ticket: None,
+            list,
+        }
+    }
+
+    /// Asks the state; enters the list if there is no answer yet.
+    fn poll<T>(
+        &mut self,
+        upto: Lsn,
+        cx: &Context<'_>,
+        answer: impl FnOnce(&State) -> Option<T>,
+    ) -> Poll<T> {
+        let mut state = self.shared.state.lock();
+        if let Some(answer) = answer(&state) {
+            if let Some(ticket) = self.ticket.take() {
+                (self.list)(&mut state).leave(ticket);
+            }
+            return Poll::Ready(answer);
+        }
+        (self.list)(&mut state).enter(upto, &mut self.ticket, cx.waker());
+        if state.flush_is_due() {
+            self.shared.syncer.notify_one();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            (self.list)(&mut self.shared.state.lock()).leave(ticket);
+        }
+    }
+}
+
+/// Made by [`Wal::complete`](super::Wal::complete). May be dropped at any time.
+#[must_use = "futures do nothing unless polled"]
+pub struct Complete {
+    upto: Lsn,
+    place: Place,
+}
+
+impl Complete {
+    pub(super) fn new(shared: &Arc<Shared>, upto: Lsn) -> Complete {
+        Complete {
+            upto,
+            place: Place::new(shared, |state| &mut state.for_complete),
+        }
+    }
+}
+
+impl Future for Complete {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let upto = self.upto;
+        if upto.0 <= self.place.shared.complete.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        self.place
+            .poll(upto, cx, |state| (upto <= state.complete).then_some(()))
+    }
+}
+
+/// Made by [`Wal::durable`](super::Wal::durable). May be dropped at any time; the flush goes on.
+#[must_use = "futures do nothing unless polled"]
+pub struct Durable {
+    upto: Lsn,
+    place: Place,
+}
+
+impl Durable {
+    pub(super) fn new(shared: &Arc<Shared>, upto: Lsn) -> Durable {
+        Durable {
+            upto,
+            place: Place::new(shared, |state| &mut state.for_durable),
+        }
+    }
+}
+
+impl Future for Durable {
+    type Output = Result<(), LogFailed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let upto = self.upto;
+        if upto.0 <= self.place.shared.durable.load(Ordering::Acquire) {
+            return Poll::Ready(Ok(()));
+        }
+        self.place.poll(upto, cx, |state| state.durability(upto))
+    }
+}
+
+/// Made by [`Wal::room`](super::Wal::room). May be dropped at any time.
+#[must_use = "futures do nothing unless polled"]
+pub struct Room {
+    bytes: u64,
+    place: Place,
+}
+
+impl Room {
+    pub(super) fn new(shared: &Arc<Shared>, bytes: u64) -> Room {
+        Room {
+            bytes,
+            place: Place::new(shared, |state| &mut state.for_room),
+        }
+    }
+}
+
+impl Future for Room {
+    type Output = Result<(), LogFailed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let bytes = self.bytes;
+        self.place.poll(Lsn::ZERO, cx, |state| {
+            if let Some(failure) = &state.failure {
+                Some(Err(failure.clone()))
+            } else if state.closing > Closing::Open {
+                Some(Err(state.closed()))
+            } else {
+                state.has_room(bytes).then_some(Ok(()))
+            }
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! Beginning again after a failed flush.
+
+use std::io;
+use std::sync::Arc;
+
+use forebay_types::Lsn;
+
+use super::{Shared, preparer};
+use crate::layout::{SEGMENT_HEADER, SegmentHeader, SegmentNumber};
+use crate::segment::{FileName, Prepared, Spare};
+use crate::state::{Closing, State};
+
+pub(super) fn restart(shared: &Shared, at: Lsn) -> io::Result<()> {
+    let invalid = |reason: &str| {
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            reason.to_owned(),
+        ))
+    };
+    let mut state = shared.state.lock();
+    if state.failure.is_none() || state.restarting {
+        return invalid("the log has not failed, or is being restarted already");
+    }
+    if state.closing > Closing::Open {
+        return invalid("the log was closed");
+    }
+    if at < state.next {
+        return invalid("the log cannot begin again before its next LSN");
+    }
+    state.restarting = true;
+    while !state.in_flight.is_empty() || state.preparing || state.flushing_below.is_some() {
+        shared.settled.wait(&mut state);
+    }
+    drop(state);
+    let outcome = clear(shared).and_then(|()| begin(shared, at));
+    shared.change(|state, _| state.restarting = false);
+    shared.preparer.notify_one();
+    outcome
+}
+
+/// Deletes every file: what the failed flush has left in them must never be read again.
+fn clear(shared: &Shared) -> io::Result<()> {
+    loop {
+        let mut state = shared.state.lock();
+        let Some(spare) = take_file(&mut state) else {
+            return Ok(());
+        };
+        drop(state);
+        drop(spare.memory);
+        let removed = match shared.storage.remove(&spare.name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        let mut state = shared.state.lock();
+        match removed {
+            Ok(()) => state.file_bytes -= spare.bytes,
+            Err(error) => {
+                state.spares.push(Spare {
+                    memory: None,
+                    ..spare
+                });
+                return Err(error);
+            }
+        }
+    }
+}
+
+fn take_file(state: &mut State) -> Option<Spare> {
+    state.unmap.clear();
+    if let Some(Prepared { name, bytes, .. }) = state.prepared.take() {
+        return Some(Spare {
+            name,
+            bytes,
+            memory: None,
+        });
+    }
+    if let Some(segment) = state.retained.pop_front() {
+        return Some(Spare {
+            name: segment.name,
+            bytes: segment.bytes,
+            memory: None,
+        });
+    }
+    state.spares.pop()
+}
+
+/// Begins a new segment at `at` and proves with a flush that the disk takes it.
+fn begin(shared: &Shared, at: Lsn) -> io::Result<()> {
+    let mut state = shared.state.lock();
+    state.numbers += 1;
+    let number = SegmentNumber(state.numbers);
+    let bytes = state.options.segment_bytes;
+    let (volume, epoch) = (state.options.volume, state.options.epoch);
+    let (previous, previous_end) = (state.last, state.next);
+    drop(state);
+
+    let name = FileName::Segment(number).text();
+    let memory = shared.storage.create(&name, bytes)?;
+    let fresh = preparer::ready(&*shared.storage, number, name, bytes, memory);
+    let header = SegmentHeader {
+        volume,
+        epoch,
+        number,
+        base: at,
+        salt: fresh.salt,
+        previous,
+        previous_end,
+        durable: at,
+    };
+    if let Some(mut page) = Arc::clone(&fresh.map).reserve(SEGMENT_HEADER) {
+        let encoded = header.encode();
+        page.bytes()[..encoded.len()].copy_from_slice(&encoded);
+    }
+    if let Err(error) = fresh.map.flush(0..SEGMENT_HEADER) {
+        // The failure to report is that of the flush; the file is void and found at the next start.
+        let _ = shared.storage.remove(&fresh.name);
+        return Err(error);
+    }
+    shared.change(|state, due| {
+        state.file_bytes += bytes;
+        state.next = at;
+        state.complete = at;
+        state.flushed = at;
+        state.durable = at;
+        state.begin(fresh, true);
+        state.failure = None;
+        state.shortage = None;
+        state.for_complete.take_due(at, due);
+        state.for_durable.take_due(at, due);
+        state.for_room.take_all(due);
+    });
+    Ok(())
+}

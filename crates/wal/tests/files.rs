@@ -1,0 +1,170 @@
+//! The log over real files, seen from outside.
+
+use std::pin::pin;
+use std::process::Command;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use forebay_types::{Epoch, Lsn, VolumeId};
+use forebay_wal::{FileStorage, Options, RecordKind, Recovery, Storage, Wal};
+
+const VOLUME: VolumeId = VolumeId([3; 16]);
+/// Tells a test that it is the child of another process, and what folder to use.
+const CHILD: &str = "FOREBAY_WAL_TEST_CHILD";
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        std::thread::park();
+    }
+}
+
+fn options() -> Options {
+    Options {
+        segment_bytes: 1 << 20,
+        limit_bytes: 8 << 20,
+        ..Options::new(VOLUME, Epoch(1))
+    }
+}
+
+fn open(storage: &Arc<dyn Storage>, from: Lsn) -> Wal {
+    let recovery = Recovery::scan(Arc::clone(storage), VOLUME, from).expect("scanned");
+    recovery.into_wal(options()).expect("opened")
+}
+
+fn storage(path: &std::path::Path) -> Arc<dyn Storage> {
+    Arc::new(FileStorage::open(path).expect("opened"))
+}
+
+fn append_many(wal: &Wal, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        wait(wal.room(8 * 4096)).expect("room");
+        wal.append(RecordKind::Data, &[&number.to_le_bytes().repeat(4096)])
+            .expect("room");
+    }
+}
+
+/// The number in each record, which fills it completely.
+fn numbers(storage: &Arc<dyn Storage>, from: Lsn) -> Vec<u64> {
+    let mut recovery = Recovery::scan(Arc::clone(storage), VOLUME, from).expect("scanned");
+    let mut found = Vec::new();
+    while let Some(record) = recovery.next().expect("readable") {
+        let number = record.payload.first_chunk().expect("eight bytes");
+        assert_eq!(record.payload, number.repeat(4096));
+        found.push(u64::from_le_bytes(*number));
+    }
+    found
+}
+
+/// Runs one test of this file in a process of its own; tells whether it succeeded.
+fn run_child(test: &str, folder: &std::path::Path) -> std::process::Output {
+    Command::new(std::env::current_exe().expect("this program"))
+        .args([test, "--exact", "--nocapture"])
+        .env(CHILD, folder)
+        .output()
+        .expect("started")
+}
+
+#[test]
+fn records_survive_recycling_and_reopening_of_files() {
+    let folder = tempfile::tempdir().expect("folder");
+    let storage = storage(folder.path());
+    let wal = open(&storage, Lsn::ZERO);
+    for round in 0..6 {
+        append_many(&wal, round * 100..round * 100 + 100);
+        wait(wal.durable(wal.next_lsn())).expect("durable");
+        wal.recycle(wal.next_lsn());
+    }
+    let published = wal.next_lsn();
+    append_many(&wal, 1000..1050);
+    wal.close().expect("flushed");
+    drop(wal);
+    assert_eq!(
+        numbers(&storage, published),
+        (1000..1050).collect::<Vec<_>>()
+    );
+    let bytes: u64 = std::fs::read_dir(folder.path())
+        .expect("listed")
+        .map(|entry| {
+            entry
+                .and_then(|entry| entry.metadata())
+                .expect("file")
+                .len()
+        })
+        .sum();
+    assert!(bytes <= 8 << 20);
+}
+
+#[test]
+fn a_killed_process_loses_nothing() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        let wal = open(&storage(folder.as_ref()), Lsn::ZERO);
+        append_many(&wal, 0..120);
+        // Ends without unwinding, flushing or closing anything.
+        std::process::abort();
+    }
+    let folder = tempfile::tempdir().expect("folder");
+    assert!(
+        !run_child("a_killed_process_loses_nothing", folder.path())
+            .status
+            .success()
+    );
+    let storage = storage(folder.path());
+    assert_eq!(numbers(&storage, Lsn::ZERO), (0..120).collect::<Vec<_>>());
+    let wal = open(&storage, Lsn::ZERO);
+    append_many(&wal, 120..130);
+    wal.close().expect("flushed");
+    assert_eq!(numbers(&storage, Lsn::ZERO), (0..130).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_second_process_is_refused() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        let error = FileStorage::open(&folder).expect_err("refused");
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+        assert!(
+            error.to_string().contains("in use by another process"),
+            "{error}"
+        );
+        return;
+    }
+    let folder = tempfile::tempdir().expect("folder");
+    let held = FileStorage::open(folder.path()).expect("opened");
+    assert!(FileStorage::open(folder.path()).is_err());
+    let child = run_child("a_second_process_is_refused", folder.path());
+    assert!(
+        child.status.success(),
+        "{}",
+        String::from_utf8_lossy(&child.stderr)
+    );
+    drop(held);
+    FileStorage::open(folder.path()).expect("free again");
+}
+
+#[test]
+fn a_file_that_cannot_have_its_space_is_not_left_behind() {
+    let folder = tempfile::tempdir().expect("folder");
+    let storage = FileStorage::open(folder.path()).expect("opened");
+    assert!(storage.create("0000000000000001.seg", 1 << 60).is_err());
+    assert_eq!(storage.list().expect("listed"), Vec::<String>::new());
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let file = tempfile::NamedTempFile::new().expect("file");
+    let error = FileStorage::open(file.path().join("log")).expect_err("refused");
+    assert!(error.to_string().contains("log folder"), "{error}");
+}

@@ -1,0 +1,67 @@
+//! An append in the steady state allocates nothing.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use forebay_types::{Epoch, Lsn, VolumeId};
+use forebay_wal::{AppendError, MemoryStorage, Options, RecordKind, Recovery, Wal};
+
+/// Counts what each thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is left to the system's allocator; the counter neither allocates nor has a
+// destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps the rules, which are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Appends, and tells how many allocations that took; waiting for a segment does not count.
+fn append(wal: &Wal, payload: &[u8]) -> u64 {
+    loop {
+        let before = ALLOCATIONS.get();
+        let appended = wal.append(RecordKind::Data, &[payload, b"end"]);
+        let allocations = ALLOCATIONS.get() - before;
+        match appended {
+            Ok(_) => return allocations,
+            Err(AppendError::Full) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn append_with_nobody_waiting_allocates_nothing() {
+    let volume = VolumeId([1; 16]);
+    let options = Options {
+        segment_bytes: 64 << 10,
+        ..Options::new(volume, Epoch(1))
+    };
+    let storage = Arc::new(MemoryStorage::new());
+    let recovery = Recovery::scan(storage, volume, Lsn::ZERO).expect("scanned");
+    let wal = recovery.into_wal(options).expect("opened");
+    let payload = [7; 500];
+    // The lists find their size, here over 16 segments.
+    let warming: u64 = (0..16 * 120).map(|_| append(&wal, &payload)).sum();
+    assert!(warming > 0, "the counter does not count");
+    wal.recycle(wal.next_lsn());
+    // Twelve more segments, beginnings of segments included.
+    let allocations: u64 = (0..12 * 120).map(|_| append(&wal, &payload)).sum();
+    assert_eq!(allocations, 0);
+}

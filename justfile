@@ -1,0 +1,49 @@
+# The everyday commands; `just` lists them.
+
+default:
+    @just --list
+
+# Build the program for use
+build:
+    cargo build --release --package forebay
+
+# Serve a volume, with any flags of `forebay serve`
+run *flags:
+    cargo run --release --package forebay -- serve {{flags}}
+
+# Run all tests, or those whose names contain the filter
+test *filter:
+    cargo test --workspace {{filter}}
+
+# Check format and lints
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# Put the code into the one format
+fmt:
+    cargo fmt --all
+
+# Build the documentation of all crates
+doc *flags:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps {{flags}}
+
+# Run the benchmarks, or those whose names contain the filter
+bench *filter:
+    cargo bench --workspace -- {{filter}}
+
+# Check licences, sources and known vulnerabilities of all dependencies
+deny:
+    cargo deny --workspace check
+
+# Print the table of settings as README has it
+settings:
+    cargo run --quiet --package forebay -- config --markdown
+
+# Start Forebay in front of MinIO in containers
+up:
+    docker compose up --build --wait
+
+# Everything that CI runs
+ci:
+    .ci/run
