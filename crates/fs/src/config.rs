@@ -73,7 +73,7 @@ impl FsConfig {
             inode_limit: 1 << 40,
             node_limit: 100_000,
             overlay_limit: 64 << 20,
-            metadata_cache: 32 << 20,
+            metadata_cache: 16 << 20,
             fetch_parallel: 16,
             prefetch_bytes: 32 << 20,
         }

@@ -42,5 +42,7 @@ pub use config::{FsConfig, LogConfig};
 pub use core::Stopped;
 pub use local::LocalError;
 pub use open::OpenError;
-pub use status::Status;
+pub use forebay_pack::Compression;
+pub use forebay_wal::SyncMode;
+pub use status::{Stage, Status};
 pub use volume::{Closed, Volume};

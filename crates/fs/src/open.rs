@@ -89,6 +89,13 @@ pub enum OpenError {
     Stopped(#[from] crate::core::Stopped),
 }
 
+impl OpenError {
+    /// Whether there is nothing at all where the volume should be.
+    pub fn is_not_formatted(&self) -> bool {
+        matches!(self, OpenError::Volume(VolumeError::NotFormatted { .. }))
+    }
+}
+
 /// Makes the prefix of `store` a volume with an empty root directory.
 pub(crate) async fn format(store: &Store) -> Result<VolumeId, OpenError> {
     let descriptor = VolumeDescriptor {

@@ -2,9 +2,21 @@
 
 use std::time::Duration;
 
-use forebay_types::{Epoch, Lsn, VolumeId};
+use forebay_types::{CheckpointId, Epoch, Lsn, VolumeId};
 
 use crate::core::{Core, Stopped};
+
+/// What is done about the last closed checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// It is published.
+    #[default]
+    Idle,
+    /// Its packs are on their way to the bucket.
+    Uploading,
+    /// Its metadata are on their way to the bucket.
+    Publishing,
+}
 
 /// State of a volume at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +25,12 @@ pub struct Status {
     pub volume: VolumeId,
     /// The epoch that this gateway holds.
     pub epoch: Epoch,
+    /// The checkpoint that collects changes.
+    pub checkpoint: CheckpointId,
+    /// What is done about the checkpoint before it.
+    pub stage: Stage,
+    /// Packs on their way to the bucket.
+    pub uploads: usize,
     /// The bucket holds exactly the state at this LSN.
     pub published: Lsn,
     /// End of the log.
@@ -48,6 +66,9 @@ impl Status {
         Status {
             volume,
             epoch: core.checkpoints.state().epoch,
+            checkpoint: core.gate.read().id,
+            stage: core.checkpoints.stage(),
+            uploads: core.checkpoints.uploads(),
             published,
             end: core.position(),
             durable: core.log().map_or(published, |log| log.durable_lsn()),

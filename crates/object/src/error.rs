@@ -21,7 +21,7 @@ pub enum Fault {
     NotModified,
     /// There is no such bucket.
     BucketMissing,
-    /// No credentials were found.
+    /// No credentials were found, or those who hand them out did not answer.
     NoCredentials,
     /// The server does not know the credentials, or they have expired.
     BadCredentials,

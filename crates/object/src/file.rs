@@ -41,10 +41,10 @@ pub struct FileStore {
     updates: RwLock<()>,
 }
 
-/// Time stamps of files lag behind by up to a tick of the kernel's clock, 1 to 10 ms. An update waits until the
-/// version that it replaces is older than this, so that no two versions ever have one ETag, even
-/// if the file system gives out the same inode again.
-const CLOCK_TICK: Duration = Duration::from_millis(20);
+/// Time stamps of files lag behind by up to a tick of the kernel's clock, 1 to 10 ms. An update waits
+/// until the version that it replaces is older than two ticks, so that no two versions ever have
+/// one ETag, even if the file system gives out the same inode again.
+const TWO_CLOCK_TICKS: Duration = Duration::from_millis(20);
 
 /// The lock file between processes. No listing shows it, since `LocalFileSystem` takes a `#` and
 /// digits at the end of a name for an upload under way.
@@ -114,7 +114,7 @@ impl FileStore {
         let age = SystemTime::now()
             .duration_since(present.last_modified.into())
             .unwrap_or_default();
-        if let Some(wait) = CLOCK_TICK.checked_sub(age) {
+        if let Some(wait) = TWO_CLOCK_TICKS.checked_sub(age) {
             tokio::time::sleep(wait).await;
         }
         let options = PutOptions {

@@ -21,7 +21,7 @@ mod upload;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use forebay_meta::StoreError;
@@ -35,6 +35,7 @@ use tokio::time::Instant;
 
 use crate::core::{Core, Stopped};
 use crate::fetch::backoff;
+use crate::status::Stage;
 
 /// The volume has stopped: there is nothing more to publish.
 #[derive(Debug)]
@@ -51,12 +52,14 @@ pub(crate) struct Checkpoints {
     /// The volume's state as the bucket has it.
     state: Mutex<VolumeState>,
     store_error: Mutex<Option<(String, Instant)>>,
-    /// Since when a closed checkpoint is being worked on, and since when its oldest change waits.
+    /// Since when the oldest change of the closed checkpoint waits.
     closed: Mutex<Option<Instant>>,
+    stage: Mutex<Stage>,
+    uploads: AtomicUsize,
     log_failed: AtomicBool,
     /// There may be removed files to collect, or dead packs to delete.
     garbage: AtomicBool,
-    next_pack: std::sync::atomic::AtomicU64,
+    next_pack: AtomicU64,
 }
 
 impl Checkpoints {
@@ -70,9 +73,11 @@ impl Checkpoints {
             state: Mutex::new(state),
             store_error: Mutex::default(),
             closed: Mutex::default(),
+            stage: Mutex::default(),
+            uploads: AtomicUsize::new(0),
             log_failed: AtomicBool::new(false),
             garbage: AtomicBool::new(true),
-            next_pack: std::sync::atomic::AtomicU64::new(first_pack(&state)),
+            next_pack: AtomicU64::new(first_pack(&state)),
         }
     }
 
@@ -122,6 +127,19 @@ impl Checkpoints {
         let news = !self.log_failed.swap(true, Ordering::AcqRel);
         self.wake();
         news
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        *self.stage.lock()
+    }
+
+    fn set_stage(&self, stage: Stage) {
+        *self.stage.lock() = stage;
+    }
+
+    /// Packs on their way to the bucket.
+    pub(crate) fn uploads(&self) -> usize {
+        self.uploads.load(Ordering::Relaxed)
     }
 
     fn new_pack(&self) -> PackId {
@@ -222,8 +240,11 @@ impl Core {
     pub(crate) async fn publish_open(self: &Arc<Self>) -> std::result::Result<(), Halted> {
         self.checkpoints.pressed.store(false, Ordering::Release);
         if let Some(closed) = self.close_checkpoint() {
+            self.checkpoints.set_stage(Stage::Uploading);
             let uploaded = self.upload(&closed).await?;
+            self.checkpoints.set_stage(Stage::Publishing);
             self.publish(closed, uploaded).await?;
+            self.checkpoints.set_stage(Stage::Idle);
         }
         self.restart_log();
         Ok(())

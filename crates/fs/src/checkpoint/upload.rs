@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use forebay_cache::Snapshot;
 use forebay_meta::record::{BlockMap, MAX_EXTENTS, PackRecord};
@@ -67,6 +68,7 @@ impl Core {
                 let (core, pack) = (self.clone(), self.checkpoints.new_pack());
                 uploads.spawn(async move { core.upload_pack(pack, group).await });
             }
+            self.checkpoints.uploads.store(uploads.len(), Ordering::Relaxed);
             let Some(done) = uploads.join_next().await else { break };
             let (pack, record, frames) = done.unwrap_or_else(|error| {
                 self.stop(Stopped::Failed(format!("an upload ended early: {error}")));

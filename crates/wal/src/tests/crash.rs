@@ -253,6 +253,28 @@ fn records_of_a_former_life_are_never_trusted() {
 }
 
 #[test]
+fn records_with_the_right_lsn_and_crc_but_of_another_life_are_not_trusted() {
+    use crate::layout::{HeaderBytes, SEGMENT_HEADER_USED, Salt, SegmentHeader};
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    append_many(&wal, 0..5, 100);
+    wal.close().expect("flushed");
+    let name = names(&storage, ".seg").remove(0);
+    storage.edit(&name, |bytes| {
+        let head: &mut [u8; SEGMENT_HEADER_USED] = bytes.first_chunk_mut().expect("a header");
+        let HeaderBytes::Valid(header) = SegmentHeader::decode(head) else {
+            panic!("no header");
+        };
+        *head = SegmentHeader {
+            salt: Salt(!header.salt.0),
+            ..header
+        }
+        .encode();
+    });
+    assert_eq!(replay(&storage, Lsn::ZERO), []);
+}
+
+#[test]
 fn trap_6_a_mark_covers_only_what_came_before_it() {
     // "Removed" and "published" are positions in the sequence: what is appended after a mark comes
     // back after it, and recycling up to the mark takes nothing behind it.

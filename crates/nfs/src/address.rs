@@ -1,0 +1,204 @@
+//! Ranges of client addresses, as exports name them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// The addresses that share their first `prefix` bits with `base` (CIDR): `10.0.0.0/8`,
+/// `fd00::/8`, or a single address without a prefix.
+///
+/// An IPv4 client that arrives on an IPv6 socket (`::ffff:10.1.2.3`) counts as IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AddressRange {
+    base: IpAddr,
+    prefix: u8,
+}
+
+/// Why a text is no [`AddressRange`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressRangeError {
+    /// The part before the slash is no address.
+    #[error("'{0}' is not an IP address: write one such as 10.0.0.0/8, 192.168.1.5 or fd00::/8")]
+    Address(String),
+    /// The part after the slash is no prefix length.
+    #[error("'{text}' is not a prefix length: write a number from 0 to {max}")]
+    Prefix {
+        /// What was written.
+        text: String,
+        /// Bits of an address of this family.
+        max: u8,
+    },
+    /// Bits beyond the prefix are set: most likely the prefix is wrong.
+    #[error("{base}/{prefix} has bits set beyond its prefix: write {network}/{prefix}, or {base} for the one address")]
+    HostBits {
+        /// The address that was written.
+        base: IpAddr,
+        /// The prefix that was written.
+        prefix: u8,
+        /// The address with those bits cleared.
+        network: IpAddr,
+    },
+}
+
+impl AddressRange {
+    /// Every IPv4 address.
+    pub const ANY_V4: AddressRange = AddressRange {
+        base: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+        prefix: 0,
+    };
+    /// Every IPv6 address.
+    pub const ANY_V6: AddressRange = AddressRange {
+        base: IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
+        prefix: 0,
+    };
+
+    /// Whether every address in it is one of this machine's loopback addresses.
+    pub fn is_loopback(&self) -> bool {
+        let whole = match self.base {
+            IpAddr::V4(_) => 8,
+            IpAddr::V6(_) => 128,
+        };
+        self.base.is_loopback() && self.prefix >= whole
+    }
+
+    /// The range of `base` with `prefix` bits; fails when the prefix is longer than the address,
+    /// or the address has bits set beyond it.
+    pub fn new(base: IpAddr, prefix: u8) -> Result<AddressRange, AddressRangeError> {
+        let max = bits_of(base);
+        if prefix > max {
+            let text = prefix.to_string();
+            return Err(AddressRangeError::Prefix { text, max });
+        }
+        let network = masked(base, prefix);
+        if network != base {
+            return Err(AddressRangeError::HostBits {
+                base,
+                prefix,
+                network,
+            });
+        }
+        Ok(AddressRange { base, prefix })
+    }
+
+    /// Whether the client with this address is meant.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        address.is_ipv4() == self.base.is_ipv4() && masked(address, self.prefix) == self.base
+    }
+}
+
+impl From<IpAddr> for AddressRange {
+    fn from(base: IpAddr) -> Self {
+        AddressRange {
+            base,
+            prefix: bits_of(base),
+        }
+    }
+}
+
+impl FromStr for AddressRange {
+    type Err = AddressRangeError;
+
+    fn from_str(text: &str) -> Result<Self, AddressRangeError> {
+        let (base, prefix) = match text.split_once('/') {
+            Some((base, prefix)) => (base, Some(prefix)),
+            None => (text, None),
+        };
+        let base: IpAddr = base
+            .trim()
+            .parse()
+            .map_err(|_| AddressRangeError::Address(base.to_owned()))?;
+        let Some(prefix) = prefix else {
+            return Ok(AddressRange::from(base));
+        };
+        let prefix = prefix
+            .trim()
+            .parse()
+            .map_err(|_| AddressRangeError::Prefix {
+                text: prefix.to_owned(),
+                max: bits_of(base),
+            })?;
+        AddressRange::new(base, prefix)
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.prefix == bits_of(self.base) {
+            write!(f, "{}", self.base)
+        } else {
+            write!(f, "{}/{}", self.base, self.prefix)
+        }
+    }
+}
+
+fn bits_of(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// `address` with everything beyond the first `prefix` bits cleared.
+fn masked(address: IpAddr, prefix: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX
+                .checked_shl(32 - u32::from(prefix.min(32)))
+                .unwrap_or(0);
+            IpAddr::V4((v4.to_bits() & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX
+                .checked_shl(128 - u32::from(prefix.min(128)))
+                .unwrap_or(0);
+            IpAddr::V6((v6.to_bits() & mask).into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(text: &str) -> AddressRange {
+        text.parse().unwrap()
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_prefix_covers_its_network_and_nothing_else() {
+        assert!(range("10.0.0.0/8").contains(address("10.255.0.1")));
+        assert!(!range("10.0.0.0/8").contains(address("11.0.0.1")));
+        assert!(range("0.0.0.0/0").contains(address("203.0.113.9")));
+        assert!(!range("0.0.0.0/0").contains(address("::1")));
+        assert!(range("fd00::/8").contains(address("fd12::7")));
+        assert!(range("::/0").contains(address("2001:db8::1")));
+        assert!(range("192.168.1.5").contains(address("192.168.1.5")));
+        assert!(!range("192.168.1.5").contains(address("192.168.1.4")));
+    }
+
+    #[test]
+    fn an_ipv4_client_on_an_ipv6_socket_counts_as_ipv4() {
+        assert!(range("127.0.0.0/8").contains(address("::ffff:127.0.0.1")));
+        assert!(!range("::/0").contains(address("::ffff:127.0.0.1")));
+    }
+
+    #[test]
+    fn a_bad_range_says_what_to_write() {
+        let message = |text: &str| text.parse::<AddressRange>().unwrap_err().to_string();
+        assert!(message("localhost").contains("'localhost' is not an IP address"));
+        assert!(message("10.0.0.0/33").contains("a number from 0 to 32"));
+        assert!(message("::1/129").contains("a number from 0 to 128"));
+        assert!(message("10.0.0.0/x").contains("'x' is not a prefix length"));
+        assert!(message("10.1.2.3/8").contains("write 10.0.0.0/8"));
+    }
+
+    #[test]
+    fn display_and_parse_agree() {
+        for text in ["10.0.0.0/8", "192.168.1.5", "::1", "fd00::/8", "0.0.0.0/0"] {
+            assert_eq!(range(text).to_string(), text);
+        }
+        assert_eq!(range("127.0.0.1/32").to_string(), "127.0.0.1");
+    }
+}

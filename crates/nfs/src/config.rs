@@ -1,0 +1,116 @@
+//! What the server is told: keys, exports and limits.
+
+use std::time::Duration;
+
+use forebay_types::VolumeId;
+
+use crate::AddressRange;
+
+/// Largest READ, WRITE and directory reply that FSINFO offers, in bytes.
+pub const TRANSFER_BYTES: u32 = 1 << 20;
+
+/// User and group of a caller without an identity: AUTH_NONE, or squashed.
+pub const NOBODY: u32 = 65534;
+
+/// Everything that [`crate::Server::bind`] has to know.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Key of the file handles' authentication codes. Draw it at random once per volume and keep
+    /// it: handles made under another key are refused (NFS3ERR_BADHANDLE), so clients would have to
+    /// mount again. Who knows it can name any inode.
+    pub handle_key: [u8; 32],
+    /// The volume behind the server; a handle of another one is stale.
+    pub volume: VolumeId,
+    /// What may be mounted, and by whom. Whoever is named by none gets nothing.
+    pub exports: Vec<Export>,
+    /// Limits.
+    pub limits: Limits,
+}
+
+/// A directory of the volume that clients may mount, with its rules.
+#[derive(Clone, Debug)]
+pub struct Export {
+    /// Number of the export, part of every handle given out under it: keep it across restarts and
+    /// do not use it for another path.
+    pub id: u32,
+    /// Path of the directory, from the root of the volume, such as `/` or `/home`. Symbolic links
+    /// in it are not followed.
+    pub path: Vec<u8>,
+    /// Addresses of the clients; none: nobody.
+    pub clients: Vec<AddressRange>,
+    /// Whose identity is replaced.
+    pub squash: Squash,
+}
+
+/// Which callers of an export are taken for nobody ([`NOBODY`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Squash {
+    /// Nobody is: uid 0 of a client is root here.
+    None,
+    /// User 0 and group 0, as primary or further group.
+    #[default]
+    Root,
+    /// Everyone.
+    All,
+}
+
+/// A cap on everything that a client can influence.
+///
+/// Memory that clients can make the server hold is at most `shared_bytes` plus, for each
+/// connection, about 192 KiB (bytes read but not taken up, a record of at most 64 KiB, and one
+/// small call that is let through when the shared budget is used up); the replay cache and the
+/// pool of idle buffers (32 MiB) come on top.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Longest record in bytes; a longer one closes the connection, before anything is allocated
+    /// for it. The longest that a client has reason to send is a WRITE of [`TRANSFER_BYTES`]
+    /// with its header.
+    pub record_bytes: usize,
+    /// Calls of one connection that may be waiting for the file system; further ones stay in the
+    /// socket. Linux sends as many as its slot table has (dynamic, from 2 up).
+    pub calls_in_flight: usize,
+    /// Bytes of replies of one connection, finished or expected; more calls are not begun until
+    /// some are sent. Sixteen reads of the largest size keep a fast link busy over 30 ms of bucket.
+    pub reply_bytes: usize,
+    /// Bytes of calls and replies of all connections together.
+    pub shared_bytes: usize,
+    /// Connections; one more is closed at once. An idle connection costs a few KiB. Keep it below
+    /// the limit of open files: at that limit connections wait in the listen queue instead.
+    pub connections: usize,
+    /// Closes a connection on which nothing happens for so long. NFS clients keep theirs open, and
+    /// vanished ones are found by TCP keepalive: none by default.
+    pub idle_timeout: Option<Duration>,
+    /// Time from the first byte of a record to its last: 1 MiB at 17 KB/s by default.
+    pub record_timeout: Duration,
+    /// Time for which a client may take no byte of the replies that wait for it. While other
+    /// connections wait for the shared budget it is a tenth of this.
+    pub reply_timeout: Duration,
+    /// Time that calls already read have to finish at shutdown.
+    pub grace: Duration,
+    /// Replies kept for repeated calls, and the bytes they may take.
+    pub replay_entries: usize,
+    /// See `replay_entries`.
+    pub replay_bytes: usize,
+    /// How long a reply is kept for a repeated call. A Linux client repeats over TCP after
+    /// 60 s, or at once when it has reconnected.
+    pub replay_age: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            record_bytes: TRANSFER_BYTES as usize + 4096,
+            calls_in_flight: 128,
+            reply_bytes: 16 << 20,
+            shared_bytes: 256 << 20,
+            connections: 16_384,
+            idle_timeout: None,
+            record_timeout: Duration::from_secs(60),
+            reply_timeout: Duration::from_secs(60),
+            grace: Duration::from_secs(10),
+            replay_entries: 32_768,
+            replay_bytes: 16 << 20,
+            replay_age: Duration::from_secs(180),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Record marking: how RPC messages are told apart in a TCP stream (RFC 5531, section 11).
+//!
+//! A record is one message, sent as one or more fragments:
+//!
+//! ```text
+//!  bit 31          bits 30..0               that many bytes
+//! +---------------+------------------------+----------------- - - -
+//! | last fragment | length of the fragment | a piece of the record
+//! +---------------+------------------------+----------------- - - -
+//! ```
+//!
+//! [`Assembler`] takes the stream in pieces of any size and gives back records. It never looks
+//! at a length and allocates it: small records grow as their bytes arrive, large ones wait for a
+//! buffer that its owner has to grant.
+
+/// Bytes of a fragment's header.
+pub const MARK_BYTES: usize = 4;
+
+/// The bit that tells the last fragment of a record.
+pub const LAST_FRAGMENT: u32 = 1 << 31;
+
+/// A record up to this many bytes is collected without asking; a longer one needs a granted buffer.
+pub const SMALL_RECORD_BYTES: usize = 64 << 10;
+
+/// So many bytes of a large record must have arrived before a buffer for it is asked for, so that a
+/// client cannot hold a buffer for the price of a header.
+const EARNEST_BYTES: usize = 16 << 10;
+
+/// The header of a message of `length` bytes that is sent as a single fragment.
+pub fn mark(length: usize) -> [u8; MARK_BYTES] {
+    (length as u32 | LAST_FRAGMENT).to_be_bytes()
+}
+
+/// The stream is not one of records that this server takes: the connection has to be closed, as
+/// nothing after it can be told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// Longer than the limit.
+    #[error("a record of more than {limit} bytes")]
+    TooLong {
+        /// The limit.
+        limit: usize,
+    },
+    /// A fragment without bytes that is not the last: only somebody who wants to keep the server
+    /// busy sends them.
+    #[error("an empty fragment")]
+    EmptyFragment,
+}
+
+/// What the assembler has come to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// All input is used up and no record is complete.
+    NeedInput,
+    /// The record under way needs a buffer of this capacity ([`Assembler::grant`]) before it can
+    /// take more than it has.
+    NeedBuffer(usize),
+    /// A complete record. There may be input left.
+    Record(Vec<u8>),
+}
+
+/// Puts records together from a stream.
+#[derive(Debug)]
+pub struct Assembler {
+    limit: usize,
+    mark: [u8; MARK_BYTES],
+    /// Bytes of `mark` that are there.
+    mark_filled: usize,
+    /// Bytes of the current fragment still to come, once its mark is complete.
+    remaining: usize,
+    last: bool,
+    record: Vec<u8>,
+    /// Bytes that `record` may come to hold without a further grant.
+    allowance: usize,
+}
+
+impl Assembler {
+    /// For records of at most `limit` bytes.
+    pub fn new(limit: usize) -> Assembler {
+        Assembler {
+            limit,
+            mark: [0; MARK_BYTES],
+            mark_filled: 0,
+            remaining: 0,
+            last: false,
+            record: Vec::new(),
+            allowance: SMALL_RECORD_BYTES,
+        }
+    }
+
+    /// Whether the stream is in the middle of a record.
+    pub fn is_midway(&self) -> bool {
+        self.mark_filled > 0 || !self.record.is_empty()
+    }
+
+    /// Takes bytes off the front of `input` until a record is complete or something is missing.
+    pub fn take(&mut self, input: &mut &[u8]) -> Result<Step, RecordError> {
+        loop {
+            if self.mark_filled < MARK_BYTES {
+                if !self.take_mark(input)? {
+                    return Ok(Step::NeedInput);
+                }
+                continue;
+            }
+            let total = self.record.len() + self.remaining;
+            let available = self.remaining.min(input.len());
+            if total > self.allowance && self.record.len() + available > EARNEST_BYTES {
+                return Ok(Step::NeedBuffer(total));
+            }
+            let Some((piece, rest)) = input.split_at_checked(available) else {
+                return Ok(Step::NeedInput);
+            };
+            if available == self.remaining && self.last {
+                // Mostly the whole record is here: exactly its bytes are allocated.
+                self.record.reserve_exact(available);
+            }
+            self.record.extend_from_slice(piece);
+            *input = rest;
+            self.remaining -= available;
+            if self.remaining > 0 {
+                return Ok(Step::NeedInput);
+            }
+            self.mark_filled = 0;
+            if self.last {
+                return Ok(Step::Record(self.complete()));
+            }
+        }
+    }
+
+    /// Gives the record under way a buffer of the capacity that [`Step::NeedBuffer`] asked for. What
+    /// was collected so far is copied into it.
+    pub fn grant(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        buffer.extend_from_slice(&self.record);
+        self.allowance = buffer.capacity().max(SMALL_RECORD_BYTES);
+        self.record = buffer;
+    }
+
+    /// Where to read the next bytes of the stream straight into, and how many at most, when a large
+    /// record lacks many. [`Assembler::take`] has to be called afterwards.
+    pub fn direct(&mut self) -> Option<(&mut Vec<u8>, usize)> {
+        let wanted = self.remaining;
+        let worth_it = self.mark_filled == MARK_BYTES
+            && wanted >= EARNEST_BYTES
+            && self.record.len() + wanted <= self.record.capacity()
+            && self.allowance > SMALL_RECORD_BYTES;
+        worth_it.then_some((&mut self.record, wanted))
+    }
+
+    /// Notes that `bytes` bytes were read into the buffer that [`Assembler::direct`] gave, and gives
+    /// the record if it is complete.
+    pub fn advance(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        self.remaining = self.remaining.saturating_sub(bytes);
+        if self.remaining > 0 {
+            return None;
+        }
+        self.mark_filled = 0;
+        self.last.then(|| self.complete())
+    }
+
+    fn complete(&mut self) -> Vec<u8> {
+        self.allowance = SMALL_RECORD_BYTES;
+        std::mem::take(&mut self.record)
+    }
+
+    /// Takes the fragment's header; false when it is not complete yet.
+    fn take_mark(&mut self, input: &mut &[u8]) -> Result<bool, RecordError> {
+        let wanted = MARK_BYTES - self.mark_filled;
+        let (piece, rest) = input.split_at(wanted.min(input.len()));
+        for (to, from) in self.mark.iter_mut().skip(self.mark_filled).zip(piece) {
+            *to = *from;
+        }
+        self.mark_filled += piece.len();
+        *input = rest;
+        if self.mark_filled < MARK_BYTES {
+            return Ok(false);
+        }
+        let mark = u32::from_be_bytes(self.mark);
+        self.last = mark & LAST_FRAGMENT != 0;
+        self.remaining = (mark & !LAST_FRAGMENT) as usize;
+        if self.remaining > self.limit.saturating_sub(self.record.len()) {
+            return Err(RecordError::TooLong { limit: self.limit });
+        }
+        if self.remaining == 0 && !self.last {
+            return Err(RecordError::EmptyFragment);
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMIT: usize = 1 << 20;
+
+    /// Feeds a stream in pieces of at most `piece` bytes and grants every buffer.
+    fn assemble(stream: &[u8], piece: usize) -> Result<Vec<Vec<u8>>, RecordError> {
+        let mut assembler = Assembler::new(LIMIT);
+        let mut records = Vec::new();
+        for mut input in stream.chunks(piece) {
+            loop {
+                match assembler.take(&mut input)? {
+                    Step::NeedInput => break,
+                    Step::NeedBuffer(bytes) => assembler.grant(Vec::with_capacity(bytes)),
+                    Step::Record(record) => records.push(record),
+                }
+            }
+            assert!(input.is_empty());
+        }
+        Ok(records)
+    }
+
+    fn fragment(data: &[u8], last: bool) -> Vec<u8> {
+        let flag = if last { LAST_FRAGMENT } else { 0 };
+        let mut wire = (data.len() as u32 | flag).to_be_bytes().to_vec();
+        wire.extend_from_slice(data);
+        wire
+    }
+
+    #[test]
+    fn golden_mark() {
+        assert_eq!(mark(40), [0x80, 0, 0, 40]);
+    }
+
+    #[test]
+    fn a_record_of_two_gibibytes_is_refused_at_its_header() {
+        let mut assembler = Assembler::new(LIMIT);
+        let mut input = &[0xff, 0xff, 0xff, 0xff][..];
+        let too_long = RecordError::TooLong { limit: LIMIT };
+        assert_eq!(assembler.take(&mut input), Err(too_long));
+        assert_eq!(assembler.record.capacity(), 0);
+    }
+
+    #[test]
+    fn fragments_together_longer_than_the_limit_are_refused() {
+        let mut stream = fragment(&vec![1; LIMIT / 2], false);
+        stream.extend(fragment(&vec![1; LIMIT / 2 + 1], true));
+        let too_long = RecordError::TooLong { limit: LIMIT };
+        assert_eq!(assemble(&stream, 4096), Err(too_long));
+    }
+
+    #[test]
+    fn empty_fragments_cannot_keep_the_server_busy() {
+        let stream = fragment(b"", false);
+        assert_eq!(assemble(&stream, 4), Err(RecordError::EmptyFragment));
+        assert_eq!(assemble(&fragment(b"", true), 4), Ok(vec![vec![]]));
+    }
+
+    #[test]
+    fn a_header_alone_holds_no_buffer() {
+        let mut assembler = Assembler::new(LIMIT);
+        let stream = fragment(&vec![7; LIMIT], true);
+        let mut input = &stream[..MARK_BYTES + 100];
+        assert_eq!(assembler.take(&mut input), Ok(Step::NeedInput));
+        assert!(assembler.record.capacity() < 4096);
+        assert!(assembler.direct().is_none());
+        let mut input = &stream[MARK_BYTES + 100..];
+        assert_eq!(assembler.take(&mut input), Ok(Step::NeedBuffer(LIMIT)));
+    }
+
+    #[test]
+    fn a_large_record_is_read_straight_into_its_buffer() {
+        let mut assembler = Assembler::new(LIMIT);
+        let stream = fragment(&vec![7; LIMIT], true);
+        let mut input = &stream[..SMALL_RECORD_BYTES];
+        assert_eq!(assembler.take(&mut input), Ok(Step::NeedBuffer(LIMIT)));
+        assembler.grant(Vec::with_capacity(LIMIT));
+        assert_eq!(assembler.take(&mut input), Ok(Step::NeedInput));
+        let (buffer, wanted) = assembler.direct().unwrap();
+        assert_eq!(wanted, LIMIT + MARK_BYTES - SMALL_RECORD_BYTES);
+        buffer.extend_from_slice(&stream[SMALL_RECORD_BYTES..]);
+        assert_eq!(assembler.advance(wanted), Some(vec![7; LIMIT]));
+        assert!(!assembler.is_midway());
+    }
+
+    proptest! {
+        #[test]
+        fn records_come_out_as_they_went_in_however_they_are_cut(
+            records in prop::collection::vec(
+                prop::collection::vec(prop::collection::vec(any::<u8>(), 1..300), 1..4), 0..6),
+            large in prop::option::of(SMALL_RECORD_BYTES..3 * SMALL_RECORD_BYTES),
+            piece in 1usize..70_000,
+        ) {
+            let mut stream = Vec::new();
+            let mut expected = Vec::new();
+            for fragments in &records {
+                for (index, data) in fragments.iter().enumerate() {
+                    stream.extend(fragment(data, index + 1 == fragments.len()));
+                }
+                expected.push(fragments.concat());
+            }
+            if let Some(bytes) = large {
+                stream.extend(fragment(&vec![3; bytes], true));
+                expected.push(vec![3; bytes]);
+            }
+            prop_assert_eq!(assemble(&stream, piece), Ok(expected));
+        }
+
+        #[test]
+        fn random_bytes_never_panic(stream: Vec<u8>, piece in 1usize..50) {
+            let _ = assemble(&stream, piece);
+        }
+    }
+}

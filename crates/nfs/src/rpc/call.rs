@@ -1,0 +1,240 @@
+//! Taking the header off a call.
+
+use forebay_vfs::Credentials;
+
+use super::{
+    AUTH_NONE, AUTH_SYS, CALL, MAX_AUTH_BYTES, MAX_GROUPS, MAX_MACHINE_NAME, RPC_VERSION,
+};
+use crate::NOBODY;
+use crate::xdr::{Malformed, Reader};
+
+/// A call: what is wanted, by whom, and its arguments, not decoded yet.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    /// Transaction id, for the reply.
+    pub xid: u32,
+    /// Program number.
+    pub program: u32,
+    /// Version of the program.
+    pub version: u32,
+    /// Procedure of the program.
+    pub procedure: u32,
+    /// Who calls, as the call says.
+    pub credential: Credential,
+    /// The arguments.
+    pub arguments: Reader<'a>,
+}
+
+/// Who calls. AUTH_SYS is a claim that nothing proves: exports trust it by the client's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// AUTH_NONE.
+    None,
+    /// AUTH_SYS.
+    Sys(Credentials),
+}
+
+impl Credential {
+    /// The identity; nobody without one.
+    pub fn identity(self) -> Credentials {
+        match self {
+            Credential::None => Credentials {
+                uid: NOBODY,
+                gid: NOBODY,
+                groups: Vec::new(),
+            },
+            Credential::Sys(credentials) => credentials,
+        }
+    }
+}
+
+/// Why a message is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotServed {
+    /// It is not an RPC call: the peer speaks something else, and there is nothing to answer.
+    NotACall,
+    /// It is answered with a denial.
+    Denied {
+        /// Transaction id of the call.
+        xid: u32,
+        /// Why.
+        denial: Denial,
+    },
+}
+
+/// Why a call is denied (`reject_stat` and `auth_stat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// Not RPC version 2.
+    RpcMismatch,
+    /// The credential cannot be decoded, or is beyond its limits (AUTH_BADCRED).
+    BadCredential,
+    /// A flavor of credentials that this server does not take (AUTH_REJECTEDCRED).
+    RejectedCredential,
+    /// The verifier cannot be decoded (AUTH_BADVERF).
+    BadVerifier,
+    /// The address of the client is in no export (AUTH_TOOWEAK).
+    TooWeak,
+}
+
+impl<'a> Call<'a> {
+    /// Decodes the header of a record.
+    pub fn decode(record: &'a [u8]) -> Result<Call<'a>, NotServed> {
+        let mut reader = Reader::new(record);
+        let xid = reader.u32().map_err(|Malformed| NotServed::NotACall)?;
+        if reader.u32() != Ok(CALL) {
+            return Err(NotServed::NotACall);
+        }
+        let denied = |denial| NotServed::Denied { xid, denial };
+        let version = reader.u32().map_err(|Malformed| NotServed::NotACall)?;
+        if version != RPC_VERSION {
+            return Err(denied(Denial::RpcMismatch));
+        }
+        let [program, version, procedure] =
+            numbers(&mut reader).map_err(|Malformed| NotServed::NotACall)?;
+        let credential = credential(&mut reader).map_err(denied)?;
+        verifier(&mut reader).map_err(|Malformed| denied(Denial::BadVerifier))?;
+        Ok(Call {
+            xid,
+            program,
+            version,
+            procedure,
+            credential,
+            arguments: reader,
+        })
+    }
+}
+
+fn numbers(reader: &mut Reader<'_>) -> Result<[u32; 3], Malformed> {
+    Ok([reader.u32()?, reader.u32()?, reader.u32()?])
+}
+
+fn credential(reader: &mut Reader<'_>) -> Result<Credential, Denial> {
+    let bad = |Malformed| Denial::BadCredential;
+    let flavor = reader.u32().map_err(bad)?;
+    let body = reader.opaque(MAX_AUTH_BYTES).map_err(bad)?;
+    match flavor {
+        AUTH_NONE => Ok(Credential::None),
+        AUTH_SYS => auth_sys(Reader::new(body))
+            .map(Credential::Sys)
+            .map_err(bad),
+        _ => Err(Denial::RejectedCredential),
+    }
+}
+
+/// `authsys_parms`: stamp, machine name, uid, gid, groups.
+fn auth_sys(mut reader: Reader<'_>) -> Result<Credentials, Malformed> {
+    reader.u32()?;
+    reader.opaque(MAX_MACHINE_NAME)?;
+    let uid = reader.u32()?;
+    let gid = reader.u32()?;
+    let count = reader.u32()? as usize;
+    if count > MAX_GROUPS {
+        return Err(Malformed);
+    }
+    let groups = (0..count)
+        .map(|_| reader.u32())
+        .collect::<Result<_, Malformed>>()?;
+    Ok(Credentials { uid, gid, groups })
+}
+
+/// The verifier of AUTH_NONE and AUTH_SYS is empty; what else it holds means nothing.
+fn verifier(reader: &mut Reader<'_>) -> Result<(), Malformed> {
+    reader.u32()?;
+    reader.opaque(MAX_AUTH_BYTES)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// GETATTR by uid 1000, gid 100 and group 27 of machine "box".
+    const GOLDEN: &[u8] = &[
+        0x12, 0x34, 0x56, 0x78, // xid
+        0, 0, 0, 0, // call
+        0, 0, 0, 2, // RPC version
+        0, 1, 0x86, 0xa3, // program 100003
+        0, 0, 0, 3, // version
+        0, 0, 0, 1, // procedure
+        0, 0, 0, 1, // AUTH_SYS
+        0, 0, 0, 28, // its length
+        0, 0, 0, 9, // stamp
+        0, 0, 0, 3, b'b', b'o', b'x', 0, // machine name
+        0, 0, 3, 0xe8, // uid
+        0, 0, 0, 100, // gid
+        0, 0, 0, 1, 0, 0, 0, 27, // groups
+        0, 0, 0, 0, 0, 0, 0, 0, // verifier
+        0, 0, 0, 4, 1, 2, 3, 4, // arguments
+    ];
+
+    fn denied(wire: &[u8]) -> NotServed {
+        Call::decode(wire).unwrap_err()
+    }
+
+    fn with(offset: usize, value: u32) -> Vec<u8> {
+        let mut wire = GOLDEN.to_vec();
+        wire[offset..offset + 4].copy_from_slice(&value.to_be_bytes());
+        wire
+    }
+
+    #[test]
+    fn golden_call() {
+        let call = Call::decode(GOLDEN).unwrap();
+        assert_eq!(call.xid, 0x12345678);
+        let target = (call.program, call.version, call.procedure);
+        assert_eq!(target, (100_003, 3, 1));
+        let identity = Credentials {
+            uid: 1000,
+            gid: 100,
+            groups: vec![27],
+        };
+        assert_eq!(call.credential.identity(), identity);
+        assert_eq!(call.arguments.rest(), [0, 0, 0, 4, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_is_no_call_is_not_answered() {
+        assert_eq!(denied(&GOLDEN[..3]), NotServed::NotACall);
+        assert_eq!(denied(&with(4, 1)), NotServed::NotACall);
+        assert_eq!(denied(&GOLDEN[..20]), NotServed::NotACall);
+    }
+
+    #[test]
+    fn denials_name_their_reason() {
+        let xid = 0x12345678;
+        for (wire, denial) in [
+            (with(8, 3), Denial::RpcMismatch),
+            (with(24, 6), Denial::RejectedCredential),
+            (with(28, u32::MAX), Denial::BadCredential),
+            (with(28, 404), Denial::BadCredential),
+            (with(36, 400), Denial::BadCredential),
+            (with(52, 17), Denial::BadCredential),
+            (with(64, 401), Denial::BadVerifier),
+        ] {
+            assert_eq!(denied(&wire), NotServed::Denied { xid, denial });
+        }
+    }
+
+    #[test]
+    fn a_caller_without_credential_is_nobody() {
+        let identity = Credential::None.identity();
+        assert_eq!((identity.uid, identity.gid), (NOBODY, NOBODY));
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(wire: Vec<u8>) {
+            let _ = Call::decode(&wire);
+        }
+
+        #[test]
+        fn a_damaged_call_never_panics(offset in 0..GOLDEN.len(), byte: u8, end in 0..GOLDEN.len()) {
+            let mut wire = GOLDEN.to_vec();
+            wire[offset] = byte;
+            let _ = Call::decode(&wire);
+            let _ = Call::decode(&wire[..end]);
+        }
+    }
+}

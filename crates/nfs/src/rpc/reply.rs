@@ -1,0 +1,190 @@
+//! Building replies.
+
+use bytes::Bytes;
+
+use super::{Denial, REPLY, RPC_VERSION, Rejection};
+use crate::record::{MARK_BYTES, mark};
+use crate::xdr::{Writer, padding};
+
+/// A reply, ready for the socket: a head that begins with the record mark, and for READ the data,
+/// as the pieces in which the file system gave them, so that they are not copied.
+#[derive(Debug, Default)]
+pub struct Reply {
+    head: Vec<u8>,
+    data: Vec<Bytes>,
+    data_bytes: usize,
+}
+
+/// Length of the header of an accepted reply, after the record mark.
+const ACCEPTED_BYTES: usize = 24;
+
+impl Reply {
+    /// An accepted call whose results follow: they are appended to [`Reply::results`]. Uses the memory
+    /// of `buffer`.
+    pub fn accepted(xid: u32, buffer: Vec<u8>) -> Reply {
+        let mut reply = Reply::begin(xid, buffer);
+        reply.write(&[0, 0, 0, 0]);
+        reply
+    }
+
+    /// An accepted call without results.
+    pub fn rejected(xid: u32, rejection: Rejection, buffer: Vec<u8>) -> Reply {
+        let mut reply = Reply::begin(xid, buffer);
+        match rejection {
+            Rejection::ProgramUnavailable => reply.write(&[0, 0, 0, 1]),
+            Rejection::ProgramMismatch(low, high) => reply.write(&[0, 0, 0, 2, low, high]),
+            Rejection::ProcedureUnavailable => reply.write(&[0, 0, 0, 3]),
+            Rejection::GarbageArguments => reply.write(&[0, 0, 0, 4]),
+            Rejection::SystemError => reply.write(&[0, 0, 0, 5]),
+        }
+        reply
+    }
+
+    /// A denied call.
+    pub fn denied(xid: u32, denial: Denial, buffer: Vec<u8>) -> Reply {
+        let mut reply = Reply::begin(xid, buffer);
+        match denial {
+            Denial::RpcMismatch => reply.write(&[1, 0, RPC_VERSION, RPC_VERSION]),
+            Denial::BadCredential => reply.write(&[1, 1, 1]),
+            Denial::RejectedCredential => reply.write(&[1, 1, 2]),
+            Denial::BadVerifier => reply.write(&[1, 1, 3]),
+            Denial::TooWeak => reply.write(&[1, 1, 5]),
+        }
+        reply
+    }
+
+    /// The bytes that a repeated call was answered with before (the whole record).
+    pub fn repeated(record: &[u8], mut buffer: Vec<u8>) -> Reply {
+        buffer.clear();
+        buffer.extend_from_slice(record);
+        Reply {
+            head: buffer,
+            ..Reply::default()
+        }
+    }
+
+    fn begin(xid: u32, mut head: Vec<u8>) -> Reply {
+        head.clear();
+        head.extend_from_slice(&[0; MARK_BYTES]);
+        let mut reply = Reply {
+            head,
+            ..Reply::default()
+        };
+        reply.write(&[xid, REPLY]);
+        reply
+    }
+
+    fn write(&mut self, values: &[u32]) {
+        let mut writer = self.results();
+        values.iter().for_each(|value| writer.u32(*value));
+    }
+
+    /// Where the results are appended.
+    pub fn results(&mut self) -> Writer<'_> {
+        Writer::new(&mut self.head)
+    }
+
+    /// How many bytes of results there are without data.
+    pub fn result_bytes(&self) -> usize {
+        self.head.len().saturating_sub(MARK_BYTES + ACCEPTED_BYTES)
+    }
+
+    /// Takes results back, down to the first `bytes`.
+    pub fn truncate(&mut self, bytes: usize) {
+        self.head.truncate(MARK_BYTES + ACCEPTED_BYTES + bytes);
+    }
+
+    /// Appends opaque data of variable length as the last of the results.
+    pub fn data(&mut self, data: Vec<Bytes>) {
+        self.data_bytes = data.iter().map(Bytes::len).sum();
+        let length = self.data_bytes as u32;
+        self.results().u32(length);
+        self.data = data;
+        let padding = padding(self.data_bytes);
+        if padding > 0 {
+            self.data.push(Bytes::from_static(&[0; 3][..padding]));
+            self.data_bytes += padding;
+        }
+    }
+
+    /// Bytes of the whole reply with its mark.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.data_bytes
+    }
+
+    /// Never: a reply has at least its header.
+    pub fn is_empty(&self) -> bool {
+        self.head.is_empty()
+    }
+
+    /// Sets the record mark and gives the pieces: the head, then the data.
+    pub fn finish(mut self) -> (Vec<u8>, Vec<Bytes>) {
+        let length = self.len().saturating_sub(MARK_BYTES);
+        if let Some(to) = self.head.first_chunk_mut() {
+            *to = mark(length);
+        }
+        (self.head, self.data)
+    }
+
+    /// The whole record in one piece, for the replay cache; `None` when it has data pieces.
+    pub fn record(&mut self) -> Option<&[u8]> {
+        let length = self.head.len().saturating_sub(MARK_BYTES);
+        *self.head.first_chunk_mut()? = mark(length);
+        self.data.is_empty().then_some(&self.head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(reply: Reply) -> Vec<u8> {
+        let (mut head, data) = reply.finish();
+        data.iter().for_each(|piece| head.extend_from_slice(piece));
+        head
+    }
+
+    #[test]
+    fn golden_accepted_reply_with_padded_data() {
+        let mut reply = Reply::accepted(7, vec![1, 2, 3]);
+        reply.results().u32(9);
+        reply.data(vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cde")]);
+        assert_eq!(reply.len(), 44);
+        assert_eq!(
+            bytes(reply),
+            [
+                0x80, 0, 0, 40, // mark
+                0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 0, // xid, reply, accepted
+                0, 0, 0, 0, 0, 0, 0, 0, // verifier
+                0, 0, 0, 0, // success
+                0, 0, 0, 9, 0, 0, 0, 5, b'a', b'b', b'c', b'd', b'e', 0, 0, 0,
+            ]
+        );
+    }
+
+    #[test]
+    fn golden_rejections() {
+        let rejected = |rejection| bytes(Reply::rejected(7, rejection, Vec::new()));
+        let mismatch = rejected(Rejection::ProgramMismatch(3, 3));
+        assert_eq!(mismatch[..4], [0x80, 0, 0, 32]);
+        assert_eq!(mismatch[24..], [0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 3]);
+        assert_eq!(rejected(Rejection::ProgramUnavailable)[24..], [0, 0, 0, 1]);
+        assert_eq!(rejected(Rejection::ProcedureUnavailable)[24..], [0, 0, 0, 3]);
+        assert_eq!(rejected(Rejection::GarbageArguments)[24..], [0, 0, 0, 4]);
+    }
+
+    #[test]
+    fn golden_denials() {
+        let denied = |denial| bytes(Reply::denied(7, denial, Vec::new()));
+        assert_eq!(
+            denied(Denial::RpcMismatch)[8..],
+            [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 2]
+        );
+        assert_eq!(
+            denied(Denial::TooWeak),
+            [
+                0x80, 0, 0, 20, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5
+            ]
+        );
+    }
+}
