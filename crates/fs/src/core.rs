@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use forebay_cache::Cache;
 use forebay_meta::{Catalog, StoreError};
@@ -19,6 +20,9 @@ use crate::fetch::PackStore;
 use crate::journal::Journal;
 use crate::node::{Node, NodeTable};
 use crate::totals::Totals;
+
+/// How long who waits for room waits at most before it looks, and asks for a checkpoint, again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Gives the time of day.
 pub(crate) trait Clock: Send + Sync + 'static {
@@ -194,18 +198,23 @@ impl Core {
             Journal::Disk(wal) => {
                 wal.durable(end).await.map_err(|failed| self.log_failed(&failed))
             }
-            Journal::Memory(_) => self.published(end).await,
+            Journal::Memory { .. } => self.published(end).await,
         }
     }
 
     /// Waits for the log, which is full until the next checkpoint is in the bucket.
     pub(crate) async fn wait_for_log_room(&self, bytes: u64) -> Result<()> {
-        self.checkpoints.press();
         let room = self.journal().room(bytes);
+        tokio::pin!(room);
         let mut stopped = self.stopped.subscribe();
-        tokio::select! {
-            result = room => result.map_err(|failed| self.log_failed(&failed)),
-            _ = stopped.wait_for(Option::is_some) => Err(Error::Delay),
+        loop {
+            self.checkpoints.press();
+            tokio::select! {
+                result = &mut room => return result.map_err(|failed| self.log_failed(&failed)),
+                _ = stopped.wait_for(Option::is_some) => return Err(Error::Delay),
+                // Others may have filled again what the checkpoint that was asked for gave back.
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
         }
     }
 
@@ -224,7 +233,9 @@ impl Core {
                 return Ok(admission);
             }
             self.checkpoints.press();
-            freed.await;
+            // Who evicts for a reader may have had all that could go in its hands at the moment of
+            // our look, and wakes nobody: look again by ourselves.
+            let _ = tokio::time::timeout(LOOK_AGAIN, freed).await;
             self.check_running()?;
         }
     }
@@ -232,11 +243,25 @@ impl Core {
     fn try_admit(&self, bytes: u64) -> Option<Admission<'_>> {
         // Two ragged ends of a piece each.
         let bytes = bytes + (128 << 10);
-        let admitted = self.admitted.fetch_add(bytes, Ordering::AcqRel) + bytes;
-        let admission = Admission { core: self, bytes };
-        // A lone writer is always let in: no limit may be too small for one call.
-        let alone = admitted == bytes && self.cache.dirty_bytes() == 0;
-        (self.make_room(admitted) || alone).then_some(admission)
+        loop {
+            // Who is not let in is not counted either: two who fail at the same moment must not
+            // both wait for room that there is for one.
+            let before = self.admitted.load(Ordering::Acquire);
+            // A lone writer is always let in: no limit may be too small for one call.
+            let alone = before == 0 && self.cache.dirty_bytes() == 0;
+            if !self.make_room(before + bytes) && !alone {
+                return None;
+            }
+            let taken = self.admitted.compare_exchange(
+                before,
+                before + bytes,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            if taken.is_ok() {
+                return Some(Admission { core: self, bytes });
+            }
+        }
     }
 
     /// Evicts clean blocks, least recently used first, until `bytes` more fit in the cache.
@@ -368,5 +393,7 @@ pub(crate) struct Admission<'a> {
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
         self.core.admitted.fetch_sub(self.bytes, Ordering::AcqRel);
+        // It may have been given up unused.
+        self.core.memory_freed();
     }
 }

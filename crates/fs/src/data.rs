@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use forebay_cache::FetchToken;
+use forebay_meta::FrameAddress;
 use forebay_meta::record::Kind;
-use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, Lsn};
 use forebay_vfs::{
     Change, Credentials, Error, ReadReply, Result, Stability, Verifier, WriteReply,
 };
@@ -38,36 +39,13 @@ impl Core {
             return Err(Error::FileTooLarge);
         }
         let _admission = self.admit(data.len() as u64).await?;
-        let (end, change) = self
-            .retry(|| {
-                let mut state = node.lock_live()?;
-                writable(state.record.kind())?;
-                permission::may_write(&state.record, who)?;
-                let before = node.wcc(&state);
-                if data.is_empty() {
-                    let after = node.attributes(&state);
-                    return Ok((state.last_lsn, Change { before: Some(before), after: Some(after) }));
-                }
-                let used = self.totals.bytes() + self.cache.dirty_bytes() + data.len() as u64;
-                if used > self.config.volume_limit {
-                    return Err(Error::NoSpace.into());
-                }
-                let header = DataHeader {
-                    inode,
-                    offset,
-                    time: self.now(),
-                    mode: permission::mode_after_write(state.record.mode, who),
-                };
-                let end = self.record(RecordKind::Data, &[&header.encode(), data], |open, end| {
-                    let first = open.touch(&node, &mut state);
-                    header.apply(&mut state, data, open.id);
-                    state.last_lsn = end;
-                    first
-                })?;
-                let after = node.attributes(&state);
-                Ok((end, Change { before: Some(before), after: Some(after) }))
-            })
-            .await?;
+        let mut result = self.write_once(who, &node, offset, data).await;
+        if matches!(result, Err(Error::NoSpace)) && self.may_gain_space() {
+            // What was written twice, truncated or removed counts until it is published.
+            self.flush().await.map_err(|_| Error::Delay)?;
+            result = self.write_once(who, &node, offset, data).await;
+        }
+        let (end, change) = result?;
         if self.cache.dirty_bytes() >= self.config.checkpoint_bytes {
             self.checkpoints.wake();
         }
@@ -87,6 +65,50 @@ impl Core {
             verifier: self.verifier(),
             change,
         })
+    }
+
+    /// Records a write and makes it in memory; gives the position after it.
+    async fn write_once(
+        &self,
+        who: &Credentials,
+        node: &Arc<Node>,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(Lsn, Change)> {
+        self.retry(|| {
+                let mut state = node.lock_live()?;
+                writable(state.record.kind())?;
+                permission::may_write(&state.record, who)?;
+                let before = node.wcc(&state);
+                if data.is_empty() {
+                    let after = node.attributes(&state);
+                    return Ok((state.last_lsn, Change { before: Some(before), after: Some(after) }));
+                }
+                let used = self.totals.bytes() + self.cache.dirty_bytes() + data.len() as u64;
+                if used > self.config.volume_limit {
+                    return Err(Error::NoSpace.into());
+                }
+                let header = DataHeader {
+                    inode: node.inode,
+                    offset,
+                    time: self.now(),
+                    mode: permission::mode_after_write(state.record.mode, who),
+                };
+                let end = self.record(RecordKind::Data, &[&header.encode(), data], |open, end| {
+                    let first = open.touch(node, &mut state);
+                    header.apply(&mut state, data, open.id);
+                    state.last_lsn = end;
+                    first
+                })?;
+                let after = node.attributes(&state);
+                Ok((end, Change { before: Some(before), after: Some(after) }))
+        })
+        .await
+    }
+
+    /// Whether a publication might show that less space is used than it seems now.
+    fn may_gain_space(&self) -> bool {
+        self.oldest_unpublished().is_some() || self.checkpoints.has_garbage()
     }
 
     pub(crate) async fn commit(&self, inode: Inode) -> Result<(Change, Verifier)> {
@@ -188,8 +210,10 @@ impl Core {
             let frame = match self.packs.fetch(key, address).await {
                 Ok(frame) => frame,
                 Err(error) => {
-                    // A pack that has gone belongs to a map that has gone.
-                    if !node.lock().blocks.is_current(plan.token, whole) {
+                    // A pack that has gone belongs to a map that has gone: the file was truncated, or
+                    // these bytes were written anew and published since.
+                    let overtaken = !node.lock().blocks.is_current(plan.token, whole);
+                    if overtaken || self.is_replaced(key, part, address).await? {
                         return Ok(false);
                     }
                     return Err(self.fetch_failed(key, &error));
@@ -230,6 +254,19 @@ impl Core {
             }
         }
         Ok(true)
+    }
+
+    /// Whether the block map no longer refers to the frame at `address` for all of `part`.
+    async fn is_replaced(
+        &self,
+        key: BlockKey,
+        part: ByteRange,
+        address: &FrameAddress,
+    ) -> Result<bool> {
+        let map = self.catalog.block_map(key.inode, key.block).await;
+        let Some(map) = map.map_err(|error| self.store_failed(error))? else { return Ok(true) };
+        let replaced = map.lookup(part).any(|(_, now)| now != Some(address));
+        Ok(replaced)
     }
 
     fn fetch_failed(&self, block: BlockKey, error: &FetchError) -> Error {

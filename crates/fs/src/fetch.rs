@@ -84,8 +84,12 @@ impl PackStore {
             Entry::Occupied(entry) => entry.get().clone(),
             Entry::Vacant(entry) => entry.insert(Waiting::default()).clone(),
         };
-        let _forget = Forget { packs: self, key, cell: &cell };
-        cell.get_or_try_init(|| self.get(block, address)).await.cloned()
+        let waiter = Waiter { packs: self, key, cell: Some(cell) };
+        match &waiter.cell {
+            Some(cell) => cell.get_or_try_init(|| self.get(block, address)).await.cloned(),
+            // Only its drop takes it.
+            None => Err(FetchError::Unavailable("the fetch was given up".into())),
+        }
     }
 
     async fn get(
@@ -146,17 +150,18 @@ impl PackStore {
 }
 
 /// Removes a fetch from the table when the last who waits for it is served or gone.
-struct Forget<'a> {
+struct Waiter<'a> {
     packs: &'a PackStore,
     key: (PackId, u32),
-    cell: &'a Waiting,
+    cell: Option<Waiting>,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let mut fetching = self.packs.fetching.lock();
-        // The table's own and ours.
-        if Arc::strong_count(self.cell) <= 2 {
+        // Given up under the lock: of several that leave at once, the last one sees itself alone.
+        self.cell = None;
+        if fetching.get(&self.key).is_some_and(|waiting| Arc::strong_count(waiting) == 1) {
             fetching.remove(&self.key);
         }
     }

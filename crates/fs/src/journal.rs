@@ -1,10 +1,11 @@
 //! The two places where changes are recorded before they count: the log on disk, or, for volumes
 //! that want no log, nothing but a position that goes up.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_types::Lsn;
-use forebay_wal::{AppendError, LogFailed, RecordKind, Wal};
+use forebay_wal::{AppendError, LogFailed, RecordKind, Storage, Wal};
 
 /// Where changes are recorded.
 pub(crate) enum Journal {
@@ -12,7 +13,12 @@ pub(crate) enum Journal {
     Disk(Wal),
     /// Nowhere: what the bucket does not have yet is lost with the process, and a commit waits
     /// for the bucket.
-    Memory(AtomicU64),
+    Memory {
+        /// The position after the last change.
+        next: AtomicU64,
+        /// Keeps the local folder locked against a second gateway.
+        _folder: Arc<dyn Storage>,
+    },
 }
 
 impl Journal {
@@ -20,7 +26,7 @@ impl Journal {
     pub(crate) fn append(&self, kind: RecordKind, parts: &[&[u8]]) -> Result<Lsn, AppendError> {
         match self {
             Journal::Disk(wal) => wal.append(kind, parts).map(|appended| appended.end),
-            Journal::Memory(next) => {
+            Journal::Memory { next, .. } => {
                 let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
                 let bytes = bytes.max(1);
                 Ok(Lsn(next.fetch_add(bytes, Ordering::AcqRel) + bytes))
@@ -32,7 +38,7 @@ impl Journal {
     pub(crate) fn next_lsn(&self) -> Lsn {
         match self {
             Journal::Disk(wal) => wal.next_lsn(),
-            Journal::Memory(next) => Lsn(next.load(Ordering::Acquire)),
+            Journal::Memory { next, .. } => Lsn(next.load(Ordering::Acquire)),
         }
     }
 
@@ -40,7 +46,7 @@ impl Journal {
     pub(crate) async fn room(&self, bytes: u64) -> Result<(), LogFailed> {
         match self {
             Journal::Disk(wal) => wal.room(bytes).await,
-            Journal::Memory(_) => Ok(()),
+            Journal::Memory { .. } => Ok(()),
         }
     }
 
@@ -63,7 +69,7 @@ impl Journal {
     pub(crate) fn wal(&self) -> Option<&Wal> {
         match self {
             Journal::Disk(wal) => Some(wal),
-            Journal::Memory(_) => None,
+            Journal::Memory { .. } => None,
         }
     }
 }

@@ -105,7 +105,9 @@ pub(crate) async fn format(store: &Store) -> Result<VolumeId, OpenError> {
         hash_key: random(),
         sealing: forebay_meta::volume::Sealing::None,
     };
-    VolumeDescriptor::create(&store.store, &store.root, &descriptor).await?;
+    VolumeDescriptor::create(&store.store, &store.root, &descriptor)
+        .await
+        .map_err(|error| error.at(&store.url))?;
     let meta = open_meta(store, &SlateSettings::default()).await?;
     let now = convert::record_time(SystemClock.now());
     let root = InodeRecord {
@@ -156,7 +158,9 @@ pub(crate) struct Opened {
 
 /// Opens the volume for writing, which fences every gateway that opened it before.
 pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, OpenError> {
-    let descriptor = VolumeDescriptor::load(&store.store, &store.root).await?;
+    let descriptor = VolumeDescriptor::load(&store.store, &store.root)
+        .await
+        .map_err(|error| error.at(&store.url))?;
     // The lock on the log folder comes first: a second gateway on this machine changes nothing.
     let local = LocalFolder::open(&config, descriptor.volume)?;
 
@@ -196,26 +200,22 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
     batch.put(&Key::Volume, &taken);
     catalog.store().commit(&batch).await?;
 
-    let recovery = match &local.storage {
-        Some(storage) => {
-            Some(Recovery::scan(storage.clone(), descriptor.volume, taken.published)?)
-        }
-        None => None,
-    };
-    let damaged = match recovery.as_ref().map(Recovery::tail) {
-        Some(Tail::Damaged { at, durable_until }) => {
+    let mut recovery =
+        Recovery::scan(local.storage.clone(), descriptor.volume, taken.published)?;
+    let damaged = match recovery.tail() {
+        Tail::Damaged { at, durable_until } => {
             tracing::error!(
                 "the log is damaged: records from LSN {at} to {durable_until} had been made durable and are gone"
             );
             true
         }
-        Some(Tail::Torn { at }) => {
+        Tail::Torn { at } => {
             tracing::info!("the log ends in an unfinished record at LSN {at}, which nobody was told of");
             false
         }
-        Some(Tail::Clean) | None => false,
+        Tail::Clean => false,
     };
-    if damaged || local.storage.is_none() || !state.nothing_lost(boot_id()) {
+    if damaged || config.log == LogConfig::None || !state.nothing_lost(boot_id()) {
         state.verifier = random_verifier();
     }
 
@@ -237,9 +237,9 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
         start: taken.published,
         config,
     }));
-    let journal = match (recovery, log) {
-        (Some(mut recovery), LogConfig::Disk { sync, limit, segment }) => {
-            crate::replay::replay(&core, &mut recovery).await?;
+    crate::replay::replay(&core, &mut recovery).await?;
+    let journal = match log {
+        LogConfig::Disk { sync, limit, segment } => {
             let options = Options {
                 segment_bytes: segment,
                 limit_bytes: limit,
@@ -249,7 +249,14 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
             };
             Journal::Disk(recovery.into_wal(options)?)
         }
-        _ => Journal::Memory(AtomicU64::new(taken.published.0)),
+        LogConfig::None => {
+            // What an earlier run with a log left there: to the bucket with it, and out of the way,
+            // since its LSNs are used again from here on.
+            core.publish_open().await.map_err(|_| crate::replay::stopped(&core))?;
+            drop(recovery);
+            local.put_published_log_aside()?;
+            Journal::Memory { next: AtomicU64::new(core.position().0), _folder: local.storage }
+        }
     };
     core.begin(journal);
     core.recycle(core.checkpoints.published());
@@ -265,8 +272,8 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
 struct LocalFolder {
     file: LocalFile,
     state: Option<LocalState>,
-    /// None for a volume without a log.
-    storage: Option<Arc<dyn Storage>>,
+    /// The log folder; locked also for a volume without a log.
+    storage: Arc<dyn Storage>,
     folder: PathBuf,
 }
 
@@ -284,18 +291,14 @@ impl LocalFolder {
             return Err(OpenError::OtherVolume { folder, found, expected: volume });
         }
         let storage: Arc<dyn Storage> = Arc::new(FileStorage::open(&log).map_err(refuse)?);
-        let storage = matches!(config.log, LogConfig::Disk { .. }).then_some(storage);
         Ok(LocalFolder { file, state, storage, folder })
     }
 
     /// Another gateway has written to the volume since this log: it must never be replayed.
     fn put_log_aside(&self, bucket: &VolumeState) -> Result<(), OpenError> {
-        let Some(storage) = &self.storage else { return Ok(()) };
         let epoch = self.state.as_ref().map_or(0, |state| state.epoch.0);
         let label = format!("epoch-{epoch}");
-        let moved = forebay_wal::put_aside(storage.as_ref(), &label).map_err(|source| {
-            OpenError::LogFolder { folder: self.folder.join(LOG_FOLDER), source }
-        })?;
+        let moved = self.put_aside(&label)?;
         if moved > 0 {
             tracing::warn!(
                 "the log in {} is of epoch {epoch}, and the volume has been written in epoch {} by another gateway: its {moved} segments are put aside (label {label}) and not replayed",
@@ -304,6 +307,24 @@ impl LocalFolder {
             );
         }
         Ok(())
+    }
+
+    /// The bucket has all of the log, and the volume goes on without one.
+    fn put_published_log_aside(&self) -> Result<(), OpenError> {
+        let moved = self.put_aside("published")?;
+        if moved > 0 {
+            tracing::info!(
+                "the log in {} was published and put aside (label published): the volume is configured to have none",
+                self.folder.display()
+            );
+        }
+        Ok(())
+    }
+
+    fn put_aside(&self, label: &str) -> Result<usize, OpenError> {
+        forebay_wal::put_aside(self.storage.as_ref(), label).map_err(|source| {
+            OpenError::LogFolder { folder: self.folder.join(LOG_FOLDER), source }
+        })
     }
 }
 

@@ -95,6 +95,11 @@ pub(crate) fn may_unlink(
     Ok(())
 }
 
+/// Moving a directory to another parent changes what `..` in it means.
+pub(crate) fn may_rewrite_parent(directory: &InodeRecord, who: &Credentials) -> Result<()> {
+    require(mode_allows(directory, who, WRITE))
+}
+
 /// Which of the rights `wanted` an ACCESS call is told it has.
 pub(crate) fn access(record: &InodeRecord, who: &Credentials, wanted: Access) -> Access {
     let directory = record.kind() == Kind::Directory;

@@ -39,7 +39,7 @@ pub(crate) async fn replay(core: &Arc<Core>, recovery: &mut Recovery) -> Result<
     Ok(records)
 }
 
-fn stopped(core: &Core) -> OpenError {
+pub(crate) fn stopped(core: &Core) -> OpenError {
     let why = core.is_stopped();
     why.unwrap_or_else(|| Stopped::Failed("the bucket cannot be written".into())).into()
 }

@@ -115,10 +115,11 @@ impl Volume {
     /// Returns when the volume takes no more changes, with the reason.
     pub async fn stopped(&self) -> Stopped {
         let mut stopped = self.core.watch_stopped();
-        match stopped.wait_for(Option::is_some).await {
-            Ok(why) => why.clone().unwrap_or(Stopped::Failed("stopping".into())),
+        let why = stopped.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        match why {
+            Some(why) => why,
             // The sender lives as long as the core that we hold.
-            Err(_) => std::future::pending().await,
+            None => std::future::pending().await,
         }
     }
 

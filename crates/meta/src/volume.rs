@@ -105,6 +105,21 @@ pub enum VolumeError {
     Store(#[from] object_store::Error),
 }
 
+impl VolumeError {
+    /// The same error, naming the place as people write it.
+    pub fn at(mut self, address: &str) -> VolumeError {
+        match &mut self {
+            VolumeError::NotFormatted { root }
+            | VolumeError::NotAVolume { root, .. }
+            | VolumeError::AlreadyFormatted { root }
+            | VolumeError::Newer { root, .. }
+            | VolumeError::Damaged { root, .. } => address.clone_into(root),
+            VolumeError::Store(_) => {}
+        }
+        self
+    }
+}
+
 /// The first line as it is written.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

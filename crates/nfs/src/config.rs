@@ -57,9 +57,10 @@ pub enum Squash {
 /// A cap on everything that a client can influence.
 ///
 /// Memory that clients can make the server hold is at most `shared_bytes` plus, for each
-/// connection, about 192 KiB (bytes read but not taken up, a record of at most 64 KiB, and one
-/// small call that is let through when the shared budget is used up); the replay cache and the
-/// pool of idle buffers (32 MiB) come on top.
+/// connection, about 192 KiB (64 KiB each of bytes read but not begun, of a record not yet
+/// complete, and of small calls and replies, which go on when the shared budget is used up); the
+/// replay cache and the pool of idle buffers (32 MiB) come on top. An idle connection holds none of
+/// it.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Longest record in bytes; a longer one closes the connection, before anything is allocated
@@ -112,5 +113,95 @@ impl Default for Limits {
             replay_bytes: 16 << 20,
             replay_age: Duration::from_secs(180),
         }
+    }
+}
+
+/// What is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Two exports have one number, so that their handles could not be told apart.
+    #[error("two exports have the id {0}: give each its own")]
+    DuplicateExport(u32),
+    /// An export's path does not begin with a slash.
+    #[error("the path of export {0} has to begin with '/'")]
+    RelativePath(u32),
+    /// A limit is too low for the server to do anything.
+    #[error("the limit {name} is {value}: it has to be at least {least}")]
+    LimitTooLow {
+        /// Field of [`Limits`].
+        name: &'static str,
+        /// What it is.
+        value: usize,
+        /// What it has to be at least.
+        least: usize,
+    },
+}
+
+impl ServerConfig {
+    /// Whether a server can work with it.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let mut ids = std::collections::HashSet::new();
+        for export in &self.exports {
+            if !ids.insert(export.id) {
+                return Err(ConfigError::DuplicateExport(export.id));
+            }
+            if export.path.first() != Some(&b'/') {
+                return Err(ConfigError::RelativePath(export.id));
+            }
+        }
+        let limits = &self.limits;
+        // A call or reply of the largest transfer with everything around it.
+        let transfer = TRANSFER_BYTES as usize + 2048;
+        for (name, value, least) in [
+            ("record_bytes", limits.record_bytes, transfer),
+            ("reply_bytes", limits.reply_bytes, transfer),
+            ("shared_bytes", limits.shared_bytes, limits.record_bytes.saturating_mul(4)),
+            ("calls_in_flight", limits.calls_in_flight, 1),
+            ("connections", limits.connections, 1),
+        ] {
+            if value < least {
+                return Err(ConfigError::LimitTooLow { name, value, least });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> ServerConfig {
+        let export = |id, path: &str| Export {
+            id,
+            path: path.into(),
+            clients: vec![AddressRange::ANY_V4],
+            squash: Squash::None,
+        };
+        ServerConfig {
+            handle_key: [0; 32],
+            volume: VolumeId([0; 16]),
+            exports: vec![export(1, "/"), export(2, "/home")],
+            limits: Limits::default(),
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_usable() {
+        assert_eq!(config().check(), Ok(()));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        let mut bad = config();
+        bad.exports[1].id = 1;
+        assert_eq!(bad.check(), Err(ConfigError::DuplicateExport(1)));
+        let mut bad = config();
+        bad.exports[1].path = b"home".to_vec();
+        assert_eq!(bad.check(), Err(ConfigError::RelativePath(2)));
+        let mut bad = config();
+        bad.limits.shared_bytes = 1 << 20;
+        let message = bad.check().unwrap_err().to_string();
+        assert!(message.contains("shared_bytes is 1048576"), "{message}");
     }
 }

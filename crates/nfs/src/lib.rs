@@ -1,9 +1,35 @@
 //! Forebay: the NFSv3 protocol engine.
+//!
+//! It stands between sockets and anything that is a [`forebay_vfs::FileSystem`]. From the outside in:
+//!
+//! * [`Server`] is the async shell: it accepts connections, reads what came into pooled
+//!   buffers, begins calls, gathers their replies and writes them, all within [`Limits`].
+//! * [`record`] tells messages apart in the stream; [`rpc`] takes the header off a call and puts one
+//!   on a reply; [`xdr`] is the representation of all values.
+//! * The engine picks the program: [`mount`], by which a client gets its first handle, or [`nfs3`]
+//!   with its 22 procedures. Calls that must not be done twice pass the replay cache.
+//! * [`handle`] names inodes towards clients; the exports say who may use them, and as whom.
+//! * [`Metrics`] counts what happens.
+//!
+//! Everything but the shell is synchronous code over byte strings, or waits for the file system
+//! alone. Nothing that comes from the network is trusted: every length has a limit that is checked
+//! before memory is taken for it, and what cannot be decoded is answered or closed, never a panic.
 
 mod address;
 mod config;
+mod engine;
+mod exports;
+pub mod handle;
+mod metrics;
+pub mod mount;
+pub mod nfs3;
+pub mod record;
+mod replay;
+pub mod rpc;
 mod server;
+pub mod xdr;
 
 pub use address::{AddressRange, AddressRangeError};
-pub use config::{Export, Limits, NOBODY, ServerConfig, Squash, TRANSFER_BYTES};
+pub use config::{ConfigError, Export, Limits, NOBODY, ServerConfig, Squash, TRANSFER_BYTES};
+pub use metrics::{Kind, Metrics, Sample};
 pub use server::Server;

@@ -59,6 +59,8 @@ pub(crate) struct Checkpoints {
     log_failed: AtomicBool,
     /// There may be removed files to collect, or dead packs to delete.
     garbage: AtomicBool,
+    /// Packs could not be deleted: to be tried again after the next publication.
+    undeleted: AtomicBool,
     next_pack: AtomicU64,
 }
 
@@ -77,6 +79,7 @@ impl Checkpoints {
             uploads: AtomicUsize::new(0),
             log_failed: AtomicBool::new(false),
             garbage: AtomicBool::new(true),
+            undeleted: AtomicBool::new(false),
             next_pack: AtomicU64::new(first_pack(&state)),
         }
     }
@@ -97,6 +100,11 @@ impl Checkpoints {
         *self.published.borrow()
     }
 
+    /// Whether there may be something to reclaim.
+    pub(crate) fn has_garbage(&self) -> bool {
+        self.garbage.load(Ordering::Acquire)
+    }
+
     pub(crate) fn state(&self) -> VolumeState {
         *self.state.lock()
     }
@@ -111,7 +119,8 @@ impl Checkpoints {
         *error = Some((why.to_owned(), since));
     }
 
-    fn store_works(&self) {
+    /// Notes that the bucket answers.
+    pub(crate) fn store_works(&self) {
         if let Some((_, since)) = self.store_error.lock().take() {
             tracing::info!("the bucket is available again, after {:?}", since.elapsed());
         }
@@ -196,6 +205,12 @@ impl Core {
             let flushes = std::mem::take(&mut *self.checkpoints.flushes.lock());
             if !flushes.is_empty() || self.is_due() {
                 if self.publish_open().await.is_err() {
+                    return;
+                }
+                // One step: under a load without pauses there would be no other time for it.
+                if self.checkpoints.garbage.load(Ordering::Acquire)
+                    && self.reclaim().await.is_err()
+                {
                     return;
                 }
                 for flush in flushes {

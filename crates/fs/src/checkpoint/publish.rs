@@ -74,6 +74,9 @@ impl Core {
             node.lock().publish(closed.id, bytes);
         }
         self.catalog.overlay().discard_closed();
+        if self.checkpoints.undeleted.swap(false, Ordering::AcqRel) {
+            self.checkpoints.garbage.store(true, Ordering::Release);
+        }
         *self.checkpoints.closed.lock() = None;
         self.checkpoints.published.send_replace(closed.end);
         self.recycle(closed.end);

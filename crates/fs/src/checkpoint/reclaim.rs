@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use forebay_meta::record::{DeadPack, Garbage};
 use forebay_meta::{Batch, Key, KeyRange};
-use forebay_types::{BlockIndex, BlockKey, PackId};
+use forebay_types::{BlockIndex, BlockKey};
 
 use super::Halted;
 use super::publish::Account;
@@ -18,7 +18,7 @@ const MAPS: usize = 4096;
 /// Removed files that one step looks at.
 const FILES: usize = 256;
 /// Packs that one step deletes.
-const PACKS: usize = 256;
+const PACKS: usize = 64;
 
 impl Core {
     /// One bounded step of reclaiming; notes when there is nothing left to do.
@@ -78,18 +78,14 @@ impl Core {
         let more = packs.len() == PACKS;
         for (key, DeadPack) in packs {
             let Key::DeadPack(pack) = key else { continue };
-            self.delete_pack(pack).await?;
+            if let Err(error) = self.packs.delete(pack).await {
+                // Nothing depends on it: publishing must not wait for a bucket that refuses to delete.
+                tracing::warn!("pack {pack} cannot be deleted: {error}; tried again later");
+                self.checkpoints.undeleted.store(true, Ordering::Release);
+                return Ok(false);
+            }
             batch.delete(&key);
         }
         Ok(more)
-    }
-
-    async fn delete_pack(&self, pack: PackId) -> Result<(), Halted> {
-        let mut attempt = 1;
-        while let Err(error) = self.packs.delete(pack).await {
-            self.wait_for_store(&format!("pack {pack}: {error}"), attempt).await?;
-            attempt += 1;
-        }
-        Ok(())
     }
 }

@@ -13,6 +13,7 @@ use super::{LINK_MAX, SYMLINK_MAX, check_new_name, count_in, put_name};
 use crate::change::{NameChange, Refusal};
 use crate::convert;
 use crate::core::Core;
+use crate::data::MAX_FILE_SIZE;
 use crate::node::{Locked, Node, NodeState};
 use crate::permission;
 
@@ -62,8 +63,7 @@ impl Core {
             CreateMode::Exclusive(wanted) if verifier != Some(*wanted) => {
                 return Err(Error::Exists);
             }
-            // The call that made it may still wait for the disk.
-            CreateMode::Exclusive(_) => self.stable(last).await?,
+            CreateMode::Exclusive(_) => {}
             CreateMode::Unchecked(_) if attributes.kind != forebay_vfs::FileKind::Regular => {
                 return Err(Error::Exists);
             }
@@ -74,6 +74,8 @@ impl Core {
                 }
             }
         }
+        // The call that made it may still wait for the disk.
+        self.stable(last).await?;
         let attributes = node.attributes(&*node.lock_live()?);
         let state = directory.lock();
         let directory = Change {
@@ -124,6 +126,9 @@ impl Core {
     ) -> Result<(Lsn, Created)> {
         if self.totals.inodes() >= self.config.inode_limit {
             return Err(Error::NoSpace);
+        }
+        if new.set.size.is_some_and(|size| size > MAX_FILE_SIZE) {
+            return Err(Error::FileTooLarge);
         }
         let inode = self.new_inode();
         self.retry(|| {

@@ -122,8 +122,9 @@ impl Core {
                 (false, true) => return Err(Error::IsDirectory),
                 (false, false) => {}
                 (true, true) => {
-                    // The directory that is moved out of cannot be empty; its lock is held.
-                    if replaced.node.inode == from.directory.inode {
+                    // What lies above the directory that is moved out of cannot be empty; and to lock
+                    // it after the one below it would be against the order of locks.
+                    if across && self.is_below(&from.directory, replaced.node.inode).await? {
                         return Err(Error::NotEmpty);
                     }
                     replaced_names = Some(replaced.node.names.lock().await);
@@ -158,6 +159,10 @@ impl Core {
         let mut record = locked.of(&moved.node).record.clone();
         let mut source = changeable(locked.of(&from.directory), who)?.record.clone();
         permission::may_unlink(&source, &record, who)?;
+        if across && kind == Kind::Directory {
+            // Its `..` is rewritten.
+            permission::may_rewrite_parent(&record, who)?;
+        }
         let before_from = from.directory.wcc(locked.of(&from.directory));
         let mut target = changeable(locked.of(&to.directory), who)?.record.clone();
         let before_to = to.directory.wcc(locked.of(&to.directory));

@@ -1,25 +1,37 @@
 //! A volume for tests: a bucket that outlives gateways, and gateways that live, stop and crash.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
-use std::future::Future;
-use std::path::PathBuf;
-use std::time::Duration;
+pub mod store;
 
-use forebay_fs::{FsConfig, Volume};
-use forebay_object::{Store, StoreOptions};
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forebay_fs::{FsConfig, OpenError, Volume};
+use forebay_object::{RequestCounts, Store, StoreOptions};
 use forebay_types::Inode;
 use forebay_vfs::{
-    Attributes, CreateMode, Credentials, FileSystem, SetAttributes, Stability, WriteReply,
+    Attributes, CreateMode, Credentials, DirectoryEntry, Error, FileSystem, NewNode,
+    SetAttributes, Stability, WriteReply,
 };
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use store::{ControlledStore, Controls};
+
 pub const ROOT: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new() };
+
+/// What no operation of a test may take: longer means a deadlock.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A bucket in a local folder, and the local folder of a gateway.
 pub struct Bucket {
     pub folder: TempDir,
     pub local: TempDir,
+    pub controls: Arc<Controls>,
+    latest: Mutex<Option<ControlledStore>>,
 }
 
 /// One run of a gateway.
@@ -28,7 +40,7 @@ pub struct Life {
     pub volume: Volume,
 }
 
-fn folder() -> TempDir {
+pub fn folder() -> TempDir {
     // Functional tests need no disk, and flushes of a real one cost milliseconds.
     let base = if PathBuf::from("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" };
     tempfile::tempdir_in(base).unwrap()
@@ -41,7 +53,7 @@ fn runtime() -> Runtime {
 impl Bucket {
     /// A bucket with an empty volume.
     pub fn new() -> Bucket {
-        let bucket = Bucket { folder: folder(), local: folder() };
+        let bucket = Bucket::unformatted();
         let runtime = runtime();
         runtime.block_on(async {
             Volume::format(&bucket.store().await).await.unwrap();
@@ -49,16 +61,65 @@ impl Bucket {
         bucket
     }
 
+    /// A bucket with nothing in it.
+    pub fn unformatted() -> Bucket {
+        Bucket {
+            folder: folder(),
+            local: folder(),
+            controls: Arc::default(),
+            latest: Mutex::default(),
+        }
+    }
+
     pub async fn store(&self) -> Store {
-        let url = format!("file://{}/bucket", self.folder.path().display());
+        let url = format!("file://{}", self.path().display());
         let options = StoreOptions { create: true, ..StoreOptions::default() };
-        forebay_object::open(&url, &options).await.unwrap()
+        let opened = forebay_object::open(&url, &options).await.unwrap();
+        let controlled = ControlledStore::new(opened.store, self.controls.clone());
+        *self.latest.lock() = Some(controlled.clone());
+        Store { store: Arc::new(controlled), ..opened }
+    }
+
+    /// A bucket of its own with the same objects, and an empty local folder.
+    pub fn copy(&self) -> Bucket {
+        let copy = Bucket::unformatted();
+        let mut objects = Vec::new();
+        walk(&self.path(), &mut objects);
+        for (path, _) in objects {
+            let to = copy.path().join(path.strip_prefix(self.path()).unwrap());
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            std::fs::copy(path, to).unwrap();
+        }
+        copy
+    }
+
+    /// What the store that was opened last was asked for.
+    pub fn counts(&self) -> RequestCounts {
+        self.latest.lock().as_ref().unwrap().counts()
+    }
+
+    /// Where the objects are.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("bucket")
+    }
+
+    /// All packs and their sizes in bytes.
+    pub fn packs(&self) -> Vec<(PathBuf, u64)> {
+        let mut found = Vec::new();
+        walk(&self.path().join("packs"), &mut found);
+        found.sort();
+        found
+    }
+
+    pub fn pack_bytes(&self) -> u64 {
+        self.packs().iter().map(|(_, bytes)| bytes).sum()
     }
 
     pub fn config(&self) -> FsConfig {
         let mut config = FsConfig::new(self.local.path().to_owned());
         // Tests say when something is published.
         config.checkpoint_interval = Duration::from_secs(3600);
+        config.checkpoint_bytes = 1 << 40;
         config.log = forebay_fs::LogConfig::Disk {
             sync: forebay_wal::SyncMode::Commit,
             limit: 256 << 20,
@@ -77,30 +138,90 @@ impl Bucket {
     /// Starts a gateway that has nothing but the bucket.
     pub fn start_elsewhere(&self, change: impl FnOnce(&mut FsConfig)) -> Life {
         let mut config = self.config();
-        config.data_dir = self.folder.path().join(format!("elsewhere-{:x}", rand()));
+        config.data_dir = self.folder.path().join(format!("elsewhere-{:x}", random()));
         change(&mut config);
         self.start_with(config)
     }
 
     pub fn start_with(&self, config: FsConfig) -> Life {
+        self.try_start_with(config).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Starts a gateway, or gives the reason why it does not.
+    pub fn try_start_with(&self, config: FsConfig) -> Result<Life, OpenError> {
         let runtime = runtime();
-        let volume = runtime.block_on(async {
+        let opened = runtime.block_on(async {
             let store = self.store().await;
-            Volume::open(&store, config).await.unwrap()
+            tokio::time::timeout(PATIENCE, Volume::open(&store, config)).await.expect("a deadlock")
         });
-        Life { runtime, volume }
+        match opened {
+            Ok(volume) => Ok(Life { runtime, volume }),
+            Err(error) => {
+                runtime.shutdown_timeout(Duration::from_secs(10));
+                Err(error)
+            }
+        }
+    }
+
+    /// Why a gateway does not start.
+    pub fn refusal(&self, config: FsConfig) -> String {
+        match self.try_start_with(config) {
+            Ok(_) => panic!("the volume was opened"),
+            Err(error) => error.to_string(),
+        }
     }
 }
 
-fn rand() -> u64 {
+fn walk(folder: &Path, found: &mut Vec<(PathBuf, u64)>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => walk(&entry.path(), found),
+            Ok(metadata) => found.push((entry.path(), metadata.len())),
+            Err(_) => {}
+        }
+    }
+}
+
+pub fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+pub fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
+    Credentials { uid, gid, groups: groups.to_vec() }
+}
+
+/// Waits until something is so; panics if it takes too long.
+pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 impl Life {
     /// Runs operations on the volume.
     pub fn run<T, F: Future<Output = T>>(&self, operations: impl FnOnce(Volume) -> F) -> T {
-        self.runtime.block_on(operations(self.volume.clone()))
+        let operations = operations(self.volume.clone());
+        self.runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, operations).await })
+            .expect("the operation hangs")
+    }
+
+    /// Runs operations on the volume beside the test.
+    pub fn spawn<T, F>(&self, operations: impl FnOnce(Volume) -> F) -> tokio::task::JoinHandle<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        self.runtime.spawn(operations(self.volume.clone()))
+    }
+
+    /// The result of what was spawned.
+    pub fn join<T>(&self, task: tokio::task::JoinHandle<T>) -> T {
+        self.run(|_| task).unwrap()
     }
 
     /// Ends like a killed process: no farewell, no publishing. The system keeps what is in the
@@ -121,66 +242,167 @@ impl Life {
     }
 
     pub fn create(&self, name: &[u8]) -> Inode {
+        self.create_in(Inode::ROOT, name)
+    }
+
+    pub fn create_in(&self, directory: Inode, name: &[u8]) -> Inode {
         self.run(|volume| async move {
             let mode = CreateMode::Guarded(SetAttributes::default());
-            volume.create(&ROOT, Inode::ROOT, name, &mode).await.unwrap().attributes.inode
+            volume.create(&ROOT, directory, name, &mode).await.unwrap().attributes.inode
+        })
+    }
+
+    pub fn mkdir(&self, directory: Inode, name: &[u8]) -> Inode {
+        self.run(|volume| async move {
+            let set = SetAttributes::default();
+            let made = volume.make(&ROOT, directory, name, NewNode::Directory, &set).await;
+            made.unwrap().attributes.inode
         })
     }
 
     pub fn lookup(&self, name: &[u8]) -> Attributes {
-        self.run(|volume| async move { volume.lookup(&ROOT, Inode::ROOT, name).await.unwrap() })
+        self.try_lookup(Inode::ROOT, name).unwrap()
+    }
+
+    pub fn try_lookup(&self, directory: Inode, name: &[u8]) -> Result<Attributes, Error> {
+        self.run(|volume| async move { volume.lookup(&ROOT, directory, name).await })
+    }
+
+    pub fn getattr(&self, inode: Inode) -> Result<Attributes, Error> {
+        self.run(|volume| async move { volume.getattr(inode).await })
+    }
+
+    pub fn set(&self, who: &Credentials, inode: Inode, set: SetAttributes) -> Result<(), Error> {
+        self.run(|volume| async move { volume.setattr(who, inode, &set, None).await.map(drop) })
     }
 
     pub fn remove(&self, name: &[u8]) {
-        self.run(|volume| async move { volume.remove(&ROOT, Inode::ROOT, name).await.unwrap() });
+        self.try_remove(Inode::ROOT, name).unwrap();
+    }
+
+    pub fn try_remove(&self, directory: Inode, name: &[u8]) -> Result<(), Error> {
+        self.run(|volume| async move { volume.remove(&ROOT, directory, name).await.map(drop) })
+    }
+
+    pub fn rmdir(&self, directory: Inode, name: &[u8]) -> Result<(), Error> {
+        self.run(|volume| async move { volume.rmdir(&ROOT, directory, name).await.map(drop) })
+    }
+
+    pub fn rename(&self, from: (Inode, &[u8]), to: (Inode, &[u8])) -> Result<(), Error> {
+        self.run(|volume| async move { volume.rename(&ROOT, from, to).await.map(drop) })
+    }
+
+    pub fn link(&self, inode: Inode, to: (Inode, &[u8])) -> Result<(), Error> {
+        self.run(|volume| async move { volume.link(&ROOT, inode, to.0, to.1).await.map(drop) })
     }
 
     pub fn truncate(&self, inode: Inode, size: u64) {
-        let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
-        self.run(|volume| async move { volume.setattr(&ROOT, inode, &set, None).await.unwrap() });
+        self.set(&ROOT, inode, SetAttributes { size: Some(size), ..Default::default() }).unwrap();
+    }
+
+    pub fn commit(&self, inode: Inode) {
+        self.run(|volume| async move { volume.commit(&ROOT, inode, 0, 0).await.unwrap() });
     }
 
     /// Writes in calls of up to 1 MiB, as a client does.
     pub fn write(&self, inode: Inode, offset: u64, data: &[u8], stability: Stability) {
+        self.run(|volume| async move { write(&volume, inode, offset, data, stability).await });
+    }
+
+    pub fn try_write(&self, inode: Inode, offset: u64, data: &[u8]) -> Result<WriteReply, Error> {
         self.run(|volume| async move {
-            let mut at = offset;
-            for part in data.chunks(1 << 20) {
-                let reply: WriteReply =
-                    volume.write(&ROOT, inode, at, part, stability).await.unwrap();
-                assert_eq!(reply.count as usize, part.len());
-                assert!(reply.stability >= stability);
-                at += part.len() as u64;
-            }
-        });
+            volume.write(&ROOT, inode, offset, data, Stability::Unstable).await
+        })
     }
 
     /// Reads in calls of up to 1 MiB, up to the end of the file.
     pub fn read(&self, inode: Inode, offset: u64, len: usize) -> Vec<u8> {
+        self.try_read(inode, offset, len).unwrap()
+    }
+
+    pub fn try_read(&self, inode: Inode, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
+        self.run(|volume| async move { read(&volume, inode, offset, len).await })
+    }
+
+    /// Names in a directory, with their cookies, asked for in pieces.
+    pub fn list(&self, directory: Inode, piece: usize) -> Vec<DirectoryEntry> {
         self.run(|volume| async move {
-            let mut bytes = Vec::new();
-            while bytes.len() < len {
-                let count = (len - bytes.len()).min(1 << 20) as u32;
-                let at = offset + bytes.len() as u64;
-                let reply = volume.read(&ROOT, inode, at, count).await.unwrap();
-                reply.data.iter().for_each(|piece| bytes.extend_from_slice(piece));
-                if reply.eof {
-                    break;
+            let (mut entries, mut cookie) = (Vec::new(), 0);
+            loop {
+                let found = volume.readdir(&ROOT, directory, cookie, piece, false).await.unwrap();
+                cookie = found.entries.last().map_or(cookie, |entry| entry.cookie);
+                entries.extend(found.entries);
+                if found.end {
+                    return entries;
                 }
             }
-            bytes
         })
+    }
+
+    /// Makes the cache forget what it can, by reading something else that fills it. The limit of
+    /// memory must be small: 16 MiB.
+    pub fn evict(&self) {
+        let limit = self.volume.status().memory_limit;
+        assert!(limit <= 32 << 20, "with a large cache nothing is evicted");
+        let name = format!("evictor-{:x}", random());
+        let inode = self.create(name.as_bytes());
+        for i in 0..limit >> 20 {
+            self.write(inode, i << 20, &pattern(i, 1 << 20), Stability::Unstable);
+        }
+        self.remove(name.as_bytes());
+        self.flush();
     }
 }
 
-/// Bytes that differ from place to place and from seed to seed.
+pub async fn write(volume: &Volume, inode: Inode, offset: u64, data: &[u8], stability: Stability) {
+    let mut at = offset;
+    for part in data.chunks(1 << 20) {
+        let reply = volume.write(&ROOT, inode, at, part, stability).await.unwrap();
+        assert_eq!(reply.count as usize, part.len());
+        assert!(reply.stability >= stability);
+        at += part.len() as u64;
+    }
+}
+
+pub async fn read(
+    volume: &Volume,
+    inode: Inode,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    while bytes.len() < len {
+        let count = (len - bytes.len()).min(1 << 20) as u32;
+        let at = offset + bytes.len() as u64;
+        let reply = volume.read(&ROOT, inode, at, count).await?;
+        reply.data.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        if reply.eof {
+            break;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Compares without printing megabytes.
+#[track_caller]
+pub fn assert_bytes(found: &[u8], expected: &[u8]) {
+    assert_eq!(found.len(), expected.len(), "length");
+    if let Some(at) = (0..found.len()).find(|at| found[*at] != expected[*at]) {
+        let wrong = (at..found.len()).filter(|at| found[*at] != expected[*at]).count();
+        panic!("byte {at} is {} and should be {}; {wrong} are wrong", found[at], expected[at]);
+    }
+}
+
+/// Bytes that differ from place to place and from seed to seed, none of them zero.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
+        // A zero would look like a hole.
+        bytes.extend(state.to_le_bytes().map(|byte| byte.max(1)));
     }
     bytes.truncate(len);
     bytes

@@ -53,6 +53,11 @@ impl Reply {
         reply
     }
 
+    /// Gives up the results and says why there are none.
+    pub fn turned_into(self, xid: u32, rejection: Rejection) -> Reply {
+        Reply::rejected(xid, rejection, self.head)
+    }
+
     /// The bytes that a repeated call was answered with before (the whole record).
     pub fn repeated(record: &[u8], mut buffer: Vec<u8>) -> Reply {
         buffer.clear();

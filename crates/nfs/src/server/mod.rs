@@ -1,42 +1,191 @@
 //! The async shell: sockets, tasks, time.
+//!
+//! One task for each connection reads, begins calls, gathers replies and writes; see
+//! [`connection`]. A call whose file system operation is done at once costs no task of its own; one that has
+//! to wait becomes one, so that it neither holds up its neighbours nor is lost when its connection
+//! is. What connections may hold together is in [`budget`]; buffers are reused through [`pool`].
+
+mod budget;
+mod connection;
+mod outbox;
+mod pool;
 
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_vfs::FileSystem;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use crate::ServerConfig;
+use crate::engine::{Engine, execute};
+use crate::{Limits, Metrics, ServerConfig};
+use budget::Budget;
+use connection::{Connection, Phase};
+use pool::Pool;
 
-/// An NFS and MOUNT server on one port.
+/// How long to wait after the system had no room for another connection (EMFILE, ENOBUFS): trying
+/// at once would fail again and burn the processor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// When a client was not heard of for so long, TCP asks whether it is there, and again after each
+/// interval; the system gives up after nine of them.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// An NFS and MOUNT server on one TCP port.
 pub struct Server<F> {
     listener: TcpListener,
-    _fs: Arc<F>,
+    shared: Arc<Shared<F>>,
+}
+
+/// What all connections of a server share.
+struct Shared<F> {
+    engine: Arc<Engine<F>>,
+    budget: Arc<Budget>,
+    pool: Arc<Pool>,
+    limits: Limits,
 }
 
 impl<F: FileSystem> Server<F> {
-    /// Listens on `address`; port 0 takes a free one.
+    /// Listens on `address`; port 0 takes a free one. Fails when the address cannot be had, and with
+    /// [`io::ErrorKind::InvalidInput`] and a [`crate::ConfigError`] on a bad configuration. Clients can connect
+    /// from now on, and are served by [`Server::serve`].
     pub async fn bind(
         address: SocketAddr,
         fs: Arc<F>,
-        _config: ServerConfig,
+        config: ServerConfig,
     ) -> io::Result<Server<F>> {
-        Ok(Server {
-            listener: TcpListener::bind(address).await?,
-            _fs: fs,
-        })
+        config
+            .check()
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let listener = TcpListener::bind(address).await?;
+        let shared = Arc::new(Shared {
+            engine: Arc::new(Engine::new(fs, &config)),
+            budget: Arc::new(Budget::new(config.limits.shared_bytes)),
+            pool: Arc::new(Pool::new(config.limits.record_bytes)),
+            limits: config.limits,
+        });
+        Ok(Server { listener, shared })
     }
 
-    /// The address it listens on.
+    /// The address that it listens on.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown` is done.
-    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        shutdown.await;
-        Ok(())
+    /// What it counts; stays valid when the server is gone.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.shared.engine.metrics.clone()
+    }
+
+    /// Serves until `shutdown` is done, and then stops: takes no more connections, reads no more,
+    /// finishes the calls that were read, sends their replies, and closes, all within
+    /// [`Limits::grace`]; what is not done by then is dropped, which leaves it done or not done, as
+    /// [`FileSystem`] promises.
+    ///
+    /// Dropping the future ends everything at once.
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+        let Server { listener, shared } = self;
+        let (phase, _) = watch::channel(Phase::Serving);
+        let mut connections = JoinSet::new();
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                Some(ended) = connections.join_next(), if !connections.is_empty() => {
+                    report(ended, &shared.engine.metrics);
+                }
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => {
+                        shared.accept(stream, peer, &phase, &mut connections);
+                    }
+                    Err(error) => shared.not_accepted(&error).await,
+                },
+            }
+        }
+        drop(listener);
+        phase.send_replace(Phase::Draining);
+        let all_ended = async {
+            while let Some(ended) = connections.join_next().await {
+                report(ended, &shared.engine.metrics);
+            }
+        };
+        if tokio::time::timeout(shared.limits.grace, all_ended).await.is_err() {
+            tracing::warn!(
+                connections = connections.len(),
+                "the time for finishing calls at shutdown is over: dropping the rest"
+            );
+            phase.send_replace(Phase::Ending);
+            while let Some(ended) = connections.join_next().await {
+                report(ended, &shared.engine.metrics);
+            }
+        }
+    }
+}
+
+fn report(ended: Result<(), tokio::task::JoinError>, metrics: &Metrics) {
+    metrics.connections.subtract(1);
+    if let Err(error) = ended {
+        tracing::error!(%error, "a connection failed");
+    }
+}
+
+impl<F: FileSystem> Shared<F> {
+    fn accept(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        phase: &watch::Sender<Phase>,
+        connections: &mut JoinSet<()>,
+    ) {
+        let metrics = &self.engine.metrics;
+        if connections.len() >= self.limits.connections {
+            // The newcomer is turned away, rather than all made slower.
+            metrics.connections_refused.add(1);
+            tracing::debug!(%peer, "connection refused: there are too many");
+            return;
+        }
+        metrics.connections_accepted.add(1);
+        metrics.connections.add(1);
+        set_options(&stream);
+        let session = Arc::new(self.engine.session(peer.ip()));
+        let connection = Connection::new(stream, peer, session, self, async |session, record, now, buffer| {
+            execute(&session, record.bytes(), now, buffer).await
+        });
+        connections.spawn(connection.run(phase.subscribe()));
+    }
+
+    /// Whatever happens while accepting, the next connection is waited for.
+    async fn not_accepted(&self, error: &io::Error) {
+        self.engine.metrics.accept_errors.add(1);
+        tracing::debug!(%error, "could not accept a connection");
+        let is_the_peers = matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::Interrupted
+        );
+        if !is_the_peers {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+    }
+}
+
+/// Sets what can be set: on a connection that is gone already it fails, and reading from it will say
+/// so.
+fn set_options(stream: &TcpStream) {
+    // Replies are gathered before they are written; there is nothing for TCP to wait for.
+    let nodelay = stream.set_nodelay(true);
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE_INTERVAL);
+    let keepalive = socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive);
+    if let Err(error) = nodelay.and(keepalive) {
+        tracing::debug!(%error, "could not set the options of a connection");
     }
 }

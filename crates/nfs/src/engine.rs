@@ -1,0 +1,241 @@
+//! From a record to its reply: which program, which procedure, and whether it was done before.
+//!
+//! This is all of the protocol without its sockets. Time comes in as an argument.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use forebay_vfs::FileSystem;
+
+use crate::exports::{Client, Exports};
+use crate::handle::Handles;
+use crate::metrics::Metrics;
+use crate::mount::Mounts;
+use crate::replay::{Arrival, ReplayCache, ReplayKey};
+use crate::rpc::{Call, Denial, NotServed, Rejection, Reply};
+use crate::xdr::Malformed;
+use crate::{ServerConfig, mount, nfs3};
+
+/// What all connections share.
+pub(crate) struct Engine<F> {
+    fs: Arc<F>,
+    handles: Handles,
+    exports: Exports,
+    mounts: Mounts,
+    replay: Arc<ReplayCache>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// One client's connection, as the protocol sees it.
+pub(crate) struct Session<F> {
+    pub(crate) engine: Arc<Engine<F>>,
+    client: Client,
+}
+
+/// What is to be done about a record.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Send this.
+    Reply(Reply),
+    /// Nothing: a repetition of a call that is answered elsewhere.
+    Silence,
+    /// The peer does not speak RPC: close the connection.
+    Hangup,
+}
+
+/// The programs on the port. A further one (NLM) is an entry here and an arm in [`execute`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    Nfs,
+    Mount,
+}
+
+impl Program {
+    fn find(program: u32, version: u32) -> Result<Program, Rejection> {
+        let (found, served) = match program {
+            nfs3::PROGRAM => (Program::Nfs, nfs3::VERSION),
+            mount::PROGRAM => (Program::Mount, mount::VERSION),
+            _ => return Err(Rejection::ProgramUnavailable),
+        };
+        if version == served {
+            Ok(found)
+        } else {
+            Err(Rejection::ProgramMismatch(served, served))
+        }
+    }
+}
+
+/// At most so many bytes the reply to a record will have.
+pub(crate) fn reply_bound(record: &[u8]) -> usize {
+    // Only WRITE has reason to be this long, and its reply is short; a longer record with
+    // anything else in it has bytes left over, and the reply to that is short as well.
+    const LONGEST_SMALL_CALL: usize = 16 << 10;
+    if record.len() > LONGEST_SMALL_CALL {
+        return 512;
+    }
+    match Call::decode(record) {
+        Ok(call) if call.program == nfs3::PROGRAM => {
+            nfs3::reply_bound(call.procedure, call.arguments)
+        }
+        // DUMP and EXPORT list what is bounded by configuration and by the list of mounts.
+        Ok(call) if call.program == mount::PROGRAM => 16 << 10,
+        Ok(_) | Err(_) => 512,
+    }
+}
+
+impl<F: FileSystem> Engine<F> {
+    pub(crate) fn new(fs: Arc<F>, config: &ServerConfig) -> Engine<F> {
+        let limits = &config.limits;
+        let replay = ReplayCache::new(
+            limits.replay_entries,
+            limits.replay_bytes,
+            limits.replay_age,
+        );
+        Engine {
+            fs,
+            handles: Handles::new(config.handle_key, config.volume),
+            exports: Exports::new(config.exports.clone()),
+            mounts: Mounts::default(),
+            replay: Arc::new(replay),
+            metrics: Arc::default(),
+        }
+    }
+
+    /// A connection from this address.
+    pub(crate) fn session(self: &Arc<Self>, address: IpAddr) -> Session<F> {
+        Session {
+            engine: self.clone(),
+            client: self.exports.client(address),
+        }
+    }
+}
+
+/// Serves one record. The reply is built in the memory of `buffer`.
+pub(crate) async fn execute<F: FileSystem>(
+    session: &Session<F>,
+    record: &[u8],
+    now: Instant,
+    buffer: Vec<u8>,
+) -> Outcome {
+    let metrics = &session.engine.metrics;
+    let mut call = match Call::decode(record) {
+        Ok(call) => call,
+        Err(NotServed::NotACall) => return Outcome::Hangup,
+        Err(NotServed::Denied { xid, denial }) => {
+            metrics.calls_denied.add(1);
+            return Outcome::Reply(Reply::denied(xid, denial, buffer));
+        }
+    };
+    let identity = std::mem::replace(&mut call.credential, crate::rpc::Credential::None);
+    let who = identity.identity();
+    let xid = call.xid;
+    match Program::find(call.program, call.version) {
+        Ok(Program::Nfs) => nfs(session, &call, who, record, now, buffer).await,
+        Ok(Program::Mount) => mount(session, &call, buffer).await,
+        Err(rejection) => {
+            metrics.calls_elsewhere.add(1);
+            if call.program != nfs3::ACL_PROGRAM {
+                tracing::debug!(
+                    program = call.program,
+                    version = call.version,
+                    "call of a program or version that is not served"
+                );
+            }
+            Outcome::Reply(Reply::rejected(xid, rejection, buffer))
+        }
+    }
+}
+
+async fn mount<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
+    let engine = &*session.engine;
+    let request = mount::Request {
+        fs: &*engine.fs,
+        handles: &engine.handles,
+        exports: &engine.exports,
+        mounts: &engine.mounts,
+        client: &session.client,
+    };
+    let mut reply = Reply::accepted(call.xid, buffer);
+    let metrics = &engine.metrics;
+    match mount::call(&request, call.procedure, call.arguments, &mut reply).await {
+        Ok(mount::Done::Mounted) => metrics.mounts.add(1),
+        Ok(mount::Done::Refused) => metrics.mounts_refused.add(1),
+        Ok(mount::Done::Other) => {}
+        Ok(mount::Done::NoProcedure) => {
+            metrics.calls_elsewhere.add(1);
+            reply = reply.turned_into(call.xid, Rejection::ProcedureUnavailable);
+        }
+        Err(Malformed) => {
+            metrics.calls_garbage.add(1);
+            reply = reply.turned_into(call.xid, Rejection::GarbageArguments);
+        }
+    }
+    Outcome::Reply(reply)
+}
+
+async fn nfs<F: FileSystem>(
+    session: &Session<F>,
+    call: &Call<'_>,
+    who: forebay_vfs::Credentials,
+    record: &[u8],
+    now: Instant,
+    buffer: Vec<u8>,
+) -> Outcome {
+    let engine = &*session.engine;
+    let metrics = &engine.metrics;
+    let Some(calls) = metrics.calls.get(call.procedure as usize) else {
+        metrics.calls_elsewhere.add(1);
+        let rejection = Rejection::ProcedureUnavailable;
+        return Outcome::Reply(Reply::rejected(call.xid, rejection, buffer));
+    };
+    calls.add(1);
+    // NULL is for everybody: it only tells that a server is here.
+    if call.procedure != 0 && !session.client.is_known() {
+        metrics.calls_denied.add(1);
+        return Outcome::Reply(Reply::denied(call.xid, Denial::TooWeak, buffer));
+    }
+    let ticket = if nfs3::is_replayed(call.procedure) {
+        let key = ReplayKey::new(session.client.address, record);
+        match engine.replay.arrive(key, now) {
+            Arrival::First(ticket) => Some(ticket),
+            Arrival::Done(reply) => {
+                metrics.replays_answered.add(1);
+                return Outcome::Reply(Reply::repeated(&reply, buffer));
+            }
+            Arrival::UnderWay(reply) => {
+                metrics.replays_joined.add(1);
+                let Ok(reply) = reply.await else {
+                    metrics.replays_dropped.add(1);
+                    return Outcome::Silence;
+                };
+                return Outcome::Reply(Reply::repeated(&reply, buffer));
+            }
+            Arrival::Crowded => {
+                metrics.replays_dropped.add(1);
+                return Outcome::Silence;
+            }
+        }
+    } else {
+        None
+    };
+    let request = nfs3::Request {
+        fs: &*engine.fs,
+        handles: &engine.handles,
+        exports: &engine.exports,
+        client: &session.client,
+        claimed: who,
+    };
+    let mut reply = Reply::accepted(call.xid, buffer);
+    let done = nfs3::call(&request, call.procedure, call.arguments, &mut reply).await;
+    if let Err(Malformed) = done {
+        metrics.calls_garbage.add(1);
+        // Nothing was done, so there is nothing to remember.
+        let reply = reply.turned_into(call.xid, Rejection::GarbageArguments);
+        return Outcome::Reply(reply);
+    }
+    if let Some((ticket, record)) = ticket.zip(reply.record()) {
+        ticket.finish(record);
+    }
+    Outcome::Reply(reply)
+}

@@ -1,0 +1,122 @@
+//! What the server counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::nfs3::PROCEDURES;
+
+/// Whether a value only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows while the server runs.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+/// One value with its name and meaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Name, with the unit last.
+    pub name: &'static str,
+    /// The label `procedure`, where there is one value for each.
+    pub procedure: Option<&'static str>,
+    /// What it means.
+    pub meaning: &'static str,
+    /// Counter or gauge.
+    pub kind: Kind,
+    /// The value.
+    pub value: u64,
+}
+
+/// A counter or gauge.
+#[derive(Debug, Default)]
+pub(crate) struct Value(AtomicU64);
+
+impl Value {
+    pub(crate) fn add(&self, amount: u64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    pub(crate) fn subtract(&self, amount: u64) {
+        self.0.fetch_sub(amount, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Declares the table of values: field, kind, meaning; the name is made of the field's.
+macro_rules! metrics {
+    ($($field:ident: $kind:ident, $meaning:literal;)*) => {
+        /// What the server counts, since it was bound.
+        #[derive(Debug, Default)]
+        pub struct Metrics {
+            $(pub(crate) $field: Value,)*
+            pub(crate) calls: [Value; PROCEDURES.len()],
+        }
+
+        impl Metrics {
+            /// All values, with their names and meanings.
+            pub fn samples(&self) -> Vec<Sample> {
+                let mut samples = vec![$(Sample {
+                    name: concat!("nfs_", stringify!($field)),
+                    procedure: None,
+                    meaning: $meaning,
+                    kind: Kind::$kind,
+                    value: self.$field.get(),
+                },)*];
+                samples.extend(PROCEDURES.iter().zip(&self.calls).map(|(procedure, calls)| Sample {
+                    name: "nfs_calls",
+                    procedure: Some(procedure),
+                    meaning: "calls of each NFSv3 procedure that were begun",
+                    kind: Kind::Counter,
+                    value: calls.get(),
+                }));
+                samples
+            }
+        }
+    };
+}
+
+metrics! {
+    connections: Gauge, "open connections";
+    connections_accepted: Counter, "connections accepted";
+    connections_refused: Counter, "connections closed at once because there were too many";
+    accept_errors: Counter, "failures to accept a connection";
+    connections_broken: Counter, "connections closed because what came was no RPC call, or a record too long";
+    connections_timed_out: Counter, "connections closed because a record was not completed, replies were not read, or nothing happened";
+    received_bytes: Counter, "bytes received";
+    sent_bytes: Counter, "bytes sent";
+    calls_waiting: Gauge, "calls that wait for the file system";
+    calls_denied: Counter, "calls refused for their credential or the client's address";
+    calls_garbage: Counter, "calls whose arguments could not be decoded";
+    calls_elsewhere: Counter, "calls of programs, versions or procedures that are not served here";
+    replays_answered: Counter, "repeated calls answered with their first reply";
+    replays_joined: Counter, "repeated calls that waited for the first to be done";
+    replays_dropped: Counter, "repeated calls left unanswered because the first was being done or was given up";
+    budget_waits: Counter, "times that a connection had to wait for the shared budget of bytes";
+    mounts: Counter, "successful MNT calls";
+    mounts_refused: Counter, "MNT calls refused";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_has_a_name_and_a_meaning() {
+        let metrics = Metrics::default();
+        metrics.received_bytes.add(5);
+        metrics.calls[1].add(2);
+        let samples = metrics.samples();
+        let value = |name: &str, procedure: Option<&str>| {
+            let mut found = samples.iter();
+            let sample = found.find(|s| s.name == name && s.procedure == procedure);
+            sample.unwrap().value
+        };
+        assert_eq!(value("nfs_received_bytes", None), 5);
+        assert_eq!(value("nfs_calls", Some("GETATTR")), 2);
+        assert!(samples.iter().all(|sample| !sample.meaning.is_empty()));
+    }
+}

@@ -1,0 +1,88 @@
+//! GETATTR, SETATTR, ACCESS (RFC 1813, sections 3.3.1, 3.3.2, 3.3.4).
+
+use forebay_vfs::{Access, FileSystem};
+
+use super::{Request, Status, wire};
+use crate::rpc::Reply;
+use crate::xdr::{Malformed, Reader};
+
+/// The rights that ACCESS knows.
+const ALL_RIGHTS: u32 = 0x3f;
+
+pub(super) async fn getattr<F: FileSystem>(
+    request: &Request<'_, F>,
+    mut arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Result<(), Malformed> {
+    let handle = wire::handle(&mut arguments)?;
+    arguments.end()?;
+    let result = async { Ok(request.fs.getattr(request.target(handle)?.inode).await?) };
+    let result: Result<_, Status> = result.await;
+    let mut results = reply.results();
+    match result {
+        Ok(attributes) => {
+            results.status(Status::OK);
+            results.attributes(request.handles, &attributes);
+        }
+        Err(status) => results.status(status),
+    }
+    Ok(())
+}
+
+pub(super) async fn setattr<F: FileSystem>(
+    request: &Request<'_, F>,
+    mut arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Result<(), Malformed> {
+    let handle = wire::handle(&mut arguments)?;
+    let set = wire::set_attributes(&mut arguments)?;
+    let guard = arguments.option(wire::time)?;
+    arguments.end()?;
+    let target = request.target(handle);
+    let result = async {
+        let target = target?;
+        wire::check(&set)?;
+        let who = request.identity(target);
+        let change = request.fs.setattr(&who, target.inode, &set, guard);
+        Ok(change.await?)
+    };
+    let (status, change) = match result.await {
+        Ok(change) => (Status::OK, change),
+        Err(status) => (status, request.unchanged(target).await),
+    };
+    let mut results = reply.results();
+    results.status(status);
+    results.change(request.handles, &change);
+    Ok(())
+}
+
+pub(super) async fn access<F: FileSystem>(
+    request: &Request<'_, F>,
+    mut arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Result<(), Malformed> {
+    let handle = wire::handle(&mut arguments)?;
+    let wanted = Access(arguments.u32()? & ALL_RIGHTS);
+    arguments.end()?;
+    let target = request.target(handle);
+    let result = async {
+        let target = target?;
+        let who = request.identity(target);
+        Ok(request.fs.access(&who, target.inode, wanted).await?)
+    };
+    match result.await {
+        Ok((granted, attributes)) => {
+            let mut results = reply.results();
+            results.status(Status::OK);
+            results.post_op(request.handles, Some(&attributes));
+            results.u32(granted.0 & wanted.0);
+        }
+        Err(status) => {
+            let attributes = request.attributes(target).await;
+            let mut results = reply.results();
+            results.status(status);
+            results.post_op(request.handles, attributes.as_ref());
+        }
+    }
+    Ok(())
+}

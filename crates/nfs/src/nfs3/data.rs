@@ -1,0 +1,132 @@
+//! READ, WRITE, COMMIT (RFC 1813, sections 3.3.6, 3.3.7, 3.3.21).
+
+use forebay_vfs::{FileSystem, Stability};
+
+use super::{MAX_FILE_BYTES, Request, Status, wire};
+use crate::TRANSFER_BYTES;
+use crate::rpc::Reply;
+use crate::xdr::{Malformed, Reader};
+
+pub(super) async fn read<F: FileSystem>(
+    request: &Request<'_, F>,
+    mut arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Result<(), Malformed> {
+    let handle = wire::handle(&mut arguments)?;
+    let offset = arguments.u64()?;
+    // Whoever asks for more gets a short read, as FSINFO has told.
+    let count = arguments.u32()?.min(TRANSFER_BYTES);
+    arguments.end()?;
+    let target = request.target(handle);
+    let result = async {
+        let target = target?;
+        let who = request.identity(target);
+        Ok(request.fs.read(&who, target.inode, offset, count).await?)
+    };
+    match result.await {
+        Ok(read) => {
+            let bytes: usize = read.data.iter().map(|piece| piece.len()).sum();
+            let mut results = reply.results();
+            results.status(Status::OK);
+            results.post_op(request.handles, Some(&read.attributes));
+            results.u32(bytes as u32);
+            results.bool(read.eof);
+            reply.data(read.data);
+        }
+        Err(status) => {
+            let attributes = request.attributes(target).await;
+            let mut results = reply.results();
+            results.status(status);
+            results.post_op(request.handles, attributes.as_ref());
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn write<F: FileSystem>(
+    request: &Request<'_, F>,
+    mut arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Result<(), Malformed> {
+    let handle = wire::handle(&mut arguments)?;
+    let offset = arguments.u64()?;
+    let count = arguments.u32()?;
+    let stability = match arguments.u32()? {
+        0 => Stability::Unstable,
+        1 => Stability::DataSync,
+        2 => Stability::FileSync,
+        _ => return Err(Malformed),
+    };
+    let data = arguments.opaque(usize::MAX)?;
+    arguments.end()?;
+    // The count says again how long the data is. When they disagree nobody knows what was meant.
+    if data.len() != count as usize {
+        return Err(Malformed);
+    }
+    // More than FSINFO allows is written in part, and the count in the reply says so.
+    let (data, _) = data.split_at(data.len().min(TRANSFER_BYTES as usize));
+    let target = request.target(handle);
+    let result = async {
+        let target = target?;
+        let end = offset.checked_add(data.len() as u64);
+        if end.is_none_or(|end| end > MAX_FILE_BYTES) {
+            return Err(Status::FBIG);
+        }
+        let who = request.identity(target);
+        let written = request.fs.write(&who, target.inode, offset, data, stability);
+        Ok(written.await?)
+    };
+    match result.await {
+        Ok(written) => {
+            let mut results = reply.results();
+            results.status(Status::OK);
+            results.change(request.handles, &written.change);
+            results.u32(written.count);
+            results.u32(match written.stability {
+                Stability::Unstable => 0,
+                Stability::DataSync => 1,
+                Stability::FileSync => 2,
+            });
+            results.fixed(&written.verifier.0);
+        }
+        Err(status) => {
+            let change = request.unchanged(target).await;
+            let mut results = reply.results();
+            results.status(status);
+            results.change(request.handles, &change);
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn commit<F: FileSystem>(
+    request: &Request<'_, F>,
+    mut arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Result<(), Malformed> {
+    let handle = wire::handle(&mut arguments)?;
+    let offset = arguments.u64()?;
+    let count = arguments.u32()?;
+    arguments.end()?;
+    let target = request.target(handle);
+    let result = async {
+        let target = target?;
+        let who = request.identity(target);
+        Ok(request.fs.commit(&who, target.inode, offset, count).await?)
+    };
+    match result.await {
+        Ok((change, verifier)) => {
+            let mut results = reply.results();
+            results.status(Status::OK);
+            results.change(request.handles, &change);
+            results.fixed(&verifier.0);
+        }
+        Err(status) => {
+            let change = request.unchanged(target).await;
+            let mut results = reply.results();
+            results.status(status);
+            results.change(request.handles, &change);
+        }
+    }
+    Ok(())
+}

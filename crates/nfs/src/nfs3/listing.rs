@@ -1,0 +1,187 @@
+//! READDIR, READDIRPLUS (RFC 1813, sections 3.3.16, 3.3.17).
+//!
+//! Cookies come from the file system and never go bad, so the cookie verifier is always zero and
+//! whatever a client sends as one is fine.
+
+use forebay_vfs::{Attributes, DirectoryEntry, FileSystem};
+
+use super::request::Target;
+use super::wire::FATTR_BYTES;
+use super::{Request, Status, wire};
+use crate::TRANSFER_BYTES;
+use crate::handle::HANDLE_BYTES;
+use crate::rpc::Reply;
+use crate::xdr::{Malformed, Reader, opaque_bytes};
+
+const VERIFIER: [u8; 8] = [0; 8];
+
+/// `READDIR3resok` without entries: the directory's attributes, the verifier, the end of the list and
+/// `eof`.
+const FRAME_BYTES: usize = 4 + FATTR_BYTES + VERIFIER.len() + 4 + 4;
+
+/// Entries asked for at a time: enough to fill a common reply at once, not so many that most are
+/// thrown away.
+const BATCH_ENTRIES: std::ops::RangeInclusive<usize> = 4..=1024;
+
+/// What an entry with a name of some 16 bytes takes.
+const TYPICAL_ENTRY_BYTES: usize = 40;
+/// The same with attributes and a handle.
+const TYPICAL_ENTRY_PLUS_BYTES: usize = TYPICAL_ENTRY_BYTES + PLUS_BYTES;
+
+/// Attributes and handle of an entry.
+const PLUS_BYTES: usize = 4 + FATTR_BYTES + 4 + opaque_bytes(HANDLE_BYTES);
+
+pub(super) async fn readdir<F: FileSystem>(
+    request: &Request<'_, F>,
+    mut arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Result<(), Malformed> {
+    let handle = wire::handle(&mut arguments)?;
+    let cookie = arguments.u64()?;
+    arguments.array::<8>()?;
+    let count = arguments.u32()?;
+    arguments.end()?;
+    let wanted = Wanted {
+        cookie,
+        name_bytes: usize::MAX,
+        reply_bytes: count.min(TRANSFER_BYTES) as usize,
+        plus: false,
+    };
+    list(request, request.target(handle), &wanted, reply).await;
+    Ok(())
+}
+
+pub(super) async fn readdirplus<F: FileSystem>(
+    request: &Request<'_, F>,
+    mut arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Result<(), Malformed> {
+    let handle = wire::handle(&mut arguments)?;
+    let cookie = arguments.u64()?;
+    arguments.array::<8>()?;
+    let dircount = arguments.u32()?;
+    let maxcount = arguments.u32()?;
+    arguments.end()?;
+    let wanted = Wanted {
+        cookie,
+        name_bytes: dircount as usize,
+        reply_bytes: maxcount.min(TRANSFER_BYTES) as usize,
+        plus: true,
+    };
+    list(request, request.target(handle), &wanted, reply).await;
+    Ok(())
+}
+
+/// What a client wants of a directory.
+struct Wanted {
+    cookie: u64,
+    /// Limit for names, cookies and file ids alone (`dircount`).
+    name_bytes: usize,
+    /// Limit for all results (`count`, `maxcount`).
+    reply_bytes: usize,
+    plus: bool,
+}
+
+async fn list<F: FileSystem>(
+    request: &Request<'_, F>,
+    target: Result<Target, Status>,
+    wanted: &Wanted,
+    reply: &mut Reply,
+) {
+    let begin = reply.result_bytes();
+    if let Err(status) = fill(request, target, wanted, reply).await {
+        reply.truncate(begin);
+        let attributes = request.attributes(target).await;
+        let mut results = reply.results();
+        results.status(status);
+        results.post_op(request.handles, attributes.as_ref());
+    }
+}
+
+/// Appends as many entries as fit.
+async fn fill<F: FileSystem>(
+    request: &Request<'_, F>,
+    target: Result<Target, Status>,
+    wanted: &Wanted,
+    reply: &mut Reply,
+) -> Result<(), Status> {
+    let target = target?;
+    let mut room = wanted.reply_bytes.checked_sub(FRAME_BYTES).ok_or(Status::TOOSMALL)?;
+    let mut name_room = wanted.name_bytes;
+    let who = request.identity(target);
+    let mut cookie = wanted.cookie;
+    let mut entries = 0;
+    let eof = 'listing: loop {
+        let typical = match wanted.plus {
+            false => TYPICAL_ENTRY_BYTES,
+            true => TYPICAL_ENTRY_PLUS_BYTES,
+        };
+        let batch = (room / typical).clamp(*BATCH_ENTRIES.start(), *BATCH_ENTRIES.end());
+        let listing = request.fs.readdir(&who, target.inode, cookie, batch, wanted.plus);
+        let listing = listing.await?;
+        if entries == 0 && cookie == wanted.cookie {
+            let mut results = reply.results();
+            results.status(Status::OK);
+            results.post_op(request.handles, Some(&listing.directory));
+            results.fixed(&VERIFIER);
+        }
+        let before = cookie;
+        for mut entry in listing.entries {
+            // What lies above an export is not for its clients.
+            if &*entry.name == b".." && request.is_export_root(target).await? {
+                entry.inode = target.inode;
+                entry.attributes = entry.attributes.map(|_| listing.directory);
+            }
+            let name_bytes = 8 + opaque_bytes(entry.name.len()) + 8;
+            let bytes = 4 + name_bytes + if wanted.plus { plus_bytes(&entry.attributes) } else { 0 };
+            if bytes > room || (name_bytes > name_room && entries > 0) {
+                break 'listing false;
+            }
+            room -= bytes;
+            name_room = name_room.saturating_sub(name_bytes);
+            cookie = entry.cookie;
+            entries += 1;
+            append(request, target, &entry, wanted.plus, reply);
+        }
+        if listing.end {
+            break true;
+        }
+        if cookie == before {
+            // A file system that neither gives entries nor comes to the end.
+            break false;
+        }
+    };
+    if entries == 0 && !eof {
+        return Err(Status::TOOSMALL);
+    }
+    let mut results = reply.results();
+    results.bool(false);
+    results.bool(eof);
+    Ok(())
+}
+
+fn plus_bytes(attributes: &Option<Attributes>) -> usize {
+    if attributes.is_some() { PLUS_BYTES } else { 8 }
+}
+
+fn append<F: FileSystem>(
+    request: &Request<'_, F>,
+    target: Target,
+    entry: &DirectoryEntry,
+    plus: bool,
+    reply: &mut Reply,
+) {
+    let mut results = reply.results();
+    results.bool(true);
+    results.u64(entry.inode.0);
+    results.opaque(&entry.name);
+    results.u64(entry.cookie);
+    if !plus {
+        return;
+    }
+    results.post_op(request.handles, entry.attributes.as_ref());
+    results.bool(entry.attributes.is_some());
+    if entry.attributes.is_some() {
+        results.opaque(&request.handle(target, entry.inode));
+    }
+}

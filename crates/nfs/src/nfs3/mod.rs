@@ -1,0 +1,139 @@
+//! NFS version 3 (RFC 1813): its 22 procedures, each of them decode, one operation of the file
+//! system, encode.
+//!
+//! * `status`: errors of the file system as `nfsstat3`, in this one place.
+//! * `wire`: the structures that several procedures share.
+//! * `attributes`: GETATTR, SETATTR, ACCESS.
+//! * `names`: LOOKUP, READLINK and everything that makes names.
+//! * `removal`: everything that takes names away, moves them or adds to them.
+//! * `data`: READ, WRITE, COMMIT.
+//! * `listing`: READDIR, READDIRPLUS.
+//! * `volume`: FSSTAT, FSINFO, PATHCONF.
+//!
+//! An operation that failed is answered with the attributes as they are afterwards and none from
+//! before: that is always true, and lets the client correct its cache.
+
+mod attributes;
+mod data;
+mod listing;
+mod names;
+mod removal;
+mod request;
+mod status;
+mod volume;
+mod wire;
+
+pub(crate) use request::Request;
+pub(crate) use status::Status;
+
+use forebay_vfs::FileSystem;
+
+use crate::TRANSFER_BYTES;
+use crate::rpc::Reply;
+use crate::xdr::{Malformed, Reader};
+
+/// Program number.
+pub const PROGRAM: u32 = 100_003;
+/// The only version of it that is served.
+pub const VERSION: u32 = 3;
+/// Program number of NFS_ACL, which Linux asks for at mount; it is not served, and that is no
+/// news.
+pub const ACL_PROGRAM: u32 = 100_227;
+
+/// Largest size of a file: what a signed 64-bit offset can express.
+pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+/// Longest name in bytes.
+pub const MAX_NAME_BYTES: u32 = 255;
+/// Longest path in a symbolic link, in bytes.
+pub const MAX_SYMLINK_BYTES: usize = 4096;
+/// Most names that an object may have, as PATHCONF tells.
+pub const MAX_LINKS: u32 = 65_000;
+
+/// Names of the procedures, by number.
+pub const PROCEDURES: [&str; 22] = [
+    "NULL",
+    "GETATTR",
+    "SETATTR",
+    "LOOKUP",
+    "ACCESS",
+    "READLINK",
+    "READ",
+    "WRITE",
+    "CREATE",
+    "MKDIR",
+    "SYMLINK",
+    "MKNOD",
+    "REMOVE",
+    "RMDIR",
+    "RENAME",
+    "LINK",
+    "READDIR",
+    "READDIRPLUS",
+    "FSSTAT",
+    "FSINFO",
+    "PATHCONF",
+    "COMMIT",
+];
+
+const READLINK: u32 = 5;
+const READ: u32 = 6;
+const READDIR: u32 = 16;
+const READDIRPLUS: u32 = 17;
+
+/// Whether a repetition of the call could come to another result than its first time did: SETATTR
+/// (for its guard) and all that make, move or remove names. Repeating a WRITE changes nothing.
+pub(crate) fn is_replayed(procedure: u32) -> bool {
+    matches!(procedure, 2 | 8..=15)
+}
+
+/// Room for any reply whose length does not depend on the call.
+const SMALL_REPLY_BYTES: usize = 512;
+
+/// At most so many bytes the reply to a call will have, told before it is begun.
+pub(crate) fn reply_bound(procedure: u32, arguments: Reader<'_>) -> usize {
+    match procedure {
+        READLINK => SMALL_REPLY_BYTES + MAX_SYMLINK_BYTES,
+        // The last argument of all three is the size that the client wants.
+        READ | READDIR | READDIRPLUS => {
+            let wanted = arguments.rest().last_chunk().copied();
+            let wanted = wanted.map_or(0, u32::from_be_bytes);
+            SMALL_REPLY_BYTES + wanted.min(TRANSFER_BYTES) as usize
+        }
+        _ => SMALL_REPLY_BYTES,
+    }
+}
+
+/// Does a call: decodes the arguments, asks the file system, and appends the results. The
+/// procedure has to be one of [`PROCEDURES`].
+pub(crate) async fn call<F: FileSystem>(
+    request: &Request<'_, F>,
+    procedure: u32,
+    arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Result<(), Malformed> {
+    match procedure {
+        0 => arguments.end(),
+        1 => attributes::getattr(request, arguments, reply).await,
+        2 => attributes::setattr(request, arguments, reply).await,
+        3 => names::lookup(request, arguments, reply).await,
+        4 => attributes::access(request, arguments, reply).await,
+        READLINK => names::readlink(request, arguments, reply).await,
+        READ => data::read(request, arguments, reply).await,
+        7 => data::write(request, arguments, reply).await,
+        8 => names::create(request, arguments, reply).await,
+        9 => names::mkdir(request, arguments, reply).await,
+        10 => names::symlink(request, arguments, reply).await,
+        11 => names::mknod(request, arguments, reply).await,
+        12 => removal::remove(request, arguments, reply).await,
+        13 => removal::rmdir(request, arguments, reply).await,
+        14 => removal::rename(request, arguments, reply).await,
+        15 => removal::link(request, arguments, reply).await,
+        READDIR => listing::readdir(request, arguments, reply).await,
+        READDIRPLUS => listing::readdirplus(request, arguments, reply).await,
+        18 => volume::fsstat(request, arguments, reply).await,
+        19 => volume::fsinfo(request, arguments, reply).await,
+        20 => volume::pathconf(request, arguments, reply).await,
+        21 => data::commit(request, arguments, reply).await,
+        _ => Err(Malformed),
+    }
+}

@@ -1,0 +1,118 @@
+//! FSSTAT, FSINFO, PATHCONF (RFC 1813, sections 3.3.18 to 3.3.20).
+
+use forebay_vfs::FileSystem;
+
+use super::{MAX_FILE_BYTES, MAX_LINKS, MAX_NAME_BYTES, Request, Status, wire};
+use crate::TRANSFER_BYTES;
+use crate::rpc::Reply;
+use crate::xdr::{Malformed, Reader};
+
+/// What sizes of transfers should be multiples of.
+const TRANSFER_MULTIPLE: u32 = 4096;
+/// Preferred size of a READDIR reply: some thousand entries.
+const DIRECTORY_BYTES: u32 = 64 << 10;
+/// FSF3_LINK, FSF3_SYMLINK, FSF3_HOMOGENEOUS, FSF3_CANSETTIME.
+const PROPERTIES: u32 = 0x01 | 0x02 | 0x08 | 0x10;
+
+pub(super) async fn fsstat<F: FileSystem>(
+    request: &Request<'_, F>,
+    mut arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Result<(), Malformed> {
+    let handle = wire::handle(&mut arguments)?;
+    arguments.end()?;
+    let target = request.target(handle);
+    let result = async {
+        let attributes = request.fs.getattr(target?.inode).await?;
+        Ok((attributes, request.fs.statistics().await?))
+    };
+    match result.await {
+        Ok((attributes, sizes)) => {
+            let mut results = reply.results();
+            results.status(Status::OK);
+            results.post_op(request.handles, Some(&attributes));
+            results.u64(sizes.total_bytes);
+            results.u64(sizes.free_bytes);
+            // No bytes or files are kept back for root.
+            results.u64(sizes.free_bytes);
+            results.u64(sizes.total_files);
+            results.u64(sizes.free_files);
+            results.u64(sizes.free_files);
+            // How many seconds this stays true: not at all.
+            results.u32(0);
+        }
+        Err(status) => {
+            let attributes = request.attributes(target).await;
+            let mut results = reply.results();
+            results.status(status);
+            results.post_op(request.handles, attributes.as_ref());
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn fsinfo<F: FileSystem>(
+    request: &Request<'_, F>,
+    mut arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Result<(), Malformed> {
+    let handle = wire::handle(&mut arguments)?;
+    arguments.end()?;
+    let attributes = async { Ok(request.fs.getattr(request.target(handle)?.inode).await?) };
+    let attributes: Result<_, Status> = attributes.await;
+    let mut results = reply.results();
+    match attributes {
+        Ok(attributes) => {
+            results.status(Status::OK);
+            results.post_op(request.handles, Some(&attributes));
+            // Largest, preferred and multiple size of READ, then of WRITE.
+            for _ in 0..2 {
+                results.u32(TRANSFER_BYTES);
+                results.u32(TRANSFER_BYTES);
+                results.u32(TRANSFER_MULTIPLE);
+            }
+            results.u32(DIRECTORY_BYTES);
+            results.u64(MAX_FILE_BYTES);
+            // Times are kept to the nanosecond.
+            results.u32(0);
+            results.u32(1);
+            results.u32(PROPERTIES);
+        }
+        Err(status) => {
+            results.status(status);
+            results.post_op(request.handles, None);
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn pathconf<F: FileSystem>(
+    request: &Request<'_, F>,
+    mut arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Result<(), Malformed> {
+    let handle = wire::handle(&mut arguments)?;
+    arguments.end()?;
+    let attributes = async { Ok(request.fs.getattr(request.target(handle)?.inode).await?) };
+    let attributes: Result<_, Status> = attributes.await;
+    let mut results = reply.results();
+    match attributes {
+        Ok(attributes) => {
+            results.status(Status::OK);
+            results.post_op(request.handles, Some(&attributes));
+            results.u32(MAX_LINKS);
+            results.u32(MAX_NAME_BYTES);
+            // Long names are refused and not cut (no_trunc); only root gives files away
+            // (chown_restricted); upper and lower case differ and are kept.
+            results.bool(true);
+            results.bool(true);
+            results.bool(false);
+            results.bool(true);
+        }
+        Err(status) => {
+            results.status(status);
+            results.post_op(request.handles, None);
+        }
+    }
+    Ok(())
+}

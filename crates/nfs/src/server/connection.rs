@@ -1,0 +1,530 @@
+//! One client's connection.
+//!
+//! A single task owns it and does in turn what can be done without waiting:
+//!
+//! ```text
+//!   socket --read--> scratch --assemble--> record --admit--> call --poll once--+--> done --+
+//!      ^                                                                       |           |
+//!      |                                                          must wait    v           v
+//!      +-------------------------- write <-------- outbox <------------- task of its own --+
+//! ```
+//!
+//! A record is *admitted* while calls in flight and reply bytes are below their limits and there is
+//! budget for it; until then it, and what follows it, stays where it is, and finally in the
+//! client's socket. Calls already begun outlive the connection: when it breaks they are finished, so
+//! that the client finds their replies in the replay cache.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::BufMut;
+use forebay_vfs::FileSystem;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Sleep;
+
+use super::Shared;
+use super::budget::{Account, Charge, Share, Waiting};
+use super::outbox::Outbox;
+use super::pool::{Record, SCRATCH_BYTES};
+use crate::engine::{Outcome, Session, reply_bound};
+use crate::record::{Assembler, RecordError, Step};
+
+/// What the server wants of its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Serve.
+    Serving,
+    /// Read no more, finish what was read.
+    Draining,
+    /// Drop everything.
+    Ending,
+}
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("closed")]
+    Closed,
+    #[error(transparent)]
+    Socket(#[from] io::Error),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error("what came is no RPC call")]
+    NotRpc,
+    #[error("{0}")]
+    TimedOut(&'static str),
+}
+
+/// Rounds of reading before other tasks of the thread get their turn.
+const MAX_ROUNDS: usize = 16;
+
+/// Timeouts are looked at this often at most.
+const LONGEST_TICK: Duration = Duration::from_secs(1);
+
+/// A reply, or not, from a task, with what its call was charged and how long its reply was
+/// expected to be.
+type Answer = (Outcome, Charge, usize);
+
+/// See the module's documentation. `Make` begins a call, `Call` is a call begun.
+pub(super) struct Connection<F, Make, Call> {
+    stream: TcpStream,
+    peer: SocketAddr,
+    session: Arc<Session<F>>,
+    shared: Arc<Shared<F>>,
+    make: Make,
+    /// The memory of a finished call, for the next.
+    slot: Option<Pin<Box<Call>>>,
+    /// The memory of a reply's head, for the next.
+    buffer: Vec<u8>,
+
+    scratch: Vec<u8>,
+    /// Bytes of `scratch` that are taken up.
+    taken: usize,
+    assembler: Assembler,
+    /// For the large record that is being assembled.
+    share: Option<Share>,
+    /// Complete, not admitted yet.
+    record: Option<Record>,
+    /// The budget is short, and this is waited for.
+    waiting: Option<Waiting>,
+    /// It was waited for, and is there.
+    granted: Option<Share>,
+
+    calls: JoinSet<Answer>,
+    /// Bytes that the replies to `calls` may have.
+    expected: usize,
+    account: Account,
+    outbox: Outbox,
+
+    /// Nothing more will be read: the client has closed its side, or the server is stopping.
+    reading_done: bool,
+    tick: Pin<Box<Sleep>>,
+    ticking: bool,
+    /// When the record being assembled began.
+    record_since: Option<Instant>,
+    /// When the client last took bytes, or had none to take.
+    reply_since: Instant,
+    active_at: Instant,
+}
+
+impl<F, Make, Call> Connection<F, Make, Call>
+where
+    F: FileSystem,
+    Make: Fn(Arc<Session<F>>, Record, Instant, Vec<u8>) -> Call + Send,
+    Call: Future<Output = Outcome> + Send + 'static,
+{
+    pub(super) fn new(
+        stream: TcpStream,
+        peer: SocketAddr,
+        session: Arc<Session<F>>,
+        shared: &Arc<Shared<F>>,
+        make: Make,
+    ) -> Self {
+        let now = Instant::now();
+        Connection {
+            stream,
+            peer,
+            session,
+            shared: shared.clone(),
+            make,
+            slot: None,
+            buffer: Vec::new(),
+            scratch: Vec::new(),
+            taken: 0,
+            assembler: Assembler::new(shared.limits.record_bytes),
+            share: None,
+            record: None,
+            waiting: None,
+            granted: None,
+            calls: JoinSet::new(),
+            expected: 0,
+            account: Account::default(),
+            outbox: Outbox::default(),
+            reading_done: false,
+            tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            ticking: false,
+            record_since: None,
+            reply_since: now,
+            active_at: now,
+        }
+    }
+
+    /// Serves until the client closes, something breaks, or the server stops.
+    pub(super) async fn run(mut self, mut phase: watch::Receiver<Phase>) {
+        let end = loop {
+            let wanted = *phase.borrow_and_update();
+            match wanted {
+                Phase::Serving => {}
+                Phase::Draining => self.reading_done = true,
+                Phase::Ending => break End::Closed,
+            }
+            tokio::select! {
+                biased;
+                changed = phase.changed() => if changed.is_err() {
+                    break End::Closed;
+                },
+                end = std::future::poll_fn(|context| self.poll(context)) => break end,
+            }
+        };
+        self.report(&end);
+        let Connection {
+            stream, mut calls, ..
+        } = self;
+        drop(stream);
+        // What was begun is finished; the replies to what must not be repeated are remembered.
+        let finished = async { while calls.join_next().await.is_some() {} };
+        // Without a sender the server is gone, which is an ending as well.
+        let ending = async { drop(phase.wait_for(|phase| *phase == Phase::Ending).await) };
+        let cut_off = tokio::select! {
+            () = finished => false,
+            () = ending => true,
+        };
+        if cut_off {
+            calls.shutdown().await;
+        }
+    }
+
+    fn report(&self, end: &End) {
+        let metrics = &self.session.engine.metrics;
+        match end {
+            End::Closed => {}
+            End::Socket(_) => {}
+            End::Record(_) | End::NotRpc => metrics.connections_broken.add(1),
+            End::TimedOut(_) => metrics.connections_timed_out.add(1),
+        }
+        metrics.calls_waiting.subtract(self.calls.len() as u64);
+        tracing::debug!(peer = %self.peer, %end, "connection ended");
+    }
+
+    /// Does all that can be done now.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        let now = Instant::now();
+        if self.outbox.is_empty() {
+            self.reply_since = now;
+        }
+        let end = self.poll_rounds(now, context);
+        match end {
+            Poll::Ready(Ok(())) => Poll::Ready(End::Closed),
+            Poll::Ready(Err(end)) => Poll::Ready(end),
+            Poll::Pending => match self.poll_timeouts(now, context) {
+                Some(end) => Poll::Ready(end),
+                None => Poll::Pending,
+            },
+        }
+    }
+
+    fn poll_rounds(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+        for _ in 0..MAX_ROUNDS {
+            self.poll_budget(context);
+            let blocked = self.take_up(now, context)?;
+            // After calls were begun, so that the end of each of them wakes this task.
+            let answered = self.poll_calls(context)?;
+            let written = match self.poll_write(now, context) {
+                Poll::Ready(written) => written? > 0,
+                Poll::Pending => false,
+            };
+            if blocked {
+                // There may be room now.
+                if answered || written || self.poll_budget(context) {
+                    continue;
+                }
+                return Poll::Pending;
+            }
+            if self.reading_done {
+                let done = self.calls.is_empty() && self.outbox.is_empty();
+                return match done {
+                    true => Poll::Ready(Ok(())),
+                    false => Poll::Pending,
+                };
+            }
+            match self.poll_read(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(read) => match read? {
+                    0 => self.reading_done = true,
+                    bytes => {
+                        self.active_at = now;
+                        self.session.engine.metrics.received_bytes.add(bytes as u64);
+                    }
+                },
+            }
+        }
+        // Others have their turn first.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Takes the replies of calls that had to wait. True if there was one.
+    fn poll_calls(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        let mut answered = false;
+        while let Poll::Ready(Some(answer)) = self.calls.poll_join_next(context) {
+            self.session.engine.metrics.calls_waiting.subtract(1);
+            match answer {
+                Ok((outcome, charge, expected)) => {
+                    self.expected -= expected;
+                    self.answer(outcome, charge)?;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a call failed: closing its connection");
+                    return Err(io::Error::other(error).into());
+                }
+            }
+            answered = true;
+        }
+        Ok(answered)
+    }
+
+    /// Whether the bytes that were waited for are there.
+    fn poll_budget(&mut self, context: &mut Context<'_>) -> bool {
+        if let Some(waiting) = &mut self.waiting
+            && let Poll::Ready(share) = waiting.as_mut().poll(context)
+        {
+            self.waiting = None;
+            self.granted = share;
+        }
+        self.granted.is_some()
+    }
+
+    fn poll_write(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        if self.outbox.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let socket = Pin::new(&mut self.stream);
+        let written = self.outbox.poll_write(socket, &mut self.account, context);
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.reply_since = now;
+            self.active_at = now;
+            self.session.engine.metrics.sent_bytes.add(*bytes);
+        }
+        written
+    }
+
+    /// Reads what is there, into the large record under way if there is one, or into scratch, which
+    /// is empty. An idle connection holds no scratch.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if let Some((record, wanted)) = self.assembler.direct() {
+            let mut target = record.limit(wanted);
+            let read = pin!(self.stream.read_buf(&mut target)).poll(context);
+            if let Poll::Ready(Ok(bytes)) = read
+                && let Some(record) = self.assembler.advance(bytes)
+            {
+                self.record = Some(self.complete(record));
+            }
+            return read;
+        }
+        let mut scratch = self.shared.pool.scratch();
+        let read = {
+            let mut target = (&mut scratch).limit(SCRATCH_BYTES);
+            pin!(self.stream.read_buf(&mut target)).poll(context)
+        };
+        if matches!(read, Poll::Ready(Ok(bytes)) if bytes > 0) {
+            self.scratch = scratch;
+            self.taken = 0;
+        } else {
+            self.shared.pool.give_scratch(scratch);
+        }
+        read
+    }
+
+    /// Begins the calls that have been read. True when one could not be admitted.
+    fn take_up(&mut self, now: Instant, context: &mut Context<'_>) -> Result<bool, End> {
+        let blocked = self.take_up_admitted(now, context);
+        // What was granted is used now or not needed any more.
+        self.granted = None;
+        blocked
+    }
+
+    fn take_up_admitted(&mut self, now: Instant, context: &mut Context<'_>) -> Result<bool, End> {
+        loop {
+            if self.record.is_none() && !self.assemble(now)? {
+                let blocked = self.waiting.is_some();
+                return Ok(blocked);
+            }
+            let Some(record) = self.record.take() else {
+                return Ok(false);
+            };
+            let expected = reply_bound(record.bytes());
+            match self.admit(&record, expected) {
+                Some(charge) => self.begin(record, charge, expected, now, context)?,
+                None => {
+                    self.record = Some(record);
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Takes the next record out of scratch. False when there is none, or it waits for budget.
+    fn assemble(&mut self, now: Instant) -> Result<bool, End> {
+        if self.waiting.is_some() {
+            return Ok(false);
+        }
+        loop {
+            let mut input = self.scratch.get(self.taken..).unwrap_or_default();
+            let step = self.assembler.take(&mut input);
+            self.taken = self.scratch.len() - input.len();
+            match step? {
+                Step::NeedInput => {
+                    if self.scratch.capacity() > 0 {
+                        self.shared.pool.give_scratch(std::mem::take(&mut self.scratch));
+                        self.taken = 0;
+                    }
+                    if !self.assembler.is_midway() {
+                        self.record_since = None;
+                    } else if self.record_since.is_none() {
+                        self.record_since = Some(now);
+                    }
+                    return Ok(false);
+                }
+                Step::NeedBuffer(_) => {
+                    let bytes = self.shared.limits.record_bytes;
+                    let Some(share) = self.obtain(bytes) else {
+                        // The client is not to blame for the time that passes.
+                        self.record_since = None;
+                        return Ok(false);
+                    };
+                    self.share = Some(share);
+                    self.assembler.grant(self.shared.pool.record());
+                }
+                Step::Record(record) => {
+                    self.record = Some(self.complete(record));
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, record: Vec<u8>) -> Record {
+        self.record_since = None;
+        match self.share.take() {
+            Some(share) => Record::large(record, self.shared.pool.clone(), share),
+            None => Record::small(record),
+        }
+    }
+
+    /// Takes from the shared budget, or begins to wait for it.
+    fn obtain(&mut self, bytes: usize) -> Option<Share> {
+        if let Some(mut granted) = self.granted.take()
+            && let Some(share) = granted.split(bytes)
+        {
+            return Some(share);
+        }
+        let share = self.shared.budget.take(bytes);
+        if share.is_none() {
+            self.session.engine.metrics.budget_waits.add(1);
+            self.waiting = Some(self.shared.budget.wait(bytes));
+        }
+        share
+    }
+
+    /// What the call is charged, if it may begin.
+    fn admit(&mut self, record: &Record, expected: usize) -> Option<Charge> {
+        let limits = &self.shared.limits;
+        let replies = self.outbox.bytes() + self.expected;
+        if self.waiting.is_some()
+            || self.calls.len() >= limits.calls_in_flight
+            || (replies > 0 && replies + expected > limits.reply_bytes)
+        {
+            return None;
+        }
+        let bytes = record.uncharged_bytes() + expected;
+        if let Some(charge) = self.account.charge(bytes) {
+            return Some(charge);
+        }
+        self.obtain(bytes).map(Charge::Shared)
+    }
+
+    /// Begins a call; most are done at once.
+    fn begin(
+        &mut self,
+        record: Record,
+        charge: Charge,
+        expected: usize,
+        now: Instant,
+        context: &mut Context<'_>,
+    ) -> Result<(), End> {
+        let buffer = std::mem::take(&mut self.buffer);
+        let call = (self.make)(self.session.clone(), record, now, buffer);
+        let mut slot = match self.slot.take() {
+            Some(mut slot) => {
+                slot.set(call);
+                slot
+            }
+            None => Box::pin(call),
+        };
+        match slot.as_mut().poll(context) {
+            Poll::Ready(outcome) => {
+                self.slot = Some(slot);
+                self.answer(outcome, charge)
+            }
+            Poll::Pending => {
+                self.expected += expected;
+                self.session.engine.metrics.calls_waiting.add(1);
+                self.calls.spawn(async move { (slot.await, charge, expected) });
+                Ok(())
+            }
+        }
+    }
+
+    fn answer(&mut self, outcome: Outcome, charge: Charge) -> Result<(), End> {
+        match outcome {
+            Outcome::Reply(reply) => {
+                let charge = self.account.settle(charge, reply.len());
+                self.buffer = self.outbox.put(reply, charge);
+                Ok(())
+            }
+            Outcome::Silence => {
+                self.account.release(charge);
+                Ok(())
+            }
+            Outcome::Hangup => Err(End::NotRpc),
+        }
+    }
+
+    /// Looks at the clock now and then while something could time out.
+    fn poll_timeouts(&mut self, now: Instant, context: &mut Context<'_>) -> Option<End> {
+        let limits = &self.shared.limits;
+        loop {
+            let unsent = !self.outbox.is_empty();
+            if self.record_since.is_none() && !unsent && limits.idle_timeout.is_none() {
+                // The clock may go on ticking once more; nothing is lost by that.
+                return None;
+            }
+            if !self.ticking {
+                let shortest = limits.record_timeout.min(limits.reply_timeout);
+                let shortest = limits.idle_timeout.map_or(shortest, |idle| idle.min(shortest));
+                let tick = (shortest / 4).clamp(Duration::from_millis(5), LONGEST_TICK);
+                self.tick.as_mut().reset((now + tick).into());
+                self.ticking = true;
+            }
+            if self.tick.as_mut().poll(context).is_pending() {
+                return None;
+            }
+            self.ticking = false;
+            let since = |moment: Instant| now.saturating_duration_since(moment);
+            if self.record_since.is_some_and(|began| since(began) > limits.record_timeout) {
+                return Some(End::TimedOut("a record was begun and not completed"));
+            }
+            let patience = match self.shared.budget.is_short() {
+                false => limits.reply_timeout,
+                true => limits.reply_timeout / 10,
+            };
+            if unsent && since(self.reply_since) > patience {
+                return Some(End::TimedOut("replies were not read"));
+            }
+            if let Some(idle) = limits.idle_timeout
+                && self.calls.is_empty()
+                && since(self.active_at) > idle
+            {
+                return Some(End::TimedOut("nothing happened"));
+            }
+        }
+    }
+}

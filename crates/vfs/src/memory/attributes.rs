@@ -1,0 +1,121 @@
+//! GETATTR, SETATTR and READLINK.
+
+use bytes::Bytes;
+use forebay_types::Inode;
+
+use super::node::{Content, State};
+use super::{MemoryFileSystem, now, permission};
+use crate::{
+    Attributes, Change, Credentials, Error, FileKind, Result, SetAttributes, SetTime, Timestamp,
+};
+
+/// Largest file: offsets fit a signed 64-bit `off_t`.
+pub(super) const MAX_FILE_SIZE: u64 = i64::MAX as u64;
+
+impl MemoryFileSystem {
+    pub(super) fn attributes_of(&self, inode: Inode) -> Result<Attributes> {
+        Ok(self.table.find(inode)?.lock()?.attributes)
+    }
+
+    pub(super) fn set_attributes(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        set: &SetAttributes,
+        guard: Option<Timestamp>,
+    ) -> Result<Change> {
+        let node = self.table.find(inode)?;
+        let mut state = node.lock()?;
+        let before = state.wcc();
+        if guard.is_some_and(|guard| guard != before.ctime) {
+            return Err(Error::NotSync);
+        }
+        let changed = changed(&state.attributes, who, set, now())?;
+        state.attributes = changed;
+        if let Some(size) = set.size {
+            self.cut(&mut state, size)?;
+        }
+        Ok(state.change_since(before))
+    }
+
+    /// Takes the bytes from `size` on away from a file.
+    fn cut(&self, state: &mut State, size: u64) -> Result<()> {
+        let data = state.file_mut()?;
+        let allocated = data.allocated();
+        data.truncate(size);
+        let left = data.allocated();
+        state.attributes.used = left;
+        self.space.give(allocated - left);
+        Ok(())
+    }
+
+    pub(super) fn read_link(&self, inode: Inode) -> Result<(Bytes, Attributes)> {
+        let node = self.table.find(inode)?;
+        let state = node.lock()?;
+        match &state.content {
+            Content::Symlink(target) => Ok((target.clone(), state.attributes)),
+            _ => Err(Error::Invalid),
+        }
+    }
+}
+
+/// The attributes that a SETATTR by `who` leaves, or why it may not be.
+fn changed(
+    old: &Attributes,
+    who: &Credentials,
+    set: &SetAttributes,
+    now: Timestamp,
+) -> Result<Attributes> {
+    let root = permission::is_root(who);
+    let owner = root || who.uid == old.uid;
+    let mut new = *old;
+    if let Some(size) = set.size {
+        match old.kind {
+            FileKind::Regular => permission::may_write(old, who)?,
+            FileKind::Directory => return Err(Error::IsDirectory),
+            _ => return Err(Error::Invalid),
+        }
+        if size > MAX_FILE_SIZE {
+            return Err(Error::FileTooLarge);
+        }
+        if size != old.size && !root {
+            new.mode = permission::without_set_id(new.mode);
+        }
+        (new.size, new.mtime) = (size, now);
+    }
+    if set.uid.is_some() || set.gid.is_some() {
+        new.uid = set.uid.unwrap_or(old.uid);
+        new.gid = set.gid.unwrap_or(old.gid);
+        let own_group = new.gid == old.gid || permission::in_group(who, new.gid);
+        if !root && !(owner && new.uid == old.uid && own_group) {
+            return Err(Error::NotOwner);
+        }
+        if !root && old.kind != FileKind::Directory {
+            new.mode = permission::without_set_id(new.mode);
+        }
+    }
+    if let Some(mode) = set.mode {
+        if !owner {
+            return Err(Error::NotOwner);
+        }
+        new.mode = mode & 0o7777;
+        if !root && old.kind != FileKind::Directory && !permission::in_group(who, new.gid) {
+            new.mode &= !permission::SETGID;
+        }
+    }
+    for (time, set) in [(&mut new.atime, set.atime), (&mut new.mtime, set.mtime)] {
+        match set {
+            SetTime::Keep => continue,
+            SetTime::To(_) if !owner => return Err(Error::NotOwner),
+            SetTime::To(moment) => *time = moment,
+            SetTime::Now => {
+                if !owner {
+                    permission::may_write(old, who)?;
+                }
+                *time = now;
+            }
+        }
+    }
+    new.ctime = now;
+    Ok(new)
+}

@@ -1,0 +1,109 @@
+//! Entries of a directory, by name and by cookie.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_types::Inode;
+
+use super::node::Node;
+use crate::{Error, Result};
+
+/// Longest name, in bytes.
+const NAME_MAX: usize = 255;
+
+/// Cookie of `.`.
+pub(super) const DOT: u64 = 1;
+/// Cookie of `..`.
+pub(super) const DOT_DOT: u64 = 2;
+/// Cookie of the first name that is made.
+const FIRST: u64 = 3;
+
+pub(super) struct Directory {
+    /// The directory above; the root's is the root.
+    pub(super) parent: Inode,
+    names: HashMap<Bytes, Entry>,
+    /// Names in the order in which they were made. A cookie is not given twice.
+    order: BTreeMap<u64, Bytes>,
+    next_cookie: u64,
+}
+
+struct Entry {
+    cookie: u64,
+    node: Arc<Node>,
+}
+
+impl Directory {
+    pub(super) fn new(parent: Inode) -> Directory {
+        Directory {
+            parent,
+            names: HashMap::new(),
+            order: BTreeMap::new(),
+            next_cookie: FIRST,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    pub(super) fn find(&self, name: &[u8]) -> Option<&Arc<Node>> {
+        self.names.get(name).map(|entry| &entry.node)
+    }
+
+    /// Enters a name; what bore it before is out.
+    pub(super) fn insert(&mut self, name: &[u8], node: Arc<Node>) {
+        let name = Bytes::copy_from_slice(name);
+        let cookie = self.next_cookie;
+        self.next_cookie += 1;
+        self.order.insert(cookie, name.clone());
+        if let Some(old) = self.names.insert(name, Entry { cookie, node }) {
+            self.order.remove(&old.cookie);
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &[u8]) {
+        if let Some(entry) = self.names.remove(name) {
+            self.order.remove(&entry.cookie);
+        }
+    }
+
+    /// Entries after `cookie`, in the order of their cookies.
+    pub(super) fn after(&self, cookie: u64) -> impl Iterator<Item = (u64, &Bytes, &Arc<Node>)> {
+        let later = self.order.range(cookie.saturating_add(1)..);
+        later.filter_map(|(cookie, name)| Some((*cookie, name, &self.names.get(name)?.node)))
+    }
+}
+
+/// Checks a name that is to be looked up.
+pub(super) fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MAX {
+        return Err(Error::NameTooLong);
+    }
+    if name.is_empty() || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
+        return Err(Error::Invalid);
+    }
+    Ok(())
+}
+
+/// Checks a name that is to be made.
+pub(super) fn check_new_name(name: &[u8]) -> Result<()> {
+    if is_dot(name) {
+        Err(Error::Exists)
+    } else {
+        check_name(name)
+    }
+}
+
+/// Checks a name that is to go or to move.
+pub(super) fn check_old_name(name: &[u8]) -> Result<()> {
+    if is_dot(name) {
+        Err(Error::Invalid)
+    } else {
+        check_name(name)
+    }
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}

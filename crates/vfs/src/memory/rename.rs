@@ -1,0 +1,146 @@
+//! RENAME, which replaces what bears the new name in the same step.
+
+use std::sync::Arc;
+
+use forebay_types::Inode;
+
+use super::directory::check_old_name;
+use super::names::{check_removable, count_in, count_out};
+use super::node::{Node, State};
+use super::{MemoryFileSystem, now, permission};
+use crate::{Change, Credentials, Error, Result};
+
+impl MemoryFileSystem {
+    pub(super) fn move_name(
+        &self,
+        who: &Credentials,
+        (from, old_name): (Inode, &[u8]),
+        (to, new_name): (Inode, &[u8]),
+    ) -> Result<(Change, Change)> {
+        check_old_name(old_name)?;
+        check_old_name(new_name)?;
+        let (from, to) = (self.table.find(from)?, self.table.find(to)?);
+        let _naming = self.naming.lock();
+        let moved = named(&from, who, old_name)?.ok_or(Error::NotFound)?;
+        let replaced = named(&to, who, new_name)?;
+        if replaced
+            .as_ref()
+            .is_some_and(|replaced| replaced.inode == moved.inode)
+        {
+            // Two names of one object: POSIX has both stay.
+            return Ok((from.lock()?.no_change(), to.lock()?.no_change()));
+        }
+        if self.is_below(&to, moved.inode)? {
+            return Err(Error::Invalid);
+        }
+        // Checked before the locks are taken, for it would be locked twice.
+        if replaced
+            .as_ref()
+            .is_some_and(|replaced| replaced.inode == from.inode)
+        {
+            let error = if moved.lock()?.is_directory() {
+                Error::NotEmpty
+            } else {
+                Error::IsDirectory
+            };
+            return Err(error);
+        }
+
+        let mut source = from.lock()?;
+        let mut target = if from.inode == to.inode {
+            None
+        } else {
+            Some(to.lock()?)
+        };
+        let mut moved_state = moved.lock()?;
+        let mut replaced_state = match &replaced {
+            Some(replaced) => Some(replaced.lock()?),
+            None => None,
+        };
+        {
+            let target: &State = target.as_deref().unwrap_or(&source);
+            check(
+                who,
+                &source,
+                target,
+                &moved_state,
+                replaced_state.as_deref(),
+            )?;
+        }
+
+        let (now, kind) = (now(), moved_state.attributes.kind);
+        let before_from = source.wcc();
+        let before_to = target.as_deref().unwrap_or(&source).wcc();
+        if let Some(target) = &mut target {
+            // The only step that may still fail comes first.
+            count_in(target, kind)?;
+            count_out(&mut source, kind);
+        }
+        source.directory_mut()?.remove(old_name);
+        source.touch(now);
+        let target: &mut State = match &mut target {
+            Some(target) => target,
+            None => &mut source,
+        };
+        target.directory_mut()?.insert(new_name, moved.clone());
+        target.touch(now);
+        if let Some(replaced) = &mut replaced_state {
+            count_out(target, replaced.attributes.kind);
+            self.drop_name(replaced, now);
+        }
+        let change_to = target.change_since(before_to);
+        if let Ok(directory) = moved_state.directory_mut() {
+            directory.parent = to.inode;
+        }
+        moved_state.attributes.ctime = now;
+        Ok((source.change_since(before_from), change_to))
+    }
+
+    /// Whether `node` is `ancestor` or lies below it. Holds as long as the `naming` lock is held.
+    fn is_below(&self, node: &Arc<Node>, ancestor: Inode) -> Result<bool> {
+        let mut node = node.clone();
+        loop {
+            if node.inode == ancestor {
+                return Ok(true);
+            }
+            if node.inode == Inode::ROOT {
+                return Ok(false);
+            }
+            let parent = node.lock()?.directory()?.parent;
+            node = self.table.find(parent)?;
+        }
+    }
+}
+
+/// What bears `name` in `directory`, if `who` may look there.
+fn named(directory: &Node, who: &Credentials, name: &[u8]) -> Result<Option<Arc<Node>>> {
+    let state = directory.lock()?;
+    let names = state.directory()?;
+    permission::may_search(&state.attributes, who)?;
+    Ok(names.find(name).cloned())
+}
+
+/// Checks all that may forbid a rename.
+fn check(
+    who: &Credentials,
+    source: &State,
+    target: &State,
+    moved: &State,
+    replaced: Option<&State>,
+) -> Result<()> {
+    if let Some(replaced) = replaced {
+        match (moved.is_directory(), replaced.is_directory()) {
+            (true, false) => return Err(Error::NotDirectory),
+            (false, true) => return Err(Error::IsDirectory),
+            (true, true) | (false, false) => {}
+        }
+    }
+    permission::may_change_names(&source.attributes, who)?;
+    permission::may_unlink(&source.attributes, &moved.attributes, who)?;
+    permission::may_change_names(&target.attributes, who)?;
+    if let Some(replaced) = replaced {
+        permission::may_unlink(&target.attributes, &replaced.attributes, who)?;
+        check_removable(replaced)?;
+    }
+    Ok(())
+}

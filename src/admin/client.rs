@@ -1,0 +1,147 @@
+//! The asking end of the control socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+
+use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
+use super::{FlushReport, Status, place};
+
+/// How long a gateway may take to say how it is.
+const STATUS_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error(
+        "no gateway runs with data_dir = {path}{left}; start one with `forebay serve`, \
+         or name the folder of the one you mean with --data-dir",
+        path = data_dir.display()
+    )]
+    NotRunning {
+        /// The folder.
+        data_dir: PathBuf,
+        /// What is known about the last one, as part of the sentence.
+        left: &'static str,
+    },
+    /// The folder or the gateway is somebody else's.
+    #[error(
+        "the gateway with data_dir = {} belongs to another user; ask as that user or as root",
+        .0.display()
+    )]
+    NotYours(PathBuf),
+    /// It does not answer.
+    #[error("the gateway with data_dir = {path} did not answer within {}", humantime::format_duration(*.after), path = data_dir.display())]
+    Silent {
+        /// The folder.
+        data_dir: PathBuf,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// It went away, or is of another version.
+    #[error("the gateway with data_dir = {path} broke off: {problem}", path = data_dir.display())]
+    Broken {
+        /// The folder.
+        data_dir: PathBuf,
+        /// What happened.
+        problem: String,
+    },
+    /// It could not do what it was asked to do.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Asks the gateway that uses `data_dir` how it is.
+///
+/// # Errors
+/// No gateway, none that may be asked, or none that answers within 10 s.
+pub async fn status(data_dir: &Path) -> Result<Status, ClientError> {
+    match ask(data_dir, Command::Status, Some(STATUS_PATIENCE)).await? {
+        Reply::Status(status) => Ok(*status),
+        other => Err(unexpected(data_dir, other)),
+    }
+}
+
+/// Has the gateway that uses `data_dir` publish everything that has been written so far; returns
+/// when the bucket has it. With a `timeout` it gives up waiting, while the gateway goes on.
+///
+/// # Errors
+/// As for [`status`], and what keeps the gateway from publishing.
+pub async fn flush(data_dir: &Path, timeout: Option<Duration>) -> Result<FlushReport, ClientError> {
+    match ask(data_dir, Command::Flush, timeout).await? {
+        Reply::Flush(report) => Ok(report),
+        other => Err(unexpected(data_dir, other)),
+    }
+}
+
+async fn ask(
+    data_dir: &Path,
+    command: Command,
+    patience: Option<Duration>,
+) -> Result<Reply, ClientError> {
+    let exchange = exchange(data_dir, command);
+    match patience {
+        None => exchange.await,
+        Some(after) => timeout(after, exchange).await.unwrap_or_else(|_| {
+            Err(ClientError::Silent {
+                data_dir: data_dir.to_owned(),
+                after,
+            })
+        }),
+    }
+}
+
+async fn exchange(data_dir: &Path, command: Command) -> Result<Reply, ClientError> {
+    let broken = |problem: String| ClientError::Broken {
+        data_dir: data_dir.to_owned(),
+        problem,
+    };
+    let mut stream = place::connect(data_dir)
+        .await
+        .map_err(|error| no_gateway(data_dir, error))?;
+    let line = to_line(&Request { command }).map_err(|error| broken(error.to_string()))?;
+    stream
+        .write_all(&line)
+        .await
+        .map_err(|error| broken(error.to_string()))?;
+    let line = read_line(&mut stream, REPLY_LIMIT)
+        .await
+        .map_err(|error| broken(error.to_string()))?;
+    if line.is_empty() {
+        return Err(broken(
+            "it closed the connection without an answer".to_owned(),
+        ));
+    }
+    serde_json::from_slice(&line)
+        .map_err(|error| broken(format!("it answers as another version does: {error}")))
+}
+
+fn no_gateway(data_dir: &Path, error: io::Error) -> ClientError {
+    let data_dir = data_dir.to_owned();
+    match error.kind() {
+        io::ErrorKind::NotFound => ClientError::NotRunning { data_dir, left: "" },
+        io::ErrorKind::ConnectionRefused => ClientError::NotRunning {
+            data_dir,
+            left: " (the last one was killed and has left its socket)",
+        },
+        io::ErrorKind::PermissionDenied => ClientError::NotYours(data_dir),
+        _ => ClientError::Broken {
+            data_dir,
+            problem: error.to_string(),
+        },
+    }
+}
+
+fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
+    match reply {
+        Reply::Error(problem) => ClientError::Refused(problem),
+        Reply::Flush(_) | Reply::Status(_) => ClientError::Broken {
+            data_dir: data_dir.to_owned(),
+            problem: "it answers another question".to_owned(),
+        },
+    }
+}

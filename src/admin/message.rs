@@ -1,0 +1,73 @@
+//! What is said over the control socket.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::{FlushReport, Status};
+
+/// What a client sends. Fields that mean nothing are refused, not ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    pub(super) command: Command,
+}
+
+/// What a client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Command {
+    Flush,
+    Status,
+}
+
+/// What the gateway answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Reply {
+    Flush(FlushReport),
+    Status(Box<Status>),
+    Error(String),
+}
+
+/// Longest request: many times what any needs.
+pub(super) const REQUEST_LIMIT: usize = 4 << 10;
+
+/// Longest reply that a client takes. A status has some 2 KiB.
+pub(super) const REPLY_LIMIT: usize = 1 << 20;
+
+/// A message as a line.
+pub(super) fn to_line(message: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Reads up to the end of the line, or of the stream, and gives what is before it.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] if the line is longer than `limit`, and what reading gives.
+pub(super) async fn read_line(
+    stream: &mut (impl AsyncRead + Unpin),
+    limit: usize,
+) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut stream = stream.take(limit as u64 + 1);
+    loop {
+        let searched = line.len();
+        let read = stream.read_buf(&mut line).await?;
+        let fresh = line.get(searched..).unwrap_or_default();
+        if let Some(end) = fresh.iter().position(|byte| *byte == b'\n') {
+            line.truncate(searched + end);
+            return Ok(line);
+        }
+        if line.len() > limit {
+            let problem = format!("a line of more than {limit} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+        if read == 0 {
+            return Ok(line);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The control socket: how `forebay flush` and `forebay status` reach a running gateway.
+//!
+//! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
+//! reply, each one line of JSON:
+//!
+//! ```text
+//! {"command":"status"}\n      ->      {"status":{"volume":"...", ...}}\n
+//! {"command":"flush"}\n       ->      {"flush":{"published_lsn":4096, ...}}\n
+//! anything else               ->      {"error":"..."}\n
+//! ```
+//!
+//! Only the user who runs the gateway, and root, may ask. Lines, waiting times and the number of
+//! connections are bounded, so that a client that sends nonsense, or nothing, or never reads,
+//! costs the gateway a socket for some seconds and nothing else.
+//!
+//! Next to the socket lies a lock file. Who holds its lock runs the gateway of this folder, so two
+//! gateways never share one, and a socket that a killed gateway has left behind is recognised.
+
+mod client;
+mod message;
+mod place;
+mod server;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::{ClientError, flush, status};
+pub use place::PlaceError;
+pub use server::Server;
+pub use status::{CheckpointState, FlushReport, Status, StoreError};
+
+/// What a gateway must be able to do for those who ask at its control socket.
+pub trait Control: Send + Sync + 'static {
+    /// Publishes everything that has been written so far; returns when the bucket has it. Waits
+    /// as long as that takes. Dropping the future gives up the waiting, not the publishing.
+    fn flush(&self) -> impl Future<Output = Result<FlushReport, String>> + Send;
+
+    /// How the gateway is. Answers at once, whatever state bucket and log are in.
+    fn status(&self) -> impl Future<Output = Status> + Send;
+}

@@ -1,0 +1,136 @@
+//! Where the control socket is.
+
+use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tokio::net::{UnixListener, UnixStream};
+
+const SOCKET: &str = "control.sock";
+const LOCK: &str = "control.lock";
+
+/// Longest path that a socket address holds on Linux, without the zero at its end.
+const ADDRESS_LIMIT: usize = 107;
+
+/// Why a gateway cannot use a folder.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// Another gateway does.
+    #[error(
+        "another gateway uses {}; stop it, or give this one a folder of its own with --data-dir",
+        .0.display()
+    )]
+    InUse(PathBuf),
+    /// Something that is no socket has its name.
+    #[error("{} is not a socket; move it away", .0.display())]
+    NotASocket(PathBuf),
+    /// The system says no.
+    #[error("cannot use {path}: {error}", path = path.display())]
+    Io {
+        /// The folder or a file in it.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+/// A gateway's hold on its folder: while this lives, no other gateway gets one.
+#[derive(Debug)]
+pub(super) struct Hold {
+    socket: PathBuf,
+    /// Locked until it is closed, also by the end of the process.
+    _lock: File,
+}
+
+impl Hold {
+    /// Takes the folder, making it if there is none, and listens there.
+    pub(super) fn take(data_dir: &Path) -> Result<(Hold, UnixListener), PlaceError> {
+        let in_folder = failed(data_dir);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(data_dir)
+            .map_err(in_folder)?;
+
+        let path = data_dir.join(LOCK);
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(failed(&path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(PlaceError::InUse(data_dir.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
+        }
+
+        // With the lock held, a socket that is there belongs to nobody.
+        let socket = data_dir.join(SOCKET);
+        match fs::symlink_metadata(&socket) {
+            Ok(there) if there.file_type().is_socket() => {
+                fs::remove_file(&socket).map_err(failed(&socket))?;
+            }
+            Ok(_) => return Err(PlaceError::NotASocket(socket)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(&socket)(error)),
+        }
+        let address = Address::of(data_dir).map_err(failed(&socket))?;
+        let listener = UnixListener::bind(&address.path).map_err(failed(&socket))?;
+        let hold = Hold {
+            socket,
+            _lock: lock,
+        };
+        // Whoever connects before this is turned away by the check of the peer's user.
+        fs::set_permissions(&hold.socket, Permissions::from_mode(0o600))
+            .map_err(failed(&hold.socket))?;
+        Ok((hold, listener))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // If it stays, the next gateway removes it.
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+/// Connects to the gateway that uses the folder.
+pub(super) async fn connect(data_dir: &Path) -> io::Result<UnixStream> {
+    let address = Address::of(data_dir)?;
+    UnixStream::connect(&address.path).await
+}
+
+/// The socket's path, short enough for a socket address.
+struct Address {
+    path: PathBuf,
+    /// Kept open while the path goes through it.
+    _folder: Option<File>,
+}
+
+impl Address {
+    fn of(data_dir: &Path) -> io::Result<Address> {
+        let path = data_dir.join(SOCKET);
+        if path.as_os_str().len() <= ADDRESS_LIMIT {
+            return Ok(Address {
+                path,
+                _folder: None,
+            });
+        }
+        let folder = File::open(data_dir)?;
+        let path = format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()).into();
+        Ok(Address {
+            path,
+            _folder: Some(folder),
+        })
+    }
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> PlaceError {
+    move |error| PlaceError::Io {
+        path: path.to_owned(),
+        error,
+    }
+}

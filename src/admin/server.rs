@@ -1,0 +1,149 @@
+//! The gateway's end of the control socket.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::message::{Command, REQUEST_LIMIT, Reply, Request, read_line, to_line};
+use super::place::Hold;
+use super::{Control, PlaceError};
+
+/// How many connections may be between their first byte and their last at once; more wait to be
+/// accepted. Those that wait for a flush are not counted.
+const CONNECTIONS: usize = 16;
+
+/// How many may wait for a flush at once; all of them wait for the same uploads.
+const FLUSHES: usize = 16;
+
+/// How long a client may take to send its line, and to take the reply.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Pause after an accept that failed, as it does when the process is out of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The control socket of a gateway, and its hold on `data_dir`. When this is dropped the socket is
+/// gone, and another gateway may use the folder.
+#[derive(Debug)]
+pub struct Server {
+    // Closed before the hold is let go.
+    listener: UnixListener,
+    _hold: Hold,
+    limits: Limits,
+}
+
+#[derive(Clone, Debug)]
+struct Limits {
+    connections: Arc<Semaphore>,
+    flushes: Arc<Semaphore>,
+}
+
+impl Server {
+    /// Takes hold of the folder, which is made if need be, and listens. Clients wait until
+    /// [`Server::run`]. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// Another gateway uses the folder, or it cannot be used.
+    pub fn bind(data_dir: &Path) -> Result<Server, PlaceError> {
+        let (hold, listener) = Hold::take(data_dir)?;
+        let limits = Limits {
+            connections: Arc::new(Semaphore::new(CONNECTIONS)),
+            flushes: Arc::new(Semaphore::new(FLUSHES)),
+        };
+        Ok(Server {
+            listener,
+            _hold: hold,
+            limits,
+        })
+    }
+
+    /// Answers clients, until it is dropped; then those that still wait are cut off.
+    pub async fn run<C: Control>(&self, control: Arc<C>) {
+        let mut connections = JoinSet::new();
+        loop {
+            // The semaphore is never closed.
+            let Ok(permit) = self.limits.connections.clone().acquire_owned().await else {
+                return;
+            };
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    let (control, limits) = (control.clone(), self.limits.clone());
+                    connections.spawn(converse(stream, control, limits, permit));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a client of the control socket");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+            while connections.try_join_next().is_some() {}
+        }
+    }
+}
+
+/// One connection, from its request to its reply.
+async fn converse<C: Control>(
+    mut stream: UnixStream,
+    control: Arc<C>,
+    limits: Limits,
+    permit: OwnedSemaphorePermit,
+) {
+    if !is_trusted(&stream) {
+        return;
+    }
+    // A client that sends nothing in time, or goes away, gets no reply: nobody waits for it.
+    let Ok(Ok(line)) = timeout(PATIENCE, receive(&mut stream)).await else {
+        return;
+    };
+    let reply = match line {
+        Ok(Command::Status) => Reply::Status(Box::new(control.status().await)),
+        Ok(Command::Flush) => {
+            drop(permit);
+            flush(&*control, &limits.flushes).await
+        }
+        Err(problem) => Reply::Error(problem),
+    };
+    if let Ok(line) = to_line(&reply) {
+        // Bytes of the request that were not read would turn the close into a reset, which may
+        // overtake the reply; only who sends more than was asked for can notice.
+        let _ = timeout(PATIENCE, stream.write_all(&line)).await;
+    }
+}
+
+/// Reads the request; the inner error is for the client.
+async fn receive(stream: &mut UnixStream) -> std::io::Result<Result<Command, String>> {
+    let line = match read_line(stream, REQUEST_LIMIT).await {
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            return Ok(Err(format!("not a request: {error}")));
+        }
+        other => other?,
+    };
+    let request: Result<Request, _> = serde_json::from_slice(&line);
+    Ok(request
+        .map(|request| request.command)
+        .map_err(|error| format!("not a request: {error}")))
+}
+
+async fn flush(control: &impl Control, flushes: &Semaphore) -> Reply {
+    let Ok(_permit) = flushes.try_acquire() else {
+        return Reply::Error(format!(
+            "{FLUSHES} others wait for a flush already; `forebay status` says what holds it up"
+        ));
+    };
+    match control.flush().await {
+        Ok(report) => Reply::Flush(report),
+        Err(problem) => Reply::Error(problem),
+    }
+}
+
+/// Whether the peer is the user who runs this process, or root.
+fn is_trusted(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    stream
+        .peer_cred()
+        .is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
+}

@@ -1,0 +1,201 @@
+//! What a gateway says about itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use serde::{Deserialize, Serialize};
+
+/// How a gateway is. `forebay status --json` prints it with these names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the program.
+    pub version: String,
+    /// Seconds since it opened the volume.
+    pub uptime_seconds: f64,
+    /// Identity of the volume, in hexadecimal digits.
+    pub volume: String,
+    /// URL of the store that the volume lives in.
+    pub store: String,
+    /// Address and port on which NFS is served.
+    pub listen: String,
+    /// Epoch that the gateway has taken.
+    pub epoch: u64,
+    /// The bucket holds exactly the state at this LSN.
+    pub published_lsn: u64,
+    /// Everything before this LSN is on stable storage.
+    pub durable_lsn: u64,
+    /// End of the log.
+    pub log_end_lsn: u64,
+    /// Bytes of the log that are not published: what the bucket does not have.
+    pub unpublished_bytes: u64,
+    /// Age of the oldest change that the bucket does not have; null if it has everything.
+    pub oldest_unpublished_age_seconds: Option<f64>,
+    /// Bytes of file data that are not in the bucket.
+    pub dirty_bytes: u64,
+    /// Bytes of memory that block buffers take.
+    pub memory_bytes: u64,
+    /// Bytes of memory that they may take.
+    pub memory_limit_bytes: u64,
+    /// Bytes of disk that the log takes; 0 without a log.
+    pub log_bytes: u64,
+    /// Bytes of disk that it may take; 0 without a log.
+    pub log_limit_bytes: u64,
+    /// Number of the checkpoint that collects changes.
+    pub checkpoint: u64,
+    /// What is done about the checkpoint before it.
+    pub checkpoint_state: CheckpointState,
+    /// Uploads on their way.
+    pub uploads_in_flight: u64,
+    /// The last thing that went wrong with the store, while it still does; null when all is well.
+    pub store_error: Option<StoreError>,
+    /// Requests served since the start, by kind.
+    pub requests: BTreeMap<String, u64>,
+}
+
+/// What is done about the last closed checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckpointState {
+    /// It is published; changes are collected for the next.
+    Open,
+    /// Its blocks are on their way to the bucket.
+    Uploading,
+    /// Its metadata is on its way to the bucket.
+    Publishing,
+}
+
+/// Trouble with the store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoreError {
+    /// What it said last.
+    pub message: String,
+    /// For how long nothing has worked.
+    pub for_seconds: f64,
+}
+
+/// What a flush did.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlushReport {
+    /// The bucket holds at least the state at this LSN.
+    pub published_lsn: u64,
+    /// Bytes that were uploaded for it, by this flush or by what was on its way.
+    pub uploaded_bytes: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl fmt::Display for FlushReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the bucket holds everything up to LSN {} ({} uploaded in {})",
+            self.published_lsn,
+            size(self.uploaded_bytes),
+            age(self.seconds),
+        )
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut row = |name: &str, text: String| writeln!(f, "{name:<13} {text}");
+        row("volume", format!("{}, epoch {}", self.volume, self.epoch))?;
+        row("store", self.store.clone())?;
+        row("listen", self.listen.clone())?;
+        row(
+            "running",
+            format!("{}, version {}", age(self.uptime_seconds), self.version),
+        )?;
+        row("unpublished", self.unpublished())?;
+        row(
+            "LSN",
+            format!(
+                "published {}, durable {}, end {}",
+                self.published_lsn, self.durable_lsn, self.log_end_lsn
+            ),
+        )?;
+        row("checkpoint", self.checkpoints())?;
+        row("dirty", size(self.dirty_bytes))?;
+        row(
+            "memory",
+            of_limit(self.memory_bytes, self.memory_limit_bytes),
+        )?;
+        row(
+            "log",
+            match self.log_limit_bytes {
+                0 => "none".to_owned(),
+                limit => of_limit(self.log_bytes, limit),
+            },
+        )?;
+        row(
+            "store error",
+            match &self.store_error {
+                None => "none".to_owned(),
+                Some(error) => format!("for {}: {}", age(error.for_seconds), error.message),
+            },
+        )?;
+        let requests: Vec<_> = self
+            .requests
+            .iter()
+            .map(|(kind, count)| format!("{kind} {count}"))
+            .collect();
+        row(
+            "requests",
+            if requests.is_empty() {
+                "none".to_owned()
+            } else {
+                requests.join(", ")
+            },
+        )
+    }
+}
+
+impl Status {
+    fn unpublished(&self) -> String {
+        match self.oldest_unpublished_age_seconds {
+            None => "nothing: the bucket has everything".to_owned(),
+            Some(seconds) => {
+                format!(
+                    "{} of log, the oldest {} old",
+                    size(self.unpublished_bytes),
+                    age(seconds)
+                )
+            }
+        }
+    }
+
+    fn checkpoints(&self) -> String {
+        let before = match self.checkpoint_state {
+            CheckpointState::Open => "everything before it is published",
+            CheckpointState::Uploading => "the one before is being uploaded",
+            CheckpointState::Publishing => "the one before is being published",
+        };
+        let uploads = self.uploads_in_flight;
+        format!(
+            "{} is open, {before}; {uploads} uploads in flight",
+            self.checkpoint
+        )
+    }
+}
+
+/// A size for people: rounded.
+fn size(bytes: u64) -> String {
+    ByteSize::b(bytes).display().iec().to_string()
+}
+
+fn of_limit(bytes: u64, limit: u64) -> String {
+    format!("{} of {}", size(bytes), size(limit))
+}
+
+/// A time for people: milliseconds below a minute, else seconds.
+fn age(seconds: f64) -> String {
+    let exact = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    let rounded = if exact < Duration::from_secs(60) {
+        Duration::from_millis(exact.as_millis() as u64)
+    } else {
+        Duration::from_secs(exact.as_secs())
+    };
+    humantime::format_duration(rounded).to_string()
+}

@@ -1,0 +1,313 @@
+//! The control socket with a gateway behind it that only knows how to answer.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::*;
+
+/// A gateway whose flush waits until it is let go.
+#[derive(Default)]
+struct Fake {
+    let_go: Notify,
+    broken: bool,
+}
+
+fn some_status() -> Status {
+    Status {
+        version: "1.2.3".to_owned(),
+        uptime_seconds: 61.5,
+        volume: "00ff".to_owned(),
+        store: "s3://bucket/prefix".to_owned(),
+        listen: "127.0.0.1:2049".to_owned(),
+        epoch: 7,
+        published_lsn: 4096,
+        durable_lsn: 8192,
+        log_end_lsn: 9000,
+        unpublished_bytes: 4904,
+        oldest_unpublished_age_seconds: Some(1.25),
+        dirty_bytes: 4000,
+        memory_bytes: 1 << 20,
+        memory_limit_bytes: 1 << 30,
+        log_bytes: 32 << 20,
+        log_limit_bytes: 4 << 30,
+        checkpoint: 12,
+        checkpoint_state: CheckpointState::Uploading,
+        uploads_in_flight: 2,
+        store_error: Some(StoreError {
+            message: "503 SlowDown".to_owned(),
+            for_seconds: 3.0,
+        }),
+        requests: [("WRITE".to_owned(), 12)].into(),
+    }
+}
+
+const REPORT: FlushReport = FlushReport {
+    published_lsn: 9000,
+    uploaded_bytes: 4904,
+    seconds: 0.5,
+};
+
+impl Control for Fake {
+    async fn flush(&self) -> Result<FlushReport, String> {
+        if self.broken {
+            return Err("the bucket is gone".to_owned());
+        }
+        self.let_go.notified().await;
+        Ok(REPORT)
+    }
+
+    async fn status(&self) -> Status {
+        some_status()
+    }
+}
+
+fn start(data_dir: &Path, fake: Fake) -> (Arc<Fake>, JoinHandle<()>) {
+    let server = Server::bind(data_dir).unwrap();
+    let fake = Arc::new(fake);
+    let control = fake.clone();
+    (fake, tokio::spawn(async move { server.run(control).await }))
+}
+
+/// Sends bytes as they are and gives everything that comes back.
+async fn send(data_dir: &Path, bytes: &[u8]) -> String {
+    let mut stream = UnixStream::connect(data_dir.join("control.sock"))
+        .await
+        .unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut reply = String::new();
+    match stream.read_to_string(&mut reply).await {
+        // The server does not read on after a line that is too long, and closes.
+        Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}"),
+        _ => reply,
+    }
+}
+
+#[tokio::test]
+async fn status_and_flush_reach_the_gateway() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fake, _server) = start(dir.path(), Fake::default());
+    assert_eq!(status(dir.path()).await.unwrap(), some_status());
+    fake.let_go.notify_one();
+    assert_eq!(flush(dir.path(), None).await.unwrap(), REPORT);
+}
+
+#[tokio::test]
+async fn a_flush_that_fails_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_fake, _server) = start(
+        dir.path(),
+        Fake {
+            broken: true,
+            ..Fake::default()
+        },
+    );
+    let error = flush(dir.path(), None).await.unwrap_err();
+    assert_eq!(error.to_string(), "the bucket is gone");
+}
+
+#[tokio::test]
+async fn a_flush_with_a_timeout_gives_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_fake, _server) = start(dir.path(), Fake::default());
+    let error = flush(dir.path(), Some(Duration::from_millis(50)))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ClientError::Silent { .. }), "{error}");
+    assert!(error.to_string().contains("within 50ms"), "{error}");
+}
+
+#[tokio::test]
+async fn status_is_answered_while_as_many_flushes_wait_as_may() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fake, _server) = start(dir.path(), Fake::default());
+    let waiting: Vec<_> = (0..16)
+        .map(|_| {
+            let dir = dir.path().to_owned();
+            tokio::spawn(async move { flush(&dir, None).await })
+        })
+        .collect();
+    // All sixteen wait when a further one is refused.
+    let refused = loop {
+        match flush(dir.path(), Some(Duration::from_millis(50))).await {
+            Err(ClientError::Refused(problem)) => break problem,
+            other => assert!(
+                matches!(other, Err(ClientError::Silent { .. })),
+                "{other:?}"
+            ),
+        }
+    };
+    assert!(refused.contains("16 others wait"), "{refused}");
+    assert_eq!(status(dir.path()).await.unwrap(), some_status());
+    for flush in waiting {
+        while !flush.is_finished() {
+            fake.let_go.notify_waiters();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // One that was refused in favour of the further one is fine as well.
+        let result = flush.await.unwrap();
+        assert!(
+            matches!(result, Ok(REPORT) | Err(ClientError::Refused(_))),
+            "{result:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn silent_clients_do_not_keep_others_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_fake, _server) = start(dir.path(), Fake::default());
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(
+            UnixStream::connect(dir.path().join("control.sock"))
+                .await
+                .unwrap(),
+        );
+    }
+    // More than may talk at once: the first sixteen are cut off when the patience with them ends.
+    let answer = timeout(Duration::from_secs(30), async {
+        loop {
+            if let Ok(status) = status(dir.path()).await {
+                return status;
+            }
+        }
+    });
+    assert_eq!(answer.await.unwrap(), some_status());
+}
+
+#[tokio::test]
+async fn nonsense_is_answered_with_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_fake, _server) = start(dir.path(), Fake::default());
+    for nonsense in [
+        &b"\n"[..],
+        b"status\n",
+        b"{}\n",
+        b"{\"command\":\"drop\"}\n",
+        b"{\"command\":\"flush\",\"now\":true}\n",
+        b"\xff\xfe\n",
+        b"[[[[[[[[[[[[[[[[\n",
+    ] {
+        let reply = send(dir.path(), nonsense).await;
+        assert!(
+            reply.starts_with(r#"{"error":"not a request: "#),
+            "{nonsense:?}: {reply}"
+        );
+    }
+    let endless = vec![b'x'; 100_000];
+    let reply = send(dir.path(), &endless).await;
+    assert!(
+        reply.is_empty() || reply.contains("more than 4096 bytes"),
+        "{reply}"
+    );
+    assert_eq!(status(dir.path()).await.unwrap(), some_status());
+}
+
+#[tokio::test]
+async fn nobody_else_may_connect() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().join("a/b");
+    let (_fake, _server) = start(&data_dir, Fake::default());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&data_dir.join("control.sock")), 0o600);
+    assert_eq!(mode(&data_dir), 0o700);
+}
+
+#[tokio::test]
+async fn a_second_gateway_is_refused_and_the_first_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_fake, _server) = start(dir.path(), Fake::default());
+    let error = Server::bind(dir.path()).unwrap_err();
+    assert!(matches!(error, PlaceError::InUse(_)), "{error}");
+    assert!(error.to_string().contains("--data-dir"), "{error}");
+    assert_eq!(status(dir.path()).await.unwrap(), some_status());
+}
+
+#[tokio::test]
+async fn without_a_gateway_the_error_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = status(dir.path()).await.unwrap_err();
+    assert!(
+        matches!(error, ClientError::NotRunning { left: "", .. }),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("start one with `forebay serve`"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn the_socket_of_a_killed_gateway_is_named_and_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    // A listener that is closed without removing its file, as by SIGKILL.
+    drop(std::os::unix::net::UnixListener::bind(dir.path().join("control.sock")).unwrap());
+    let error = status(dir.path()).await.unwrap_err();
+    assert!(error.to_string().contains("was killed"), "{error}");
+    let (_fake, _server) = start(dir.path(), Fake::default());
+    assert_eq!(status(dir.path()).await.unwrap(), some_status());
+}
+
+#[tokio::test]
+async fn a_file_in_the_socket_s_place_is_not_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("control.sock");
+    std::fs::write(&file, "precious").unwrap();
+    let error = Server::bind(dir.path()).unwrap_err();
+    assert!(matches!(error, PlaceError::NotASocket(_)), "{error}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+}
+
+#[tokio::test]
+async fn a_stopped_gateway_leaves_no_socket_and_frees_its_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_fake, server) = start(dir.path(), Fake::default());
+    server.abort();
+    assert!(server.await.unwrap_err().is_cancelled());
+    assert!(!dir.path().join("control.sock").exists());
+    Server::bind(dir.path()).unwrap();
+}
+
+#[tokio::test]
+async fn a_folder_whose_path_is_too_long_for_a_socket_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().join("long".repeat(30)).join("longer".repeat(30));
+    let (_fake, _server) = start(&data_dir, Fake::default());
+    assert_eq!(status(&data_dir).await.unwrap(), some_status());
+}
+
+#[test]
+fn status_for_people_names_what_the_bucket_does_not_have() {
+    let text = some_status().to_string();
+    for part in [
+        "volume        00ff, epoch 7\n",
+        "unpublished   4.8 KiB of log, the oldest 1s 250ms old\n",
+        "LSN           published 4096, durable 8192, end 9000\n",
+        "memory        1.0 MiB of 1.0 GiB\n",
+        "store error   for 3s: 503 SlowDown\n",
+        "requests      WRITE 12\n",
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let idle = Status {
+        oldest_unpublished_age_seconds: None,
+        store_error: None,
+        log_limit_bytes: 0,
+        ..some_status()
+    };
+    let text = idle.to_string();
+    assert!(
+        text.contains("unpublished   nothing: the bucket has everything\n"),
+        "{text}"
+    );
+    assert!(text.contains("log           none\n"), "{text}");
+}

@@ -1,0 +1,90 @@
+//! Rules between settings.
+
+use super::{Config, ConfigError, LogMode, Size, Source, SyncMode};
+
+impl Config {
+    /// Checks what no value can be checked for alone.
+    pub(super) fn check(&self, errors: &mut Vec<ConfigError>) {
+        let mut conflict = |key: &'static str, problem: String| {
+            errors.push(ConfigError::Conflict {
+                key,
+                value: self
+                    .written(key)
+                    .map(|value| value.to_string())
+                    .unwrap_or_default(),
+                place: self.source(key),
+                problem,
+            });
+        };
+
+        // A volume without log needs neither segments nor room for them.
+        if self.log == LogMode::Disk {
+            // One segment is written, one is prepared, and one at each end is partly free.
+            let least = self.log_segment.times(4);
+            if self.log_limit < least {
+                let segment = self.described("log_segment");
+                conflict(
+                    "log_limit",
+                    format!("must be at least {least}, four times {segment}"),
+                );
+            }
+            // Else the log would be full before its first checkpoint closes.
+            let least = self.checkpoint_bytes.times(2);
+            if self.log_limit < least {
+                let bytes = self.described("checkpoint_bytes");
+                conflict(
+                    "log_limit",
+                    format!("must be at least {least}, twice {bytes}"),
+                );
+            }
+        } else if self.sync == SyncMode::Async {
+            let log = self.described("log");
+            conflict(
+                "sync",
+                format!(
+                    "has no meaning with {log}: COMMIT waits for the bucket then; leave it out"
+                ),
+            );
+        }
+
+        // One checkpoint collects, one or two are on their way, and readers need room as well.
+        let least = self.checkpoint_bytes.times(4);
+        if self.memory_limit < least {
+            let bytes = self.described("checkpoint_bytes");
+            conflict(
+                "memory_limit",
+                format!("must be at least {least}, four times {bytes}; raise it or lower that one"),
+            );
+        }
+
+        // Packs in flight are memory too.
+        let in_flight = self.pack_bytes.times(u64::from(self.upload_parallel));
+        if in_flight.times(2) > self.memory_limit {
+            let packs = self.described("pack_bytes");
+            let memory = self.described("memory_limit");
+            conflict(
+                "upload_parallel",
+                format!("times {packs} is {in_flight}, and must not be more than half of {memory}"),
+            );
+        }
+    }
+
+    /// A setting with its value and source, for the inside of a sentence.
+    fn described(&self, key: &str) -> String {
+        let value = self
+            .written(key)
+            .map(|value| value.to_string())
+            .unwrap_or_default();
+        match self.source(key) {
+            Source::Default => format!("{key} = {value}"),
+            source => format!("{key} = {value} ({source})"),
+        }
+    }
+}
+
+impl Size {
+    /// So many times the size, up to the largest there is.
+    fn times(self, factor: u64) -> Size {
+        Size::from_bytes(self.bytes().saturating_mul(factor))
+    }
+}

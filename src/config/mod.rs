@@ -1,0 +1,62 @@
+//! Everything that can be set.
+//!
+//! There is one table, in [`settings`](self): each setting has a name, a type, a default, bounds
+//! and a meaning. From the name follow its TOML key (`log_limit`), its flag (`--log-limit`) and
+//! its environment variable (`FOREBAY_LOG_LIMIT`). The help texts, `forebay config`, the typed
+//! [`Config`] and the table in README are all made from it.
+//!
+//! Where a value comes from, first match wins:
+//!
+//! 1. a flag,
+//! 2. an environment variable,
+//! 3. the file named by `--config` or `FOREBAY_CONFIG`, else `/etc/forebay/forebay.toml` if there
+//!    is one,
+//! 4. the default.
+//!
+//! Nothing is guessed and nothing is ignored: an unknown key, variable or flag, a value that cannot
+//! be read, one out of bounds and two that contradict each other are errors. All of them are
+//! reported at once, each with the place it came from and what would be right.
+
+mod check;
+mod error;
+mod file;
+mod inputs;
+mod settings;
+mod show;
+mod source;
+mod table;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{ConfigError, ConfigErrors};
+pub use inputs::{CONFIG_VARIABLE, Inputs, SYSTEM_FILE, VARIABLE_PREFIX};
+pub use settings::{Config, SETTINGS};
+pub use show::{Shown, markdown_table};
+pub use source::Source;
+pub use table::{Default, Setting};
+pub use value::{
+    Auto, Clients, Compression, LogLevel, LogMode, Size, Squash, StoreUrl, Switch, SyncMode, Value,
+    Written,
+};
+
+impl Config {
+    /// Reads the configuration from everywhere it may come from, and checks all of it.
+    ///
+    /// # Errors
+    /// Every fault that was found, not just the first.
+    pub fn load(inputs: &Inputs) -> Result<Config, ConfigErrors> {
+        let mut errors = Vec::new();
+        let mut raw = inputs.gather(&mut errors);
+        raw.add_defaults(inputs);
+        let config = Config::read(&raw, &mut errors);
+        if let Some(config) = &config {
+            config.check(&mut errors);
+        }
+        match config {
+            Some(config) if errors.is_empty() => Ok(config),
+            _ => Err(ConfigErrors(errors)),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The table of settings. To add one, add a row.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Default::{Computed, Fixed};
+use super::inputs::{Raw, within};
+use super::table::settings;
+use super::{
+    Auto, Clients, Compression, ConfigError, LogLevel, LogMode, Setting, Size, Source, Squash,
+    StoreUrl, Switch, SyncMode, Value, Written,
+};
+
+settings! {
+    "Volume" {
+        /// Where the volume lives: `s3://BUCKET/PREFIX`, or a local folder as `file:///PATH`.
+        /// Credentials, region and endpoint of S3 come from the standard `AWS_*` variables and
+        /// profiles.
+        store: StoreUrl = Computed("file://<data_dir>/bucket");
+        /// Local folder for the log and for what the gateway must know after a restart. One
+        /// gateway at a time uses it.
+        data_dir: PathBuf = Computed(
+            "$XDG_DATA_HOME/forebay, else ~/.local/share/forebay; as root /var/lib/forebay"
+        );
+        /// Size of the volume: `df` shows it, and writes beyond it fail with ENOSPC.
+        volume_limit: Size = Fixed("1PiB"), "64MiB" to "1EiB";
+    }
+    "Clients" {
+        /// Address and TCP port for NFS and MOUNT.
+        listen: SocketAddr = Fixed("127.0.0.1:2049");
+        /// Addresses that may mount, as networks (`10.0.0.0/8`) or single addresses. Everybody
+        /// else is refused.
+        clients: Clients = Fixed("127.0.0.0/8,::1");
+        /// Whose identity is replaced by nobody's (65534): `root` for root's, `all` for everybody's,
+        /// `none`; `auto` is `root`, but lets loopback networks that `clients` names keep theirs.
+        squash: Squash = Fixed("auto");
+        /// How many connections are served at once; one more is closed.
+        max_connections: u32 = Fixed("16384"), "1" to "65536";
+        /// Whether to register with the portmapper of this machine, for clients that do not name
+        /// their ports when they mount.
+        portmap: Switch = Fixed("off");
+    }
+    "Log" {
+        /// Where writes go before they are in the bucket: `disk` is a log in `data_dir` that
+        /// survives a crash; `none` keeps them in memory only, and COMMIT waits for the bucket.
+        log: LogMode = Fixed("disk");
+        /// What COMMIT and stable writes wait for: `commit` flushes the log to the disk and
+        /// survives a power cut; `async` survives a crash of the program, not of the machine.
+        sync: SyncMode = Fixed("commit");
+        /// Bytes of disk that the log may take. When they are full, writers wait for the bucket.
+        log_limit: Size = Fixed("4GiB"), "16MiB" to "64TiB";
+        /// Size of one file of the log.
+        log_segment: Size = Fixed("32MiB"), "4MiB" to "1GiB";
+    }
+    "Memory" {
+        /// Bytes of memory for block buffers, dirty and clean. The program needs up to 128MiB
+        /// besides.
+        memory_limit: Size = Fixed("1GiB"), "64MiB" to "64TiB";
+    }
+    "Bucket" {
+        /// How often what was written is published to the bucket: at most this much is missing
+        /// there if the machine is lost.
+        checkpoint_interval: Duration = Fixed("5s"), "100ms" to "1h";
+        /// Dirty bytes after which a checkpoint is closed before its time.
+        checkpoint_bytes: Size = Fixed("64MiB"), "4MiB" to "16GiB";
+        /// `auto` compresses (zstd) what a sample shows to be worth it.
+        compression: Compression = Fixed("auto");
+        /// Level of zstd: higher is smaller and slower.
+        compression_level: u32 = Fixed("1"), "1" to "19";
+        /// How many packs are uploaded at once.
+        upload_parallel: u32 = Fixed("4"), "1" to "64";
+        /// Size at which a pack, the object that holds file data, is closed and uploaded.
+        pack_bytes: Size = Fixed("8MiB"), "1MiB" to "64MiB";
+        /// How long a stop (SIGTERM) may go on publishing what the bucket does not have yet. What
+        /// is left stays in the log and is published after the next start.
+        shutdown_limit: Duration = Fixed("30s"), "0s" to "1h";
+        /// Whether S3 requests name the bucket in the path and not in the host name; `auto` does
+        /// so when an endpoint is set (`AWS_ENDPOINT_URL`).
+        s3_path_style: Auto = Fixed("auto");
+        /// Whether S3 uploads leave their payload out of the signature without TLS as well, which
+        /// saves most of their CPU time and trusts the network; over TLS they always do.
+        s3_unsigned_payload: Switch = Fixed("off");
+    }
+    "Messages" {
+        /// What is written to standard error.
+        log_level: LogLevel = Fixed("info");
+    }
+}

@@ -1,0 +1,115 @@
+//! The configuration as text: for people, to be fed back, and for other programs.
+
+use std::fmt::Write;
+
+use super::{Config, SETTINGS, Setting, Source, Written};
+
+/// One setting with its effective value.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The setting.
+    pub setting: &'static Setting,
+    /// Its value.
+    pub value: Written,
+    /// Where the value came from.
+    pub source: Source,
+}
+
+impl Config {
+    /// All settings with their values, in the order of the table.
+    pub fn shown(&self) -> Vec<Shown> {
+        let shown = |setting: &'static Setting| {
+            Some(Shown {
+                setting,
+                value: self.written(setting.key)?,
+                source: self.source(setting.key),
+            })
+        };
+        SETTINGS.iter().filter_map(shown).collect()
+    }
+
+    /// As a configuration file that gives this configuration, with the source of each value as a
+    /// comment.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        let mut section = "";
+        for shown in self.shown() {
+            if shown.setting.section != section {
+                let gap = if section.is_empty() { "" } else { "\n" };
+                section = shown.setting.section;
+                let _ = writeln!(text, "{gap}# {section}");
+            }
+            let line = format!("{} = {}", shown.setting.key, toml_value(&shown.value));
+            let _ = writeln!(text, "{line:<44} # {}", one_line(&shown.source.to_string()));
+        }
+        text
+    }
+
+    /// As JSON: an object with an object for each setting, which has `value` and `source`.
+    pub fn to_json(&self) -> serde_json::Value {
+        let entry = |shown: Shown| {
+            let value = match shown.value {
+                Written::Text(text) => text.into(),
+                Written::Number(number) => number.into(),
+                Written::List(items) => items.into(),
+            };
+            let source = shown.source.to_string();
+            let entry =
+                serde_json::json!({ "value": serde_json::Value::clone(&value), "source": source });
+            (shown.setting.key.to_owned(), entry)
+        };
+        serde_json::Value::Object(self.shown().into_iter().map(entry).collect())
+    }
+}
+
+fn toml_value(value: &Written) -> String {
+    match value {
+        Written::Text(text) => toml_string(text),
+        Written::Number(number) => number.to_string(),
+        Written::List(items) => {
+            let items: Vec<_> = items.iter().map(|item| toml_string(item)).collect();
+            format!("[{}]", items.join(", "))
+        }
+    }
+}
+
+/// A basic string of TOML. What JSON escapes, TOML reads, and the one character that only TOML
+/// wants escaped (DEL) is added.
+fn toml_string(text: &str) -> String {
+    serde_json::Value::from(text)
+        .to_string()
+        .replace('\u{7f}', "\\u007f")
+}
+
+/// A comment ends at the end of its line, whatever a path may contain.
+fn one_line(text: &str) -> String {
+    text.replace(|character: char| character.is_control(), "?")
+}
+
+/// The table of all settings as README has it.
+pub fn markdown_table() -> String {
+    let mut text = String::from(
+        "| key | type | default | meaning |\n\
+         |---|---|---|---|\n",
+    );
+    for setting in SETTINGS {
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} | {} |",
+            setting.key,
+            setting.type_text(),
+            code(setting.default_text()),
+            setting.meaning(),
+        );
+    }
+    text
+}
+
+/// A default as code, where it is a value and not a sentence.
+fn code(text: &str) -> String {
+    if text.contains(' ') {
+        text.to_owned()
+    } else {
+        format!("`{text}`")
+    }
+}

@@ -1,0 +1,107 @@
+//! What `forebay config` prints.
+
+use super::*;
+
+/// A configuration in which nothing is at its default.
+fn unusual() -> Places {
+    let mut places = Places::new();
+    for (setting, text) in SETTINGS.iter().zip([
+        "s3://bucket/a b",
+        "/srv/with \"quotes\" \\ and # signs/\u{7f}",
+        "5TB",
+        "[::]:12049",
+        "10.0.0.0/8,fd00::/8",
+        "all",
+        "77",
+        "on",
+        "disk",
+        "async",
+        "1GB",
+        "16MB",
+        "3GiB",
+        "1s500ms",
+        "100MB",
+        "off",
+        "19",
+        "7",
+        "9MiB",
+        "1h",
+        "on",
+        "on",
+        "trace",
+    ]) {
+        places = places.flag(setting.key, text);
+    }
+    assert_eq!(places.inputs.flags.len(), SETTINGS.len());
+    places
+}
+
+#[test]
+fn what_config_prints_can_be_fed_back() {
+    let config = unusual().load();
+    let defaults = Places::new().load();
+    for (unusual, default) in config.shown().iter().zip(defaults.shown()) {
+        let same = unusual.value == default.value;
+        // The log has only one mode in which all its other settings matter.
+        assert_eq!(
+            same,
+            unusual.setting.key == "log",
+            "{}",
+            unusual.setting.key
+        );
+    }
+    let fed_back = Places::new().system_file(&config.to_toml()).load();
+    for (before, after) in config.shown().iter().zip(fed_back.shown()) {
+        assert_eq!(before.value, after.value, "{}", before.setting.key);
+        assert!(
+            matches!(after.source, Source::File { .. }),
+            "{}",
+            before.setting.key
+        );
+    }
+}
+
+#[test]
+fn config_says_where_every_value_came_from() {
+    let places = Places::new()
+        .system_file("sync = \"async\"")
+        .variable("FOREBAY_LOG_LIMIT", "1GiB")
+        .flag("portmap", "on");
+    let config = places.load();
+    let text = config.to_toml();
+    let has = |key: &str, value: &str, source: &str| {
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("{key} =")))
+            .unwrap();
+        assert!(line.starts_with(&format!("{key} = {value} ")), "{line}");
+        assert!(line.ends_with(&format!("# {source}")), "{line}");
+    };
+    has(
+        "sync",
+        "\"async\"",
+        &format!("{}:1", places.inputs.system_file.display()),
+    );
+    has("log_limit", "\"1GiB\"", "FOREBAY_LOG_LIMIT");
+    has("portmap", "\"on\"", "--portmap");
+    has("upload_parallel", "4", "default");
+    has("clients", "[\"127.0.0.0/8\", \"::1\"]", "default");
+
+    let json = config.to_json();
+    assert_eq!(json["log_limit"]["value"], "1GiB");
+    assert_eq!(json["log_limit"]["source"], "FOREBAY_LOG_LIMIT");
+    assert_eq!(json["upload_parallel"]["value"], 4);
+    assert_eq!(json["clients"]["value"][1], "::1");
+    assert_eq!(json.as_object().unwrap().len(), SETTINGS.len());
+}
+
+#[test]
+fn the_markdown_table_has_a_row_for_each_setting() {
+    let table = markdown_table();
+    assert_eq!(table.lines().count(), 2 + SETTINGS.len());
+    assert!(table.contains(
+        "| `log_segment` | size, 4MiB to 1GiB | `32MiB` | Size of one file of the log. |\n"
+    ));
+    // A bar within a cell would end it.
+    assert!(table.lines().all(|line| line.matches('|').count() == 5));
+}

@@ -1,0 +1,106 @@
+//! The types that settings have, each with one way to be read and one to be written.
+
+mod choice;
+mod clients;
+mod duration;
+mod size;
+mod store;
+
+pub use choice::{Auto, Compression, LogLevel, LogMode, Squash, Switch, SyncMode};
+pub use clients::Clients;
+pub use size::Size;
+pub use store::StoreUrl;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// A type of setting. What [`Value::write`] gives, [`Value::read`] reads back as the same value.
+pub trait Value: Sized {
+    /// The kind of value in one word, for tables and help texts.
+    const KIND: &'static str;
+    /// What a right value looks like, for errors.
+    const EXAMPLE: &'static str;
+    /// All right values, if they are words to choose from.
+    const CHOICES: &'static [&'static str] = &[];
+    /// Whether there are several values, separated by commas.
+    const IS_LIST: bool = false;
+
+    /// Reads a value as people write it.
+    ///
+    /// # Errors
+    /// What is wrong with the text, without repeating it.
+    fn read(text: &str) -> Result<Self, String>;
+
+    /// The value as it would be written in a file.
+    fn write(&self) -> Written;
+}
+
+/// A value in the form that files have for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// A string.
+    Text(String),
+    /// A whole number.
+    Number(u32),
+    /// Several strings.
+    List(Vec<String>),
+}
+
+impl fmt::Display for Written {
+    /// As a flag or variable would have it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Written::Text(text) => f.write_str(text),
+            Written::Number(number) => write!(f, "{number}"),
+            Written::List(items) => f.write_str(&items.join(",")),
+        }
+    }
+}
+
+impl Value for u32 {
+    const KIND: &'static str = "number";
+    const EXAMPLE: &'static str = "a whole number";
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.trim()
+            .parse()
+            .map_err(|_| "not a whole number in range".to_owned())
+    }
+
+    fn write(&self) -> Written {
+        Written::Number(*self)
+    }
+}
+
+impl Value for SocketAddr {
+    const KIND: &'static str = "address:port";
+    const EXAMPLE: &'static str = "an IP address and a port such as 127.0.0.1:2049 or [::1]:2049";
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.trim()
+            .parse()
+            .map_err(|_| "not an IP address with a port".to_owned())
+    }
+
+    fn write(&self) -> Written {
+        Written::Text(self.to_string())
+    }
+}
+
+/// A path is made absolute when it is read, from the directory that the program runs in.
+impl Value for PathBuf {
+    const KIND: &'static str = "path";
+    const EXAMPLE: &'static str = "the path of a folder";
+
+    fn read(text: &str) -> Result<Self, String> {
+        if text == "~" || text.starts_with("~/") {
+            return Err("only a shell knows what ~ is".to_owned());
+        }
+        std::path::absolute(Path::new(text)).map_err(|error| error.to_string())
+    }
+
+    fn write(&self) -> Written {
+        Written::Text(self.display().to_string())
+    }
+}

@@ -1,0 +1,137 @@
+//! Settings that are one word of a few.
+
+use super::{Value, Written};
+
+/// Makes an enum whose variants are the words that a setting may be.
+macro_rules! choice {
+    (
+        $(#[$attribute:meta])*
+        $name:ident:
+        $($(#[$documentation:meta])+ $variant:ident = $word:literal,)+
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name {
+            $($(#[$documentation])+ $variant,)+
+        }
+
+        impl $name {
+            /// The word for it.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word,)+
+                }
+            }
+        }
+
+        impl Value for $name {
+            const KIND: &'static str = "word";
+            const EXAMPLE: &'static str = "a word";
+            const CHOICES: &'static [&'static str] = &[$($word),+];
+
+            fn read(text: &str) -> Result<Self, String> {
+                match text.trim() {
+                    $($word => Ok($name::$variant),)+
+                    _ => Err("not one of the words".to_owned()),
+                }
+            }
+
+            fn write(&self) -> Written {
+                Written::Text(self.word().to_owned())
+            }
+        }
+    };
+}
+
+choice! {
+    /// Where writes go before they are in the bucket.
+    LogMode:
+    /// To a log on the local disk.
+    Disk = "disk",
+    /// To memory alone.
+    None = "none",
+}
+
+choice! {
+    /// What COMMIT waits for.
+    SyncMode:
+    /// The disk: survives a power cut.
+    Commit = "commit",
+    /// The kernel: survives a crash of the program.
+    Async = "async",
+}
+
+choice! {
+    /// Whether file data is compressed.
+    Compression:
+    /// Where it pays.
+    Auto = "auto",
+    /// Never.
+    Off = "off",
+}
+
+choice! {
+    /// Whose identity is replaced by nobody's (uid and gid 65534).
+    Squash:
+    /// Root's, except that of clients on this machine.
+    Auto = "auto",
+    /// Nobody's.
+    None = "none",
+    /// Root's.
+    Root = "root",
+    /// Everybody's.
+    All = "all",
+}
+
+choice! {
+    /// Something that is done or not.
+    Switch:
+    /// Done.
+    On = "on",
+    /// Not done.
+    Off = "off",
+}
+
+impl Switch {
+    /// Whether it is on.
+    pub fn is_on(self) -> bool {
+        self == Switch::On
+    }
+}
+
+choice! {
+    /// Something that is done, not done, or decided by the circumstances.
+    Auto:
+    /// By the circumstances.
+    Auto = "auto",
+    /// Done.
+    On = "on",
+    /// Not done.
+    Off = "off",
+}
+
+impl Auto {
+    /// Whether it is done; nothing where the circumstances decide.
+    pub fn decided(self) -> Option<bool> {
+        match self {
+            Auto::Auto => None,
+            Auto::On => Some(true),
+            Auto::Off => Some(false),
+        }
+    }
+}
+
+choice! {
+    /// Which messages are written.
+    LogLevel:
+    /// What failed.
+    Error = "error",
+    /// And what may need attention.
+    Warn = "warn",
+    /// And what an operator wants to know.
+    Info = "info",
+    /// And what a developer wants to know.
+    Debug = "debug",
+    /// Everything.
+    Trace = "trace",
+}

@@ -1,0 +1,71 @@
+//! Durations.
+
+use std::time::Duration;
+
+use humantime::DurationError;
+
+use super::{Value, Written};
+
+impl Value for Duration {
+    const KIND: &'static str = "duration";
+    const EXAMPLE: &'static str = "a duration such as 5s, 250ms or 1h30m";
+
+    fn read(text: &str) -> Result<Self, String> {
+        humantime::parse_duration(text.trim()).map_err(|error| match error {
+            DurationError::UnknownUnit { unit, .. } if unit.is_empty() => "no unit".to_owned(),
+            DurationError::UnknownUnit { unit, .. } => format!("`{unit}` is no unit of time"),
+            DurationError::NumberOverflow => "too large or too fine".to_owned(),
+            _ => "not a duration".to_owned(),
+        })
+    }
+
+    fn write(&self) -> Written {
+        Written::Text(
+            humantime::format_duration(*self)
+                .to_string()
+                .replace(' ', ""),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        for (text, millis) in [
+            ("5s", 5_000),
+            ("250ms", 250),
+            ("1h30m", 5_400_000),
+            ("1h 30m", 5_400_000),
+            ("2min", 120_000),
+            ("0s", 0),
+            ("1s500ms", 1_500),
+        ] {
+            assert_eq!(
+                Duration::read(text),
+                Ok(Duration::from_millis(millis)),
+                "{text}"
+            );
+        }
+        assert_eq!(Duration::read("5"), Err("no unit".to_owned()));
+        for text in ["", "s", "-5s", "5 parsecs", "5s!", "99999999999999999999s"] {
+            assert!(Duration::read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_written_so_that_they_read_back() {
+        for (millis, text) in [
+            (5_000, "5s"),
+            (5_400_000, "1h30m"),
+            (1_500, "1s500ms"),
+            (0, "0s"),
+        ] {
+            let duration = Duration::from_millis(millis);
+            assert_eq!(duration.write().to_string(), text);
+            assert_eq!(Duration::read(text), Ok(duration));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Sizes in bytes.
+
+use std::fmt;
+
+use bytesize::ByteSize;
+
+use super::{Value, Written};
+
+/// A number of bytes, written with a unit. `KiB`, `MiB`, `GiB` (or `Ki`, `Mi`, `Gi`) and so on
+/// count in 1024, `kB`, `MB`, `GB` (or `k`, `M`, `G`) in 1000; capitals do not matter. A number
+/// alone is bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(u64);
+
+impl Size {
+    /// So many bytes.
+    pub const fn from_bytes(bytes: u64) -> Size {
+        Size(bytes)
+    }
+
+    /// The number of bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+/// The units, largest first: where two give texts of the same length, the earlier is taken.
+const UNITS: [(u64, &str); 12] = [
+    (bytesize::EIB, "EiB"),
+    (bytesize::PIB, "PiB"),
+    (bytesize::TIB, "TiB"),
+    (bytesize::GIB, "GiB"),
+    (bytesize::MIB, "MiB"),
+    (bytesize::KIB, "KiB"),
+    (bytesize::EB, "EB"),
+    (bytesize::PB, "PB"),
+    (bytesize::TB, "TB"),
+    (bytesize::GB, "GB"),
+    (bytesize::MB, "MB"),
+    (bytesize::KB, "kB"),
+];
+
+impl fmt::Display for Size {
+    /// Exactly, in the unit that makes it shortest.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shortest = UNITS
+            .iter()
+            .filter(|(factor, _)| self.0 > 0 && self.0.is_multiple_of(*factor))
+            .map(|(factor, unit)| format!("{}{unit}", self.0 / factor))
+            .min_by_key(String::len)
+            .unwrap_or_else(|| format!("{}B", self.0));
+        f.write_str(&shortest)
+    }
+}
+
+impl Value for Size {
+    const KIND: &'static str = "size";
+    const EXAMPLE: &'static str = "a size such as 64MiB (1024s) or 64MB (1000s)";
+
+    fn read(text: &str) -> Result<Self, String> {
+        let size: ByteSize = text.trim().parse().map_err(|_| "not a size".to_owned())?;
+        // `bytesize` answers what does not fit into 64 bits with the largest number that does.
+        if size.as_u64() == u64::MAX {
+            return Err("too large".to_owned());
+        }
+        Ok(Size(size.as_u64()))
+    }
+
+    fn write(&self) -> Written {
+        Written::Text(self.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_mean_what_the_documentation_says() {
+        for (text, bytes) in [
+            ("64MiB", 64 << 20),
+            ("64Mi", 64 << 20),
+            ("64mib", 64 << 20),
+            ("64 MiB", 64 << 20),
+            ("64MB", 64_000_000),
+            ("64M", 64_000_000),
+            ("64m", 64_000_000),
+            ("1.5GiB", 3 << 29),
+            ("4096", 4096),
+            ("4096B", 4096),
+            ("1EiB", 1 << 60),
+            (" 1kB ", 1000),
+        ] {
+            assert_eq!(Size::read(text), Ok(Size(bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for text in [
+            "",
+            "MiB",
+            "-1",
+            "-1MiB",
+            "64MiBs",
+            "64 M iB",
+            "1,5GiB",
+            "0x10",
+            "1..5GiB",
+            "1e9",
+            "ten",
+            "99999EiB",
+            "16EiB",
+            "18446744073709551615",
+            "18446744073709551616",
+            "NaN",
+            "inf",
+        ] {
+            assert!(Size::read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_written_short_and_read_back_exactly() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (1, "1B"),
+            (1000, "1kB"),
+            (1024, "1KiB"),
+            (1536, "1536B"),
+            (64 << 20, "64MiB"),
+            (64_000_000, "64MB"),
+            (3 << 29, "1536MiB"),
+            (1 << 60, "1EiB"),
+            ((1 << 53) + 1, "9007199254740993B"),
+        ] {
+            assert_eq!(Size(bytes).to_string(), text);
+            assert_eq!(Size::read(text), Ok(Size(bytes)));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The gateway: one volume, served over NFS, as [`crate::serve`] runs it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forebay_fs::{FsConfig, LogConfig, Volume};
+use forebay_nfs::{Export, Limits, Server, ServerConfig, Squash};
+use forebay_object::{CountingStore, Store, StoreOptions};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::admin::{CheckpointState, Control, FlushReport, Status, StoreError};
+use crate::config::{self, Config, LogMode};
+use crate::serve::Gateway;
+
+/// Numbers of the exports in file handles: they must never change.
+const LOOPBACK_EXPORT: u32 = 1;
+const EXPORT: u32 = 2;
+
+/// How often the end of a volume's changes is looked for while a gateway stops.
+const FLUSH_SHARE: f64 = 0.9;
+
+/// Makes an empty volume where the configuration says.
+///
+/// # Errors
+/// Why the store cannot hold a volume, for the user to read.
+pub async fn format(config: &Config) -> Result<String, String> {
+    let (store, _) = open_store(config).await?;
+    forebay_object::probe(&store).await.map_err(|error| error.to_string())?;
+    let volume = Volume::format(&store).await.map_err(|error| error.to_string())?;
+    Ok(format!("volume {volume} is ready at {}", store.url))
+}
+
+/// Opens the store and counts what is asked of it.
+async fn open_store(config: &Config) -> Result<(Store, Arc<CountingStore>), String> {
+    let options = StoreOptions {
+        create: true,
+        path_style: config.s3_path_style.decided(),
+        unsigned_payload: config.s3_unsigned_payload.is_on(),
+        ..StoreOptions::default()
+    };
+    let store = forebay_object::open(&config.store.to_string(), &options)
+        .await
+        .map_err(|error| error.to_string())?;
+    let counting = Arc::new(CountingStore::new(store.store));
+    Ok((Store { store: counting.clone(), ..store }, counting))
+}
+
+/// A volume that is open and served.
+pub struct NfsGateway {
+    volume: Volume,
+    store_url: String,
+    requests: Arc<CountingStore>,
+    address: SocketAddr,
+    started: Instant,
+    /// Dropped to stop the NFS server.
+    shutdown: Mutex<Option<oneshot::Sender<()>>>,
+    server: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl NfsGateway {
+    /// Opens the volume, which is made first where the store has nothing at all, and listens.
+    ///
+    /// # Errors
+    /// What keeps it from serving, for the user to read.
+    pub async fn open(config: Config) -> Result<NfsGateway, String> {
+        let (store, requests) = open_store(&config).await?;
+        // A port that is taken is found before the volume is, and before a fence is.
+        let probe = std::net::TcpListener::bind(config.listen);
+        drop(probe.map_err(|error| listen_failed(config.listen, &error))?);
+        let fs = fs_config(&config);
+        let volume = match Volume::open(&store, fs.clone()).await {
+            Err(error) if error.is_not_formatted() => {
+                let made = format(&config).await?;
+                tracing::info!("{made}");
+                Volume::open(&store, fs).await
+            }
+            opened => opened,
+        };
+        let volume = volume.map_err(|error| error.to_string())?;
+        let nfs = ServerConfig {
+            handle_key: volume.handle_key(),
+            volume: volume.id(),
+            exports: exports(&config),
+            limits: Limits {
+                connections: config.max_connections as usize,
+                // Of the 128 MiB beside the block buffers.
+                shared_bytes: 48 << 20,
+                ..Limits::default()
+            },
+        };
+        let server = Server::bind(config.listen, Arc::new(volume.clone()), nfs)
+            .await
+            .map_err(|error| listen_failed(config.listen, &error))?;
+        let address = server.local_addr().map_err(|error| error.to_string())?;
+        let (shutdown, stop) = oneshot::channel::<()>();
+        // An error of the receiver is the sender's end: a stop as well.
+        let server = tokio::spawn(server.serve(async { drop(stop.await) }));
+        Ok(NfsGateway {
+            volume,
+            store_url: store.url,
+            requests,
+            address,
+            started: Instant::now(),
+            shutdown: Mutex::new(Some(shutdown)),
+            server: Mutex::new(Some(server)),
+        })
+    }
+
+    fn requests(&self) -> BTreeMap<String, u64> {
+        let counts = self.requests.counts();
+        [
+            ("store_put", counts.puts),
+            ("store_get", counts.gets),
+            ("store_head", counts.heads),
+            ("store_list", counts.lists),
+            ("store_delete", counts.deletes),
+            ("store_bytes_put", counts.bytes_put),
+            ("store_bytes_got", counts.bytes_got),
+        ]
+        .map(|(kind, count)| (kind.to_owned(), count))
+        .into()
+    }
+}
+
+fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {
+    let advice = match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            "another program listens there: stop it, or choose another address with --listen"
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            "ports below 1024 are for root: choose a higher one with --listen"
+        }
+        _ => "choose an address of this machine with --listen",
+    };
+    format!("cannot listen on {address}: {error}; {advice}")
+}
+
+fn fs_config(config: &Config) -> FsConfig {
+    let log = match config.log {
+        LogMode::Disk => LogConfig::Disk {
+            sync: match config.sync {
+                config::SyncMode::Commit => forebay_fs::SyncMode::Commit,
+                config::SyncMode::Async => forebay_fs::SyncMode::Async,
+            },
+            limit: config.log_limit.bytes(),
+            segment: config.log_segment.bytes(),
+        },
+        LogMode::None => LogConfig::None,
+    };
+    let compression = match config.compression {
+        config::Compression::Auto => {
+            forebay_fs::Compression::Auto { level: config.compression_level as i32 }
+        }
+        config::Compression::Off => forebay_fs::Compression::Off,
+    };
+    FsConfig {
+        log,
+        compression,
+        memory_limit: config.memory_limit.bytes(),
+        checkpoint_interval: config.checkpoint_interval,
+        checkpoint_bytes: config.checkpoint_bytes.bytes(),
+        upload_parallel: config.upload_parallel as usize,
+        pack_bytes: config.pack_bytes.bytes(),
+        volume_limit: config.volume_limit.bytes(),
+        ..FsConfig::new(config.data_dir.clone())
+    }
+}
+
+/// Who may mount the root, and as whom.
+fn exports(config: &Config) -> Vec<Export> {
+    let export = |id, clients, squash| Export { id, path: b"/".to_vec(), clients, squash };
+    let all = config.clients.ranges().to_vec();
+    let one = |squash| vec![export(EXPORT, all.clone(), squash)];
+    match config.squash {
+        config::Squash::None => one(Squash::None),
+        config::Squash::Root => one(Squash::Root),
+        config::Squash::All => one(Squash::All),
+        config::Squash::Auto => {
+            let own = all.iter().copied().filter(|range| range.is_loopback()).collect();
+            vec![
+                export(LOOPBACK_EXPORT, own, Squash::None),
+                export(EXPORT, all.clone(), Squash::Root),
+            ]
+        }
+    }
+}
+
+impl Control for NfsGateway {
+    async fn flush(&self) -> Result<FlushReport, String> {
+        let (before, started) = (self.requests.counts(), Instant::now());
+        let published = self.volume.flush().await.map_err(|error| error.to_string())?;
+        Ok(FlushReport {
+            published_lsn: published.0,
+            uploaded_bytes: self.requests.counts().bytes_put - before.bytes_put,
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+
+    async fn status(&self) -> Status {
+        let status = self.volume.status();
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+            volume: status.volume.to_string(),
+            store: self.store_url.clone(),
+            listen: self.address.to_string(),
+            epoch: status.epoch.0,
+            published_lsn: status.published.0,
+            durable_lsn: status.durable.0,
+            log_end_lsn: status.end.0,
+            unpublished_bytes: status.unpublished_bytes(),
+            oldest_unpublished_age_seconds: status
+                .oldest_unpublished
+                .map(|age| age.as_secs_f64()),
+            dirty_bytes: status.dirty_bytes,
+            memory_bytes: status.memory_bytes,
+            memory_limit_bytes: status.memory_limit,
+            log_bytes: status.log.map_or(0, |(used, _)| used),
+            log_limit_bytes: status.log.map_or(0, |(_, limit)| limit),
+            checkpoint: status.checkpoint.0,
+            checkpoint_state: match status.stage {
+                forebay_fs::Stage::Idle => CheckpointState::Open,
+                forebay_fs::Stage::Uploading => CheckpointState::Uploading,
+                forebay_fs::Stage::Publishing => CheckpointState::Publishing,
+            },
+            uploads_in_flight: status.uploads as u64,
+            store_error: status.store_trouble.map(|(message, since)| StoreError {
+                message,
+                for_seconds: since.as_secs_f64(),
+            }),
+            requests: self.requests(),
+        }
+    }
+}
+
+impl Gateway for NfsGateway {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    async fn failed(&self) -> String {
+        self.volume.stopped().await.to_string()
+    }
+
+    async fn stop(&self, limit: Duration) -> Result<u64, String> {
+        drop(self.shutdown.lock().take());
+        let server = self.server.lock().take();
+        if let Some(server) = server {
+            server.await.map_err(|error| format!("the NFS server failed: {error}"))?;
+        }
+        match self.volume.close(limit.mul_f64(FLUSH_SHARE)).await {
+            forebay_fs::Closed::Published => Ok(0),
+            forebay_fs::Closed::InLog => Ok(self.volume.status().unpublished_bytes().max(1)),
+        }
+    }
+}

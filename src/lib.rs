@@ -1,0 +1,17 @@
+//! The program: what stands between a shell and the file system.
+//!
+//! * [`config`]: everything that can be set, from flags, environment and file, in one table.
+//! * [`cli`]: the commands and their flags.
+//! * [`admin`]: the control socket of a running gateway, and who asks there.
+//! * [`logging`]: the program's messages, on standard error.
+//! * [`serve`]: the life of a gateway from start to a clean stop.
+//!
+//! The layers below (NFS, file system, log, cache, bucket) are crates of their own; this one wires
+//! them together and knows no more of them than that.
+
+pub mod admin;
+pub mod cli;
+pub mod config;
+pub mod logging;
+pub mod gateway;
+pub mod serve;

@@ -1,0 +1,58 @@
+//! The program's messages: one line each, on standard error.
+
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::config::LogLevel;
+
+/// Sends messages of this level and above to standard error from now on, for the whole process.
+///
+/// Other people's libraries may not say what only their developers want to know before the level
+/// is `debug`; up to `info` their warnings and errors are shown.
+///
+/// # Errors
+/// Somebody has set this up in this process before.
+pub fn start(level: LogLevel) -> Result<(), String> {
+    let output = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(true);
+    tracing_subscriber::registry()
+        .with(filter(level))
+        .with(output)
+        .try_init()
+        .map_err(|error| error.to_string())
+}
+
+fn filter(level: LogLevel) -> Targets {
+    let (ours, others) = match level {
+        LogLevel::Error => (LevelFilter::ERROR, LevelFilter::ERROR),
+        LogLevel::Warn => (LevelFilter::WARN, LevelFilter::WARN),
+        LogLevel::Info => (LevelFilter::INFO, LevelFilter::WARN),
+        LogLevel::Debug => (LevelFilter::DEBUG, LevelFilter::INFO),
+        LogLevel::Trace => (LevelFilter::TRACE, LevelFilter::TRACE),
+    };
+    // Targets are module paths and match by prefix: all crates of the project begin with this.
+    Targets::new()
+        .with_default(others)
+        .with_target("forebay", ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn libraries_say_less_than_the_program() {
+        let filter = filter(LogLevel::Info);
+        assert!(filter.would_enable("forebay::serve", &Level::INFO));
+        assert!(filter.would_enable("forebay_nfs::connection", &Level::INFO));
+        assert!(!filter.would_enable("forebay_nfs::connection", &Level::DEBUG));
+        assert!(filter.would_enable("slatedb::db", &Level::WARN));
+        assert!(!filter.would_enable("slatedb::db", &Level::INFO));
+    }
+}

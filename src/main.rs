@@ -1,0 +1,107 @@
+//! `forebay`: reads the command line, does what it says, and turns the outcome into an exit code.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use forebay::admin;
+use forebay::cli::{self, ConfigForm, Request};
+use forebay::config::{self, Config, ConfigErrors, Inputs};
+use forebay::gateway::{self, NfsGateway};
+use forebay::{logging, serve};
+
+/// Why the program ends with something else than 0.
+enum Failure {
+    /// It could not be done: 1.
+    Failed(String),
+    /// The configuration is wrong: 2, as for a wrong command line.
+    Configuration(ConfigErrors),
+}
+
+fn main() -> ExitCode {
+    let (request, inputs) = match cli::parse(std::env::args_os(), Inputs::of_process()) {
+        Ok(parsed) => parsed,
+        // Help that was asked for arrives here too: clap knows stream and exit code of each.
+        Err(error) => error.exit(),
+    };
+    match run(request, &inputs) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Failed(problem)) => {
+            eprintln!("forebay: {problem}");
+            ExitCode::from(1)
+        }
+        Err(Failure::Configuration(errors)) => {
+            for error in errors.0 {
+                eprintln!("forebay: {error}");
+            }
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
+    let load = || Config::load(inputs).map_err(Failure::Configuration);
+    match request {
+        Request::Version => print(&format!("forebay {}\n", env!("CARGO_PKG_VERSION"))),
+        Request::Config(ConfigForm::Markdown) => print(&config::markdown_table()),
+        Request::Config(ConfigForm::Toml) => print(&load()?.to_toml()),
+        Request::Config(ConfigForm::Json) => print(&format!("{:#}\n", load()?.to_json())),
+        Request::Flush { timeout } => {
+            let data_dir = load()?.data_dir;
+            let report = block_on(admin::flush(&data_dir, timeout))?;
+            print(&format!("{report}\n"))
+        }
+        Request::Status { json } => {
+            let data_dir = load()?.data_dir;
+            let status = block_on(admin::status(&data_dir))?;
+            if json {
+                let text = serde_json::to_string_pretty(&status).map_err(failed)?;
+                print(&format!("{text}\n"))
+            } else {
+                print(&status.to_string())
+            }
+        }
+        Request::Format => {
+            let config = load()?;
+            logging::start(config.log_level).map_err(failed)?;
+            let made = runtime()?.block_on(gateway::format(&config));
+            print(&format!("{}\n", made.map_err(Failure::Failed)?))
+        }
+        Request::Serve => {
+            let config = load()?;
+            logging::start(config.log_level).map_err(failed)?;
+            runtime()?.block_on(serve::serve(&config, NfsGateway::open)).map_err(Failure::Failed)
+        }
+    }
+}
+
+/// The runtime that a gateway runs in.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)
+}
+
+/// Runs one exchange with a gateway.
+fn block_on<T>(
+    exchange: impl Future<Output = Result<T, admin::ClientError>>,
+) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    runtime.block_on(exchange).map_err(failed)
+}
+
+/// Writes to standard output. That nobody reads it any more (`| head`) is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    match output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+    {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::Failed(error.to_string())
+}

@@ -1,0 +1,202 @@
+//! The life of a gateway: hold the folder, open, say where to mount, serve, stop cleanly.
+//!
+//! What a gateway is made of does not matter here; it is opened by the caller's function and seen
+//! through [`Gateway`]. A first SIGTERM or SIGINT stops it within `shutdown_limit`; a second one
+//! ends the program at once, as SIGKILL would: what is in the log is published after the next
+//! start.
+
+use std::fmt;
+use std::future::Future;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::admin::{Control, Server};
+use crate::config::{Config, LogMode};
+
+/// A gateway that serves clients, from the moment it is opened.
+pub trait Gateway: Control {
+    /// Where it listens; the port is the real one, also where port 0 was asked for.
+    fn address(&self) -> SocketAddr;
+
+    /// Returns, with the reason, when it can serve no longer: it was fenced, or its log failed
+    /// for good. Never returns otherwise.
+    fn failed(&self) -> impl Future<Output = String> + Send;
+
+    /// Stops: finishes calls, flushes the log, publishes for at most `limit`. Gives the bytes
+    /// that are in the log and not in the bucket.
+    fn stop(&self, limit: Duration) -> impl Future<Output = Result<u64, String>> + Send;
+}
+
+/// Serves until the process is told to stop.
+///
+/// # Errors
+/// What kept the gateway from starting, going on or stopping cleanly, for the user to read.
+pub async fn serve<G, O>(config: &Config, open: impl FnOnce(Config) -> O) -> Result<(), String>
+where
+    G: Gateway,
+    O: Future<Output = Result<G, String>>,
+{
+    let signals = stop_signals().map_err(|error| format!("cannot receive signals: {error}"))?;
+    serve_until(config, open, signals, &mut std::io::stdout()).await
+}
+
+/// The names of the signals that ask for a stop, as they arrive.
+fn stop_signals() -> std::io::Result<mpsc::Receiver<&'static str>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (sender, receiver) = mpsc::channel(2);
+    tokio::spawn(async move {
+        loop {
+            let name = tokio::select! {
+                Some(()) = terminate.recv() => "SIGTERM",
+                Some(()) = interrupt.recv() => "SIGINT",
+                else => return,
+            };
+            if sender.send(name).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+async fn serve_until<G, O>(
+    config: &Config,
+    open: impl FnOnce(Config) -> O,
+    mut signals: mpsc::Receiver<&'static str>,
+    output: &mut impl Write,
+) -> Result<(), String>
+where
+    G: Gateway,
+    O: Future<Output = Result<G, String>>,
+{
+    // Before anything of the folder is read: from here on no other gateway uses it.
+    let admin = Server::bind(&config.data_dir).map_err(|error| error.to_string())?;
+    let gateway = tokio::select! {
+        gateway = open(config.clone()) => Arc::new(gateway?),
+        Some(name) = signals.recv() => {
+            tracing::info!("{name} while opening the volume: nothing was served");
+            return Ok(());
+        }
+    };
+    // Whoever started this may have closed the pipe; the gateway does not depend on it.
+    let _ = write!(
+        output,
+        "{}",
+        Banner {
+            config,
+            address: gateway.address()
+        }
+    );
+    let _ = output.flush();
+
+    // The control socket answers until the gateway has stopped.
+    tokio::select! {
+        () = admin.run(gateway.clone()) => Err("the control socket is closed".to_owned()),
+        result = live(config, &*gateway, &mut signals) => result,
+    }
+}
+
+/// From the first call that is served to the end of the stop.
+async fn live(
+    config: &Config,
+    gateway: &impl Gateway,
+    signals: &mut mpsc::Receiver<&'static str>,
+) -> Result<(), String> {
+    let failure = tokio::select! {
+        Some(name) = signals.recv() => {
+            let limit = humantime::format_duration(config.shutdown_limit);
+            tracing::info!("{name}: stopping, publishing for at most {limit}");
+            None
+        }
+        reason = gateway.failed() => Some(reason),
+    };
+    let stopped = tokio::select! {
+        stopped = gateway.stop(config.shutdown_limit) => stopped,
+        Some(name) = signals.recv() => Err(format!("ended at once by a second {name}")),
+    };
+    match stopped {
+        Ok(0) => tracing::info!("stopped; the bucket has everything"),
+        Ok(bytes) => tracing::warn!(
+            "stopped; {bytes} bytes of the log in {} are not in the bucket yet: keep the folder, \
+             and start again to publish them",
+            config.data_dir.display()
+        ),
+        // The first failure is the cause.
+        Err(problem) => return Err(failure.unwrap_or(problem)),
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// What a started gateway says: how to mount it, and where everything is.
+struct Banner<'a> {
+    config: &'a Config,
+    address: SocketAddr,
+}
+
+impl fmt::Display for Banner<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Banner { config, address } = self;
+        let protocol = if address.is_ipv4() {
+            "tcp"
+        } else {
+            "proto=tcp6"
+        };
+        let (port, host) = (address.port(), host(address.ip()));
+        writeln!(
+            f,
+            "mount -t nfs -o vers=3,{protocol},port={port},mountport={port},nolock {host}:/ /mnt/forebay"
+        )?;
+        writeln!(
+            f,
+            "  volume   {}, up to {}",
+            config.store, config.volume_limit
+        )?;
+        match config.log {
+            LogMode::Disk => writeln!(
+                f,
+                "  log      {}, up to {}, sync = {}",
+                config.data_dir.display(),
+                config.log_limit,
+                config.sync.word(),
+            )?,
+            LogMode::None => writeln!(f, "  log      none: COMMIT waits for the bucket")?,
+        }
+        writeln!(
+            f,
+            "  memory   up to {} for block buffers",
+            config.memory_limit
+        )?;
+        let interval = humantime::format_duration(config.checkpoint_interval);
+        writeln!(
+            f,
+            "  publish  every {interval}, or {} of changes",
+            config.checkpoint_bytes
+        )?;
+        let clients: Vec<_> = config
+            .clients
+            .ranges()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        writeln!(f, "  clients  {}", clients.join(", "))
+    }
+}
+
+/// The address to mount from on this machine.
+fn host(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) if ip.is_unspecified() => format!("[{}]", Ipv6Addr::LOCALHOST),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

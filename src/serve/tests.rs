@@ -1,0 +1,234 @@
+//! The life of a gateway, with one behind it that only notes what is asked of it.
+
+use std::path::Path;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::*;
+use crate::admin::{CheckpointState, FlushReport, Status, status};
+use crate::config::Inputs;
+
+/// How the fake gateway behaves.
+#[derive(Default)]
+struct Fake {
+    /// Reason why it fails as soon as it runs.
+    fails: Option<&'static str>,
+    /// It never finishes stopping.
+    hangs: bool,
+    /// Bytes that it leaves unpublished.
+    left: u64,
+    /// Told when `stop` is called.
+    stopping: Arc<Notify>,
+}
+
+impl Control for Fake {
+    async fn flush(&self) -> Result<FlushReport, String> {
+        Ok(FlushReport {
+            published_lsn: 0,
+            uploaded_bytes: 0,
+            seconds: 0.0,
+        })
+    }
+
+    async fn status(&self) -> Status {
+        Status {
+            version: String::new(),
+            uptime_seconds: 0.0,
+            volume: "fake".to_owned(),
+            store: String::new(),
+            listen: self.address().to_string(),
+            epoch: 1,
+            published_lsn: 0,
+            durable_lsn: 0,
+            log_end_lsn: 0,
+            unpublished_bytes: 0,
+            oldest_unpublished_age_seconds: None,
+            dirty_bytes: 0,
+            memory_bytes: 0,
+            memory_limit_bytes: 0,
+            log_bytes: 0,
+            log_limit_bytes: 0,
+            checkpoint: 1,
+            checkpoint_state: CheckpointState::Open,
+            uploads_in_flight: 0,
+            store_error: None,
+            requests: Default::default(),
+        }
+    }
+}
+
+impl Gateway for Fake {
+    fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], 12049).into()
+    }
+
+    async fn failed(&self) -> String {
+        match self.fails {
+            Some(reason) => reason.to_owned(),
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn stop(&self, limit: Duration) -> Result<u64, String> {
+        assert_eq!(limit, Duration::from_secs(30));
+        self.stopping.notify_one();
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        Ok(self.left)
+    }
+}
+
+fn config(data_dir: &Path, flags: &[(&'static str, &str)]) -> Config {
+    let data_dir = [("data_dir", data_dir.to_str().unwrap())];
+    let flags = flags
+        .iter()
+        .chain(&data_dir)
+        .map(|(key, text)| (*key, (*text).to_owned()));
+    let inputs = Inputs {
+        flags: flags.collect(),
+        file: None,
+        variables: Vec::new(),
+        system_file: "/nonexistent".into(),
+        is_root: false,
+    };
+    Config::load(&inputs).unwrap()
+}
+
+/// Runs the fake, with the signals that come before it is asked for the next.
+async fn run(fake: Fake, signals: &[&'static str]) -> Result<(), String> {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), &[]);
+    let (sender, receiver) = mpsc::channel(2);
+    let stopping = fake.stopping.clone();
+    let send = async {
+        for (index, name) in signals.iter().enumerate() {
+            if index > 0 {
+                stopping.notified().await;
+            } else {
+                until_running(dir.path()).await;
+            }
+            sender.send(*name).await.unwrap();
+        }
+        std::future::pending::<()>().await;
+    };
+    let mut output = std::io::sink();
+    let serve = serve_until(&config, |_| async { Ok(fake) }, receiver, &mut output);
+    timeout(Duration::from_secs(20), async {
+        tokio::select! { result = serve => result, () = send => unreachable!() }
+    })
+    .await
+    .unwrap()
+}
+
+async fn until_running(data_dir: &Path) {
+    while status(data_dir).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_signal_stops_the_gateway_cleanly() {
+    assert_eq!(run(Fake::default(), &["SIGTERM"]).await, Ok(()));
+    // What is left is in the log: that is no failure.
+    assert_eq!(
+        run(
+            Fake {
+                left: 4096,
+                ..Fake::default()
+            },
+            &["SIGINT"]
+        )
+        .await,
+        Ok(())
+    );
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_a_stop_that_hangs() {
+    let result = run(
+        Fake {
+            hangs: true,
+            ..Fake::default()
+        },
+        &["SIGTERM", "SIGINT"],
+    )
+    .await;
+    assert_eq!(result, Err("ended at once by a second SIGINT".to_owned()));
+}
+
+#[tokio::test]
+async fn a_gateway_that_fails_is_stopped_and_its_reason_reported() {
+    let fake = Fake {
+        fails: Some("fenced by epoch 8"),
+        ..Fake::default()
+    };
+    let stopping = fake.stopping.clone();
+    assert_eq!(run(fake, &[]).await, Err("fenced by epoch 8".to_owned()));
+    timeout(Duration::from_secs(1), stopping.notified())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_gateway_that_cannot_be_opened_says_why_and_frees_the_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), &[]);
+    let (_sender, receiver) = mpsc::channel(2);
+    let open = |_| async { Err::<Fake, _>("the bucket holds another volume".to_owned()) };
+    let result = serve_until(&config, open, receiver, &mut std::io::sink()).await;
+    assert_eq!(result, Err("the bucket holds another volume".to_owned()));
+    Server::bind(dir.path()).unwrap();
+}
+
+#[tokio::test]
+async fn a_signal_while_opening_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), &[]);
+    let (sender, receiver) = mpsc::channel(2);
+    sender.send("SIGTERM").await.unwrap();
+    let open = |_| std::future::pending::<Result<Fake, String>>();
+    let result = serve_until(&config, open, receiver, &mut std::io::sink()).await;
+    assert_eq!(result, Ok(()));
+}
+
+#[tokio::test]
+async fn a_folder_in_use_is_refused_before_anything_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), &[]);
+    let _other = Server::bind(dir.path()).unwrap();
+    let (_sender, receiver) = mpsc::channel(2);
+    let open = |_| async { panic!("opened") };
+    let result = serve_until::<Fake, _>(&config, open, receiver, &mut std::io::sink()).await;
+    assert!(result.unwrap_err().contains("another gateway uses"));
+}
+
+#[test]
+fn the_banner_can_be_pasted_and_says_where_everything_is() {
+    let banner = |address: &str, flags: &[(&'static str, &str)]| {
+        let config = config(Path::new("/srv/forebay"), flags);
+        Banner {
+            config: &config,
+            address: address.parse().unwrap(),
+        }
+        .to_string()
+    };
+    assert_eq!(
+        banner("127.0.0.1:2049", &[]),
+        "mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt/forebay\n  \
+         volume   file:///srv/forebay/bucket, up to 1PiB\n  \
+         log      /srv/forebay, up to 4GiB, sync = commit\n  \
+         memory   up to 1GiB for block buffers\n  \
+         publish  every 5s, or 64MiB of changes\n  \
+         clients  127.0.0.0/8, ::1\n"
+    );
+    let text = banner("[::]:12049", &[("log", "none")]);
+    let mount = "mount -t nfs -o vers=3,proto=tcp6,port=12049,mountport=12049,nolock [::1]:/ /mnt/forebay\n";
+    assert!(text.starts_with(mount), "{text}");
+    assert!(
+        text.contains("log      none: COMMIT waits for the bucket\n"),
+        "{text}"
+    );
+    assert!(banner("0.0.0.0:2049", &[]).contains(" 127.0.0.1:/ "));
+}

@@ -1,0 +1,182 @@
+# Helpers of the whole-program tests; sourced, not run.
+#
+#   . "$(dirname "$0")/lib/common.sh"
+#
+# Gives: check and summary (counted results), at_exit (clean-up that also runs on failure),
+# work_folder, free_port, wait_for_port, s3_server (MinIO or versitygw, built when missing),
+# forebay_binary, start_gateway and stop_gateway (a gateway on 127.0.0.1).
+# Everything that is started is a child of the script and is ended by its clean-up.
+
+set -euo pipefail
+
+TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+PROJECT=$(dirname "$TESTS")
+
+# Names of configuration begin with FOREBAY_: what the caller has set must not change a test.
+while read -r name; do unset "$name"; done < <(compgen -e | grep '^FOREBAY_' || true)
+
+say() { printf '%s\n' "$*"; }
+die() {
+    printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+    exit 1
+}
+
+# ---- clean-up ----------------------------------------------------------------------------------
+
+CLEANUP=()
+at_exit() { CLEANUP+=("$1"); }
+run_cleanup() {
+    local status=$? index
+    trap - EXIT INT TERM HUP
+    set +e
+    for ((index = ${#CLEANUP[@]} - 1; index >= 0; index--)); do eval "${CLEANUP[index]}"; done
+    exit "$status"
+}
+trap run_cleanup EXIT
+trap 'exit 130' INT TERM HUP
+
+# work_folder NAME [PARENT]: a folder of this run that is gone when it ends.
+work_folder() {
+    WORK=$(mktemp -d "${2:-${TMPDIR:-/tmp}}/forebay-$1.XXXXXX")
+    at_exit "rm -rf '$WORK'"
+}
+
+# end_process PID [SECONDS]: asks it to end, then makes it.
+end_process() {
+    local pid=$1 limit=${2:-10} tick
+    kill "$pid" 2>/dev/null || return 0
+    for ((tick = 0; tick < limit * 10; tick++)); do
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -9 "$pid" 2>/dev/null || true
+    wait "$pid" 2>/dev/null || true
+}
+
+# ---- results -----------------------------------------------------------------------------------
+
+PASSED=0 FAILED=0
+pass() {
+    PASSED=$((PASSED + 1))
+    say "ok      $*"
+}
+fail() {
+    FAILED=$((FAILED + 1))
+    say "FAILED  $*"
+}
+# check NAME COMMAND ...: counts whether the command succeeds; what it says is shown if it fails.
+check() {
+    local name=$1 said
+    shift
+    if said=$("$@" 2>&1); then
+        pass "$name"
+    else
+        fail "$name"
+        # At most 20 lines; a reader that stops early would look like another failure.
+        [ -z "$said" ] || head -n 20 <<<"$said" | sed 's/^/        /'
+    fi
+}
+# The last line of every test; fails if any check has.
+summary() {
+    say "$PASSED passed, $FAILED failed"
+    [ "$FAILED" -eq 0 ] && [ "$PASSED" -gt 0 ]
+}
+
+seconds_now() { date +%s.%N; }
+# seconds_since START: with one digit.
+seconds_since() { awk -v a="$1" -v b="$(seconds_now)" 'BEGIN { printf "%.1f", b - a }'; }
+
+# ---- network -----------------------------------------------------------------------------------
+
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# wait_for_port PORT PID SECONDS: until something listens on 127.0.0.1; fails at once if the
+# process ends.
+wait_for_port() {
+    local port=$1 pid=$2 limit=$3 tick
+    for ((tick = 0; tick < limit * 20; tick++)); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && return 0
+        kill -0 "$pid" 2>/dev/null || return 1
+        sleep 0.05
+    done
+    return 1
+}
+
+# ---- S3 servers --------------------------------------------------------------------------------
+
+# Where programs that only tests need are kept.
+TEST_BIN=${TEST_BIN:-$HOME/.cache/forebay-tests/bin}
+
+# s3_server minio|versitygw: prints the path of the program, building it when it is missing.
+s3_server() {
+    local module
+    case $1 in
+    minio) module=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c ;;
+    versitygw) module=github.com/versity/versitygw/cmd/versitygw@v1.8.0 ;;
+    *) die "no such S3 server: $1" ;;
+    esac
+    if [ ! -x "$TEST_BIN/$1" ]; then
+        command -v go >/dev/null || die "building $1 needs Go (https://go.dev); or put $1 into $TEST_BIN"
+        say "building $1 with $(go version | cut -d' ' -f3) (once)" >&2
+        mkdir -p "$TEST_BIN"
+        GOBIN=$TEST_BIN go install "$module" >&2 || die "cannot build $module"
+    fi
+    say "$TEST_BIN/$1"
+}
+
+# start_minio PROGRAM FOLDER PORT: a fresh MinIO on 127.0.0.1 with the bucket "forebay"; its process is
+# $STORE_PID. Also exports the AWS_* variables to reach it.
+start_minio() {
+    export AWS_ACCESS_KEY_ID=forebay-test AWS_SECRET_ACCESS_KEY=forebay-test-secret
+    export AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://127.0.0.1:$3
+    export AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
+    # MinIO takes a folder of its data for a bucket.
+    mkdir -p "$2/forebay"
+    MINIO_ROOT_USER=$AWS_ACCESS_KEY_ID MINIO_ROOT_PASSWORD=$AWS_SECRET_ACCESS_KEY \
+        MINIO_BROWSER=off MINIO_UPDATE=off \
+        "$1" server "$2" --address "127.0.0.1:$3" --quiet >"$2.log" 2>&1 &
+    STORE_PID=$!
+    wait_for_port "$3" "$STORE_PID" 30 || {
+        cat "$2.log" >&2
+        die "MinIO does not start"
+    }
+}
+
+# ---- gateway -----------------------------------------------------------------------------------
+
+# The program under test: FB_BINARY, or the release build of this checkout.
+forebay_binary() {
+    if [ -n "${FB_BINARY:-}" ]; then
+        say "$FB_BINARY"
+        return
+    fi
+    (cd "$PROJECT" && cargo build --release --quiet --package forebay >&2) ||
+        die "cannot build the program"
+    say "${CARGO_TARGET_DIR:-$PROJECT/target}/release/forebay"
+}
+
+# start_gateway PROGRAM PORT LOG [flags ...]: serves on 127.0.0.1; its process is $GATEWAY_PID.
+start_gateway() {
+    local program=$1 port=$2 log=$3
+    shift 3
+    "$program" serve --listen "127.0.0.1:$port" "$@" >>"$log" 2>&1 </dev/null &
+    GATEWAY_PID=$!
+    wait_for_port "$port" "$GATEWAY_PID" 60 || {
+        tail -n 20 "$log" >&2
+        die "the gateway does not start"
+    }
+}
+
+# stop_gateway [SECONDS]: SIGTERM; gives the exit code of the gateway.
+stop_gateway() {
+    local limit=${1:-60} tick
+    kill -TERM "$GATEWAY_PID"
+    for ((tick = 0; tick < limit * 10; tick++)); do
+        kill -0 "$GATEWAY_PID" 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -9 "$GATEWAY_PID" 2>/dev/null || true
+    wait "$GATEWAY_PID"
+}

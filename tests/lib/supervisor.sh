@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Runs a gateway (and MinIO, if that is its store) and does to it what a test asks for from
+# elsewhere, such as from a virtual machine that shares nothing with this one but a folder.
+#
+# A request is a file $CONTROL/request.N, N = 1, 2, ..., that holds one word; the answer is
+# $CONTROL/reply.N with "ok ..." or "failed ...":
+#
+#   kill    SIGKILL, and at once a new start on the same folder
+#   flush   `forebay flush`, then whether `forebay status` says that nothing is unpublished
+#   stop    SIGTERM; ok if the gateway exits with 0
+#   fresh   throws the local folder away and starts on a new one (after stop)
+#
+# Environment: CONTROL, PROGRAM (forebay), PORT, WORK (folder for logs of the processes), LOCAL (parent
+# of the gateway's local folders), STORE (file or minio), MINIO (program) and STORE_PORT for minio,
+# and the FOREBAY_* settings of the gateway other than store, listen and data_dir, with FOREBAY
+# spelled GATEWAY. If the gateway ends unasked, $CONTROL/died says so.
+. "$(dirname "$0")/common.sh"
+
+for name in $(compgen -e | grep '^GATEWAY_SET_' || true); do
+    export "FOREBAY_${name#GATEWAY_SET_}=${!name}"
+done
+export FOREBAY_LISTEN=$LISTEN:$PORT
+
+if [ "$STORE" = minio ]; then
+    start_minio "$MINIO" "$WORK/minio" "$STORE_PORT"
+    at_exit "end_process $STORE_PID 5"
+    export FOREBAY_STORE=s3://forebay/main/job
+else
+    export FOREBAY_STORE=file://$WORK/bucket
+fi
+
+folder=0
+use_new_folder() {
+    folder=$((folder + 1))
+    export FOREBAY_DATA_DIR=$LOCAL/data-$folder
+}
+
+start() {
+    "$PROGRAM" serve >>"$WORK/gateway.log" 2>&1 &
+    gateway=$!
+    wait_for_port "$PORT" "$gateway" 60
+}
+
+# The most memory that a gateway of this run has had.
+peak_kib=0
+note_peak() {
+    local kib
+    kib=$(awk '/^VmHWM/ { print $2 }' "/proc/$(outer_pid)/status" 2>/dev/null) || return 0
+    [ "${kib:-0}" -le "$peak_kib" ] || peak_kib=$kib
+    say "$peak_kib" >"$CONTROL/peak_kib"
+}
+# In a namespace of process ids that has no /proc of its own, ours name other processes there.
+outer_pid() {
+    local status
+    for status in $(grep -lxs "NSpid:.*[[:space:]]$gateway" /proc/[0-9]*/status); do
+        grep -qx 'Name:[[:space:]]forebay' "$status" && basename "$(dirname "$status")" && return
+    done
+    say "$gateway"
+}
+
+# Runs a command, and makes its outcome and output one line of answer.
+answer() {
+    local said
+    if said=$("$@" 2>&1); then say "ok $said"; else say "failed $said"; fi | tr '\n' ' '
+}
+
+flush() {
+    "$PROGRAM" flush --timeout 5m
+    "$PROGRAM" status --json | python3 -c '
+import json, sys
+status = json.load(sys.stdin)
+if status["unpublished_bytes"] != 0 or status["dirty_bytes"] != 0:
+    sys.exit("not in the bucket: %s bytes of log, %s dirty" % (status["unpublished_bytes"], status["dirty_bytes"]))'
+}
+
+# Each sets $outcome; none may run in a subshell, which could neither wait for the gateway nor set $gateway.
+do_kill() {
+    local began
+    note_peak
+    began=$(seconds_now)
+    kill -9 "$gateway"
+    wait "$gateway" || true
+    if start; then outcome="ok serves again after $(seconds_since "$began") s"; else outcome="failed to start again"; fi
+}
+do_flush() { outcome=$(answer flush); }
+do_stop() {
+    local tick status=0
+    note_peak
+    kill -TERM "$gateway"
+    for ((tick = 0; tick < 1200; tick++)); do
+        kill -0 "$gateway" 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -9 "$gateway" 2>/dev/null || true
+    wait "$gateway" || status=$?
+    gateway=
+    if [ "$status" -eq 0 ]; then outcome="ok exit code 0"; else outcome="failed exit code $status"; fi
+}
+do_fresh() {
+    rm -rf "$FOREBAY_DATA_DIR"
+    use_new_folder
+    if start; then outcome="ok attached with $FOREBAY_DATA_DIR"; else outcome="failed to start"; fi
+}
+
+use_new_folder
+start || { touch "$CONTROL/died"; die "the gateway does not start"; }
+at_exit '[ -z "$gateway" ] || end_process "$gateway" 5'
+
+number=1
+while :; do
+    if [ -e "$CONTROL/request.$number" ]; then
+        request=$(cat "$CONTROL/request.$number")
+        case $request in
+        kill | flush | stop | fresh) "do_$request" ;;
+        *) outcome="failed: unknown request $request" ;;
+        esac
+        say "$outcome" >"$CONTROL/reply.$number.part"
+        mv "$CONTROL/reply.$number.part" "$CONTROL/reply.$number"
+        number=$((number + 1))
+    elif [ -n "$gateway" ] && ! kill -0 "$gateway" 2>/dev/null; then
+        wait "$gateway" && status=0 || status=$?
+        say "the gateway ended unasked with exit code $status" >"$CONTROL/died"
+        die "the gateway ended unasked with exit code $status"
+    else
+        sleep 0.05
+    fi
+done

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# The main job, end to end, through the Linux kernel's NFS client:
+#
+#   tests/main-job.sh file|minio
+#
+# Unpacks a source tree, compares every checksum, commits it to git, renames, links and deletes parts of
+# it, writes a large file with fsync and reads it back; the gateway is killed (SIGKILL) and
+# restarted in the middle of two of these. Then it unmounts, throws the gateway's local folder away,
+# attaches a new one to the bucket and compares everything again.
+#
+# Needs root. Where the kernel has no NFS, $NFS_RUNNER names a program that boots one that has:
+#   $NFS_RUNNER PORT 'command'
+# with KM_SERVER (starts the server in the runner's network), KM_NOMOUNT, KM_SHARE and KM_TIMEOUT in the
+# environment, and KM_SRV and KM_MOPTS in that of the command.
+#
+# Environment, with what holds without it:
+#   NFS_RUNNER=         see above
+#   SOURCE_FILES=5000   unpack at least so many files (crates of the local cargo registry)
+#   BIG_MIB=1024        size of the large file; below 256 it may be written before the kill comes
+#   LOG_FOLDER=/dev/shm where the gateway's local folder is made; $TMPDIR if that has no room
+#   LIMIT_S=1200        the whole may take so long
+#   FB_BINARY=          the program; without it the release build of this checkout, built if need be
+#   TEST_BIN=~/.cache/forebay-tests/bin   where MinIO is, or is built into
+. "$(dirname "$0")/lib/common.sh"
+
+STORE=${1:-}
+case $STORE in file | minio) ;; *) die "usage: $0 file|minio" ;; esac
+[ "$(id -u)" = 0 ] || die "must be root, to mount"
+SOURCE_FILES=${SOURCE_FILES:-5000} BIG_MIB=${BIG_MIB:-1024} LIMIT_S=${LIMIT_S:-1200}
+NFS_RUNNER=${NFS_RUNNER:-}
+
+kernel_has_nfs() {
+    grep -qw nfs /proc/filesystems || modprobe -q nfs 2>/dev/null && grep -qw nfs /proc/filesystems
+}
+if ! kernel_has_nfs && [ -z "$NFS_RUNNER" ]; then
+    die "this kernel has no NFS client; name a runner that brings one with NFS_RUNNER"
+fi
+
+began=$(seconds_now)
+PROGRAM=$(forebay_binary)
+MINIO=
+[ "$STORE" = file ] || MINIO=$(s3_server minio)
+work_folder main-job
+JOB=$WORK/job CONTROL=$WORK/job/control
+mkdir -p "$CONTROL" "$WORK/store"
+
+# The log may take 4 GiB.
+LOG_FOLDER=${LOG_FOLDER:-/dev/shm}
+if [ "$(df --output=avail -k "$LOG_FOLDER" | tail -n 1)" -lt $((6 << 20)) ]; then
+    LOG_FOLDER=$WORK
+fi
+LOCAL=$(mktemp -d "$LOG_FOLDER/forebay-main-job.XXXXXX")
+at_exit "rm -rf '$LOCAL'"
+
+# ---- what is to be unpacked --------------------------------------------------------------------
+
+shopt -s nullglob
+crates=("${CARGO_HOME:-$HOME/.cargo}"/registry/cache/*/*.crate)
+shopt -u nullglob
+mkdir "$WORK/source"
+files=0 unpacked=0
+for crate in "${crates[@]}"; do
+    tar -xzf "$crate" -C "$WORK/source"
+    unpacked=$((unpacked + 1))
+    # Counting is dearer than unpacking.
+    [ $((unpacked % 5)) -eq 0 ] || continue
+    files=$(find "$WORK/source" -type f | wc -l)
+    [ "$files" -lt "$SOURCE_FILES" ] || break
+done
+files=$(find "$WORK/source" -type f | wc -l)
+[ "$files" -ge "$SOURCE_FILES" ] ||
+    die "the cargo registry has only $files files in $unpacked crates; $SOURCE_FILES are needed (cargo fetch)"
+(cd "$WORK/source" && find . -type f -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum) >"$JOB/manifest"
+tar -cf "$JOB/source.tar" -C "$WORK/source" .
+tar -tf "$JOB/source.tar" | grep -v '/$' | sed 's,^\./,,' >"$JOB/unpack-order"
+bytes=$(stat -c %s "$JOB/source.tar")
+rm -rf "$WORK/source"
+python3 "$TESTS/lib/tree_changes.py" plan "$JOB/manifest" "$JOB/plan" "$JOB/after"
+head -c "${BIG_MIB}M" /dev/urandom >"$JOB/big"
+sha256sum <"$JOB/big" >"$JOB/big.sum"
+say "$STORE: $files files of $unpacked crates, $((bytes >> 20)) MiB; one file of $BIG_MIB MiB;" \
+    "prepared in $(seconds_since "$began") s"
+
+# ---- gateway and client ------------------------------------------------------------------------
+
+export PROGRAM MINIO STORE CONTROL LOCAL JOB
+# Half of the large file has to leave memory, and be read back from the bucket.
+export GATEWAY_SET_MEMORY_LIMIT=512MiB
+export WORK_OF_STORE=$WORK/store
+supervise="env WORK=$WORK_OF_STORE $TESTS/lib/supervisor.sh"
+
+if kernel_has_nfs; then
+    export LISTEN=127.0.0.1 PORT STORE_PORT
+    PORT=$(free_port) STORE_PORT=$(free_port)
+    say "client: the kernel of this machine, $(uname -r)"
+    $supervise </dev/null &
+    supervisor=$!
+    at_exit "end_process $supervisor 15"
+    wait_for_port "$PORT" "$supervisor" 90 || die "the gateway does not start"
+    export MOUNT_SOURCE=127.0.0.1:/ MOUNT_POINT=$WORK/mount
+    export MOUNT_OPTIONS=vers=3,tcp,hard,port=$PORT,mountport=$PORT,nolock
+    mkdir "$MOUNT_POINT"
+    # Before the gateway goes: a hard mount would wait for it without end.
+    at_exit "mountpoint -q '$MOUNT_POINT' && timeout 20 umount -f -l '$MOUNT_POINT'"
+    timeout "$LIMIT_S" "$TESTS/lib/main-job-client.sh" </dev/null &
+else
+    # The runner has a network of its own, in which no port is taken.
+    export LISTEN=0.0.0.0 PORT=2049 STORE_PORT=9000 GATEWAY_SET_CLIENTS=10.99.0.0/24,127.0.0.0/8
+    say "client: a virtual machine, by $NFS_RUNNER"
+    KM_SERVER=$supervise KM_SHARE=$JOB KM_NOMOUNT=1 KM_TIMEOUT=$LIMIT_S "$NFS_RUNNER" "$PORT" \
+        "MOUNT_SOURCE=\$KM_SRV MOUNT_OPTIONS=\$KM_MOPTS MOUNT_POINT=/mnt/nfs CONTROL=$CONTROL JOB=$JOB \
+         $TESTS/lib/main-job-client.sh" </dev/null &
+fi
+client=$!
+at_exit "end_process $client 15"
+
+# A gateway that ended unasked would leave the client waiting.
+while kill -0 "$client" 2>/dev/null; do
+    if [ -e "$CONTROL/died" ]; then
+        fail "$(cat "$CONTROL/died")"
+        end_process "$client" 15
+        break
+    fi
+    sleep 0.5
+done
+status=0
+wait "$client" || status=$?
+if [ "$status" -ne 0 ]; then
+    say "the last of what the gateway said:"
+    tail -n 40 "$WORK/store/gateway.log" || true
+fi
+[ ! -s "$CONTROL/peak_kib" ] ||
+    say "gateway: at most $(($(cat "$CONTROL/peak_kib") >> 10)) MiB resident (VmHWM)"
+say "$STORE: $(seconds_since "$began") s with preparation"
+if [ "$status" -eq 0 ] && [ "$FAILED" -eq 0 ]; then pass "the main job on $STORE"; else fail "the main job on $STORE"; fi
+summary

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Memory stays within the limits while far more is written than they allow:
+#
+#   tests/memory.sh
+#
+# Writes 4 GiB to a volume that is limited to 256 MiB of block buffers, as fast as the gateway takes
+# them, then reads all of it back and compares. Asserted is what the process itself has allocated
+# (RssAnon + RssShmem, sampled every 100 ms): never more than limit + 128 MiB. Reported besides: VmRSS and
+# VmHWM, which also count the mapped log (RssFile), pages that the kernel takes back when it needs them.
+#
+# Environment, with what holds without it:
+#   WRITE_MIB=4096 LIMIT_MIB=256 EXTRA_MIB=128
+#   FB_BINARY=    the program; without it the release build of this checkout, built if need be
+#   TMPDIR=/tmp   log and bucket are made here: on a disk, since in memory the log would count
+. "$(dirname "$0")/lib/common.sh"
+
+WRITE_MIB=${WRITE_MIB:-4096} LIMIT_MIB=${LIMIT_MIB:-256} EXTRA_MIB=${EXTRA_MIB:-128}
+PROGRAM=$(forebay_binary)
+work_folder memory
+[ "$(stat -f -c %T "$WORK")" != tmpfs ] || die "TMPDIR is in memory: the log would be counted as allocated"
+
+PORT=$(free_port)
+start_gateway "$PROGRAM" "$PORT" "$WORK/log" --store "file://$WORK/bucket" --data-dir "$WORK/data" \
+    --memory-limit "${LIMIT_MIB}MiB" --log-limit 1GiB
+at_exit 'end_process $GATEWAY_PID 5'
+python3 "$TESTS/lib/memory_peaks.py" "$GATEWAY_PID" "$WORK/peaks" &
+SAMPLER=$!
+at_exit 'end_process $SAMPLER 5'
+
+client() { timeout 600 python3 "$TESTS/lib/nfs_client.py" "$1" "$PORT" big "$WRITE_MIB" | tee -a "$WORK/client"; }
+check "$WRITE_MIB MiB are written" client write
+check "they are read back as written" client verify
+sed 's/^/        /' "$WORK/client"
+
+kill "$SAMPLER" && wait "$SAMPLER" || true
+declare -A peak
+for pair in $(cat "$WORK/peaks"); do peak[${pair%=*}]=${pair#*=}; done
+say "        peaks in MiB, of ${peak[samples]} samples:"
+for name in OWN RssAnon RssShmem RssFile VmRSS VmHWM; do
+    say "        $(printf '%-8s %5d' "$name" $((peak[$name] >> 10)))"
+done
+allowed=$((LIMIT_MIB + EXTRA_MIB))
+check "enough samples were taken" test "${peak[samples]}" -ge 10
+check "allocated memory stays below $allowed MiB" test $((peak[OWN])) -lt $((allowed << 10))
+status=0
+stop_gateway 120 || status=$?
+check "the gateway stops cleanly" test "$status" -eq 0
+[ "$FAILED" -eq 0 ] || tail -n 20 "$WORK/log"
+summary

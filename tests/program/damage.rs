@@ -1,0 +1,163 @@
+//! What the bucket or the local folder holds is not what was written there: it is said, and never served.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::nfs::IO;
+use crate::support::{Place, refused};
+
+fn serve(place: &Place) -> Vec<String> {
+    let mut arguments = vec!["serve".to_owned()];
+    arguments.extend(place.flags("data"));
+    arguments
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Turns over a bit in every 64th byte.
+fn damage(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes
+        .iter_mut()
+        .skip(5)
+        .step_by(64)
+        .for_each(|byte| *byte ^= 1);
+    fs::write(path, bytes).unwrap();
+}
+
+fn holds(path: &Path, text: &[u8]) -> bool {
+    fs::read(path)
+        .unwrap()
+        .windows(text.len())
+        .any(|window| window == text)
+}
+
+#[test]
+fn a_damaged_pack_is_an_error_of_its_files_and_no_others() {
+    let place = Place::new();
+    let gateway = place.serve();
+    gateway
+        .client()
+        .put("damaged", b"these bytes will be damaged");
+    gateway.flush();
+    gateway.client().put("sound", b"these will not");
+    gateway.stop_cleanly();
+    let all = files(&place.bucket());
+    let packs: Vec<_> = all
+        .iter()
+        .filter(|path| holds(path, b"these bytes will be damaged"))
+        .collect();
+    let [pack] = packs[..] else {
+        panic!("not one pack holds the file: {packs:?}")
+    };
+    damage(pack);
+
+    // In a new folder: no cache of the old one can help.
+    let gateway = place.serve_with("elsewhere", &[]);
+    assert_eq!(gateway.client().get("damaged"), Err(IO));
+    assert_eq!(gateway.client().get("sound").unwrap(), b"these will not");
+    // The operator hears which object it is.
+    let name = pack.file_name().unwrap().to_str().unwrap();
+    gateway.says(name);
+    gateway.client().put("damaged", b"written again");
+    assert_eq!(gateway.client().get("damaged").unwrap(), b"written again");
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn a_missing_pack_is_an_error_of_its_files() {
+    let place = Place::new();
+    let gateway = place.serve();
+    gateway.client().put("lost", b"these bytes will be lost");
+    gateway.stop_cleanly();
+    let all = files(&place.bucket());
+    let pack = all
+        .iter()
+        .find(|path| holds(path, b"these bytes will be lost"))
+        .unwrap();
+    fs::remove_file(pack).unwrap();
+    let gateway = place.serve_with("elsewhere", &[]);
+    assert_eq!(gateway.client().get("lost"), Err(IO));
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn damaged_metadata_are_refused() {
+    let place = Place::new();
+    place.serve().stop_cleanly();
+    let all = files(&place.bucket());
+    let manifests: Vec<_> = all
+        .iter()
+        .filter(|path| path.to_string_lossy().contains("manifest"))
+        .collect();
+    assert!(!manifests.is_empty(), "{all:?}");
+    manifests.iter().for_each(|path| damage(path));
+    let refusal = refused(&serve(&place));
+    assert_eq!(refusal.code, 1);
+    refusal.says(&["metadata"]);
+}
+
+#[test]
+fn a_damaged_descriptor_is_refused() {
+    let place = Place::new();
+    place.serve().stop_cleanly();
+    damage(&place.bucket().join("forebay.volume"));
+    let refusal = refused(&serve(&place));
+    assert_eq!(refusal.code, 1);
+    refusal.says(&[
+        "forebay.volume is damaged",
+        "put an undamaged copy of it back",
+    ]);
+}
+
+#[test]
+fn damaged_local_state_is_refused() {
+    let place = Place::new();
+    place.serve().stop_cleanly();
+    let state = place.data_dir().join("state");
+    damage(&state);
+    let refusal = refused(&serve(&place));
+    assert_eq!(refusal.code, 1);
+    refusal.says(&["state is damaged", "move it and the log folder"]);
+}
+
+#[test]
+fn a_damaged_log_is_replayed_up_to_the_damage_and_reported() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &["--checkpoint-interval=1h"]);
+    gateway.client().put("before", b"before the damage");
+    gateway.client().put("hit", b"at the very end of the log");
+    gateway.kill();
+    let text = b"at the very end";
+    let log = files(&place.data_dir().join("log"));
+    let segment = log.iter().find(|path| holds(path, text)).unwrap();
+    let mut bytes = fs::read(segment).unwrap();
+    let at = bytes
+        .windows(text.len())
+        .position(|window| window == text)
+        .unwrap();
+    bytes[at] ^= 1;
+    fs::write(segment, bytes).unwrap();
+
+    let gateway = place.serve();
+    gateway.says("the log is damaged");
+    assert_eq!(
+        gateway.client().get("before").unwrap(),
+        b"before the damage"
+    );
+    // Its name was made before; its bytes are not trusted.
+    assert_eq!(gateway.client().get("hit").unwrap(), b"");
+    gateway.stop_cleanly();
+}

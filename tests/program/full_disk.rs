@@ -1,0 +1,64 @@
+//! The disk of the log is full: at the start an error, later a wait.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::support::{Place, refused};
+
+/// A small file system in memory at a folder, until it is dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// None where mounting is not permitted.
+    fn mount(folder: PathBuf, mib: u32) -> Option<SmallDisk> {
+        std::fs::create_dir(&folder).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "tmpfs"])
+            .arg(&folder)
+            .stderr(Stdio::null())
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(SmallDisk(folder));
+        }
+        eprintln!("skipped: mounting a small disk is not permitted here");
+        None
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_log_disk_without_room_for_a_segment_is_refused() {
+    let place = Place::new();
+    let Some(_disk) = SmallDisk::mount(place.data_dir(), 2) else {
+        return;
+    };
+    let mut arguments = vec!["serve".to_owned()];
+    arguments.extend(place.flags("data"));
+    let refusal = refused(&arguments);
+    assert_eq!(refusal.code, 1);
+    refusal.says(&["log", "No space left on device"]);
+}
+
+#[test]
+fn a_log_disk_that_fills_up_slows_writers_and_fails_none() {
+    let place = Place::new();
+    let Some(_disk) = SmallDisk::mount(place.data_dir(), 24) else {
+        return;
+    };
+    // The limit is more than the disk has.
+    let flags = [
+        "--log-limit=256MiB",
+        "--log-segment=4MiB",
+        "--checkpoint-bytes=8MiB",
+    ];
+    let gateway = place.serve_with("data", &flags);
+    let data = vec![9; 96 << 20];
+    gateway.client().put("file", &data);
+    assert!(gateway.client().get("file").unwrap() == data[..1 << 20]);
+    gateway.stop_cleanly();
+}

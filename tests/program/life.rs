@@ -1,0 +1,163 @@
+//! The life of a gateway: first start, questions while it runs, stop, crash and restart.
+
+use std::fs;
+
+use crate::support::Place;
+use crate::support::nfs::{NOENT, Stable};
+
+#[test]
+fn the_first_start_makes_a_volume_and_says_how_to_mount_it() {
+    let place = Place::new();
+    let gateway = place.serve();
+    let port = gateway.port();
+    let mount = format!(
+        "mount -t nfs -o vers=3,tcp,port={port},mountport={port},nolock 127.0.0.1:/ /mnt/forebay"
+    );
+    assert_eq!(gateway.banner, mount);
+    assert!(place.bucket().join("forebay.volume").exists());
+    gateway.client().put("file", b"text");
+    assert_eq!(gateway.client().get("file").unwrap(), b"text");
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn flush_returns_when_the_bucket_has_everything() {
+    let place = Place::new();
+    // Nothing is published by itself while the test runs.
+    let gateway = place.serve_with("data", &["--checkpoint-interval=1h"]);
+    gateway.client().put("file", &[7; 100_000]);
+    let before = gateway.status();
+    assert!(
+        before["unpublished_bytes"].as_u64().unwrap() >= 100_000,
+        "{before}"
+    );
+    assert!(
+        before["dirty_bytes"].as_u64().unwrap() >= 100_000,
+        "{before}"
+    );
+    assert!(
+        before["oldest_unpublished_age_seconds"].is_f64(),
+        "{before}"
+    );
+
+    let flushed = gateway.ask(&["flush"]);
+    assert!(flushed.status.success(), "{}", flushed.stderr);
+    assert!(
+        flushed
+            .stdout
+            .starts_with("the bucket holds everything up to LSN "),
+        "{}",
+        flushed.stdout
+    );
+
+    let after = gateway.status();
+    assert_eq!(after["unpublished_bytes"], 0, "{after}");
+    assert_eq!(after["dirty_bytes"], 0, "{after}");
+    assert!(after["oldest_unpublished_age_seconds"].is_null(), "{after}");
+    assert!(
+        after["published_lsn"].as_u64() > before["published_lsn"].as_u64(),
+        "{after}"
+    );
+    assert_eq!(after["published_lsn"], after["log_end_lsn"], "{after}");
+    gateway.kill();
+}
+
+#[test]
+fn status_says_where_everything_is() {
+    let place = Place::new();
+    let gateway = place.serve();
+    let status = gateway.status();
+    assert_eq!(status["listen"], format!("127.0.0.1:{}", gateway.port()));
+    assert_eq!(
+        status["store"],
+        format!("file://{}", place.bucket().display())
+    );
+    assert_eq!(status["memory_limit_bytes"], 1 << 30);
+    assert_eq!(status["log_limit_bytes"], 4_u64 << 30);
+    assert!(status["store_error"].is_null());
+    let text = gateway.ask(&["status"]);
+    assert!(
+        text.stdout.contains("the bucket has everything"),
+        "{}",
+        text.stdout
+    );
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn sigterm_publishes_everything_and_the_bucket_alone_has_it() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &["--checkpoint-interval=1h"]);
+    let mut client = gateway.client();
+    let root = client.mount();
+    let file = client.create(&root, b"file");
+    // Not even committed.
+    client
+        .write(&file, 0, b"written just before", Stable::Unstable)
+        .unwrap();
+    gateway.stop_cleanly();
+    fs::remove_dir_all(place.data_dir()).unwrap();
+
+    let elsewhere = place.serve_with("elsewhere", &[]);
+    let mut client = elsewhere.client();
+    assert_eq!(client.get("file").unwrap(), b"written just before");
+    assert_eq!(client.mount(), root, "handles are the volume's");
+    elsewhere.stop_cleanly();
+}
+
+#[test]
+fn sigkill_loses_nothing_and_clients_do_not_notice() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &["--checkpoint-interval=1h"]);
+    let mut client = gateway.client();
+    let root = client.mount();
+    let file = client.create(&root, b"file");
+    let verifier = client.write(&file, 0, b"stable", Stable::FileSync).unwrap();
+    client
+        .write(&file, 6, b" and not", Stable::Unstable)
+        .unwrap();
+    client.create(&root, b"gone");
+    client.remove(&root, b"gone");
+    gateway.kill();
+
+    let gateway = place.serve();
+    let mut client = gateway.client();
+    assert_eq!(client.read(&file, 0, 100).unwrap(), b"stable and not");
+    assert_eq!(
+        client.commit(&file),
+        verifier,
+        "nothing was lost, so nothing need be sent again"
+    );
+    assert_eq!(client.lookup(&root, b"file").unwrap(), file);
+    assert_eq!(client.lookup(&root, b"gone"), Err(NOENT));
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn what_was_not_published_when_the_machine_was_lost_is_missing_as_a_whole() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &["--checkpoint-interval=1h"]);
+    gateway.client().put("published", b"first");
+    gateway.flush();
+    gateway.client().put("published", b"second");
+    gateway.client().put("later", b"third");
+    gateway.kill();
+    fs::remove_dir_all(place.data_dir()).unwrap();
+
+    let elsewhere = place.serve_with("elsewhere", &[]);
+    assert_eq!(elsewhere.client().get("published").unwrap(), b"first");
+    assert_eq!(elsewhere.client().get("later"), Err(NOENT));
+    elsewhere.stop_cleanly();
+}
+
+#[test]
+fn without_a_log_commit_waits_for_the_bucket() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &["--log=none"]);
+    gateway.client().put("file", b"committed");
+    gateway.kill();
+    fs::remove_dir_all(place.data_dir()).unwrap();
+    let elsewhere = place.serve_with("elsewhere", &["--log=none"]);
+    assert_eq!(elsewhere.client().get("file").unwrap(), b"committed");
+    elsewhere.stop_cleanly();
+}

@@ -1,0 +1,12 @@
+//! The program from outside: what it refuses and how it says so, and its life from start to stop.
+//!
+//! Every test starts the real program, on a folder and a port of its own, and speaks to it as users do:
+//! flags, variables, files, signals, NFS over TCP, exit codes and messages.
+
+mod bad_start;
+mod damage;
+mod full_disk;
+mod life;
+mod s3;
+mod support;
+mod takeover;

@@ -1,0 +1,7 @@
+//! Starting the program, and being its client.
+
+pub(crate) mod nfs;
+mod process;
+pub(crate) mod s3_server;
+
+pub(crate) use process::{Gateway, Place, Refusal, refused, refused_with};

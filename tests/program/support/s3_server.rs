@@ -1,0 +1,94 @@
+//! A real S3 server, started from the program that `FOREBAY_TEST_S3_SERVER` names: `versitygw` or
+//! `minio`. Without the variable the tests that want one say so and pass.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+const KEY: &str = "testkey";
+const SECRET: &str = "testsecret";
+
+/// A running server with one empty bucket named `bucket`; killed when dropped.
+pub(crate) struct S3Server {
+    process: Child,
+    endpoint: String,
+    _data: TempDir,
+}
+
+impl S3Server {
+    /// None when no server is named.
+    pub(crate) fn start() -> Option<S3Server> {
+        let Some(program) = std::env::var_os("FOREBAY_TEST_S3_SERVER") else {
+            eprintln!("skipped: FOREBAY_TEST_S3_SERVER names no versitygw or minio");
+            return None;
+        };
+        let data = TempDir::new().unwrap();
+        // Both servers take a folder of their data for a bucket.
+        std::fs::create_dir(data.path().join("bucket")).unwrap();
+        let address = free_address();
+        let mut command = Command::new(&program);
+        if Path::new(&program)
+            .file_name()
+            .is_some_and(|name| name == "minio")
+        {
+            command
+                .env("MINIO_ROOT_USER", KEY)
+                .env("MINIO_ROOT_PASSWORD", SECRET)
+                .env("MINIO_BROWSER", "off")
+                .env("MINIO_UPDATE", "off")
+                .args(["server", "--quiet", "--address", &address])
+                .arg(data.path());
+        } else {
+            command
+                .env("ROOT_ACCESS_KEY", KEY)
+                .env("ROOT_SECRET_KEY", SECRET)
+                .args(["--port", &address, "--quiet", "posix"])
+                .arg(data.path());
+        }
+        let process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("FOREBAY_TEST_S3_SERVER={program:?}: {error}"));
+        let server = S3Server {
+            process,
+            endpoint: format!("http://{address}"),
+            _data: data,
+        };
+        for _ in 0..200 {
+            if TcpStream::connect(&address).is_ok() {
+                return Some(server);
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{program:?} did not come up at {address}");
+    }
+
+    /// What the program's environment has to be.
+    pub(crate) fn variables(&self) -> [(&'static str, &str); 4] {
+        [
+            ("AWS_ENDPOINT_URL", &self.endpoint),
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_ACCESS_KEY_ID", KEY),
+            ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ]
+    }
+}
+
+impl Drop for S3Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// An address on which nothing listens.
+pub(crate) fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
