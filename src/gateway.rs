@@ -67,6 +67,7 @@ impl NfsGateway {
     /// # Errors
     /// What keeps it from serving, for the user to read.
     pub async fn open(config: Config) -> Result<NfsGateway, String> {
+        raise_open_files();
         let (store, requests) = open_store(&config).await?;
         // A port that is taken is found before the volume is, and before a fence is.
         let probe = std::net::TcpListener::bind(config.listen);
@@ -123,6 +124,16 @@ impl NfsGateway {
         ]
         .map(|(kind, count)| (kind.to_owned(), count))
         .into()
+    }
+}
+
+/// Allows as many open files as the system lets this process have: each connection is one.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limits = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limits.maximum, maximum: limits.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!("the limit of open files stays at {:?}: {error}", limits.current);
     }
 }
 

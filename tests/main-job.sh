@@ -105,7 +105,9 @@ if kernel_has_nfs; then
     timeout "$LIMIT_S" "$TESTS/lib/main-job-client.sh" </dev/null &
 else
     # The runner has a network of its own, in which no port is taken.
-    export LISTEN=0.0.0.0 PORT=2049 STORE_PORT=9000 GATEWAY_SET_CLIENTS=10.99.0.0/24,127.0.0.0/8
+    export LISTEN=0.0.0.0 PORT=2049 STORE_PORT=9000
+    # Its client is root, and no loopback address.
+    export GATEWAY_SET_CLIENTS=10.99.0.0/24,127.0.0.0/8 GATEWAY_SET_SQUASH=none
     say "client: a virtual machine, by $NFS_RUNNER"
     KM_SERVER=$supervise KM_SHARE=$JOB KM_NOMOUNT=1 KM_TIMEOUT=$LIMIT_S "$NFS_RUNNER" "$PORT" \
         "MOUNT_SOURCE=\$KM_SRV MOUNT_OPTIONS=\$KM_MOPTS MOUNT_POINT=/mnt/nfs CONTROL=$CONTROL JOB=$JOB \

@@ -38,9 +38,6 @@ settings! {
         squash: Squash = Fixed("auto");
         /// How many connections are served at once; one more is closed.
         max_connections: u32 = Fixed("16384"), "1" to "65536";
-        /// Whether to register with the portmapper of this machine, for clients that do not name
-        /// their ports when they mount.
-        portmap: Switch = Fixed("off");
     }
     "Log" {
         /// Where writes go before they are in the bucket: `disk` is a log in `data_dir` that

@@ -89,7 +89,7 @@ fn defaults_are_a_sound_configuration() {
     assert_eq!(config.sync, SyncMode::Commit);
     assert_eq!(config.log_limit.bytes(), 4 * GIB);
     assert_eq!(config.checkpoint_interval, Duration::from_secs(5));
-    assert!(!config.portmap.is_on());
+    assert!(!config.s3_unsigned_payload.is_on());
     assert!(
         SETTINGS
             .iter()
@@ -207,10 +207,10 @@ fn a_flag_beats_the_file() {
 fn the_environment_and_a_flag_beat_the_default() {
     let config = Places::new()
         .variable("FOREBAY_SYNC", "async")
-        .flag("portmap", "on")
+        .flag("s3_unsigned_payload", "on")
         .load();
     assert_eq!(config.sync, SyncMode::Async);
-    assert!(config.portmap.is_on());
+    assert!(config.s3_unsigned_payload.is_on());
 }
 
 #[test]
@@ -261,14 +261,14 @@ fn the_file_has_strings_numbers_switches_and_lists() {
     let places = Places::new().system_file(
         "upload_parallel = 8\n\
          log_limit = 2_147_483_648\n\
-         portmap = true\n\
+         s3_unsigned_payload = true\n\
          s3_path_style = false\n\
          clients = [\"10.0.0.0/8\", \"192.168.1.7\"]\n",
     );
     let config = places.load();
     assert_eq!(config.upload_parallel, 8);
     assert_eq!(config.log_limit.bytes(), 2 * GIB);
-    assert!(config.portmap.is_on());
+    assert!(config.s3_unsigned_payload.is_on());
     assert_eq!(config.s3_path_style.decided(), Some(false));
     assert_eq!(config.clients.write().to_string(), "10.0.0.0/8,192.168.1.7");
 }
@@ -418,7 +418,7 @@ fn all_faults_are_reported_at_once() {
     let places = Places::new()
         .system_file("log_limt = 1\nsync = \"maybe\"")
         .variable("FOREBAY_STOER", "s3://x")
-        .flag("portmap", "yes");
+        .flag("s3_unsigned_payload", "yes");
     let errors = Config::load(&places.inputs).unwrap_err();
     assert_eq!(errors.0.len(), 4, "{errors}");
     assert_eq!(errors.to_string().lines().count(), 4);

@@ -372,8 +372,9 @@ fn make_many(life: &Life, directory: Inode, names: std::ops::Range<usize>) {
 }
 
 #[test]
-fn a_hundred_thousand_entries_are_listed_once_each_while_others_come_and_go() {
-    const ENTRIES: usize = 100_000;
+fn many_entries_are_listed_once_each_while_others_come_and_go() {
+    // A hundred thousand take half a minute without optimisation.
+    let entries = if std::env::var_os("FOREBAY_LONG_TESTS").is_some() { 100_000 } else { 16_000 };
     let bucket = Bucket::new();
     let change = |config: &mut forebay_fs::FsConfig| {
         // A flush for each of so many creations is not what this is about.
@@ -385,17 +386,17 @@ fn a_hundred_thousand_entries_are_listed_once_each_while_others_come_and_go() {
     };
     let life = bucket.start(change);
     let directory = life.mkdir(TOP, b"d");
-    make_many(&life, directory, 0..ENTRIES * 3 / 4);
+    make_many(&life, directory, 0..entries * 3 / 4);
     life.flush();
     // The rest lies in the overlay.
-    make_many(&life, directory, ENTRIES * 3 / 4..ENTRIES);
+    make_many(&life, directory, entries * 3 / 4..entries);
 
     let mut seen: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     let (mut cookie, mut pieces) = (0, 0);
     let mut life = life;
     loop {
         let found = life.run(|volume| async move {
-            volume.readdir(&ROOT, directory, cookie, 3000, false).await.unwrap()
+            volume.readdir(&ROOT, directory, cookie, entries / 30, false).await.unwrap()
         });
         for entry in found.entries {
             assert!(entry.cookie > cookie, "cookies rise");
@@ -408,7 +409,7 @@ fn a_hundred_thousand_entries_are_listed_once_each_while_others_come_and_go() {
         pieces += 1;
         // Odd ones go: some that were listed and some that were not; others come.
         for i in 0..20 {
-            let number = (pieces * 7919 + i * 4001) % ENTRIES | 1;
+            let number = (pieces * 7919 + i * 4001) % entries | 1;
             let _ = life.try_remove(directory, format!("file-{number:06}").as_bytes());
         }
         life.create_in(directory, format!("new-{pieces}").as_bytes());
@@ -420,7 +421,7 @@ fn a_hundred_thousand_entries_are_listed_once_each_while_others_come_and_go() {
             life.flush();
         }
     }
-    for i in (0..ENTRIES).step_by(2) {
+    for i in (0..entries).step_by(2) {
         let name = format!("file-{i:06}");
         assert!(seen.contains_key(name.as_bytes()), "{name} stayed and was skipped");
     }

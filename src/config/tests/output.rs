@@ -13,7 +13,6 @@ fn unusual() -> Places {
         "10.0.0.0/8,fd00::/8",
         "all",
         "77",
-        "on",
         "disk",
         "async",
         "1GB",
@@ -66,7 +65,7 @@ fn config_says_where_every_value_came_from() {
     let places = Places::new()
         .system_file("sync = \"async\"")
         .variable("FOREBAY_LOG_LIMIT", "1GiB")
-        .flag("portmap", "on");
+        .flag("s3_unsigned_payload", "on");
     let config = places.load();
     let text = config.to_toml();
     let has = |key: &str, value: &str, source: &str| {
@@ -83,7 +82,7 @@ fn config_says_where_every_value_came_from() {
         &format!("{}:1", places.inputs.system_file.display()),
     );
     has("log_limit", "\"1GiB\"", "FOREBAY_LOG_LIMIT");
-    has("portmap", "\"on\"", "--portmap");
+    has("s3_unsigned_payload", "\"on\"", "--s3-unsigned-payload");
     has("upload_parallel", "4", "default");
     has("clients", "[\"127.0.0.0/8\", \"::1\"]", "default");
 

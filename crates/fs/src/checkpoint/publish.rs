@@ -1,5 +1,6 @@
 //! Publishing: one atomic metadata batch makes a closed checkpoint the state of the bucket.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use forebay_meta::record::{BlockMap, Displaced, FrameAddress, Garbage, Kind, VolumeState};
@@ -145,15 +146,17 @@ impl Core {
         }
         let mut added = 0;
         for (key, frame) in frames {
-            if !maps.contains_key(&key.block) {
-                let map = if then.published {
-                    self.insist(|| self.catalog.block_map(inode, key.block)).await?
-                } else {
-                    None
-                };
-                maps.insert(key.block, map.unwrap_or_default());
-            }
-            let map = maps.entry(key.block).or_default();
+            let map = match maps.entry(key.block) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let map = if then.published {
+                        self.insist(|| self.catalog.block_map(inode, key.block)).await?
+                    } else {
+                        None
+                    };
+                    entry.insert(map.unwrap_or_default())
+                }
+            };
             let displaced = map.insert(frame.range(), address(&frame)).map_err(|error| {
                 self.stop(Stopped::Failed(format!("inode {inode}: {error}")));
                 Halted

@@ -1,6 +1,7 @@
 //! A volume for tests: a bucket that outlives gateways, and gateways that live, stop and crash.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
+pub mod model;
 pub mod store;
 
 use std::future::Future;

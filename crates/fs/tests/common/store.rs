@@ -67,6 +67,8 @@ impl Drop for Leave<'_> {
 pub struct Controls {
     /// Every request fails.
     pub down: AtomicBool,
+    /// Deletes fail.
+    deletes_refused: AtomicBool,
     /// Before packs are put.
     pub pack_puts: Gate,
     /// Before packs are read.
@@ -78,6 +80,17 @@ pub struct Controls {
 impl Controls {
     pub fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
+    }
+
+    pub fn set_deletes_refused(&self, refused: bool) {
+        self.deletes_refused.store(refused, Ordering::SeqCst);
+    }
+
+    fn check_delete(&self) -> Result<()> {
+        if self.deletes_refused.load(Ordering::SeqCst) {
+            return Err(Error::Generic { store: "test", source: "no right to delete".into() });
+        }
+        self.check()
     }
 
     fn check(&self) -> Result<()> {
@@ -153,7 +166,7 @@ impl ObjectStore for ControlledStore {
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
         let controls = self.controls.clone();
-        let checked = locations.map(move |location| controls.check().and(location));
+        let checked = locations.map(move |location| controls.check_delete().and(location));
         self.inner.delete_stream(checked.boxed())
     }
 

@@ -28,7 +28,8 @@ impl MemoryFileSystem {
             .is_some_and(|replaced| replaced.inode == moved.inode)
         {
             // Two names of one object: POSIX has both stay.
-            return Ok((from.lock()?.no_change(), to.lock()?.no_change()));
+            let unchanged = from.lock()?.no_change();
+            return Ok((unchanged, to.lock()?.no_change()));
         }
         if self.is_below(&to, moved.inode)? {
             return Err(Error::Invalid);

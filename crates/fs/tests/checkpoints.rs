@@ -1,0 +1,404 @@
+//! What is in the bucket: exactly a state of the log, for no more requests and bytes than it takes.
+
+mod common;
+
+use std::time::Duration;
+
+use common::model::{Model, draw};
+use common::*;
+use forebay_fs::FsConfig;
+use forebay_pack::Compression;
+use forebay_types::{BLOCK_SIZE, Inode, Lsn};
+use forebay_vfs::{FileSystem, SetAttributes, Stability};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+fn uncompressed(config: &mut FsConfig) {
+    config.compression = Compression::Off;
+}
+
+#[test]
+fn the_bucket_holds_exactly_the_state_at_its_published_lsn() {
+    let seed = std::env::var("FOREBAY_SEED").map_or_else(|_| random(), |seed| seed.parse().unwrap());
+    println!("FOREBAY_SEED={seed}");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| config.memory_limit = 64 << 20);
+    let mut model = Model::default();
+    // Every state that the log went through, by its LSN.
+    let mut history: Vec<(Lsn, Model)> = Vec::new();
+    let mut checked = 0;
+    for i in 0..600 {
+        let op = draw::op().new_tree(&mut runner).unwrap().current();
+        model.step(&life, &op);
+        history.push((life.volume.status().end, model.clone()));
+        // Flushes go on beside the operations.
+        if i % 11 == 0 {
+            drop(life.spawn(|volume| async move { volume.flush().await }));
+        }
+        if i % 60 == 59 {
+            // The machine is lost at this moment: what is on its way to the bucket stays there.
+            bucket.controls.pack_puts.close();
+            bucket.controls.meta_puts.close();
+            let copy = bucket.copy();
+            bucket.controls.pack_puts.open();
+            bucket.controls.meta_puts.open();
+            let other = copy.start_elsewhere(|_| {});
+            let published = other.volume.status().published;
+            let (lsn, then) = history
+                .iter()
+                .rev()
+                .find(|(lsn, _)| *lsn <= published)
+                .cloned()
+                .unwrap_or_default();
+            assert_eq!(lsn, published, "the published LSN is the end of an operation");
+            then.check(&other);
+            checked += usize::from(published > Lsn::ZERO);
+            other.crash();
+        }
+    }
+    assert!(checked >= 8, "only {checked} states were checked");
+}
+
+#[test]
+fn a_small_rewrite_of_a_large_block_uploads_only_itself() {
+    let bucket = Bucket::new();
+    let life = bucket.start(uncompressed);
+    let inode = life.create(b"file");
+    life.write(inode, 0, &pattern(1, BLOCK_SIZE as usize), Stability::Unstable);
+    life.flush();
+    let before = bucket.pack_bytes();
+    assert!((BLOCK_SIZE..BLOCK_SIZE + 4096).contains(&before), "{before}");
+    life.write(inode, 1_000_000, &pattern(2, 4096), Stability::Unstable);
+    life.flush();
+    let uploaded = bucket.pack_bytes() - before;
+    assert!((4096..4096 + 512).contains(&uploaded), "{uploaded} bytes for 4096");
+    let put = bucket.counts().bytes_put;
+    life.write(inode, 1_000_000, &pattern(3, 4096), Stability::Unstable);
+    life.flush();
+    let all = bucket.counts().bytes_put - put;
+    assert!(all < 64 << 10, "{all} bytes with the metadata");
+}
+
+#[test]
+fn small_files_share_packs() {
+    let bucket = Bucket::new();
+    let life = bucket.start(uncompressed);
+    let inodes: Vec<Inode> = (0..500u64)
+        .map(|i| {
+            let inode = life.create(format!("file-{i}").as_bytes());
+            life.write(inode, 0, &pattern(i, 3000), Stability::Unstable);
+            inode
+        })
+        .collect();
+    life.flush();
+    assert_eq!(bucket.packs().len(), 1, "1.5 MB in files of 3 KB");
+    life.crash();
+    let life = bucket.start_elsewhere(|_| {});
+    for (i, inode) in inodes.into_iter().enumerate() {
+        assert_eq!(life.read(inode, 0, 5000), pattern(i as u64, 3000));
+    }
+}
+
+#[test]
+fn what_is_made_and_removed_within_a_checkpoint_uploads_nothing() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    for i in 0..20u8 {
+        let inode = life.create(&[b'a' + i]);
+        life.write(inode, 0, &pattern(1, 100_000), Stability::FileSync);
+        life.remove(&[b'a' + i]);
+    }
+    let kept = life.create(b"kept");
+    life.write(kept, 0, &pattern(1, 100_000), Stability::FileSync);
+    life.truncate(kept, 0);
+    life.flush();
+    assert_eq!(bucket.packs(), []);
+    assert_eq!(life.volume.status().used_bytes, 0);
+}
+
+#[test]
+fn an_idle_volume_makes_no_requests() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| config.checkpoint_interval = Duration::from_millis(200));
+    let inode = life.create(b"file");
+    for i in 0..15 {
+        life.write(inode, i * 1000, &pattern(i, 1000), Stability::Unstable);
+        life.flush();
+    }
+    life.remove(b"file");
+    life.flush();
+    // What follows a publication (collecting, merging of tables) comes to an end by itself.
+    let mut last = bucket.counts();
+    let mut quiet = 0;
+    for _ in 0..60 {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = bucket.counts();
+        quiet = if now == last { quiet + 1 } else { 0 };
+        last = now;
+        if quiet == 6 {
+            return;
+        }
+    }
+    panic!("there are requests all the time: {last:?}");
+}
+
+#[test]
+fn an_idle_volume_publishes_by_itself_when_the_interval_is_over() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| config.checkpoint_interval = Duration::from_millis(300));
+    let inode = life.create(b"file");
+    life.write(inode, 0, b"data", Stability::Unstable);
+    assert!(life.volume.status().oldest_unpublished.is_some());
+    assert!(life.volume.status().unpublished_bytes() > 0);
+    eventually("it is published", || life.volume.status().unpublished_bytes() == 0);
+    life.crash();
+    assert_eq!(bucket.start_elsewhere(|_| {}).read(inode, 0, 9), b"data");
+}
+
+#[test]
+fn packs_of_removed_truncated_and_rewritten_files_are_deleted() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| config.pack_bytes = 1 << 20);
+    let inodes: Vec<Inode> = (0..3u64)
+        .map(|i| {
+            let inode = life.create(format!("file-{i}").as_bytes());
+            life.write(inode, 0, &pattern(i, 9 << 20), Stability::Unstable);
+            inode
+        })
+        .collect();
+    life.flush();
+    let all = bucket.pack_bytes();
+    life.remove(b"file-0");
+    life.truncate(inodes[1], 100);
+    life.write(inodes[2], 0, &pattern(9, 9 << 20), Stability::Unstable);
+    life.flush();
+    // What is left: one frame of file 1 (its pack holds a whole block), all of file 2.
+    eventually("dead packs are deleted", || bucket.pack_bytes() < all / 2);
+    assert_eq!(life.volume.status().used_bytes, (9 << 20) + 100);
+    life.remove(b"file-1");
+    life.remove(b"file-2");
+    life.flush();
+    eventually("all packs are deleted", || bucket.packs().is_empty());
+    eventually("nothing is used", || life.volume.status().used_bytes == 0);
+}
+
+#[test]
+fn garbage_that_a_crash_left_is_collected_after_the_next_opening() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let inode = life.create(b"file");
+    life.write(inode, 0, &pattern(1, 1 << 20), Stability::Unstable);
+    life.flush();
+    life.remove(b"file");
+    life.crash();
+    let life = bucket.start(|_| {});
+    life.flush();
+    life.crash();
+    let _life = bucket.start(|_| {});
+    eventually("the pack is deleted", || bucket.packs().is_empty());
+}
+
+#[test]
+fn a_bucket_that_refuses_to_delete_does_not_hold_up_publishing() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let inode = life.create(b"file");
+    life.write(inode, 0, &pattern(1, 1 << 20), Stability::Unstable);
+    life.flush();
+    bucket.controls.set_deletes_refused(true);
+    life.remove(b"file");
+    for _ in 0..3 {
+        life.create(format!("{:x}", random()).as_bytes());
+        life.flush();
+    }
+    assert_eq!(bucket.packs().len(), 1);
+    bucket.controls.set_deletes_refused(false);
+    life.create(b"last");
+    life.flush();
+    eventually("the pack is deleted in the end", || bucket.packs().is_empty());
+}
+
+#[test]
+fn thousands_of_tiny_writes_to_a_block_are_rewritten_in_one_piece_and_read_right() {
+    let bucket = Bucket::new();
+    let life = bucket.start(uncompressed);
+    let inode = life.create(b"file");
+    let mut expected = pattern(0, BLOCK_SIZE as usize);
+    life.write(inode, 0, &expected, Stability::Unstable);
+    life.flush();
+    life.run(|volume| {
+        let expected = &mut expected;
+        async move {
+            for i in 0..3000usize {
+                let at = i * 1381 % (BLOCK_SIZE as usize - 10);
+                let data = pattern(i as u64, 3);
+                volume.write(&ROOT, inode, at as u64, &data, Stability::Unstable).await.unwrap();
+                expected[at..at + 3].copy_from_slice(&data);
+                if i % 400 == 399 {
+                    volume.flush().await.unwrap();
+                }
+            }
+            volume.flush().await.unwrap();
+        }
+    });
+    assert_bytes(&life.read(inode, 0, 5 << 20), &expected);
+    eventually("packs of the pieces are deleted", || bucket.pack_bytes() < 3 * BLOCK_SIZE);
+    life.crash();
+    let life = bucket.start_elsewhere(|_| {});
+    let gets = bucket.counts().gets;
+    assert_bytes(&life.read(inode, 0, 5 << 20), &expected);
+    let gets = bucket.counts().gets - gets;
+    assert!(gets < 1100, "{gets} requests to read one block");
+}
+
+#[test]
+fn a_rewrite_in_one_piece_respects_a_truncate() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let inode = life.create(b"file");
+    life.write(inode, 0, &pattern(1, 2 << 20), Stability::Unstable);
+    life.flush();
+    life.truncate(inode, 1 << 20);
+    life.truncate(inode, 2 << 20);
+    let mut expected = vec![0; 2 << 20];
+    expected[..1 << 20].copy_from_slice(&pattern(1, 1 << 20));
+    for i in 0..700 {
+        let at = i * 2993;
+        life.write(inode, at as u64, b"x", Stability::Unstable);
+        expected[at] = b'x';
+    }
+    life.flush();
+    life.crash();
+    assert_bytes(&bucket.start_elsewhere(|_| {}).read(inode, 0, 3 << 20), &expected);
+}
+
+#[test]
+fn writes_and_renames_during_an_upload_neither_wait_nor_get_lost() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let inode = life.create(b"file");
+    let old = pattern(1, 3 << 20);
+    life.write(inode, 0, &old, Stability::Unstable);
+    bucket.controls.pack_puts.close();
+    let flush = life.spawn(|volume| async move { volume.flush().await.unwrap() });
+    eventually("an upload is under way", || bucket.controls.pack_puts.held() > 0);
+    // None of these returns before the gate opens unless it does without the upload.
+    let mut expected = old.clone();
+    expected[100..1_000_100].copy_from_slice(&pattern(2, 1_000_000));
+    life.write(inode, 100, &pattern(2, 1_000_000), Stability::FileSync);
+    life.rename((Inode::ROOT, b"file"), (Inode::ROOT, b"renamed")).unwrap();
+    life.truncate(inode, 2 << 20);
+    expected.truncate(2 << 20);
+    life.create(b"new");
+    assert_bytes(&life.read(inode, 0, 4 << 20), &expected);
+    assert!(!flush.is_finished());
+    bucket.controls.pack_puts.open();
+    life.join(flush);
+    let copy = bucket.copy();
+    let other = copy.start_elsewhere(|_| {});
+    assert_bytes(&other.read(other.lookup(b"file").inode, 0, 4 << 20), &old);
+    assert!(other.try_lookup(Inode::ROOT, b"new").is_err());
+    other.crash();
+    life.flush();
+    life.crash();
+    let life = bucket.start_elsewhere(|_| {});
+    assert_bytes(&life.read(life.lookup(b"renamed").inode, 0, 4 << 20), &expected);
+    assert!(life.try_lookup(Inode::ROOT, b"file").is_err());
+    assert!(life.try_lookup(Inode::ROOT, b"new").is_ok());
+}
+
+#[test]
+fn a_reader_whose_pack_was_deleted_under_it_reads_what_took_its_place() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| config.memory_limit = 16 << 20);
+    let inode = life.create(b"file");
+    life.write(inode, 0, &pattern(1, 1 << 20), Stability::Unstable);
+    life.flush();
+    life.evict();
+    bucket.controls.pack_gets.close();
+    let reader =
+        life.spawn(move |volume| async move { read(&volume, inode, 0, 1 << 20).await });
+    eventually("a fetch is under way", || bucket.controls.pack_gets.held() > 0);
+    let packs = bucket.packs();
+    life.write(inode, 0, &pattern(2, 1 << 20), Stability::Unstable);
+    life.flush();
+    eventually("the old pack is deleted", || bucket.packs() != packs && bucket.packs().len() == 1);
+    bucket.controls.pack_gets.open();
+    let found = life.join(reader).expect("the file is whole at every moment");
+    assert_bytes(&found, &pattern(2, 1 << 20));
+}
+
+#[test]
+fn concurrent_misses_of_one_frame_share_one_get() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let inode = life.create(b"file");
+    life.write(inode, 0, &pattern(1, 1 << 20), Stability::Unstable);
+    life.flush();
+    life.crash();
+    let life = bucket.start_elsewhere(|_| {});
+    life.getattr(inode).unwrap();
+    bucket.controls.pack_gets.close();
+    let readers: Vec<_> = (0..8)
+        .map(|i| {
+            life.spawn(move |volume| async move {
+                volume.read(&ROOT, inode, i * 1000, 500).await.unwrap()
+            })
+        })
+        .collect();
+    eventually("a fetch is under way", || bucket.controls.pack_gets.held() > 0);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(bucket.controls.pack_gets.held(), 1);
+    bucket.controls.pack_gets.open();
+    for (i, reader) in readers.into_iter().enumerate() {
+        let found = life.join(reader).data.concat();
+        assert_eq!(found, pattern(1, 1 << 20)[i * 1000..i * 1000 + 500]);
+    }
+}
+
+#[test]
+fn sequential_readers_are_read_ahead_for_and_random_ones_are_not() {
+    let bucket = Bucket::new();
+    let life = bucket.start(uncompressed);
+    let inode = life.create(b"file");
+    let data = pattern(1, 24 << 20);
+    life.write(inode, 0, &data, Stability::Unstable);
+    life.flush();
+    life.crash();
+
+    let life = bucket.start_elsewhere(|_| {});
+    let got = bucket.counts().bytes_got;
+    assert_bytes(&life.read(inode, 0, 2 << 20), &data[..2 << 20]);
+    eventually("the next block is fetched", || bucket.counts().bytes_got > got + (7 << 20));
+    assert_bytes(&life.read(inode, 2 << 20, 22 << 20), &data[2 << 20..]);
+    life.crash();
+
+    let life = bucket.start_elsewhere(|_| {});
+    let got = bucket.counts().bytes_got;
+    for at in [20 << 20, 9 << 20, 15 << 20] {
+        assert_bytes(&life.read(inode, at, 4096), &data[at as usize..at as usize + 4096]);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let got = bucket.counts().bytes_got - got;
+    assert!(got < (13 << 20), "{got} bytes for three reads of one block each");
+}
+
+#[test]
+fn attributes_names_and_times_reach_the_bucket_without_any_data() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let inode = life.create(b"file");
+    life.flush();
+    life.set(&ROOT, inode, SetAttributes { mode: Some(0o4711), uid: Some(5), ..Default::default() })
+        .unwrap();
+    let expected = life.getattr(inode).unwrap();
+    life.flush();
+    assert_eq!(bucket.packs(), []);
+    life.crash();
+    assert_eq!(bucket.start_elsewhere(|_| {}).getattr(inode), Ok(expected));
+}

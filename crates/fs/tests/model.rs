@@ -1,0 +1,113 @@
+//! Random operations on a volume and on a reference model, with crashes, moves to other machines
+//! and a cache that is too small. What fails is shrunk and printed.
+//!
+//! `FOREBAY_MODEL_CASES` sets how many histories are tried (default 12).
+
+mod common;
+
+use common::model::{Model, Op, draw};
+use common::*;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+#[derive(Clone, Debug)]
+enum Event {
+    Do(Op),
+    Flush,
+    /// A flush that goes on beside the next operations.
+    FlushBeside,
+    /// Everything that is clean leaves the cache.
+    Evict,
+    /// kill -9, and a start with the same local folder.
+    Crash,
+    /// An orderly stop and a start.
+    Stop,
+    /// A flush, the loss of the machine, and a start elsewhere.
+    Lose,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        30 => draw::op().prop_map(Event::Do),
+        2 => Just(Event::Flush),
+        2 => Just(Event::FlushBeside),
+        1 => Just(Event::Evict),
+        1 => Just(Event::Crash),
+        1 => Just(Event::Stop),
+        1 => Just(Event::Lose),
+    ]
+}
+
+fn run(events: &[Event]) {
+    let bucket = Bucket::new();
+    let small = |config: &mut forebay_fs::FsConfig| {
+        config.memory_limit = 16 << 20;
+        config.node_limit = 4;
+    };
+    let mut config = bucket.config();
+    small(&mut config);
+    let mut life = bucket.start_with(config.clone());
+    let mut model = Model::default();
+    // So that short histories have something to work on.
+    for op in [Op::Create(0, 0), Op::Create(0, 1), Op::Mkdir(0, 2)] {
+        model.step(&life, &op);
+    }
+    for event in events {
+        match event {
+            Event::Do(op) => model.step(&life, op),
+            Event::Flush => life.flush(),
+            Event::FlushBeside => {
+                drop(life.spawn(|volume| async move { volume.flush().await }));
+            }
+            Event::Evict => evict_clean(&life),
+            Event::Crash => {
+                life.crash();
+                life = bucket.start_with(config.clone());
+                model.check(&life);
+            }
+            Event::Stop => {
+                life.stop();
+                life = bucket.start_with(config.clone());
+            }
+            Event::Lose => {
+                life.flush();
+                life.crash();
+                config.data_dir = bucket.folder.path().join(format!("other-{:x}", random()));
+                life = bucket.start_with(config.clone());
+                model.check(&life);
+            }
+        }
+    }
+    model.check(&life);
+    life.flush();
+    model.check(&life);
+    life.crash();
+    model.check(&bucket.start_elsewhere(small));
+}
+
+/// Writes and removes a file as large as the cache.
+fn evict_clean(life: &Life) {
+    let inode = life.create(b"evictor");
+    for i in 0..16 {
+        life.write(inode, i << 20, &[7; 1 << 20], forebay_vfs::Stability::Unstable);
+    }
+    life.remove(b"evictor");
+    life.flush();
+}
+
+#[test]
+fn a_volume_does_what_the_model_does() {
+    let cases = std::env::var("FOREBAY_MODEL_CASES").map_or(12, |cases| cases.parse().unwrap());
+    let config = Config {
+        cases,
+        max_shrink_iters: 300,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    TestRunner::new(config)
+        .run(&prop::collection::vec(event(), 10..120), |events| {
+            run(&events);
+            Ok(())
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+}

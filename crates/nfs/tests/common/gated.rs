@@ -1,0 +1,174 @@
+//! A file system whose READ and CREATE can be made to wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use forebay_types::Inode;
+use forebay_vfs::memory::MemoryFileSystem;
+use forebay_vfs::{
+    Access, Attributes, Change, CreateMode, Created, Credentials, Error, FileSystem, Listing,
+    NewNode, ReadReply, Result, SetAttributes, Stability, Statistics, Timestamp, Verifier,
+    WriteReply,
+};
+use tokio::sync::watch;
+
+pub struct Gated {
+    pub inner: MemoryFileSystem,
+    open: watch::Sender<bool>,
+    /// Calls of CREATE and REMOVE that reached the file system.
+    pub changes: AtomicUsize,
+}
+
+impl Gated {
+    pub fn new(open: bool) -> Arc<Gated> {
+        Arc::new(Gated {
+            inner: MemoryFileSystem::new(),
+            open: watch::channel(open).0,
+            changes: AtomicUsize::new(0),
+        })
+    }
+
+    pub fn set_open(&self, open: bool) {
+        self.open.send_replace(open);
+    }
+
+    async fn pass(&self) {
+        self.open.subscribe().wait_for(|open| *open).await.unwrap();
+    }
+}
+
+impl FileSystem for Gated {
+    async fn getattr(&self, inode: Inode) -> Result<Attributes> {
+        self.inner.getattr(inode).await
+    }
+
+    async fn setattr(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        set: &SetAttributes,
+        guard: Option<Timestamp>,
+    ) -> Result<Change> {
+        self.inner.setattr(who, inode, set, guard).await
+    }
+
+    async fn lookup(&self, who: &Credentials, dir: Inode, name: &[u8]) -> Result<Attributes> {
+        if name == b"later" {
+            return Err(Error::Delay);
+        }
+        self.inner.lookup(who, dir, name).await
+    }
+
+    async fn access(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        wanted: Access,
+    ) -> Result<(Access, Attributes)> {
+        self.inner.access(who, inode, wanted).await
+    }
+
+    async fn readlink(&self, who: &Credentials, inode: Inode) -> Result<(Bytes, Attributes)> {
+        self.inner.readlink(who, inode).await
+    }
+
+    async fn read(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadReply> {
+        self.pass().await;
+        self.inner.read(who, inode, offset, count).await
+    }
+
+    async fn write(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Result<WriteReply> {
+        self.inner.write(who, inode, offset, data, stability).await
+    }
+
+    async fn create(
+        &self,
+        who: &Credentials,
+        dir: Inode,
+        name: &[u8],
+        mode: &CreateMode,
+    ) -> Result<Created> {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        self.pass().await;
+        self.inner.create(who, dir, name, mode).await
+    }
+
+    async fn make(
+        &self,
+        who: &Credentials,
+        dir: Inode,
+        name: &[u8],
+        node: NewNode<'_>,
+        set: &SetAttributes,
+    ) -> Result<Created> {
+        self.inner.make(who, dir, name, node, set).await
+    }
+
+    async fn remove(&self, who: &Credentials, dir: Inode, name: &[u8]) -> Result<Change> {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        self.inner.remove(who, dir, name).await
+    }
+
+    async fn rmdir(&self, who: &Credentials, dir: Inode, name: &[u8]) -> Result<Change> {
+        self.inner.rmdir(who, dir, name).await
+    }
+
+    async fn rename(
+        &self,
+        who: &Credentials,
+        from: (Inode, &[u8]),
+        to: (Inode, &[u8]),
+    ) -> Result<(Change, Change)> {
+        self.inner.rename(who, from, to).await
+    }
+
+    async fn link(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        dir: Inode,
+        name: &[u8],
+    ) -> Result<(Attributes, Change)> {
+        self.inner.link(who, inode, dir, name).await
+    }
+
+    async fn readdir(
+        &self,
+        who: &Credentials,
+        dir: Inode,
+        cookie: u64,
+        max_entries: usize,
+        with_attributes: bool,
+    ) -> Result<Listing> {
+        let inner = &self.inner;
+        inner.readdir(who, dir, cookie, max_entries, with_attributes).await
+    }
+
+    async fn statistics(&self) -> Result<Statistics> {
+        self.inner.statistics().await
+    }
+
+    async fn commit(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        offset: u64,
+        count: u32,
+    ) -> Result<(Change, Verifier)> {
+        self.inner.commit(who, inode, offset, count).await
+    }
+}

@@ -1,0 +1,469 @@
+//! A server on a free port, and a client that speaks to it byte by byte.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test program takes this module in and uses its own part"
+)]
+
+pub mod gated;
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forebay_nfs::record::{LAST_FRAGMENT, mark};
+use forebay_nfs::xdr::{Reader, Writer};
+use forebay_nfs::{Export, Limits, Metrics, Server, ServerConfig, Squash};
+use forebay_types::VolumeId;
+use forebay_vfs::FileSystem;
+use forebay_vfs::memory::MemoryFileSystem;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+
+pub const NFS: u32 = 100_003;
+pub const MOUNT: u32 = 100_005;
+
+pub fn config() -> ServerConfig {
+    ServerConfig {
+        handle_key: [3; 32],
+        volume: VolumeId([4; 16]),
+        exports: vec![export(1, "/", "127.0.0.1", Squash::None)],
+        limits: Limits::default(),
+    }
+}
+
+pub fn export(id: u32, path: &str, clients: &str, squash: Squash) -> Export {
+    Export {
+        id,
+        path: path.into(),
+        clients: vec![clients.parse().unwrap()],
+        squash,
+    }
+}
+
+/// A server that runs until it is dropped.
+pub struct Running {
+    pub address: SocketAddr,
+    pub metrics: Arc<Metrics>,
+    stop: Option<oneshot::Sender<()>>,
+    served: Option<tokio::task::JoinHandle<()>>,
+    runtime: Option<Runtime>,
+}
+
+impl Running {
+    pub fn memory() -> Running {
+        Running::new(Arc::new(MemoryFileSystem::new()), config())
+    }
+
+    pub fn new<F: FileSystem>(fs: Arc<F>, config: ServerConfig) -> Running {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let server = runtime.block_on(Server::bind(any, fs, config)).unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        Running {
+            address: server.local_addr().unwrap(),
+            metrics: server.metrics(),
+            stop: Some(stop),
+            served: Some(runtime.spawn(server.serve(async { _ = stopped.await }))),
+            runtime: Some(runtime),
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    pub fn metric(&self, name: &str) -> u64 {
+        let samples = self.metrics.samples();
+        samples.iter().find(|s| s.name == name).unwrap().value
+    }
+
+    /// Waits until a metric has a value for which `right` holds.
+    pub fn wait_for(&self, name: &str, right: impl Fn(u64) -> bool) {
+        let begin = Instant::now();
+        while !right(self.metric(name)) {
+            assert!(begin.elapsed() < Duration::from_secs(10), "{name} stays {}", self.metric(name));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Asks the server to stop.
+    pub fn begin_stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+
+    /// Waits until it has stopped.
+    pub fn stopped(&mut self) {
+        let served = self.served.take().unwrap();
+        self.runtime.as_ref().unwrap().block_on(served).unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Who calls.
+#[derive(Clone)]
+pub enum As {
+    Nobody,
+    User(u32, u32, Vec<u32>),
+}
+
+pub const ROOT: As = As::User(0, 0, Vec::new());
+
+/// A connection.
+pub struct Client {
+    pub stream: TcpStream,
+    pub xid: u32,
+    pub who: As,
+}
+
+/// The results of a call, from their status on.
+pub struct Results(pub Vec<u8>);
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client {
+            stream,
+            // Unlike those of other connections, or the replay cache would know the calls.
+            xid: rand(),
+            who: ROOT,
+        }
+    }
+
+    pub fn as_user(mut self, who: As) -> Client {
+        self.who = who;
+        self
+    }
+
+    /// A call as bytes, without its record mark.
+    pub fn message(
+        &self,
+        program: u32,
+        version: u32,
+        procedure: u32,
+        arguments: impl FnOnce(&mut Writer),
+    ) -> Vec<u8> {
+        let mut wire = Vec::new();
+        let mut writer = Writer::new(&mut wire);
+        for value in [self.xid, 0, 2, program, version, procedure] {
+            writer.u32(value);
+        }
+        match &self.who {
+            As::Nobody => {
+                writer.u32(0);
+                writer.u32(0);
+            }
+            As::User(uid, gid, groups) => {
+                let mut body = Vec::new();
+                let mut auth = Writer::new(&mut body);
+                auth.u32(0);
+                auth.opaque(b"test");
+                auth.u32(*uid);
+                auth.u32(*gid);
+                auth.u32(groups.len() as u32);
+                groups.iter().for_each(|group| auth.u32(*group));
+                writer.u32(1);
+                writer.opaque(&body);
+            }
+        }
+        writer.u32(0);
+        writer.u32(0);
+        arguments(&mut writer);
+        wire
+    }
+
+    pub fn send_record(&mut self, message: &[u8]) {
+        let mut record = mark(message.len()).to_vec();
+        record.extend_from_slice(message);
+        self.stream.write_all(&record).unwrap();
+    }
+
+    /// The next record, or why there is none.
+    pub fn receive(&mut self) -> io::Result<Vec<u8>> {
+        let mut mark = [0; 4];
+        self.stream.read_exact(&mut mark)?;
+        let mark = u32::from_be_bytes(mark);
+        assert!(mark & LAST_FRAGMENT != 0);
+        let mut record = vec![0; (mark & !LAST_FRAGMENT) as usize];
+        self.stream.read_exact(&mut record)?;
+        Ok(record)
+    }
+
+    /// Sends a call and gives its transaction id.
+    pub fn send(
+        &mut self,
+        program: u32,
+        version: u32,
+        procedure: u32,
+        arguments: impl FnOnce(&mut Writer),
+    ) -> u32 {
+        self.xid = self.xid.wrapping_add(1);
+        let message = self.message(program, version, procedure, arguments);
+        self.send_record(&message);
+        self.xid
+    }
+
+    /// Sends a call and gives the whole reply.
+    pub fn call(
+        &mut self,
+        program: u32,
+        version: u32,
+        procedure: u32,
+        arguments: impl FnOnce(&mut Writer),
+    ) -> Vec<u8> {
+        let xid = self.send(program, version, procedure, arguments);
+        let reply = self.receive().unwrap();
+        assert_eq!(reply[..4], xid.to_be_bytes());
+        reply
+    }
+
+    /// Sends an NFS call that succeeds as far as RPC is concerned.
+    pub fn nfs(&mut self, procedure: u32, arguments: impl FnOnce(&mut Writer)) -> Results {
+        let reply = self.call(NFS, 3, procedure, arguments);
+        accepted(&reply)
+    }
+
+    /// The root handle of an export.
+    pub fn mount(&mut self, path: &str) -> Result<Vec<u8>, u32> {
+        let reply = self.call(MOUNT, 3, 1, |w| w.opaque(path.as_bytes()));
+        let results = accepted(&reply);
+        let mut reader = results.reader();
+        match reader.u32().unwrap() {
+            0 => Ok(reader.opaque(64).unwrap().to_vec()),
+            status => Err(status),
+        }
+    }
+
+    pub fn root(&mut self) -> Vec<u8> {
+        self.mount("/").unwrap()
+    }
+
+    /// Makes a file, or finds it.
+    pub fn create(&mut self, directory: &[u8], name: &str) -> Vec<u8> {
+        let results = self.nfs(8, |w| {
+            w.opaque(directory);
+            w.opaque(name.as_bytes());
+            w.u32(0);
+            no_attributes(w);
+        });
+        results.made()
+    }
+
+    pub fn mkdir(&mut self, directory: &[u8], name: &str) -> Vec<u8> {
+        let results = self.nfs(9, |w| {
+            w.opaque(directory);
+            w.opaque(name.as_bytes());
+            no_attributes(w);
+        });
+        results.made()
+    }
+
+    pub fn write(&mut self, file: &[u8], offset: u64, data: &[u8]) -> Results {
+        self.nfs(7, |w| write_arguments(w, file, offset, data, 0))
+    }
+
+    pub fn read(&mut self, file: &[u8], offset: u64, count: u32) -> (Vec<u8>, bool) {
+        let results = self.nfs(6, |w| read_arguments(w, file, offset, count));
+        let mut reader = results.reader();
+        assert_eq!(reader.u32(), Ok(0));
+        assert!(post_op(&mut reader).is_some());
+        let count = reader.u32().unwrap();
+        let eof = reader.bool().unwrap();
+        let data = reader.opaque(1 << 20).unwrap();
+        assert_eq!(data.len(), count as usize);
+        reader.end().unwrap();
+        (data.to_vec(), eof)
+    }
+
+    pub fn lookup(&mut self, directory: &[u8], name: &[u8]) -> Results {
+        self.nfs(3, |w| {
+            w.opaque(directory);
+            w.opaque(name);
+        })
+    }
+
+    pub fn getattr(&mut self, handle: &[u8]) -> Results {
+        self.nfs(1, |w| w.opaque(handle))
+    }
+
+    pub fn attributes(&mut self, handle: &[u8]) -> Attr {
+        let results = self.getattr(handle);
+        let mut reader = results.reader();
+        assert_eq!(reader.u32(), Ok(0));
+        fattr(&mut reader)
+    }
+
+    /// Whether the server serves this client.
+    pub fn is_served(&mut self) -> bool {
+        let root = self.root();
+        self.attributes(&root).kind == 2
+    }
+
+    /// Whether the server has closed the connection.
+    pub fn is_closed(&mut self) -> bool {
+        self.stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        match self.stream.read(&mut [0; 1]) {
+            Ok(count) => count == 0,
+            Err(error) => matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+            ),
+        }
+    }
+}
+
+/// Different at every call.
+fn rand() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0) as u32
+}
+
+pub fn write_arguments(w: &mut Writer, file: &[u8], offset: u64, data: &[u8], stable: u32) {
+    w.opaque(file);
+    w.u64(offset);
+    w.u32(data.len() as u32);
+    w.u32(stable);
+    w.opaque(data);
+}
+
+pub fn read_arguments(w: &mut Writer, file: &[u8], offset: u64, count: u32) {
+    w.opaque(file);
+    w.u64(offset);
+    w.u32(count);
+}
+
+/// A `sattr3` that sets nothing.
+pub fn no_attributes(w: &mut Writer) {
+    (0..6).for_each(|_| w.u32(0));
+}
+
+/// The results of an accepted and successful call.
+pub fn accepted(reply: &[u8]) -> Results {
+    assert_eq!(reply[4..24], [&[0, 0, 0, 1][..], &[0; 16]].concat());
+    Results(reply[24..].to_vec())
+}
+
+/// `accept_stat` of an accepted call.
+pub fn accept_stat(reply: &[u8]) -> u32 {
+    assert_eq!(reply[4..20], [&[0, 0, 0, 1][..], &[0; 12]].concat());
+    u32::from_be_bytes(reply[20..24].try_into().unwrap())
+}
+
+impl Results {
+    pub fn reader(&self) -> Reader<'_> {
+        Reader::new(&self.0)
+    }
+
+    pub fn status(&self) -> u32 {
+        self.reader().u32().unwrap()
+    }
+
+    /// The handle that a creating procedure gives.
+    pub fn made(&self) -> Vec<u8> {
+        let mut reader = self.reader();
+        assert_eq!(reader.u32(), Ok(0));
+        let handle = reader.option(|r| r.opaque(64)).unwrap().unwrap().to_vec();
+        assert!(post_op(&mut reader).is_some());
+        let (_, after) = wcc(&mut reader);
+        assert!(after.is_some());
+        reader.end().unwrap();
+        handle
+    }
+
+    /// The handle and attributes that LOOKUP gives.
+    pub fn found(&self) -> (Vec<u8>, Attr) {
+        let mut reader = self.reader();
+        assert_eq!(reader.u32(), Ok(0));
+        let handle = reader.opaque(64).unwrap().to_vec();
+        let attributes = post_op(&mut reader).unwrap();
+        assert!(post_op(&mut reader).is_some());
+        reader.end().unwrap();
+        (handle, attributes)
+    }
+
+    /// The status, when nothing but post-operation attributes follows.
+    pub fn failed(&self) -> (u32, Option<Attr>) {
+        let mut reader = self.reader();
+        let status = reader.u32().unwrap();
+        let attributes = post_op(&mut reader);
+        reader.end().unwrap();
+        (status, attributes)
+    }
+
+    /// The status, when nothing but weak cache consistency data follows.
+    pub fn changed(&self) -> (u32, Option<Attr>) {
+        let mut reader = self.reader();
+        let status = reader.u32().unwrap();
+        let (before, after) = wcc(&mut reader);
+        assert!(status == 0 || !before);
+        reader.end().unwrap();
+        (status, after)
+    }
+}
+
+/// `fattr3`, as far as tests look at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attr {
+    pub kind: u32,
+    pub mode: u32,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+    pub device: (u32, u32),
+    pub fsid: u64,
+    pub fileid: u64,
+    pub mtime: (u32, u32),
+    pub ctime: (u32, u32),
+}
+
+pub fn fattr(r: &mut Reader) -> Attr {
+    let mut number = || r.u32().unwrap();
+    let [kind, mode, nlink, uid, gid] = std::array::from_fn(|_| number());
+    let size = r.u64().unwrap();
+    r.u64().unwrap();
+    let device = (r.u32().unwrap(), r.u32().unwrap());
+    let (fsid, fileid) = (r.u64().unwrap(), r.u64().unwrap());
+    let mut time = || (r.u32().unwrap(), r.u32().unwrap());
+    time();
+    Attr {
+        kind,
+        mode,
+        nlink,
+        uid,
+        gid,
+        size,
+        device,
+        fsid,
+        fileid,
+        mtime: time(),
+        ctime: time(),
+    }
+}
+
+pub fn post_op(r: &mut Reader) -> Option<Attr> {
+    r.bool().unwrap().then(|| fattr(r))
+}
+
+/// Whether there is something from before, and the attributes after.
+pub fn wcc(r: &mut Reader) -> (bool, Option<Attr>) {
+    let before = r.bool().unwrap();
+    if before {
+        r.array::<24>().unwrap();
+    }
+    (before, post_op(r))
+}

@@ -1,0 +1,282 @@
+//! Bad input and bad clients: in each case the others go on being served, and memory stays.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::*;
+use forebay_vfs::memory::MemoryFileSystem;
+
+/// Memory of this process, in bytes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    let kib = line.split_whitespace().nth(1).unwrap();
+    kib.parse::<u64>().unwrap() * 1024
+}
+
+fn with_limits(change: impl FnOnce(&mut forebay_nfs::Limits)) -> Running {
+    let mut config = config();
+    change(&mut config.limits);
+    Running::new(Arc::new(MemoryFileSystem::new()), config)
+}
+
+#[test]
+fn random_bytes() {
+    let server = Running::memory();
+    let mut other = server.client();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..200 {
+        let mut bytes = vec![0; 300];
+        for byte in &mut bytes {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *byte = state as u8;
+        }
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        // As they are, and as a record; the server may have closed by the second.
+        stream.write_all(&bytes).unwrap();
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(&forebay_nfs::record::mark(300)).unwrap();
+        stream.write_all(&bytes).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut answer = Vec::new();
+        // Random bytes are no RPC call: the server hangs up, without or with a reset.
+        assert!(stream.read_to_end(&mut answer).is_err() || answer.is_empty());
+    }
+    assert!(other.is_served());
+}
+
+#[test]
+fn a_record_of_two_gibibytes_is_refused_before_memory_is_taken() {
+    let server = Running::memory();
+    let mut other = server.client();
+    let before = resident();
+    let mut clients: Vec<Client> = (0..50).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.stream.write_all(&[0xff; 4]).unwrap();
+        assert!(client.is_closed());
+    }
+    assert!(resident() < before + (32 << 20));
+    assert_eq!(server.metric("nfs_connections_broken"), 50);
+    assert!(other.is_served());
+}
+
+#[test]
+fn endless_fragments_end_at_the_limit() {
+    let server = Running::memory();
+    let mut other = server.client();
+    let before = resident();
+    let mut client = server.client();
+    let mut fragment = (65536_u32).to_be_bytes().to_vec();
+    fragment.resize(4 + 65536, 0);
+    let refused = (0..100).any(|_| client.stream.write_all(&fragment).is_err());
+    assert!(refused || client.is_closed());
+    assert!(resident() < before + (32 << 20));
+    assert!(other.is_served());
+}
+
+#[test]
+fn a_credential_of_four_gibibytes_is_denied() {
+    let server = Running::memory();
+    let mut client = server.client();
+    for length in [401_u32, 1 << 20, u32::MAX] {
+        let mut message = client.message(NFS, 3, 0, |_| {});
+        message[28..32].copy_from_slice(&length.to_be_bytes());
+        client.send_record(&message);
+        let reply = client.receive().unwrap();
+        assert_eq!(reply[4..], [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]);
+    }
+    assert!(client.is_served());
+}
+
+#[test]
+fn a_half_sent_record_is_given_up_and_holds_nobody() {
+    let server = with_limits(|limits| limits.record_timeout = Duration::from_millis(300));
+    let mut other = server.client();
+    let mut halves: Vec<Client> = (0..100).map(|_| server.client()).collect();
+    for (index, half) in halves.iter_mut().enumerate() {
+        let mut bytes = forebay_nfs::record::mark(1 << 20).to_vec();
+        bytes.resize([2, 4, 100, 40_000][index % 4], 0);
+        half.stream.write_all(&bytes).unwrap();
+    }
+    for _ in 0..20 {
+        assert!(other.is_served());
+    }
+    let begin = Instant::now();
+    assert!(halves.iter_mut().all(Client::is_closed));
+    assert!(begin.elapsed() < Duration::from_secs(8));
+    assert_eq!(server.metric("nfs_connections_timed_out"), 100);
+    assert!(other.is_served());
+}
+
+#[test]
+fn bytes_that_trickle_do_not_keep_a_record_alive() {
+    let server = with_limits(|limits| limits.record_timeout = Duration::from_millis(300));
+    let mut client = server.client();
+    client.stream.write_all(&forebay_nfs::record::mark(1000)).unwrap();
+    let begin = Instant::now();
+    while client.stream.write_all(&[0]).is_ok() {
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(server.client().is_served());
+}
+
+#[test]
+fn thousands_of_connections_reset_at_once() {
+    let server = Running::memory();
+    let mut other = server.client();
+    for _ in 0..3000 {
+        let stream = TcpStream::connect(server.address).unwrap();
+        // Closing with unread or unsent data and no linger sends a reset.
+        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    assert!(other.is_served());
+    assert!(server.client().is_served());
+    drop(other);
+    server.wait_for("nfs_connections", |open| open <= 1);
+}
+
+#[test]
+fn many_idle_connections_cost_little() {
+    const IDLE: usize = 400;
+    let server = Running::memory();
+    let mut first = server.client();
+    let idle: Vec<Client> = (0..IDLE).map(|_| server.client()).collect();
+    server.wait_for("nfs_connections", |open| open == IDLE as u64 + 1);
+    let before = resident();
+    let mut used: Vec<Client> = idle;
+    assert!(used.iter_mut().all(Client::is_served));
+    // Having been of use leaves them as small as they were.
+    assert!(resident() < before + IDLE as u64 * (32 << 10));
+    assert!(first.is_served());
+    assert!(server.client().is_served());
+}
+
+#[test]
+fn connections_beyond_the_cap_are_closed_and_the_others_stay() {
+    let server = with_limits(|limits| limits.connections = 3);
+    let mut clients: Vec<Client> = (0..3).map(|_| server.client()).collect();
+    server.wait_for("nfs_connections", |open| open == 3);
+    let mut refused = server.client();
+    assert!(refused.is_closed());
+    assert!(clients.iter_mut().all(Client::is_served));
+    clients.pop();
+    server.wait_for("nfs_connections", |open| open == 2);
+    assert!(server.client().is_served());
+    assert_eq!(server.metric("nfs_connections_refused"), 1);
+}
+
+#[test]
+fn an_idle_connection_is_closed_when_that_is_wanted() {
+    let server = with_limits(|limits| limits.idle_timeout = Some(Duration::from_millis(200)));
+    let mut idle = server.client();
+    let mut busy = server.client();
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(600) {
+        assert!(busy.is_served());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(idle.is_closed());
+    assert!(busy.is_served());
+}
+
+/// Sends reads of 1 MiB and never reads a reply, until the server takes no more.
+fn never_reads(server: &Running, file: &[u8]) -> Client {
+    let mut client = server.client();
+    client.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let message = client.message(NFS, 3, 6, |w| read_arguments(w, file, 0, 1 << 20));
+    let mut record = forebay_nfs::record::mark(message.len()).to_vec();
+    record.extend(message);
+    let many = record.repeat(100);
+    for _ in 0..1000 {
+        if client.stream.write_all(&many).is_err() {
+            break;
+        }
+    }
+    client
+}
+
+#[test]
+fn a_client_that_never_reads_its_replies_is_held_and_closed() {
+    let server = with_limits(|limits| {
+        limits.reply_timeout = Duration::from_millis(1500);
+        limits.reply_bytes = 4 << 20;
+    });
+    let mut other = server.client();
+    let root = other.root();
+    let file = other.create(&root, "file");
+    other.write(&file, 0, &vec![1; 1 << 20]);
+    let before = resident();
+    let mut stuck: Vec<Client> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| never_reads(&server, &file))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(other.is_served());
+    assert_eq!(other.read(&file, 0, 1 << 20).0.len(), 1 << 20);
+    assert!(resident() < before + (64 << 20));
+    server.wait_for("nfs_connections_timed_out", |closed| closed == 4);
+    // What the kernel had taken can still be read, and then it ends.
+    for client in &mut stuck {
+        client.stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut rest = Vec::new();
+        _ = client.stream.read_to_end(&mut rest);
+        assert!(rest.len() < 64 << 20);
+    }
+    assert!(other.is_served());
+}
+
+#[test]
+fn stuck_clients_that_hold_the_whole_budget_are_closed_early() {
+    let server = with_limits(|limits| {
+        limits.shared_bytes = 8 << 20;
+        limits.reply_bytes = 8 << 20;
+        limits.reply_timeout = Duration::from_secs(20);
+    });
+    let mut other = server.client();
+    let root = other.root();
+    let file = other.create(&root, "file");
+    other.write(&file, 0, &vec![1; 1 << 20]);
+    let stuck: Vec<Client> = (0..3).map(|_| never_reads(&server, &file)).collect();
+    server.wait_for("nfs_budget_waits", |waits| waits > 0);
+    // Small calls do not need the budget.
+    let begin = Instant::now();
+    assert!(other.is_served());
+    assert!(begin.elapsed() < Duration::from_secs(1));
+    // Large ones get it long before the timeout.
+    assert_eq!(other.read(&file, 0, 1 << 20).0.len(), 1 << 20);
+    assert!(begin.elapsed() < Duration::from_secs(12));
+    drop(stuck);
+}
+
+#[test]
+fn a_read_of_two_gibibytes_is_a_short_read() {
+    let server = Running::memory();
+    let mut client = server.client();
+    let root = client.root();
+    let file = client.create(&root, "file");
+    client.write(&file, (3 << 20) - 1, b"x");
+    for count in [1 << 31, u32::MAX] {
+        let (data, eof) = client.read(&file, 0, count);
+        assert_eq!((data.len(), eof), (1 << 20, false));
+    }
+    assert!(client.is_served());
+}
+
+#[test]
+fn a_large_record_that_is_no_write_is_garbage() {
+    let server = Running::memory();
+    let mut client = server.client();
+    let root = client.root();
+    let reply = client.call(NFS, 3, 6, |w| {
+        read_arguments(w, &root, 0, 1);
+        w.fixed(&vec![0xff; 1 << 20]);
+    });
+    assert_eq!(accept_stat(&reply), 4);
+    assert!(client.is_served());
+}

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Builds and runs all tests that need nothing but Rust, installing a C compiler first where there is none:
+#
+#   tests/quick.sh [filter and options of `cargo test`]
+#
+# Otherwise the same as `cargo test --workspace`. Tests that want root or an S3 server say that they are
+# skipped; `.ci/run` runs those as well.
+set -euo pipefail
+. "$(dirname "$0")/lib/needs.sh"
+need_build_tools
+exec cargo test --manifest-path "$(dirname "$0")/../Cargo.toml" --workspace "$@"

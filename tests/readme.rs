@@ -1,0 +1,102 @@
+//! README and `docs/` say what is true: the table of settings is the program's own, links lead to files
+//! that are there, and tests that are named as proof exist.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const TABLE_BEGINS: &str = "<!-- the output of `forebay config --markdown`: begin -->\n";
+const TABLE_ENDS: &str = "<!-- the output of `forebay config --markdown`: end -->";
+
+fn project() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// README and every text in `docs/`.
+fn texts() -> Vec<(PathBuf, String)> {
+    let mut texts = vec![project().join("README.md")];
+    let mut folders = vec![project().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.extension() {
+                None if path.is_dir() => folders.push(path),
+                Some(extension) if extension == "md" => texts.push(path),
+                _ => {}
+            }
+        }
+    }
+    texts
+        .into_iter()
+        .map(|path| {
+            let text = fs::read_to_string(&path).unwrap();
+            (path, text)
+        })
+        .collect()
+}
+
+/// The links of a text: what is shown, and where they lead.
+fn links(text: &str) -> Vec<(&str, &str)> {
+    text.match_indices("](")
+        .filter_map(|(middle, _)| {
+            let shown = text[..middle].rsplit('[').next()?;
+            let target = text[middle + 2..].split(')').next()?;
+            Some((shown, target))
+        })
+        .collect()
+}
+
+#[test]
+fn the_table_of_settings_is_what_the_program_prints() {
+    let readme = fs::read_to_string(project().join("README.md")).unwrap();
+    let (_, rest) = readme.split_once(TABLE_BEGINS).expect("the table has its first marker");
+    let (table, _) = rest.split_once(TABLE_ENDS).expect("the table has its second marker");
+    let printed = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["config", "--markdown"])
+        .output()
+        .unwrap();
+    assert!(printed.status.success());
+    assert_eq!(
+        table.trim(),
+        String::from_utf8(printed.stdout).unwrap().trim(),
+        "put the output of `forebay config --markdown` between the markers in README.md"
+    );
+}
+
+#[test]
+fn links_lead_to_files_that_are_there() {
+    let mut seen = 0;
+    for (path, text) in texts() {
+        for (_, target) in links(&text) {
+            if target.starts_with("https://") || target.starts_with('#') {
+                continue;
+            }
+            let file = target.split('#').next().unwrap_or(target);
+            let there = path.parent().unwrap().join(file);
+            assert!(there.exists(), "{}: {target} is not there", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}
+
+/// A link whose text is a function's name, `[`a_name`](a_file.rs)`, says that the file has it.
+#[test]
+fn tests_that_are_named_as_proof_exist() {
+    let mut seen = 0;
+    for (path, text) in texts() {
+        for (shown, target) in links(&text) {
+            let name = shown.trim_matches('`');
+            let is_name = !name.is_empty()
+                && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+            if !is_name || !target.ends_with(".rs") {
+                continue;
+            }
+            let source = fs::read_to_string(path.parent().unwrap().join(target)).unwrap();
+            let has_it = source.contains(&format!("fn {name}("));
+            assert!(has_it, "{}: {target} has no {name}", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}
