@@ -46,11 +46,21 @@ fn links(text: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
+/// Letters, digits and underscores: no path, and no sentence.
+fn is_function_name(text: &str) -> bool {
+    let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+    !text.is_empty() && text.bytes().all(plain)
+}
+
 #[test]
 fn the_table_of_settings_is_what_the_program_prints() {
     let readme = fs::read_to_string(project().join("README.md")).unwrap();
-    let (_, rest) = readme.split_once(TABLE_BEGINS).expect("the table has its first marker");
-    let (table, _) = rest.split_once(TABLE_ENDS).expect("the table has its second marker");
+    let (_, rest) = readme
+        .split_once(TABLE_BEGINS)
+        .expect("the table has its first marker");
+    let (table, _) = rest
+        .split_once(TABLE_ENDS)
+        .expect("the table has its second marker");
     let printed = Command::new(env!("CARGO_BIN_EXE_forebay"))
         .args(["config", "--markdown"])
         .output()
@@ -86,10 +96,13 @@ fn tests_that_are_named_as_proof_exist() {
     let mut seen = 0;
     for (path, text) in texts() {
         for (shown, target) in links(&text) {
-            let name = shown.trim_matches('`');
-            let is_name = !name.is_empty()
-                && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
-            if !is_name || !target.ends_with(".rs") {
+            let name = shown
+                .strip_prefix('`')
+                .and_then(|name| name.strip_suffix('`'));
+            let Some(name) = name.filter(|name| is_function_name(name)) else {
+                continue;
+            };
+            if !target.ends_with(".rs") {
                 continue;
             }
             let source = fs::read_to_string(path.parent().unwrap().join(target)).unwrap();

@@ -79,7 +79,7 @@ do_kill() {
     note_peak
     began=$(seconds_now)
     kill -9 "$gateway"
-    wait "$gateway" || true
+    { wait "$gateway" || true; } 2>/dev/null
     if start; then outcome="ok serves again after $(seconds_since "$began") s"; else outcome="failed to start again"; fi
 }
 do_flush() { outcome=$(answer flush); }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::nfs::IO;
+use crate::support::nfs::{IO, NOENT};
 use crate::support::{Place, refused};
 
 fn serve(place: &Place) -> Vec<String> {
@@ -133,14 +133,8 @@ fn damaged_local_state_is_refused() {
     refusal.says(&["state is damaged", "move it and the log folder"]);
 }
 
-#[test]
-fn a_damaged_log_is_replayed_up_to_the_damage_and_reported() {
-    let place = Place::new();
-    let gateway = place.serve_with("data", &["--checkpoint-interval=1h"]);
-    gateway.client().put("before", b"before the damage");
-    gateway.client().put("hit", b"at the very end of the log");
-    gateway.kill();
-    let text = b"at the very end";
+/// Turns over a bit of the log's copy of a text.
+fn damage_log(place: &Place, text: &[u8]) {
     let log = files(&place.data_dir().join("log"));
     let segment = log.iter().find(|path| holds(path, text)).unwrap();
     let mut bytes = fs::read(segment).unwrap();
@@ -150,14 +144,49 @@ fn a_damaged_log_is_replayed_up_to_the_damage_and_reported() {
         .unwrap();
     bytes[at] ^= 1;
     fs::write(segment, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_log_is_replayed_up_to_the_damage_and_reported() {
+    let place = Place::new();
+    let flags = ["--checkpoint-interval=1h", "--log-segment=4MiB"];
+    let gateway = place.serve_with("data", &flags);
+    gateway.client().put("before", b"before the damage");
+    gateway.client().put("hit", b"in the middle of the log");
+    // The next segment begins with how far the log was durable by then.
+    gateway.client().put("more", &[7; 6 << 20]);
+    let mut client = gateway.client();
+    let root = client.mount();
+    let file = client.create(&root, b"after");
+    let verifier = client.commit(&file);
+    gateway.kill();
+    damage_log(&place, b"in the middle of the log");
 
     let gateway = place.serve();
     gateway.says("the log is damaged");
-    assert_eq!(
-        gateway.client().get("before").unwrap(),
-        b"before the damage"
-    );
-    // Its name was made before; its bytes are not trusted.
-    assert_eq!(gateway.client().get("hit").unwrap(), b"");
+    let mut client = gateway.client();
+    assert_eq!(client.get("before").unwrap(), b"before the damage");
+    // Its name was made before; its bytes are not trusted, nor is anything after them.
+    assert_eq!(client.get("hit").unwrap(), b"");
+    assert_eq!(client.get("more"), Err(NOENT));
+    assert_eq!(client.get("after"), Err(NOENT));
+    let file = client.lookup(&root, b"before").unwrap();
+    assert_ne!(client.commit(&file), verifier, "clients must learn of it");
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn a_torn_end_of_the_log_is_left_out() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &["--checkpoint-interval=1h"]);
+    gateway.client().put("before", b"before the tear");
+    gateway.client().put("torn", b"at the very end of the log");
+    gateway.kill();
+    damage_log(&place, b"at the very end of the log");
+
+    let gateway = place.serve();
+    gateway.says("the log ends in an unfinished record");
+    assert_eq!(gateway.client().get("before").unwrap(), b"before the tear");
+    assert_eq!(gateway.client().get("torn").unwrap(), b"");
     gateway.stop_cleanly();
 }

@@ -1,10 +1,12 @@
 //! READ, WRITE and COMMIT.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use forebay_cache::FetchToken;
 use forebay_meta::FrameAddress;
 use forebay_meta::record::Kind;
-use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, Lsn};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, Lsn, PackId};
 use forebay_vfs::{
     Change, Credentials, Error, ReadReply, Result, Stability, Verifier, WriteReply,
 };
@@ -205,8 +207,13 @@ impl Core {
         let Some(map) = map.map_err(|error| self.store_failed(error))? else { return Ok(true) };
         let key = BlockKey { inode: node.inode, block };
         let whole = ByteRange::at(block.start(), BLOCK_SIZE);
+        // Each frame once, though small writes may have cut it into many extents.
+        let mut fetched = HashSet::new();
         for (part, address) in map.lookup(within) {
-            let Some(address) = address else { continue };
+            let Some(address) = address.filter(|address| fetched.insert(address_key(address)))
+            else {
+                continue;
+            };
             let frame = match self.packs.fetch(key, address).await {
                 Ok(frame) => frame,
                 Err(error) => {
@@ -223,23 +230,24 @@ impl Core {
                 let start = range.start.checked_sub(frame.range.start)? as usize;
                 frame.data.get(start..start + range.len() as usize)
             };
-            if let Some(reply) = reply.as_deref_mut() {
-                let from = bytes(part).ok_or(Error::Io)?;
-                let at = (block.start() + part.start - reply.start) as usize;
-                let to = reply.data.get_mut(at..at + from.len()).ok_or(Error::Io)?;
-                to.copy_from_slice(from);
-            }
-            // The rest of the frame comes for nothing: keep all of it that still counts, if there
-            // is room without pushing writers back.
+            let end = plan.published_end.saturating_sub(block.start());
             let live: Vec<ByteRange> = map
                 .extents()
                 .iter()
                 .filter(|extent| extent.frame == *address)
-                .map(|extent| {
-                    let end = plan.published_end.saturating_sub(block.start());
-                    extent.range.intersect(ByteRange::new(0, end))
-                })
+                .map(|extent| extent.range.intersect(ByteRange::new(0, end)))
                 .collect();
+            if let Some(reply) = reply.as_deref_mut() {
+                let wanted = live.iter().map(|range| range.intersect(within));
+                for range in wanted.filter(|range| !range.is_empty()) {
+                    let from = bytes(range).ok_or(Error::Io)?;
+                    let at = (block.start() + range.start - reply.start) as usize;
+                    let to = reply.data.get_mut(at..at + from.len()).ok_or(Error::Io)?;
+                    to.copy_from_slice(from);
+                }
+            }
+            // The rest of the frame comes for nothing: keep all of it that still counts, if there
+            // is room without pushing writers back.
             let room = self.make_room(frame.range.len());
             let mut state = node.lock();
             if !state.blocks.is_current(plan.token, whole) {
@@ -302,6 +310,11 @@ pub(crate) struct Reply {
     start: u64,
     eof: bool,
     attributes: forebay_vfs::Attributes,
+}
+
+/// What tells one frame from another.
+pub(crate) fn address_key(address: &FrameAddress) -> (PackId, u32) {
+    (address.pack, address.offset)
 }
 
 fn writable(kind: Kind) -> Result<()> {

@@ -20,8 +20,9 @@ fn uncompressed(config: &mut FsConfig) {
 
 #[test]
 fn the_bucket_holds_exactly_the_state_at_its_published_lsn() {
-    let seed = std::env::var("FOREBAY_SEED").map_or_else(|_| random(), |seed| seed.parse().unwrap());
-    println!("FOREBAY_SEED={seed}");
+    let seed =
+        std::env::var("FOREBAY_SEED").map_or_else(|_| random(), |seed| seed.parse().unwrap());
+    eprintln!("FOREBAY_SEED={seed}");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
@@ -42,11 +43,7 @@ fn the_bucket_holds_exactly_the_state_at_its_published_lsn() {
         }
         if i % 60 == 59 {
             // The machine is lost at this moment: what is on its way to the bucket stays there.
-            bucket.controls.pack_puts.close();
-            bucket.controls.meta_puts.close();
             let copy = bucket.copy();
-            bucket.controls.pack_puts.open();
-            bucket.controls.meta_puts.open();
             let other = copy.start_elsewhere(|_| {});
             let published = other.volume.status().published;
             let (lsn, then) = history
@@ -55,7 +52,10 @@ fn the_bucket_holds_exactly_the_state_at_its_published_lsn() {
                 .find(|(lsn, _)| *lsn <= published)
                 .cloned()
                 .unwrap_or_default();
-            assert_eq!(lsn, published, "the published LSN is the end of an operation");
+            assert_eq!(
+                lsn, published,
+                "the published LSN is the end of an operation"
+            );
             then.check(&other);
             checked += usize::from(published > Lsn::ZERO);
             other.crash();
@@ -69,14 +69,25 @@ fn a_small_rewrite_of_a_large_block_uploads_only_itself() {
     let bucket = Bucket::new();
     let life = bucket.start(uncompressed);
     let inode = life.create(b"file");
-    life.write(inode, 0, &pattern(1, BLOCK_SIZE as usize), Stability::Unstable);
+    life.write(
+        inode,
+        0,
+        &pattern(1, BLOCK_SIZE as usize),
+        Stability::Unstable,
+    );
     life.flush();
     let before = bucket.pack_bytes();
-    assert!((BLOCK_SIZE..BLOCK_SIZE + 4096).contains(&before), "{before}");
+    assert!(
+        (BLOCK_SIZE..BLOCK_SIZE + 4096).contains(&before),
+        "{before}"
+    );
     life.write(inode, 1_000_000, &pattern(2, 4096), Stability::Unstable);
     life.flush();
     let uploaded = bucket.pack_bytes() - before;
-    assert!((4096..4096 + 512).contains(&uploaded), "{uploaded} bytes for 4096");
+    assert!(
+        (4096..4096 + 512).contains(&uploaded),
+        "{uploaded} bytes for 4096"
+    );
     let put = bucket.counts().bytes_put;
     life.write(inode, 1_000_000, &pattern(3, 4096), Stability::Unstable);
     life.flush();
@@ -155,7 +166,9 @@ fn an_idle_volume_publishes_by_itself_when_the_interval_is_over() {
     life.write(inode, 0, b"data", Stability::Unstable);
     assert!(life.volume.status().oldest_unpublished.is_some());
     assert!(life.volume.status().unpublished_bytes() > 0);
-    eventually("it is published", || life.volume.status().unpublished_bytes() == 0);
+    eventually("it is published", || {
+        life.volume.status().unpublished_bytes() == 0
+    });
     life.crash();
     assert_eq!(bucket.start_elsewhere(|_| {}).read(inode, 0, 9), b"data");
 }
@@ -220,7 +233,9 @@ fn a_bucket_that_refuses_to_delete_does_not_hold_up_publishing() {
     bucket.controls.set_deletes_refused(false);
     life.create(b"last");
     life.flush();
-    eventually("the pack is deleted in the end", || bucket.packs().is_empty());
+    eventually("the pack is deleted in the end", || {
+        bucket.packs().is_empty()
+    });
 }
 
 #[test]
@@ -237,7 +252,10 @@ fn thousands_of_tiny_writes_to_a_block_are_rewritten_in_one_piece_and_read_right
             for i in 0..3000usize {
                 let at = i * 1381 % (BLOCK_SIZE as usize - 10);
                 let data = pattern(i as u64, 3);
-                volume.write(&ROOT, inode, at as u64, &data, Stability::Unstable).await.unwrap();
+                volume
+                    .write(&ROOT, inode, at as u64, &data, Stability::Unstable)
+                    .await
+                    .unwrap();
                 expected[at..at + 3].copy_from_slice(&data);
                 if i % 400 == 399 {
                     volume.flush().await.unwrap();
@@ -247,7 +265,9 @@ fn thousands_of_tiny_writes_to_a_block_are_rewritten_in_one_piece_and_read_right
         }
     });
     assert_bytes(&life.read(inode, 0, 5 << 20), &expected);
-    eventually("packs of the pieces are deleted", || bucket.pack_bytes() < 3 * BLOCK_SIZE);
+    eventually("packs of the pieces are deleted", || {
+        bucket.pack_bytes() < 3 * BLOCK_SIZE
+    });
     life.crash();
     let life = bucket.start_elsewhere(|_| {});
     let gets = bucket.counts().gets;
@@ -274,7 +294,10 @@ fn a_rewrite_in_one_piece_respects_a_truncate() {
     }
     life.flush();
     life.crash();
-    assert_bytes(&bucket.start_elsewhere(|_| {}).read(inode, 0, 3 << 20), &expected);
+    assert_bytes(
+        &bucket.start_elsewhere(|_| {}).read(inode, 0, 3 << 20),
+        &expected,
+    );
 }
 
 #[test]
@@ -286,12 +309,15 @@ fn writes_and_renames_during_an_upload_neither_wait_nor_get_lost() {
     life.write(inode, 0, &old, Stability::Unstable);
     bucket.controls.pack_puts.close();
     let flush = life.spawn(|volume| async move { volume.flush().await.unwrap() });
-    eventually("an upload is under way", || bucket.controls.pack_puts.held() > 0);
+    eventually("an upload is under way", || {
+        bucket.controls.pack_puts.held() > 0
+    });
     // None of these returns before the gate opens unless it does without the upload.
     let mut expected = old.clone();
     expected[100..1_000_100].copy_from_slice(&pattern(2, 1_000_000));
     life.write(inode, 100, &pattern(2, 1_000_000), Stability::FileSync);
-    life.rename((Inode::ROOT, b"file"), (Inode::ROOT, b"renamed")).unwrap();
+    life.rename((Inode::ROOT, b"file"), (Inode::ROOT, b"renamed"))
+        .unwrap();
     life.truncate(inode, 2 << 20);
     expected.truncate(2 << 20);
     life.create(b"new");
@@ -307,7 +333,10 @@ fn writes_and_renames_during_an_upload_neither_wait_nor_get_lost() {
     life.flush();
     life.crash();
     let life = bucket.start_elsewhere(|_| {});
-    assert_bytes(&life.read(life.lookup(b"renamed").inode, 0, 4 << 20), &expected);
+    assert_bytes(
+        &life.read(life.lookup(b"renamed").inode, 0, 4 << 20),
+        &expected,
+    );
     assert!(life.try_lookup(Inode::ROOT, b"file").is_err());
     assert!(life.try_lookup(Inode::ROOT, b"new").is_ok());
 }
@@ -321,15 +350,20 @@ fn a_reader_whose_pack_was_deleted_under_it_reads_what_took_its_place() {
     life.flush();
     life.evict();
     bucket.controls.pack_gets.close();
-    let reader =
-        life.spawn(move |volume| async move { read(&volume, inode, 0, 1 << 20).await });
-    eventually("a fetch is under way", || bucket.controls.pack_gets.held() > 0);
+    let reader = life.spawn(move |volume| async move { read(&volume, inode, 0, 1 << 20).await });
+    eventually("a fetch is under way", || {
+        bucket.controls.pack_gets.held() > 0
+    });
     let packs = bucket.packs();
     life.write(inode, 0, &pattern(2, 1 << 20), Stability::Unstable);
     life.flush();
-    eventually("the old pack is deleted", || bucket.packs() != packs && bucket.packs().len() == 1);
+    eventually("the old pack is deleted", || {
+        bucket.packs() != packs && bucket.packs().len() == 1
+    });
     bucket.controls.pack_gets.open();
-    let found = life.join(reader).expect("the file is whole at every moment");
+    let found = life
+        .join(reader)
+        .expect("the file is whole at every moment");
     assert_bytes(&found, &pattern(2, 1 << 20));
 }
 
@@ -351,7 +385,9 @@ fn concurrent_misses_of_one_frame_share_one_get() {
             })
         })
         .collect();
-    eventually("a fetch is under way", || bucket.controls.pack_gets.held() > 0);
+    eventually("a fetch is under way", || {
+        bucket.controls.pack_gets.held() > 0
+    });
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(bucket.controls.pack_gets.held(), 1);
     bucket.controls.pack_gets.open();
@@ -374,18 +410,26 @@ fn sequential_readers_are_read_ahead_for_and_random_ones_are_not() {
     let life = bucket.start_elsewhere(|_| {});
     let got = bucket.counts().bytes_got;
     assert_bytes(&life.read(inode, 0, 2 << 20), &data[..2 << 20]);
-    eventually("the next block is fetched", || bucket.counts().bytes_got > got + (7 << 20));
+    eventually("the next block is fetched", || {
+        bucket.counts().bytes_got > got + (7 << 20)
+    });
     assert_bytes(&life.read(inode, 2 << 20, 22 << 20), &data[2 << 20..]);
     life.crash();
 
     let life = bucket.start_elsewhere(|_| {});
     let got = bucket.counts().bytes_got;
     for at in [20 << 20, 9 << 20, 15 << 20] {
-        assert_bytes(&life.read(inode, at, 4096), &data[at as usize..at as usize + 4096]);
+        assert_bytes(
+            &life.read(inode, at, 4096),
+            &data[at as usize..at as usize + 4096],
+        );
     }
     std::thread::sleep(Duration::from_millis(100));
     let got = bucket.counts().bytes_got - got;
-    assert!(got < (13 << 20), "{got} bytes for three reads of one block each");
+    assert!(
+        got < (13 << 20),
+        "{got} bytes for three reads of one block each"
+    );
 }
 
 #[test]
@@ -394,8 +438,16 @@ fn attributes_names_and_times_reach_the_bucket_without_any_data() {
     let life = bucket.start(|_| {});
     let inode = life.create(b"file");
     life.flush();
-    life.set(&ROOT, inode, SetAttributes { mode: Some(0o4711), uid: Some(5), ..Default::default() })
-        .unwrap();
+    life.set(
+        &ROOT,
+        inode,
+        SetAttributes {
+            mode: Some(0o4711),
+            uid: Some(5),
+            ..Default::default()
+        },
+    )
+    .unwrap();
     let expected = life.getattr(inode).unwrap();
     life.flush();
     assert_eq!(bucket.packs(), []);

@@ -89,7 +89,12 @@ fn run(events: &[Event]) {
 fn evict_clean(life: &Life) {
     let inode = life.create(b"evictor");
     for i in 0..16 {
-        life.write(inode, i << 20, &[7; 1 << 20], forebay_vfs::Stability::Unstable);
+        life.write(
+            inode,
+            i << 20,
+            &[7; 1 << 20],
+            forebay_vfs::Stability::Unstable,
+        );
     }
     life.remove(b"evictor");
     life.flush();

@@ -16,20 +16,32 @@ use forebay_vfs::{
 const TOP: Inode = Inode::ROOT;
 
 fn mode(mode: u32) -> SetAttributes {
-    SetAttributes { mode: Some(mode), ..Default::default() }
+    SetAttributes {
+        mode: Some(mode),
+        ..Default::default()
+    }
 }
 
 /// Makes a file as somebody, with a mode.
-fn create_as(life: &Life, who: &Credentials, at: (Inode, &[u8]), bits: u32) -> Result<Inode, Error> {
+fn create_as(
+    life: &Life,
+    who: &Credentials,
+    at: (Inode, &[u8]),
+    bits: u32,
+) -> Result<Inode, Error> {
     life.run(|volume| async move {
-        let made = volume.create(who, at.0, at.1, &CreateMode::Guarded(mode(bits))).await?;
+        let made = volume
+            .create(who, at.0, at.1, &CreateMode::Guarded(mode(bits)))
+            .await?;
         Ok(made.attributes.inode)
     })
 }
 
 fn mkdir_as(life: &Life, who: &Credentials, at: (Inode, &[u8]), bits: u32) -> Result<Inode, Error> {
     life.run(|volume| async move {
-        let made = volume.make(who, at.0, at.1, NewNode::Directory, &mode(bits)).await?;
+        let made = volume
+            .make(who, at.0, at.1, NewNode::Directory, &mode(bits))
+            .await?;
         Ok(made.attributes.inode)
     })
 }
@@ -50,7 +62,10 @@ fn hard_links_share_one_object_until_the_last_name_is_gone() {
     assert_eq!(life.getattr(inode).unwrap().nlink, 2);
     assert_eq!(life.try_lookup(directory, b"two").unwrap().inode, inode);
     assert_eq!(life.link(inode, (directory, b"two")), Err(Error::Exists));
-    assert_eq!(life.link(directory, (TOP, b"directory")), Err(Error::NotOwner));
+    assert_eq!(
+        life.link(directory, (TOP, b"directory")),
+        Err(Error::NotOwner)
+    );
     life.flush();
     life.crash();
 
@@ -69,18 +84,32 @@ fn symbolic_links_and_special_files_keep_what_they_were_made_with() {
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});
     let long = vec![b'x'; 4096];
-    let device = Device { major: 0xfff, minor: 0xf_ffff };
+    let device = Device {
+        major: 0xfff,
+        minor: 0xf_ffff,
+    };
     let nodes: [(&[u8], NewNode<'_>, FileKind); 6] = [
-        (b"link", NewNode::Symlink(b"../\xff\xfe/target"), FileKind::Symlink),
+        (
+            b"link",
+            NewNode::Symlink(b"../\xff\xfe/target"),
+            FileKind::Symlink,
+        ),
         (b"long", NewNode::Symlink(&long), FileKind::Symlink),
         (b"pipe", NewNode::Fifo, FileKind::Fifo),
         (b"socket", NewNode::Socket, FileKind::Socket),
-        (b"block", NewNode::BlockDevice(device), FileKind::BlockDevice),
+        (
+            b"block",
+            NewNode::BlockDevice(device),
+            FileKind::BlockDevice,
+        ),
         (b"char", NewNode::CharDevice(device), FileKind::CharDevice),
     ];
     for (name, node, _) in nodes {
         life.run(|volume| async move {
-            volume.make(&ROOT, TOP, name, node, &mode(0o640)).await.unwrap();
+            volume
+                .make(&ROOT, TOP, name, node, &mode(0o640))
+                .await
+                .unwrap();
             assert_eq!(
                 volume.make(&ROOT, TOP, name, node, &mode(0o640)).await,
                 Err(Error::Exists)
@@ -108,9 +137,13 @@ fn symbolic_links_and_special_files_keep_what_they_were_made_with() {
     };
     check(&life);
     life.run(|volume| async move {
-        for (target, error) in [(&b""[..], Error::Invalid), (&[b'x'; 4097], Error::NameTooLong)] {
-            let made =
-                volume.make(&ROOT, TOP, b"bad", NewNode::Symlink(target), &mode(0o777)).await;
+        for (target, error) in [
+            (&b""[..], Error::Invalid),
+            (&[b'x'; 4097], Error::NameTooLong),
+        ] {
+            let made = volume
+                .make(&ROOT, TOP, b"bad", NewNode::Symlink(target), &mode(0o777))
+                .await;
             assert_eq!(made, Err(error));
         }
     });
@@ -134,7 +167,10 @@ fn rename_replaces_files_and_empty_directories_and_nothing_else() {
     assert_eq!(life.try_lookup(a, b"x"), Err(Error::NotFound));
 
     // Kinds must agree.
-    assert_eq!(life.rename((TOP, b"a"), (b, b"y")), Err(Error::NotDirectory));
+    assert_eq!(
+        life.rename((TOP, b"a"), (b, b"y")),
+        Err(Error::NotDirectory)
+    );
     assert_eq!(life.rename((b, b"y"), (TOP, b"a")), Err(Error::IsDirectory));
     // Directories: only empty ones are replaced; links follow.
     let c = life.mkdir(a, b"c");
@@ -147,7 +183,11 @@ fn rename_replaces_files_and_empty_directories_and_nothing_else() {
     // Into itself or below.
     let d = life.mkdir(b, b"d");
     for to in [a, b, d] {
-        assert_eq!(life.rename((TOP, b"a"), (to, b"new")), Err(Error::Invalid), "into {to}");
+        assert_eq!(
+            life.rename((TOP, b"a"), (to, b"new")),
+            Err(Error::Invalid),
+            "into {to}"
+        );
     }
     // Over a directory that holds it, near and far.
     let e = life.mkdir(d, b"e");
@@ -188,10 +228,15 @@ fn renames_over_a_distant_parent_and_removals_below_it_do_not_block_each_other()
         let low = life.mkdir(middle, b"low");
         life.mkdir(low, b"moved");
         let rename = life.spawn(move |volume| async move {
-            volume.rename(&ROOT, (low, b"moved"), (top, b"middle")).await.map(drop)
+            volume
+                .rename(&ROOT, (low, b"moved"), (top, b"middle"))
+                .await
+                .map(drop)
         });
-        let remove = life
-            .spawn(move |volume| async move { volume.rmdir(&ROOT, middle, b"low").await.map(drop) });
+        let remove =
+            life.spawn(
+                move |volume| async move { volume.rmdir(&ROOT, middle, b"low").await.map(drop) },
+            );
         assert_eq!(life.join(rename), Err(Error::NotEmpty));
         assert_eq!(life.join(remove), Err(Error::NotEmpty));
         life.rmdir(low, b"moved").unwrap();
@@ -219,12 +264,23 @@ fn holes_read_as_zeros_and_sizes_reach_63_bits() {
     };
     check(&life);
     let largest = i64::MAX as u64;
-    assert_eq!(life.try_write(inode, largest, b"x"), Err(Error::FileTooLarge));
-    assert_eq!(life.try_write(inode, u64::MAX, b"x"), Err(Error::FileTooLarge));
-    let too_large = SetAttributes { size: Some(largest + 1), ..Default::default() };
+    assert_eq!(
+        life.try_write(inode, largest, b"x"),
+        Err(Error::FileTooLarge)
+    );
+    assert_eq!(
+        life.try_write(inode, u64::MAX, b"x"),
+        Err(Error::FileTooLarge)
+    );
+    let too_large = SetAttributes {
+        size: Some(largest + 1),
+        ..Default::default()
+    };
     assert_eq!(life.set(&ROOT, inode, too_large), Err(Error::FileTooLarge));
     let made = life.run(|volume| async move {
-        volume.create(&ROOT, TOP, b"huge", &CreateMode::Guarded(too_large)).await
+        volume
+            .create(&ROOT, TOP, b"huge", &CreateMode::Guarded(too_large))
+            .await
     });
     assert_eq!(made, Err(Error::FileTooLarge));
     life.flush();
@@ -259,7 +315,11 @@ fn exclusive_create_finds_its_own_file_and_no_other() {
     let exclusive = |life: &Life, verifier: u8| {
         life.run(|volume| async move {
             let mode = CreateMode::Exclusive([verifier; 8]);
-            Ok(volume.create(&ROOT, TOP, b"file", &mode).await?.attributes.inode)
+            Ok(volume
+                .create(&ROOT, TOP, b"file", &mode)
+                .await?
+                .attributes
+                .inode)
         })
     };
     let life = bucket.start(|_| {});
@@ -278,7 +338,10 @@ fn exclusive_create_finds_its_own_file_and_no_other() {
     life.create(b"guarded");
     life.run(|volume| async move {
         let mode = CreateMode::Exclusive([0; 8]);
-        assert_eq!(volume.create(&ROOT, TOP, b"guarded", &mode).await, Err(Error::Exists));
+        assert_eq!(
+            volume.create(&ROOT, TOP, b"guarded", &mode).await,
+            Err(Error::Exists)
+        );
     });
 }
 
@@ -291,8 +354,14 @@ fn unchecked_create_takes_an_existing_file_and_may_empty_it() {
     life.write(inode, 0, b"content", Stability::Unstable);
     let unchecked = |name: &'static [u8], size| {
         life.run(|volume| async move {
-            let mode = CreateMode::Unchecked(SetAttributes { size, ..Default::default() });
-            volume.create(&ROOT, TOP, name, &mode).await.map(|made| made.attributes)
+            let mode = CreateMode::Unchecked(SetAttributes {
+                size,
+                ..Default::default()
+            });
+            volume
+                .create(&ROOT, TOP, name, &mode)
+                .await
+                .map(|made| made.attributes)
         })
     };
     let kept = unchecked(b"file", None).unwrap();
@@ -306,7 +375,9 @@ fn unchecked_create_takes_an_existing_file_and_may_empty_it() {
 fn names_are_any_255_bytes_but_slash_and_nul() {
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});
-    let long: Vec<u8> = (0..255u8).map(|i| if i == b'/' { 0xff } else { i.max(1) }).collect();
+    let long: Vec<u8> = (0..255u8)
+        .map(|i| if i == b'/' { 0xff } else { i.max(1) })
+        .collect();
     let names = [&long[..], &[0xff; 255], b"\xc3\x28", b" ", b"...", b"\n"];
     let inodes: Vec<Inode> = names.iter().map(|name| life.create(name)).collect();
     life.flush();
@@ -315,8 +386,12 @@ fn names_are_any_255_bytes_but_slash_and_nul() {
     for (name, inode) in names.iter().zip(inodes) {
         assert_eq!(life.lookup(name).inode, inode);
     }
-    let listed: BTreeSet<_> =
-        life.list(TOP, 3).into_iter().skip(2).map(|entry| entry.name.to_vec()).collect();
+    let listed: BTreeSet<_> = life
+        .list(TOP, 3)
+        .into_iter()
+        .skip(2)
+        .map(|entry| entry.name.to_vec())
+        .collect();
     assert_eq!(listed, names.iter().map(|name| name.to_vec()).collect());
     let bad: [(&[u8], Error); 4] = [
         (b"", Error::Invalid),
@@ -330,7 +405,9 @@ fn names_are_any_255_bytes_but_slash_and_nul() {
             assert_eq!(volume.create(&ROOT, TOP, name, &guarded).await, Err(error));
             assert_eq!(volume.lookup(&ROOT, TOP, name).await, Err(error));
             assert_eq!(volume.remove(&ROOT, TOP, name).await, Err(error));
-            let made = volume.make(&ROOT, TOP, name, NewNode::Fifo, &mode(0o600)).await;
+            let made = volume
+                .make(&ROOT, TOP, name, NewNode::Fifo, &mode(0o600))
+                .await;
             assert_eq!(made, Err(error));
         });
         assert_eq!(life.rename((TOP, b" "), (TOP, name)), Err(error));
@@ -355,8 +432,14 @@ fn directories_are_removed_only_when_empty_and_only_by_rmdir() {
     assert_eq!(life.getattr(TOP).unwrap().nlink, 2);
     life.run(|volume| async move {
         let guarded = CreateMode::Guarded(SetAttributes::default());
-        assert_eq!(volume.create(&ROOT, directory, b"f", &guarded).await, Err(Error::Stale));
-        assert_eq!(volume.readdir(&ROOT, directory, 0, 9, false).await, Err(Error::Stale));
+        assert_eq!(
+            volume.create(&ROOT, directory, b"f", &guarded).await,
+            Err(Error::Stale)
+        );
+        assert_eq!(
+            volume.readdir(&ROOT, directory, 0, 9, false).await,
+            Err(Error::Stale)
+        );
     });
 }
 
@@ -366,7 +449,10 @@ fn make_many(life: &Life, directory: Inode, names: std::ops::Range<usize>) {
         let guarded = CreateMode::Guarded(SetAttributes::default());
         for i in names {
             let name = format!("file-{i:06}");
-            volume.create(&ROOT, directory, name.as_bytes(), &guarded).await.unwrap();
+            volume
+                .create(&ROOT, directory, name.as_bytes(), &guarded)
+                .await
+                .unwrap();
         }
     });
 }
@@ -374,7 +460,11 @@ fn make_many(life: &Life, directory: Inode, names: std::ops::Range<usize>) {
 #[test]
 fn many_entries_are_listed_once_each_while_others_come_and_go() {
     // A hundred thousand take half a minute without optimisation.
-    let entries = if std::env::var_os("FOREBAY_LONG_TESTS").is_some() { 100_000 } else { 16_000 };
+    let entries = if std::env::var_os("FOREBAY_LONG_TESTS").is_some() {
+        100_000
+    } else {
+        16_000
+    };
     let bucket = Bucket::new();
     let change = |config: &mut forebay_fs::FsConfig| {
         // A flush for each of so many creations is not what this is about.
@@ -396,12 +486,20 @@ fn many_entries_are_listed_once_each_while_others_come_and_go() {
     let mut life = life;
     loop {
         let found = life.run(|volume| async move {
-            volume.readdir(&ROOT, directory, cookie, entries / 30, false).await.unwrap()
+            volume
+                .readdir(&ROOT, directory, cookie, entries / 30, false)
+                .await
+                .unwrap()
         });
         for entry in found.entries {
             assert!(entry.cookie > cookie, "cookies rise");
             cookie = entry.cookie;
-            assert_eq!(seen.insert(entry.name.to_vec(), entry.cookie), None, "{:?}", entry.name);
+            assert_eq!(
+                seen.insert(entry.name.to_vec(), entry.cookie),
+                None,
+                "{:?}",
+                entry.name
+            );
         }
         if found.end {
             break;
@@ -409,7 +507,7 @@ fn many_entries_are_listed_once_each_while_others_come_and_go() {
         pieces += 1;
         // Odd ones go: some that were listed and some that were not; others come.
         for i in 0..20 {
-            let number = (pieces * 7919 + i * 4001) % entries | 1;
+            let number = ((pieces * 7919 + i * 4001) % entries) | 1;
             let _ = life.try_remove(directory, format!("file-{number:06}").as_bytes());
         }
         life.create_in(directory, format!("new-{pieces}").as_bytes());
@@ -423,7 +521,10 @@ fn many_entries_are_listed_once_each_while_others_come_and_go() {
     }
     for i in (0..entries).step_by(2) {
         let name = format!("file-{i:06}");
-        assert!(seen.contains_key(name.as_bytes()), "{name} stayed and was skipped");
+        assert!(
+            seen.contains_key(name.as_bytes()),
+            "{name} stayed and was skipped"
+        );
     }
     assert!(pieces > 20);
     let attributes = life.getattr(directory).unwrap();
@@ -431,7 +532,11 @@ fn many_entries_are_listed_once_each_while_others_come_and_go() {
     assert_eq!(attributes.nlink, 2);
     for entry in again.iter().skip(2) {
         if let Some(cookie) = seen.get(&entry.name[..]) {
-            assert_eq!(entry.cookie, *cookie, "the cookie of {:?} has changed", entry.name);
+            assert_eq!(
+                entry.cookie, *cookie,
+                "the cookie of {:?} has changed",
+                entry.name
+            );
         }
     }
 }
@@ -448,7 +553,10 @@ fn a_directory_is_emptied_while_it_is_listed() {
     let (mut cookie, mut removed) = (0, 0);
     loop {
         let found = life.run(|volume| async move {
-            volume.readdir(&ROOT, directory, cookie, 64, true).await.unwrap()
+            volume
+                .readdir(&ROOT, directory, cookie, 64, true)
+                .await
+                .unwrap()
         });
         for entry in &found.entries {
             cookie = entry.cookie;
@@ -475,7 +583,10 @@ fn listings_give_dot_and_dot_dot_first_also_one_at_a_time() {
     life.create_in(directory, b"f");
     for piece in [1, 2, 3, 100] {
         let entries = life.list(directory, piece);
-        let found: Vec<_> = entries.iter().map(|entry| (&entry.name[..], entry.inode)).collect();
+        let found: Vec<_> = entries
+            .iter()
+            .map(|entry| (&entry.name[..], entry.inode))
+            .collect();
         let file = life.try_lookup(directory, b"f").unwrap().inode;
         assert_eq!(found, [(&b"."[..], directory), (b"..", TOP), (b"f", file)]);
         assert!(entries.iter().all(|entry| entry.cookie > 0));
@@ -493,21 +604,33 @@ fn classes_of_permission_bits_are_owner_group_and_others() {
     let file = create_as(&life, &owner, (top, b"f"), 0o640).unwrap();
     let write = |who: &Credentials| {
         life.run(|volume| async move {
-            volume.write(who, file, 0, b"x", Stability::Unstable).await.map(drop)
+            volume
+                .write(who, file, 0, b"x", Stability::Unstable)
+                .await
+                .map(drop)
         })
     };
     let read = |who: &Credentials| {
         life.run(|volume| async move { volume.read(who, file, 0, 1).await.map(drop) })
     };
     assert_eq!((write(&owner), read(&owner)), (Ok(()), Ok(())));
-    assert_eq!((write(&member), read(&member)), (Err(Error::Access), Ok(())));
-    assert_eq!((write(&other), read(&other)), (Err(Error::Access), Err(Error::Access)));
+    assert_eq!(
+        (write(&member), read(&member)),
+        (Err(Error::Access), Ok(()))
+    );
+    assert_eq!(
+        (write(&other), read(&other)),
+        (Err(Error::Access), Err(Error::Access))
+    );
     assert_eq!((write(&ROOT), read(&ROOT)), (Ok(()), Ok(())));
     let all = Access(0x3f);
     let granted = |who: &Credentials, inode| {
         life.run(|volume| async move { volume.access(who, inode, all).await.unwrap().0.0 })
     };
-    assert_eq!(granted(&owner, file), Access::READ.0 | Access::MODIFY.0 | Access::EXTEND.0);
+    assert_eq!(
+        granted(&owner, file),
+        Access::READ.0 | Access::MODIFY.0 | Access::EXTEND.0
+    );
     assert_eq!(granted(&member, file), Access::READ.0);
     assert_eq!(granted(&other, file), 0);
 
@@ -519,14 +642,29 @@ fn classes_of_permission_bits_are_owner_group_and_others() {
     let list = |who: &Credentials| {
         life.run(|volume| async move { volume.readdir(who, closed, 0, 9, false).await.map(drop) })
     };
-    assert_eq!((lookup(&member), list(&member)), (Ok(()), Err(Error::Access)));
-    assert_eq!((lookup(&other), list(&other)), (Err(Error::Access), Err(Error::Access)));
-    assert_eq!(create_as(&life, &member, (closed, b"new"), 0o600), Err(Error::Access));
+    assert_eq!(
+        (lookup(&member), list(&member)),
+        (Ok(()), Err(Error::Access))
+    );
+    assert_eq!(
+        (lookup(&other), list(&other)),
+        (Err(Error::Access), Err(Error::Access))
+    );
+    assert_eq!(
+        create_as(&life, &member, (closed, b"new"), 0o600),
+        Err(Error::Access)
+    );
     life.run(|volume| async move {
-        assert_eq!(volume.remove(&member, closed, b"f").await, Err(Error::Access));
+        assert_eq!(
+            volume.remove(&member, closed, b"f").await,
+            Err(Error::Access)
+        );
         let moved = volume.rename(&member, (closed, b"f"), (top, b"f2")).await;
         assert_eq!(moved, Err(Error::Access));
-        assert_eq!(volume.link(&member, file, closed, b"l").await, Err(Error::Access));
+        assert_eq!(
+            volume.link(&member, file, closed, b"l").await,
+            Err(Error::Access)
+        );
     });
 }
 
@@ -537,37 +675,75 @@ fn attributes_are_changed_by_owners_only_and_owners_by_root_only() {
     let top = open_directory(&life, b"open");
     let (owner, other) = (user(10, 20, &[30]), user(12, 22, &[]));
     let file = create_as(&life, &owner, (top, b"f"), 0o666).unwrap();
-    let to = SetTime::To(Timestamp { seconds: 1_000, nanos: 5 });
-    let owned = |uid, gid| SetAttributes { uid, gid, ..Default::default() };
+    let to = SetTime::To(Timestamp {
+        seconds: 1_000,
+        nanos: 5,
+    });
+    let owned = |uid, gid| SetAttributes {
+        uid,
+        gid,
+        ..Default::default()
+    };
     assert_eq!(life.set(&other, file, mode(0o600)), Err(Error::NotOwner));
-    assert_eq!(life.set(&other, file, owned(None, Some(22))), Err(Error::NotOwner));
-    assert_eq!(life.set(&owner, file, owned(Some(12), None)), Err(Error::NotOwner));
-    assert_eq!(life.set(&owner, file, owned(None, Some(22))), Err(Error::NotOwner));
-    let times = SetAttributes { atime: to, mtime: to, ..Default::default() };
+    assert_eq!(
+        life.set(&other, file, owned(None, Some(22))),
+        Err(Error::NotOwner)
+    );
+    assert_eq!(
+        life.set(&owner, file, owned(Some(12), None)),
+        Err(Error::NotOwner)
+    );
+    assert_eq!(
+        life.set(&owner, file, owned(None, Some(22))),
+        Err(Error::NotOwner)
+    );
+    let times = SetAttributes {
+        atime: to,
+        mtime: to,
+        ..Default::default()
+    };
     assert_eq!(life.set(&other, file, times), Err(Error::NotOwner));
     // Who may write may set the time to now, and no other.
-    let now = SetAttributes { mtime: SetTime::Now, ..Default::default() };
+    let now = SetAttributes {
+        mtime: SetTime::Now,
+        ..Default::default()
+    };
     life.set(&other, file, now).unwrap();
     life.set(&owner, file, mode(0o600)).unwrap();
     assert_eq!(life.set(&other, file, now), Err(Error::Access));
-    let cut = SetAttributes { size: Some(0), ..Default::default() };
+    let cut = SetAttributes {
+        size: Some(0),
+        ..Default::default()
+    };
     assert_eq!(life.set(&other, file, cut), Err(Error::Access));
 
     life.set(&owner, file, owned(None, Some(30))).unwrap();
     life.set(&owner, file, times).unwrap();
     let found = life.getattr(file).unwrap();
     assert_eq!((found.uid, found.gid, found.mode), (10, 30, 0o600));
-    assert_eq!(found.mtime, Timestamp { seconds: 1_000, nanos: 5 });
+    assert_eq!(
+        found.mtime,
+        Timestamp {
+            seconds: 1_000,
+            nanos: 5
+        }
+    );
     life.set(&ROOT, file, owned(Some(12), Some(22))).unwrap();
     let found = life.getattr(file).unwrap();
     assert_eq!((found.uid, found.gid), (12, 22));
     // The guard.
-    let stale = Timestamp { seconds: 1, nanos: 1 };
+    let stale = Timestamp {
+        seconds: 1,
+        nanos: 1,
+    };
     life.run(|volume| async move {
         let set = mode(0o777);
         let set_guarded = volume.setattr(&ROOT, file, &set, Some(stale)).await;
         assert_eq!(set_guarded, Err(Error::NotSync));
-        volume.setattr(&ROOT, file, &set, Some(found.ctime)).await.unwrap();
+        volume
+            .setattr(&ROOT, file, &set, Some(found.ctime))
+            .await
+            .unwrap();
     });
     assert_eq!(life.getattr(file).unwrap().mode, 0o777);
 }
@@ -617,7 +793,15 @@ fn setgid_directories_give_their_group_and_writes_clear_set_id_bits() {
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});
     let shared = mkdir_as(&life, &ROOT, (TOP, b"shared"), 0o777).unwrap();
-    life.set(&ROOT, shared, SetAttributes { gid: Some(77), ..mode(0o2777) }).unwrap();
+    life.set(
+        &ROOT,
+        shared,
+        SetAttributes {
+            gid: Some(77),
+            ..mode(0o2777)
+        },
+    )
+    .unwrap();
     let (who, other) = (user(10, 20, &[77]), user(11, 11, &[]));
     let file = create_as(&life, &who, (shared, b"f"), 0o6777).unwrap();
     let found = life.getattr(file).unwrap();
@@ -626,14 +810,29 @@ fn setgid_directories_give_their_group_and_writes_clear_set_id_bits() {
     let found = life.getattr(below).unwrap();
     assert_eq!((found.gid, found.mode), (77, 0o2755));
     life.run(|volume| async move {
-        volume.write(&other, file, 0, b"x", Stability::FileSync).await.unwrap();
+        volume
+            .write(&other, file, 0, b"x", Stability::FileSync)
+            .await
+            .unwrap();
     });
     assert_eq!(life.getattr(file).unwrap().mode, 0o777);
     life.crash();
     let life = bucket.start(|_| {});
-    assert_eq!(life.getattr(file).unwrap().mode, 0o777, "the log knows the mode too");
+    assert_eq!(
+        life.getattr(file).unwrap().mode,
+        0o777,
+        "the log knows the mode too"
+    );
     life.set(&ROOT, file, mode(0o6777)).unwrap();
-    life.set(&who, file, SetAttributes { gid: Some(20), ..Default::default() }).unwrap();
+    life.set(
+        &who,
+        file,
+        SetAttributes {
+            gid: Some(20),
+            ..Default::default()
+        },
+    )
+    .unwrap();
     assert_eq!(life.getattr(file).unwrap().mode, 0o777);
 }
 
@@ -651,14 +850,20 @@ fn replies_carry_the_attributes_from_before_and_after() {
         assert!(now.mtime > before.mtime && now.ctime > before.ctime);
 
         let inode = made.attributes.inode;
-        let wrote = volume.write(&ROOT, inode, 0, b"abc", Stability::Unstable).await.unwrap();
+        let wrote = volume
+            .write(&ROOT, inode, 0, b"abc", Stability::Unstable)
+            .await
+            .unwrap();
         assert_eq!(wrote.change.before, Some((&made.attributes).into()));
         let after = wrote.change.after.unwrap();
         assert_eq!(after.size, 3);
         assert!(after.mtime > made.attributes.mtime);
         assert_eq!(volume.getattr(inode).await.unwrap(), after);
 
-        let set = SetAttributes { size: Some(1), ..Default::default() };
+        let set = SetAttributes {
+            size: Some(1),
+            ..Default::default()
+        };
         let cut = volume.setattr(&ROOT, inode, &set, None).await.unwrap();
         assert_eq!(cut.before, Some((&after).into()));
         assert_eq!(cut.after.unwrap().size, 1);
@@ -667,7 +872,10 @@ fn replies_carry_the_attributes_from_before_and_after() {
         assert_eq!(change.before, Some((&now).into()));
         let removed = volume.remove(&ROOT, TOP, b"g").await.unwrap();
         assert_eq!(removed.before, change.after.as_ref().map(Into::into));
-        let (from, to) = volume.rename(&ROOT, (TOP, b"f"), (TOP, b"h")).await.unwrap();
+        let (from, to) = volume
+            .rename(&ROOT, (TOP, b"f"), (TOP, b"h"))
+            .await
+            .unwrap();
         assert_eq!(from.before, removed.after.as_ref().map(Into::into));
         assert_eq!(from, to);
         let (commit, _) = volume.commit(&ROOT, inode, 0, 0).await.unwrap();
@@ -695,7 +903,10 @@ fn a_full_volume_says_so_and_takes_writes_again_when_something_was_removed() {
     life.create(b"third");
     life.run(|volume| async move {
         let guarded = CreateMode::Guarded(SetAttributes::default());
-        assert_eq!(volume.create(&ROOT, TOP, b"f", &guarded).await, Err(Error::NoSpace));
+        assert_eq!(
+            volume.create(&ROOT, TOP, b"f", &guarded).await,
+            Err(Error::NoSpace)
+        );
         let found = volume.statistics().await.unwrap();
         assert_eq!((found.total_files, found.free_files), (4, 0));
     });
@@ -718,7 +929,12 @@ fn rewriting_unpublished_bytes_again_and_again_needs_no_more_space_than_they_tak
     let inode = life.create(b"file");
     for round in 0..20 {
         for i in 0..3 {
-            life.write(inode, i << 20, &pattern(round, 1 << 20), Stability::Unstable);
+            life.write(
+                inode,
+                i << 20,
+                &pattern(round, 1 << 20),
+                Stability::Unstable,
+            );
         }
         if round % 3 == 0 {
             life.flush();
@@ -731,8 +947,7 @@ fn rewriting_unpublished_bytes_again_and_again_needs_no_more_space_than_they_tak
 fn many_clients_at_once_leave_a_tree_that_is_whole() {
     let bucket = Bucket::new();
     let life = bucket.start(|config| config.memory_limit = 32 << 20);
-    let directories: Vec<Inode> =
-        (0..4u8).map(|i| life.mkdir(TOP, &[b'a' + i])).collect();
+    let directories: Vec<Inode> = (0..4u8).map(|i| life.mkdir(TOP, &[b'a' + i])).collect();
     let done = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..8u64)
         .map(|client| {
@@ -740,7 +955,9 @@ fn many_clients_at_once_leave_a_tree_that_is_whole() {
             life.spawn(move |volume| async move {
                 let mut state = client + 1;
                 for i in 0..150u64 {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    state = state
+                        .wrapping_mul(6364136223846793005)
+                        .wrapping_add(1442695040888963407);
                     let from = directories[(state >> 33) as usize % 4];
                     let to = directories[(state >> 40) as usize % 4];
                     let name = format!("n{}", (state >> 50) % 6);
@@ -749,13 +966,31 @@ fn many_clients_at_once_leave_a_tree_that_is_whole() {
                     // Each may fail because others did something else before: what counts is the
                     // tree.
                     match i % 5 {
-                        0 => drop(volume.rename(&ROOT, (from, name.as_bytes()), (to, other.as_bytes())).await),
+                        0 => drop(
+                            volume
+                                .rename(&ROOT, (from, name.as_bytes()), (to, other.as_bytes()))
+                                .await,
+                        ),
                         1 => drop(volume.remove(&ROOT, from, name.as_bytes()).await),
                         2 => drop(volume.rmdir(&ROOT, from, name.as_bytes()).await),
-                        3 => drop(volume.make(&ROOT, from, name.as_bytes(), NewNode::Directory, &Default::default()).await),
+                        3 => drop(
+                            volume
+                                .make(
+                                    &ROOT,
+                                    from,
+                                    name.as_bytes(),
+                                    NewNode::Directory,
+                                    &Default::default(),
+                                )
+                                .await,
+                        ),
                         _ => {
-                            if let Ok(made) = volume.create(&ROOT, from, name.as_bytes(), &guarded).await {
-                                let _ = volume.link(&ROOT, made.attributes.inode, to, other.as_bytes()).await;
+                            if let Ok(made) =
+                                volume.create(&ROOT, from, name.as_bytes(), &guarded).await
+                            {
+                                let _ = volume
+                                    .link(&ROOT, made.attributes.inode, to, other.as_bytes())
+                                    .await;
                             }
                         }
                     }

@@ -38,11 +38,17 @@ fn trap_01_partial_rewrite_of_an_evicted_block_keeps_the_rest() {
         life.write(inode, at as u64, &news, Stability::FileSync);
         expected[at..at + news.len()].copy_from_slice(&news);
     }
-    assert!(bucket.counts().bytes_got < gets + (1 << 20), "the rewrite itself fetches nothing");
+    assert!(
+        bucket.counts().bytes_got < gets + (1 << 20),
+        "the rewrite itself fetches nothing"
+    );
     life.flush();
     life.evict();
     assert_bytes(&life.read(inode, 0, 7 << 20), &expected);
-    assert!(bucket.counts().bytes_got > gets + (5 << 20), "the rest was really evicted");
+    assert!(
+        bucket.counts().bytes_got > gets + (5 << 20),
+        "the rest was really evicted"
+    );
     life.crash();
     elsewhere(&bucket, inode, &expected);
 }
@@ -59,7 +65,10 @@ fn trap_02_a_read_of_a_block_that_is_partly_here_fetches_the_rest() {
     life.write(inode, 1 << 20, b"here", Stability::Unstable);
     expected[1 << 20..(1 << 20) + 4].copy_from_slice(b"here");
     assert_bytes(&life.read(inode, 0, 4 << 20), &expected);
-    assert_bytes(&life.read(inode, (1 << 20) - 1, 6), &expected[(1 << 20) - 1..(1 << 20) + 5]);
+    assert_bytes(
+        &life.read(inode, (1 << 20) - 1, 6),
+        &expected[(1 << 20) - 1..(1 << 20) + 5],
+    );
 }
 
 #[test]
@@ -75,7 +84,9 @@ fn trap_03_a_fetch_under_way_does_not_overwrite_bytes_written_meanwhile() {
     bucket.controls.pack_gets.close();
     let reader =
         life.spawn(|volume| async move { read(&volume, inode, 0, 1 << 20).await.unwrap() });
-    eventually("a fetch is under way", || bucket.controls.pack_gets.held() > 0);
+    eventually("a fetch is under way", || {
+        bucket.controls.pack_gets.held() > 0
+    });
     let news = pattern(2, 300_000);
     life.write(inode, 4321, &news, Stability::Unstable);
     bucket.controls.pack_gets.open();
@@ -99,7 +110,9 @@ fn trap_04_a_write_during_an_upload_is_not_uploaded_with_it_and_not_lost() {
     life.write(inode, 0, &old, Stability::Unstable);
     bucket.controls.pack_puts.close();
     let flush = life.spawn(|volume| async move { volume.flush().await.unwrap() });
-    eventually("an upload is under way", || bucket.controls.pack_puts.held() > 0);
+    eventually("an upload is under way", || {
+        bucket.controls.pack_puts.held() > 0
+    });
     let mut expected = old.clone();
     let news = pattern(2, 70_000);
     life.write(inode, 5, &news, Stability::FileSync);
@@ -110,7 +123,10 @@ fn trap_04_a_write_during_an_upload_is_not_uploaded_with_it_and_not_lost() {
     elsewhere_of_copy(&bucket, inode, &old);
 
     assert_bytes(&life.read(inode, 0, 1 << 20), &expected);
-    assert!(life.volume.status().dirty_bytes >= news.len() as u64, "it is still to be uploaded");
+    assert!(
+        life.volume.status().dirty_bytes >= news.len() as u64,
+        "it is still to be uploaded"
+    );
     life.flush();
     assert_eq!(life.volume.status().dirty_bytes, 0);
     life.evict();
@@ -207,7 +223,10 @@ fn trap_07_shrinking_and_growing_a_file_brings_no_old_byte_back() {
 #[track_caller]
 fn assert_durable(life: &Life, what: &str) {
     let status = life.volume.status();
-    assert_eq!(status.durable, status.end, "{what} was answered before it was durable");
+    assert_eq!(
+        status.durable, status.end,
+        "{what} was answered before it was durable"
+    );
 }
 
 #[test]
@@ -226,24 +245,40 @@ fn trap_08_stable_replies_wait_for_the_disk() {
     // An unstable write costs no flush: nothing is durable by accident here.
     life.write(inode, 4, b"unstable", Stability::Unstable);
     let status = life.volume.status();
-    assert!(status.durable < status.end, "something flushes without being asked to");
+    assert!(
+        status.durable < status.end,
+        "something flushes without being asked to"
+    );
     life.commit(inode);
     assert_durable(&life, "COMMIT");
 
     life.truncate(inode, 2);
     assert_durable(&life, "SETATTR of the size");
-    life.set(&ROOT, inode, SetAttributes { mode: Some(0o600), ..Default::default() }).unwrap();
+    life.set(
+        &ROOT,
+        inode,
+        SetAttributes {
+            mode: Some(0o600),
+            ..Default::default()
+        },
+    )
+    .unwrap();
     assert_durable(&life, "SETATTR");
     life.link(inode, (directory, b"link")).unwrap();
     assert_durable(&life, "LINK");
-    life.rename((directory, b"link"), (Inode::ROOT, b"renamed")).unwrap();
+    life.rename((directory, b"link"), (Inode::ROOT, b"renamed"))
+        .unwrap();
     assert_durable(&life, "RENAME to another directory");
-    life.rename((Inode::ROOT, b"renamed"), (Inode::ROOT, b"again")).unwrap();
+    life.rename((Inode::ROOT, b"renamed"), (Inode::ROOT, b"again"))
+        .unwrap();
     assert_durable(&life, "RENAME");
     for node in [NewNode::Symlink(b"target"), NewNode::Fifo] {
         life.run(|volume| async move {
             let set = SetAttributes::default();
-            volume.make(&ROOT, directory, b"made", node, &set).await.unwrap();
+            volume
+                .make(&ROOT, directory, b"made", node, &set)
+                .await
+                .unwrap();
         });
         assert_durable(&life, "SYMLINK or MKNOD");
         life.try_remove(directory, b"made").unwrap();
@@ -254,7 +289,10 @@ fn trap_08_stable_replies_wait_for_the_disk() {
     life.write(inode, 9, b"unstable", Stability::Unstable);
     life.run(|volume| async move {
         let mode = CreateMode::Exclusive([7; 8]);
-        volume.create(&ROOT, Inode::ROOT, b"exclusive", &mode).await.unwrap();
+        volume
+            .create(&ROOT, Inode::ROOT, b"exclusive", &mode)
+            .await
+            .unwrap();
     });
     assert_durable(&life, "exclusive CREATE");
 }
@@ -268,9 +306,14 @@ fn trap_08_without_a_log_stable_replies_wait_for_the_bucket() {
     bucket.controls.meta_puts.close();
     let commit =
         life.spawn(move |volume| async move { volume.commit(&ROOT, inode, 0, 0).await.unwrap() });
-    eventually("the checkpoint is being published", || bucket.controls.meta_puts.held() > 0);
+    eventually("the checkpoint is being published", || {
+        bucket.controls.meta_puts.held() > 0
+    });
     std::thread::sleep(Duration::from_millis(200));
-    assert!(!commit.is_finished(), "COMMIT was answered before the bucket had the data");
+    assert!(
+        !commit.is_finished(),
+        "COMMIT was answered before the bucket had the data"
+    );
     bucket.controls.meta_puts.open();
     life.join(commit);
     life.crash();
@@ -287,7 +330,18 @@ fn trap_09_an_unaligned_write_covers_no_byte_but_its_own() {
     life.flush();
     life.evict();
     // Around words of a bitmap, pages, pieces and the block's end.
-    let edges = [1, 63, 65, 511, 4095, 4097, 65_535, 65_537, (4 << 20) - 1, (4 << 20) + 1];
+    let edges = [
+        1,
+        63,
+        65,
+        511,
+        4095,
+        4097,
+        65_535,
+        65_537,
+        (4 << 20) - 1,
+        (4 << 20) + 1,
+    ];
     for (i, at) in edges.into_iter().enumerate() {
         let data = pattern(10 + i as u64, 1 + i * 7);
         life.write(inode, at as u64, &data, Stability::Unstable);

@@ -29,7 +29,9 @@ pub enum AddressRangeError {
         max: u8,
     },
     /// Bits beyond the prefix are set: most likely the prefix is wrong.
-    #[error("{base}/{prefix} has bits set beyond its prefix: write {network}/{prefix}, or {base} for the one address")]
+    #[error(
+        "{base}/{prefix} has bits set beyond its prefix: write {network}/{prefix}, or {base} for the one address"
+    )]
     HostBits {
         /// The address that was written.
         base: IpAddr,

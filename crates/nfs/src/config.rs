@@ -155,7 +155,11 @@ impl ServerConfig {
         for (name, value, least) in [
             ("record_bytes", limits.record_bytes, transfer),
             ("reply_bytes", limits.reply_bytes, transfer),
-            ("shared_bytes", limits.shared_bytes, limits.record_bytes.saturating_mul(4)),
+            (
+                "shared_bytes",
+                limits.shared_bytes,
+                limits.record_bytes.saturating_mul(4),
+            ),
             ("calls_in_flight", limits.calls_in_flight, 1),
             ("connections", limits.connections, 1),
         ] {

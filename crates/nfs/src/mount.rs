@@ -62,6 +62,8 @@ pub(crate) async fn call<F: FileSystem>(
     reply: &mut Reply,
 ) -> Result<Done, Malformed> {
     let address = request.client.address;
+    // Whoever may mount nothing learns nothing, not even what there is.
+    let known = request.client.is_known();
     match procedure {
         // NULL
         0 => arguments.end()?,
@@ -75,7 +77,7 @@ pub(crate) async fn call<F: FileSystem>(
         2 => {
             arguments.end()?;
             let mut results = reply.results();
-            for (client, path) in request.mounts.0.lock().iter() {
+            for (client, path) in request.mounts.0.lock().iter().filter(|_| known) {
                 results.bool(true);
                 results.opaque(client.to_string().as_bytes());
                 results.opaque(path);
@@ -99,7 +101,7 @@ pub(crate) async fn call<F: FileSystem>(
         5 => {
             arguments.end()?;
             let mut results = reply.results();
-            for export in request.exports.iter() {
+            for export in request.exports.iter().filter(|_| known) {
                 results.bool(true);
                 results.opaque(&export.path);
                 for range in &export.clients {

@@ -13,9 +13,22 @@ use forebay_vfs::memory::MemoryFileSystem;
 /// Memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS"))
+        .unwrap();
     let kib = line.split_whitespace().nth(1).unwrap();
     kib.parse::<u64>().unwrap() * 1024
+}
+
+/// Both ends of each connection are in this process.
+fn allow_open_files(count: u64) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < count) {
+        limit.current = Some(limit.maximum.map_or(count, |maximum| maximum.min(count)));
+        setrlimit(Resource::Nofile, limit).unwrap();
+    }
 }
 
 fn with_limits(change: impl FnOnce(&mut forebay_nfs::Limits)) -> Running {
@@ -43,7 +56,9 @@ fn random_bytes() {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.write_all(&forebay_nfs::record::mark(300)).unwrap();
         stream.write_all(&bytes).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
         let mut answer = Vec::new();
         // Random bytes are no RPC call: the server hangs up, without or with a reset.
         assert!(stream.read_to_end(&mut answer).is_err() || answer.is_empty());
@@ -118,7 +133,10 @@ fn a_half_sent_record_is_given_up_and_holds_nobody() {
 fn bytes_that_trickle_do_not_keep_a_record_alive() {
     let server = with_limits(|limits| limits.record_timeout = Duration::from_millis(300));
     let mut client = server.client();
-    client.stream.write_all(&forebay_nfs::record::mark(1000)).unwrap();
+    client
+        .stream
+        .write_all(&forebay_nfs::record::mark(1000))
+        .unwrap();
     let begin = Instant::now();
     while client.stream.write_all(&[0]).is_ok() {
         assert!(begin.elapsed() < Duration::from_secs(10));
@@ -134,7 +152,9 @@ fn thousands_of_connections_reset_at_once() {
     for _ in 0..3000 {
         let stream = TcpStream::connect(server.address).unwrap();
         // Closing with unread or unsent data and no linger sends a reset.
-        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        socket2::SockRef::from(&stream)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
     }
     assert!(other.is_served());
     assert!(server.client().is_served());
@@ -144,7 +164,8 @@ fn thousands_of_connections_reset_at_once() {
 
 #[test]
 fn many_idle_connections_cost_little() {
-    const IDLE: usize = 400;
+    const IDLE: usize = 3000;
+    allow_open_files(2 * IDLE as u64 + 1000);
     let server = Running::memory();
     let mut first = server.client();
     let idle: Vec<Client> = (0..IDLE).map(|_| server.client()).collect();
@@ -189,7 +210,10 @@ fn an_idle_connection_is_closed_when_that_is_wanted() {
 /// Sends reads of 1 MiB and never reads a reply, until the server takes no more.
 fn never_reads(server: &Running, file: &[u8]) -> Client {
     let mut client = server.client();
-    client.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    client
+        .stream
+        .set_write_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
     let message = client.message(NFS, 3, 6, |w| read_arguments(w, file, 0, 1 << 20));
     let mut record = forebay_nfs::record::mark(message.len()).to_vec();
     record.extend(message);
@@ -214,8 +238,13 @@ fn a_client_that_never_reads_its_replies_is_held_and_closed() {
     other.write(&file, 0, &vec![1; 1 << 20]);
     let before = resident();
     let mut stuck: Vec<Client> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| never_reads(&server, &file))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        let threads: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| never_reads(&server, &file)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
     assert!(other.is_served());
     assert_eq!(other.read(&file, 0, 1 << 20).0.len(), 1 << 20);
@@ -223,7 +252,10 @@ fn a_client_that_never_reads_its_replies_is_held_and_closed() {
     server.wait_for("nfs_connections_timed_out", |closed| closed == 4);
     // What the kernel had taken can still be read, and then it ends.
     for client in &mut stuck {
-        client.stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        client
+            .stream
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
         let mut rest = Vec::new();
         _ = client.stream.read_to_end(&mut rest);
         assert!(rest.len() < 64 << 20);

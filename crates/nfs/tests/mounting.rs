@@ -28,13 +28,16 @@ fn dump_export_and_unmount() {
     let server = Running::memory();
     let mut client = server.client();
     client.root();
-    let list = |client: &mut Client, procedure| accepted(&client.call(MOUNT, 3, procedure, |_| {})).0;
+    let list =
+        |client: &mut Client, procedure| accepted(&client.call(MOUNT, 3, procedure, |_| {})).0;
     let dumped = list(&mut client, 2);
     let mut expected = vec![0, 0, 0, 1, 0, 0, 0, 9];
     expected.extend(b"127.0.0.1\0\0\0\0\0\0\x01/\0\0\0\0\0\0\0");
     assert_eq!(dumped, expected);
     let exported = list(&mut client, 5);
-    let mut expected = vec![0, 0, 0, 1, 0, 0, 0, 1, b'/', 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 9];
+    let mut expected = vec![
+        0, 0, 0, 1, 0, 0, 0, 1, b'/', 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 9,
+    ];
     expected.extend(b"127.0.0.1\0\0\0\0\0\0\0\0\0\0\0");
     assert_eq!(exported, expected);
     client.call(MOUNT, 3, 3, |w| w.opaque(b"/"));
@@ -52,10 +55,17 @@ fn a_client_outside_every_export_gets_nothing() {
     let mut client = server.client();
     assert_eq!(client.mount("/"), Err(ACCES));
     assert_eq!(client.mount("/none"), Err(ACCES));
+    for procedure in [2, 5] {
+        let listed = client.call(MOUNT, 3, procedure, |_| {});
+        assert_eq!(accepted(&listed).0, [0; 4]);
+    }
     // NULL is answered; anything else is denied: AUTH_ERROR, AUTH_TOOWEAK.
     assert!(client.nfs(0, |_| {}).0.is_empty());
     let denied = client.call(NFS, 3, 1, |w| w.opaque(&[0; 32]));
-    assert_eq!(denied[4..], [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5]);
+    assert_eq!(
+        denied[4..],
+        [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5]
+    );
 }
 
 #[test]
@@ -118,7 +128,8 @@ fn an_export_below_the_root_does_not_lead_out_of_itself() {
 fn nothing_is_renamed_or_linked_from_one_export_into_another() {
     let fs = Arc::new(MemoryFileSystem::new());
     let mut two = config();
-    two.exports.push(export(2, "/home", "127.0.0.1", Squash::None));
+    two.exports
+        .push(export(2, "/home", "127.0.0.1", Squash::None));
     let server = Running::new(fs, two);
     let mut client = server.client();
     let root = client.root();
@@ -162,7 +173,7 @@ fn callers_are_squashed_as_the_export_says() {
         });
         let server = Running::new(fs, squashed);
         let owner_of = |who: As, name: &str| {
-            let mut client = server.client().as_user(who);
+            let mut client = server.client().with_identity(who);
             let file = client.create(&handle, name);
             client.attributes(&file).uid
         };
@@ -194,5 +205,8 @@ fn a_bad_configuration_is_refused_with_what_is_wrong() {
     let any = "127.0.0.1:0".parse().unwrap();
     let bound = runtime.block_on(forebay_nfs::Server::bind(any, fs, twice));
     let error = bound.err().unwrap();
-    assert!(error.to_string().contains("two exports have the id 1"), "{error}");
+    assert!(
+        error.to_string().contains("two exports have the id 1"),
+        "{error}"
+    );
 }

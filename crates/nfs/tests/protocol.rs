@@ -63,8 +63,8 @@ fn arguments_that_cannot_be_decoded_are_garbage() {
 fn sixteen_groups_are_taken_and_seventeen_denied() {
     let server = Running::memory();
     let user = |groups: u32| As::User(5, 5, (0..groups).collect());
-    assert!(server.client().as_user(user(16)).is_served());
-    let mut client = server.client().as_user(user(17));
+    assert!(server.client().with_identity(user(16)).is_served());
+    let mut client = server.client().with_identity(user(17));
     let reply = client.call(NFS, 3, 0, |_| {});
     assert_eq!(reply[4..], [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]);
 }
@@ -77,7 +77,11 @@ fn a_record_in_many_fragments_is_one_call() {
     let message = client.message(NFS, 3, 1, |w| w.opaque(&root));
     let pieces: Vec<&[u8]> = message.chunks(7).collect();
     for (index, piece) in pieces.iter().enumerate() {
-        let last = if index + 1 == pieces.len() { LAST_FRAGMENT } else { 0 };
+        let last = if index + 1 == pieces.len() {
+            LAST_FRAGMENT
+        } else {
+            0
+        };
         let mark = (piece.len() as u32 | last).to_be_bytes();
         client.stream.write_all(&mark).unwrap();
         client.stream.write_all(piece).unwrap();
@@ -161,7 +165,10 @@ fn many_large_reads_at_once_stay_within_the_reply_bytes_and_all_arrive() {
 fn two_connections_share_a_budget_that_only_one_could_use() {
     let mut tight = config();
     tight.limits.shared_bytes = tight.limits.record_bytes * 4;
-    let server = Running::new(std::sync::Arc::new(forebay_vfs::memory::MemoryFileSystem::new()), tight);
+    let server = Running::new(
+        std::sync::Arc::new(forebay_vfs::memory::MemoryFileSystem::new()),
+        tight,
+    );
     let root = server.client().root();
     let workers: Vec<_> = (0..8)
         .map(|number| {
@@ -177,7 +184,9 @@ fn two_connections_share_a_budget_that_only_one_could_use() {
             })
         })
         .collect();
-    workers.into_iter().for_each(|worker| worker.join().unwrap());
+    workers
+        .into_iter()
+        .for_each(|worker| worker.join().unwrap());
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 use forebay_types::Inode;
 
+/// Most names of one object: far above what anybody makes, far below where counts overflow.
+pub const LINK_MAX: u32 = 1 << 30;
+
 /// A moment: seconds and nanoseconds (0 to 999,999,999) since 1970-01-01 00:00 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {

@@ -160,6 +160,19 @@ impl Checkpoints {
     }
 }
 
+/// Stops the volume when the publisher ends by a panic: nobody must wait for it in vain.
+struct Watch<'a>(&'a Core);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop(Stopped::Failed(
+                "the publisher has ended by a fault of the program; what is not in the bucket is in the log, and published after a restart".into(),
+            ));
+        }
+    }
+}
+
 /// The first number for packs of an epoch: the epoch is part of the number, so that a gateway that
 /// was fenced and does not know it yet can never write over a pack of its successor.
 fn first_pack(state: &VolumeState) -> u64 {
@@ -200,6 +213,7 @@ impl Core {
     /// The publisher: closes checkpoints when they are due and brings them to the bucket, until
     /// the volume stops.
     pub(crate) async fn publish_forever(self: Arc<Core>) {
+        let _watch = Watch(&self);
         while self.is_stopped().is_none() {
             let wake = self.checkpoints.wake.notified();
             let flushes = std::mem::take(&mut *self.checkpoints.flushes.lock());

@@ -1,19 +1,21 @@
 //! Uploading: the dirty ranges of a closed checkpoint become frames, the frames packs, and the
 //! packs objects in the bucket. Nothing refers to them before the checkpoint is published.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use forebay_cache::Snapshot;
-use forebay_meta::record::{BlockMap, MAX_EXTENTS, PackRecord};
-use forebay_pack::{FinishedPack, FrameRef, PackWriter};
+use forebay_meta::record::{BlockMap, FrameAddress, MAX_EXTENTS, PackRecord};
+use forebay_pack::{FinishedPack, Frame, FrameRef, PackWriter};
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, Inode, PackId};
 use tokio::task::JoinSet;
 
 use super::close::Closed;
 use super::{Halted, pack_plan};
 use crate::core::{Core, Stopped};
+use crate::data::address_key;
+use crate::fetch::FetchError;
 
 /// What a checkpoint has put into the bucket.
 #[derive(Default)]
@@ -136,7 +138,7 @@ impl Core {
         let mut contents = Vec::with_capacity(group.len());
         for block in group {
             let rewritten = match &block.rewrite {
-                Some(rewrite) => Some(self.whole_block(&block, rewrite).await?),
+                Some(rewrite) => self.whole_block(&block, rewrite).await?,
                 None => None,
             };
             contents.push((block.key, block.snapshot, rewritten));
@@ -185,37 +187,36 @@ impl Core {
     }
 
     /// All bytes of a block from its start to the last one that is not a hole: what the bucket has,
-    /// and over it what is dirty.
-    async fn whole_block(&self, block: &DirtyBlock, rewrite: &Rewrite) -> Result<Vec<u8>, Halted> {
+    /// and over it what is dirty. None when the bucket's bytes are damaged: then the dirty ranges go
+    /// there one by one, and what is damaged stays to be reported to its readers.
+    async fn whole_block(
+        &self,
+        block: &DirtyBlock,
+        rewrite: &Rewrite,
+    ) -> Result<Option<Vec<u8>>, Halted> {
         let live = ByteRange::new(0, rewrite.live);
         let old = rewrite.map.extents().iter().map(|extent| extent.range.intersect(live).end);
         let new = block.snapshot.ranges().map(|range| range.end);
         let len = old.chain(new).max().unwrap_or(0);
         let mut whole = vec![0; len as usize];
+        // Each frame once, though small writes may have cut it into hundreds of extents.
+        let mut fetched = HashSet::new();
         for extent in rewrite.map.extents() {
-            let range = extent.range.intersect(live);
-            if range.is_empty() {
+            let counts = !extent.range.intersect(live).is_empty();
+            if !counts || !fetched.insert(address_key(&extent.frame)) {
                 continue;
             }
-            let mut attempt = 1;
-            let frame = loop {
-                match self.packs.fetch(block.key, &extent.frame).await {
-                    Ok(frame) => break frame,
-                    Err(crate::fetch::FetchError::Unavailable(why)) => {
-                        self.wait_for_store(&why, attempt).await?;
-                        attempt += 1;
-                    }
-                    Err(error) => {
-                        self.stop(Stopped::Failed(format!(
-                            "a block that needs to be written anew cannot be read: {error}"
-                        )));
-                        return Err(Halted);
-                    }
-                }
+            let Some(frame) = self.fetch_for_rewrite(block.key, &extent.frame).await? else {
+                return Ok(None);
             };
-            let from = (range.start - frame.range.start) as usize;
-            let to = std::ops::Range::<usize>::from(range);
-            whole[to].copy_from_slice(&frame.data[from..from + range.len() as usize]);
+            let same = rewrite.map.extents().iter().filter(|other| other.frame == extent.frame);
+            for range in same.map(|extent| extent.range.intersect(live)) {
+                if !range.is_empty() {
+                    let from = (range.start - frame.range.start) as usize;
+                    let to = std::ops::Range::<usize>::from(range);
+                    whole[to].copy_from_slice(&frame.data[from..from + range.len() as usize]);
+                }
+            }
         }
         for range in block.snapshot.ranges() {
             let mut at = range.start as usize;
@@ -224,6 +225,31 @@ impl Core {
                 at += slice.len();
             }
         }
-        Ok(whole)
+        Ok(Some(whole))
+    }
+
+    async fn fetch_for_rewrite(
+        &self,
+        block: BlockKey,
+        address: &FrameAddress,
+    ) -> Result<Option<Arc<Frame>>, Halted> {
+        let mut attempt = 1;
+        loop {
+            match self.packs.fetch(block, address).await {
+                Ok(frame) => return Ok(Some(frame)),
+                Err(FetchError::Unavailable(why)) => {
+                    self.wait_for_store(&why, attempt).await?;
+                    attempt += 1;
+                }
+                Err(FetchError::Damaged(why)) => {
+                    tracing::error!(
+                        "inode {}, bytes from {} on, cannot be written anew in one piece: {why}",
+                        block.inode,
+                        block.block.start()
+                    );
+                    return Ok(None);
+                }
+            }
+        }
     }
 }

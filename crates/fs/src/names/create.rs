@@ -5,11 +5,11 @@ use std::sync::Arc;
 use forebay_meta::record::{Content, InodeRecord, Kind};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{
-    Attributes, Change, CreateMode, Created, Credentials, Error, NewNode, Result, SetAttributes,
+    Attributes, Change, CreateMode, Created, Credentials, Error, LINK_MAX, NewNode, Result, SetAttributes,
     SetTime, Timestamp,
 };
 
-use super::{LINK_MAX, SYMLINK_MAX, check_new_name, count_in, put_name};
+use super::{SYMLINK_MAX, check_new_name, count_in, put_name};
 use crate::change::{NameChange, Refusal};
 use crate::convert;
 use crate::core::Core;

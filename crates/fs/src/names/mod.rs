@@ -16,7 +16,7 @@ use bytes::Bytes;
 use forebay_meta::record::{CookieRecord, InodeRecord, Kind, NameRecord};
 use forebay_meta::{Batch, Key};
 use forebay_types::Inode;
-use forebay_vfs::{Attributes, Credentials, Error, Result, Timestamp};
+use forebay_vfs::{Attributes, Credentials, Error, LINK_MAX, Result, Timestamp};
 
 use crate::convert;
 use crate::core::Core;
@@ -35,9 +35,6 @@ const DOT_DOT_COOKIE: u64 = 2;
 
 /// Cookie of the first name made in a directory.
 pub(crate) const FIRST_COOKIE: u64 = 3;
-
-/// Most names of one object; far above what anybody makes, far below where counts overflow.
-const LINK_MAX: u32 = 1 << 30;
 
 /// Checks a name that is to be looked up.
 fn check_name(name: &[u8]) -> Result<()> {

@@ -6,15 +6,15 @@ pub mod store;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use forebay_fs::{FsConfig, OpenError, Volume};
 use forebay_object::{RequestCounts, Store, StoreOptions};
 use forebay_types::Inode;
 use forebay_vfs::{
-    Attributes, CreateMode, Credentials, DirectoryEntry, Error, FileSystem, NewNode,
-    SetAttributes, Stability, WriteReply,
+    Attributes, CreateMode, Credentials, DirectoryEntry, Error, FileSystem, NewNode, SetAttributes,
+    Stability, WriteReply,
 };
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -22,7 +22,11 @@ use tokio::runtime::Runtime;
 
 use store::{ControlledStore, Controls};
 
-pub const ROOT: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new() };
+pub const ROOT: Credentials = Credentials {
+    uid: 0,
+    gid: 0,
+    groups: Vec::new(),
+};
 
 /// What no operation of a test may take: longer means a deadlock.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,20 +39,44 @@ pub struct Bucket {
     latest: Mutex<Option<ControlledStore>>,
 }
 
-/// One run of a gateway.
+/// One run of a gateway. Dropping it is a crash.
 pub struct Life {
-    pub runtime: Runtime,
+    /// None once it has ended.
+    runtime: Option<Runtime>,
     pub volume: Volume,
+    controls: Arc<Controls>,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // The block cache of SlateDB locks itself out for ever if the runtime ends while a read of
+        // metadata begins; a process that is killed has no such moment. So everything comes to rest
+        // at the bucket's door before.
+        self.controls.everything.close();
+        std::thread::sleep(Duration::from_millis(30));
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(PATIENCE);
+        }
+        self.controls.everything.open();
+    }
 }
 
 pub fn folder() -> TempDir {
     // Functional tests need no disk, and flushes of a real one cost milliseconds.
-    let base = if PathBuf::from("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" };
+    let base = if PathBuf::from("/dev/shm").is_dir() {
+        "/dev/shm"
+    } else {
+        "/tmp"
+    };
     tempfile::tempdir_in(base).unwrap()
 }
 
 fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 impl Bucket {
@@ -74,23 +102,36 @@ impl Bucket {
 
     pub async fn store(&self) -> Store {
         let url = format!("file://{}", self.path().display());
-        let options = StoreOptions { create: true, ..StoreOptions::default() };
+        let options = StoreOptions {
+            create: true,
+            ..StoreOptions::default()
+        };
         let opened = forebay_object::open(&url, &options).await.unwrap();
         let controlled = ControlledStore::new(opened.store, self.controls.clone());
         *self.latest.lock() = Some(controlled.clone());
-        Store { store: Arc::new(controlled), ..opened }
+        Store {
+            store: Arc::new(controlled),
+            ..opened
+        }
     }
 
-    /// A bucket of its own with the same objects, and an empty local folder.
+    /// A bucket of its own with the same objects as of one moment, and an empty local folder.
     pub fn copy(&self) -> Bucket {
         let copy = Bucket::unformatted();
+        self.controls.everything.close();
+        // What is under way ends.
+        std::thread::sleep(Duration::from_millis(60));
         let mut objects = Vec::new();
         walk(&self.path(), &mut objects);
         for (path, _) in objects {
             let to = copy.path().join(path.strip_prefix(self.path()).unwrap());
             std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-            std::fs::copy(path, to).unwrap();
+            // Uploads that were given up lie beside the objects, with a `#` in their names.
+            if !path.to_string_lossy().contains('#') {
+                std::fs::copy(path, to).unwrap();
+            }
         }
+        self.controls.everything.open();
         copy
     }
 
@@ -145,7 +186,8 @@ impl Bucket {
     }
 
     pub fn start_with(&self, config: FsConfig) -> Life {
-        self.try_start_with(config).unwrap_or_else(|error| panic!("{error}"))
+        self.try_start_with(config)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Starts a gateway, or gives the reason why it does not.
@@ -153,10 +195,16 @@ impl Bucket {
         let runtime = runtime();
         let opened = runtime.block_on(async {
             let store = self.store().await;
-            tokio::time::timeout(PATIENCE, Volume::open(&store, config)).await.expect("a deadlock")
+            tokio::time::timeout(PATIENCE, Volume::open(&store, config))
+                .await
+                .expect("a deadlock")
         });
         match opened {
-            Ok(volume) => Ok(Life { runtime, volume }),
+            Ok(volume) => Ok(Life {
+                runtime: Some(runtime),
+                volume,
+                controls: self.controls.clone(),
+            }),
             Err(error) => {
                 runtime.shutdown_timeout(Duration::from_secs(10));
                 Err(error)
@@ -174,7 +222,9 @@ impl Bucket {
 }
 
 fn walk(folder: &Path, found: &mut Vec<(PathBuf, u64)>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
     for entry in entries.flatten() {
         match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => walk(&entry.path(), found),
@@ -186,11 +236,17 @@ fn walk(folder: &Path, found: &mut Vec<(PathBuf, u64)>) {
 
 pub fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
+    std::collections::hash_map::RandomState::new()
+        .build_hasher()
+        .finish()
 }
 
 pub fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
-    Credentials { uid, gid, groups: groups.to_vec() }
+    Credentials {
+        uid,
+        gid,
+        groups: groups.to_vec(),
+    }
 }
 
 /// Waits until something is so; panics if it takes too long.
@@ -203,10 +259,14 @@ pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
 }
 
 impl Life {
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it has not ended")
+    }
+
     /// Runs operations on the volume.
     pub fn run<T, F: Future<Output = T>>(&self, operations: impl FnOnce(Volume) -> F) -> T {
         let operations = operations(self.volume.clone());
-        self.runtime
+        self.runtime()
             .block_on(async { tokio::time::timeout(PATIENCE, operations).await })
             .expect("the operation hangs")
     }
@@ -217,7 +277,7 @@ impl Life {
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        self.runtime.spawn(operations(self.volume.clone()))
+        self.runtime().spawn(operations(self.volume.clone()))
     }
 
     /// The result of what was spawned.
@@ -228,8 +288,7 @@ impl Life {
     /// Ends like a killed process: no farewell, no publishing. The system keeps what is in the
     /// log's pages.
     pub fn crash(self) {
-        drop(self.volume);
-        self.runtime.shutdown_timeout(Duration::from_secs(10));
+        drop(self);
     }
 
     /// Ends in order.
@@ -249,14 +308,21 @@ impl Life {
     pub fn create_in(&self, directory: Inode, name: &[u8]) -> Inode {
         self.run(|volume| async move {
             let mode = CreateMode::Guarded(SetAttributes::default());
-            volume.create(&ROOT, directory, name, &mode).await.unwrap().attributes.inode
+            volume
+                .create(&ROOT, directory, name, &mode)
+                .await
+                .unwrap()
+                .attributes
+                .inode
         })
     }
 
     pub fn mkdir(&self, directory: Inode, name: &[u8]) -> Inode {
         self.run(|volume| async move {
             let set = SetAttributes::default();
-            let made = volume.make(&ROOT, directory, name, NewNode::Directory, &set).await;
+            let made = volume
+                .make(&ROOT, directory, name, NewNode::Directory, &set)
+                .await;
             made.unwrap().attributes.inode
         })
     }
@@ -298,7 +364,15 @@ impl Life {
     }
 
     pub fn truncate(&self, inode: Inode, size: u64) {
-        self.set(&ROOT, inode, SetAttributes { size: Some(size), ..Default::default() }).unwrap();
+        self.set(
+            &ROOT,
+            inode,
+            SetAttributes {
+                size: Some(size),
+                ..Default::default()
+            },
+        )
+        .unwrap();
     }
 
     pub fn commit(&self, inode: Inode) {
@@ -312,7 +386,9 @@ impl Life {
 
     pub fn try_write(&self, inode: Inode, offset: u64, data: &[u8]) -> Result<WriteReply, Error> {
         self.run(|volume| async move {
-            volume.write(&ROOT, inode, offset, data, Stability::Unstable).await
+            volume
+                .write(&ROOT, inode, offset, data, Stability::Unstable)
+                .await
         })
     }
 
@@ -330,7 +406,10 @@ impl Life {
         self.run(|volume| async move {
             let (mut entries, mut cookie) = (Vec::new(), 0);
             loop {
-                let found = volume.readdir(&ROOT, directory, cookie, piece, false).await.unwrap();
+                let found = volume
+                    .readdir(&ROOT, directory, cookie, piece, false)
+                    .await
+                    .unwrap();
                 cookie = found.entries.last().map_or(cookie, |entry| entry.cookie);
                 entries.extend(found.entries);
                 if found.end {
@@ -358,7 +437,10 @@ impl Life {
 pub async fn write(volume: &Volume, inode: Inode, offset: u64, data: &[u8], stability: Stability) {
     let mut at = offset;
     for part in data.chunks(1 << 20) {
-        let reply = volume.write(&ROOT, inode, at, part, stability).await.unwrap();
+        let reply = volume
+            .write(&ROOT, inode, at, part, stability)
+            .await
+            .unwrap();
         assert_eq!(reply.count as usize, part.len());
         assert!(reply.stability >= stability);
         at += part.len() as u64;
@@ -376,7 +458,10 @@ pub async fn read(
         let count = (len - bytes.len()).min(1 << 20) as u32;
         let at = offset + bytes.len() as u64;
         let reply = volume.read(&ROOT, inode, at, count).await?;
-        reply.data.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        reply
+            .data
+            .iter()
+            .for_each(|piece| bytes.extend_from_slice(piece));
         if reply.eof {
             break;
         }
@@ -388,23 +473,40 @@ pub async fn read(
 #[track_caller]
 pub fn assert_bytes(found: &[u8], expected: &[u8]) {
     assert_eq!(found.len(), expected.len(), "length");
+    if found == expected {
+        return;
+    }
     if let Some(at) = (0..found.len()).find(|at| found[*at] != expected[*at]) {
-        let wrong = (at..found.len()).filter(|at| found[*at] != expected[*at]).count();
-        panic!("byte {at} is {} and should be {}; {wrong} are wrong", found[at], expected[at]);
+        let wrong = (at..found.len())
+            .filter(|at| found[*at] != expected[*at])
+            .count();
+        panic!(
+            "byte {at} is {} and should be {}; {wrong} are wrong",
+            found[at], expected[at]
+        );
     }
 }
 
 /// Bytes that differ from place to place and from seed to seed, none of them zero.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        // A zero would look like a hole.
-        bytes.extend(state.to_le_bytes().map(|byte| byte.max(1)));
+    /// A prime, so that no power of two is a period.
+    const PERIOD: usize = 1_048_583;
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    let bytes = BYTES.get_or_init(|| {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            // A zero would look like a hole.
+            (state as u8).max(1)
+        };
+        (0..PERIOD).map(|_| next()).collect()
+    });
+    let start = (seed.wrapping_mul(7919) % PERIOD as u64) as usize;
+    let mut found = bytes[start..PERIOD.min(start + len)].to_vec();
+    while found.len() < len {
+        found.extend_from_slice(&bytes[..PERIOD.min(len - found.len())]);
     }
-    bytes.truncate(len);
-    bytes
+    found
 }

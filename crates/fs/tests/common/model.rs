@@ -26,11 +26,30 @@ pub enum Object {
 pub enum Op {
     Create(u8, u8),
     Mkdir(u8, u8),
-    Write { file: u8, offset: u32, len: u32, seed: u8, stable: bool },
-    Truncate { file: u8, size: u32 },
-    Read { file: u8, offset: u32, len: u32 },
-    Rename { from: (u8, u8), to: (u8, u8) },
-    Link { file: u8, to: (u8, u8) },
+    Write {
+        file: u8,
+        offset: u32,
+        len: u32,
+        seed: u8,
+        stable: bool,
+    },
+    Truncate {
+        file: u8,
+        size: u32,
+    },
+    Read {
+        file: u8,
+        offset: u32,
+        len: u32,
+    },
+    Rename {
+        from: (u8, u8),
+        to: (u8, u8),
+    },
+    Link {
+        file: u8,
+        to: (u8, u8),
+    },
     Remove(u8, u8),
     Rmdir(u8, u8),
 }
@@ -43,14 +62,20 @@ pub struct Model {
 
 impl Default for Model {
     fn default() -> Self {
-        Model { objects: BTreeMap::from([(Inode::ROOT.0, Object::Directory(BTreeMap::new()))]) }
+        Model {
+            objects: BTreeMap::from([(Inode::ROOT.0, Object::Directory(BTreeMap::new()))]),
+        }
     }
 }
 
 impl Model {
     fn directories(&self) -> Vec<u64> {
         let is_directory = |(_, object): &(&u64, &Object)| matches!(object, Object::Directory(_));
-        self.objects.iter().filter(is_directory).map(|(inode, _)| *inode).collect()
+        self.objects
+            .iter()
+            .filter(is_directory)
+            .map(|(inode, _)| *inode)
+            .collect()
     }
 
     fn directory(&self, number: u8) -> u64 {
@@ -60,7 +85,12 @@ impl Model {
 
     fn file(&self, number: u8) -> Option<u64> {
         let is_file = |(_, object): &(&u64, &Object)| matches!(object, Object::File(_));
-        let all: Vec<u64> = self.objects.iter().filter(is_file).map(|(inode, _)| *inode).collect();
+        let all: Vec<u64> = self
+            .objects
+            .iter()
+            .filter(is_file)
+            .map(|(inode, _)| *inode)
+            .collect();
         (!all.is_empty()).then(|| all[usize::from(number) % all.len()])
     }
 
@@ -97,15 +127,19 @@ impl Model {
     }
 
     fn links(&self, file: u64) -> usize {
-        let names = self.directories().into_iter().flat_map(|inode| self.names(inode).values());
+        let names = self
+            .directories()
+            .into_iter()
+            .flat_map(|inode| self.names(inode).values());
         names.filter(|inode| **inode == file).count()
     }
 
     fn is_below(&self, inode: u64, ancestor: u64) -> bool {
         inode == ancestor
-            || self.names(ancestor).values().any(|child| {
-                !self.is_file(*child) && self.is_below(inode, *child)
-            })
+            || self
+                .names(ancestor)
+                .values()
+                .any(|child| !self.is_file(*child) && self.is_below(inode, *child))
     }
 
     /// Takes a name away, and the object with its last one.
@@ -118,7 +152,9 @@ impl Model {
 
     /// Whether a rename succeeds; does it if so.
     fn rename(&mut self, from: (u64, &'static [u8]), to: (u64, &'static [u8])) -> bool {
-        let Some(&moved) = self.names(from.0).get(from.1) else { return false };
+        let Some(&moved) = self.names(from.0).get(from.1) else {
+            return false;
+        };
         if !self.is_file(moved) && self.is_below(to.0, moved) {
             return false;
         }
@@ -162,22 +198,35 @@ impl Model {
                 let (directory, name) = (self.directory(directory), name(number));
                 let made = life.run(|volume| async move {
                     let set = SetAttributes::default();
-                    volume.make(&ROOT, Inode(directory), name, NewNode::Directory, &set).await
+                    volume
+                        .make(&ROOT, Inode(directory), name, NewNode::Directory, &set)
+                        .await
                 });
                 let free = !self.names(directory).contains_key(name);
                 assert_eq!(made.is_ok(), free, "{op:?}");
                 if let Ok(made) = made {
                     let inode = made.attributes.inode.0;
                     self.names_mut(directory).insert(name, inode);
-                    self.objects.insert(inode, Object::Directory(BTreeMap::new()));
+                    self.objects
+                        .insert(inode, Object::Directory(BTreeMap::new()));
                 }
             }
-            Op::Write { file, offset, len, seed, stable } => {
+            Op::Write {
+                file,
+                offset,
+                len,
+                seed,
+                stable,
+            } => {
                 let Some(file) = self.file(file) else { return };
                 let offset = u64::from(offset) % MAX_SIZE;
                 let len = u64::from(len).min(MAX_SIZE - offset) as usize;
                 let data = pattern(u64::from(seed), len);
-                let stability = if stable { Stability::FileSync } else { Stability::Unstable };
+                let stability = if stable {
+                    Stability::FileSync
+                } else {
+                    Stability::Unstable
+                };
                 life.write(Inode(file), offset, &data, stability);
                 if len > 0 {
                     let content = self.content_mut(file);
@@ -198,7 +247,10 @@ impl Model {
                 let content = self.content(file);
                 let start = content.len().min(offset as usize);
                 let end = content.len().min(start + len as usize);
-                assert_bytes(&life.read(Inode(file), offset, len as usize), &content[start..end]);
+                assert_bytes(
+                    &life.read(Inode(file), offset, len as usize),
+                    &content[start..end],
+                );
             }
             Op::Rename { from, to } => {
                 let from = (self.directory(from.0), name(from.1));
@@ -225,8 +277,7 @@ impl Model {
                     life.rmdir(Inode(directory), name)
                 };
                 let may = self.names(directory).get(name).is_some_and(|inode| {
-                    self.is_file(*inode) == of_file
-                        && (of_file || self.names(*inode).is_empty())
+                    self.is_file(*inode) == of_file && (of_file || self.names(*inode).is_empty())
                 });
                 assert_eq!(done.is_ok(), may, "{op:?}: {done:?}");
                 if may {
@@ -240,7 +291,9 @@ impl Model {
     pub fn check(&self, life: &Life) {
         for (inode, object) in &self.objects {
             let inode = Inode(*inode);
-            let attributes = life.getattr(inode).unwrap_or_else(|error| panic!("{inode}: {error}"));
+            let attributes = life
+                .getattr(inode)
+                .unwrap_or_else(|error| panic!("{inode}: {error}"));
             match object {
                 Object::File(content) => {
                     assert_eq!(attributes.kind, FileKind::Regular);
@@ -256,8 +309,10 @@ impl Model {
                         .skip(2)
                         .map(|entry| (entry.name.to_vec(), entry.inode.0))
                         .collect();
-                    let expected: BTreeMap<Vec<u8>, u64> =
-                        names.iter().map(|(name, inode)| (name.to_vec(), *inode)).collect();
+                    let expected: BTreeMap<Vec<u8>, u64> = names
+                        .iter()
+                        .map(|(name, inode)| (name.to_vec(), *inode))
+                        .collect();
                     assert_eq!(listed, expected, "names in {inode}");
                     for (name, child) in names {
                         assert_eq!(life.try_lookup(inode, name).unwrap().inode.0, *child);
@@ -266,7 +321,11 @@ impl Model {
             }
         }
         let inodes = life.volume.status().inodes;
-        assert_eq!(inodes, self.objects.len() as u64, "objects that nobody can reach");
+        assert_eq!(
+            inodes,
+            self.objects.len() as u64,
+            "objects that nobody can reach"
+        );
     }
 }
 

@@ -24,7 +24,10 @@ pub struct Gate {
 
 impl Default for Gate {
     fn default() -> Self {
-        Gate { closed: watch::Sender::new(false), held: AtomicUsize::new(0) }
+        Gate {
+            closed: watch::Sender::new(false),
+            held: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -69,6 +72,8 @@ pub struct Controls {
     pub down: AtomicBool,
     /// Deletes fail.
     deletes_refused: AtomicBool,
+    /// Before every request but listings.
+    pub everything: Gate,
     /// Before packs are put.
     pub pack_puts: Gate,
     /// Before packs are read.
@@ -88,20 +93,33 @@ impl Controls {
 
     fn check_delete(&self) -> Result<()> {
         if self.deletes_refused.load(Ordering::SeqCst) {
-            return Err(Error::Generic { store: "test", source: "no right to delete".into() });
+            return Err(Error::Generic {
+                store: "test",
+                source: "no right to delete".into(),
+            });
         }
         self.check()
     }
 
     fn check(&self) -> Result<()> {
         if self.down.load(Ordering::SeqCst) {
-            return Err(Error::Generic { store: "test", source: "the bucket is down".into() });
+            return Err(Error::Generic {
+                store: "test",
+                source: "the bucket is down".into(),
+            });
         }
         Ok(())
     }
 
     async fn before_put(&self, location: &Path) -> Result<()> {
-        if is_pack(location) { &self.pack_puts } else { &self.meta_puts }.pass().await;
+        self.everything.pass().await;
+        if is_pack(location) {
+            &self.pack_puts
+        } else {
+            &self.meta_puts
+        }
+        .pass()
+        .await;
         self.check()
     }
 }
@@ -118,7 +136,10 @@ pub struct ControlledStore {
 
 impl ControlledStore {
     pub fn new(inner: Arc<dyn ObjectStore>, controls: Arc<Controls>) -> ControlledStore {
-        ControlledStore { inner: CountingStore::new(inner), controls }
+        ControlledStore {
+            inner: CountingStore::new(inner),
+            controls,
+        }
     }
 
     pub fn counts(&self) -> RequestCounts {
@@ -154,6 +175,7 @@ impl ObjectStore for ControlledStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.controls.everything.pass().await;
         if is_pack(location) {
             self.controls.pack_gets.pass().await;
         }
@@ -166,7 +188,13 @@ impl ObjectStore for ControlledStore {
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
         let controls = self.controls.clone();
-        let checked = locations.map(move |location| controls.check_delete().and(location));
+        let checked = locations.then(move |location| {
+            let controls = controls.clone();
+            async move {
+                controls.everything.pass().await;
+                controls.check_delete().and(location)
+            }
+        });
         self.inner.delete_stream(checked.boxed())
     }
 

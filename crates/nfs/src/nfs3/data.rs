@@ -73,7 +73,9 @@ pub(super) async fn write<F: FileSystem>(
             return Err(Status::FBIG);
         }
         let who = request.identity(target);
-        let written = request.fs.write(&who, target.inode, offset, data, stability);
+        let written = request
+            .fs
+            .write(&who, target.inode, offset, data, stability);
         Ok(written.await?)
     };
     match result.await {

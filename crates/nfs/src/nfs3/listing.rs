@@ -106,7 +106,10 @@ async fn fill<F: FileSystem>(
     reply: &mut Reply,
 ) -> Result<(), Status> {
     let target = target?;
-    let mut room = wanted.reply_bytes.checked_sub(FRAME_BYTES).ok_or(Status::TOOSMALL)?;
+    let mut room = wanted
+        .reply_bytes
+        .checked_sub(FRAME_BYTES)
+        .ok_or(Status::TOOSMALL)?;
     let mut name_room = wanted.name_bytes;
     let who = request.identity(target);
     let mut cookie = wanted.cookie;
@@ -117,7 +120,9 @@ async fn fill<F: FileSystem>(
             true => TYPICAL_ENTRY_PLUS_BYTES,
         };
         let batch = (room / typical).clamp(*BATCH_ENTRIES.start(), *BATCH_ENTRIES.end());
-        let listing = request.fs.readdir(&who, target.inode, cookie, batch, wanted.plus);
+        let listing = request
+            .fs
+            .readdir(&who, target.inode, cookie, batch, wanted.plus);
         let listing = listing.await?;
         if entries == 0 && cookie == wanted.cookie {
             let mut results = reply.results();
@@ -133,7 +138,13 @@ async fn fill<F: FileSystem>(
                 entry.attributes = entry.attributes.map(|_| listing.directory);
             }
             let name_bytes = 8 + opaque_bytes(entry.name.len()) + 8;
-            let bytes = 4 + name_bytes + if wanted.plus { plus_bytes(&entry.attributes) } else { 0 };
+            let bytes = 4
+                + name_bytes
+                + if wanted.plus {
+                    plus_bytes(&entry.attributes)
+                } else {
+                    0
+                };
             if bytes > room || (name_bytes > name_room && entries > 0) {
                 break 'listing false;
             }

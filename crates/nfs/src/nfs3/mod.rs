@@ -46,8 +46,6 @@ pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 pub const MAX_NAME_BYTES: u32 = 255;
 /// Longest path in a symbolic link, in bytes.
 pub const MAX_SYMLINK_BYTES: usize = 4096;
-/// Most names that an object may have, as PATHCONF tells.
-pub const MAX_LINKS: u32 = 65_000;
 
 /// Names of the procedures, by number.
 pub const PROCEDURES: [&str; 22] = [

@@ -1,9 +1,7 @@
 //! LOOKUP, READLINK, CREATE, MKDIR, SYMLINK, MKNOD (RFC 1813, sections 3.3.3, 3.3.5, 3.3.8 to
 //! 3.3.11).
 
-use forebay_vfs::{
-    Attributes, CreateMode, Created, Device, FileSystem, NewNode, SetAttributes,
-};
+use forebay_vfs::{Attributes, CreateMode, Created, Device, FileSystem, NewNode, SetAttributes};
 
 use super::request::Target;
 use super::{MAX_SYMLINK_BYTES, Request, Status, wire};

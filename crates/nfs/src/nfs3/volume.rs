@@ -2,7 +2,7 @@
 
 use forebay_vfs::FileSystem;
 
-use super::{MAX_FILE_BYTES, MAX_LINKS, MAX_NAME_BYTES, Request, Status, wire};
+use super::{MAX_FILE_BYTES, MAX_NAME_BYTES, Request, Status, wire};
 use crate::TRANSFER_BYTES;
 use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader};
@@ -100,7 +100,7 @@ pub(super) async fn pathconf<F: FileSystem>(
         Ok(attributes) => {
             results.status(Status::OK);
             results.post_op(request.handles, Some(&attributes));
-            results.u32(MAX_LINKS);
+            results.u32(forebay_vfs::LINK_MAX);
             results.u32(MAX_NAME_BYTES);
             // Long names are refused and not cut (no_trunc); only root gives files away
             // (chown_restricted); upper and lower case differ and are kept.

@@ -145,9 +145,18 @@ mod tests {
         size: 0x1_0000_0000,
         used: 6,
         device: Device { major: 7, minor: 8 },
-        atime: Timestamp { seconds: -1, nanos: 1 },
-        mtime: Timestamp { seconds: 10, nanos: 11 },
-        ctime: Timestamp { seconds: 1 << 40, nanos: 13 },
+        atime: Timestamp {
+            seconds: -1,
+            nanos: 1,
+        },
+        mtime: Timestamp {
+            seconds: 10,
+            nanos: 11,
+        },
+        ctime: Timestamp {
+            seconds: 1 << 40,
+            nanos: 13,
+        },
     };
 
     #[test]
@@ -194,7 +203,10 @@ mod tests {
             gid: Some(5),
             size: Some(1 << 32),
             atime: SetTime::Now,
-            mtime: SetTime::To(Timestamp { seconds: 9, nanos: 8 }),
+            mtime: SetTime::To(Timestamp {
+                seconds: 9,
+                nanos: 8,
+            }),
         };
         assert_eq!(set_attributes(&mut reader), Ok(expected));
         assert_eq!(reader.end(), Ok(()));
@@ -209,7 +221,10 @@ mod tests {
         };
         assert_eq!(check(&set), Err(Status::FBIG));
         let set = SetAttributes {
-            mtime: SetTime::To(Timestamp { seconds: 0, nanos: 1_000_000_000 }),
+            mtime: SetTime::To(Timestamp {
+                seconds: 0,
+                nanos: 1_000_000_000,
+            }),
             ..SetAttributes::default()
         };
         assert_eq!(check(&set), Err(Status::INVAL));

@@ -2,9 +2,7 @@
 
 use forebay_vfs::Credentials;
 
-use super::{
-    AUTH_NONE, AUTH_SYS, CALL, MAX_AUTH_BYTES, MAX_GROUPS, MAX_MACHINE_NAME, RPC_VERSION,
-};
+use super::{AUTH_NONE, AUTH_SYS, CALL, MAX_AUTH_BYTES, MAX_GROUPS, MAX_MACHINE_NAME, RPC_VERSION};
 use crate::NOBODY;
 use crate::xdr::{Malformed, Reader};
 

@@ -174,7 +174,10 @@ mod tests {
         assert_eq!(mismatch[..4], [0x80, 0, 0, 32]);
         assert_eq!(mismatch[24..], [0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 3]);
         assert_eq!(rejected(Rejection::ProgramUnavailable)[24..], [0, 0, 0, 1]);
-        assert_eq!(rejected(Rejection::ProcedureUnavailable)[24..], [0, 0, 0, 3]);
+        assert_eq!(
+            rejected(Rejection::ProcedureUnavailable)[24..],
+            [0, 0, 0, 3]
+        );
         assert_eq!(rejected(Rejection::GarbageArguments)[24..], [0, 0, 0, 4]);
     }
 

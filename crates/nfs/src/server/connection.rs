@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::BufMut;
 use forebay_vfs::FileSystem;
@@ -28,12 +28,12 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Sleep;
 
 use super::Shared;
 use super::budget::{Account, Charge, Share, Waiting};
 use super::outbox::Outbox;
 use super::pool::{Record, SCRATCH_BYTES};
+use super::timeouts::{Busy, Timeouts};
 use crate::engine::{Outcome, Session, reply_bound};
 use crate::record::{Assembler, RecordError, Step};
 
@@ -65,9 +65,6 @@ enum End {
 
 /// Rounds of reading before other tasks of the thread get their turn.
 const MAX_ROUNDS: usize = 16;
-
-/// Timeouts are looked at this often at most.
-const LONGEST_TICK: Duration = Duration::from_secs(1);
 
 /// A reply, or not, from a task, with what its call was charged and how long its reply was
 /// expected to be.
@@ -106,13 +103,7 @@ pub(super) struct Connection<F, Make, Call> {
 
     /// Nothing more will be read: the client has closed its side, or the server is stopping.
     reading_done: bool,
-    tick: Pin<Box<Sleep>>,
-    ticking: bool,
-    /// When the record being assembled began.
-    record_since: Option<Instant>,
-    /// When the client last took bytes, or had none to take.
-    reply_since: Instant,
-    active_at: Instant,
+    timeouts: Timeouts,
 }
 
 impl<F, Make, Call> Connection<F, Make, Call>
@@ -128,7 +119,6 @@ where
         shared: &Arc<Shared<F>>,
         make: Make,
     ) -> Self {
-        let now = Instant::now();
         Connection {
             stream,
             peer,
@@ -149,11 +139,7 @@ where
             account: Account::default(),
             outbox: Outbox::default(),
             reading_done: false,
-            tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            ticking: false,
-            record_since: None,
-            reply_since: now,
-            active_at: now,
+            timeouts: Timeouts::new(Instant::now()),
         }
     }
 
@@ -176,11 +162,19 @@ where
         };
         self.report(&end);
         let Connection {
-            stream, mut calls, ..
+            stream,
+            mut calls,
+            session,
+            ..
         } = self;
+        let metrics = &session.engine.metrics;
         drop(stream);
         // What was begun is finished; the replies to what must not be repeated are remembered.
-        let finished = async { while calls.join_next().await.is_some() {} };
+        let finished = async {
+            while calls.join_next().await.is_some() {
+                metrics.calls_waiting.subtract(1);
+            }
+        };
         // Without a sender the server is gone, which is an ending as well.
         let ending = async { drop(phase.wait_for(|phase| *phase == Phase::Ending).await) };
         let cut_off = tokio::select! {
@@ -200,7 +194,6 @@ where
             End::Record(_) | End::NotRpc => metrics.connections_broken.add(1),
             End::TimedOut(_) => metrics.connections_timed_out.add(1),
         }
-        metrics.calls_waiting.subtract(self.calls.len() as u64);
         tracing::debug!(peer = %self.peer, %end, "connection ended");
     }
 
@@ -208,16 +201,24 @@ where
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         let now = Instant::now();
         if self.outbox.is_empty() {
-            self.reply_since = now;
+            self.timeouts.reply_since = now;
         }
         let end = self.poll_rounds(now, context);
         match end {
             Poll::Ready(Ok(())) => Poll::Ready(End::Closed),
             Poll::Ready(Err(end)) => Poll::Ready(end),
-            Poll::Pending => match self.poll_timeouts(now, context) {
-                Some(end) => Poll::Ready(end),
-                None => Poll::Pending,
-            },
+            Poll::Pending => {
+                let busy = Busy {
+                    unsent: !self.outbox.is_empty(),
+                    calls: !self.calls.is_empty(),
+                    others_wait: self.shared.budget.is_short(),
+                };
+                let limits = &self.shared.limits;
+                match self.timeouts.poll(now, limits, busy, context) {
+                    Some(what) => Poll::Ready(End::TimedOut(what)),
+                    None => Poll::Pending,
+                }
+            }
         }
     }
 
@@ -250,7 +251,7 @@ where
                 Poll::Ready(read) => match read? {
                     0 => self.reading_done = true,
                     bytes => {
-                        self.active_at = now;
+                        self.timeouts.active_at = now;
                         self.session.engine.metrics.received_bytes.add(bytes as u64);
                     }
                 },
@@ -299,8 +300,8 @@ where
         let socket = Pin::new(&mut self.stream);
         let written = self.outbox.poll_write(socket, &mut self.account, context);
         if let Poll::Ready(Ok(bytes)) = &written {
-            self.reply_since = now;
-            self.active_at = now;
+            self.timeouts.reply_since = now;
+            self.timeouts.active_at = now;
             self.session.engine.metrics.sent_bytes.add(*bytes);
         }
         written
@@ -373,13 +374,15 @@ where
             match step? {
                 Step::NeedInput => {
                     if self.scratch.capacity() > 0 {
-                        self.shared.pool.give_scratch(std::mem::take(&mut self.scratch));
+                        self.shared
+                            .pool
+                            .give_scratch(std::mem::take(&mut self.scratch));
                         self.taken = 0;
                     }
                     if !self.assembler.is_midway() {
-                        self.record_since = None;
-                    } else if self.record_since.is_none() {
-                        self.record_since = Some(now);
+                        self.timeouts.record_since = None;
+                    } else if self.timeouts.record_since.is_none() {
+                        self.timeouts.record_since = Some(now);
                     }
                     return Ok(false);
                 }
@@ -387,7 +390,7 @@ where
                     let bytes = self.shared.limits.record_bytes;
                     let Some(share) = self.obtain(bytes) else {
                         // The client is not to blame for the time that passes.
-                        self.record_since = None;
+                        self.timeouts.record_since = None;
                         return Ok(false);
                     };
                     self.share = Some(share);
@@ -402,7 +405,7 @@ where
     }
 
     fn complete(&mut self, record: Vec<u8>) -> Record {
-        self.record_since = None;
+        self.timeouts.record_since = None;
         match self.share.take() {
             Some(share) => Record::large(record, self.shared.pool.clone(), share),
             None => Record::small(record),
@@ -467,7 +470,8 @@ where
             Poll::Pending => {
                 self.expected += expected;
                 self.session.engine.metrics.calls_waiting.add(1);
-                self.calls.spawn(async move { (slot.await, charge, expected) });
+                self.calls
+                    .spawn(async move { (slot.await, charge, expected) });
                 Ok(())
             }
         }
@@ -485,46 +489,6 @@ where
                 Ok(())
             }
             Outcome::Hangup => Err(End::NotRpc),
-        }
-    }
-
-    /// Looks at the clock now and then while something could time out.
-    fn poll_timeouts(&mut self, now: Instant, context: &mut Context<'_>) -> Option<End> {
-        let limits = &self.shared.limits;
-        loop {
-            let unsent = !self.outbox.is_empty();
-            if self.record_since.is_none() && !unsent && limits.idle_timeout.is_none() {
-                // The clock may go on ticking once more; nothing is lost by that.
-                return None;
-            }
-            if !self.ticking {
-                let shortest = limits.record_timeout.min(limits.reply_timeout);
-                let shortest = limits.idle_timeout.map_or(shortest, |idle| idle.min(shortest));
-                let tick = (shortest / 4).clamp(Duration::from_millis(5), LONGEST_TICK);
-                self.tick.as_mut().reset((now + tick).into());
-                self.ticking = true;
-            }
-            if self.tick.as_mut().poll(context).is_pending() {
-                return None;
-            }
-            self.ticking = false;
-            let since = |moment: Instant| now.saturating_duration_since(moment);
-            if self.record_since.is_some_and(|began| since(began) > limits.record_timeout) {
-                return Some(End::TimedOut("a record was begun and not completed"));
-            }
-            let patience = match self.shared.budget.is_short() {
-                false => limits.reply_timeout,
-                true => limits.reply_timeout / 10,
-            };
-            if unsent && since(self.reply_since) > patience {
-                return Some(End::TimedOut("replies were not read"));
-            }
-            if let Some(idle) = limits.idle_timeout
-                && self.calls.is_empty()
-                && since(self.active_at) > idle
-            {
-                return Some(End::TimedOut("nothing happened"));
-            }
         }
     }
 }

@@ -3,12 +3,14 @@
 //! One task for each connection reads, begins calls, gathers replies and writes; see
 //! [`connection`]. A call whose file system operation is done at once costs no task of its own; one that has
 //! to wait becomes one, so that it neither holds up its neighbours nor is lost when its connection
-//! is. What connections may hold together is in [`budget`]; buffers are reused through [`pool`].
+//! is. What connections may hold together is in [`budget`], how long they may wait in [`timeouts`];
+//! buffers are reused through [`pool`].
 
 mod budget;
 mod connection;
 mod outbox;
 mod pool;
+mod timeouts;
 
 use std::future::Future;
 use std::io;
@@ -115,7 +117,10 @@ impl<F: FileSystem> Server<F> {
                 report(ended, &shared.engine.metrics);
             }
         };
-        if tokio::time::timeout(shared.limits.grace, all_ended).await.is_err() {
+        if tokio::time::timeout(shared.limits.grace, all_ended)
+            .await
+            .is_err()
+        {
             tracing::warn!(
                 connections = connections.len(),
                 "the time for finishing calls at shutdown is over: dropping the rest"
@@ -154,9 +159,15 @@ impl<F: FileSystem> Shared<F> {
         metrics.connections.add(1);
         set_options(&stream);
         let session = Arc::new(self.engine.session(peer.ip()));
-        let connection = Connection::new(stream, peer, session, self, async |session, record, now, buffer| {
-            execute(&session, record.bytes(), now, buffer).await
-        });
+        let connection = Connection::new(
+            stream,
+            peer,
+            session,
+            self,
+            async |session, record, now, buffer| {
+                execute(&session, record.bytes(), now, buffer).await
+            },
+        );
         connections.spawn(connection.run(phase.subscribe()));
     }
 

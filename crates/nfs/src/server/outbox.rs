@@ -137,7 +137,11 @@ impl Outbox {
             written -= unsent;
             self.pieces.pop_front();
         }
-        while self.charges.front().is_some_and(|(end, _)| *end <= self.sent) {
+        while self
+            .charges
+            .front()
+            .is_some_and(|(end, _)| *end <= self.sent)
+        {
             if let Some((_, charge)) = self.charges.pop_front() {
                 account.release(charge);
             }

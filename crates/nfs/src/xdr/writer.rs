@@ -43,7 +43,6 @@ impl<'a> Writer<'a> {
     }
 
     fn pad(&mut self, length: usize) {
-        self.buffer
-            .extend_from_slice(&[0; 4][..padding(length)]);
+        self.buffer.extend_from_slice(&[0; 4][..padding(length)]);
     }
 }

@@ -155,7 +155,9 @@ impl FileSystem for Gated {
         with_attributes: bool,
     ) -> Result<Listing> {
         let inner = &self.inner;
-        inner.readdir(who, dir, cookie, max_entries, with_attributes).await
+        inner
+            .readdir(who, dir, cookie, max_entries, with_attributes)
+            .await
     }
 
     async fn statistics(&self) -> Result<Statistics> {

@@ -87,7 +87,11 @@ impl Running {
     pub fn wait_for(&self, name: &str, right: impl Fn(u64) -> bool) {
         let begin = Instant::now();
         while !right(self.metric(name)) {
-            assert!(begin.elapsed() < Duration::from_secs(10), "{name} stays {}", self.metric(name));
+            assert!(
+                begin.elapsed() < Duration::from_secs(10),
+                "{name} stays {}",
+                self.metric(name)
+            );
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -134,7 +138,9 @@ pub struct Results(pub Vec<u8>);
 impl Client {
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
         stream.set_nodelay(true).unwrap();
         Client {
             stream,
@@ -144,7 +150,7 @@ impl Client {
         }
     }
 
-    pub fn as_user(mut self, who: As) -> Client {
+    pub fn with_identity(mut self, who: As) -> Client {
         self.who = who;
         self
     }
@@ -315,7 +321,9 @@ impl Client {
 
     /// Whether the server has closed the connection.
     pub fn is_closed(&mut self) -> bool {
-        self.stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        self.stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
         match self.stream.read(&mut [0; 1]) {
             Ok(count) => count == 0,
             Err(error) => matches!(

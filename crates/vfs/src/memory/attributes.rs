@@ -87,7 +87,8 @@ fn changed(
         new.uid = set.uid.unwrap_or(old.uid);
         new.gid = set.gid.unwrap_or(old.gid);
         let own_group = new.gid == old.gid || permission::in_group(who, new.gid);
-        if !root && !(owner && new.uid == old.uid && own_group) {
+        let may = root || owner && new.uid == old.uid && own_group;
+        if !may {
             return Err(Error::NotOwner);
         }
         if !root && old.kind != FileKind::Directory {

@@ -205,7 +205,7 @@ mod tests {
         #[test]
         fn reads_give_what_was_written_last(steps in steps()) {
             let mut data = Data::default();
-            let mut model = vec![0; 5 * CHUNK];
+            let mut model = vec![0; 6 * CHUNK];
             // Pieces that are held make writes copy; they must stay as they were.
             let mut held = Vec::new();
             for step in steps {

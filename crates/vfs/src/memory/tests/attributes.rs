@@ -46,6 +46,7 @@ fn access_tells_the_rights_of_each_class() {
     let fs = MemoryFileSystem::new();
     let file = owned_by(&fs, "file", (5, 50), 0o654);
     let rights = |who: &Credentials, inode| now(fs.access(who, inode, Access(0x3f))).unwrap().0;
+    fs.set(Inode::ROOT, mode(0o755));
     let (read, write) = (Access::READ.0, Access::MODIFY.0 | Access::EXTEND.0);
     assert_eq!(rights(&user(5, 1), file), Access(read | write));
     assert_eq!(rights(&user(6, 50), file), Access(read | Access::EXECUTE.0));
@@ -71,6 +72,7 @@ fn names_are_for_those_who_may_write_the_directory() {
     let fs = MemoryFileSystem::new();
     let who = user(5, 50);
     let create = CreateMode::Guarded(SetAttributes::default());
+    fs.set(Inode::ROOT, mode(0o755));
     assert_eq!(
         now(fs.create(&who, Inode::ROOT, b"x", &create)),
         Err(Error::Access)

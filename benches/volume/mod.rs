@@ -1,0 +1,64 @@
+//! A volume for measurements: its bucket is in memory, its log where the benchmark says.
+
+use std::path::Path;
+use std::time::Duration;
+
+use forebay_fs::{FsConfig, LogConfig, SyncMode, Volume};
+use forebay_object::StoreOptions;
+use tempfile::TempDir;
+
+/// A volume that is open, and its local folder.
+pub(crate) struct Opened {
+    pub(crate) volume: Volume,
+    _local: TempDir,
+}
+
+/// A log of the default size of segment, small enough for any machine's memory, that survives
+/// power cuts where its folder does.
+pub(crate) const LOG: LogConfig = LogConfig::Disk {
+    sync: SyncMode::Commit,
+    limit: 1 << 30,
+    segment: 32 << 20,
+};
+
+/// The folder for what needs no disk.
+pub(crate) fn memory_folder() -> &'static Path {
+    Path::new("/dev/shm")
+}
+
+/// Makes a volume and opens it with defaults, but for the log, which lies in a new folder
+/// within `folder`.
+pub(crate) async fn open(log: LogConfig, folder: &Path) -> Opened {
+    let local = tempfile::tempdir_in(folder).expect("a local folder");
+    let options = StoreOptions::default();
+    let store = forebay_object::open("memory://", &options).await;
+    let store = store.expect("a store in memory");
+    Volume::format(&store).await.expect("a new volume");
+    let mut config = FsConfig::new(local.path().to_owned());
+    config.log = log;
+    let volume = Volume::open(&store, config).await.expect("an open volume");
+    Opened {
+        volume,
+        _local: local,
+    }
+}
+
+impl Opened {
+    pub(crate) async fn close(self) {
+        self.volume.close(Duration::from_secs(10)).await;
+    }
+}
+
+/// Bytes that do not compress and that differ from seed to seed.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}

@@ -1,0 +1,345 @@
+//! At a limit writers wait and nothing fails; without the bucket everything local goes on.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::*;
+use forebay_fs::{FsConfig, LogConfig};
+use forebay_types::Inode;
+use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
+use forebay_wal::SyncMode;
+
+fn memory(limit: u64) -> impl Fn(&mut FsConfig) + Copy {
+    move |config| config.memory_limit = limit
+}
+
+#[test]
+fn many_times_the_memory_is_written_while_writers_wait_and_memory_stays_within_its_limit() {
+    const LIMIT: u64 = 32 << 20;
+    const EACH: u64 = 50;
+    let bucket = Bucket::new();
+    let life = bucket.start(memory(LIMIT));
+    let inodes: Vec<Inode> = (0..4u8).map(|i| life.create(&[b'a' + i])).collect();
+    let writers: Vec<_> = inodes
+        .iter()
+        .map(|&inode| {
+            life.spawn(move |volume| async move {
+                for i in 0..EACH {
+                    let data = pattern(inode.0 + i, 1 << 20);
+                    write(&volume, inode, i << 20, &data, Stability::Unstable).await;
+                }
+            })
+        })
+        .collect();
+    let mut highest = 0;
+    while !writers.iter().all(tokio::task::JoinHandle::is_finished) {
+        highest = highest.max(life.volume.status().memory_bytes);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    writers.into_iter().for_each(|writer| life.join(writer));
+    assert!(highest > LIMIT / 2, "the limit was never near");
+    // Copies that writers make of what is being uploaded may exceed it by a little.
+    assert!(highest < LIMIT + (8 << 20), "{highest} bytes");
+    for inode in &inodes {
+        for i in 0..EACH {
+            let found = life.read(*inode, i << 20, 1 << 20);
+            assert_bytes(&found, &pattern(inode.0 + i, 1 << 20));
+        }
+    }
+    life.flush();
+    life.crash();
+    let life = bucket.start_elsewhere(memory(LIMIT));
+    for inode in inodes {
+        let found = life.read(inode, (EACH - 1) << 20, 2 << 20);
+        assert_bytes(&found, &pattern(inode.0 + EACH - 1, 1 << 20));
+    }
+}
+
+#[test]
+fn single_bytes_all_over_a_file_do_not_exhaust_the_memory() {
+    let bucket = Bucket::new();
+    let life = bucket.start(memory(16 << 20));
+    let inode = life.create(b"file");
+    life.run(|volume| async move {
+        for i in 0..8000u64 {
+            volume
+                .write(&ROOT, inode, i * 70_000, b"x", Stability::Unstable)
+                .await
+                .unwrap();
+        }
+    });
+    assert!(life.volume.status().memory_bytes < 24 << 20);
+    for i in (0..8000).step_by(997) {
+        assert_eq!(life.read(inode, i * 70_000, 1), b"x");
+    }
+}
+
+#[test]
+fn writers_wait_while_the_log_is_full_and_go_on_when_it_was_published() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| {
+        config.log = LogConfig::Disk {
+            sync: SyncMode::Commit,
+            limit: 8 << 20,
+            segment: 4 << 20,
+        };
+    });
+    let inode = life.create(b"file");
+    let writers: Vec<_> = (0..3u64)
+        .map(|writer| {
+            life.spawn(move |volume| async move {
+                for i in 0..20 {
+                    let at = (writer * 20 + i) << 20;
+                    write(
+                        &volume,
+                        inode,
+                        at,
+                        &pattern(at, 1 << 20),
+                        Stability::Unstable,
+                    )
+                    .await;
+                }
+            })
+        })
+        .collect();
+    let names = life.spawn(|volume| async move {
+        for i in 0..300 {
+            let mode = CreateMode::Guarded(SetAttributes::default());
+            let name = format!("name-{i}");
+            volume
+                .create(&ROOT, Inode::ROOT, name.as_bytes(), &mode)
+                .await
+                .unwrap();
+        }
+    });
+    writers.into_iter().for_each(|writer| life.join(writer));
+    life.join(names);
+    let (used, limit) = life.volume.status().log.unwrap();
+    assert!(used <= limit);
+    life.crash();
+    let life = bucket.start(|config| {
+        config.log = LogConfig::Disk {
+            sync: SyncMode::Commit,
+            limit: 8 << 20,
+            segment: 4 << 20,
+        };
+    });
+    for at in (0..60u64).map(|i| i << 20) {
+        assert_bytes(&life.read(inode, at, 1 << 20), &pattern(at, 1 << 20));
+    }
+    assert_eq!(life.list(Inode::ROOT, 100).len(), 303);
+}
+
+#[test]
+fn a_write_larger_than_a_log_segment_is_refused_and_harms_nothing() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| {
+        config.log = LogConfig::Disk {
+            sync: SyncMode::Commit,
+            limit: 1 << 20,
+            segment: 256 << 10,
+        };
+    });
+    let inode = life.create(b"file");
+    assert_eq!(
+        life.try_write(inode, 0, &pattern(1, 1 << 20)),
+        Err(Error::FileTooLarge)
+    );
+    life.write(inode, 0, b"small", Stability::FileSync);
+    assert_eq!(life.read(inode, 0, 10), b"small");
+}
+
+#[test]
+fn whoever_makes_names_waits_at_the_limit_of_unpublished_ones() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| config.overlay_limit = 64 << 10);
+    let makers: Vec<_> = (0..3)
+        .map(|maker| {
+            life.spawn(move |volume| async move {
+                for i in 0..200 {
+                    let mode = CreateMode::Guarded(SetAttributes::default());
+                    let name = format!("name-{maker}-{i}");
+                    volume
+                        .create(&ROOT, Inode::ROOT, name.as_bytes(), &mode)
+                        .await
+                        .unwrap();
+                }
+            })
+        })
+        .collect();
+    makers.into_iter().for_each(|maker| life.join(maker));
+    assert!(life.volume.status().published > forebay_types::Lsn::ZERO);
+    assert_eq!(life.list(Inode::ROOT, 1000).len(), 602);
+}
+
+#[test]
+fn nodes_in_memory_stay_near_their_limit() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| config.node_limit = 1);
+    for i in 0..3000 {
+        life.create(format!("{i}").as_bytes());
+        if i % 500 == 499 {
+            life.flush();
+        }
+    }
+    // 64 shards of at least 16.
+    for i in 0..3000 {
+        life.lookup(format!("{i}").as_bytes());
+    }
+    let nodes = life.volume.status().nodes;
+    assert!(nodes <= 64 * 17, "{nodes} nodes");
+}
+
+#[test]
+fn without_the_bucket_everything_local_goes_on_and_resumes_alone() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| {
+        config.memory_limit = 32 << 20;
+        config.checkpoint_interval = Duration::from_millis(200);
+    });
+    let inode = life.create(b"file");
+    let mut expected = pattern(1, 4 << 20);
+    life.write(inode, 0, &expected, Stability::Unstable);
+    life.flush();
+    bucket.controls.set_down(true);
+
+    // Cached reads, writes, commits and names.
+    let begun = Instant::now();
+    assert_bytes(&life.read(inode, 0, 5 << 20), &expected);
+    for i in 0..20u64 {
+        let at = (i * 100_000) as usize;
+        life.write(inode, at as u64, &pattern(i, 5000), Stability::Unstable);
+        expected[at..at + 5000].copy_from_slice(&pattern(i, 5000));
+        life.commit(inode);
+    }
+    let other = life.create(b"other");
+    life.rename((Inode::ROOT, b"other"), (Inode::ROOT, b"renamed"))
+        .unwrap();
+    life.write(other, 0, b"data", Stability::FileSync);
+    life.truncate(inode, 3 << 20);
+    expected.truncate(3 << 20);
+    life.link(inode, (Inode::ROOT, b"link")).unwrap();
+    life.remove(b"link");
+    assert_bytes(&life.read(inode, 0, 5 << 20), &expected);
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "something waited for the bucket"
+    );
+    eventually("the trouble is noticed", || {
+        life.volume.status().store_trouble.is_some()
+    });
+    let status = life.volume.status();
+    assert!(status.unpublished_bytes() > 0 && status.stopped.is_none());
+
+    // Up to the limit, where writers wait and do not fail.
+    let writer = life.spawn(move |volume| async move {
+        for i in 0..60u64 {
+            let at = (8 << 20) + (i << 20);
+            write(
+                &volume,
+                inode,
+                at,
+                &pattern(i, 1 << 20),
+                Stability::Unstable,
+            )
+            .await;
+        }
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!writer.is_finished(), "60 MiB do not fit in 32");
+    assert!(life.volume.status().memory_bytes <= 33 << 20);
+    // Others read and commit meanwhile.
+    assert_bytes(&life.read(inode, 0, 1 << 20), &expected[..1 << 20]);
+    life.commit(inode);
+
+    bucket.controls.set_down(false);
+    life.join(writer);
+    eventually("everything is published", || {
+        life.volume.status().unpublished_bytes() == 0
+    });
+    assert_eq!(life.volume.status().store_trouble, None);
+    life.crash();
+    let life = bucket.start_elsewhere(memory(32 << 20));
+    assert_bytes(&life.read(inode, 0, 3 << 20), &expected);
+    assert_bytes(&life.read(inode, 67 << 20, 2 << 20), &pattern(59, 1 << 20));
+    assert_eq!(life.read(life.lookup(b"renamed").inode, 0, 9), b"data");
+}
+
+#[test]
+fn a_read_that_needs_the_bucket_asks_to_come_back_while_it_is_away() {
+    let bucket = Bucket::new();
+    let life = bucket.start(memory(16 << 20));
+    let inode = life.create(b"file");
+    life.write(inode, 0, &pattern(1, 1 << 20), Stability::Unstable);
+    life.flush();
+    life.evict();
+    bucket.controls.set_down(true);
+    assert_eq!(life.try_read(inode, 0, 1000), Err(Error::Delay));
+    bucket.controls.set_down(false);
+    assert_bytes(&life.read(inode, 0, 1 << 20), &pattern(1, 1 << 20));
+}
+
+#[test]
+fn a_stop_without_the_bucket_ends_in_time_and_loses_nothing() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let inode = life.create(b"file");
+    life.write(inode, 0, b"not published", Stability::Unstable);
+    bucket.controls.set_down(true);
+    let begun = Instant::now();
+    let closed = life.run(|volume| async move { volume.close(Duration::from_secs(1)).await });
+    assert_eq!(closed, forebay_fs::Closed::InLog);
+    assert!(begun.elapsed() < Duration::from_secs(40));
+    life.crash();
+    bucket.controls.set_down(false);
+    let life = bucket.start(|_| {});
+    assert_eq!(life.read(inode, 0, 100), b"not published");
+}
+
+#[test]
+fn a_burst_larger_than_memory_is_replayed() {
+    let bucket = Bucket::new();
+    let life = bucket.start(memory(64 << 20));
+    let inode = life.create(b"file");
+    for i in 0..40u64 {
+        life.write(inode, i << 20, &pattern(i, 1 << 20), Stability::Unstable);
+    }
+    life.crash();
+    // A third of what is in the log.
+    let life = bucket.start(memory(16 << 20));
+    for i in 0..40u64 {
+        assert_bytes(&life.read(inode, i << 20, 1 << 20), &pattern(i, 1 << 20));
+    }
+}
+
+#[test]
+fn a_closed_gate_does_not_stop_readers_of_published_bytes() {
+    let bucket = Bucket::new();
+    let life = bucket.start(memory(16 << 20));
+    let inode = life.create(b"file");
+    life.write(inode, 0, &pattern(1, 1 << 20), Stability::Unstable);
+    life.flush();
+    life.evict();
+    let other = life.create(b"other");
+    bucket.controls.pack_puts.close();
+    let writer = life.spawn(move |volume| async move {
+        for i in 0..40u64 {
+            write(
+                &volume,
+                other,
+                i << 20,
+                &pattern(i, 1 << 20),
+                Stability::Unstable,
+            )
+            .await;
+        }
+    });
+    eventually("the cache is full of dirty bytes", || {
+        bucket.controls.pack_puts.held() > 0
+    });
+    assert_bytes(&life.read(inode, 0, 1 << 20), &pattern(1, 1 << 20));
+    assert!(!writer.is_finished());
+    bucket.controls.pack_puts.open();
+    life.join(writer);
+}
