@@ -29,8 +29,12 @@ const FLUSH_SHARE: f64 = 0.9;
 /// Why the store cannot hold a volume, for the user to read.
 pub async fn format(config: &Config) -> Result<String, String> {
     let (store, _) = open_store(config).await?;
-    forebay_object::probe(&store).await.map_err(|error| error.to_string())?;
-    let volume = Volume::format(&store).await.map_err(|error| error.to_string())?;
+    forebay_object::probe(&store)
+        .await
+        .map_err(|error| error.to_string())?;
+    let volume = Volume::format(&store)
+        .await
+        .map_err(|error| error.to_string())?;
     Ok(format!("volume {volume} is ready at {}", store.url))
 }
 
@@ -46,7 +50,13 @@ async fn open_store(config: &Config) -> Result<(Store, Arc<CountingStore>), Stri
         .await
         .map_err(|error| error.to_string())?;
     let counting = Arc::new(CountingStore::new(store.store));
-    Ok((Store { store: counting.clone(), ..store }, counting))
+    Ok((
+        Store {
+            store: counting.clone(),
+            ..store
+        },
+        counting,
+    ))
 }
 
 /// A volume that is open and served.
@@ -131,9 +141,15 @@ impl NfsGateway {
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limits = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limits.maximum, maximum: limits.maximum };
+    let raised = Rlimit {
+        current: limits.maximum,
+        maximum: limits.maximum,
+    };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!("the limit of open files stays at {:?}: {error}", limits.current);
+        tracing::debug!(
+            "the limit of open files stays at {:?}: {error}",
+            limits.current
+        );
     }
 }
 
@@ -163,9 +179,9 @@ fn fs_config(config: &Config) -> FsConfig {
         LogMode::None => LogConfig::None,
     };
     let compression = match config.compression {
-        config::Compression::Auto => {
-            forebay_fs::Compression::Auto { level: config.compression_level as i32 }
-        }
+        config::Compression::Auto => forebay_fs::Compression::Auto {
+            level: config.compression_level as i32,
+        },
         config::Compression::Off => forebay_fs::Compression::Off,
     };
     FsConfig {
@@ -183,7 +199,12 @@ fn fs_config(config: &Config) -> FsConfig {
 
 /// Who may mount the root, and as whom.
 fn exports(config: &Config) -> Vec<Export> {
-    let export = |id, clients, squash| Export { id, path: b"/".to_vec(), clients, squash };
+    let export = |id, clients, squash| Export {
+        id,
+        path: b"/".to_vec(),
+        clients,
+        squash,
+    };
     let all = config.clients.ranges().to_vec();
     let one = |squash| vec![export(EXPORT, all.clone(), squash)];
     match config.squash {
@@ -191,7 +212,11 @@ fn exports(config: &Config) -> Vec<Export> {
         config::Squash::Root => one(Squash::Root),
         config::Squash::All => one(Squash::All),
         config::Squash::Auto => {
-            let own = all.iter().copied().filter(|range| range.is_loopback()).collect();
+            let own = all
+                .iter()
+                .copied()
+                .filter(|range| range.is_loopback())
+                .collect();
             vec![
                 export(LOOPBACK_EXPORT, own, Squash::None),
                 export(EXPORT, all.clone(), Squash::Root),
@@ -203,7 +228,11 @@ fn exports(config: &Config) -> Vec<Export> {
 impl Control for NfsGateway {
     async fn flush(&self) -> Result<FlushReport, String> {
         let (before, started) = (self.requests.counts(), Instant::now());
-        let published = self.volume.flush().await.map_err(|error| error.to_string())?;
+        let published = self
+            .volume
+            .flush()
+            .await
+            .map_err(|error| error.to_string())?;
         Ok(FlushReport {
             published_lsn: published.0,
             uploaded_bytes: self.requests.counts().bytes_put - before.bytes_put,
@@ -224,9 +253,7 @@ impl Control for NfsGateway {
             durable_lsn: status.durable.0,
             log_end_lsn: status.end.0,
             unpublished_bytes: status.unpublished_bytes(),
-            oldest_unpublished_age_seconds: status
-                .oldest_unpublished
-                .map(|age| age.as_secs_f64()),
+            oldest_unpublished_age_seconds: status.oldest_unpublished.map(|age| age.as_secs_f64()),
             dirty_bytes: status.dirty_bytes,
             memory_bytes: status.memory_bytes,
             memory_limit_bytes: status.memory_limit,
@@ -261,7 +288,9 @@ impl Gateway for NfsGateway {
         drop(self.shutdown.lock().take());
         let server = self.server.lock().take();
         if let Some(server) = server {
-            server.await.map_err(|error| format!("the NFS server failed: {error}"))?;
+            server
+                .await
+                .map_err(|error| format!("the NFS server failed: {error}"))?;
         }
         match self.volume.close(limit.mul_f64(FLUSH_SHARE)).await {
             forebay_fs::Closed::Published => Ok(0),

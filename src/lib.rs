@@ -12,6 +12,6 @@
 pub mod admin;
 pub mod cli;
 pub mod config;
-pub mod logging;
 pub mod gateway;
+pub mod logging;
 pub mod serve;

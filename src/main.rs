@@ -63,20 +63,28 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         Request::Format => {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
-            let made = runtime()?.block_on(gateway::format(&config));
-            print(&format!("{}\n", made.map_err(Failure::Failed)?))
+            let made = run_to_end(gateway::format(&config))?;
+            print(&format!("{made}\n"))
         }
         Request::Serve => {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
-            runtime()?.block_on(serve::serve(&config, NfsGateway::open)).map_err(Failure::Failed)
+            run_to_end(serve::serve(&config, NfsGateway::open))
         }
     }
 }
 
-/// The runtime that a gateway runs in.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)
+/// Runs a gateway, or what else needs the bucket, to its end.
+fn run_to_end<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    let done = runtime.block_on(work);
+    // Tasks of the metadata store that are cut off may wait for each other for ever; the end of the
+    // process, which follows, takes them along.
+    runtime.shutdown_background();
+    done.map_err(Failure::Failed)
 }
 
 /// Runs one exchange with a gateway.

@@ -83,19 +83,17 @@ say "$STORE: $files files of $unpacked crates, $((bytes >> 20)) MiB; one file of
 
 # ---- gateway and client ------------------------------------------------------------------------
 
-export PROGRAM MINIO STORE CONTROL LOCAL JOB
+export PROGRAM MINIO STORE CONTROL LOCAL JOB FOLDER=$WORK/store
 # Half of the large file has to leave memory, and be read back from the bucket.
 export GATEWAY_SET_MEMORY_LIMIT=512MiB
-export WORK_OF_STORE=$WORK/store
-supervise="env WORK=$WORK_OF_STORE $TESTS/lib/supervisor.sh"
 
 if kernel_has_nfs; then
     export LISTEN=127.0.0.1 PORT STORE_PORT
     PORT=$(free_port) STORE_PORT=$(free_port)
     say "client: the kernel of this machine, $(uname -r)"
-    $supervise </dev/null &
+    unshare --pid --fork --kill-child "$TESTS/lib/supervisor.sh" </dev/null &
     supervisor=$!
-    at_exit "end_process $supervisor 15"
+    at_exit "{ kill -9 $supervisor; wait $supervisor; } 2>/dev/null"
     wait_for_port "$PORT" "$supervisor" 90 || die "the gateway does not start"
     export MOUNT_SOURCE=127.0.0.1:/ MOUNT_POINT=$WORK/mount
     export MOUNT_OPTIONS=vers=3,tcp,hard,port=$PORT,mountport=$PORT,nolock
@@ -109,7 +107,7 @@ else
     # Its client is root, and no loopback address.
     export GATEWAY_SET_CLIENTS=10.99.0.0/24,127.0.0.0/8 GATEWAY_SET_SQUASH=none
     say "client: a virtual machine, by $NFS_RUNNER"
-    KM_SERVER=$supervise KM_SHARE=$JOB KM_NOMOUNT=1 KM_TIMEOUT=$LIMIT_S "$NFS_RUNNER" "$PORT" \
+    KM_SERVER=$TESTS/lib/supervisor.sh KM_SHARE=$JOB KM_NOMOUNT=1 KM_TIMEOUT=$LIMIT_S "$NFS_RUNNER" "$PORT" \
         "MOUNT_SOURCE=\$KM_SRV MOUNT_OPTIONS=\$KM_MOPTS MOUNT_POINT=/mnt/nfs CONTROL=$CONTROL JOB=$JOB \
          $TESTS/lib/main-job-client.sh" </dev/null &
 fi
@@ -129,7 +127,7 @@ status=0
 wait "$client" || status=$?
 if [ "$status" -ne 0 ]; then
     say "the last of what the gateway said:"
-    tail -n 40 "$WORK/store/gateway.log" || true
+    tail -n 40 "$FOLDER/gateway.log" || true
 fi
 [ ! -s "$CONTROL/peak_kib" ] ||
     say "gateway: at most $(($(cat "$CONTROL/peak_kib") >> 10)) MiB resident (VmHWM)"

@@ -10,11 +10,15 @@
 #   stop    SIGTERM; ok if the gateway exits with 0
 #   fresh   throws the local folder away and starts on a new one (after stop)
 #
-# Environment: CONTROL, PROGRAM (forebay), PORT, WORK (folder for logs of the processes), LOCAL (parent
-# of the gateway's local folders), STORE (file or minio), MINIO (program) and STORE_PORT for minio,
-# and the FOREBAY_* settings of the gateway other than store, listen and data_dir, with FOREBAY
-# spelled GATEWAY. If the gateway ends unasked, $CONTROL/died says so.
+# If the gateway ends unasked, $CONTROL/died says so. $CONTROL/peak_kib is the most memory that one has had.
+#
+# Environment: CONTROL; PROGRAM (forebay), LISTEN (address) and PORT; FOLDER, for the bucket and the messages of
+# the processes; LOCAL, the parent of the gateway's local folders; STORE (file or minio), for minio also
+# MINIO (program) and STORE_PORT; and GATEWAY_SET_X=value for every other setting FOREBAY_X of the gateway.
+#
+# Whoever starts this puts it into a namespace of process ids of its own, so that nothing outlives it.
 . "$(dirname "$0")/common.sh"
+at_exit '[ -e "$CONTROL/died" ] || say "the supervisor ended" >"$CONTROL/died"'
 
 for name in $(compgen -e | grep '^GATEWAY_SET_' || true); do
     export "FOREBAY_${name#GATEWAY_SET_}=${!name}"
@@ -22,11 +26,10 @@ done
 export FOREBAY_LISTEN=$LISTEN:$PORT
 
 if [ "$STORE" = minio ]; then
-    start_minio "$MINIO" "$WORK/minio" "$STORE_PORT"
-    at_exit "end_process $STORE_PID 5"
+    start_minio "$MINIO" "$FOLDER/minio" "$STORE_PORT"
     export FOREBAY_STORE=s3://forebay/main/job
 else
-    export FOREBAY_STORE=file://$WORK/bucket
+    export FOREBAY_STORE=file://$FOLDER/bucket
 fi
 
 folder=0
@@ -36,12 +39,11 @@ use_new_folder() {
 }
 
 start() {
-    "$PROGRAM" serve >>"$WORK/gateway.log" 2>&1 &
+    "$PROGRAM" serve >>"$FOLDER/gateway.log" 2>&1 &
     gateway=$!
     wait_for_port "$PORT" "$gateway" 60
 }
 
-# The most memory that a gateway of this run has had.
 peak_kib=0
 note_peak() {
     local kib
@@ -103,8 +105,10 @@ do_fresh() {
 }
 
 use_new_folder
-start || { touch "$CONTROL/died"; die "the gateway does not start"; }
-at_exit '[ -z "$gateway" ] || end_process "$gateway" 5'
+start || {
+    say "the gateway does not start" >"$CONTROL/died"
+    exit 1
+}
 
 number=1
 while :; do
@@ -120,7 +124,7 @@ while :; do
     elif [ -n "$gateway" ] && ! kill -0 "$gateway" 2>/dev/null; then
         wait "$gateway" && status=0 || status=$?
         say "the gateway ended unasked with exit code $status" >"$CONTROL/died"
-        die "the gateway ended unasked with exit code $status"
+        exit 1
     else
         sleep 0.05
     fi

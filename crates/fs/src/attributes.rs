@@ -65,7 +65,13 @@ impl Core {
                     }
                 };
                 let after = node.attributes(locked.of(&node));
-                Ok((end, Change { before: Some(before), after: Some(after) }))
+                Ok((
+                    end,
+                    Change {
+                        before: Some(before),
+                        after: Some(after),
+                    },
+                ))
             })
             .await?;
         if set.size.is_some() {
@@ -83,7 +89,10 @@ impl Core {
     ) -> Result<(Access, Attributes)> {
         let node = self.node(inode).await?;
         let state = node.lock_live()?;
-        Ok((permission::access(&state.record, who, wanted), node.attributes(&state)))
+        Ok((
+            permission::access(&state.record, who, wanted),
+            node.attributes(&state),
+        ))
     }
 
     pub(crate) async fn readlink(&self, inode: Inode) -> Result<(Bytes, Attributes)> {

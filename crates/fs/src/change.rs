@@ -15,8 +15,8 @@ use forebay_wal::{AppendError, RecordKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::core::Core;
 use crate::convert;
+use crate::core::Core;
 use crate::node::{Locked, Node, NodeState};
 
 /// The checkpoint that collects changes.
@@ -35,7 +35,10 @@ pub(crate) struct Changed {
 
 impl Open {
     pub(crate) fn new(id: CheckpointId) -> Open {
-        Open { id, changed: Mutex::default() }
+        Open {
+            id,
+            changed: Mutex::default(),
+        }
     }
 
     /// To be called before each change of a node. Says whether it is the checkpoint's first.
@@ -204,16 +207,19 @@ impl Core {
     ) -> Result<Lsn, Refusal> {
         let first = {
             let open = self.gate.read();
-            let end = self.journal().append(kind, parts).map_err(|error| match error {
-                AppendError::Full => {
-                    Refusal::Full(parts.iter().map(|part| part.len() as u64).sum())
-                }
-                AppendError::Failed(failed) => Refusal::Error(self.log_failed(&failed)),
-                AppendError::TooLarge { .. } => {
-                    tracing::error!("{error}; make the log segments larger");
-                    Refusal::Error(Error::FileTooLarge)
-                }
-            })?;
+            let end = self
+                .journal()
+                .append(kind, parts)
+                .map_err(|error| match error {
+                    AppendError::Full => {
+                        Refusal::Full(parts.iter().map(|part| part.len() as u64).sum())
+                    }
+                    AppendError::Failed(failed) => Refusal::Error(self.log_failed(&failed)),
+                    AppendError::TooLarge { .. } => {
+                        tracing::error!("{error}; make the log segments larger");
+                        Refusal::Error(Error::FileTooLarge)
+                    }
+                })?;
             apply(&open, end).then_some(end).ok_or(end)
         };
         if first.is_ok() {
@@ -296,13 +302,19 @@ mod tests {
         let header = DataHeader {
             inode: Inode(7),
             offset: 1 << 40,
-            time: Timestamp { seconds: -3, nanos: 9 },
+            time: Timestamp {
+                seconds: -3,
+                nanos: 9,
+            },
             mode: 0o644,
         };
         let mut payload = header.encode().to_vec();
         payload.extend_from_slice(b"abc");
         let (read, data) = DataHeader::decode(&payload).unwrap();
-        assert_eq!((read.inode, read.offset, read.time, read.mode), (Inode(7), 1 << 40, header.time, 0o644));
+        assert_eq!(
+            (read.inode, read.offset, read.time, read.mode),
+            (Inode(7), 1 << 40, header.time, 0o644)
+        );
         assert_eq!(data, b"abc");
         assert!(DataHeader::decode(&payload[..31]).is_none());
     }

@@ -62,7 +62,11 @@ impl FsConfig {
     pub fn new(data_dir: PathBuf) -> FsConfig {
         FsConfig {
             data_dir,
-            log: LogConfig::Disk { sync: SyncMode::Commit, limit: 4 << 30, segment: 32 << 20 },
+            log: LogConfig::Disk {
+                sync: SyncMode::Commit,
+                limit: 4 << 30,
+                segment: 32 << 20,
+            },
             memory_limit: 1 << 30,
             checkpoint_interval: Duration::from_secs(5),
             checkpoint_bytes: 64 << 20,

@@ -5,11 +5,17 @@ use forebay_types::Inode;
 use forebay_vfs as vfs;
 
 pub(crate) fn timestamp(time: Timestamp) -> vfs::Timestamp {
-    vfs::Timestamp { seconds: time.seconds, nanos: time.nanos }
+    vfs::Timestamp {
+        seconds: time.seconds,
+        nanos: time.nanos,
+    }
 }
 
 pub(crate) fn record_time(time: vfs::Timestamp) -> Timestamp {
-    Timestamp { seconds: time.seconds, nanos: time.nanos }
+    Timestamp {
+        seconds: time.seconds,
+        nanos: time.nanos,
+    }
 }
 
 fn kind(kind: Kind) -> vfs::FileKind {
@@ -26,16 +32,19 @@ fn kind(kind: Kind) -> vfs::FileKind {
 
 /// What a new object is made of.
 pub(crate) fn content(node: vfs::NewNode<'_>, parent: Inode) -> Content {
-    let device = |device: vfs::Device| Device { major: device.major, minor: device.minor };
+    let device = |device: vfs::Device| Device {
+        major: device.major,
+        minor: device.minor,
+    };
     match node {
         vfs::NewNode::Directory => Content::Directory(forebay_meta::record::Directory {
             parent,
             next_cookie: crate::names::FIRST_COOKIE,
             entries: 0,
         }),
-        vfs::NewNode::Symlink(target) => {
-            Content::Symlink { target: bytes::Bytes::copy_from_slice(target) }
-        }
+        vfs::NewNode::Symlink(target) => Content::Symlink {
+            target: bytes::Bytes::copy_from_slice(target),
+        },
         vfs::NewNode::Fifo => Content::Fifo,
         vfs::NewNode::Socket => Content::Socket,
         vfs::NewNode::BlockDevice(numbers) => Content::BlockDevice(device(numbers)),
@@ -49,9 +58,9 @@ pub(crate) fn attributes(inode: Inode, record: &InodeRecord, unpublished: u64) -
     // A byte that is rewritten counts in `used` and in `unpublished` until it is published; a
     // file never uses more than its size, rounded up to whole pages.
     let used = match record.kind() {
-        Kind::Regular => {
-            (record.used + unpublished).min(record.size.next_multiple_of(4096)).next_multiple_of(512)
-        }
+        Kind::Regular => (record.used + unpublished)
+            .min(record.size.next_multiple_of(4096))
+            .next_multiple_of(512),
         Kind::Directory => 4096,
         _ => record.size.next_multiple_of(512),
     };
@@ -62,9 +71,16 @@ pub(crate) fn attributes(inode: Inode, record: &InodeRecord, unpublished: u64) -
         nlink: record.nlink,
         uid: record.uid,
         gid: record.gid,
-        size: if record.kind() == Kind::Directory { 4096 } else { record.size },
+        size: if record.kind() == Kind::Directory {
+            4096
+        } else {
+            record.size
+        },
         used,
-        device: vfs::Device { major: device.major, minor: device.minor },
+        device: vfs::Device {
+            major: device.major,
+            minor: device.minor,
+        },
         atime: timestamp(record.atime),
         mtime: timestamp(record.mtime),
         ctime: timestamp(record.ctime),

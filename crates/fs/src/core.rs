@@ -40,7 +40,10 @@ impl Clock for SystemClock {
         let since = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default();
-        Timestamp { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
+        Timestamp {
+            seconds: since.as_secs() as i64,
+            nanos: since.subsec_nanos(),
+        }
     }
 }
 
@@ -48,7 +51,9 @@ impl Clock for SystemClock {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stopped {
     /// Another gateway has opened it.
-    #[error("another gateway has taken over this volume; this one has stopped writing. What it had not published is kept in its log")]
+    #[error(
+        "another gateway has taken over this volume; this one has stopped writing. What it had not published is kept in its log"
+    )]
     Fenced,
     /// The bucket or the metadata in it cannot be used.
     #[error("the volume has stopped: {0}")]
@@ -124,7 +129,9 @@ impl Core {
     ///
     /// Before recovery is done; no operation comes that early.
     pub(crate) fn journal(&self) -> &Journal {
-        self.journal.get().expect("recovery is done before the first operation")
+        self.journal
+            .get()
+            .expect("recovery is done before the first operation")
     }
 
     /// The log, once recovery is done and if the volume has one.
@@ -186,7 +193,11 @@ impl Core {
     }
 
     async fn load(&self, inode: Inode) -> Result<Arc<Node>> {
-        let record = self.catalog.inode(inode).await.map_err(|error| self.store_failed(error))?;
+        let record = self
+            .catalog
+            .inode(inode)
+            .await
+            .map_err(|error| self.store_failed(error))?;
         let record = record.ok_or(Error::Stale)?;
         Ok(Node::new(inode, record, true, self.cache.clone()))
     }
@@ -195,9 +206,10 @@ impl Core {
     /// a volume without a log.
     pub(crate) async fn stable(&self, end: Lsn) -> Result<()> {
         match self.journal() {
-            Journal::Disk(wal) => {
-                wal.durable(end).await.map_err(|failed| self.log_failed(&failed))
-            }
+            Journal::Disk(wal) => wal
+                .durable(end)
+                .await
+                .map_err(|failed| self.log_failed(&failed)),
             Journal::Memory { .. } => self.published(end).await,
         }
     }
@@ -268,7 +280,9 @@ impl Core {
     pub(crate) fn make_room(&self, bytes: u64) -> bool {
         let mut rounds = self.cache.candidates() + 1;
         while !self.cache.has_room(bytes) {
-            let Some(key) = self.cache.coldest() else { return false };
+            let Some(key) = self.cache.coldest() else {
+                return false;
+            };
             if let Some(node) = self.nodes.peek(key.inode) {
                 node.lock().blocks.evict(key.block);
             }
@@ -379,7 +393,11 @@ impl Core {
 
     /// Changes are refused once the volume has stopped: the client waits for a gateway that works.
     pub(crate) fn check_running(&self) -> Result<()> {
-        if self.stopped.borrow().is_some() { Err(Error::Delay) } else { Ok(()) }
+        if self.stopped.borrow().is_some() {
+            Err(Error::Delay)
+        } else {
+            Ok(())
+        }
     }
 }
 

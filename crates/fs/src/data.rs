@@ -7,9 +7,7 @@ use forebay_cache::FetchToken;
 use forebay_meta::FrameAddress;
 use forebay_meta::record::Kind;
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, Lsn, PackId};
-use forebay_vfs::{
-    Change, Credentials, Error, ReadReply, Result, Stability, Verifier, WriteReply,
-};
+use forebay_vfs::{Change, Credentials, Error, ReadReply, Result, Stability, Verifier, WriteReply};
 use forebay_wal::RecordKind;
 
 use crate::change::DataHeader;
@@ -36,7 +34,9 @@ impl Core {
         stability: Stability,
     ) -> Result<WriteReply> {
         let node = self.node(inode).await?;
-        let end_offset = offset.checked_add(data.len() as u64).ok_or(Error::FileTooLarge)?;
+        let end_offset = offset
+            .checked_add(data.len() as u64)
+            .ok_or(Error::FileTooLarge)?;
         if end_offset > MAX_FILE_SIZE {
             return Err(Error::FileTooLarge);
         }
@@ -78,32 +78,44 @@ impl Core {
         data: &[u8],
     ) -> Result<(Lsn, Change)> {
         self.retry(|| {
-                let mut state = node.lock_live()?;
-                writable(state.record.kind())?;
-                permission::may_write(&state.record, who)?;
-                let before = node.wcc(&state);
-                if data.is_empty() {
-                    let after = node.attributes(&state);
-                    return Ok((state.last_lsn, Change { before: Some(before), after: Some(after) }));
-                }
-                let used = self.totals.bytes() + self.cache.dirty_bytes() + data.len() as u64;
-                if used > self.config.volume_limit {
-                    return Err(Error::NoSpace.into());
-                }
-                let header = DataHeader {
-                    inode: node.inode,
-                    offset,
-                    time: self.now(),
-                    mode: permission::mode_after_write(state.record.mode, who),
-                };
-                let end = self.record(RecordKind::Data, &[&header.encode(), data], |open, end| {
-                    let first = open.touch(node, &mut state);
-                    header.apply(&mut state, data, open.id);
-                    state.last_lsn = end;
-                    first
-                })?;
+            let mut state = node.lock_live()?;
+            writable(state.record.kind())?;
+            permission::may_write(&state.record, who)?;
+            let before = node.wcc(&state);
+            if data.is_empty() {
                 let after = node.attributes(&state);
-                Ok((end, Change { before: Some(before), after: Some(after) }))
+                return Ok((
+                    state.last_lsn,
+                    Change {
+                        before: Some(before),
+                        after: Some(after),
+                    },
+                ));
+            }
+            let used = self.totals.bytes() + self.cache.dirty_bytes() + data.len() as u64;
+            if used > self.config.volume_limit {
+                return Err(Error::NoSpace.into());
+            }
+            let header = DataHeader {
+                inode: node.inode,
+                offset,
+                time: self.now(),
+                mode: permission::mode_after_write(state.record.mode, who),
+            };
+            let end = self.record(RecordKind::Data, &[&header.encode(), data], |open, end| {
+                let first = open.touch(node, &mut state);
+                header.apply(&mut state, data, open.id);
+                state.last_lsn = end;
+                first
+            })?;
+            let after = node.attributes(&state);
+            Ok((
+                end,
+                Change {
+                    before: Some(before),
+                    after: Some(after),
+                },
+            ))
         })
         .await
     }
@@ -124,7 +136,10 @@ impl Core {
         let verifier = self.verifier();
         self.stable(last).await?;
         let state = node.lock_live()?;
-        let change = Change { before: Some(node.wcc(&state)), after: Some(node.attributes(&state)) };
+        let change = Change {
+            before: Some(node.wcc(&state)),
+            after: Some(node.attributes(&state)),
+        };
         Ok((change, verifier))
     }
 
@@ -156,11 +171,27 @@ impl Core {
                 let eof = offset.saturating_add(u64::from(count)) >= state.record.size;
                 let plan = FetchPlan {
                     token: state.blocks.fetch_token(),
-                    published_end: if state.published { state.published_end() } else { 0 },
+                    published_end: if state.published {
+                        state.published_end()
+                    } else {
+                        0
+                    },
                 };
-                (Reply { data, start: wanted.start, eof, attributes }, missing, plan)
+                (
+                    Reply {
+                        data,
+                        start: wanted.start,
+                        eof,
+                        attributes,
+                    },
+                    missing,
+                    plan,
+                )
             };
-            if self.fetch_missing(&node, &missing, plan, Some(&mut reply)).await? {
+            if self
+                .fetch_missing(&node, &missing, plan, Some(&mut reply))
+                .await?
+            {
                 return Ok(ReadReply {
                     data: vec![Bytes::from(reply.data)],
                     eof: reply.eof,
@@ -192,7 +223,9 @@ impl Core {
         }
         // Also a read of nothing but holes must not have been overtaken.
         let state = node.lock();
-        Ok(missing.iter().all(|range| state.blocks.is_current(plan.token, *range)))
+        Ok(missing
+            .iter()
+            .all(|range| state.blocks.is_current(plan.token, *range)))
     }
 
     async fn fetch_block(
@@ -204,8 +237,13 @@ impl Core {
         mut reply: Option<&mut Reply>,
     ) -> Result<bool> {
         let map = self.catalog.block_map(node.inode, block).await;
-        let Some(map) = map.map_err(|error| self.store_failed(error))? else { return Ok(true) };
-        let key = BlockKey { inode: node.inode, block };
+        let Some(map) = map.map_err(|error| self.store_failed(error))? else {
+            return Ok(true);
+        };
+        let key = BlockKey {
+            inode: node.inode,
+            block,
+        };
         let whole = ByteRange::at(block.start(), BLOCK_SIZE);
         // Each frame once, though small writes may have cut it into many extents.
         let mut fetched = HashSet::new();
@@ -272,7 +310,9 @@ impl Core {
         address: &FrameAddress,
     ) -> Result<bool> {
         let map = self.catalog.block_map(key.inode, key.block).await;
-        let Some(map) = map.map_err(|error| self.store_failed(error))? else { return Ok(true) };
+        let Some(map) = map.map_err(|error| self.store_failed(error))? else {
+            return Ok(true);
+        };
         let replaced = map.lookup(part).any(|(_, now)| now != Some(address));
         Ok(replaced)
     }

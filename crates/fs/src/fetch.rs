@@ -65,7 +65,9 @@ impl PackStore {
     }
 
     fn location(&self, pack: PackId) -> Path {
-        object_name(pack).split('/').fold(self.root.clone(), |path, part| path.join(part))
+        object_name(pack)
+            .split('/')
+            .fold(self.root.clone(), |path, part| path.join(part))
     }
 
     /// Permission to fetch ahead; none while enough of that is under way.
@@ -84,19 +86,22 @@ impl PackStore {
             Entry::Occupied(entry) => entry.get().clone(),
             Entry::Vacant(entry) => entry.insert(Waiting::default()).clone(),
         };
-        let waiter = Waiter { packs: self, key, cell: Some(cell) };
+        let waiter = Waiter {
+            packs: self,
+            key,
+            cell: Some(cell),
+        };
         match &waiter.cell {
-            Some(cell) => cell.get_or_try_init(|| self.get(block, address)).await.cloned(),
+            Some(cell) => cell
+                .get_or_try_init(|| self.get(block, address))
+                .await
+                .cloned(),
             // Only its drop takes it.
             None => Err(FetchError::Unavailable("the fetch was given up".into())),
         }
     }
 
-    async fn get(
-        &self,
-        block: BlockKey,
-        address: &FrameAddress,
-    ) -> Result<Arc<Frame>, FetchError> {
+    async fn get(&self, block: BlockKey, address: &FrameAddress) -> Result<Arc<Frame>, FetchError> {
         let reference = FrameRef {
             pack: address.pack,
             offset: address.offset,
@@ -111,7 +116,9 @@ impl PackStore {
         loop {
             let fetched = {
                 let _permit = self.fetches.acquire().await;
-                self.store.get_range(&location, range.start..range.end).await
+                self.store
+                    .get_range(&location, range.start..range.end)
+                    .await
             };
             let error = match fetched {
                 Ok(stored) => match open_frame(stored, &reference, block, &self.keys) {
@@ -123,7 +130,9 @@ impl PackStore {
                     Err(error) => return Err(FetchError::Damaged(format!("{location}: {error}"))),
                 },
                 Err(error @ object_store::Error::NotFound { .. }) => {
-                    return Err(FetchError::Damaged(format!("pack {location} is gone: {error}")));
+                    return Err(FetchError::Damaged(format!(
+                        "pack {location} is gone: {error}"
+                    )));
                 }
                 Err(error) => FetchError::Unavailable(error.to_string()),
             };
@@ -137,7 +146,10 @@ impl PackStore {
 
     /// Puts a pack into the bucket.
     pub(crate) async fn put(&self, pack: PackId, bytes: Bytes) -> object_store::Result<()> {
-        self.store.put(&self.location(pack), PutPayload::from_bytes(bytes)).await.map(drop)
+        self.store
+            .put(&self.location(pack), PutPayload::from_bytes(bytes))
+            .await
+            .map(drop)
     }
 
     /// Deletes a pack; one that is gone already is fine.
@@ -161,7 +173,10 @@ impl Drop for Waiter<'_> {
         let mut fetching = self.packs.fetching.lock();
         // Given up under the lock: of several that leave at once, the last one sees itself alone.
         self.cell = None;
-        if fetching.get(&self.key).is_some_and(|waiting| Arc::strong_count(waiting) == 1) {
+        if fetching
+            .get(&self.key)
+            .is_some_and(|waiting| Arc::strong_count(waiting) == 1)
+        {
             fetching.remove(&self.key);
         }
     }
@@ -170,6 +185,7 @@ impl Drop for Waiter<'_> {
 /// How long to wait after `attempt` tries (1 or more): doubling from 100 ms to 5 s, of which a
 /// random half, so that many who failed together do not come back together.
 pub(crate) fn backoff(attempt: u32) -> Duration {
-    let ceiling = Duration::from_millis(100 << attempt.saturating_sub(1).min(6)).min(Duration::from_secs(5));
+    let ceiling =
+        Duration::from_millis(100 << attempt.saturating_sub(1).min(6)).min(Duration::from_secs(5));
     ceiling.mul_f64(0.5 + 0.5 * crate::open::random_fraction())
 }

@@ -40,9 +40,9 @@ mod volume;
 
 pub use config::{FsConfig, LogConfig};
 pub use core::Stopped;
-pub use local::LocalError;
-pub use open::OpenError;
 pub use forebay_pack::Compression;
 pub use forebay_wal::SyncMode;
+pub use local::LocalError;
+pub use open::OpenError;
 pub use status::{Stage, Status};
 pub use volume::{Closed, Volume};

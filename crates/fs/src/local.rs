@@ -33,7 +33,9 @@ const FILE_NAME: &str = "state";
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
     /// The folder or the file cannot be read or written.
-    #[error("{path}: {source}; check that the folder exists and belongs to this user, and that its disk is not full")]
+    #[error(
+        "{path}: {source}; check that the folder exists and belongs to this user, and that its disk is not full"
+    )]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -41,7 +43,9 @@ pub enum LocalError {
         source: io::Error,
     },
     /// The file is not what this program wrote.
-    #[error("{path} is damaged ({why}); move it and the log folder beside it away: the volume then continues from what the bucket holds")]
+    #[error(
+        "{path} is damaged ({why}); move it and the log folder beside it away: the volume then continues from what the bucket holds"
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -94,8 +98,11 @@ impl LocalState {
     }
 
     fn decode(text: &str) -> Result<LocalState, &'static str> {
-        let (body, crc) = text.rsplit_once("crc32 ").ok_or("the checksum is missing")?;
-        let crc = u32::from_str_radix(crc.trim_end(), 16).map_err(|_| "the checksum is no number")?;
+        let (body, crc) = text
+            .rsplit_once("crc32 ")
+            .ok_or("the checksum is missing")?;
+        let crc =
+            u32::from_str_radix(crc.trim_end(), 16).map_err(|_| "the checksum is no number")?;
         if crc != crc32fast::hash(body.as_bytes()) {
             return Err("its checksum does not match");
         }
@@ -112,7 +119,9 @@ impl LocalState {
         };
         let number = |text: &str| text.parse::<u64>().map_err(|_| "a number is malformed");
         Ok(LocalState {
-            volume: value("volume")?.parse().map_err(|()| "the volume id is malformed")?,
+            volume: value("volume")?
+                .parse()
+                .map_err(|()| "the volume id is malformed")?,
             gateway: unhex(value("gateway")?)?,
             epoch: Epoch(number(value("epoch")?)?),
             intent: Epoch(number(value("intent")?)?),
@@ -147,7 +156,9 @@ pub(crate) struct LocalFile {
 
 impl LocalFile {
     pub(crate) fn new(folder: &Path) -> LocalFile {
-        LocalFile { folder: folder.to_owned() }
+        LocalFile {
+            folder: folder.to_owned(),
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -162,9 +173,13 @@ impl LocalFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(LocalError::Io { path, source }),
         };
-        let text = String::from_utf8(bytes)
-            .map_err(|_| LocalError::Damaged { path: path.clone(), why: "it is no text" })?;
-        LocalState::decode(&text).map(Some).map_err(|why| LocalError::Damaged { path, why })
+        let text = String::from_utf8(bytes).map_err(|_| LocalError::Damaged {
+            path: path.clone(),
+            why: "it is no text",
+        })?;
+        LocalState::decode(&text)
+            .map(Some)
+            .map_err(|why| LocalError::Damaged { path, why })
     }
 
     /// Replaces the state; it is on stable storage when this returns.
@@ -178,7 +193,10 @@ impl LocalFile {
             fs::rename(&beside, &path)?;
             File::open(&self.folder)?.sync_all()
         };
-        write().map_err(|source| LocalError::Io { path: path.clone(), source })
+        write().map_err(|source| LocalError::Io {
+            path: path.clone(),
+            source,
+        })
     }
 }
 

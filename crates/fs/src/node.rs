@@ -103,13 +103,21 @@ impl Node {
     /// The state of an object that still has a name.
     pub(crate) fn lock_live(&self) -> Result<MutexGuard<'_, NodeState>> {
         let state = self.state.lock();
-        if state.removed { Err(Error::Stale) } else { Ok(state) }
+        if state.removed {
+            Err(Error::Stale)
+        } else {
+            Ok(state)
+        }
     }
 
     /// The state of a directory that still has a name.
     pub(crate) fn lock_directory(&self) -> Result<MutexGuard<'_, NodeState>> {
         let state = self.lock_live()?;
-        if state.record.kind() == Kind::Directory { Ok(state) } else { Err(Error::NotDirectory) }
+        if state.record.kind() == Kind::Directory {
+            Ok(state)
+        } else {
+            Err(Error::NotDirectory)
+        }
     }
 
     pub(crate) fn attributes(&self, state: &NodeState) -> Attributes {
@@ -160,7 +168,9 @@ impl NodeState {
     /// Where the published block maps stop to count.
     pub(crate) fn published_end(&self) -> u64 {
         let closed = self.closed.as_ref().and_then(|closed| closed.floor);
-        self.floor.unwrap_or(u64::MAX).min(closed.unwrap_or(u64::MAX))
+        self.floor
+            .unwrap_or(u64::MAX)
+            .min(closed.unwrap_or(u64::MAX))
     }
 
     /// The object as it was at the end of a closed checkpoint in which it changed.
@@ -179,7 +189,11 @@ impl NodeState {
 
     /// The checkpoint is in the bucket; the file's block maps hold `used` bytes there.
     pub(crate) fn publish(&mut self, checkpoint: CheckpointId, used: u64) {
-        if self.closed.as_ref().is_some_and(|closed| closed.checkpoint == checkpoint) {
+        if self
+            .closed
+            .as_ref()
+            .is_some_and(|closed| closed.checkpoint == checkpoint)
+        {
             self.closed = None;
         }
         if self.dirty == Some(checkpoint) {
@@ -202,12 +216,20 @@ impl<'a> Locked<'a> {
         let mut nodes: Vec<&Arc<Node>> = nodes.to_vec();
         nodes.sort_by_key(|node| node.inode);
         nodes.dedup_by_key(|node| node.inode);
-        Locked { guards: nodes.into_iter().map(|node| (node.inode, node.lock())).collect() }
+        Locked {
+            guards: nodes
+                .into_iter()
+                .map(|node| (node.inode, node.lock()))
+                .collect(),
+        }
     }
 
     /// The state of a node that was given to [`Locked::all`].
     pub(crate) fn of(&mut self, node: &Node) -> &mut NodeState {
-        let found = self.guards.iter_mut().find(|(inode, _)| *inode == node.inode);
+        let found = self
+            .guards
+            .iter_mut()
+            .find(|(inode, _)| *inode == node.inode);
         // Only nodes of the same operation are asked for.
         &mut found.expect("the node was locked").1
     }

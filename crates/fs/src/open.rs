@@ -43,7 +43,9 @@ pub enum OpenError {
     #[error("the volume's metadata cannot be opened: {0}")]
     Metadata(#[from] StoreError),
     /// The volume has a descriptor but no metadata.
-    #[error("the volume at {url} has no metadata. If `forebay format` was interrupted, delete the object {object} and format again; otherwise the metadata were deleted: put them back from a copy of the bucket")]
+    #[error(
+        "the volume at {url} has no metadata. If `forebay format` was interrupted, delete the object {object} and format again; otherwise the metadata were deleted: put them back from a copy of the bucket"
+    )]
     NoMetadata {
         /// The store.
         url: String,
@@ -54,7 +56,9 @@ pub enum OpenError {
     #[error(transparent)]
     Local(#[from] LocalError),
     /// The local folder belongs to another volume.
-    #[error("{folder} holds the log and state of volume {found}, not of {expected}; give this volume a data_dir of its own")]
+    #[error(
+        "{folder} holds the log and state of volume {found}, not of {expected}; give this volume a data_dir of its own"
+    )]
     OtherVolume {
         /// The local folder.
         folder: PathBuf,
@@ -75,7 +79,9 @@ pub enum OpenError {
     #[error(transparent)]
     Log(#[from] forebay_wal::OpenError),
     /// A record of the log does not fit what the bucket holds.
-    #[error("log record at LSN {lsn} cannot be replayed: {why}; the bucket holds a consistent file system as of LSN {published}: move the log folder away to go on with that, and keep it for salvage")]
+    #[error(
+        "log record at LSN {lsn} cannot be replayed: {why}; the bucket holds a consistent file system as of LSN {published}: move the log folder away to go on with that, and keep it for salvage"
+    )]
     Replay {
         /// The record.
         lsn: Lsn,
@@ -145,7 +151,12 @@ pub(crate) async fn format(store: &Store) -> Result<VolumeId, OpenError> {
 }
 
 async fn open_meta(store: &Store, settings: &SlateSettings) -> Result<SlateStore, StoreError> {
-    SlateStore::open(store.store.clone(), store.path(META_PREFIX), settings.clone()).await
+    SlateStore::open(
+        store.store.clone(),
+        store.path(META_PREFIX),
+        settings.clone(),
+    )
+    .await
 }
 
 /// What opening a volume gives.
@@ -164,14 +175,19 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
     // The lock on the log folder comes first: a second gateway on this machine changes nothing.
     let local = LocalFolder::open(&config, descriptor.volume)?;
 
-    let settings =
-        SlateSettings { cache_bytes: config.metadata_cache, ..SlateSettings::default() };
+    let settings = SlateSettings {
+        cache_bytes: config.metadata_cache,
+        ..SlateSettings::default()
+    };
     let meta: Arc<dyn MetaStore> = Arc::new(open_meta(store, &settings).await?);
     let catalog = Catalog::new(Arc::new(Overlay::new()), meta);
-    let bucket = catalog.volume_state().await?.ok_or_else(|| OpenError::NoMetadata {
-        url: store.url.clone(),
-        object: VolumeDescriptor::location(&store.root).to_string(),
-    })?;
+    let bucket = catalog
+        .volume_state()
+        .await?
+        .ok_or_else(|| OpenError::NoMetadata {
+            url: store.url.clone(),
+            object: VolumeDescriptor::location(&store.root).to_string(),
+        })?;
 
     // Decide what the log is worth before the bucket learns of the new epoch.
     let continues = local
@@ -181,10 +197,16 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
     let epoch = Epoch(bucket.epoch.0 + 1);
     let mut state = LocalState {
         volume: descriptor.volume,
-        gateway: local.state.as_ref().map_or_else(random, |state| state.gateway),
+        gateway: local
+            .state
+            .as_ref()
+            .map_or_else(random, |state| state.gateway),
         epoch: local.state.as_ref().map_or(Epoch(0), |state| state.epoch),
         intent: epoch,
-        verifier: local.state.as_ref().map_or_else(random_verifier, |state| state.verifier),
+        verifier: local
+            .state
+            .as_ref()
+            .map_or_else(random_verifier, |state| state.verifier),
         boot: local.state.as_ref().map_or([0; 16], |state| state.boot),
         clean: local.state.as_ref().is_some_and(|state| state.clean),
     };
@@ -195,13 +217,16 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
         state.epoch = epoch;
     }
     local.file.store(&state)?;
-    let taken = VolumeState { epoch, gateway: state.gateway, ..bucket };
+    let taken = VolumeState {
+        epoch,
+        gateway: state.gateway,
+        ..bucket
+    };
     let mut batch = Batch::new();
     batch.put(&Key::Volume, &taken);
     catalog.store().commit(&batch).await?;
 
-    let mut recovery =
-        Recovery::scan(local.storage.clone(), descriptor.volume, taken.published)?;
+    let mut recovery = Recovery::scan(local.storage.clone(), descriptor.volume, taken.published)?;
     let damaged = match recovery.tail() {
         Tail::Damaged { at, durable_until } => {
             tracing::error!(
@@ -210,7 +235,9 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
             true
         }
         Tail::Torn { at } => {
-            tracing::info!("the log ends in an unfinished record at LSN {at}, which nobody was told of");
+            tracing::info!(
+                "the log ends in an unfinished record at LSN {at}, which nobody was told of"
+            );
             false
         }
         Tail::Clean => false,
@@ -239,7 +266,11 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
     }));
     crate::replay::replay(&core, &mut recovery).await?;
     let journal = match log {
-        LogConfig::Disk { sync, limit, segment } => {
+        LogConfig::Disk {
+            sync,
+            limit,
+            segment,
+        } => {
             let options = Options {
                 segment_bytes: segment,
                 limit_bytes: limit,
@@ -252,10 +283,15 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
         LogConfig::None => {
             // What an earlier run with a log left there: to the bucket with it, and out of the way,
             // since its LSNs are used again from here on.
-            core.publish_open().await.map_err(|_| crate::replay::stopped(&core))?;
+            core.publish_open()
+                .await
+                .map_err(|_| crate::replay::stopped(&core))?;
             drop(recovery);
             local.put_published_log_aside()?;
-            Journal::Memory { next: AtomicU64::new(core.position().0), _folder: local.storage }
+            Journal::Memory {
+                next: AtomicU64::new(core.position().0),
+                _folder: local.storage,
+            }
         }
     };
     core.begin(journal);
@@ -265,7 +301,12 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
     state.boot = boot_id();
     state.clean = false;
     local.file.store(&state)?;
-    Ok(Opened { core, descriptor, local: local.file, state })
+    Ok(Opened {
+        core,
+        descriptor,
+        local: local.file,
+        state,
+    })
 }
 
 /// The gateway's folder on its own disk, locked.
@@ -281,17 +322,29 @@ impl LocalFolder {
     fn open(config: &FsConfig, volume: VolumeId) -> Result<LocalFolder, OpenError> {
         let folder = config.data_dir.clone();
         let log = folder.join(LOG_FOLDER);
-        let refuse = |source| OpenError::LogFolder { folder: log.clone(), source };
+        let refuse = |source| OpenError::LogFolder {
+            folder: log.clone(),
+            source,
+        };
         std::fs::create_dir_all(&log).map_err(refuse)?;
         let file = LocalFile::new(&folder);
         let state = file.load()?;
         if let Some(found) = state.as_ref().map(|state| state.volume)
             && found != volume
         {
-            return Err(OpenError::OtherVolume { folder, found, expected: volume });
+            return Err(OpenError::OtherVolume {
+                folder,
+                found,
+                expected: volume,
+            });
         }
         let storage: Arc<dyn Storage> = Arc::new(FileStorage::open(&log).map_err(refuse)?);
-        Ok(LocalFolder { file, state, storage, folder })
+        Ok(LocalFolder {
+            file,
+            state,
+            storage,
+            folder,
+        })
     }
 
     /// Another gateway has written to the volume since this log: it must never be replayed.
@@ -323,7 +376,10 @@ impl LocalFolder {
 
     fn put_aside(&self, label: &str) -> Result<usize, OpenError> {
         forebay_wal::put_aside(self.storage.as_ref(), label).map_err(|source| {
-            OpenError::LogFolder { folder: self.folder.join(LOG_FOLDER), source }
+            OpenError::LogFolder {
+                folder: self.folder.join(LOG_FOLDER),
+                source,
+            }
         })
     }
 }

@@ -126,14 +126,22 @@ pub(crate) fn access(record: &InodeRecord, who: &Credentials, wanted: Access) ->
 /// The mode that a file has after `who` wrote to it: setuid, and setgid where the group may
 /// execute, do not survive a write by another than root.
 pub(crate) fn mode_after_write(mode: u32, who: &Credentials) -> u32 {
-    if is_root(who) { mode } else { without_set_id(mode) }
+    if is_root(who) {
+        mode
+    } else {
+        without_set_id(mode)
+    }
 }
 
 /// The mode without setuid, and without setgid where the group may execute (without that bit it
 /// is no right but, historically, mandatory locking).
 pub(crate) fn without_set_id(mode: u32) -> u32 {
     let mode = mode & !SETUID;
-    if mode & 0o010 != 0 { mode & !SETGID } else { mode }
+    if mode & 0o010 != 0 {
+        mode & !SETGID
+    } else {
+        mode
+    }
 }
 
 #[cfg(test)]
@@ -157,7 +165,11 @@ mod tests {
     }
 
     fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
-        Credentials { uid, gid, groups: groups.to_vec() }
+        Credentials {
+            uid,
+            gid,
+            groups: groups.to_vec(),
+        }
     }
 
     #[test]

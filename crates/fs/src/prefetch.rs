@@ -34,7 +34,11 @@ impl Stream {
     pub(crate) fn next(&mut self, read: ByteRange, limit: u64) -> Option<ByteRange> {
         let near = self.end.saturating_sub(BLOCK_SIZE)..=self.end.saturating_add(BLOCK_SIZE);
         if !near.contains(&read.start) {
-            *self = Stream { end: read.end, run: read.len(), ..Stream::default() };
+            *self = Stream {
+                end: read.end,
+                run: read.len(),
+                ..Stream::default()
+            };
             return None;
         }
         self.run += read.len();
@@ -61,7 +65,9 @@ impl Core {
     /// Fetches a range of a file into the cache in the background, if there is room for it.
     pub(crate) fn prefetch(self: &Arc<Self>, node: &Arc<Node>, range: ByteRange) {
         for (block, within) in BlockIndex::split(range) {
-            let Some(permit) = self.packs.prefetch_permit() else { return };
+            let Some(permit) = self.packs.prefetch_permit() else {
+                return;
+            };
             let (core, node) = (self.clone(), node.clone());
             let range = ByteRange::at(block.start() + within.start, within.len());
             tokio::spawn(async move {
@@ -129,7 +135,10 @@ mod tests {
     fn a_random_reader_asks_for_nothing() {
         let mut stream = Stream::default();
         for i in 0..1000u64 {
-            assert_eq!(read(&mut stream, (i * 7919 % 1000) * (64 << 20) + 4096, 4096), None);
+            assert_eq!(
+                read(&mut stream, (i * 7919 % 1000) * (64 << 20) + 4096, 4096),
+                None
+            );
         }
     }
 }

@@ -34,14 +34,18 @@ pub(crate) async fn replay(core: &Arc<Core>, recovery: &mut Recovery) -> Result<
         records += 1;
     }
     if records > 0 {
-        tracing::info!("replayed {records} records of the log, up to LSN {}", recovery.end());
+        tracing::info!(
+            "replayed {records} records of the log, up to LSN {}",
+            recovery.end()
+        );
     }
     Ok(records)
 }
 
 pub(crate) fn stopped(core: &Core) -> OpenError {
     let why = core.is_stopped();
-    why.unwrap_or_else(|| Stopped::Failed("the bucket cannot be written".into())).into()
+    why.unwrap_or_else(|| Stopped::Failed("the bucket cannot be written".into()))
+        .into()
 }
 
 async fn apply(core: &Core, record: &Record<'_>) -> Result<(), String> {
@@ -66,7 +70,10 @@ async fn apply(core: &Core, record: &Record<'_>) -> Result<(), String> {
             if new.size < state.record.size {
                 state.cut(new.size, open.id);
             }
-            state.record = InodeRecord { used: state.record.used, ..new };
+            state.record = InodeRecord {
+                used: state.record.used,
+                ..new
+            };
             state.last_lsn = record.end;
             Ok(())
         }
@@ -116,7 +123,10 @@ async fn set_record(
             let open = core.gate.read();
             open.touch(&node, &mut state);
             // How many bytes the block maps hold is known by the bucket, not by the log.
-            state.record = InodeRecord { used: state.record.used, ..record };
+            state.record = InodeRecord {
+                used: state.record.used,
+                ..record
+            };
             state.last_lsn = end;
             Ok(())
         }
@@ -130,5 +140,7 @@ async fn set_record(
 }
 
 async fn known(core: &Core, inode: Inode) -> Result<Arc<Node>, String> {
-    core.node(inode).await.map_err(|error| format!("inode {inode}: {error}"))
+    core.node(inode)
+        .await
+        .map_err(|error| format!("inode {inode}: {error}"))
 }

@@ -88,6 +88,10 @@ impl Status {
     /// Bytes of the log that the bucket does not have: data and names, headers included. Zero
     /// exactly when everything is published.
     pub fn unpublished_bytes(&self) -> u64 {
-        if self.oldest_unpublished.is_none() { 0 } else { self.end.0.saturating_sub(self.published.0) }
+        if self.oldest_unpublished.is_none() {
+            0
+        } else {
+            self.end.0.saturating_sub(self.published.0)
+        }
     }
 }

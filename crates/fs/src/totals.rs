@@ -12,7 +12,10 @@ pub(crate) struct Totals {
 
 impl Totals {
     pub(crate) fn new(bytes: u64, inodes: u64) -> Totals {
-        Totals { bytes: AtomicU64::new(bytes), inodes: AtomicU64::new(inodes) }
+        Totals {
+            bytes: AtomicU64::new(bytes),
+            inodes: AtomicU64::new(inodes),
+        }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -33,8 +36,10 @@ impl Totals {
 
     pub(crate) fn inode_gone(&self) {
         // Saturating: a count that is wrong in a bucket must not wrap round.
-        let _ = self.inodes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |inodes| {
-            Some(inodes.saturating_sub(1))
-        });
+        let _ = self
+            .inodes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |inodes| {
+                Some(inodes.saturating_sub(1))
+            });
     }
 }

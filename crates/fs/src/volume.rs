@@ -18,6 +18,9 @@ use crate::local::{LocalFile, LocalState};
 use crate::open::{self, OpenError};
 use crate::{FsConfig, Status};
 
+/// How long closing waits for the metadata store beyond the limit for publishing.
+const CLOSE_LIMIT: Duration = Duration::from_secs(3);
+
 /// A volume that this gateway serves. Clones share it.
 ///
 /// Dropping it stops nothing at once and loses nothing that was stable: what is in the log is
@@ -115,7 +118,11 @@ impl Volume {
     /// Returns when the volume takes no more changes, with the reason.
     pub async fn stopped(&self) -> Stopped {
         let mut stopped = self.core.watch_stopped();
-        let why = stopped.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        let why = stopped
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|why| why.clone());
         match why {
             Some(why) => why,
             // The sender lives as long as the core that we hold.
@@ -147,10 +154,18 @@ impl Volume {
                 tracing::warn!("{error}");
             }
         }
-        if let Err(error) = self.core.catalog.store().close().await {
-            tracing::warn!("closing the metadata: {error}");
+        // What it has acknowledged is in the bucket: nothing depends on this.
+        let meta = self.core.catalog.store().close();
+        match tokio::time::timeout(CLOSE_LIMIT, meta).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("closing the metadata: {error}"),
+            Err(_) => tracing::warn!("closing the metadata: the bucket does not answer"),
         }
-        if published { Closed::Published } else { Closed::InLog }
+        if published {
+            Closed::Published
+        } else {
+            Closed::InLog
+        }
     }
 }
 
@@ -169,12 +184,7 @@ impl FileSystem for Volume {
         self.core.setattr(who, inode, set, guard).await
     }
 
-    async fn lookup(
-        &self,
-        who: &Credentials,
-        directory: Inode,
-        name: &[u8],
-    ) -> Result<Attributes> {
+    async fn lookup(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Attributes> {
         self.core.lookup(who, directory, name).await
     }
 
@@ -268,7 +278,9 @@ impl FileSystem for Volume {
         max_entries: usize,
         with_attributes: bool,
     ) -> Result<Listing> {
-        self.core.readdir(who, directory, cookie, max_entries, with_attributes).await
+        self.core
+            .readdir(who, directory, cookie, max_entries, with_attributes)
+            .await
     }
 
     async fn statistics(&self) -> Result<Statistics> {

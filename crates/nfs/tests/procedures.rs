@@ -444,7 +444,10 @@ fn fsstat_fsinfo_pathconf() {
     reader.end().unwrap();
     let conf = skip(20);
     let mut reader = Reader::new(&conf);
-    assert_eq!((reader.u32(), reader.u32()), (Ok(forebay_vfs::LINK_MAX), Ok(255)));
+    assert_eq!(
+        (reader.u32(), reader.u32()),
+        (Ok(forebay_vfs::LINK_MAX), Ok(255))
+    );
     let flags: [bool; 4] = std::array::from_fn(|_| reader.bool().unwrap());
     assert_eq!(flags, [true, true, false, true]);
     reader.end().unwrap();

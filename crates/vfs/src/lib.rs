@@ -12,7 +12,8 @@ pub mod memory;
 mod operations;
 
 pub use attributes::{
-    Access, Attributes, Device, FileKind, LINK_MAX, SetAttributes, SetTime, Timestamp, WccAttributes,
+    Access, Attributes, Device, FileKind, LINK_MAX, SetAttributes, SetTime, Timestamp,
+    WccAttributes,
 };
 pub use error::{Error, Result};
 pub use operations::{

@@ -33,7 +33,9 @@ impl Core {
         let names = match self.catalog.overlay().close() {
             Ok(names) => names,
             Err(error) => {
-                self.stop(Stopped::Failed(format!("two checkpoints are closed at once: {error}")));
+                self.stop(Stopped::Failed(format!(
+                    "two checkpoints are closed at once: {error}"
+                )));
                 return None;
             }
         };

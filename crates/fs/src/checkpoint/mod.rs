@@ -112,7 +112,9 @@ impl Checkpoints {
     /// Notes that the bucket does not answer.
     pub(crate) fn store_error(&self, why: &str) {
         let mut error = self.store_error.lock();
-        let since = error.as_ref().map_or_else(Instant::now, |(_, since)| *since);
+        let since = error
+            .as_ref()
+            .map_or_else(Instant::now, |(_, since)| *since);
         if error.is_none() {
             tracing::warn!("the bucket is not available: {why}; trying again until it is");
         }
@@ -128,7 +130,10 @@ impl Checkpoints {
 
     /// What is wrong with the bucket, and for how long.
     pub(crate) fn store_trouble(&self) -> Option<(String, Duration)> {
-        self.store_error.lock().as_ref().map(|(why, since)| (why.clone(), since.elapsed()))
+        self.store_error
+            .lock()
+            .as_ref()
+            .map(|(why, since)| (why.clone(), since.elapsed()))
     }
 
     /// Notes that the log failed; says whether that is news.
@@ -222,8 +227,7 @@ impl Core {
                     return;
                 }
                 // One step: under a load without pauses there would be no other time for it.
-                if self.checkpoints.garbage.load(Ordering::Acquire)
-                    && self.reclaim().await.is_err()
+                if self.checkpoints.garbage.load(Ordering::Acquire) && self.reclaim().await.is_err()
                 {
                     return;
                 }
@@ -259,7 +263,9 @@ impl Core {
         if checkpoints.log_failed.load(Ordering::Acquire) {
             return true;
         }
-        let Some(since) = self.gate.read().since() else { return false };
+        let Some(since) = self.gate.read().since() else {
+            return false;
+        };
         since.elapsed() >= self.config.checkpoint_interval
             || self.cache.dirty_bytes() >= self.config.checkpoint_bytes
             || checkpoints.pressed.load(Ordering::Acquire)
@@ -302,10 +308,7 @@ impl Core {
     }
 
     /// Asks the metadata store until it answers; `Err` when that cannot help.
-    async fn insist<T, F>(
-        &self,
-        mut ask: impl FnMut() -> F,
-    ) -> std::result::Result<T, Halted>
+    async fn insist<T, F>(&self, mut ask: impl FnMut() -> F) -> std::result::Result<T, Halted>
     where
         F: Future<Output = std::result::Result<T, StoreError>>,
     {

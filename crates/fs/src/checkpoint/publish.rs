@@ -55,7 +55,9 @@ impl Core {
         for node in &closed.nodes {
             let then = node.lock().as_of(closed.id);
             let frames = uploaded.frames.remove(&node.inode).unwrap_or_default();
-            let bytes = self.publish_node(node, then, frames, &mut batch, &mut account).await?;
+            let bytes = self
+                .publish_node(node, then, frames, &mut batch, &mut account)
+                .await?;
             used.insert(node.inode, bytes);
         }
         for (pack, record) in &uploaded.packs {
@@ -108,7 +110,10 @@ impl Core {
                 self.checkpoints.garbage.store(true, Ordering::Release);
             }
         }
-        let state = VolumeState { used_bytes: account.balance(state.used_bytes), ..state };
+        let state = VolumeState {
+            used_bytes: account.balance(state.used_bytes),
+            ..state
+        };
         batch.put(&Key::Volume, &state);
         self.insist(|| self.catalog.store().commit(&batch)).await?;
         self.totals.set_bytes(state.used_bytes);
@@ -130,8 +135,10 @@ impl Core {
             if then.published {
                 batch.delete(&Key::Inode(inode));
                 if then.record.kind() == Kind::Regular && then.record.used > 0 {
-                    let garbage =
-                        Garbage { size: then.record.size, first_block: BlockIndex(0) };
+                    let garbage = Garbage {
+                        size: then.record.size,
+                        first_block: BlockIndex(0),
+                    };
                     batch.put(&Key::Garbage(inode), &garbage);
                     self.checkpoints.garbage.store(true, Ordering::Release);
                 }
@@ -150,17 +157,20 @@ impl Core {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
                     let map = if then.published {
-                        self.insist(|| self.catalog.block_map(inode, key.block)).await?
+                        self.insist(|| self.catalog.block_map(inode, key.block))
+                            .await?
                     } else {
                         None
                     };
                     entry.insert(map.unwrap_or_default())
                 }
             };
-            let displaced = map.insert(frame.range(), address(&frame)).map_err(|error| {
-                self.stop(Stopped::Failed(format!("inode {inode}: {error}")));
-                Halted
-            })?;
+            let displaced = map
+                .insert(frame.range(), address(&frame))
+                .map_err(|error| {
+                    self.stop(Stopped::Failed(format!("inode {inode}: {error}")));
+                    Halted
+                })?;
             lost += account.displace(displaced);
             added += frame.range().len();
         }
@@ -174,7 +184,10 @@ impl Core {
             }
         }
         let used = (then.record.used + added).saturating_sub(lost);
-        let record = forebay_meta::InodeRecord { used, ..then.record };
+        let record = forebay_meta::InodeRecord {
+            used,
+            ..then.record
+        };
         batch.put(&Key::Inode(inode), &record);
         Ok(used)
     }
@@ -190,8 +203,9 @@ impl Core {
         let mut lost = 0;
         let mut from = BlockIndex::of(floor);
         loop {
-            let found =
-                self.insist(|| self.catalog.block_maps(inode, from, MAPS_PER_SCAN)).await?;
+            let found = self
+                .insist(|| self.catalog.block_maps(inode, from, MAPS_PER_SCAN))
+                .await?;
             let full = found.len() == MAPS_PER_SCAN;
             for (block, mut map) in found {
                 from = BlockIndex(block.0 + 1);

@@ -29,7 +29,8 @@ impl Core {
         let more = self.collect_files(&mut batch, &mut account).await?
             | self.delete_packs(&mut batch).await?;
         if !batch.is_empty() {
-            self.commit_account(batch, account, self.checkpoints.state()).await?;
+            self.commit_account(batch, account, self.checkpoints.state())
+                .await?;
         }
         if more {
             self.checkpoints.garbage.store(true, Ordering::Release);
@@ -44,7 +45,9 @@ impl Core {
         account: &mut Account,
     ) -> Result<bool, Halted> {
         let range = KeyRange::garbage();
-        let files = self.insist(|| self.catalog.records::<Garbage>(&range, FILES)).await?;
+        let files = self
+            .insist(|| self.catalog.records::<Garbage>(&range, FILES))
+            .await?;
         let mut more = files.len() == FILES;
         let mut budget = MAPS;
         for (key, garbage) in files {
@@ -53,10 +56,14 @@ impl Core {
                 return Ok(true);
             }
             let first = garbage.first_block;
-            let maps = self.insist(|| self.catalog.block_maps(inode, first, budget)).await?;
+            let maps = self
+                .insist(|| self.catalog.block_maps(inode, first, budget))
+                .await?;
             let all = maps.len() < budget;
             budget -= maps.len();
-            let next = maps.last().map_or(first, |(block, _)| BlockIndex(block.0 + 1));
+            let next = maps
+                .last()
+                .map_or(first, |(block, _)| BlockIndex(block.0 + 1));
             for (block, map) in maps {
                 account.displace(map.bytes_by_pack());
                 batch.delete(&Key::Block(BlockKey { inode, block }));
@@ -64,7 +71,13 @@ impl Core {
             if all {
                 batch.delete(&key);
             } else {
-                batch.put(&key, &Garbage { first_block: next, ..garbage });
+                batch.put(
+                    &key,
+                    &Garbage {
+                        first_block: next,
+                        ..garbage
+                    },
+                );
                 more = true;
             }
         }
@@ -74,7 +87,9 @@ impl Core {
     /// Deletes packs that the durable metadata no longer refer to. Says whether some remain.
     async fn delete_packs(&self, batch: &mut Batch) -> Result<bool, Halted> {
         let range = KeyRange::dead_packs();
-        let packs = self.insist(|| self.catalog.records::<DeadPack>(&range, PACKS)).await?;
+        let packs = self
+            .insist(|| self.catalog.records::<DeadPack>(&range, PACKS))
+            .await?;
         let more = packs.len() == PACKS;
         for (key, DeadPack) in packs {
             let Key::DeadPack(pack) = key else { continue };

@@ -53,10 +53,7 @@ impl DirtyBlock {
 }
 
 impl Core {
-    pub(crate) async fn upload(
-        self: &Arc<Self>,
-        closed: &Closed,
-    ) -> Result<Uploaded, Halted> {
+    pub(crate) async fn upload(self: &Arc<Self>, closed: &Closed) -> Result<Uploaded, Halted> {
         let blocks = self.dirty_blocks(closed).await?;
         let groups = pack_plan::group(blocks, DirtyBlock::bytes, self.config.pack_bytes);
         let mut groups = groups.into_iter();
@@ -70,15 +67,23 @@ impl Core {
                 let (core, pack) = (self.clone(), self.checkpoints.new_pack());
                 uploads.spawn(async move { core.upload_pack(pack, group).await });
             }
-            self.checkpoints.uploads.store(uploads.len(), Ordering::Relaxed);
-            let Some(done) = uploads.join_next().await else { break };
+            self.checkpoints
+                .uploads
+                .store(uploads.len(), Ordering::Relaxed);
+            let Some(done) = uploads.join_next().await else {
+                break;
+            };
             let (pack, record, frames) = done.unwrap_or_else(|error| {
                 self.stop(Stopped::Failed(format!("an upload ended early: {error}")));
                 Err(Halted)
             })?;
             uploaded.packs.push((pack, record));
             for (key, frame) in frames {
-                uploaded.frames.entry(key.inode).or_default().push((key, frame));
+                uploaded
+                    .frames
+                    .entry(key.inode)
+                    .or_default()
+                    .push((key, frame));
             }
         }
         Ok(uploaded)
@@ -100,9 +105,16 @@ impl Core {
                 (snapshots, then.published, then.floor.unwrap_or(u64::MAX))
             };
             for snapshot in snapshots {
-                let key = BlockKey { inode: node.inode, block: snapshot.block() };
+                let key = BlockKey {
+                    inode: node.inode,
+                    block: snapshot.block(),
+                };
                 let rewrite = self.needs_rewrite(key, &snapshot, published, floor).await?;
-                blocks.push(DirtyBlock { key, snapshot, rewrite });
+                blocks.push(DirtyBlock {
+                    key,
+                    snapshot,
+                    rewrite,
+                });
             }
         }
         Ok(blocks)
@@ -117,7 +129,8 @@ impl Core {
     ) -> Result<Option<Rewrite>, Halted> {
         let ranges = snapshot.ranges().take(FRAGMENTS + 1).count();
         let map = if published {
-            self.insist(|| self.catalog.block_map(key.inode, key.block)).await?
+            self.insist(|| self.catalog.block_map(key.inode, key.block))
+                .await?
         } else {
             None
         };
@@ -165,18 +178,27 @@ impl Core {
             writer.finish()
         });
         let finished: FinishedPack = encoded.await.map_err(|error| {
-            self.stop(Stopped::Failed(format!("a pack could not be encoded: {error}")));
+            self.stop(Stopped::Failed(format!(
+                "a pack could not be encoded: {error}"
+            )));
             Halted
         })?;
         let mut attempt = 1;
         while let Err(error) = self.packs.put(pack, finished.bytes.clone()).await {
-            self.wait_for_store(&format!("pack {pack}: {error}"), attempt).await?;
+            self.wait_for_store(&format!("pack {pack}: {error}"), attempt)
+                .await?;
             attempt += 1;
         }
         self.checkpoints.store_works();
-        let frames: Vec<_> =
-            finished.frames.iter().map(|entry| (entry.block, entry.frame)).collect();
-        let raw_bytes = frames.iter().map(|(_, frame)| u64::from(frame.raw_len)).sum();
+        let frames: Vec<_> = finished
+            .frames
+            .iter()
+            .map(|entry| (entry.block, entry.frame))
+            .collect();
+        let raw_bytes = frames
+            .iter()
+            .map(|(_, frame)| u64::from(frame.raw_len))
+            .sum();
         let record = PackRecord {
             bytes: finished.bytes.len() as u64,
             raw_bytes,
@@ -195,7 +217,11 @@ impl Core {
         rewrite: &Rewrite,
     ) -> Result<Option<Vec<u8>>, Halted> {
         let live = ByteRange::new(0, rewrite.live);
-        let old = rewrite.map.extents().iter().map(|extent| extent.range.intersect(live).end);
+        let old = rewrite
+            .map
+            .extents()
+            .iter()
+            .map(|extent| extent.range.intersect(live).end);
         let new = block.snapshot.ranges().map(|range| range.end);
         let len = old.chain(new).max().unwrap_or(0);
         let mut whole = vec![0; len as usize];
@@ -209,7 +235,11 @@ impl Core {
             let Some(frame) = self.fetch_for_rewrite(block.key, &extent.frame).await? else {
                 return Ok(None);
             };
-            let same = rewrite.map.extents().iter().filter(|other| other.frame == extent.frame);
+            let same = rewrite
+                .map
+                .extents()
+                .iter()
+                .filter(|other| other.frame == extent.frame);
             for range in same.map(|extent| extent.range.intersect(live)) {
                 if !range.is_empty() {
                     let from = (range.start - frame.range.start) as usize;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use forebay_meta::record::{Content, InodeRecord, Kind};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{
-    Attributes, Change, CreateMode, Created, Credentials, Error, LINK_MAX, NewNode, Result, SetAttributes,
-    SetTime, Timestamp,
+    Attributes, Change, CreateMode, Created, Credentials, Error, LINK_MAX, NewNode, Result,
+    SetAttributes, SetTime, Timestamp,
 };
 
 use super::{SYMLINK_MAX, check_new_name, count_in, put_name};
@@ -38,7 +38,11 @@ impl Core {
             CreateMode::Unchecked(set) | CreateMode::Guarded(set) => (*set, None),
             CreateMode::Exclusive(verifier) => (SetAttributes::default(), Some(*verifier)),
         };
-        let new = New { content: Content::Regular, set, verifier };
+        let new = New {
+            content: Content::Regular,
+            set,
+            verifier,
+        };
         let (end, created) = self.enter(who, &directory, name, new).await?;
         drop(names);
         self.stable(end).await?;
@@ -56,7 +60,11 @@ impl Core {
         let node = self.node(inode).await?;
         let (attributes, verifier, last) = {
             let state = node.lock_live()?;
-            (node.attributes(&state), state.record.create_verifier, state.last_lsn)
+            (
+                node.attributes(&state),
+                state.record.create_verifier,
+                state.last_lsn,
+            )
         };
         match mode {
             CreateMode::Guarded(_) => return Err(Error::Exists),
@@ -69,7 +77,10 @@ impl Core {
             }
             CreateMode::Unchecked(set) => {
                 if let Some(size) = set.size {
-                    let only_size = SetAttributes { size: Some(size), ..Default::default() };
+                    let only_size = SetAttributes {
+                        size: Some(size),
+                        ..Default::default()
+                    };
                     self.setattr(who, inode, &only_size, None).await?;
                 }
             }
@@ -82,7 +93,10 @@ impl Core {
             before: Some(directory.wcc(&state)),
             after: Some(directory.attributes(&state)),
         };
-        Ok(Created { attributes, directory })
+        Ok(Created {
+            attributes,
+            directory,
+        })
     }
 
     pub(crate) async fn make(
@@ -109,7 +123,11 @@ impl Core {
             return Err(Error::Exists);
         }
         let set = SetAttributes { size: None, ..*set };
-        let new = New { content: convert::content(node, directory.inode), set, verifier: None };
+        let new = New {
+            content: convert::content(node, directory.inode),
+            set,
+            verifier: None,
+        };
         let (end, created) = self.enter(who, &directory, name, new).await?;
         drop(names);
         self.stable(end).await?;
@@ -143,7 +161,14 @@ impl Core {
 
             let node = Node::new(inode, record.clone(), false, self.cache.clone());
             let mut change = NameChange::default();
-            put_name(&mut change.names, directory.inode, name, cookie, inode, kind);
+            put_name(
+                &mut change.names,
+                directory.inode,
+                name,
+                cookie,
+                inode,
+                kind,
+            );
             change.set(directory, parent);
             change.create(&node, record.clone());
             let end = self.record_names(change, &mut locked)?;
@@ -205,13 +230,23 @@ impl Core {
                 let mut parent = state.record.clone();
                 let cookie = count_in(&mut parent, kind, now)?;
                 let mut change = NameChange::default();
-                put_name(&mut change.names, directory.inode, name, cookie, inode, kind);
+                put_name(
+                    &mut change.names,
+                    directory.inode,
+                    name,
+                    cookie,
+                    inode,
+                    kind,
+                );
                 change.set(&directory, parent);
                 change.set(&node, record);
                 let end = self.record_names(change, &mut locked)?;
                 let after = directory.attributes(locked.of(&directory));
                 let attributes = node.attributes(locked.of(&node));
-                let change = Change { before: Some(before), after: Some(after) };
+                let change = Change {
+                    before: Some(before),
+                    after: Some(after),
+                };
                 Ok((end, (attributes, change)))
             })
             .await?;

@@ -21,13 +21,17 @@ impl Core {
         let (attributes, parent) = {
             let state = directory.lock_directory()?;
             permission::may_list(&state.record, who)?;
-            let parent = state.record.directory().map_or(Inode::ROOT, |own| own.parent);
+            let parent = state
+                .record
+                .directory()
+                .map_or(Inode::ROOT, |own| own.parent);
             (directory.attributes(&state), parent)
         };
         let mut entries = Vec::new();
-        for (own, inode, name) in
-            [(DOT_COOKIE, directory.inode, &b"."[..]), (DOT_DOT_COOKIE, parent, b"..")]
-        {
+        for (own, inode, name) in [
+            (DOT_COOKIE, directory.inode, &b"."[..]),
+            (DOT_DOT_COOKIE, parent, b".."),
+        ] {
             if cookie < own && entries.len() < max_entries {
                 entries.push(DirectoryEntry {
                     cookie: own,
@@ -58,7 +62,11 @@ impl Core {
                 entry.attributes = self.attributes_of(entry.inode).await;
             }
         }
-        Ok(Listing { directory: attributes, entries, end })
+        Ok(Listing {
+            directory: attributes,
+            entries,
+            end,
+        })
     }
 
     /// The attributes of an object that may have gone meanwhile.

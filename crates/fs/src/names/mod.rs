@@ -48,12 +48,20 @@ fn check_name(name: &[u8]) -> Result<()> {
 
 /// Checks a name that is to be made.
 fn check_new_name(name: &[u8]) -> Result<()> {
-    if is_dot(name) { Err(Error::Exists) } else { check_name(name) }
+    if is_dot(name) {
+        Err(Error::Exists)
+    } else {
+        check_name(name)
+    }
 }
 
 /// Checks a name that is to go.
 fn check_old_name(name: &[u8]) -> Result<()> {
-    if is_dot(name) { Err(Error::Invalid) } else { check_name(name) }
+    if is_dot(name) {
+        Err(Error::Invalid)
+    } else {
+        check_name(name)
+    }
 }
 
 fn is_dot(name: &[u8]) -> bool {
@@ -61,10 +69,27 @@ fn is_dot(name: &[u8]) -> bool {
 }
 
 /// Puts a name and its cookie into `batch`.
-fn put_name(batch: &mut Batch, directory: Inode, name: &[u8], cookie: u64, inode: Inode, kind: Kind) {
+fn put_name(
+    batch: &mut Batch,
+    directory: Inode,
+    name: &[u8],
+    cookie: u64,
+    inode: Inode,
+    kind: Kind,
+) {
     let name = Bytes::copy_from_slice(name);
-    batch.put(&Key::Name(directory, name.clone()), &NameRecord { inode, cookie, kind });
-    batch.put(&Key::Cookie(directory, cookie), &CookieRecord { inode, kind, name });
+    batch.put(
+        &Key::Name(directory, name.clone()),
+        &NameRecord {
+            inode,
+            cookie,
+            kind,
+        },
+    );
+    batch.put(
+        &Key::Cookie(directory, cookie),
+        &CookieRecord { inode, kind, name },
+    );
 }
 
 /// Takes a name and its cookie away.
@@ -116,7 +141,10 @@ impl Core {
 
     /// What a name stands for.
     async fn entry(&self, directory: Inode, name: &[u8]) -> Result<Option<NameRecord>> {
-        self.catalog.name(directory, name).await.map_err(|error| self.store_failed(error))
+        self.catalog
+            .name(directory, name)
+            .await
+            .map_err(|error| self.store_failed(error))
     }
 
     pub(crate) async fn lookup(
@@ -144,7 +172,10 @@ impl Core {
         // A name that goes away between the two looks was there at the first: look again, it may
         // be another object's by now.
         for _ in 0..8 {
-            let entry = self.entry(directory.inode, name).await?.ok_or(Error::NotFound)?;
+            let entry = self
+                .entry(directory.inode, name)
+                .await?
+                .ok_or(Error::NotFound)?;
             match self.node(entry.inode).await {
                 Ok(node) => {
                     if let Ok(state) = node.lock_live() {

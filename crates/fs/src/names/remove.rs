@@ -28,7 +28,10 @@ impl Core {
         let directory = self.directory(directory).await?;
         let names = directory.names.lock().await;
         permission::may_search(&directory.lock_directory()?.record, who)?;
-        let entry = self.entry(directory.inode, name).await?.ok_or(Error::NotFound)?;
+        let entry = self
+            .entry(directory.inode, name)
+            .await?
+            .ok_or(Error::NotFound)?;
         let is_directory = entry.kind == Kind::Directory;
         match (is_directory, of_directory) {
             (true, false) => return Err(Error::IsDirectory),
@@ -37,7 +40,11 @@ impl Core {
         }
         let child = self.node(entry.inode).await?;
         // Nobody may put a name into a directory that is being removed.
-        let child_names = if is_directory { Some(child.names.lock().await) } else { None };
+        let child_names = if is_directory {
+            Some(child.names.lock().await)
+        } else {
+            None
+        };
         let (end, change) = self
             .retry(|| {
                 let mut locked = Locked::all(&[&directory, &child]);
@@ -58,7 +65,13 @@ impl Core {
                 drop_link(&mut change, &child, record, now);
                 let end = self.record_names(change, &mut locked)?;
                 let after = directory.attributes(locked.of(&directory));
-                Ok((end, Change { before: Some(before), after: Some(after) }))
+                Ok((
+                    end,
+                    Change {
+                        before: Some(before),
+                        after: Some(after),
+                    },
+                ))
             })
             .await?;
         drop((child_names, names));

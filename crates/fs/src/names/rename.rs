@@ -41,8 +41,14 @@ impl Core {
             return Err(Error::Invalid);
         }
         self.admit_names().await?;
-        let from = Place { directory: self.directory(from).await?, name: old_name };
-        let to = Place { directory: self.directory(to).await?, name: new_name };
+        let from = Place {
+            directory: self.directory(from).await?,
+            name: old_name,
+        };
+        let to = Place {
+            directory: self.directory(to).await?,
+            name: new_name,
+        };
         if from.directory.inode == to.directory.inode {
             let names = from.directory.names.lock().await;
             let (end, changes) = self.rename_locked(who, &from, &to).await?;
@@ -71,7 +77,11 @@ impl Core {
         } else {
             other.inode < one.inode
         };
-        let (first, second) = if other_first { (other, one) } else { (one, other) };
+        let (first, second) = if other_first {
+            (other, one)
+        } else {
+            (one, other)
+        };
         let first = first.names.lock().await;
         Ok((first, second.names.lock().await))
     }
@@ -87,7 +97,11 @@ impl Core {
                 return Ok(false);
             }
             let node = self.node(inode).await?;
-            let parent = node.lock_directory()?.record.directory().map(|own| own.parent);
+            let parent = node
+                .lock_directory()?
+                .record
+                .directory()
+                .map(|own| own.parent);
             inode = parent.ok_or(Error::NotDirectory)?;
         }
     }
@@ -100,10 +114,19 @@ impl Core {
     ) -> Result<(Lsn, (Change, Change))> {
         permission::may_search(&from.directory.lock_directory()?.record, who)?;
         permission::may_search(&to.directory.lock_directory()?.record, who)?;
-        let entry = self.entry(from.directory.inode, from.name).await?.ok_or(Error::NotFound)?;
-        let moved = Named { node: self.node(entry.inode).await?, entry };
+        let entry = self
+            .entry(from.directory.inode, from.name)
+            .await?
+            .ok_or(Error::NotFound)?;
+        let moved = Named {
+            node: self.node(entry.inode).await?,
+            entry,
+        };
         let replaced = match self.entry(to.directory.inode, to.name).await? {
-            Some(entry) => Some(Named { node: self.node(entry.inode).await?, entry }),
+            Some(entry) => Some(Named {
+                node: self.node(entry.inode).await?,
+                entry,
+            }),
             None => None,
         };
         let across = from.directory.inode != to.directory.inode;
@@ -131,8 +154,9 @@ impl Core {
                 }
             }
         }
-        let renamed =
-            self.retry(|| self.rename_once(who, from, to, &moved, replaced.as_ref())).await;
+        let renamed = self
+            .retry(|| self.rename_once(who, from, to, &moved, replaced.as_ref()))
+            .await;
         drop(replaced_names);
         renamed
     }
@@ -175,7 +199,12 @@ impl Core {
         }
 
         let mut change = NameChange::default();
-        delete_name(&mut change.names, from.directory.inode, from.name, moved.entry.cookie);
+        delete_name(
+            &mut change.names,
+            from.directory.inode,
+            from.name,
+            moved.entry.cookie,
+        );
         // One record for both places when they are the same directory.
         let cookie = {
             let target = if across { &mut target } else { &mut source };
@@ -183,12 +212,24 @@ impl Core {
                 count_out(target, kind, now)?;
             }
             if let Some(replaced) = replaced {
-                delete_name(&mut change.names, to.directory.inode, to.name, replaced.entry.cookie);
+                delete_name(
+                    &mut change.names,
+                    to.directory.inode,
+                    to.name,
+                    replaced.entry.cookie,
+                );
                 count_out(target, replaced.entry.kind, now)?;
             }
             count_in(target, kind, now)?
         };
-        put_name(&mut change.names, to.directory.inode, to.name, cookie, moved.node.inode, kind);
+        put_name(
+            &mut change.names,
+            to.directory.inode,
+            to.name,
+            cookie,
+            moved.node.inode,
+            kind,
+        );
         if across {
             count_out(&mut source, kind, now)?;
             change.set(&to.directory, target);
@@ -207,7 +248,10 @@ impl Core {
             before: Some(before),
             after: Some(directory.attributes(locked.of(directory))),
         };
-        let changes = (seen(&from.directory, before_from), seen(&to.directory, before_to));
+        let changes = (
+            seen(&from.directory, before_from),
+            seen(&to.directory, before_to),
+        );
         Ok((end, changes))
     }
 }
