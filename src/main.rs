@@ -9,6 +9,8 @@ use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::gateway::{self, NfsGateway};
 use forebay::{logging, serve};
 
+mod allocator;
+
 /// Why the program ends with something else than 0.
 enum Failure {
     /// It could not be done: 1.
@@ -18,6 +20,7 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
+    allocator::give_back_at_once();
     let (request, inputs) = match cli::parse(std::env::args_os(), Inputs::of_process()) {
         Ok(parsed) => parsed,
         // Help that was asked for arrives here too: clap knows stream and exit code of each.

@@ -78,7 +78,7 @@ impl FsConfig {
             node_limit: 100_000,
             overlay_limit: 64 << 20,
             metadata_cache: 16 << 20,
-            fetch_parallel: 16,
+            fetch_parallel: 8,
             prefetch_bytes: 32 << 20,
         }
     }

@@ -59,7 +59,7 @@ pub enum Squash {
 /// Memory that clients can make the server hold is at most `shared_bytes` plus, for each
 /// connection, about 192 KiB (64 KiB each of bytes read but not begun, of a record not yet
 /// complete, and of small calls and replies, which go on when the shared budget is used up); the
-/// replay cache and the pool of idle buffers (32 MiB) come on top. An idle connection holds none of
+/// replay cache and the pool of idle buffers (8 MiB) come on top. An idle connection holds none of
 /// it.
 #[derive(Clone, Debug)]
 pub struct Limits {

@@ -43,6 +43,15 @@ impl PackWriter {
         }
     }
 
+    /// Takes memory for `frames` more frames of `raw_bytes` bytes altogether at once, instead of growing
+    /// step by step, which may come to twice as much.
+    pub fn reserve(&mut self, frames: usize, raw_bytes: usize) {
+        let headers = frames * (FRAME_HEADER_LEN + INDEX_ENTRY_LEN);
+        self.bytes
+            .reserve_exact(raw_bytes + headers + INDEX_FOOTER_LEN);
+        self.entries.reserve_exact(frames);
+    }
+
     /// Adds the bytes of `range`, counted within `block`, as one frame. `raw` gives them in order, in
     /// pieces of any length.
     ///

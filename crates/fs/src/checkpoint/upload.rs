@@ -159,6 +159,16 @@ impl Core {
         let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
         let encoded = tokio::task::spawn_blocking(move || {
             let mut writer = PackWriter::new(pack, &keys, compression);
+            let (mut frames, mut raw_bytes) = (0, 0);
+            for (_, snapshot, rewritten) in &contents {
+                frames += rewritten
+                    .as_ref()
+                    .map_or_else(|| snapshot.ranges().count(), |_| 1);
+                raw_bytes += rewritten
+                    .as_ref()
+                    .map_or_else(|| snapshot.dirty_bytes() as usize, Vec::len);
+            }
+            writer.reserve(frames, raw_bytes);
             for (key, snapshot, rewritten) in contents {
                 match rewritten {
                     Some(whole) => {

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::budget::Share;
 
 /// Idle large buffers are kept up to so many bytes together.
-const IDLE_BYTES: usize = 32 << 20;
+const IDLE_BYTES: usize = 8 << 20;
 
 /// Size of the buffers that sockets are read into.
 pub(super) const SCRATCH_BYTES: usize = 64 << 10;
