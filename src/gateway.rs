@@ -99,7 +99,7 @@ impl NfsGateway {
             limits: Limits {
                 connections: config.max_connections as usize,
                 // Of the 128 MiB beside the block buffers.
-                shared_bytes: 32 << 20,
+                shared_bytes: 24 << 20,
                 ..Limits::default()
             },
         };
