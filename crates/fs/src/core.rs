@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use crate::FsConfig;
 use crate::change::Open;
 use crate::checkpoint::Checkpoints;
+use crate::environment::{Environment, draw};
 use crate::fetch::PackStore;
 use crate::journal::Journal;
 use crate::node::{Node, NodeTable};
@@ -23,29 +24,6 @@ use crate::totals::Totals;
 
 /// How long who waits for room waits at most before it looks, and asks for a checkpoint, again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
-/// Gives the time of day.
-pub(crate) trait Clock: Send + Sync + 'static {
-    /// Now.
-    fn now(&self) -> Timestamp;
-}
-
-/// The system's clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now(&self) -> Timestamp {
-        // A clock before 1970 is set wrong; the epoch itself is as good an answer.
-        let since = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
-        Timestamp {
-            seconds: since.as_secs() as i64,
-            nanos: since.subsec_nanos(),
-        }
-    }
-}
 
 /// Why a volume takes no more changes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,7 +41,7 @@ pub enum Stopped {
 /// State shared by operations and background tasks of one volume.
 pub(crate) struct Core {
     pub(crate) config: FsConfig,
-    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) environment: Environment,
     pub(crate) catalog: Catalog,
     pub(crate) cache: Arc<Cache>,
     pub(crate) nodes: NodeTable,
@@ -90,7 +68,7 @@ pub(crate) struct Core {
 /// What [`Core::new`] needs beside the configuration.
 pub(crate) struct Parts {
     pub(crate) config: FsConfig,
-    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) environment: Environment,
     pub(crate) catalog: Catalog,
     pub(crate) packs: PackStore,
     pub(crate) checkpoints: Checkpoints,
@@ -106,7 +84,7 @@ impl Core {
             cache: Cache::new(parts.config.memory_limit),
             nodes: NodeTable::new(parts.config.node_limit),
             config: parts.config,
-            clock: parts.clock,
+            environment: parts.environment,
             catalog: parts.catalog,
             packs: parts.packs,
             gate: RwLock::new(Open::new(forebay_types::CheckpointId(1))),
@@ -167,7 +145,7 @@ impl Core {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.environment.clock.now()
     }
 
     pub(crate) fn new_inode(&self) -> Inode {
@@ -222,6 +200,7 @@ impl Core {
         loop {
             self.checkpoints.press();
             tokio::select! {
+                biased;
                 result = &mut room => return result.map_err(|failed| self.log_failed(&failed)),
                 _ = stopped.wait_for(Option::is_some) => return Err(Error::Delay),
                 // Others may have filled again what the checkpoint that was asked for gave back.
@@ -335,7 +314,7 @@ impl Core {
                 "{failed}; writes are refused until everything is in the bucket and a new log segment works. Check the disk of {}",
                 self.config.data_dir.display()
             );
-            *self.verifier.lock() = crate::open::random_verifier();
+            *self.verifier.lock() = Verifier(draw(&*self.environment.random));
         }
         Error::Io
     }

@@ -14,6 +14,8 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
+use crate::environment::{Randomness, fraction};
+
 /// Why the bytes of a frame cannot be had.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum FetchError {
@@ -40,6 +42,7 @@ pub(crate) struct PackStore {
     fetching: Mutex<HashMap<(PackId, u32), Waiting>>,
     fetches: Semaphore,
     prefetches: Arc<Semaphore>,
+    random: Arc<dyn Randomness>,
 }
 
 impl PackStore {
@@ -49,6 +52,7 @@ impl PackStore {
         root: Path,
         keys: PackKeys,
         parallel: usize,
+        random: Arc<dyn Randomness>,
     ) -> PackStore {
         PackStore {
             store,
@@ -57,6 +61,7 @@ impl PackStore {
             fetching: Mutex::default(),
             fetches: Semaphore::new(parallel.max(1)),
             prefetches: Arc::new(Semaphore::new((parallel / 2).max(1))),
+            random,
         }
     }
 
@@ -139,7 +144,7 @@ impl PackStore {
             if attempt >= ATTEMPTS {
                 return Err(error);
             }
-            tokio::time::sleep(backoff(attempt)).await;
+            tokio::time::sleep(backoff(attempt, &*self.random)).await;
             attempt += 1;
         }
     }
@@ -184,8 +189,8 @@ impl Drop for Waiter<'_> {
 
 /// How long to wait after `attempt` tries (1 or more): doubling from 100 ms to 5 s, of which a
 /// random half, so that many who failed together do not come back together.
-pub(crate) fn backoff(attempt: u32) -> Duration {
+pub(crate) fn backoff(attempt: u32, random: &dyn Randomness) -> Duration {
     let ceiling =
         Duration::from_millis(100 << attempt.saturating_sub(1).min(6)).min(Duration::from_secs(5));
-    ceiling.mul_f64(0.5 + 0.5 * crate::open::random_fraction())
+    ceiling.mul_f64(0.5 + 0.5 * fraction(random))
 }

@@ -25,6 +25,7 @@ mod config;
 mod convert;
 mod core;
 mod data;
+mod environment;
 mod fetch;
 mod journal;
 mod local;
@@ -40,6 +41,7 @@ mod volume;
 
 pub use config::{FsConfig, LogConfig};
 pub use core::Stopped;
+pub use environment::{Clock, Compute, Environment, LocalFolder, Metadata, Randomness};
 pub use forebay_pack::Compression;
 pub use forebay_wal::SyncMode;
 pub use local::LocalError;

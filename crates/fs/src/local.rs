@@ -26,6 +26,8 @@ use std::path::{Path, PathBuf};
 use forebay_types::{Epoch, VolumeId};
 use forebay_vfs::Verifier;
 
+use crate::environment::LocalFolder;
+
 const MAGIC: &str = "forebay-state 1";
 const FILE_NAME: &str = "state";
 
@@ -136,7 +138,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn unhex<const N: usize>(text: &str) -> Result<[u8; N], &'static str> {
+pub(crate) fn unhex<const N: usize>(text: &str) -> Result<[u8; N], &'static str> {
     let mut bytes = [0; N];
     if text.len() != 2 * N || !text.is_ascii() {
         return Err("an identity has the wrong length");
@@ -148,69 +150,67 @@ fn unhex<const N: usize>(text: &str) -> Result<[u8; N], &'static str> {
     Ok(bytes)
 }
 
-/// The file in a gateway's local folder.
+/// Reads the state of a gateway; `None` when the folder was never used.
+pub(crate) fn load(folder: &dyn LocalFolder) -> Result<Option<LocalState>, LocalError> {
+    let path = || folder.path().join(FILE_NAME);
+    let bytes = folder.load_state().map_err(|source| LocalError::Io {
+        path: path(),
+        source,
+    })?;
+    let Some(bytes) = bytes else { return Ok(None) };
+    let decoded = std::str::from_utf8(&bytes)
+        .map_err(|_| "it is no text")
+        .and_then(LocalState::decode);
+    match decoded {
+        Ok(state) => Ok(Some(state)),
+        Err(why) => Err(LocalError::Damaged { path: path(), why }),
+    }
+}
+
+/// Replaces the state of a gateway; it is on stable storage when this returns.
+pub(crate) fn store(folder: &dyn LocalFolder, state: &LocalState) -> Result<(), LocalError> {
+    let replaced = folder.replace_state(state.encode().as_bytes());
+    replaced.map_err(|source| LocalError::Io {
+        path: folder.path().join(FILE_NAME),
+        source,
+    })
+}
+
+/// The file itself.
 #[derive(Clone, Debug)]
-pub(crate) struct LocalFile {
+pub(crate) struct StateFile {
     folder: PathBuf,
 }
 
-impl LocalFile {
-    pub(crate) fn new(folder: &Path) -> LocalFile {
-        LocalFile {
+impl StateFile {
+    pub(crate) fn new(folder: &Path) -> StateFile {
+        StateFile {
             folder: folder.to_owned(),
         }
     }
 
-    fn path(&self) -> PathBuf {
-        self.folder.join(FILE_NAME)
+    pub(crate) fn load(&self) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.folder.join(FILE_NAME)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Reads the state; `None` when the folder was never used.
-    pub(crate) fn load(&self) -> Result<Option<LocalState>, LocalError> {
-        let path = self.path();
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(LocalError::Io { path, source }),
-        };
-        let text = String::from_utf8(bytes).map_err(|_| LocalError::Damaged {
-            path: path.clone(),
-            why: "it is no text",
-        })?;
-        LocalState::decode(&text)
-            .map(Some)
-            .map_err(|why| LocalError::Damaged { path, why })
-    }
-
-    /// Replaces the state; it is on stable storage when this returns.
-    pub(crate) fn store(&self, state: &LocalState) -> Result<(), LocalError> {
-        let path = self.path();
+    pub(crate) fn replace(&self, content: &[u8]) -> io::Result<()> {
         let beside = self.folder.join(format!("{FILE_NAME}.new"));
-        let write = || -> io::Result<()> {
-            let mut file = File::create(&beside)?;
-            file.write_all(state.encode().as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&beside, &path)?;
-            File::open(&self.folder)?.sync_all()
-        };
-        write().map_err(|source| LocalError::Io {
-            path: path.clone(),
-            source,
-        })
+        let mut file = File::create(&beside)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&beside, self.folder.join(FILE_NAME))?;
+        File::open(&self.folder)?.sync_all()
     }
-}
-
-/// The id that the kernel drew when it booted; zeros where it cannot be read.
-pub(crate) fn boot_id() -> [u8; 16] {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .ok()
-        .and_then(|text| unhex(&text.trim().replace('-', "")).ok())
-        .unwrap_or([0; 16])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Environment;
 
     fn state() -> LocalState {
         LocalState {
@@ -227,22 +227,22 @@ mod tests {
     #[test]
     fn a_stored_state_is_read_back_and_a_missing_one_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        let file = LocalFile::new(folder.path());
-        assert_eq!(file.load().unwrap(), None);
-        file.store(&state()).unwrap();
-        assert_eq!(file.load().unwrap(), Some(state()));
+        let local = Environment::real(folder.path().to_owned()).local;
+        assert_eq!(load(&*local).unwrap(), None);
+        store(&*local, &state()).unwrap();
+        assert_eq!(load(&*local).unwrap(), Some(state()));
     }
 
     #[test]
     fn every_flipped_bit_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
-        let file = LocalFile::new(folder.path());
+        let local = Environment::real(folder.path().to_owned()).local;
         let text = state().encode().into_bytes();
         for at in 0..text.len() - 1 {
             let mut damaged = text.clone();
             damaged[at] ^= 1;
             fs::write(folder.path().join(FILE_NAME), damaged).unwrap();
-            match file.load() {
+            match load(&*local) {
                 Err(LocalError::Damaged { .. }) => {}
                 other => panic!("byte {at}: {other:?}"),
             }

@@ -7,31 +7,23 @@ use std::sync::Arc;
 
 use forebay_meta::record::{Content, Directory, InodeRecord, VolumeState};
 use forebay_meta::volume::VolumeError;
-use forebay_meta::{
-    Batch, Catalog, Key, MetaStore, Overlay, SlateSettings, SlateStore, StoreError,
-    VolumeDescriptor,
-};
+use forebay_meta::{Batch, Catalog, Key, MetaStore, Overlay, StoreError, VolumeDescriptor};
 use forebay_object::Store;
 use forebay_pack::PackKeys;
 use forebay_types::{BLOCK_SIZE, Epoch, Inode, Lsn, VolumeId};
 use forebay_vfs::Verifier;
-use forebay_wal::{FileStorage, Options, Recovery, Storage, Tail};
+use forebay_wal::{Options, Recovery, Storage, Tail};
 use std::sync::atomic::AtomicU64;
 
 use crate::checkpoint::Checkpoints;
 use crate::config::{FsConfig, LogConfig};
 use crate::convert;
-use crate::core::{Clock, Core, Parts, SystemClock};
+use crate::core::{Core, Parts};
+use crate::environment::{Environment, LocalFolder, draw};
 use crate::fetch::PackStore;
 use crate::journal::Journal;
-use crate::local::{LocalError, LocalFile, LocalState, boot_id};
+use crate::local::{self, LocalError, LocalState};
 use crate::totals::Totals;
-
-/// Folder of the log in the local folder.
-const LOG_FOLDER: &str = "log";
-
-/// Name of the metadata under the volume's prefix.
-const META_PREFIX: &str = "meta";
 
 /// Why a volume cannot be formatted or opened. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -68,9 +60,9 @@ pub enum OpenError {
         expected: VolumeId,
     },
     /// The log folder cannot be used.
-    #[error("the log folder {folder} cannot be used: {source}")]
+    #[error("the log in {folder} cannot be used: {source}")]
     LogFolder {
-        /// The folder.
+        /// The local folder.
         folder: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -103,19 +95,23 @@ impl OpenError {
 }
 
 /// Makes the prefix of `store` a volume with an empty root directory.
-pub(crate) async fn format(store: &Store) -> Result<VolumeId, OpenError> {
+pub(crate) async fn format(
+    store: &Store,
+    environment: &Environment,
+) -> Result<VolumeId, OpenError> {
+    let now = environment.clock.now();
     let descriptor = VolumeDescriptor {
-        volume: VolumeId(random()),
-        created: SystemClock.now().seconds.unsigned_abs(),
+        volume: VolumeId(draw(&*environment.random)),
+        created: now.seconds.unsigned_abs(),
         block_size: BLOCK_SIZE,
-        hash_key: random(),
+        hash_key: draw(&*environment.random),
         sealing: forebay_meta::volume::Sealing::None,
     };
     VolumeDescriptor::create(&store.store, &store.root, &descriptor)
         .await
         .map_err(|error| error.at(&store.url))?;
-    let meta = open_meta(store, &SlateSettings::default()).await?;
-    let now = convert::record_time(SystemClock.now());
+    let meta = environment.metadata.open(store, 0).await?;
+    let now = convert::record_time(now);
     let root = InodeRecord {
         content: Content::Directory(Directory {
             parent: Inode::ROOT,
@@ -150,36 +146,31 @@ pub(crate) async fn format(store: &Store) -> Result<VolumeId, OpenError> {
     Ok(descriptor.volume)
 }
 
-async fn open_meta(store: &Store, settings: &SlateSettings) -> Result<SlateStore, StoreError> {
-    SlateStore::open(
-        store.store.clone(),
-        store.path(META_PREFIX),
-        settings.clone(),
-    )
-    .await
-}
-
 /// What opening a volume gives.
 pub(crate) struct Opened {
     pub(crate) core: Arc<Core>,
     pub(crate) descriptor: VolumeDescriptor,
-    pub(crate) local: LocalFile,
     pub(crate) state: LocalState,
 }
 
 /// Opens the volume for writing, which fences every gateway that opened it before.
-pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, OpenError> {
+pub(crate) async fn open(
+    store: &Store,
+    config: FsConfig,
+    environment: Environment,
+) -> Result<Opened, OpenError> {
     let descriptor = VolumeDescriptor::load(&store.store, &store.root)
         .await
         .map_err(|error| error.at(&store.url))?;
     // The lock on the log folder comes first: a second gateway on this machine changes nothing.
-    let local = LocalFolder::open(&config, descriptor.volume)?;
+    let local = Local::open(environment.local.clone(), descriptor.volume)?;
+    let random = &*environment.random;
+    let new_verifier = || Verifier(draw(random));
 
-    let settings = SlateSettings {
-        cache_bytes: config.metadata_cache,
-        ..SlateSettings::default()
-    };
-    let meta: Arc<dyn MetaStore> = Arc::new(open_meta(store, &settings).await?);
+    let meta: Arc<dyn MetaStore> = environment
+        .metadata
+        .open(store, config.metadata_cache)
+        .await?;
     let catalog = Catalog::new(Arc::new(Overlay::new()), meta);
     let bucket = catalog
         .volume_state()
@@ -200,23 +191,23 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
         gateway: local
             .state
             .as_ref()
-            .map_or_else(random, |state| state.gateway),
+            .map_or_else(|| draw(random), |state| state.gateway),
         epoch: local.state.as_ref().map_or(Epoch(0), |state| state.epoch),
         intent: epoch,
         verifier: local
             .state
             .as_ref()
-            .map_or_else(random_verifier, |state| state.verifier),
+            .map_or_else(new_verifier, |state| state.verifier),
         boot: local.state.as_ref().map_or([0; 16], |state| state.boot),
         clean: local.state.as_ref().is_some_and(|state| state.clean),
     };
     if !continues {
         local.put_log_aside(&bucket)?;
         // What was answered UNSTABLE and is not in the bucket is not here either.
-        state.verifier = random_verifier();
+        state.verifier = new_verifier();
         state.epoch = epoch;
     }
-    local.file.store(&state)?;
+    local::store(&*local.folder, &state)?;
     let taken = VolumeState {
         epoch,
         gateway: state.gateway,
@@ -242,8 +233,8 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
         }
         Tail::Clean => false,
     };
-    if damaged || config.log == LogConfig::None || !state.nothing_lost(boot_id()) {
-        state.verifier = random_verifier();
+    if damaged || config.log == LogConfig::None || !state.nothing_lost(local.folder.boot_id()) {
+        state.verifier = new_verifier();
     }
 
     let packs = PackStore::new(
@@ -251,10 +242,11 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
         store.root.clone(),
         PackKeys::new(descriptor.volume, &descriptor.hash_key),
         config.fetch_parallel,
+        environment.random.clone(),
     );
     let log = config.log;
     let core = Arc::new(Core::new(Parts {
-        clock: Box::new(SystemClock),
+        environment,
         catalog,
         packs,
         checkpoints: Checkpoints::new(taken),
@@ -278,7 +270,7 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
                 epoch,
                 sync,
             };
-            Journal::Disk(recovery.into_wal(options)?)
+            Journal::Disk(local.folder.start_log(recovery, options)?)
         }
         LogConfig::None => {
             // What an earlier run with a log left there: to the bucket with it, and out of the way,
@@ -298,52 +290,44 @@ pub(crate) async fn open(store: &Store, config: FsConfig) -> Result<Opened, Open
     core.recycle(core.checkpoints.published());
 
     state.epoch = epoch;
-    state.boot = boot_id();
+    state.boot = local.folder.boot_id();
     state.clean = false;
-    local.file.store(&state)?;
+    local::store(&*local.folder, &state)?;
     Ok(Opened {
         core,
         descriptor,
-        local: local.file,
         state,
     })
 }
 
 /// The gateway's folder on its own disk, locked.
-struct LocalFolder {
-    file: LocalFile,
+struct Local {
+    folder: Arc<dyn LocalFolder>,
     state: Option<LocalState>,
     /// The log folder; locked also for a volume without a log.
     storage: Arc<dyn Storage>,
-    folder: PathBuf,
 }
 
-impl LocalFolder {
-    fn open(config: &FsConfig, volume: VolumeId) -> Result<LocalFolder, OpenError> {
-        let folder = config.data_dir.clone();
-        let log = folder.join(LOG_FOLDER);
-        let refuse = |source| OpenError::LogFolder {
-            folder: log.clone(),
-            source,
-        };
-        std::fs::create_dir_all(&log).map_err(refuse)?;
-        let file = LocalFile::new(&folder);
-        let state = file.load()?;
+impl Local {
+    fn open(folder: Arc<dyn LocalFolder>, volume: VolumeId) -> Result<Local, OpenError> {
+        let state = local::load(&*folder)?;
         if let Some(found) = state.as_ref().map(|state| state.volume)
             && found != volume
         {
             return Err(OpenError::OtherVolume {
-                folder,
+                folder: folder.path().to_owned(),
                 found,
                 expected: volume,
             });
         }
-        let storage: Arc<dyn Storage> = Arc::new(FileStorage::open(&log).map_err(refuse)?);
-        Ok(LocalFolder {
-            file,
+        let storage = folder.log().map_err(|source| OpenError::LogFolder {
+            folder: folder.path().to_owned(),
+            source,
+        })?;
+        Ok(Local {
+            folder,
             state,
             storage,
-            folder,
         })
     }
 
@@ -355,7 +339,7 @@ impl LocalFolder {
         if moved > 0 {
             tracing::warn!(
                 "the log in {} is of epoch {epoch}, and the volume has been written in epoch {} by another gateway: its {moved} segments are put aside (label {label}) and not replayed",
-                self.folder.display(),
+                self.folder.path().display(),
                 bucket.epoch.0
             );
         }
@@ -368,7 +352,7 @@ impl LocalFolder {
         if moved > 0 {
             tracing::info!(
                 "the log in {} was published and put aside (label published): the volume is configured to have none",
-                self.folder.display()
+                self.folder.path().display()
             );
         }
         Ok(())
@@ -377,26 +361,9 @@ impl LocalFolder {
     fn put_aside(&self, label: &str) -> Result<usize, OpenError> {
         forebay_wal::put_aside(self.storage.as_ref(), label).map_err(|source| {
             OpenError::LogFolder {
-                folder: self.folder.join(LOG_FOLDER),
+                folder: self.folder.path().to_owned(),
                 source,
             }
         })
     }
-}
-
-/// Random bytes from the system.
-fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    // The system's generator fails only where there is none; nothing could be opened safely there.
-    getrandom::fill(&mut bytes).expect("the system gives random bytes");
-    bytes
-}
-
-pub(crate) fn random_verifier() -> Verifier {
-    Verifier(random())
-}
-
-/// A number from 0 up to, but not including, 1.
-pub(crate) fn random_fraction() -> f64 {
-    f64::from(u32::from_le_bytes(random())) / (f64::from(u32::MAX) + 1.0)
 }

@@ -1,5 +1,6 @@
 //! A volume that is open: the file system that front ends use, and what operators ask of it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::core::{Core, Stopped};
-use crate::local::{LocalFile, LocalState};
+use crate::environment::Environment;
+use crate::local::{self, LocalState};
 use crate::open::{self, OpenError};
 use crate::{FsConfig, Status};
 
@@ -34,7 +36,6 @@ pub struct Volume {
 struct Shared {
     volume: VolumeId,
     handle_key: [u8; 32],
-    local: LocalFile,
     state: Mutex<LocalState>,
     publisher: Mutex<Option<JoinHandle<()>>>,
 }
@@ -56,7 +57,20 @@ impl Volume {
     ///
     /// When there is a volume already, the prefix holds other objects, or the store fails.
     pub async fn format(store: &Store) -> std::result::Result<VolumeId, OpenError> {
-        open::format(store).await
+        // No local folder is touched.
+        Volume::format_in(store, &Environment::real(PathBuf::new())).await
+    }
+
+    /// Like [`Volume::format`], in an environment of the caller's choice.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Volume::format`].
+    pub async fn format_in(
+        store: &Store,
+        environment: &Environment,
+    ) -> std::result::Result<VolumeId, OpenError> {
+        open::format(store, environment).await
     }
 
     /// Opens a volume for writing and replays what the local log holds beyond the bucket.
@@ -67,7 +81,22 @@ impl Volume {
     ///
     /// See [`OpenError`]; nothing is lost by a failed opening.
     pub async fn open(store: &Store, config: FsConfig) -> std::result::Result<Volume, OpenError> {
-        let opened = open::open(store, config).await?;
+        let environment = Environment::of(&config);
+        Volume::open_in(store, config, environment).await
+    }
+
+    /// Like [`Volume::open`], in an environment of the caller's choice (`config.data_dir` is then of
+    /// no account).
+    ///
+    /// # Errors
+    ///
+    /// As of [`Volume::open`].
+    pub async fn open_in(
+        store: &Store,
+        config: FsConfig,
+        environment: Environment,
+    ) -> std::result::Result<Volume, OpenError> {
+        let opened = open::open(store, config, environment).await?;
         let core = opened.core;
         let publisher = tokio::spawn(core.clone().publish_forever());
         let handle_key =
@@ -77,7 +106,6 @@ impl Volume {
             shared: Arc::new(Shared {
                 volume: opened.descriptor.volume,
                 handle_key,
-                local: opened.local,
                 state: Mutex::new(opened.state),
                 publisher: Mutex::new(Some(publisher)),
             }),
@@ -144,13 +172,14 @@ impl Volume {
             let _ = publisher.await;
         }
         let core = self.core.clone();
-        let flush = tokio::task::spawn_blocking(move || core.log().map(|log| log.close()));
+        let compute = self.core.environment.compute;
+        let flush = compute.run(move || core.log().map(|log| log.close()));
         let log_flushed = matches!(flush.await, Ok(None | Some(Ok(()))));
         if log_flushed && !fenced {
             let mut state = self.shared.state.lock();
             state.clean = true;
             state.verifier = self.core.verifier();
-            if let Err(error) = self.shared.local.store(&state) {
+            if let Err(error) = local::store(&*self.core.environment.local, &state) {
                 tracing::warn!("{error}");
             }
         }

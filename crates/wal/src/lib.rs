@@ -42,4 +42,4 @@ pub use layout::RecordKind;
 pub use options::{Options, SyncMode};
 pub use recovery::{Record, Recovery, Tail, put_aside};
 pub use storage::{FileStorage, MemoryStorage, SegmentMemory, SegmentReader, Storage};
-pub use wal::{Appended, Complete, Durable, Room, Stats, Wal};
+pub use wal::{Appended, Complete, Durable, Hand, Room, Stats, Wal};

@@ -56,7 +56,7 @@ use crate::layout::{HeaderBytes, RecordKind, SEGMENT_HEADER_USED, SegmentHeader}
 use crate::options::Options;
 use crate::segment::FileName;
 use crate::storage::Storage;
-use crate::wal::Wal;
+use crate::wal::{Hand, Wal};
 
 use cursor::{Place, SegmentCursor};
 use rules::{FileVerdict, NextVerdict};
@@ -326,7 +326,15 @@ impl Recovery {
     /// After this, what lay behind the end is gone, except after [`Tail::Damaged`]: then the
     /// segments that were cut off are renamed to `<number>.aside`, for the operator.
     pub fn into_wal(self, options: Options) -> Result<Wal, OpenError> {
-        reopen::into_wal(self, options)
+        let storage = Arc::clone(&self.storage);
+        Wal::start(storage, reopen::state(self, options)?)
+    }
+
+    /// Like [`into_wal`](Self::into_wal), but without threads: the [`Hand`] does their work when it is
+    /// told to.
+    pub fn into_wal_by_hand(self, options: Options) -> Result<(Wal, Hand), OpenError> {
+        let storage = Arc::clone(&self.storage);
+        Wal::start_by_hand(storage, reopen::state(self, options)?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The log as its user sees it.
 
 mod futures;
+mod hand;
 mod preparer;
 mod restart;
 mod syncer;
@@ -20,6 +21,7 @@ use crate::state::{Closing, Reserved, State};
 use crate::storage::Storage;
 
 pub use futures::{Complete, Durable, Room};
+pub use hand::Hand;
 
 /// Bytes that are checksummed and then copied while they are still in the processor's cache.
 const COPY_PIECE: usize = 32 << 10;
@@ -58,6 +60,8 @@ pub struct Stats {
 pub struct Wal {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// There are no threads: see [`Hand`].
+    by_hand: bool,
 }
 
 /// What the log, its threads and its futures share.
@@ -79,6 +83,24 @@ impl Wal {
     /// Starts the threads of a log. A first segment is prepared before that if there is room; the
     /// error says why not when the log holds nothing that could make room.
     pub(crate) fn start(storage: Arc<dyn Storage>, state: State) -> Result<Wal, OpenError> {
+        let wal = Wal::prepare(storage, state)?;
+        wal.spawn("wal-syncer", syncer::run)?;
+        wal.spawn("wal-preparer", preparer::run)?;
+        Ok(wal)
+    }
+
+    /// A log whose threads' work is done by whoever holds the [`Hand`].
+    pub(crate) fn start_by_hand(
+        storage: Arc<dyn Storage>,
+        state: State,
+    ) -> Result<(Wal, Hand), OpenError> {
+        let mut wal = Wal::prepare(storage, state)?;
+        wal.by_hand = true;
+        let hand = Hand::new(Arc::clone(&wal.shared));
+        Ok((wal, hand))
+    }
+
+    fn prepare(storage: Arc<dyn Storage>, state: State) -> Result<Wal, OpenError> {
         let shared = Arc::new(Shared {
             storage,
             largest_payload: state.options.largest_payload(),
@@ -100,13 +122,11 @@ impl Wal {
                 });
             }
         }
-        let wal = Wal {
+        Ok(Wal {
             shared,
             threads: Mutex::default(),
-        };
-        wal.spawn("wal-syncer", syncer::run)?;
-        wal.spawn("wal-preparer", preparer::run)?;
-        Ok(wal)
+            by_hand: false,
+        })
     }
 
     fn spawn(&self, name: &str, run: fn(&Shared)) -> Result<(), OpenError> {
@@ -237,6 +257,7 @@ impl Wal {
     /// second call only repeats the answer.
     pub fn close(&self) -> Result<(), LogFailed> {
         self.shared.close(Closing::Flush);
+        while self.by_hand && syncer::turn(&self.shared) {}
         self.join();
         let state = self.shared.state.lock();
         match &state.failure {

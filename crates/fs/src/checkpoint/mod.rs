@@ -194,6 +194,7 @@ impl Core {
             self.checkpoints.press();
         }
         tokio::select! {
+            biased;
             _ = published.wait_for(|published| *published >= end) => Ok(()),
             _ = stopped.wait_for(Option::is_some) => Err(Error::Delay),
         }
@@ -207,6 +208,7 @@ impl Core {
         self.checkpoints.wake();
         let mut stopped = self.watch_stopped();
         tokio::select! {
+            biased;
             Ok(lsn) = published => Ok(lsn),
             Ok(why) = stopped.wait_for(Option::is_some) => {
                 Err(why.clone().unwrap_or(Stopped::Failed("stopping".into())))
@@ -248,6 +250,7 @@ impl Core {
                 Some(since) => {
                     let due = since + self.config.checkpoint_interval;
                     tokio::select! {
+                        biased;
                         () = wake => {}
                         () = tokio::time::sleep_until(due) => {}
                     }
@@ -338,7 +341,8 @@ impl Core {
         self.checkpoints.store_error(why);
         let mut stopped = self.watch_stopped();
         tokio::select! {
-            () = tokio::time::sleep(backoff(attempt)) => Ok(()),
+            biased;
+            () = tokio::time::sleep(backoff(attempt, &*self.environment.random)) => Ok(()),
             _ = stopped.wait_for(Option::is_some) => Err(Halted),
         }
     }

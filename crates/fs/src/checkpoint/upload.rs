@@ -157,7 +157,7 @@ impl Core {
             contents.push((block.key, block.snapshot, rewritten));
         }
         let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
-        let encoded = tokio::task::spawn_blocking(move || {
+        let encoded = self.environment.compute.run(move || {
             let mut writer = PackWriter::new(pack, &keys, compression);
             let (mut frames, mut raw_bytes) = (0, 0);
             for (_, snapshot, rewritten) in &contents {

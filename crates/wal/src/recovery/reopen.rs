@@ -8,9 +8,9 @@ use crate::layout::SegmentNumber;
 use crate::options::Options;
 use crate::segment::{FileName, Retained, Spare};
 use crate::state::{Closing, State};
-use crate::wal::Wal;
 
-pub(super) fn into_wal(recovery: Recovery, options: Options) -> Result<Wal, OpenError> {
+/// Puts the folder in order and gives the state from which the log goes on.
+pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenError> {
     options.check()?;
     check_owner(&recovery, &options)?;
     // First of all: a power cut that took back the end of what was replayed would make the new
@@ -78,7 +78,7 @@ pub(super) fn into_wal(recovery: Recovery, options: Options) -> Result<Wal, Open
         .map(|segment: &Retained| segment.bytes)
         .sum();
     let spare_bytes: u64 = spares.iter().map(|spare| spare.bytes).sum();
-    let state = State {
+    Ok(State {
         flush_backlog: options.flush_backlog(),
         options,
         next: end,
@@ -105,8 +105,7 @@ pub(super) fn into_wal(recovery: Recovery, options: Options) -> Result<Wal, Open
         for_durable: Default::default(),
         for_room: Default::default(),
         stats: Default::default(),
-    };
-    Wal::start(storage, state)
+    })
 }
 
 fn check_owner(recovery: &Recovery, options: &Options) -> Result<(), OpenError> {
