@@ -180,18 +180,6 @@ impl Core {
         Ok(Node::new(inode, record, true, self.cache.clone()))
     }
 
-    /// Returns when everything up to `end` is on stable storage: the log's disk, or the bucket for
-    /// a volume without a log.
-    pub(crate) async fn stable(&self, end: Lsn) -> Result<()> {
-        match self.journal() {
-            Journal::Disk(wal) => wal
-                .durable(end)
-                .await
-                .map_err(|failed| self.log_failed(&failed)),
-            Journal::Memory { .. } => self.published(end).await,
-        }
-    }
-
     /// Waits for the log, which is full until the next checkpoint is in the bucket.
     pub(crate) async fn wait_for_log_room(&self, bytes: u64) -> Result<()> {
         let room = self.journal().room(bytes);

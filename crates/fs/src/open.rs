@@ -258,17 +258,12 @@ pub(crate) async fn open(
     }));
     crate::replay::replay(&core, &mut recovery).await?;
     let journal = match log {
-        LogConfig::Disk {
-            sync,
-            limit,
-            segment,
-        } => {
+        LogConfig::Disk { limit, segment } => {
             let options = Options {
                 segment_bytes: segment,
                 limit_bytes: limit,
                 volume: descriptor.volume,
                 epoch,
-                sync,
             };
             Journal::Disk(local.folder.start_log(recovery, options)?)
         }

@@ -39,7 +39,7 @@ mod wal;
 
 pub use error::{AppendError, LogFailed, OpenError};
 pub use layout::RecordKind;
-pub use options::{Options, SyncMode};
+pub use options::Options;
 pub use recovery::{Record, Recovery, Tail, put_aside};
 pub use storage::{FileStorage, MemoryStorage, SegmentMemory, SegmentReader, Storage};
 pub use wal::{Appended, Complete, Durable, Hand, Room, Stats, Wal};

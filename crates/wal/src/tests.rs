@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use forebay_types::{Epoch, Lsn, VolumeId};
 
-use crate::{Appended, MemoryStorage, Options, RecordKind, Recovery, Storage, SyncMode, Tail, Wal};
+use crate::{Appended, MemoryStorage, Options, RecordKind, Recovery, Storage, Tail, Wal};
 
 const VOLUME: VolumeId = VolumeId([0x42; 16]);
 const SEGMENT: u64 = 16 << 10;
@@ -26,13 +26,6 @@ fn options() -> Options {
         segment_bytes: SEGMENT,
         limit_bytes: 64 * SEGMENT,
         ..Options::new(VOLUME, Epoch(1))
-    }
-}
-
-fn asynchronous() -> Options {
-    Options {
-        sync: SyncMode::Async,
-        ..options()
     }
 }
 

@@ -46,8 +46,24 @@ impl Client {
 
     /// The root directory of the export `/`.
     pub(crate) fn mount(&mut self) -> Handle {
-        let mut reply = self.call(MOUNT, 1, &Arguments::new().opaque(b"/")).unwrap();
-        reply.opaque()
+        self.mount_at("/").unwrap()
+    }
+
+    /// MNT.
+    pub(crate) fn mount_at(&mut self, path: &str) -> Result<Handle, Status> {
+        let arguments = Arguments::new().opaque(path.as_bytes());
+        Ok(self.call(MOUNT, 1, &arguments)?.opaque())
+    }
+
+    /// MKDIR in the root.
+    pub(crate) fn mkdir(&mut self, name: &str) {
+        let root = self.mount();
+        // Attributes: mode 0755, no owner, no group, no size, no times.
+        let arguments = Arguments::new()
+            .opaque(&root)
+            .opaque(name.as_bytes())
+            .u32s(&[1, 0o755, 0, 0, 0, 0, 0]);
+        self.call(NFS, 9, &arguments).unwrap();
     }
 
     /// CREATE UNCHECKED of an empty file.

@@ -163,7 +163,6 @@ impl Bucket {
         config.checkpoint_interval = Duration::from_secs(3600);
         config.checkpoint_bytes = 1 << 40;
         config.log = forebay_fs::LogConfig::Disk {
-            sync: forebay_wal::SyncMode::Commit,
             limit: 256 << 20,
             segment: 16 << 20,
         };
