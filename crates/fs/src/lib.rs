@@ -28,6 +28,9 @@ mod data;
 mod durability;
 mod environment;
 mod fetch;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 mod local;
 mod names;
