@@ -158,7 +158,8 @@ impl Core {
 
     /// Recovery has met this inode: no new object may get its number.
     pub(crate) fn inode_seen(&self, inode: Inode) {
-        self.next_inode.fetch_max(inode.0 + 1, Ordering::Relaxed);
+        self.next_inode
+            .fetch_max(inode.0.saturating_add(1), Ordering::Relaxed);
     }
 
     pub(crate) fn verifier(&self) -> Verifier {
