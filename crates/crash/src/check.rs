@@ -7,7 +7,7 @@ use forebay_client::{FileKind, LinkError, Time};
 use crate::content::Content;
 use crate::history::{History, Interval, Stamp, meet};
 use crate::ledger::{Identity, Ledger};
-use crate::observe::{Observer, Seen};
+use crate::observe::{Seen, View};
 use crate::tree::{Kind, NodeId, OWN, Place, SHARED, Tree};
 
 /// What is done with what was found.
@@ -81,7 +81,7 @@ enum Object {
 /// # Errors
 /// The first thing that cannot be.
 pub fn compare(
-    observer: &mut Observer,
+    observer: &mut dyn View,
     ledgers: &mut [&mut Ledger],
     floor: Stamp,
     then: Then,
@@ -90,9 +90,13 @@ pub fn compare(
     let mut verdicts = Vec::new();
     if then == Then::Forget {
         // Stable was the disk, which is lost.
-        ledgers.iter_mut().for_each(|ledger| ledger.nothing_stable());
+        ledgers
+            .iter_mut()
+            .for_each(|ledger| ledger.nothing_stable());
     }
-    let shared = ledgers.first().and_then(|ledger| ledger.identities.get(&SHARED));
+    let shared = ledgers
+        .first()
+        .and_then(|ledger| ledger.identities.get(&SHARED));
     let shared = match shared {
         Some(identity) => look(observer, &identity.clone(), "shared")?,
         None => BTreeMap::new(),
@@ -114,7 +118,8 @@ pub fn compare(
     let mut names = vec![0; ledgers.len()];
     let mut parts = vec![BTreeMap::new(); ledgers.len()];
     for verdict in &verdicts {
-        let in_cut = |(_, interval): &(&usize, &Interval)| meet([&[**interval][..], &[cut][..]]).is_ok();
+        let in_cut =
+            |(_, interval): &(&usize, &Interval)| meet([&[**interval][..], &[cut][..]]).is_ok();
         let mut states = verdict.states.iter().zip(&verdict.moments);
         let count = states.rfind(in_cut).map_or(0, |(count, _)| *count);
         match verdict.object {
@@ -145,9 +150,13 @@ pub fn compare(
 /// The moments that suit all objects; the latest stretch of them.
 fn common_moment(verdicts: &[Verdict], floor: Stamp) -> Result<Interval, Mismatch> {
     let limit = [Interval(floor, Stamp::MAX)];
-    let unions = std::iter::once(&limit[..]).chain(verdicts.iter().map(|verdict| &verdict.moments[..]));
+    let unions =
+        std::iter::once(&limit[..]).chain(verdicts.iter().map(|verdict| &verdict.moments[..]));
     match meet(unions) {
-        Ok(moments) => Ok(moments.into_iter().max_by_key(|moment| moment.1).unwrap_or(Interval::ALL)),
+        Ok(moments) => Ok(moments
+            .into_iter()
+            .max_by_key(|moment| moment.1)
+            .unwrap_or(Interval::ALL)),
         Err(index) => {
             let describe = |verdict: &Verdict| {
                 format!(
@@ -181,7 +190,7 @@ struct Learned {
 }
 
 fn look(
-    observer: &mut Observer,
+    observer: &mut dyn View,
     directory: &Identity,
     path: &str,
 ) -> Result<BTreeMap<String, Seen>, Mismatch> {
@@ -195,8 +204,13 @@ fn look(
 
 /// The shared directory has nobody else's names.
 fn strangers(shared: &BTreeMap<String, Seen>, writers: usize) -> Result<(), Mismatch> {
-    let known: Vec<_> = (0..writers).map(|writer| format!("shared/w{writer}-")).collect();
-    match shared.keys().find(|path| !known.iter().any(|start| path.starts_with(start))) {
+    let known: Vec<_> = (0..writers)
+        .map(|writer| format!("shared/w{writer}-"))
+        .collect();
+    match shared
+        .keys()
+        .find(|path| !known.iter().any(|start| path.starts_with(start)))
+    {
         Some(path) => Err(state(path.clone(), "nobody made it".to_owned())),
         None => Ok(()),
     }
@@ -207,7 +221,7 @@ fn state(place: String, why: String) -> Mismatch {
 }
 
 fn compare_writer(
-    observer: &mut Observer,
+    observer: &mut dyn View,
     ledger: &Ledger,
     shared: &BTreeMap<String, Seen>,
     verdicts: &mut Vec<Verdict>,
@@ -226,9 +240,14 @@ fn compare_writer(
     let mut nearest: Option<(usize, String)> = None;
     let states = ledger.names.matches(|tree, _| {
         let wrong = differences(tree, &seen, ledger);
-        let nearer = nearest.as_ref().is_none_or(|(least, _)| wrong.len() <= *least);
+        let nearer = nearest
+            .as_ref()
+            .is_none_or(|(least, _)| wrong.len() <= *least);
         if nearer {
-            nearest = Some((wrong.len(), wrong.iter().take(4).cloned().collect::<Vec<_>>().join("; ")));
+            nearest = Some((
+                wrong.len(),
+                wrong.iter().take(4).cloned().collect::<Vec<_>>().join("; "),
+            ));
         }
         wrong.is_empty()
     });
@@ -242,7 +261,13 @@ fn compare_writer(
         return Err(state(place("names"), why));
     };
     let tree = ledger.names.state(count);
-    verdicts.push(verdict(place("names"), writer, Object::Names, &ledger.names, states));
+    verdicts.push(verdict(
+        place("names"),
+        writer,
+        Object::Names,
+        &ledger.names,
+        states,
+    ));
 
     let paths = tree.paths();
     cookies_stay(ledger, &paths, &seen)?;
@@ -252,7 +277,9 @@ fn compare_writer(
     };
     let mut read = BTreeSet::new();
     for (path, (name, node)) in &paths {
-        let Some(found) = seen.get(path) else { continue };
+        let Some(found) = seen.get(path) else {
+            continue;
+        };
         learned.cookies.insert(name.clone(), found.cookie);
         let identity = Identity {
             handle: found.handle.clone(),
@@ -285,15 +312,24 @@ fn differences(tree: &Tree, seen: &BTreeMap<String, Seen>, ledger: &Ledger) -> V
             _ => None,
         };
         if kind.as_ref() != tree.kinds.get(node) {
-            wrong.push(format!("{path} is {kind:?} instead of {:?}", tree.kinds.get(node)));
+            wrong.push(format!(
+                "{path} is {kind:?} instead of {:?}",
+                tree.kinds.get(node)
+            ));
         }
         let nlink = tree.nlink(*node);
         if attributes.nlink as usize != nlink {
-            wrong.push(format!("{path} has {} links instead of {nlink}", attributes.nlink));
+            wrong.push(format!(
+                "{path} has {} links instead of {nlink}",
+                attributes.nlink
+            ));
         }
         if let Some(known) = ledger.identities.get(node) {
             if known.fileid != attributes.fileid {
-                wrong.push(format!("{path} is inode {} instead of {}", attributes.fileid, known.fileid));
+                wrong.push(format!(
+                    "{path} is inode {} instead of {}",
+                    attributes.fileid, known.fileid
+                ));
             } else if known.handle != found.handle {
                 wrong.push(format!("{path} has another file handle than before"));
             }
@@ -311,7 +347,12 @@ fn cookies_stay(
     paths: &BTreeMap<String, (Place, NodeId)>,
     seen: &BTreeMap<String, Seen>,
 ) -> Result<(), Mismatch> {
-    let touched: BTreeSet<_> = ledger.names.steps.iter().flat_map(|step| step.op.places()).collect();
+    let touched: BTreeSet<_> = ledger
+        .names
+        .steps
+        .iter()
+        .flat_map(|step| step.op.places())
+        .collect();
     for (path, (name, _)) in paths {
         let before = ledger.cookies.get(name).filter(|_| !touched.contains(name));
         if let (Some(before), Some(found)) = (before, seen.get(path))
@@ -325,7 +366,7 @@ fn cookies_stay(
 }
 
 fn compare_file(
-    observer: &mut Observer,
+    observer: &mut dyn View,
     ledger: &Ledger,
     path: &str,
     node: NodeId,
@@ -334,7 +375,10 @@ fn compare_file(
     compared: &mut Compared,
 ) -> Result<(), Mismatch> {
     let Some(file) = ledger.files.get(&node) else {
-        return Err(state(path.to_owned(), "the harness knows no such file".to_owned()));
+        return Err(state(
+            path.to_owned(),
+            "the harness knows no such file".to_owned(),
+        ));
     };
     let attributes = &found.attributes;
     let bytes = observer
@@ -384,7 +428,10 @@ fn distance(history: &History<Content>, here: &[u8], mode: u32, mtime: Time) -> 
     let mut count = 0;
     let steps = history.steps.len();
     // All states, those before the stable ones too: they say what was lost.
-    let all = History { stable: 0, ..history.clone() };
+    let all = History {
+        stable: 0,
+        ..history.clone()
+    };
     all.matches(|content, known| {
         let common = content.bytes.len().min(here.len());
         let differing = content.bytes.iter().zip(here).filter(|(a, b)| a != b).count();
@@ -418,7 +465,10 @@ fn verdict<S: crate::history::State>(
         place,
         writer,
         object,
-        moments: states.iter().map(|count| history.interval(*count)).collect(),
+        moments: states
+            .iter()
+            .map(|count| history.interval(*count))
+            .collect(),
         last: history.steps.len(),
         states,
     }

@@ -23,24 +23,32 @@ fn command() -> Command {
                 )),
         )
         .arg(number("kills", "20", "Kills in each mode, at least"))
-        .arg(number("seconds", "600", "No further kill in a mode after so many seconds"))
+        .arg(number(
+            "seconds",
+            "600",
+            "No further kill in a mode after so many seconds",
+        ))
         .arg(
             Arg::new("seed")
                 .long("seed")
                 .help("Repeats the random choices of a run; the clock decides the rest")
                 .value_parser(value_parser!(u64)),
         )
-        .arg(number("writers", "4", "Number of writers, 1 to 200; the first is a sequencer"))
-        .arg(
-            Arg::new("store")
-                .long("store")
-                .help("URL below which buckets are made, such as s3://BUCKET/PREFIX; without it a folder"),
-        )
+        .arg(number(
+            "writers",
+            "4",
+            "Number of writers, 1 to 200; the first is a sequencer",
+        ))
+        .arg(Arg::new("store").long("store").help(
+            "URL below which buckets are made, such as s3://BUCKET/PREFIX; without it a folder",
+        ))
         .arg(
             path("program")
                 .help("The program `forebay`; else $FB_BINARY, else the one beside this program"),
         )
-        .arg(path("folder").help("Where the work folder is made, instead of the system's place for temporary files"));
+        .arg(path("folder").help(
+            "Where the work folder is made, instead of the system's place for temporary files",
+        ));
     let cut = Command::new("cut-power")
         .about("Does to the local folder of a gateway that was killed what a power cut could have done")
         .arg(path("data-dir").required(true).help("The local folder"))
@@ -67,7 +75,9 @@ fn number(name: &'static str, default: &'static str, help: &'static str) -> Arg 
 }
 
 fn path(name: &'static str) -> Arg {
-    Arg::new(name).long(name).value_parser(value_parser!(PathBuf))
+    Arg::new(name)
+        .long(name)
+        .value_parser(value_parser!(PathBuf))
 }
 
 fn main() -> ExitCode {
@@ -121,7 +131,9 @@ fn run_modes(matches: &ArgMatches) -> Result<bool, String> {
         let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         since.as_nanos() as u64 % 1_000_000_000
     });
-    let wanted = matches.get_one::<String>("mode").map_or("all", String::as_str);
+    let wanted = matches
+        .get_one::<String>("mode")
+        .map_or("all", String::as_str);
     let folder = matches.get_one::<PathBuf>("folder").cloned();
     let folder = folder.unwrap_or_else(std::env::temp_dir);
     let (mut passed, mut failed) = (0, 0);
@@ -158,9 +170,17 @@ fn run_modes(matches: &ArgMatches) -> Result<bool, String> {
 }
 
 fn cut(matches: &ArgMatches) -> Result<bool, String> {
-    let folder = matches.get_one::<PathBuf>("data-dir").ok_or("no --data-dir")?;
-    let durable = matches.get_one::<u64>("durable").copied().unwrap_or_default();
+    let folder = matches
+        .get_one::<PathBuf>("data-dir")
+        .ok_or("no --data-dir")?;
+    let durable = matches
+        .get_one::<u64>("durable")
+        .copied()
+        .unwrap_or_default();
     let cut = cut_power(folder, durable, Loss::All).map_err(|error| error.to_string())?;
-    say(&format!("{} bytes of the log were not durable and are gone", cut.lost));
+    say(&format!(
+        "{} bytes of the log were not durable and are gone",
+        cut.lost
+    ));
     Ok(true)
 }

@@ -30,6 +30,22 @@ pub struct Seen {
     pub target: Option<String>,
 }
 
+/// What is there after a crash.
+pub trait View {
+    /// Everything below a directory, by path.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    fn tree(&mut self, directory: &Handle, path: &str)
+    -> Result<BTreeMap<String, Seen>, LinkError>;
+
+    /// The bytes of a file of this size.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    fn read(&mut self, file: &Handle, size: u64) -> Result<Vec<u8>, LinkError>;
+}
+
 /// A client that looks.
 pub struct Observer {
     link: Link<Steady>,
@@ -47,7 +63,8 @@ impl Observer {
 
     /// The root of the export `/`.
     pub fn mount(&mut self) -> Result<Handle, LinkError> {
-        self.link.get(&Request::mount(b"/"), |reply| reply.mounted())
+        self.link
+            .get(&Request::mount(b"/"), |reply| reply.mounted())
     }
 
     /// Makes a directory, which must be new, and gives handle and inode number.
@@ -143,8 +160,16 @@ impl Observer {
         })
     }
 
-    /// Everything below a directory, by path.
-    pub fn tree(
+    fn lookup(&mut self, directory: &Handle, name: &str, cookie: u64) -> Result<Seen, LinkError> {
+        let request = Request::lookup(directory, name.as_bytes());
+        let handle = self.link.get(&request, |reply| reply.found())?.handle;
+        let attributes = self.attributes(&handle)?;
+        self.seen(handle, attributes, cookie)
+    }
+}
+
+impl View for Observer {
+    fn tree(
         &mut self,
         directory: &Handle,
         path: &str,
@@ -167,20 +192,7 @@ impl Observer {
         Ok(found)
     }
 
-    fn lookup(
-        &mut self,
-        directory: &Handle,
-        name: &str,
-        cookie: u64,
-    ) -> Result<Seen, LinkError> {
-        let request = Request::lookup(directory, name.as_bytes());
-        let handle = self.link.get(&request, |reply| reply.found())?.handle;
-        let attributes = self.attributes(&handle)?;
-        self.seen(handle, attributes, cookie)
-    }
-
-    /// The bytes of a file of this size.
-    pub fn read(&mut self, file: &Handle, size: u64) -> Result<Vec<u8>, LinkError> {
+    fn read(&mut self, file: &Handle, size: u64) -> Result<Vec<u8>, LinkError> {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < size {
             let request = Request::read(file, bytes.len() as u64, READ_BYTES);

@@ -141,7 +141,9 @@ fn other_boot(path: &Path) -> Result<(), PowerError> {
         match line.strip_prefix("boot ") {
             Some(boot) => {
                 boots += 1;
-                let other = boot.chars().map(|digit| if digit == 'e' { 'd' } else { 'e' });
+                let other = boot
+                    .chars()
+                    .map(|digit| if digit == 'e' { 'd' } else { 'e' });
                 changed.push_str("boot ");
                 changed.extend(other);
             }
@@ -186,7 +188,11 @@ mod tests {
         assert_eq!(cut.unsynced, 4000 + 5000);
         assert_eq!(cut.lost, cut.unsynced);
         let first = fs::read(log.join("1.seg")).unwrap();
-        assert!(first[SEGMENT_HEADER..][..1000].iter().all(|byte| *byte == 7));
+        assert!(
+            first[SEGMENT_HEADER..][..1000]
+                .iter()
+                .all(|byte| *byte == 7)
+        );
         assert!(first[SEGMENT_HEADER + 1000..].iter().all(|byte| *byte == 0));
         assert_eq!(fs::read(log.join("3.spare")).unwrap(), segment(11_000, 50));
         let text = "forebay-state 1\nboot edee\nclean 0\n";

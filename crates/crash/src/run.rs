@@ -119,7 +119,7 @@ fn kill_recovery(scene: &mut Scene, random: &mut Random) -> Result<Server, Failu
     for _ in 0..random.below(5) {
         let mut server = scene.start_unready(random)?;
         let usual = scene.usual_start().as_micros() as u64;
-        let delay = Duration::from_micros(random.below(usual + usual / 4 + 1));
+        let delay = Duration::from_micros(random.below(usual + 1));
         if !server.is_ready_within(delay)? {
             scene.figures.kills_before_ready += 1;
         }
@@ -198,7 +198,9 @@ fn finish(
     while !scene.shared.all_ended(Duration::from_millis(20)) {
         scene.linger(&mut server, Duration::ZERO)?;
         if began.elapsed() > 2 * PATIENCE {
-            return Err(Failure::Other("the writers do not come to an end".to_owned()));
+            return Err(Failure::Other(
+                "the writers do not come to an end".to_owned(),
+            ));
         }
     }
     let mut floor: Stamp = scene.shared.clock.tick();

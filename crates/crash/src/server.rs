@@ -232,7 +232,11 @@ impl Server {
     /// # Errors
     /// See above.
     pub fn still_runs(&mut self) -> Result<(), ServerError> {
-        match self.child.try_wait().map_err(system("look after the program"))? {
+        match self
+            .child
+            .try_wait()
+            .map_err(system("look after the program"))?
+        {
             Some(status) => Err(ServerError::Ended {
                 status,
                 messages: self.messages.clone(),

@@ -122,7 +122,10 @@ impl Tree {
         if self.kinds.get(&node) != Some(&Kind::Directory) {
             return self.links(node);
         }
-        let inside = self.names.iter().filter(|(place, _)| place.directory == node);
+        let inside = self
+            .names
+            .iter()
+            .filter(|(place, _)| place.directory == node);
         2 + inside
             .filter(|(_, node)| self.kinds.get(node) == Some(&Kind::Directory))
             .count()

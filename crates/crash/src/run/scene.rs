@@ -61,9 +61,17 @@ impl Scene {
         let work = tempfile::Builder::new()
             .prefix("forebay-crash.")
             .tempdir_in(&options.folder)
-            .map_err(files(format!("make a folder in {}", options.folder.display())))?;
+            .map_err(files(format!(
+                "make a folder in {}",
+                options.folder.display()
+            )))?;
         let store = match &options.store {
-            Some(url) => format!("{}/{}-{}", url.trim_end_matches('/'), options.mode, options.seed),
+            Some(url) => format!(
+                "{}/{}-{}",
+                url.trim_end_matches('/'),
+                options.mode,
+                options.seed
+            ),
             None => format!("file://{}", work.path().join("bucket").display()),
         };
         let program = Program {
@@ -104,7 +112,10 @@ impl Scene {
     fn choose_flags(&mut self, random: &mut Random) {
         let interval = match self.mode {
             Mode::LostMachine => "500ms",
-            _ => random.pick(&["100ms", "300ms", "1s", "5s"]).copied().unwrap_or("1s"),
+            _ => random
+                .pick(&["100ms", "300ms", "1s", "5s"])
+                .copied()
+                .unwrap_or("1s"),
         };
         let sizes = match self.mode {
             Mode::Recovery => ["4MiB", "16MiB", "4MiB"],
@@ -113,7 +124,9 @@ impl Scene {
         let flags = ["--log-segment", "--log-limit", "--checkpoint-bytes"];
         self.program.flags = vec!["--checkpoint-interval".to_owned(), interval.to_owned()];
         for (flag, value) in flags.into_iter().zip(sizes) {
-            self.program.flags.extend([flag.to_owned(), value.to_owned()]);
+            self.program
+                .flags
+                .extend([flag.to_owned(), value.to_owned()]);
         }
         self.program
             .flags
@@ -133,10 +146,11 @@ impl Scene {
         Ok(server)
     }
 
-    /// How long a start takes.
+    /// How long a start takes, usually.
     pub(super) fn usual_start(&self) -> Duration {
-        let recent = self.starts.iter().rev().take(8);
-        recent.max().copied().unwrap_or_default()
+        let mut recent: Vec<_> = self.starts.iter().rev().take(9).copied().collect();
+        recent.sort_unstable();
+        recent.get(recent.len() / 2).copied().unwrap_or_default()
     }
 
     /// First start: directories for all, the landmark, and the writers.
@@ -155,7 +169,10 @@ impl Scene {
         observer.put(&file, b"this stays as it is")?;
         let listed = observer.list(&directory, 0)?;
         self.landmark = Some(Landmark {
-            names: listed.into_iter().map(|(name, _, cookie)| (name, cookie)).collect(),
+            names: listed
+                .into_iter()
+                .map(|(name, _, cookie)| (name, cookie))
+                .collect(),
             directory,
             verifier: observer.verifier(&file)?,
             file,
@@ -187,7 +204,8 @@ impl Scene {
 
     fn open(&self, retransmit: bool) {
         if let Some(landmark) = &self.landmark {
-            self.shared.open(self.program.address, landmark.verifier, retransmit);
+            self.shared
+                .open(self.program.address, landmark.verifier, retransmit);
         }
     }
 
@@ -201,7 +219,8 @@ impl Scene {
             if !fine {
                 return Err(Failure::Writers(self.shared.failures()));
             }
-            self.moments.push((self.shared.clock.tick(), Instant::now()));
+            self.moments
+                .push((self.shared.clock.tick(), Instant::now()));
             if left.is_zero() {
                 return Ok(());
             }
@@ -273,17 +292,29 @@ impl Scene {
     pub(super) fn promised(&self, killed: Instant) -> Stamp {
         let age = self.interval + self.allowance();
         let old = |(_, at): &&(Stamp, Instant)| killed.saturating_duration_since(*at) > age;
-        let by_age = self.moments.iter().rev().find(old).map_or(0, |(stamp, _)| *stamp);
+        let by_age = self
+            .moments
+            .iter()
+            .rev()
+            .find(old)
+            .map_or(0, |(stamp, _)| *stamp);
         by_age.max(self.flushed)
     }
 
     /// Notes how old the bucket's state was at this time.
     pub(super) fn note_age(&mut self, killed: Instant) {
-        let before = self.moments.partition_point(|(stamp, _)| *stamp <= self.cut);
-        let last = before.checked_sub(1).and_then(|last| self.moments.get(last));
+        let before = self
+            .moments
+            .partition_point(|(stamp, _)| *stamp <= self.cut);
+        let last = before
+            .checked_sub(1)
+            .and_then(|last| self.moments.get(last));
         // A cut after the last stamp is as young as can be.
         if let Some((_, at)) = last.filter(|_| before < self.moments.len()) {
-            self.figures.oldest = self.figures.oldest.max(killed.saturating_duration_since(*at));
+            self.figures.oldest = self
+                .figures
+                .oldest
+                .max(killed.saturating_duration_since(*at));
         }
         // Nothing of this machine counts for the next one.
         self.moments.clear();
@@ -292,7 +323,9 @@ impl Scene {
     /// The local folder is gone, and the next start has a new one.
     pub(super) fn lose_folder(&mut self) -> Result<(), Failure> {
         if !self.program.has_folder() {
-            return Err(Failure::Other("the program has not used its local folder".to_owned()));
+            return Err(Failure::Other(
+                "the program has not used its local folder".to_owned(),
+            ));
         }
         let lost = &self.program.data_dir;
         fs::remove_dir_all(lost).map_err(files(format!("delete {}", lost.display())))?;
@@ -358,7 +391,10 @@ impl Scene {
                 Err(std::sync::TryLockError::Poisoned(book)) => PoisonError::into_inner(book),
                 Err(std::sync::TryLockError::WouldBlock) => continue,
             };
-            text.push_str(&format!("\nwriter {}: under way {:#?}\n", book.writer, book.pending));
+            text.push_str(&format!(
+                "\nwriter {}: under way {:#?}\n",
+                book.writer, book.pending
+            ));
         }
         // The failure itself is told in any case.
         let _ = fs::write(self.work.path().join("failure"), text);
@@ -391,7 +427,10 @@ impl Landmark {
         let from = random.below(self.names.len() as u64) as usize;
         let cookie = self.names.get(from).map_or(0, |(_, cookie)| *cookie);
         let listed = observer.list(&self.directory, cookie)?;
-        let listed: Vec<_> = listed.into_iter().map(|(name, _, cookie)| (name, cookie)).collect();
+        let listed: Vec<_> = listed
+            .into_iter()
+            .map(|(name, _, cookie)| (name, cookie))
+            .collect();
         if self.names.get(from + 1..) != Some(&listed[..]) {
             return Err(Failure::Other(format!(
                 "a listing that goes on from cookie {cookie} gives {} names instead of {}, or others",

@@ -96,9 +96,7 @@ pub(super) fn request(ledger: &Ledger, pending: &Pending) -> Option<Request> {
                         Request::create(&directory, &name, how, MODE)
                     }
                     Kind::Directory => Request::mkdir(&directory, &name, 0o755),
-                    Kind::Symlink(target) => {
-                        Request::symlink(&directory, &name, target.as_bytes())
-                    }
+                    Kind::Symlink(target) => Request::symlink(&directory, &name, target.as_bytes()),
                 }
             }
             NameOp::Link { place, node } => {
@@ -320,7 +318,11 @@ fn commit(ledger: &Ledger, random: &mut Random, needed: bool) -> Option<Pending>
     let file = ledger.files.get(&node)?;
     Some(Pending::Commit {
         node,
-        covers: file.parts.iter().map(|part| part.history.answered()).collect(),
+        covers: file
+            .parts
+            .iter()
+            .map(|part| part.history.answered())
+            .collect(),
         ranges: file.unstable.len(),
     })
 }
@@ -330,9 +332,7 @@ fn name(ledger: &mut Ledger, random: &mut Random) -> Option<Pending> {
     if ledger.names_busy {
         return None;
     }
-    let idle = |ledger: &Ledger, node: &NodeId| {
-        !ledger.files.get(node).is_some_and(File::is_busy)
-    };
+    let idle = |ledger: &Ledger, node: &NodeId| !ledger.files.get(node).is_some_and(File::is_busy);
     let tree = &ledger.tree;
     let of_kind = |wanted: fn(&Kind) -> bool| -> Vec<NodeId> {
         let kinds = tree.kinds.iter().filter(|(_, kind)| wanted(kind));
@@ -341,7 +341,11 @@ fn name(ledger: &mut Ledger, random: &mut Random) -> Option<Pending> {
     };
     let files = of_kind(|kind| *kind == Kind::File);
     let mut directories = of_kind(|kind| *kind == Kind::Directory);
-    let names: Vec<_> = tree.names.iter().map(|(place, node)| (place.clone(), *node)).collect();
+    let names: Vec<_> = tree
+        .names
+        .iter()
+        .map(|(place, node)| (place.clone(), *node))
+        .collect();
     let count = directories.len();
     // The shared directory and the own one are met more often than those below.
     directories.extend([OWN, SHARED, SHARED]);
