@@ -312,7 +312,7 @@ impl Core {
     pub(crate) fn store_failed(&self, error: StoreError) -> Error {
         match error {
             StoreError::Transient(_) => {
-                self.checkpoints.store_error(&error.to_string());
+                self.checkpoints.read_error(&error.to_string());
                 Error::Delay
             }
             StoreError::Fenced => {

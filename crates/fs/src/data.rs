@@ -298,7 +298,7 @@ impl Core {
     fn fetch_failed(&self, block: BlockKey, error: &FetchError) -> Error {
         match error {
             FetchError::Unavailable(why) => {
-                self.checkpoints.store_error(why);
+                self.checkpoints.read_error(why);
                 Error::Delay
             }
             FetchError::Damaged(why) => {

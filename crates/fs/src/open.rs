@@ -249,7 +249,7 @@ pub(crate) async fn open(
         environment,
         catalog,
         packs,
-        checkpoints: Checkpoints::new(taken),
+        checkpoints: Checkpoints::new(taken, store.health.clone()),
         totals: Totals::new(taken.used_bytes, taken.used_inodes),
         next_inode: taken.next_inode,
         verifier: state.verifier,

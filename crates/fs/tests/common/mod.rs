@@ -2,7 +2,6 @@
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 pub mod model;
-pub mod store;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use forebay_fs::{FsConfig, OpenError, Volume};
-use forebay_object::{RequestCounts, Store, StoreOptions};
+use forebay_object::{PaceSettings, RequestCounts, Store, StoreOptions};
 use forebay_types::Inode;
 use forebay_vfs::{
     Attributes, CreateMode, Credentials, DirectoryEntry, Error, FileSystem, NewNode, SetAttributes,
@@ -20,7 +19,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use store::{ControlledStore, Controls};
+use forebay_object::faults::{Faults, FaultyStore};
 
 pub const ROOT: Credentials = Credentials {
     uid: 0,
@@ -35,8 +34,10 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Bucket {
     pub folder: TempDir,
     pub local: TempDir,
-    pub controls: Arc<Controls>,
-    latest: Mutex<Option<ControlledStore>>,
+    pub controls: Arc<Faults>,
+    /// How stores are asked that are opened from now on.
+    pub pace: Mutex<PaceSettings>,
+    latest: Mutex<Option<FaultyStore>>,
 }
 
 /// One run of a gateway. Dropping it is a crash.
@@ -44,7 +45,7 @@ pub struct Life {
     /// None once it has ended.
     runtime: Option<Runtime>,
     pub volume: Volume,
-    controls: Arc<Controls>,
+    controls: Arc<Faults>,
 }
 
 impl Drop for Life {
@@ -96,6 +97,7 @@ impl Bucket {
             folder: folder(),
             local: folder(),
             controls: Arc::default(),
+            pace: Mutex::default(),
             latest: Mutex::default(),
         }
     }
@@ -107,12 +109,14 @@ impl Bucket {
             ..StoreOptions::default()
         };
         let opened = forebay_object::open(&url, &options).await.unwrap();
-        let controlled = ControlledStore::new(opened.store, self.controls.clone());
-        *self.latest.lock() = Some(controlled.clone());
-        Store {
-            store: Arc::new(controlled),
-            ..opened
-        }
+        let faulty = FaultyStore::new(opened.store, self.controls.clone());
+        *self.latest.lock() = Some(faulty.clone());
+        Store::new(
+            Arc::new(faulty),
+            opened.root,
+            opened.url,
+            self.pace.lock().clone(),
+        )
     }
 
     /// A bucket of its own with the same objects as of one moment, and an empty local folder.
