@@ -144,6 +144,10 @@ impl Answer {
         if let Some(after) = s3.and_then(|error| error.slow_down) {
             return Answer::SlowDown { after };
         }
+        // A refusal is no sign of trouble, whatever it is about.
+        if s3.is_some_and(|error| error.refused) {
+            return Answer::Final;
+        }
         if Fault::of(error).is_transient() {
             let did_nothing = s3.is_some_and(|error| error.did_nothing);
             return Answer::Failed { did_nothing };
@@ -169,6 +173,12 @@ pub(crate) fn short(location: &Path, got: u64, promised: u64) -> Error {
     generic(io::Error::other(format!(
         "{location}: {got} bytes came instead of {promised}"
     )))
+}
+
+/// The error for a range without a byte in it, which no store is asked for.
+pub(crate) fn empty(location: &Path) -> Error {
+    let why = format!("{location}: the range is empty");
+    generic(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 fn generic(source: impl StdError + Send + Sync + 'static) -> Error {

@@ -3,7 +3,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A file handle.
 pub(crate) type Handle = Vec<u8>;
@@ -16,6 +17,8 @@ pub(crate) type Status = u32;
 
 pub(crate) const NOENT: Status = 2;
 pub(crate) const IO: Status = 5;
+/// "Ask again later", which this client does, as all do.
+const JUKEBOX: Status = 10_008;
 
 /// How safe a write has to be (`stable_how`).
 #[derive(Clone, Copy)]
@@ -144,6 +147,23 @@ impl Client {
     }
 
     fn call(
+        &mut self,
+        program: u32,
+        procedure: u32,
+        arguments: &Arguments,
+    ) -> Result<Reply, Status> {
+        let begun = Instant::now();
+        loop {
+            match self.call_once(program, procedure, arguments) {
+                Err(JUKEBOX) if begun.elapsed() < PATIENCE => {
+                    thread::sleep(Duration::from_millis(100));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn call_once(
         &mut self,
         program: u32,
         procedure: u32,

@@ -10,14 +10,14 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    CopyMode, CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
-    ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
-    Result, UploadPart,
+    CopyMode, CopyOptions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result, UploadPart,
 };
 
 use super::{Pacer, Repeat};
 use crate::Fault;
-use crate::error::{hung, short};
+use crate::error::{empty, hung, short};
 
 /// Objects up to this size are taken in whole before they are handed on, so that a body that breaks off is
 /// asked for again; so are all ranges.
@@ -185,6 +185,11 @@ impl ObjectStore for PacedStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if let Some(GetRange::Bounded(range)) = &options.range
+            && range.is_empty()
+        {
+            return Err(empty(location));
+        }
         let limit = self.stall_limit();
         let ranged = options.range.is_some();
         // Each pause of a body has its own limit, so that all of it may take as long as it is long.

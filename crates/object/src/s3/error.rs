@@ -23,6 +23,8 @@ pub(crate) struct S3Error {
     message: String,
     /// The server refused the request and did nothing, so that it may be repeated.
     pub(crate) did_nothing: bool,
+    /// The server does not like the request, and will not like it better later.
+    pub(crate) refused: bool,
     /// The server has too much to do; for how long it wants to be left alone, if it says so.
     pub(crate) slow_down: Option<Option<Duration>>,
 }
@@ -145,6 +147,19 @@ pub(crate) fn sorted(location: &str, words: Words<'_>) -> Error {
         )
     );
     let slow_down = slow_down || matches!(status, 429 | 503);
+    // What broke on its way is answered with 400 as well.
+    let broken = matches!(
+        code,
+        Some(
+            "RequestTimeout"
+                | "IncompleteBody"
+                | "BadDigest"
+                | "XAmzContentSHA256Mismatch"
+                | "XAmzContentChecksumMismatch"
+                | "RequestTimeTooSkewed"
+        )
+    );
+    let refused = matches!(status, 400..=499) && !broken && !did_nothing && status != 408;
     let text = match (code, message) {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         (Some(code), None) => code.to_owned(),
@@ -241,6 +256,8 @@ mod tests {
         let unknown = Answer::Failed { did_nothing: false };
         assert_eq!(Answer::of(&said(500, Some("InternalError"))), unknown);
         assert_eq!(Answer::of(&said(412, None)), Answer::Final);
+        assert_eq!(Answer::of(&said(416, Some("InvalidRange"))), Answer::Final);
+        assert_eq!(Answer::of(&said(400, Some("BadDigest"))), unknown);
     }
 
     #[test]
