@@ -332,6 +332,12 @@ fn through_hours_of_outage_local_work_goes_on_for_a_trickle_of_requests_and_drai
     runtime.block_on(async {
         let (volume, warm, cold) = with_a_cold_file(&bucket).await;
         bucket.controls.set_down(true);
+        // Names alone need no pack: what cannot be published is the metadata.
+        let published = volume.status().published;
+        let (from, to) = ((Inode::ROOT, &b"filler"[..]), (Inode::ROOT, &b"filled"[..]));
+        volume.rename(&ROOT, from, to).await.unwrap();
+        pass(Duration::from_secs(300)).await;
+        assert_eq!(volume.status().published, published);
         for minute in 0..MINUTES {
             pass(Duration::from_secs(60)).await;
             // Writes, commits, cached reads, and changes of cached names.
