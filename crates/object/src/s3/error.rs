@@ -59,6 +59,7 @@ where
             fault,
             message: chain(&error),
             did_nothing: false,
+            refused: false,
             slow_down: None,
         },
     )
@@ -171,6 +172,7 @@ pub(crate) fn sorted(location: &str, words: Words<'_>) -> Error {
             fault,
             message: text,
             did_nothing,
+            refused,
             slow_down: slow_down.then_some(after),
         },
     )
