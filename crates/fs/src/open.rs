@@ -330,7 +330,7 @@ impl Local {
     fn put_log_aside(&self, bucket: &VolumeState) -> Result<(), OpenError> {
         let epoch = self.state.as_ref().map_or(0, |state| state.epoch.0);
         let label = format!("epoch-{epoch}");
-        let moved = self.put_aside(&label)?;
+        let (moved, label) = self.put_aside(&label)?;
         if moved > 0 {
             tracing::warn!(
                 "the log in {} is of epoch {epoch}, and the volume has been written in epoch {} by another gateway: its {moved} segments are put aside (label {label}) and not replayed",
@@ -343,17 +343,17 @@ impl Local {
 
     /// The bucket has all of the log, and the volume goes on without one.
     fn put_published_log_aside(&self) -> Result<(), OpenError> {
-        let moved = self.put_aside("published")?;
+        let (moved, label) = self.put_aside("published")?;
         if moved > 0 {
             tracing::info!(
-                "the log in {} was published and put aside (label published): the volume is configured to have none",
+                "the log in {} was published and put aside (label {label}): the volume is configured to have none",
                 self.folder.path().display()
             );
         }
         Ok(())
     }
 
-    fn put_aside(&self, label: &str) -> Result<usize, OpenError> {
+    fn put_aside(&self, label: &str) -> Result<(usize, String), OpenError> {
         forebay_wal::put_aside(self.storage.as_ref(), label).map_err(|source| {
             OpenError::LogFolder {
                 folder: self.folder.path().to_owned(),

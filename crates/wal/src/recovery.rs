@@ -44,7 +44,7 @@
 //! records on stable storage, takes later segments out of the way, and then goes on in a new
 //! segment with a new salt.
 
-mod cursor;
+pub(crate) mod cursor;
 mod reopen;
 mod rules;
 
@@ -342,32 +342,6 @@ impl Recovery {
         let storage = Arc::clone(&self.storage);
         Wal::start_by_hand(storage, reopen::state(self, options)?)
     }
-}
-
-/// Renames every segment of a log to `<label>-<its name>`, so that the log no longer sees it, and
-/// says how many there were. For a log that must not be replayed: of another volume, or written by
-/// a gateway that was fenced. The names tell the operator what they are; renaming them back brings
-/// the log back. Give each call another label.
-///
-/// # Errors
-/// `InvalidInput` for a label that is empty or has other characters than ASCII letters, digits and
-/// `-`; otherwise what the storage says, with some of the segments renamed: call it again.
-pub fn put_aside(storage: &dyn Storage, label: &str) -> std::io::Result<usize> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    if label.is_empty() || !label.bytes().all(plain) {
-        return Err(std::io::Error::new(
-            std::io::ErrorKind::InvalidInput,
-            format!("{label:?} is no label: use letters, digits and dashes"),
-        ));
-    }
-    let names = storage.list()?;
-    let segments = names.iter().filter(|name| FileName::parse(name).is_some());
-    let mut moved = 0;
-    for name in segments {
-        storage.rename(name, &format!("{label}-{name}"))?;
-        moved += 1;
-    }
-    Ok(moved)
 }
 
 /// Refuses a number that leaves no room to count on.

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 pub use file::FileStorage;
+pub(crate) use file::open_for_reading;
 pub use memory::MemoryStorage;
 
 /// A flat folder of segments that belongs to one process.

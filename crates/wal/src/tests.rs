@@ -5,6 +5,7 @@ mod concurrency;
 mod crash;
 mod damage;
 mod failure;
+mod inspect;
 mod round_trip;
 mod space;
 

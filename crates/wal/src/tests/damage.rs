@@ -135,7 +135,7 @@ fn a_log_of_another_volume_is_refused_and_can_be_put_aside() {
         text.contains(&VOLUME.to_string()) && text.contains(&other.to_string()),
         "{text}"
     );
-    let moved = put_aside(&storage, "old-volume").expect("renamed");
+    let (moved, _) = put_aside(&storage, "old-volume").expect("renamed");
     assert!(moved > 3);
     assert_eq!(
         Recovery::scan(shared, other, Lsn::ZERO)
