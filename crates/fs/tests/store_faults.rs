@@ -222,7 +222,7 @@ fn a_manifest_that_was_written_is_not_taken_for_that_of_a_rival(url: &str) {
             write(&volume, inode, 0, &pattern(i, 5000), Stability::Unstable).await;
             bucket
                 .controls
-                .next(Request::Put, "manifest", FaultKind::LostAnswer, 1 + i % 3);
+                .next(Request::Put, "manifest", FaultKind::LostAnswer, 2 + i % 3);
             volume.flush().await.unwrap();
         }
         assert_eq!(volume.status().stopped, None, "it took itself for a rival");

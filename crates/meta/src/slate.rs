@@ -33,6 +33,7 @@
 //! At most [`SlateSettings::cache_bytes`] for blocks that were read, 64 MiB of batches that are not
 //! in the bucket yet (and one batch more), and some 32 MiB while tables are merged.
 
+mod clock;
 mod housekeeping;
 
 use std::sync::Arc;
@@ -51,6 +52,7 @@ use crate::batch::{Batch, Entry, MAX_KEY_BYTES};
 use crate::error::StoreError;
 use crate::key::KeyRange;
 use crate::store::MetaStore;
+use clock::VolumeClock;
 use housekeeping::Housekeeper;
 
 /// Longer than any gateway runs: SlateDB has no way to switch its polling of the manifest off.
@@ -126,14 +128,23 @@ impl SlateStore {
             max_capacity: settings.cache_bytes,
             shards: 4,
         });
+        let clock = Arc::new(VolumeClock::default());
         let build = Db::builder(path.clone(), store.clone())
             .with_settings(engine_settings())
+            .with_system_clock(clock.clone())
             .with_db_cache(Arc::new(cache), 0)
             .build();
         let db = within(settings.timeout, build).await?;
+        clock.follow(&db);
         let changed = Arc::new(Notify::new());
-        let housekeeper =
-            Housekeeper::start(db.clone(), store, path, retention, Arc::clone(&changed));
+        let housekeeper = Housekeeper::start(
+            db.clone(),
+            clock,
+            store,
+            path,
+            retention,
+            Arc::clone(&changed),
+        );
         Ok(SlateStore {
             db,
             timeout: settings.timeout,
