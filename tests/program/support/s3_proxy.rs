@@ -290,10 +290,14 @@ impl Shared {
         server.set_read_timeout(Some(PATIENCE))?;
         server.write_all(request.head.as_bytes())?;
         server.write_all(b"Connection: close\r\n\r\n")?;
-        server.write_all(&request.body)?;
+        // Its answer says why it does not want the rest.
+        let _ = server.write_all(&request.body);
         let mut answer = Vec::new();
-        server.read_to_end(&mut answer)?;
-        Ok(answer)
+        match server.read_to_end(&mut answer) {
+            // A server that refuses before it has read all resets the connection behind its answer.
+            Err(error) if answer.is_empty() => Err(error),
+            _ => Ok(answer),
+        }
     }
 }
 
