@@ -1,7 +1,7 @@
 //! Where writers wait while the server is gone, and what they and the harness tell each other.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,13 +9,37 @@ use forebay_client::{Reach, Reached, Verifier};
 
 use crate::history::Clock;
 
+/// What writers may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Everything.
+    Any,
+    /// Only WRITE UNSTABLE.
+    Unstable,
+    /// Only COMMIT: nothing else flushes the log.
+    Commits,
+    /// Only WRITE with DATA_SYNC and FILE_SYNC.
+    StableWrites,
+    /// Only operations on names.
+    Names,
+}
+
+impl Phase {
+    const ALL: [Phase; 5] = [
+        Phase::Any,
+        Phase::Unstable,
+        Phase::Commits,
+        Phase::StableWrites,
+        Phase::Names,
+    ];
+}
+
 /// What all writers and the harness share.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// The clock of all histories.
     pub clock: Clock,
-    /// Writers do nothing but WRITE UNSTABLE.
-    pub unstable_only: AtomicBool,
+    phase: AtomicU8,
     /// Writers commit what they have, wait for all answers, and end.
     pub finishing: AtomicBool,
     /// Calls under way whose answer promises stable storage.
@@ -71,6 +95,17 @@ impl Shared {
     fn doors(&self) -> MutexGuard<'_, Doors> {
         // A writer that panicked is a failure of its own; the numbers are whole all the same.
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What writers may do from now on.
+    pub fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// What they may do.
+    pub fn phase(&self) -> Phase {
+        let number = usize::from(self.phase.load(Ordering::Acquire));
+        Phase::ALL.get(number).copied().unwrap_or(Phase::Any)
     }
 
     /// Lets writers connect to a server.

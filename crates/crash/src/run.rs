@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::check::{Mismatch, Then};
+use crate::gate::Phase;
 use crate::history::Stamp;
 use crate::observe::PATIENCE;
 use crate::options::{Mode, Options};
@@ -129,20 +130,18 @@ fn kill_recovery(scene: &mut Scene, random: &mut Random) -> Result<Server, Failu
     scene.start(random)
 }
 
-/// Nothing but unstable writes for a while, then a power cut.
+/// Nothing but unstable writes for a while, then one kind of call that has to flush the log, then a power
+/// cut.
 fn cut(scene: &mut Scene, mut server: Server, random: &mut Random) -> Result<Server, Failure> {
-    let shared = scene.shared.clone();
-    shared.unstable_only.store(true, Ordering::Release);
-    let began = Instant::now();
-    while shared.stable_calls.load(Ordering::Acquire) > 0 {
-        scene.linger(&mut server, Duration::from_millis(5))?;
-        if began.elapsed() > PATIENCE {
-            return Err(Failure::Other(
-                "calls that promise stable storage have no answer".to_owned(),
-            ));
-        }
+    settle(scene, &mut server)?;
+    scene.linger(&mut server, Duration::from_millis(random.below(300)))?;
+    // Had these calls not flushed what they promise, no other call would have done it for them.
+    let kinds = [Phase::Commits, Phase::StableWrites, Phase::Names];
+    if let Some(kind) = random.pick(&kinds) {
+        scene.shared.set_phase(*kind);
+        scene.linger(&mut server, Duration::from_millis(10 + random.below(60)))?;
+        settle(scene, &mut server)?;
     }
-    scene.linger(&mut server, Duration::from_millis(random.below(400)))?;
     // What was promised until here lies before it; what comes now is unstable.
     let durable = scene.program.status_number("durable_lsn")?;
     scene.linger(&mut server, Duration::from_millis(random.below(60)))?;
@@ -154,9 +153,24 @@ fn cut(scene: &mut Scene, mut server: Server, random: &mut Random) -> Result<Ser
     let cut = cut_power(&scene.program.data_dir, durable, loss)?;
     scene.figures.unsynced_bytes += cut.unsynced;
     scene.figures.lost_bytes += cut.lost;
-    shared.unstable_only.store(false, Ordering::Release);
+    scene.shared.set_phase(Phase::Any);
     let server = scene.start(random)?;
     scene.look(server, 0, Then::SendAgain)
+}
+
+/// Lets writers do nothing but write unstably, and waits until all calls that promise more have their answers.
+fn settle(scene: &mut Scene, server: &mut Server) -> Result<(), Failure> {
+    scene.shared.set_phase(Phase::Unstable);
+    let began = Instant::now();
+    while scene.shared.stable_calls.load(Ordering::Acquire) > 0 {
+        scene.linger(server, Duration::from_millis(5))?;
+        if began.elapsed() > PATIENCE {
+            return Err(Failure::Other(
+                "calls that promise stable storage have no answer".to_owned(),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Kills the machine, as it were: the next one has the bucket and nothing else.

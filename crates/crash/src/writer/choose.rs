@@ -7,6 +7,7 @@ use forebay_client::{Create, Handle, Request, Stable};
 
 use super::{Writer, open_book};
 use crate::content::{DataOp, Payload};
+use crate::gate::Phase;
 use crate::ledger::{File, Ledger, Pending};
 use crate::random::Random;
 use crate::tree::{Kind, NameOp, NodeId, OWN, Place, SHARED};
@@ -33,7 +34,7 @@ impl Writer {
     /// A call that can be made now, if there is one.
     pub(super) fn choose(&mut self) -> Option<(Request, Pending)> {
         let finishing = self.shared.finishing.load(Ordering::Acquire);
-        let unstable_only = self.shared.unstable_only.load(Ordering::Acquire);
+        let phase = self.shared.phase();
         let random = &mut self.random;
         let ledger = &mut *open_book(&self.ledger);
         if let Some(told) = self.told
@@ -48,19 +49,20 @@ impl Writer {
         for _ in 0..8 {
             let roll = random.below(100);
             let longest = self.style.longest_write;
-            let found = if unstable_only {
-                write(ledger, random, longest, true)
-            } else if self.style.sequencer {
-                sequence(ledger, &mut self.turn)
-            } else {
-                match roll {
+            let found = match phase {
+                Phase::Unstable => write(ledger, random, longest, Some(false)),
+                Phase::StableWrites => write(ledger, random, longest, Some(true)),
+                Phase::Commits => commit(ledger, random, true),
+                Phase::Names => name(ledger, random),
+                Phase::Any if self.style.sequencer => sequence(ledger, &mut self.turn),
+                Phase::Any => match roll {
                     0..24 => name(ledger, random),
                     24..34 => commit(ledger, random, false),
                     34..40 => resize(ledger, random),
                     40..43 => mode(ledger, random),
                     43..51 => read(ledger, random),
-                    _ => write(ledger, random, longest, false),
-                }
+                    _ => write(ledger, random, longest, None),
+                },
             };
             if let Some(found) = found.and_then(|found| with_request(ledger, found)) {
                 return Some(found);
@@ -210,16 +212,16 @@ fn data(node: NodeId, parts: Vec<usize>, op: DataOp, stable: bool) -> Pending {
     }
 }
 
-/// WRITE somewhere in an idle part of a file.
+/// WRITE somewhere in an idle part of a file, stable or not.
 fn write(
     ledger: &Ledger,
     random: &mut Random,
     longest: u64,
-    unstable_only: bool,
+    wanted: Option<bool>,
 ) -> Option<Pending> {
     let node = *random.pick(&files(ledger))?;
     let file = ledger.files.get(&node)?;
-    let stable = !unstable_only && random.percent(22);
+    let stable = wanted.unwrap_or_else(|| random.percent(22));
     let index = random.below(file.parts.len() as u64) as usize;
     let part = file.parts.get(index)?;
     if part.busy {
@@ -228,7 +230,7 @@ fn write(
     let (start, limit) = match part.now.slot {
         // Its slots are there only when the file has got its size.
         Some(_) if part.now.bytes.is_empty() => {
-            return (!unstable_only).then(|| give_size(node, file)).flatten();
+            return wanted.is_none().then(|| give_size(node, file)).flatten();
         }
         Some((start, length)) => (start, length),
         None => (0, file.limit),
