@@ -15,7 +15,7 @@ use crate::observe::PATIENCE;
 use crate::options::{Mode, Options};
 use crate::power::{Loss, PowerError, cut_power};
 use crate::random::Random;
-use crate::server::{Server, ServerError};
+use crate::server::{Begun, Server, ServerError};
 use scene::Scene;
 
 /// What has shown that something is wrong.
@@ -59,7 +59,9 @@ pub struct Outcome {
 }
 
 /// How often the bucket is flushed with an answer that counts, of a hundred lost machines.
-const FLUSHED: u64 = 40;
+const FLUSHED: u64 = 30;
+/// How often a kill is aimed at the middle of a publication, of a hundred.
+const FLUSHING: u64 = 30;
 /// Every so manyth lost machine is lost late enough that age counts.
 const LATE: u64 = 8;
 /// What an upload may take beyond the interval, besides four times the slowest flush.
@@ -95,13 +97,17 @@ fn rounds(options: &Options, scene: &mut Scene) -> Result<(), Failure> {
         server = match options.mode {
             Mode::Kill => {
                 scene.linger(&mut server, time)?;
+                let flushing = aim(scene, &mut server, &mut random, FLUSHING)?;
                 let floor = scene.kill(server)?;
+                drop(flushing);
                 let server = scene.start(&mut random)?;
                 scene.look(server, floor, Then::GoOn)?
             }
             Mode::Recovery => {
                 scene.linger(&mut server, time)?;
+                let flushing = aim(scene, &mut server, &mut random, FLUSHING)?;
                 let floor = scene.kill(server)?;
+                drop(flushing);
                 let server = kill_recovery(scene, &mut random)?;
                 scene.look(server, floor, Then::GoOn)?
             }
@@ -113,6 +119,22 @@ fn rounds(options: &Options, scene: &mut Scene) -> Result<(), Failure> {
         };
     }
     finish(options, scene, server, &mut random)
+}
+
+/// Has a checkpoint closed and published, in so many cases of a hundred, so that the kill that follows
+/// falls into the middle of it.
+fn aim(
+    scene: &mut Scene,
+    server: &mut Server,
+    random: &mut Random,
+    share: u64,
+) -> Result<Option<Begun>, Failure> {
+    if !random.percent(share) {
+        return Ok(None);
+    }
+    let flushing = scene.program.begin(&["flush", "--timeout", "60s"])?;
+    scene.linger(server, Duration::from_millis(random.below(80)))?;
+    Ok(Some(flushing))
 }
 
 /// Kills the program while it starts, several times, and lets it start in the end.
@@ -186,12 +208,16 @@ fn lose(
         _ => time,
     };
     scene.linger(&mut server, time)?;
+    let mut flushing = None;
     if random.percent(FLUSHED) {
         scene.flush(&mut server)?;
         scene.linger(&mut server, Duration::from_millis(random.below(1000)))?;
+    } else {
+        flushing = aim(scene, &mut server, random, 2 * FLUSHING)?;
     }
     let killed = Instant::now();
     scene.kill(server)?;
+    drop(flushing);
     let floor = scene.promised(killed);
     scene.lose_folder()?;
     let server = scene.start(random)?;

@@ -165,6 +165,22 @@ impl Program {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Begins `forebay COMMAND --data-dir ...`, whose answer does not count.
+    ///
+    /// # Errors
+    /// If there is no such program.
+    pub fn begin(&self, command: &[&str]) -> Result<Begun, ServerError> {
+        let mut arguments: Vec<OsString> = command.iter().map(OsString::from).collect();
+        arguments.push("--data-dir".into());
+        arguments.push(self.data_dir.clone().into());
+        let mut command = self.command(&arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command
+            .spawn()
+            .map_err(system(format!("run {}", self.path.display())))?;
+        Ok(Begun(child))
+    }
+
     /// The number that `forebay status --json` has under this name.
     ///
     /// # Errors
@@ -182,6 +198,17 @@ impl Program {
     /// Whether the local folder is in use: something has to be there before it is thrown away.
     pub fn has_folder(&self) -> bool {
         Path::new(&self.data_dir).join("state").exists()
+    }
+}
+
+/// A command under way; ended when dropped.
+#[derive(Debug)]
+pub struct Begun(Child);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
