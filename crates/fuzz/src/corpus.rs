@@ -1,8 +1,8 @@
 //! The inputs in the repository: `corpus/<target>/<name>`.
 //!
 //! Files named `seed-...` are made with the real encoders ([`write_seeds`]); `find-...` are inputs that libFuzzer found
-//! to reach code which no other does, named by their content; `fixed-...` made a target fail once, and are named by what
-//! was wrong.
+//! to reach code which no other does (`fuzz/run --adopt`), named by their content; `fixed-...` made a target fail once,
+//! and are named by what was wrong.
 
 use std::fs;
 use std::io;
@@ -56,41 +56,4 @@ pub fn write_seeds() -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Takes the inputs of a folder that libFuzzer has filled into the corpus, the shortest first, until those that were
-/// found have `budget` bytes together. Gives how many there are then.
-///
-/// # Errors
-/// What the file system says.
-pub fn adopt(target: &Target, from: &Path, budget: usize) -> io::Result<usize> {
-    let folder = folder(target);
-    let mut known: Vec<Vec<u8>> = Vec::new();
-    for (name, bytes) in load(target)? {
-        if name.starts_with("find-") {
-            fs::remove_file(folder.join(name))?;
-        } else {
-            known.push(bytes);
-        }
-    }
-    let mut found = Vec::new();
-    for entry in fs::read_dir(from)? {
-        let bytes = fs::read(entry?.path())?;
-        if !known.contains(&bytes) {
-            found.push(bytes);
-        }
-    }
-    found.sort_by(|one, other| (one.len(), one).cmp(&(other.len(), other)));
-    let mut spent = 0;
-    let mut adopted = 0;
-    for bytes in found {
-        spent += bytes.len();
-        if spent > budget {
-            break;
-        }
-        let name = format!("find-{}", &blake3::hash(&bytes).to_hex()[..12]);
-        fs::write(folder.join(name), bytes)?;
-        adopted += 1;
-    }
-    Ok(adopted)
 }

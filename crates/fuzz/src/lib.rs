@@ -55,15 +55,22 @@ pub const TARGETS: &[Target] = &[
     targets::record_marking::TARGET,
     targets::rpc::TARGET,
     targets::nfs_calls::TARGET,
+    #[cfg(feature = "program")]
     targets::control::TARGET,
     targets::log_recovery::TARGET,
+    #[cfg(feature = "program")]
     targets::log_payloads::TARGET,
+    #[cfg(feature = "program")]
     targets::local_state::TARGET,
     targets::pack_frame::TARGET,
     targets::pack_index::TARGET,
+    #[cfg(feature = "metadata")]
     targets::metadata::TARGET,
+    #[cfg(feature = "metadata")]
     targets::volume_descriptor::TARGET,
+    #[cfg(feature = "program")]
     targets::config_file::TARGET,
+    #[cfg(feature = "program")]
     targets::settings::TARGET,
 ];
 

@@ -15,12 +15,7 @@ forebay-fuzz TARGET|all [--seconds N] [--seed S] [--jobs J] [--out FOLDER]
                                 mutate the corpus of a target for N seconds (60) in J threads (1)
 forebay-fuzz repeat TARGET FILE run a target with one input
 forebay-fuzz list               print the names of the targets
-forebay-fuzz seeds              make the seeds of all corpora again
-forebay-fuzz adopt TARGET FOLDER
-                                take what libFuzzer has found into the corpus";
-
-/// Bytes of finds that a target's corpus may have.
-const FINDS_BYTES: usize = 32 << 10;
+forebay-fuzz seeds              make the seeds of all corpora again";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -42,12 +37,6 @@ fn command(words: &[&str]) -> Result<bool, String> {
             .iter()
             .for_each(|target| println!("{}", target.name)),
         ["seeds"] => corpus::write_seeds().map_err(|error| error.to_string())?,
-        ["adopt", name, folder] => {
-            let target = target(name)?;
-            let count = corpus::adopt(target, Path::new(folder), FINDS_BYTES)
-                .map_err(|error| error.to_string())?;
-            println!("{name}: {count} finds");
-        }
         ["repeat", name, file] => return repeat(target(name)?, Path::new(file)),
         ["all", options @ ..] => {
             let options = Options::read(options)?;
