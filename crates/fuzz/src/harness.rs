@@ -134,6 +134,9 @@ pub struct Outcome {
     pub failures: Vec<(Failure, PathBuf)>,
 }
 
+/// What a job is trying, and since when.
+type Trying = Mutex<Option<(Instant, Vec<u8>)>>;
+
 /// What the threads of a run share.
 struct Run<'a> {
     target: &'a Target,
@@ -143,8 +146,8 @@ struct Run<'a> {
     executions: AtomicU64,
     done: AtomicBool,
     failures: Mutex<Vec<(Failure, PathBuf)>>,
-    /// For each job, what it is trying, and since when.
-    trying: Vec<Mutex<Option<(Instant, Vec<u8>)>>>,
+    /// What each job is trying.
+    trying: Vec<Trying>,
 }
 
 /// Runs mutations of `corpus` for a time in `jobs` threads. Goes on after a failure; each place that fails is reported
