@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::FsConfig;
+use crate::aside;
 use crate::change::Open;
 use crate::checkpoint::Checkpoints;
 use crate::environment::{Environment, draw};
@@ -141,6 +142,12 @@ impl Core {
     pub(crate) fn recycle(&self, lsn: Lsn) {
         if let Some(journal) = self.journal.get() {
             journal.recycle(lsn);
+        }
+        if self.log().is_some()
+            && let Err(error) = aside::mark(&*self.environment.local, &self.checkpoints.state())
+        {
+            // Only a salvage is less exact without it.
+            tracing::debug!("what is published could not be marked: {error}");
         }
     }
 

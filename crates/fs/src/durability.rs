@@ -33,18 +33,17 @@ pub(crate) struct Recorded<T> {
 }
 
 impl Core {
-    /// Returns when everything up to `end` is as safe as `mode` says.
+    /// Returns when everything up to `end` is as safe as `mode` says. Nothing is in a volume that has
+    /// stopped: the log of a gateway that was taken over will never be part of it.
     pub(crate) async fn stable(&self, end: Lsn, mode: CommitMode) -> Result<()> {
         match (self.journal(), mode) {
             (Journal::Disk(wal), CommitMode::Disk) => wal
                 .durable(end)
                 .await
-                .map_err(|failed| self.log_failed(&failed)),
-            (Journal::Disk(wal), CommitMode::Async) => {
-                wal.complete(end).await;
-                Ok(())
-            }
-            (Journal::Memory { .. }, _) | (_, CommitMode::Bucket) => self.published(end).await,
+                .map_err(|failed| self.log_failed(&failed))?,
+            (Journal::Disk(wal), CommitMode::Async) => wal.complete(end).await,
+            (Journal::Memory { .. }, _) | (_, CommitMode::Bucket) => self.published(end).await?,
         }
+        self.check_running()
     }
 }

@@ -14,10 +14,13 @@
 //!      open: take the epoch, judge the local log, replay it
 //! ```
 //!
+//! [`logs`] is for an administrator: what is in a log that was put aside, and getting it back.
+//!
 //! Below it are the layers that it joins: `cache` (block buffers), `wal` (the log), `meta` (names,
 //! attributes, block maps), `pack` (frames) and `object` (the bucket). Operations of clients come
 //! from above, through [`forebay_vfs::FileSystem`].
 
+mod aside;
 mod attributes;
 mod change;
 mod checkpoint;
@@ -33,6 +36,7 @@ mod fetch;
 pub mod fuzzing;
 mod journal;
 mod local;
+pub mod logs;
 mod names;
 mod node;
 mod open;

@@ -128,7 +128,16 @@ fn everything_at_once_loses_nothing() {
     let all: Vec<_> = FaultKind::ALL
         .into_iter()
         .filter(|kind| *kind != FaultKind::StaleList)
-        .map(|kind| (kind, if kind == FaultKind::LostAnswer { 0.2 } else { 0.03 }))
+        .map(|kind| {
+            (
+                kind,
+                if kind == FaultKind::LostAnswer {
+                    0.2
+                } else {
+                    0.03
+                },
+            )
+        })
         .collect();
     nothing_is_lost_under(&all, 250);
 }

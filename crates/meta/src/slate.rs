@@ -35,6 +35,7 @@
 
 mod clock;
 mod housekeeping;
+mod reader;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,8 @@ use crate::key::KeyRange;
 use crate::store::MetaStore;
 use clock::VolumeClock;
 use housekeeping::Housekeeper;
+
+pub use reader::SlateReader;
 
 /// Longer than any gateway runs: SlateDB has no way to switch its polling of the manifest off.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

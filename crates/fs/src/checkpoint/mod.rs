@@ -27,7 +27,7 @@ use std::time::Duration;
 use forebay_meta::StoreError;
 use forebay_meta::record::VolumeState;
 use forebay_object::Health;
-use forebay_types::{Lsn, PackId};
+use forebay_types::{Epoch, Lsn, PackId};
 use forebay_vfs::{Error, Result};
 use forebay_wal::LogFailed;
 use parking_lot::Mutex;
@@ -225,8 +225,15 @@ impl Drop for Watch<'_> {
 /// The first number for packs of an epoch: the epoch is part of the number, so that a gateway that
 /// was fenced and does not know it yet can never write over a pack of its successor.
 fn first_pack(state: &VolumeState) -> u64 {
-    const COUNTER_BITS: u32 = 40;
-    (state.epoch.0 << COUNTER_BITS).max(state.next_pack)
+    (state.epoch.0 << PACK_COUNTER_BITS).max(state.next_pack)
+}
+
+/// Bits of a pack's number that count within an epoch.
+const PACK_COUNTER_BITS: u32 = 40;
+
+/// The epoch of the gateway that wrote a pack.
+pub(crate) fn epoch_of(pack: PackId) -> Epoch {
+    Epoch(pack.0 >> PACK_COUNTER_BITS)
 }
 
 impl Core {

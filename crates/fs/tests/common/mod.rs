@@ -3,6 +3,7 @@
 
 pub mod model;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -32,7 +33,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A bucket in a local folder, and the local folder of a gateway.
 pub struct Bucket {
-    pub folder: TempDir,
+    pub folder: Arc<TempDir>,
     pub local: TempDir,
     pub controls: Arc<Faults>,
     /// How stores are asked that are opened from now on.
@@ -96,12 +97,33 @@ impl Bucket {
     /// A bucket with nothing in it.
     pub fn unformatted() -> Bucket {
         Bucket {
-            folder: folder(),
+            folder: Arc::new(folder()),
             local: folder(),
             controls: Arc::default(),
             pace: Mutex::default(),
             latest: Mutex::default(),
         }
+    }
+
+    /// The same bucket as another machine sees it: with a local folder and a way to the bucket of
+    /// its own.
+    pub fn from_elsewhere(&self) -> Bucket {
+        Bucket {
+            folder: self.folder.clone(),
+            ..Bucket::unformatted()
+        }
+    }
+
+    /// Every object and its bytes, by its name. Uploads under way are no objects.
+    pub fn objects(&self) -> BTreeMap<String, Vec<u8>> {
+        let mut found = Vec::new();
+        walk(&self.path(), &mut found);
+        let objects = found.into_iter().filter_map(|(path, _)| {
+            let name = path.strip_prefix(self.path()).ok()?.to_str()?.to_owned();
+            let bytes = std::fs::read(path).ok()?;
+            (!name.contains('#')).then_some((name, bytes))
+        });
+        objects.collect()
     }
 
     pub async fn store(&self) -> Store {

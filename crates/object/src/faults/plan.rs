@@ -83,6 +83,10 @@ pub struct Faults {
     pub pack_gets: Gate,
     /// Before anything but packs is put: the metadata.
     pub meta_puts: Gate,
+    /// Before a manifest is put, which is the moment at which a commit counts.
+    pub manifest_puts: Gate,
+    /// Before packs are deleted.
+    pub pack_deletes: Gate,
     down: AtomicBool,
     deletes_refused: AtomicBool,
     plan: Mutex<Plan>,

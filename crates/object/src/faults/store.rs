@@ -91,12 +91,18 @@ impl FaultyStore {
         }
         .pass()
         .await;
+        if is_manifest(location) {
+            self.faults.manifest_puts.pass().await;
+        }
         Ok(self.before(Request::Put, location.as_ref()).await?.0)
     }
 
     async fn delete_one(&self, location: Path) -> Result<Path> {
         let _under_way = self.faults.under_way();
         self.faults.everything.pass().await;
+        if is_pack(&location) {
+            self.faults.pack_deletes.pass().await;
+        }
         if self.faults.refuses_deletes() {
             return Err(Error::PermissionDenied {
                 path: location.to_string(),
@@ -135,6 +141,10 @@ impl FaultyStore {
 
 fn is_pack(location: &Path) -> bool {
     location.as_ref().contains("packs/")
+}
+
+fn is_manifest(location: &Path) -> bool {
+    location.as_ref().contains("/manifest/")
 }
 
 fn io_error(why: &'static str) -> Error {
