@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_types::{Inode, Lsn, VolumeId};
-use forebay_wal::{FileStorage, Inspection, KeptLog, Label, LogFolder, Summary};
+use forebay_wal::{FileStorage, Inspection, KeptLog, LogFolder, Summary};
 
 use crate::aside;
 pub use crate::aside::{Note, Published};
@@ -26,6 +26,7 @@ use crate::environment::{Environment, LOG_FOLDER, LocalFolder};
 use crate::local::{self, LocalState};
 pub use base::{Base, BaseError};
 pub use event::{Event, EventReader, NameEvent, What};
+pub use forebay_wal::{Ending, Gap, GapReason, Label};
 pub use salvage::{Content, NameChange, Salvage, SalvagedFile};
 use tree::Tree;
 
@@ -65,6 +66,14 @@ pub enum LogsError {
     Current {
         /// The folder.
         folder: PathBuf,
+    },
+    /// What the log holds would be lost.
+    #[error(
+        "the log {label} was not salvaged yet: `forebay log salvage {label} --to FOLDER` first, or --force to lose what it holds"
+    )]
+    NotSalvaged {
+        /// The log.
+        label: Label,
     },
     /// The folder for what is salvaged is there already.
     #[error("{folder} exists already: name a new folder, nothing is ever written over")]
@@ -203,11 +212,22 @@ impl Logs {
         Ok(EventReader::new(self.find(label)?.read_from(from)))
     }
 
-    /// Deletes a log that was put aside, and says how many bytes of disk that gives back.
+    /// Where a log that was put aside was salvaged to; `None` if it was not.
+    pub fn salvaged_to(&self, label: &Label) -> Option<String> {
+        std::fs::read_to_string(self.receipt(label)).ok()
+    }
+
+    /// The file that says so.
+    fn receipt(&self, label: &Label) -> PathBuf {
+        self.folder.path().join(format!("{label}.salvaged"))
+    }
+
+    /// Deletes a log that was put aside, and says how many bytes of disk that gives back. With
+    /// `force` also one that was not salvaged.
     ///
     /// # Errors
-    /// For the current log, and when the system refuses.
-    pub fn forget(&self, label: &Label) -> Result<u64, LogsError> {
+    /// For the current log, one that was not salvaged, and when the system refuses.
+    pub fn forget(&self, label: &Label, force: bool) -> Result<u64, LogsError> {
         self.find(label)?;
         let folder = self.folder.path();
         if *label == Label::Current {
@@ -215,9 +235,19 @@ impl Logs {
                 folder: folder.to_owned(),
             });
         }
+        if !force && self.salvaged_to(label).is_none() {
+            return Err(LogsError::NotSalvaged {
+                label: label.clone(),
+            });
+        }
         let bytes = self.folder.forget(label).map_err(LogsError::io(folder))?;
         Note::remove(folder, label).map_err(LogsError::io(folder))?;
-        Ok(bytes)
+        match std::fs::remove_file(self.receipt(label)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(LogsError::io(folder)(error))
+            }
+            _ => Ok(bytes),
+        }
     }
 
     /// Writes what is not in the bucket into the new folder `to`: each file as it was when the log
@@ -245,7 +275,14 @@ impl Logs {
                 store: base.volume(),
             });
         }
-        salvage::salvage(log, self.published(log), to, base).await
+        let salvaged = salvage::salvage(log, self.published(log), to, base).await?;
+        if *label != Label::Current {
+            let to = std::path::absolute(to).unwrap_or_else(|_| to.to_owned());
+            let receipt = self.receipt(label);
+            std::fs::write(&receipt, to.as_os_str().as_encoded_bytes())
+                .map_err(LogsError::io(&receipt))?;
+        }
+        Ok(salvaged)
     }
 
     /// Keeps a gateway from starting while its log is read.

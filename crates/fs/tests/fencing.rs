@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use common::{Bucket, Life, ROOT, assert_bytes, eventually, folder, pattern, user};
 use forebay_fs::logs::{Base, Content, Logs, Salvage};
@@ -76,6 +77,15 @@ fn changed_nothing(
     }
 }
 
+/// Every object, at a moment when the gateway of `site` makes no requests: the one that may still be
+/// merging tables in the background.
+fn objects_while_quiet(site: &Bucket) -> BTreeMap<String, Vec<u8>> {
+    site.controls.everything.close();
+    // What is under way ends.
+    std::thread::sleep(Duration::from_millis(60));
+    site.objects()
+}
+
 /// Salvages the log that the gateway of `bucket` had put aside under `label`, with and without the
 /// volume below it.
 fn salvage(bucket: &Bucket, label: &str, to: &Path, with_base: bool) -> Salvage {
@@ -140,7 +150,7 @@ fn a_gateway_taken_over_while_it_is_partitioned_stops_at_its_next_publish_and_it
     assert_eq!(theirs, new, "both gave the same number to different files");
     second.write(theirs, 0, &pattern(5, 2 * MIB), Stability::FileSync);
     second.flush();
-    let before = bucket.objects();
+    let before = objects_while_quiet(&elsewhere);
 
     bucket.controls.set_down(false);
     finds_out(&first);
@@ -148,6 +158,7 @@ fn a_gateway_taken_over_while_it_is_partitioned_stops_at_its_next_publish_and_it
     changed_nothing(&before, &bucket.objects(), first.volume.epoch().0);
     first.crash();
     changed_nothing(&before, &bucket.objects(), 1);
+    elsewhere.controls.everything.open();
     assert_bytes(&second.read(theirs, 0, 3 * MIB), &pattern(5, 2 * MIB));
     second.stop();
 
@@ -210,7 +221,7 @@ fn a_gateway_taken_over_while_it_is_partitioned_stops_at_its_next_publish_and_it
     first.crash();
 
     // Once it is forgotten it is gone.
-    assert!(logs.forget(&Label::parse("epoch-1")).unwrap() > 0);
+    assert!(logs.forget(&Label::parse("epoch-1"), false).unwrap() > 0);
     assert_eq!(put_aside(&bucket), [""; 0]);
 }
 
@@ -256,13 +267,14 @@ fn a_takeover_at_any_step_of_a_publish_leaves_the_volume_to_the_second_gateway()
         assert_eq!(second.try_lookup(Inode::ROOT, b"new"), Err(Error::NotFound));
         second.write(kept, 0, &pattern(4, MIB), Stability::FileSync);
         second.flush();
-        let before = bucket.objects();
+        let before = objects_while_quiet(&elsewhere);
 
         gate().open();
         assert_eq!(first.join(flush), Err(Stopped::Fenced), "{step:?}");
         refuses_changes(&first, kept);
         first.crash();
         changed_nothing(&before, &bucket.objects(), 1);
+        elsewhere.controls.everything.open();
         second.write(kept, 10, b"and on", Stability::FileSync);
         second.stop();
 
@@ -283,38 +295,6 @@ fn a_takeover_at_any_step_of_a_publish_leaves_the_volume_to_the_second_gateway()
         assert_bytes(&file("kept"), &pattern(2, MIB));
         assert_bytes(&file("new"), &pattern(3, MIB));
     }
-}
-
-#[test]
-fn a_publish_that_counted_before_the_takeover_is_part_of_what_is_taken_over() {
-    let bucket = Bucket::new();
-    let first = bucket.start(|_| {});
-    let kept = first.create(b"kept");
-    first.write(kept, 0, &pattern(1, MIB), Stability::FileSync);
-    bucket.controls.manifest_answers.close();
-    let flush = first.spawn(|volume| async move { volume.flush().await });
-    eventually("the manifest is in the bucket", || {
-        bucket.controls.manifest_answers.held() > 0
-    });
-    let second = bucket.from_elsewhere().start(|_| {});
-    assert_bytes(&second.read(kept, 0, 2 * MIB), &pattern(1, MIB));
-    second.write(kept, 0, b"second", Stability::FileSync);
-    second.flush();
-    let before = bucket.objects();
-    bucket.controls.manifest_answers.open();
-    // It may hear of its success first; it never gets further.
-    let _ = first.join(flush);
-    if first.volume.status().stopped.is_none() {
-        first.write(kept, 0, b"first", Stability::FileSync);
-        finds_out(&first);
-    }
-    refuses_changes(&first, kept);
-    first.crash();
-    changed_nothing(&before, &bucket.objects(), 1);
-    second.crash();
-    let third = bucket.start_elsewhere(|_| {});
-    assert_bytes(&third.read(kept, 0, 6), b"second");
-    third.crash();
 }
 
 #[test]
@@ -343,7 +323,7 @@ fn a_fenced_gateway_deletes_no_pack_that_its_successor_uses() {
     eventually("the second deletes dead packs", || {
         !bucket.packs().contains(&dead[0]) && bucket.packs().len() == 1
     });
-    let before = bucket.objects();
+    let before = objects_while_quiet(&elsewhere);
     bucket.controls.pack_deletes.open();
     let _ = first.join(flush);
     if first.volume.status().stopped.is_none() {
@@ -352,6 +332,7 @@ fn a_fenced_gateway_deletes_no_pack_that_its_successor_uses() {
     }
     first.crash();
     changed_nothing(&before, &bucket.objects(), 1);
+    elsewhere.controls.everything.open();
     second.crash();
     let third = bucket.start_elsewhere(|_| {});
     assert_bytes(&third.read(file, 0, 2 * MIB), &pattern(5, MIB));
@@ -470,6 +451,8 @@ fn a_log_whose_mark_is_lost_is_salvaged_whole_and_without_guesses() {
     let logs = Logs::open(bucket.local.path()).unwrap();
     let info = logs.info(&Label::parse("epoch-1")).unwrap();
     assert_eq!(info.published, None);
+    let error = logs.forget(&info.label, false).unwrap_err().to_string();
+    assert!(error.contains("was not salvaged yet"), "{error}");
     let to = folder();
     let salvaged = salvage(&bucket, "epoch-1", &to.path().join("x"), true);
     assert_eq!(salvaged.files.len(), 1);
@@ -572,7 +555,7 @@ fn salvage_writes_over_nothing_and_takes_nobody_for_another() {
     let base = runtime.block_on(async { Base::open(&foreign.store().await).await.unwrap() });
     let error = refused("current", &to.path().join("x"), Some(&base));
     assert!(error.contains("belongs to volume"), "{error}");
-    let error = logs.forget(&Label::Current).unwrap_err().to_string();
+    let error = logs.forget(&Label::Current, true).unwrap_err().to_string();
     assert!(error.contains("cannot be forgotten"), "{error}");
     // With nobody there, the current log gives what it has.
     let salvaged = salvage(&bucket, "current", &to.path().join("x"), true);
