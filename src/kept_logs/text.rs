@@ -65,12 +65,12 @@ fn describe(text: &mut String, info: &LogInfo, salvaged: Option<&str>) -> std::f
         }
     }
     if let Some(note) = &info.note {
-        writeln!(
-            text,
-            "  put aside    {}, after epoch {} of another gateway",
-            time(note.put_aside),
-            note.taken_by.1.0
-        )?;
+        let why = if note.taken_by.0 == note.gateway {
+            "because the volume goes on without a log".to_owned()
+        } else {
+            format!("after epoch {} of another gateway", note.taken_by.1.0)
+        };
+        writeln!(text, "  put aside    {}, {why}", time(note.put_aside))?;
     }
     writeln!(
         text,
