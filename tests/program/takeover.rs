@@ -79,7 +79,7 @@ fn log(place: &Place, arguments: &[&str]) -> String {
 #[test]
 fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
     let place = Place::new();
-    let first = place.serve_with("data", &["--checkpoint-interval=5s"]);
+    let first = place.serve_with("data", &["--checkpoint-interval=1h"]);
     first.client().put("both", &[b'a'; 10_000]);
     first.flush();
     let mut client = first.client();
@@ -95,7 +95,9 @@ fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
     second.client().put("theirs", b"of the second");
     second.flush();
     first.go_on();
-    // It has something to publish, so it finds out by itself.
+    // It finds out when it next publishes.
+    let flushed = first.ask(&["flush", "--timeout=50s"]);
+    assert!(!flushed.status.success(), "{}", flushed.stdout);
     let (code, messages) = first.ends();
     assert_eq!(code, Some(1), "{messages}");
     assert!(
