@@ -143,7 +143,7 @@ fn a_gateway_taken_over_while_it_is_partitioned_stops_at_its_next_publish_and_it
     first.remove(b"gone");
 
     // Another machine takes over, and its clients go on.
-    let elsewhere = bucket.from_elsewhere();
+    let elsewhere = bucket.seen_elsewhere();
     let second = elsewhere.start(|_| {});
     assert_eq!(second.volume.epoch().0, first.volume.epoch().0 + 1);
     let theirs = second.create(b"theirs");
@@ -261,7 +261,7 @@ fn a_takeover_at_any_step_of_a_publish_leaves_the_volume_to_the_second_gateway()
         let flush = first.spawn(|volume| async move { volume.flush().await });
         eventually("the publish comes to the step", || gate().held() > 0);
 
-        let elsewhere = bucket.from_elsewhere();
+        let elsewhere = bucket.seen_elsewhere();
         let second = elsewhere.start(|_| {});
         assert_bytes(&second.read(kept, 0, 2 * MIB), &pattern(1, MIB));
         assert_eq!(second.try_lookup(Inode::ROOT, b"new"), Err(Error::NotFound));
@@ -313,7 +313,7 @@ fn a_fenced_gateway_deletes_no_pack_that_its_successor_uses() {
         bucket.controls.pack_deletes.held() > 0
     });
 
-    let elsewhere = bucket.from_elsewhere();
+    let elsewhere = bucket.seen_elsewhere();
     let second = elsewhere.start(|_| {});
     // The second one deletes it by itself, writes over what there is, and has dead packs of its own.
     for round in 3..6 {
@@ -343,7 +343,7 @@ fn a_fenced_gateway_deletes_no_pack_that_its_successor_uses() {
 fn of_two_gateways_that_open_at_the_same_moment_one_can_publish() {
     let bucket = Bucket::new();
     for round in 0..4 {
-        let sites = [bucket.from_elsewhere(), bucket.from_elsewhere()];
+        let sites = [bucket.seen_elsewhere(), bucket.seen_elsewhere()];
         let outcomes: Vec<bool> = std::thread::scope(|scope| {
             let start = |site: &Bucket| {
                 let Ok(life) = site.try_start_with(site.config()) else {
@@ -389,7 +389,7 @@ fn a_log_that_the_bucket_has_all_of_is_not_kept() {
     first.write(file, 0, &pattern(1, MIB), Stability::FileSync);
     first.flush();
     first.crash();
-    let second = bucket.from_elsewhere().start(|_| {});
+    let second = bucket.seen_elsewhere().start(|_| {});
     second.write(file, 0, &pattern(2, MIB), Stability::FileSync);
     second.stop();
     let first = bucket.start(|_| {});
@@ -406,7 +406,7 @@ fn a_log_that_the_bucket_has_all_of_is_not_kept() {
 #[test]
 fn takeovers_to_and_fro_keep_each_log_under_its_own_label() {
     let bucket = Bucket::new();
-    let sites = [bucket.from_elsewhere(), bucket.from_elsewhere()];
+    let sites = [bucket.seen_elsewhere(), bucket.seen_elsewhere()];
     let mut before: Option<Life> = None;
     for round in 0..6_u64 {
         let life = sites[(round % 2) as usize].start(|_| {});
@@ -444,7 +444,7 @@ fn a_log_whose_mark_is_lost_is_salvaged_whole_and_without_guesses() {
     first.write(old, 1000, &pattern(2, 100), Stability::FileSync);
     first.crash();
     std::fs::remove_file(bucket.local.path().join("published")).unwrap();
-    let second = bucket.from_elsewhere().start(|_| {});
+    let second = bucket.seen_elsewhere().start(|_| {});
     second.write(old, 0, &pattern(3, 5000), Stability::FileSync);
     second.stop();
     bucket.start(|_| {}).crash();
@@ -477,7 +477,7 @@ fn damage_in_a_kept_log_is_named_and_the_rest_is_salvaged() {
         first.write(*file, 0, &pattern(n as u64, 6000), Stability::FileSync);
     }
     first.crash();
-    bucket.from_elsewhere().start(|_| {}).stop();
+    bucket.seen_elsewhere().start(|_| {}).stop();
     bucket.start(|_| {}).crash();
     let kept = std::fs::read_dir(bucket.local.path().join("log")).unwrap();
     let kept = kept

@@ -107,7 +107,7 @@ impl Bucket {
 
     /// The same bucket as another machine sees it: with a local folder and a way to the bucket of
     /// its own.
-    pub fn from_elsewhere(&self) -> Bucket {
+    pub fn seen_elsewhere(&self) -> Bucket {
         Bucket {
             folder: self.folder.clone(),
             ..Bucket::unformatted()
