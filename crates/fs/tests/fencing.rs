@@ -231,17 +231,17 @@ fn merged_onto_nothing() -> Vec<u8> {
     bytes
 }
 
-/// Where a publish of the first gateway stands when the second one takes over.
+/// What a publish of the first gateway is about to put when the second one takes over.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    BeforePacks,
-    BeforeTable,
-    BeforeManifest,
+    Packs,
+    Table,
+    Manifest,
 }
 
 #[test]
 fn a_takeover_at_any_step_of_a_publish_leaves_the_volume_to_the_second_gateway() {
-    for step in [Step::BeforePacks, Step::BeforeTable, Step::BeforeManifest] {
+    for step in [Step::Packs, Step::Table, Step::Manifest] {
         let bucket = Bucket::new();
         let first = bucket.start(|_| {});
         let kept = first.create(b"kept");
@@ -253,9 +253,9 @@ fn a_takeover_at_any_step_of_a_publish_leaves_the_volume_to_the_second_gateway()
 
         let controls = bucket.controls.clone();
         let gate = || match step {
-            Step::BeforePacks => &controls.pack_puts,
-            Step::BeforeTable => &controls.meta_puts,
-            Step::BeforeManifest => &controls.manifest_puts,
+            Step::Packs => &controls.pack_puts,
+            Step::Table => &controls.meta_puts,
+            Step::Manifest => &controls.manifest_puts,
         };
         gate().close();
         let flush = first.spawn(|volume| async move { volume.flush().await });
