@@ -26,7 +26,7 @@ pub enum Answer {
 impl<F: FileSystem> Service<F> {
     /// As [`crate::Server::bind`] makes it.
     pub fn new(fs: Arc<F>, config: &ServerConfig) -> Service<F> {
-        Service(Arc::new(Engine::new(fs, config)))
+        Service(Arc::new(Engine::new(config, |_| fs.clone())))
     }
 
     /// Serves a record that came from `address` at `now`.
