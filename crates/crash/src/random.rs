@@ -11,7 +11,7 @@ impl Random {
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,7 +21,7 @@ impl Random {
 
     /// A number below `limit`; 0 if that is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next().checked_rem(limit).unwrap_or(0)
+        self.number().checked_rem(limit).unwrap_or(0)
     }
 
     /// True in so many cases of a hundred.
@@ -40,7 +40,7 @@ pub fn content(seed: u64, length: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut bytes = Vec::with_capacity(length + 8);
     while bytes.len() < length {
-        bytes.extend_from_slice(&random.next().to_le_bytes());
+        bytes.extend_from_slice(&random.number().to_le_bytes());
     }
     bytes.truncate(length);
     bytes

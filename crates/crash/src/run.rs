@@ -170,7 +170,7 @@ fn cut(scene: &mut Scene, mut server: Server, random: &mut Random) -> Result<Ser
     scene.kill(server)?;
     let loss = match random.percent(30) {
         true => Loss::All,
-        false => Loss::Torn(random.next()),
+        false => Loss::Torn(random.number()),
     };
     let cut = cut_power(&scene.program.data_dir, durable, loss)?;
     scene.figures.unsynced_bytes += cut.unsynced;

@@ -146,10 +146,10 @@ pub(super) fn request(ledger: &Ledger, pending: &Pending) -> Option<Request> {
 /// What a call under way is about to take the name of, perhaps its last: no call may meet it.
 fn doomed(ledger: &Ledger) -> Option<NodeId> {
     let place = ledger.pending.values().find_map(|pending| match pending {
-        Pending::Name { op, .. } => match op {
-            NameOp::Remove { place } | NameOp::Rename { to: place, .. } => Some(place),
-            _ => None,
-        },
+        Pending::Name {
+            op: NameOp::Remove { place } | NameOp::Rename { to: place, .. },
+            ..
+        } => Some(place),
         _ => None,
     })?;
     ledger.tree.names.get(place).copied()
@@ -250,7 +250,7 @@ fn write(
     let op = DataOp::Write {
         offset: start + offset,
         length: length as usize,
-        payload: Payload::Seed(random.next()),
+        payload: Payload::Seed(random.number()),
     };
     Some(data(node, vec![index], op, stable))
 }
@@ -314,7 +314,7 @@ fn commit(ledger: &Ledger, random: &mut Random, needed: bool) -> Option<Pending>
     let mut files = files(ledger);
     files.retain(|node| {
         let file = ledger.files.get(node);
-        file.is_some_and(|file| !file.committing && !(needed && file.unstable.is_empty()))
+        file.is_some_and(|file| !(file.committing || needed && file.unstable.is_empty()))
     });
     let node = *random.pick(&files)?;
     let file = ledger.files.get(&node)?;
@@ -378,7 +378,7 @@ fn name(ledger: &mut Ledger, random: &mut Random) -> Option<Pending> {
         }
         5 if names.len() < FILES + LINKS => {
             let node = ledger.new_node();
-            let target = format!("../target/of/{}", random.next());
+            let target = format!("../target/of/{}", random.number());
             make(fresh(node), node, Kind::Symlink(target))
         }
         6 if names.len() < FILES + LINKS => {
@@ -464,7 +464,7 @@ fn sequence(ledger: &mut Ledger, turn: &mut u64) -> Option<Pending> {
             length: 64,
             payload: Payload::Bytes(Arc::from(format!("{number:>63}\n").into_bytes())),
         };
-        Some(data(node, vec![0], op, number % 4 == 0))
+        Some(data(node, vec![0], op, number.is_multiple_of(4)))
     };
     let find = |start: &str, shared: bool| {
         let directory = if shared { SHARED } else { OWN };
