@@ -1,9 +1,11 @@
 //! The NFSv3 client of `crates/client`, one call at a time, for tests in which every call has to come to
 //! an answer.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use forebay_client::{Create, Failure, Link, Reply, Request, Steady};
 pub(crate) use forebay_client::{Handle, Stable, Status, Verifier};
@@ -14,9 +16,6 @@ pub(crate) const IO: Status = Status::IO;
 /// Longer than a server that works takes for any call.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Tells the calls of one client from those of another.
-static CLIENTS: AtomicU32 = AtomicU32::new(1);
-
 pub(crate) struct Client {
     link: Link<Steady>,
 }
@@ -24,7 +23,9 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn connect(port: u16) -> Client {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let first = CLIENTS.fetch_add(1, Ordering::Relaxed) << 16;
+        // The server answers a call with the number of an earlier one as if it were that one's
+        // repetition, over whatever connection and from whatever process it comes.
+        let first = RandomState::new().build_hasher().finish() as u32;
         Client {
             link: Link::new(Steady::new(address), first, PATIENCE),
         }
@@ -111,18 +112,25 @@ impl Client {
         self.read(&file, 0, 1 << 20)
     }
 
-    /// Makes a call; JUKEBOX counts as an answer.
+    /// Makes a call; asks again, as all clients do, when told to come back later.
     fn call<T>(
         &mut self,
         request: &Request,
-        results: impl FnOnce(Reply) -> Result<T, Failure>,
+        results: impl Fn(Reply) -> Result<T, Failure>,
     ) -> Result<T, Status> {
-        let call = self.link.send(request).unwrap();
-        let answer = self.link.receive().unwrap().expect("a call is under way");
-        assert_eq!(answer.call, call, "not the reply to this call");
-        results(answer.reply).map_err(|failure| match failure {
-            Failure::Status(status) => status,
-            Failure::Malformed(why) => panic!("{}: {why}", request.name),
-        })
+        let begun = Instant::now();
+        loop {
+            let call = self.link.send(request).unwrap();
+            let answer = self.link.receive().unwrap().expect("a call is under way");
+            assert_eq!(answer.call, call, "not the reply to this call");
+            match results(answer.reply) {
+                Ok(results) => return Ok(results),
+                Err(Failure::Status(Status::JUKEBOX)) if begun.elapsed() < PATIENCE => {
+                    thread::sleep(Duration::from_millis(100));
+                }
+                Err(Failure::Status(status)) => return Err(status),
+                Err(Failure::Malformed(why)) => panic!("{}: {why}", request.name),
+            }
+        }
     }
 }
