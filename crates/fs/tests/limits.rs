@@ -265,7 +265,7 @@ fn without_the_bucket_everything_local_goes_on_and_resumes_alone() {
 #[test]
 fn a_read_that_needs_the_bucket_asks_to_come_back_while_it_is_away() {
     let bucket = Bucket::new();
-    let life = bucket.start(memory(16 << 20));
+    let mut life = bucket.start(memory(16 << 20));
     let inode = life.create(b"file");
     life.write(inode, 0, &pattern(1, 1 << 20), Stability::Unstable);
     life.flush();
@@ -273,6 +273,8 @@ fn a_read_that_needs_the_bucket_asks_to_come_back_while_it_is_away() {
     bucket.controls.set_down(true);
     assert_eq!(life.try_read(inode, 0, 1000), Err(Error::Delay));
     bucket.controls.set_down(false);
+    // The store is asked again a moment later, not at once.
+    life.patient = true;
     assert_bytes(&life.read(inode, 0, 1 << 20), &pattern(1, 1 << 20));
 }
 
