@@ -230,18 +230,17 @@ impl Pace {
                 probe_at,
                 probing,
                 ..
-            } => {
-                // Those that were under way when the store went away say nothing new.
-                if ticket.probe {
-                    *probing = false;
-                    *probes = probes.saturating_add(1);
-                    *probe_at = now
-                        + self
-                            .random
-                            .jitter(doubled(FIRST_PROBE, *probes, LONGEST_PROBE));
-                    reason.clone_into(why);
-                }
+            } if ticket.probe => {
+                *probing = false;
+                *probes = probes.saturating_add(1);
+                *probe_at = now
+                    + self
+                        .random
+                        .jitter(doubled(FIRST_PROBE, *probes, LONGEST_PROBE));
+                reason.clone_into(why);
             }
+            // Those that were under way when the store went away say nothing new.
+            State::Away { .. } => {}
             _ if self.failures >= FAILURES => {
                 self.state = State::Away {
                     why: reason.to_owned(),
