@@ -4,8 +4,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_client::{Create, Failure, Link, Reply, Request, Steady};
 pub(crate) use forebay_client::{Handle, Stable, Status, Verifier};
@@ -116,21 +115,11 @@ impl Client {
     fn call<T>(
         &mut self,
         request: &Request,
-        results: impl Fn(Reply) -> Result<T, Failure>,
+        results: impl FnOnce(Reply) -> Result<T, Failure>,
     ) -> Result<T, Status> {
-        let begun = Instant::now();
-        loop {
-            let call = self.link.send(request).unwrap();
-            let answer = self.link.receive().unwrap().expect("a call is under way");
-            assert_eq!(answer.call, call, "not the reply to this call");
-            match results(answer.reply) {
-                Ok(results) => return Ok(results),
-                Err(Failure::Status(Status::JUKEBOX)) if begun.elapsed() < PATIENCE => {
-                    thread::sleep(Duration::from_millis(100));
-                }
-                Err(Failure::Status(status)) => return Err(status),
-                Err(Failure::Malformed(why)) => panic!("{}: {why}", request.name),
-            }
-        }
+        results(self.link.call(request).unwrap()).map_err(|failure| match failure {
+            Failure::Status(status) => status,
+            Failure::Malformed(why) => panic!("{}: {why}", request.name),
+        })
     }
 }
