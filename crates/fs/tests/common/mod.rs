@@ -383,7 +383,7 @@ impl Life {
 
     pub fn set(&self, who: &Credentials, inode: Inode, set: SetAttributes) -> Result<(), Error> {
         self.ask(|volume| {
-            let set = set.clone();
+            let set = set;
             async move { volume.setattr(who, inode, &set, None).await.map(drop) }
         })
     }
