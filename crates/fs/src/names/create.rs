@@ -17,6 +17,9 @@ use crate::data::MAX_FILE_SIZE;
 use crate::node::{Locked, Node, NodeState};
 use crate::permission;
 
+/// How often CREATE looks again when what it has found goes away under its hands.
+const LOOKS: usize = 8;
+
 impl Core {
     pub(crate) async fn create(
         &self,
@@ -28,12 +31,22 @@ impl Core {
         check_new_name(name)?;
         self.admit_names().await?;
         let directory = self.directory(directory).await?;
-        let names = directory.names.lock().await;
-        permission::may_search(&directory.lock_directory()?.record, who)?;
-        if let Some(entry) = self.entry(directory.inode, name).await? {
+        let mut looks = 0;
+        let names = loop {
+            let names = directory.names.lock().await;
+            permission::may_search(&directory.lock_directory()?.record, who)?;
+            let Some(entry) = self.entry(directory.inode, name).await? else {
+                break names;
+            };
             drop(names);
-            return self.open_existing(who, &directory, entry.inode, mode).await;
-        }
+            looks += 1;
+            match self.open_existing(who, &directory, entry.inode, mode).await {
+                // Removed, or replaced by a rename, since the look: the caller's handle, which is
+                // the directory's, is not stale.
+                Err(Error::Stale) if looks < LOOKS => {}
+                result => return result,
+            }
+        };
         let (set, verifier) = match mode {
             CreateMode::Unchecked(set) | CreateMode::Guarded(set) => (*set, None),
             CreateMode::Exclusive(verifier) => (SetAttributes::default(), Some(*verifier)),
@@ -87,7 +100,8 @@ impl Core {
         }
         // The call that made it may still wait for the disk.
         self.stable(last).await?;
-        let attributes = node.attributes(&*node.lock_live()?);
+        // As it was opened, also if its last name has gone since.
+        let attributes = node.attributes(&node.lock());
         let state = directory.lock();
         let directory = Change {
             before: Some(directory.wcc(&state)),
