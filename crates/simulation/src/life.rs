@@ -334,6 +334,8 @@ impl Gateway<'_> {
         let Some((other, successor, end)) = self.successor.take() else {
             return Ok(());
         };
+        // First, room among the calls.
+        self.drain().await?;
         self.begin(Operation::Flush)?;
         self.drain().await?;
         let status = self.volume.status();
