@@ -17,12 +17,14 @@ simulate: stops a simulated world at every I/O step, and checks what recovery ma
   --mode MODE       what is left of the world: same (machine), power (cut), elsewhere, all (default)
   --faults on|off   faults of store and disk, takeovers, clients that give up (default: on)
   --steps N,N,...   only these actions of the plan of --seed; prints what happens
+  --shrink on|off   whether a failing plan is cut down to what matters (default: on)
   --trace           prints what happens in the run of --seed";
 
 struct Arguments {
     suite: Suite,
     steps: Option<Vec<u32>>,
     trace: bool,
+    shrink: bool,
 }
 
 fn parse() -> Result<Option<Arguments>, String> {
@@ -37,7 +39,7 @@ fn parse() -> Result<Option<Arguments>, String> {
         scope: Scope::default(),
         perils: Perils { faults: true },
     };
-    let (mut steps, mut trace) = (None, false);
+    let (mut steps, mut trace, mut shrink) = (None, false, true);
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         match name.as_str() {
@@ -77,11 +79,8 @@ fn parse() -> Result<Option<Arguments>, String> {
                     ));
                 }
             }
-            "--faults" => match value.as_str() {
-                "on" => suite.perils.faults = true,
-                "off" => suite.perils.faults = false,
-                _ => return Err(format!("--faults is on or off, not {value:?}")),
-            },
+            "--faults" => suite.perils.faults = on(&name, &value)?,
+            "--shrink" => shrink = on(&name, &value)?,
             "--steps" => {
                 let numbers = value.split(',').map(|number| number.trim().parse::<u32>());
                 steps = Some(
@@ -100,7 +99,16 @@ fn parse() -> Result<Option<Arguments>, String> {
         suite,
         steps,
         trace,
+        shrink,
     }))
+}
+
+fn on(name: &str, value: &str) -> Result<bool, String> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("{name} is on or off, not {value:?}")),
+    }
 }
 
 fn main() -> ExitCode {
@@ -131,7 +139,9 @@ fn main() -> ExitCode {
         }
         Some(failure) => {
             println!("\nFAILED: {failure}\n");
-            explain(suite, failure);
+            if arguments.shrink {
+                explain(suite, failure);
+            }
             println!("{passed} passed, 1 failed");
             ExitCode::FAILURE
         }
