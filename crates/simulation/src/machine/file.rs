@@ -144,6 +144,11 @@ impl File {
         self.settle(range, |random| random.chance(50), random.number());
     }
 
+    /// Every page was stored to: the kernel takes none of them for clean any more.
+    pub(super) fn dirty_all(&mut self) {
+        self.believed = self.stable.clone();
+    }
+
     pub(super) fn write_back(&mut self, random: &mut Random) {
         let all = 0..self.len();
         let seed = random.number();

@@ -177,6 +177,16 @@ unsafe impl SegmentMemory for Mapped {
         outcome
     }
 
+    fn flush_anew(&self) -> io::Result<()> {
+        self.folder.world.machine(self.folder.machine, |machine| {
+            let mut files = machine.files.values_mut();
+            if let Some(file) = files.find(|file| file.has(&self.pages)) {
+                file.dirty_all();
+            }
+        });
+        self.flush(0..self.pages.memory().len())
+    }
+
     fn prefault(&self) {}
 }
 

@@ -239,7 +239,7 @@ impl Judge<'_> {
         let (end, inner) = self
             .recover(&image, machine, &expected, Some(&stop.ledger))
             .map_err(|why| (at(), why))?;
-        let stays = matches!(left, Left::SameMachine | Left::TornCopy(_)) && !stop.ledger.contested;
+        let stays = matches!(left, Left::SameMachine | Left::TornCopy(_));
         let settled = if stays {
             stop.ledger.survives_power_cut(self.plan.journal).min(end)
         } else {
@@ -249,7 +249,8 @@ impl Judge<'_> {
             self.check_inner(&stop.ledger, settled, end, &inner_image, inner_machine)
                 .map_err(|why| (format!("{}, then in recovery {step:?}", at()), why))?;
         }
-        let certain = stays && self.plan.journal != Journal::None;
+        let certain =
+            stays && !stop.ledger.contested && self.plan.journal != Journal::None;
         Ok(Sighting {
             image,
             machine,
