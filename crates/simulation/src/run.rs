@@ -185,7 +185,7 @@ impl Crash {
     fn index(self, stops: usize) -> usize {
         // The last moments, in which most has happened, as often as all others together.
         let pick = (self.stop / 4) as usize;
-        if self.stop / 2 % 2 == 0 {
+        if (self.stop / 2).is_multiple_of(2) {
             stops.saturating_sub(1 + pick % stops.clamp(1, 4))
         } else {
             pick % stops.max(1)
