@@ -33,8 +33,45 @@ pub enum Request {
         /// As JSON.
         json: bool,
     },
+    /// Look at, salvage or forget what a gateway's logs hold.
+    Log(LogRequest),
     /// Print the version.
     Version,
+}
+
+/// What is to be done with the logs in `data_dir`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogRequest {
+    /// Print which there are and what of them is not in the bucket.
+    List {
+        /// As JSON.
+        json: bool,
+    },
+    /// Print a log record by record.
+    Show {
+        /// Which one.
+        label: String,
+        /// Where to begin; if nothing is said, where the unpublished part begins.
+        from: Option<u64>,
+        /// As JSON, one object a line.
+        json: bool,
+    },
+    /// Write what is not in the bucket as files.
+    Salvage {
+        /// Which one.
+        label: String,
+        /// The folder to make.
+        to: PathBuf,
+        /// Do without the bucket.
+        ranges_only: bool,
+    },
+    /// Delete a log that was put aside.
+    Forget {
+        /// Which one.
+        label: String,
+        /// Also if it was not salvaged.
+        force: bool,
+    },
 }
 
 /// In which form the configuration is printed.
@@ -71,9 +108,39 @@ pub fn parse(
         "status" => Request::Status {
             json: matches.get_flag("json"),
         },
+        "log" => {
+            let Some((name, matches)) = matches.subcommand() else {
+                return Ok((Request::Version, environment));
+            };
+            let request = Request::Log(log_request(name, matches));
+            return Ok((request, with_flags(matches, environment)));
+        }
         _ => return Ok((Request::Version, environment)),
     };
     Ok((request, with_flags(matches, environment)))
+}
+
+fn log_request(name: &str, matches: &ArgMatches) -> LogRequest {
+    let json = || matches.get_flag("json");
+    // Required where it exists.
+    let label = || matches.get_one("label").cloned().unwrap_or_default();
+    match name {
+        "show" => LogRequest::Show {
+            label: label(),
+            from: matches.get_one("from").copied(),
+            json: json(),
+        },
+        "salvage" => LogRequest::Salvage {
+            label: label(),
+            to: matches.get_one("to").cloned().unwrap_or_default(),
+            ranges_only: matches.get_flag("ranges-only"),
+        },
+        "forget" => LogRequest::Forget {
+            label: label(),
+            force: matches.get_flag("force"),
+        },
+        _ => LogRequest::List { json: json() },
+    }
 }
 
 /// The whole command line.
@@ -129,9 +196,68 @@ pub fn command() -> Command {
                 "status",
                 "Print what the running gateway does, and what is not in the bucket yet",
             )
-            .arg(json),
+            .arg(json.clone()),
         )
+        .subcommand(log_command(&json))
         .subcommand(Command::new("version").about("Print the version"))
+}
+
+/// `log` and what it can do.
+fn log_command(json: &Arg) -> Command {
+    let label = Arg::new("label")
+        .value_name("label")
+        .required(true)
+        .help("Which log, as `forebay log list` calls it");
+    let from = Arg::new("from")
+        .long("from")
+        .value_name("LSN")
+        .value_parser(value_parser!(u64))
+        .help("Begin at this LSN [default: what is not published; 0 for everything]");
+    let to = Arg::new("to")
+        .long("to")
+        .value_name("folder")
+        .required(true)
+        .value_parser(value_parser!(PathBuf))
+        .help("The folder to make; it must not exist");
+    let ranges_only = Arg::new("ranges-only")
+        .long("ranges-only")
+        .action(ArgAction::SetTrue)
+        .help("Do without the store: of files that were there before, only what was written");
+    let force = Arg::new("force")
+        .long("force")
+        .action(ArgAction::SetTrue)
+        .help("Also if it was not salvaged: what it holds is lost");
+    Command::new("log")
+        .about("Look at, salvage or forget what the logs in data_dir hold and the bucket does not")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            configured(
+                "list",
+                "List the logs and what of them is not in the bucket",
+            )
+            .arg(json.clone()),
+        )
+        .subcommand(
+            configured("show", "Print a log record by record")
+                .arg(label.clone())
+                .arg(from)
+                .arg(json.clone()),
+        )
+        .subcommand(
+            configured(
+                "salvage",
+                "Write what is not in the bucket as files; the store is read, not changed",
+            )
+            .arg(label.clone())
+            .arg(to)
+            .arg(ranges_only),
+        )
+        .subcommand(
+            configured("forget", "Delete a log that was put aside")
+                .arg(label)
+                .arg(force),
+        )
 }
 
 /// A command that reads the configuration.
@@ -231,6 +357,31 @@ mod tests {
             Request::Config(ConfigForm::Markdown)
         );
         assert_eq!(request("forebay version"), Request::Version);
+        assert_eq!(
+            request("forebay log show epoch-3 --from 4096 --json"),
+            Request::Log(LogRequest::Show {
+                label: "epoch-3".into(),
+                from: Some(4096),
+                json: true
+            })
+        );
+        assert_eq!(
+            request("forebay log salvage epoch-3 --to /x --ranges-only --data-dir /y"),
+            Request::Log(LogRequest::Salvage {
+                label: "epoch-3".into(),
+                to: "/x".into(),
+                ranges_only: true
+            })
+        );
+        assert_eq!(
+            request("forebay log forget epoch-3"),
+            Request::Log(LogRequest::Forget {
+                label: "epoch-3".into(),
+                force: false
+            })
+        );
+        let (_, inputs) = parse_line("forebay log list --data-dir /y").unwrap();
+        assert_eq!(inputs.flags, [("data_dir", "/y".to_owned())]);
     }
 
     #[test]
@@ -250,7 +401,9 @@ mod tests {
 
     #[test]
     fn no_command_is_help_and_an_error() {
-        let error = parse_line("forebay").unwrap_err();
-        assert_eq!(error.exit_code(), 2);
+        for line in ["forebay", "forebay log", "forebay log salvage epoch-1"] {
+            let error = parse_line(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
     }
 }

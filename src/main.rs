@@ -7,7 +7,7 @@ use forebay::admin;
 use forebay::cli::{self, ConfigForm, Request};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::gateway::{self, NfsGateway};
-use forebay::{logging, serve};
+use forebay::{kept_logs, logging, serve};
 
 mod allocator;
 
@@ -61,6 +61,17 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 print(&format!("{text}\n"))
             } else {
                 print(&status.to_string())
+            }
+        }
+        Request::Log(request) => {
+            let config = load()?;
+            logging::start(config.log_level).map_err(failed)?;
+            let mut output = io::stdout().lock();
+            match run_to_end(kept_logs::run(&config, &request, &mut output)) {
+                // That nobody reads it any more is no failure.
+                Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
+                Ok(_) => Ok(()),
+                Err(failure) => Err(failure),
             }
         }
         Request::Format => {

@@ -2,7 +2,11 @@
 
 use std::fs;
 
-use crate::support::Place;
+use serde_json::Value;
+
+use crate::support::nfs::Stable;
+
+use crate::support::{Place, refused, run};
 
 #[test]
 fn a_gateway_that_was_taken_over_stops_and_says_so() {
@@ -55,4 +59,131 @@ fn the_log_of_a_gateway_that_was_taken_over_is_put_aside_and_named() {
     };
     assert!(kept.iter().any(holds), "the log is gone: {kept:?}");
     first.stop_cleanly();
+}
+
+/// `forebay log ...` for the first gateway of a place, which must work.
+#[track_caller]
+fn log(place: &Place, arguments: &[&str]) -> String {
+    let store = format!("--store=file://{}", place.bucket().display());
+    let data_dir = format!("--data-dir={}", place.data_dir().display());
+    let all: Vec<&str> = ["log"]
+        .into_iter()
+        .chain(arguments.iter().copied())
+        .chain([&*store, &*data_dir])
+        .collect();
+    let outcome = run(&all);
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    outcome.stdout
+}
+
+#[test]
+fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
+    let place = Place::new();
+    let first = place.serve_with("data", &["--checkpoint-interval=1h"]);
+    first.client().put("both", &[b'a'; 10_000]);
+    first.flush();
+    let mut client = first.client();
+    let root = client.mount();
+    let both = client.lookup(&root, b"both").unwrap();
+    client
+        .write(&both, 5000, &[b'b'; 100], Stable::FileSync)
+        .unwrap();
+    client.put("only here", b"acknowledged, and nowhere else");
+    // Before it publishes, it falls asleep, and another one takes over.
+    first.pause();
+    let second = place.serve_with("second", &[]);
+    second.client().put("theirs", b"of the second");
+    second.flush();
+    first.go_on();
+    // It finds out when it next publishes.
+    let flushed = first.ask(&["flush", "--timeout=50s"]);
+    assert!(!flushed.status.success(), "{}", flushed.stdout);
+    let (code, messages) = first.ends();
+    assert_eq!(code, Some(1), "{messages}");
+    assert!(
+        messages.contains("another gateway has taken over"),
+        "{messages}"
+    );
+
+    // Before it is started again, its log is the current one.
+    let listed = log(&place, &["list"]);
+    assert!(
+        listed.contains("current: ") && listed.contains("/only here"),
+        "{listed}"
+    );
+    let first = place.serve();
+    first.says("forebay log salvage epoch-1");
+    assert_eq!(first.client().get("theirs").unwrap(), b"of the second");
+    let listed: Value = serde_json::from_str(&log(&place, &["list", "--json"])).unwrap();
+    let kept = &listed[1];
+    assert_eq!(
+        (&kept["label"], &kept["ending"]["how"]),
+        (&"epoch-1".into(), &"clean".into())
+    );
+    assert_eq!(kept["unpublished"]["data_bytes"], 130);
+    assert_eq!(kept["unpublished"]["files"][1]["path"], "/only here");
+    let shown = log(&place, &["show", "epoch-1"]);
+    assert!(
+        shown.contains("100 bytes at 5000") && shown.contains("\"only here\""),
+        "{shown}"
+    );
+    for line in log(&place, &["show", "epoch-1", "--from=0", "--json"]).lines() {
+        let record: Value = serde_json::from_str(line).unwrap();
+        assert!(record["lsn"].is_u64(), "{line}");
+    }
+
+    // Nothing is deleted that was not salvaged.
+    let data_dir = format!("--data-dir={}", place.data_dir().display());
+    let refusal = refused(&["log", "forget", "epoch-1", &data_dir]);
+    assert_eq!(refusal.code, 1);
+    refusal.says(&[
+        "was not salvaged yet",
+        "forebay log salvage epoch-1",
+        "--force",
+    ]);
+    let to = place.path("salvaged");
+    let to_flag = format!("--to={}", to.display());
+    let said = log(&place, &["salvage", "epoch-1", &to_flag]);
+    assert!(said.contains("2 files"), "{said}");
+    let mut merged = [b'a'; 10_000];
+    merged[5000..5100].fill(b'b');
+    assert_eq!(fs::read(to.join("files/both")).unwrap(), merged);
+    let only_here = fs::read(to.join("files/only here")).unwrap();
+    assert_eq!(only_here, b"acknowledged, and nowhere else");
+    let manifest = fs::read_to_string(to.join("MANIFEST.txt")).unwrap();
+    assert!(manifest.contains("Nothing of it is missing"), "{manifest}");
+    assert!(
+        manifest.contains("written: bytes 5000 to 5100"),
+        "{manifest}"
+    );
+    let manifest = fs::read(to.join("manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    assert_eq!(manifest["files"][1]["file"], "files/only here");
+    let again = refused(&[
+        "log",
+        "salvage",
+        "epoch-1",
+        &to_flag,
+        "--ranges-only",
+        &data_dir,
+    ]);
+    again.says(&["exists already"]);
+
+    let said = log(&place, &["forget", "epoch-1"]);
+    assert!(said.contains("was salvaged to"), "{said}");
+    assert!(!log(&place, &["list"]).contains("epoch-1"));
+    let refusal = refused(&["log", "show", "epoch-1", &data_dir]);
+    refusal.says(&["there is no log epoch-1", "current"]);
+    first.stop_cleanly();
+    second.kill();
+}
+
+#[test]
+fn a_folder_without_a_log_is_refused_with_the_flag_that_names_it() {
+    let place = Place::new();
+    let data_dir = format!("--data-dir={}", place.path("nothing").display());
+    let refusal = refused(&["log", "list", &data_dir]);
+    assert_eq!(refusal.code, 1);
+    refusal.says(&["has no log", "--data-dir"]);
+    assert!(!place.path("nothing").exists(), "looking makes nothing");
 }

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::FsConfig;
+use crate::aside;
 use crate::change::Open;
 use crate::checkpoint::Checkpoints;
 use crate::environment::{Environment, draw};
@@ -142,6 +143,12 @@ impl Core {
         if let Some(journal) = self.journal.get() {
             journal.recycle(lsn);
         }
+        if self.log().is_some()
+            && let Err(error) = aside::mark(&*self.environment.local, &self.checkpoints.state())
+        {
+            // Only a salvage is less exact without it.
+            tracing::debug!("what is published could not be marked: {error}");
+        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -158,7 +165,8 @@ impl Core {
 
     /// Recovery has met this inode: no new object may get its number.
     pub(crate) fn inode_seen(&self, inode: Inode) {
-        self.next_inode.fetch_max(inode.0 + 1, Ordering::Relaxed);
+        self.next_inode
+            .fetch_max(inode.0.saturating_add(1), Ordering::Relaxed);
     }
 
     pub(crate) fn verifier(&self) -> Verifier {
@@ -178,18 +186,6 @@ impl Core {
             .map_err(|error| self.store_failed(error))?;
         let record = record.ok_or(Error::Stale)?;
         Ok(Node::new(inode, record, true, self.cache.clone()))
-    }
-
-    /// Returns when everything up to `end` is on stable storage: the log's disk, or the bucket for
-    /// a volume without a log.
-    pub(crate) async fn stable(&self, end: Lsn) -> Result<()> {
-        match self.journal() {
-            Journal::Disk(wal) => wal
-                .durable(end)
-                .await
-                .map_err(|failed| self.log_failed(&failed)),
-            Journal::Memory { .. } => self.published(end).await,
-        }
     }
 
     /// Waits for the log, which is full until the next checkpoint is in the bucket.
@@ -323,7 +319,7 @@ impl Core {
     pub(crate) fn store_failed(&self, error: StoreError) -> Error {
         match error {
             StoreError::Transient(_) => {
-                self.checkpoints.store_error(&error.to_string());
+                self.checkpoints.read_error(&error.to_string());
                 Error::Delay
             }
             StoreError::Fenced => {

@@ -4,7 +4,9 @@
 //! Everything that differs from one run to the next comes in through [`Environment`], so that a
 //! simulation can decide it: with a seed, at every step, as often as it likes.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,10 +20,18 @@ use crate::FsConfig;
 use crate::local::StateFile;
 
 /// Folder of the log in the local folder.
-const LOG_FOLDER: &str = "log";
+pub(crate) const LOG_FOLDER: &str = "log";
+
+/// The mark in the local folder.
+const MARK_FILE: &str = "published";
+
+/// Where the note about a log is that was put aside in the folder `log`.
+pub(crate) fn note_path(log: &Path, label: &str) -> PathBuf {
+    log.join(format!("{label}.note"))
+}
 
 /// Name of the metadata under the volume's prefix.
-const META_PREFIX: &str = "meta";
+pub(crate) const META_PREFIX: &str = "meta";
 
 /// What a volume runs on.
 #[derive(Clone)]
@@ -65,6 +75,16 @@ pub trait LocalFolder: Send + Sync + 'static {
     /// Replaces the state file as a whole: after a crash it holds either the old content or the new
     /// one. The new one is on stable storage when this returns.
     fn replace_state(&self, content: &[u8]) -> io::Result<()>;
+
+    /// The mark: what [`set_mark`](Self::set_mark) was last told; `None` if that was never.
+    fn mark(&self) -> io::Result<Option<Vec<u8>>>;
+
+    /// Replaces the mark, a line that always has the same length. After a crash it holds the old
+    /// line, the new one, or a mixture: nothing but the exactness of a salvage depends on it.
+    fn set_mark(&self, line: &[u8]) -> io::Result<()>;
+
+    /// Writes a note beside the log that was put aside under `label`.
+    fn write_note(&self, label: &str, text: &[u8]) -> io::Result<()>;
 
     /// The id that the kernel drew when it booted: as long as it is the same, nothing that was
     /// written is lost, flushed or not. Zeros where that is not known.
@@ -201,6 +221,25 @@ impl LocalFolder for DiskFolder {
 
     fn replace_state(&self, content: &[u8]) -> io::Result<()> {
         self.state.replace(content)
+    }
+
+    fn mark(&self) -> io::Result<Option<Vec<u8>>> {
+        match std::fs::read(self.path.join(MARK_FILE)) {
+            Ok(line) => Ok(Some(line)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn set_mark(&self, line: &[u8]) -> io::Result<()> {
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true);
+        let file = options.open(self.path.join(MARK_FILE))?;
+        file.write_all_at(line, 0)
+    }
+
+    fn write_note(&self, label: &str, text: &[u8]) -> io::Result<()> {
+        std::fs::write(note_path(&self.path.join(LOG_FOLDER), label), text)
     }
 
     fn boot_id(&self) -> [u8; 16] {

@@ -14,10 +14,13 @@
 //!      open: take the epoch, judge the local log, replay it
 //! ```
 //!
+//! [`logs`] is for an administrator: what is in a log that was put aside, and getting it back.
+//!
 //! Below it are the layers that it joins: `cache` (block buffers), `wal` (the log), `meta` (names,
 //! attributes, block maps), `pack` (frames) and `object` (the bucket). Operations of clients come
 //! from above, through [`forebay_vfs::FileSystem`].
 
+mod aside;
 mod attributes;
 mod change;
 mod checkpoint;
@@ -25,10 +28,15 @@ mod config;
 mod convert;
 mod core;
 mod data;
+mod durability;
 mod environment;
 mod fetch;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 mod local;
+pub mod logs;
 mod names;
 mod node;
 mod open;
@@ -41,9 +49,9 @@ mod volume;
 
 pub use config::{FsConfig, LogConfig};
 pub use core::Stopped;
+pub use durability::CommitMode;
 pub use environment::{Clock, Compute, Environment, LocalFolder, Metadata, Randomness};
 pub use forebay_pack::Compression;
-pub use forebay_wal::SyncMode;
 pub use local::LocalError;
 pub use open::OpenError;
 pub use status::{Stage, Status};

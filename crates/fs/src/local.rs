@@ -84,7 +84,7 @@ impl LocalState {
         self.clean || (self.boot == boot && boot != [0; 16])
     }
 
-    fn encode(&self) -> String {
+    pub(crate) fn encode(&self) -> String {
         let body = format!(
             "{MAGIC}\nvolume {}\ngateway {}\nepoch {}\nintent {}\nverifier {}\nboot {}\nclean {}\n",
             self.volume,
@@ -99,7 +99,7 @@ impl LocalState {
         format!("{body}crc32 {crc:08x}\n")
     }
 
-    fn decode(text: &str) -> Result<LocalState, &'static str> {
+    pub(crate) fn decode(text: &str) -> Result<LocalState, &'static str> {
         let (body, crc) = text
             .rsplit_once("crc32 ")
             .ok_or("the checksum is missing")?;
@@ -134,7 +134,7 @@ impl LocalState {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

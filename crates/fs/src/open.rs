@@ -11,10 +11,11 @@ use forebay_meta::{Batch, Catalog, Key, MetaStore, Overlay, StoreError, VolumeDe
 use forebay_object::Store;
 use forebay_pack::PackKeys;
 use forebay_types::{BLOCK_SIZE, Epoch, Inode, Lsn, VolumeId};
-use forebay_vfs::Verifier;
+use forebay_vfs::{Timestamp, Verifier};
 use forebay_wal::{Options, Recovery, Storage, Tail};
 use std::sync::atomic::AtomicU64;
 
+use crate::aside::{self, Fate, Note, Published};
 use crate::checkpoint::Checkpoints;
 use crate::config::{FsConfig, LogConfig};
 use crate::convert;
@@ -206,7 +207,7 @@ pub(crate) async fn open(
         // end as well, before the bucket has the epoch that it is about to take.
         state.epoch = bucket.epoch;
     } else {
-        local.put_log_aside(&bucket)?;
+        local.put_log_aside(&bucket, environment.clock.now())?;
         // What was answered UNSTABLE and is not in the bucket is not here either.
         state.verifier = new_verifier();
         state.epoch = epoch;
@@ -253,7 +254,7 @@ pub(crate) async fn open(
         environment,
         catalog,
         packs,
-        checkpoints: Checkpoints::new(taken),
+        checkpoints: Checkpoints::new(taken, store.health.clone()),
         totals: Totals::new(taken.used_bytes, taken.used_inodes),
         next_inode: taken.next_inode,
         verifier: state.verifier,
@@ -262,17 +263,12 @@ pub(crate) async fn open(
     }));
     crate::replay::replay(&core, &mut recovery).await?;
     let journal = match log {
-        LogConfig::Disk {
-            sync,
-            limit,
-            segment,
-        } => {
+        LogConfig::Disk { limit, segment } => {
             let options = Options {
                 segment_bytes: segment,
                 limit_bytes: limit,
                 volume: descriptor.volume,
                 epoch,
-                sync,
             };
             Journal::Disk(local.folder.start_log(recovery, options)?)
         }
@@ -283,7 +279,8 @@ pub(crate) async fn open(
                 .await
                 .map_err(|_| crate::replay::stopped(&core))?;
             drop(recovery);
-            local.put_published_log_aside()?;
+            let now = core.now();
+            local.let_go_of_published_log(&core.checkpoints.state(), descriptor.volume, now)?;
             Journal::Memory {
                 next: AtomicU64::new(core.position().0),
                 _folder: local.storage,
@@ -336,34 +333,64 @@ impl Local {
     }
 
     /// Another gateway has written to the volume since this log: it must never be replayed.
-    fn put_log_aside(&self, bucket: &VolumeState) -> Result<(), OpenError> {
-        let epoch = self.state.as_ref().map_or(0, |state| state.epoch.0);
-        let label = format!("epoch-{epoch}");
-        let moved = self.put_aside(&label)?;
-        if moved > 0 {
-            tracing::warn!(
-                "the log in {} is of epoch {epoch}, and the volume has been written in epoch {} by another gateway: its {moved} segments are put aside (label {label}) and not replayed",
-                self.folder.path().display(),
-                bucket.epoch.0
-            );
+    fn put_log_aside(&self, bucket: &VolumeState, now: Timestamp) -> Result<(), OpenError> {
+        let epoch = self.state.as_ref().map_or(Epoch(0), |state| state.epoch);
+        let note = self.state.as_ref().map(|state| Note {
+            volume: state.volume,
+            gateway: state.gateway,
+            epoch,
+            published: aside::published(&*self.folder, state),
+            taken_by: (bucket.gateway, bucket.epoch),
+            put_aside: now.seconds,
+        });
+        let fate = self.put_aside(&format!("epoch-{}", epoch.0), note)?;
+        let (folder, by) = (self.folder.path().display(), bucket.epoch.0);
+        match fate {
+            Fate::Nothing => {}
+            Fate::LetGo => tracing::info!(
+                "the volume has been written in epoch {by} by another gateway since; the bucket has everything that the log in {folder} held"
+            ),
+            Fate::Kept { label, segments } => tracing::warn!(
+                "the log in {folder} holds what was not published before the volume was written in epoch {by} by another gateway: its {segments} segments are put aside (label {label}) and not replayed; `forebay log list` shows what is in it, and `forebay log salvage {label}` brings it back as files"
+            ),
         }
         Ok(())
     }
 
-    /// The bucket has all of the log, and the volume goes on without one.
-    fn put_published_log_aside(&self) -> Result<(), OpenError> {
-        let moved = self.put_aside("published")?;
-        if moved > 0 {
-            tracing::info!(
-                "the log in {} was published and put aside (label published): the volume is configured to have none",
-                self.folder.path().display()
-            );
+    /// The bucket, which has this state, has all of the log, and the volume goes on without one.
+    /// Only what lies behind a damaged place is kept.
+    fn let_go_of_published_log(
+        &self,
+        bucket: &VolumeState,
+        volume: VolumeId,
+        now: Timestamp,
+    ) -> Result<(), OpenError> {
+        let note = Note {
+            volume,
+            gateway: bucket.gateway,
+            epoch: bucket.epoch,
+            published: Some(Published {
+                lsn: bucket.published,
+                next_inode: Inode(bucket.next_inode),
+            }),
+            taken_by: (bucket.gateway, bucket.epoch),
+            put_aside: now.seconds,
+        };
+        let folder = self.folder.path().display();
+        match self.put_aside("published", Some(note))? {
+            Fate::Nothing => {}
+            Fate::LetGo => tracing::info!(
+                "the bucket has all of the log in {folder}: the volume is configured to have none"
+            ),
+            Fate::Kept { label, .. } => tracing::warn!(
+                "the log in {folder} was published as far as it is whole, and is put aside (label {label}): the volume is configured to have none"
+            ),
         }
         Ok(())
     }
 
-    fn put_aside(&self, label: &str) -> Result<usize, OpenError> {
-        forebay_wal::put_aside(self.storage.as_ref(), label).map_err(|source| {
+    fn put_aside(&self, label: &str, note: Option<Note>) -> Result<Fate, OpenError> {
+        aside::put_aside(&*self.folder, &self.storage, label, note).map_err(|source| {
             OpenError::LogFolder {
                 folder: self.folder.path().to_owned(),
                 source,

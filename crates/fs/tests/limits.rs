@@ -8,7 +8,6 @@ use common::*;
 use forebay_fs::{FsConfig, LogConfig};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
-use forebay_wal::SyncMode;
 
 fn memory(limit: u64) -> impl Fn(&mut FsConfig) + Copy {
     move |config| config.memory_limit = limit
@@ -80,7 +79,6 @@ fn writers_wait_while_the_log_is_full_and_go_on_when_it_was_published() {
     let bucket = Bucket::new();
     let life = bucket.start(|config| {
         config.log = LogConfig::Disk {
-            sync: SyncMode::Commit,
             limit: 8 << 20,
             segment: 4 << 20,
         };
@@ -120,7 +118,6 @@ fn writers_wait_while_the_log_is_full_and_go_on_when_it_was_published() {
     life.crash();
     let life = bucket.start(|config| {
         config.log = LogConfig::Disk {
-            sync: SyncMode::Commit,
             limit: 8 << 20,
             segment: 4 << 20,
         };
@@ -136,7 +133,6 @@ fn a_write_larger_than_a_log_segment_is_refused_and_harms_nothing() {
     let bucket = Bucket::new();
     let life = bucket.start(|config| {
         config.log = LogConfig::Disk {
-            sync: SyncMode::Commit,
             limit: 1 << 20,
             segment: 256 << 10,
         };

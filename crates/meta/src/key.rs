@@ -144,6 +144,11 @@ impl KeyRange {
         KeyRange::of_prefix(prefix(tag::NAME, directory))
     }
 
+    /// The names of all directories, by directory.
+    pub fn all_names() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::NAME])
+    }
+
     /// The names of a directory behind `cookie`, in the order in which they were made.
     pub fn cookies_after(directory: Inode, cookie: u64) -> KeyRange {
         KeyRange::of_prefix(prefix(tag::COOKIE, directory))

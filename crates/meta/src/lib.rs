@@ -26,6 +26,9 @@ pub mod batch;
 pub mod catalog;
 mod codec;
 pub mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod key;
 pub mod overlay;
 pub mod record;
@@ -39,6 +42,6 @@ pub use error::{Corrupt, StoreError};
 pub use key::{Key, KeyRange};
 pub use overlay::Overlay;
 pub use record::{BlockMap, FrameAddress, InodeRecord, Record};
-pub use slate::{SlateSettings, SlateStore};
+pub use slate::{SlateReader, SlateSettings, SlateStore};
 pub use store::{MemoryStore, MetaStore};
 pub use volume::VolumeDescriptor;

@@ -11,6 +11,8 @@ pub(crate) struct Ledger {
     pub(crate) polling: bool,
     /// Everything before it was acknowledged as stable.
     pub(crate) stable: u64,
+    /// Everything before it was acknowledged as stable in this life.
+    pub(crate) acknowledged: u64,
     /// Everything before it was on the disk or in the bucket when this life began.
     pub(crate) settled: u64,
     /// Everything before it was acknowledged as being in the bucket.
@@ -46,7 +48,7 @@ impl Ledger {
     pub(crate) fn survives_power_cut(&self, journal: Journal) -> u64 {
         let promised = match journal {
             _ if self.closed => self.end,
-            Journal::Commit => self.stable,
+            Journal::Commit | Journal::Bucket => self.stable,
             // In the log, but not flushed; or not in a log at all.
             Journal::Async | Journal::None => self.bucket,
         };
@@ -55,6 +57,7 @@ impl Ledger {
 
     pub(crate) fn promise_stable(&mut self, end: u64) {
         self.stable = self.stable.max(end);
+        self.acknowledged = self.acknowledged.max(end);
         self.answered = self.answered.max(end);
     }
 

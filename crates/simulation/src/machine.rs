@@ -31,6 +31,7 @@ const SECTOR: usize = 512;
 pub(crate) struct MachineImage {
     files: BTreeMap<String, FileImage>,
     state: Option<Arc<[u8]>>,
+    mark: Option<Arc<[u8]>>,
     boot: u64,
 }
 
@@ -48,6 +49,7 @@ pub struct DiskFaults {
 pub(crate) struct Machine {
     files: BTreeMap<String, File>,
     state: Option<Arc<[u8]>>,
+    mark: Option<Arc<[u8]>>,
     boot: u64,
     pub(crate) faults: DiskFaults,
     /// Counts of faults that were met.
@@ -79,6 +81,7 @@ impl MachineImage {
                 .map(|(name, file)| (name.clone(), file.power_cut(kept, &mut random)))
                 .collect(),
             state: self.state.clone(),
+            mark: self.mark.clone(),
             boot: self.boot + 1,
         }
     }
@@ -119,6 +122,7 @@ impl Machine {
                 .map(|(name, file)| (name.clone(), File::of(file)))
                 .collect(),
             state: image.state.clone(),
+            mark: image.mark.clone(),
             boot: image.boot,
             ..Machine::default()
         }
@@ -132,6 +136,7 @@ impl Machine {
                 .map(|(name, file)| (name.clone(), file.image()))
                 .collect(),
             state: self.state.clone(),
+            mark: self.mark.clone(),
             boot: self.boot,
         }
     }

@@ -75,6 +75,8 @@ pub enum Left {
 pub enum Journal {
     /// A log that is flushed for every commit.
     Commit,
+    /// A log, and commits wait for the bucket.
+    Bucket,
     /// A log that is flushed in the background only.
     Async,
     /// No log: commits wait for the bucket.
@@ -108,6 +110,7 @@ impl Plan {
         let journal = match random.below(10) {
             0 => Journal::Async,
             1 => Journal::None,
+            2 => Journal::Bucket,
             _ => Journal::Commit,
         };
         let small_checkpoints = random.chance(50);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay_fs::{FsConfig, LogConfig, SyncMode, Volume};
+use forebay_fs::{CommitMode, FsConfig, LogConfig, Volume};
 use forebay_types::Inode;
 use forebay_vfs::{Attributes, FileKind, FileSystem};
 
@@ -30,16 +30,13 @@ pub(crate) struct Recovered {
 
 /// How a plan has its volumes configured.
 pub(crate) fn config(plan: &Plan) -> FsConfig {
-    let log = |sync| LogConfig::Disk {
-        sync,
-        limit: 8 * SEGMENT,
-        segment: SEGMENT,
-    };
     FsConfig {
         log: match plan.journal {
-            Journal::Commit => log(SyncMode::Commit),
-            Journal::Async => log(SyncMode::Async),
             Journal::None => LogConfig::None,
+            _ => LogConfig::Disk {
+                limit: 8 * SEGMENT,
+                segment: SEGMENT,
+            },
         },
         memory_limit: 16 << 20,
         checkpoint_interval: Duration::from_secs(5),
@@ -79,7 +76,12 @@ pub(crate) async fn open_and_compare(
     let volume = tokio::time::timeout(PATIENCE, opening)
         .await
         .map_err(|_| "the volume does not open: it waits for ever".to_owned())?
-        .map_err(|error| format!("the volume does not open: {error}"))?;
+        .map_err(|error| format!("the volume does not open: {error}"))?
+        .with_commit_mode(match plan.journal {
+            Journal::Commit | Journal::None => CommitMode::Disk,
+            Journal::Bucket => CommitMode::Bucket,
+            Journal::Async => CommitMode::Async,
+        });
     let end = volume.status().end.0;
     let state = history
         .at(end)

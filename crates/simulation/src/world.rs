@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use forebay_fs::{Clock, Compute, Environment, Randomness};
-use forebay_object::Store;
+use forebay_object::{PaceSettings, Store};
 use forebay_vfs::Timestamp;
 use object_store::path::Path;
 use parking_lot::Mutex;
@@ -197,11 +197,12 @@ impl World {
 
     /// The bucket as a store of objects.
     pub(crate) fn store(&self) -> Store {
-        Store {
-            store: Arc::new(Objects(self.clone())),
-            root: Path::default(),
-            url: "simulated://".into(),
-        }
+        let pace = PaceSettings {
+            seed: Some(self.number()),
+            ..PaceSettings::default()
+        };
+        let objects = Arc::new(Objects(self.clone()));
+        Store::new(objects, Path::default(), "simulated://".into(), pace)
     }
 }
 

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 pub use file::FileStorage;
+pub(crate) use file::open_for_reading;
 pub use memory::MemoryStorage;
 
 /// Bytes of the smallest piece of memory that a kernel keeps book of.

@@ -5,6 +5,7 @@ mod concurrency;
 mod crash;
 mod damage;
 mod failure;
+mod inspect;
 mod round_trip;
 mod space;
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use forebay_types::{Epoch, Lsn, VolumeId};
 
-use crate::{Appended, MemoryStorage, Options, RecordKind, Recovery, Storage, SyncMode, Tail, Wal};
+use crate::{Appended, MemoryStorage, Options, RecordKind, Recovery, Storage, Tail, Wal};
 
 const VOLUME: VolumeId = VolumeId([0x42; 16]);
 const SEGMENT: u64 = 16 << 10;
@@ -26,13 +27,6 @@ fn options() -> Options {
         segment_bytes: SEGMENT,
         limit_bytes: 64 * SEGMENT,
         ..Options::new(VOLUME, Epoch(1))
-    }
-}
-
-fn asynchronous() -> Options {
-    Options {
-        sync: SyncMode::Async,
-        ..options()
     }
 }
 

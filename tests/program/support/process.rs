@@ -98,7 +98,7 @@ impl Outcome {
 }
 
 /// Runs the program to its end.
-fn run(arguments: &[impl AsRef<OsStr>]) -> Outcome {
+pub(crate) fn run(arguments: &[impl AsRef<OsStr>]) -> Outcome {
     finish(program(arguments, &[]))
 }
 
@@ -293,6 +293,16 @@ impl Gateway {
         let status = self.ask(&["status", "--json"]);
         assert!(status.status.success(), "{}", status.stderr);
         serde_json::from_str(&status.stdout).unwrap()
+    }
+
+    /// SIGSTOP: it is there, and does nothing until it is told to go on.
+    pub(crate) fn pause(&self) {
+        kill_process(Pid::from_child(&self.process.0), Signal::STOP).unwrap();
+    }
+
+    /// SIGCONT.
+    pub(crate) fn go_on(&self) {
+        kill_process(Pid::from_child(&self.process.0), Signal::CONT).unwrap();
     }
 
     /// SIGKILL: what a crash of the program is.

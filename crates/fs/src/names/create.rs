@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_meta::record::{Content, InodeRecord, Kind};
-use forebay_types::{Inode, Lsn};
+use forebay_types::Inode;
 use forebay_vfs::{
     Attributes, Change, CreateMode, Created, Credentials, Error, LINK_MAX, NewNode, Result,
     SetAttributes, SetTime, Timestamp,
@@ -14,6 +14,7 @@ use crate::change::{NameChange, Refusal};
 use crate::convert;
 use crate::core::Core;
 use crate::data::MAX_FILE_SIZE;
+use crate::durability::Recorded;
 use crate::node::{Locked, Node, NodeState};
 use crate::permission;
 
@@ -27,12 +28,12 @@ impl Core {
         directory: Inode,
         name: &[u8],
         mode: &CreateMode,
-    ) -> Result<Created> {
+    ) -> Result<Recorded<Created>> {
         check_new_name(name)?;
         self.admit_names().await?;
         let directory = self.directory(directory).await?;
         let mut looks = 0;
-        let names = loop {
+        let _names = loop {
             let names = directory.names.lock().await;
             permission::may_search(&directory.lock_directory()?.record, who)?;
             let Some(entry) = self.entry(directory.inode, name).await? else {
@@ -56,10 +57,7 @@ impl Core {
             set,
             verifier,
         };
-        let (end, created) = self.enter(who, &directory, name, new).await?;
-        drop(names);
-        self.stable(end).await?;
-        Ok(created)
+        self.enter(who, &directory, name, new).await
     }
 
     /// CREATE of a name that exists.
@@ -69,15 +67,11 @@ impl Core {
         directory: &Arc<Node>,
         inode: Inode,
         mode: &CreateMode,
-    ) -> Result<Created> {
+    ) -> Result<Recorded<Created>> {
         let node = self.node(inode).await?;
-        let (attributes, verifier, last) = {
+        let (attributes, verifier) = {
             let state = node.lock_live()?;
-            (
-                node.attributes(&state),
-                state.record.create_verifier,
-                state.last_lsn,
-            )
+            (node.attributes(&state), state.record.create_verifier)
         };
         match mode {
             CreateMode::Guarded(_) => return Err(Error::Exists),
@@ -94,23 +88,27 @@ impl Core {
                         size: Some(size),
                         ..Default::default()
                     };
-                    self.setattr(who, inode, &only_size, None).await?;
+                    // Its record is the last of the file, or one after it is.
+                    let _ = self.setattr(who, inode, &only_size, None).await?;
                 }
             }
         }
         // The call that made it may still wait for the disk.
-        self.stable(last).await?;
         // As it was opened, also if its last name has gone since.
-        let attributes = node.attributes(&node.lock());
+        let (attributes, end) = {
+            let state = node.lock();
+            (node.attributes(&state), state.last_lsn)
+        };
         let state = directory.lock();
         let directory = Change {
             before: Some(directory.wcc(&state)),
             after: Some(directory.attributes(&state)),
         };
-        Ok(Created {
+        let reply = Created {
             attributes,
             directory,
-        })
+        };
+        Ok(Recorded { end, reply })
     }
 
     pub(crate) async fn make(
@@ -120,7 +118,7 @@ impl Core {
         name: &[u8],
         node: NewNode<'_>,
         set: &SetAttributes,
-    ) -> Result<Created> {
+    ) -> Result<Recorded<Created>> {
         check_new_name(name)?;
         if let NewNode::Symlink(target) = node {
             match target.len() {
@@ -131,7 +129,7 @@ impl Core {
         }
         self.admit_names().await?;
         let directory = self.directory(directory).await?;
-        let names = directory.names.lock().await;
+        let _names = directory.names.lock().await;
         permission::may_search(&directory.lock_directory()?.record, who)?;
         if self.entry(directory.inode, name).await?.is_some() {
             return Err(Error::Exists);
@@ -142,10 +140,7 @@ impl Core {
             set,
             verifier: None,
         };
-        let (end, created) = self.enter(who, &directory, name, new).await?;
-        drop(names);
-        self.stable(end).await?;
-        Ok(created)
+        self.enter(who, &directory, name, new).await
     }
 
     /// Makes an object under a name that is free.
@@ -155,7 +150,7 @@ impl Core {
         directory: &Arc<Node>,
         name: &[u8],
         new: New,
-    ) -> Result<(Lsn, Created)> {
+    ) -> Result<Recorded<Created>> {
         if self.totals.inodes() >= self.config.inode_limit {
             return Err(Error::NoSpace);
         }
@@ -193,7 +188,10 @@ impl Core {
                     after: Some(directory.attributes(locked.of(directory))),
                 },
             };
-            Ok((end, created))
+            Ok(Recorded {
+                end,
+                reply: created,
+            })
         })
         .await
     }
@@ -204,12 +202,12 @@ impl Core {
         inode: Inode,
         directory: Inode,
         name: &[u8],
-    ) -> Result<(Attributes, Change)> {
+    ) -> Result<Recorded<(Attributes, Change)>> {
         check_new_name(name)?;
         self.admit_names().await?;
         let node = self.node(inode).await?;
         let directory = self.directory(directory).await?;
-        let names = directory.names.lock().await;
+        let _names = directory.names.lock().await;
         permission::may_search(&directory.lock_directory()?.record, who)?;
         if self.entry(directory.inode, name).await?.is_some() {
             return Err(Error::Exists);
@@ -264,9 +262,7 @@ impl Core {
                 Ok((end, (attributes, change)))
             })
             .await?;
-        drop(names);
-        self.stable(end).await?;
-        Ok(result)
+        Ok(Recorded { end, reply: result })
     }
 }
 

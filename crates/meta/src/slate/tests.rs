@@ -11,7 +11,7 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 
 use super::housekeeping::COMPACT_AT_TABLES;
-use super::{MAX_TABLES, SlateSettings, SlateStore};
+use super::{MAX_TABLES, SlateReader, SlateSettings, SlateStore};
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::key::KeyRange;
@@ -291,4 +291,33 @@ async fn keys_that_the_engine_cannot_take_are_refused() {
         ));
         assert_eq!(store.get(b"a").await.unwrap(), None);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_sees_what_was_committed_and_disturbs_nobody() {
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    for n in 1..=5 {
+        store.commit(&numbered(n)).await.unwrap();
+    }
+    settle(&bucket).await;
+    let objects = bucket.objects().await;
+    let shared: Arc<dyn ObjectStore> = Arc::new(bucket.clone());
+    let reader = SlateReader::open(shared, Path::from("volume/meta"), settings().timeout)
+        .await
+        .unwrap();
+    let latest = reader.get(b"latest").await.unwrap().unwrap();
+    assert_eq!(latest.as_ref(), 5_u32.to_be_bytes());
+    let all = KeyRange::all();
+    let seen = reader.scan(&all, 1000).await.unwrap();
+    assert_eq!(seen, store.scan(&all, 1000).await.unwrap());
+    let refused = reader.commit(&numbered(9)).await;
+    assert!(matches!(refused, Err(StoreError::Fatal(_))), "{refused:?}");
+    assert_eq!(bucket.objects().await, objects, "a reader writes nothing");
+    // The writer was not fenced, and the reader keeps its view.
+    store.commit(&numbered(6)).await.unwrap();
+    let latest = reader.get(b"latest").await.unwrap().unwrap();
+    assert_eq!(latest.as_ref(), 5_u32.to_be_bytes());
+    reader.close().await.unwrap();
+    store.close().await.unwrap();
 }

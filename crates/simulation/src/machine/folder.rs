@@ -44,6 +44,24 @@ impl LocalFolder for Folder {
         Ok(())
     }
 
+    fn mark(&self) -> io::Result<Option<Vec<u8>>> {
+        let mark = self
+            .world
+            .machine(self.machine, |machine| machine.mark.clone());
+        Ok(mark.map(|line| line.to_vec()))
+    }
+
+    fn set_mark(&self, line: &[u8]) -> io::Result<()> {
+        self.world
+            .machine(self.machine, |machine| machine.mark = Some(line.into()));
+        Ok(())
+    }
+
+    fn write_note(&self, _label: &str, _text: &[u8]) -> io::Result<()> {
+        // It is for people, who are not simulated.
+        Ok(())
+    }
+
     fn boot_id(&self) -> [u8; 16] {
         let boot = self.world.machine(self.machine, |machine| machine.boot);
         u128::from(boot + 1).to_le_bytes()

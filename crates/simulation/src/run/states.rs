@@ -176,6 +176,12 @@ impl Judge<'_> {
                 ledger.bucket
             ));
         }
+        let acknowledged = ledger.acknowledged;
+        if self.plan.journal == Journal::Bucket && !ledger.fenced && published < acknowledged {
+            return Err(format!(
+                "the bucket is at {published}, and {acknowledged} was acknowledged as stable, which is to say in the bucket"
+            ));
+        }
         let newest = match ledger.polling {
             true => self.history.next_after(ledger.end).unwrap_or(ledger.end),
             false => ledger.end,
@@ -249,8 +255,7 @@ impl Judge<'_> {
             self.check_inner(&stop.ledger, settled, end, &inner_image, inner_machine)
                 .map_err(|why| (format!("{}, then in recovery {step:?}", at()), why))?;
         }
-        let certain =
-            stays && !stop.ledger.contested && self.plan.journal != Journal::None;
+        let certain = stays && !stop.ledger.contested && self.plan.journal != Journal::None;
         Ok(Sighting {
             image,
             machine,

@@ -135,7 +135,7 @@ fn a_log_of_another_volume_is_refused_and_can_be_put_aside() {
         text.contains(&VOLUME.to_string()) && text.contains(&other.to_string()),
         "{text}"
     );
-    let moved = put_aside(&storage, "old-volume").expect("renamed");
+    let (moved, _) = put_aside(&storage, "old-volume").expect("renamed");
     assert!(moved > 3);
     assert_eq!(
         Recovery::scan(shared, other, Lsn::ZERO)
@@ -197,6 +197,29 @@ fn a_log_of_a_later_epoch_is_not_written_to() {
         ),
         "{error}"
     );
+}
+
+#[test]
+fn numbers_that_no_log_reaches_are_refused_before_anything_is_changed() {
+    let named = MemoryStorage::new();
+    named.edit("ffffffffffffffff.seg", |bytes| {
+        bytes.resize(SEGMENT as usize, 0)
+    });
+    let error = refusal(&named, Lsn::ZERO).to_string();
+    assert!(error.contains("number of ffffffffffffffff.seg"), "{error}");
+
+    let (storage, _) = filled();
+    let error = refusal(&storage, Lsn(u64::MAX)).to_string();
+    assert!(error.contains("published LSN"), "{error}");
+
+    let first = names(&storage, ".seg").remove(0);
+    storage.edit(&first, |bytes| {
+        bytes[48..56].copy_from_slice(&(u64::MAX - 8).to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..124]);
+        bytes[124..128].copy_from_slice(&crc.to_le_bytes());
+    });
+    let error = refusal(&storage, Lsn::ZERO).to_string();
+    assert!(error.contains(&format!("header of {first}")), "{error}");
 }
 
 #[test]

@@ -1,0 +1,566 @@
+//! Two gateways and one bucket: the later one has it, whatever the earlier one was doing, and what the
+//! earlier one had acknowledged alone is kept and can be brought back.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use common::{Bucket, Life, ROOT, assert_bytes, eventually, folder, pattern, user};
+use forebay_fs::logs::{Base, Content, Logs, Salvage};
+use forebay_fs::{Stopped, Volume};
+use forebay_types::{Inode, Lsn};
+use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
+use forebay_wal::Label;
+
+const MIB: usize = 1 << 20;
+
+/// Has the gateway publish; it must find that it was taken over.
+#[track_caller]
+fn finds_out(first: &Life) {
+    let flushed = first.run(|volume| async move { volume.flush().await });
+    assert_eq!(flushed, Err(Stopped::Fenced));
+    assert_eq!(first.volume.status().stopped, Some(Stopped::Fenced));
+}
+
+/// Nothing that needs to be stable is acknowledged any more.
+#[track_caller]
+fn refuses_changes(first: &Life, inode: Inode) {
+    first.run(|volume: Volume| async move {
+        let commit = volume.commit(&ROOT, inode, 0, 0).await;
+        assert_eq!(commit.err(), Some(Error::Delay));
+        for stability in [
+            Stability::Unstable,
+            Stability::DataSync,
+            Stability::FileSync,
+        ] {
+            let write = volume.write(&ROOT, inode, 0, b"late", stability).await;
+            assert_eq!(write.err(), Some(Error::Delay));
+        }
+        let mode = CreateMode::Unchecked(SetAttributes::default());
+        let create = volume.create(&ROOT, Inode::ROOT, b"late", &mode).await;
+        assert_eq!(create.err(), Some(Error::Delay));
+        let remove = volume.remove(&ROOT, Inode::ROOT, b"kept").await;
+        assert_eq!(remove.err(), Some(Error::Delay));
+    });
+}
+
+/// The fenced gateway has left alone what was there, and what it has put beside it is its own: packs
+/// under its epoch, tables that no manifest names, and SlateDB's notes on its own merges.
+#[track_caller]
+fn changed_nothing(
+    before: &BTreeMap<String, Vec<u8>>,
+    after: &BTreeMap<String, Vec<u8>>,
+    epoch: u64,
+) {
+    for (name, bytes) in before {
+        assert!(
+            after.get(name) == Some(bytes),
+            "{name} was changed or deleted"
+        );
+    }
+    for name in after.keys().filter(|name| !before.contains_key(*name)) {
+        let own = match name.strip_prefix("packs/") {
+            Some(pack) => {
+                let digits = pack
+                    .split('/')
+                    .next_back()
+                    .unwrap()
+                    .trim_end_matches(".pack");
+                u64::from_str_radix(digits, 16).unwrap() >> 40 == epoch
+            }
+            None => name.starts_with("meta/compacted/") || name.starts_with("meta/compactions/"),
+        };
+        assert!(own, "{name} was made");
+    }
+}
+
+/// Every object, at a moment when the gateway of `site` makes no requests: the one that may still be
+/// merging tables in the background.
+fn objects_while_quiet(site: &Bucket) -> BTreeMap<String, Vec<u8>> {
+    site.controls.everything.close();
+    // What is under way ends.
+    std::thread::sleep(Duration::from_millis(60));
+    site.objects()
+}
+
+/// Salvages the log that the gateway of `bucket` had put aside under `label`, with and without the
+/// volume below it.
+fn salvage(bucket: &Bucket, label: &str, to: &Path, with_base: bool) -> Salvage {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let logs = Logs::open(bucket.local.path()).unwrap();
+        let base = if with_base {
+            Some(Base::open(&bucket.store().await).await.unwrap())
+        } else {
+            None
+        };
+        logs.salvage(&Label::parse(label), to, base.as_ref())
+            .await
+            .unwrap()
+    })
+}
+
+/// Labels of the logs that were put aside.
+fn put_aside(bucket: &Bucket) -> Vec<String> {
+    let logs = Logs::open(bucket.local.path()).unwrap();
+    let labels = logs.list().into_iter().map(|log| log.label);
+    labels
+        .filter(|label| *label != Label::Current)
+        .map(|label| label.to_string())
+        .collect()
+}
+
+#[test]
+fn a_gateway_taken_over_while_it_is_partitioned_stops_at_its_next_publish_and_its_log_is_salvaged()
+{
+    let bucket = Bucket::new();
+    let first = bucket.start(|_| {});
+    let docs = first.mkdir(Inode::ROOT, b"docs");
+    let kept = first.create(b"kept");
+    first.write(kept, 0, &pattern(1, MIB), Stability::FileSync);
+    let deep = first.create_in(docs, b"deep");
+    first.write(deep, 0, &pattern(2, 10_000), Stability::FileSync);
+    first.flush();
+    let published = first.volume.status().published;
+    let verifier =
+        first.run(|volume| async move { volume.commit(&ROOT, kept, 0, 0).await.unwrap().1 });
+
+    // The way to the store is cut: clients notice nothing.
+    bucket.controls.set_down(true);
+    first.write(kept, 4096, &pattern(3, 4096), Stability::FileSync);
+    first.truncate(deep, 5000);
+    let new = first.create_in(docs, b"new");
+    first.write(new, 100, &pattern(4, 3 * MIB), Stability::Unstable);
+    first.commit(new);
+    let gone = first.create(b"gone");
+    first.write(gone, 0, b"short-lived", Stability::FileSync);
+    first.remove(b"gone");
+
+    // Another machine takes over, and its clients go on.
+    let elsewhere = bucket.seen_elsewhere();
+    let second = elsewhere.start(|_| {});
+    assert_eq!(second.volume.epoch().0, first.volume.epoch().0 + 1);
+    let theirs = second.create(b"theirs");
+    assert_eq!(theirs, new, "both gave the same number to different files");
+    second.write(theirs, 0, &pattern(5, 2 * MIB), Stability::FileSync);
+    second.flush();
+    let before = objects_while_quiet(&elsewhere);
+
+    bucket.controls.set_down(false);
+    finds_out(&first);
+    refuses_changes(&first, kept);
+    changed_nothing(&before, &bucket.objects(), first.volume.epoch().0);
+    first.crash();
+    changed_nothing(&before, &bucket.objects(), 1);
+    elsewhere.controls.everything.open();
+    assert_bytes(&second.read(theirs, 0, 3 * MIB), &pattern(5, 2 * MIB));
+    second.stop();
+
+    // Started again, it serves what the second one wrote, and keeps its log for the operator.
+    let first = bucket.start(|_| {});
+    assert_bytes(&first.read(theirs, 0, 3 * MIB), &pattern(5, 2 * MIB));
+    assert_bytes(&first.read(kept, 0, 2 * MIB), &pattern(1, MIB));
+    assert_eq!(first.try_lookup(docs, b"new"), Err(Error::NotFound));
+    let (_, drawn) =
+        first.run(|volume| async move { volume.commit(&ROOT, kept, 0, 0).await.unwrap() });
+    assert_ne!(drawn, verifier, "clients must send again what is gone");
+    assert_eq!(put_aside(&bucket), ["epoch-1"]);
+    let logs = Logs::open(bucket.local.path()).unwrap();
+    let info = logs.info(&Label::parse("epoch-1")).unwrap();
+    assert_eq!(
+        info.published.map(|published| published.lsn),
+        Some(published)
+    );
+    assert_eq!(info.note.unwrap().taken_by.1.0, 2);
+    let unpublished = info.unpublished;
+    assert_eq!(unpublished.data_bytes, (4096 + 3 * MIB + 11) as u64);
+    let paths: Vec<_> = unpublished.files.iter().map(|file| &*file.path).collect();
+    assert_eq!(paths, ["/kept", "/docs/deep", "/docs/new", "/gone"]);
+
+    // The gateway runs meanwhile.
+    let to = folder();
+    let target = to.path().join("salvaged");
+    let salvaged = salvage(&bucket, "epoch-1", &target, true);
+    let contents: Vec<_> = salvaged.files.iter().map(|file| &file.content).collect();
+    assert_eq!(
+        contents,
+        [
+            &Content::Merged,
+            &Content::Merged,
+            &Content::Whole,
+            &Content::Removed
+        ]
+    );
+    let file = |path: &str| std::fs::read(target.join("files").join(path)).unwrap();
+    let mut merged = pattern(1, MIB);
+    merged[4096..8192].copy_from_slice(&pattern(3, 4096));
+    assert_bytes(&file("kept"), &merged);
+    assert_bytes(&file("docs/deep"), &pattern(2, 10_000)[..5000]);
+    let mut whole = vec![0; 100];
+    whole.extend(pattern(4, 3 * MIB));
+    assert_bytes(&file("docs/new"), &whole);
+    assert!(!target.join("files/gone").exists());
+    assert!(salvaged.gaps.is_empty() && salvaged.not_understood.is_empty());
+
+    // Without the store there is what was written, and it says so.
+    let target = to.path().join("ranges");
+    let salvaged = salvage(&bucket, "epoch-1", &target, false);
+    let kept = &salvaged.files[0];
+    assert_eq!(
+        (&kept.content, &kept.ranges[..]),
+        (&Content::RangesOnly, &[(4096, 8192)][..])
+    );
+    let bytes = std::fs::read(target.join(kept.file.as_ref().unwrap())).unwrap();
+    assert_bytes(&bytes, &merged_onto_nothing());
+    first.crash();
+
+    // Once it is forgotten it is gone.
+    assert!(logs.forget(&Label::parse("epoch-1"), false).unwrap() > 0);
+    assert_eq!(put_aside(&bucket), [""; 0]);
+}
+
+fn merged_onto_nothing() -> Vec<u8> {
+    let mut bytes = vec![0; 8192];
+    bytes[4096..].copy_from_slice(&pattern(3, 4096));
+    bytes
+}
+
+/// What a publish of the first gateway is about to put when the second one takes over.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Packs,
+    Table,
+    Manifest,
+}
+
+#[test]
+fn a_takeover_at_any_step_of_a_publish_leaves_the_volume_to_the_second_gateway() {
+    for step in [Step::Packs, Step::Table, Step::Manifest] {
+        let bucket = Bucket::new();
+        let first = bucket.start(|_| {});
+        let kept = first.create(b"kept");
+        first.write(kept, 0, &pattern(1, MIB), Stability::FileSync);
+        first.flush();
+        first.write(kept, 0, &pattern(2, MIB), Stability::FileSync);
+        let new = first.create(b"new");
+        first.write(new, 0, &pattern(3, MIB), Stability::FileSync);
+
+        let controls = bucket.controls.clone();
+        let gate = || match step {
+            Step::Packs => &controls.pack_puts,
+            Step::Table => &controls.meta_puts,
+            Step::Manifest => &controls.manifest_puts,
+        };
+        gate().close();
+        let flush = first.spawn(|volume| async move { volume.flush().await });
+        eventually("the publish comes to the step", || gate().held() > 0);
+
+        let elsewhere = bucket.seen_elsewhere();
+        let second = elsewhere.start(|_| {});
+        assert_bytes(&second.read(kept, 0, 2 * MIB), &pattern(1, MIB));
+        assert_eq!(second.try_lookup(Inode::ROOT, b"new"), Err(Error::NotFound));
+        second.write(kept, 0, &pattern(4, MIB), Stability::FileSync);
+        second.flush();
+        let before = objects_while_quiet(&elsewhere);
+
+        gate().open();
+        assert_eq!(first.join(flush), Err(Stopped::Fenced), "{step:?}");
+        refuses_changes(&first, kept);
+        first.crash();
+        changed_nothing(&before, &bucket.objects(), 1);
+        elsewhere.controls.everything.open();
+        second.write(kept, 10, b"and on", Stability::FileSync);
+        second.stop();
+
+        // Whoever comes next finds what the second one wrote, from the bucket alone.
+        let third = bucket.start_elsewhere(|_| {});
+        let mut expected = pattern(4, MIB);
+        expected[10..16].copy_from_slice(b"and on");
+        assert_bytes(&third.read(kept, 0, 2 * MIB), &expected);
+        third.stop();
+
+        bucket.start(|_| {}).crash();
+        assert_eq!(put_aside(&bucket), ["epoch-1"]);
+        let to = folder();
+        let salvaged = salvage(&bucket, "epoch-1", &to.path().join("x"), true);
+        let contents: Vec<_> = salvaged.files.iter().map(|file| &file.content).collect();
+        assert_eq!(contents, [&Content::MergedWithLater, &Content::Whole]);
+        let file = |path: &str| std::fs::read(to.path().join("x/files").join(path)).unwrap();
+        assert_bytes(&file("kept"), &pattern(2, MIB));
+        assert_bytes(&file("new"), &pattern(3, MIB));
+    }
+}
+
+#[test]
+fn a_fenced_gateway_deletes_no_pack_that_its_successor_uses() {
+    let bucket = Bucket::new();
+    let first = bucket.start(|_| {});
+    let file = first.create(b"file");
+    first.write(file, 0, &pattern(1, MIB), Stability::FileSync);
+    first.flush();
+    let dead = bucket.packs();
+    // It is about to delete the pack that nothing refers to any more.
+    bucket.controls.pack_deletes.close();
+    first.write(file, 0, &pattern(2, MIB), Stability::FileSync);
+    let flush = first.spawn(|volume| async move { volume.flush().await });
+    eventually("a pack is to be deleted", || {
+        bucket.controls.pack_deletes.held() > 0
+    });
+
+    let elsewhere = bucket.seen_elsewhere();
+    let second = elsewhere.start(|_| {});
+    // The second one deletes it by itself, writes over what there is, and has dead packs of its own.
+    for round in 3..6 {
+        second.write(file, 0, &pattern(round, MIB), Stability::FileSync);
+        second.flush();
+    }
+    eventually("the second deletes dead packs", || {
+        !bucket.packs().contains(&dead[0]) && bucket.packs().len() == 1
+    });
+    let before = objects_while_quiet(&elsewhere);
+    bucket.controls.pack_deletes.open();
+    let _ = first.join(flush);
+    if first.volume.status().stopped.is_none() {
+        first.write(file, 0, &pattern(9, MIB), Stability::FileSync);
+        finds_out(&first);
+    }
+    first.crash();
+    changed_nothing(&before, &bucket.objects(), 1);
+    elsewhere.controls.everything.open();
+    second.crash();
+    let third = bucket.start_elsewhere(|_| {});
+    assert_bytes(&third.read(file, 0, 2 * MIB), &pattern(5, MIB));
+    third.crash();
+}
+
+#[test]
+fn of_two_gateways_that_open_at_the_same_moment_one_can_publish() {
+    let bucket = Bucket::new();
+    for round in 0..4 {
+        let sites = [bucket.seen_elsewhere(), bucket.seen_elsewhere()];
+        let outcomes: Vec<bool> = std::thread::scope(|scope| {
+            let start = |site: &Bucket| {
+                let Ok(life) = site.try_start_with(site.config()) else {
+                    return (None, false);
+                };
+                (Some(life), true)
+            };
+            let tasks: Vec<_> = sites
+                .iter()
+                .map(|site| scope.spawn(move || start(site)))
+                .collect();
+            let lives: Vec<_> = tasks
+                .into_iter()
+                .map(|task| task.join().unwrap().0)
+                .collect();
+            // Only now does anybody write: both have opened it, or have been refused.
+            let published = lives.iter().map(|life| {
+                let Some(life) = life else { return false };
+                life.run(|volume: Volume| async move {
+                    let mode = CreateMode::Unchecked(SetAttributes::default());
+                    let name = format!("round-{round}");
+                    let made = volume
+                        .create(&ROOT, Inode::ROOT, name.as_bytes(), &mode)
+                        .await;
+                    made.is_ok() && volume.flush().await.is_ok()
+                })
+            });
+            published.collect()
+        });
+        let winners = outcomes.iter().filter(|published| **published).count();
+        assert_eq!(winners, 1, "round {round}");
+    }
+    let third = bucket.start_elsewhere(|_| {});
+    assert_eq!(third.list(Inode::ROOT, 10).len(), 2 + 4);
+    third.crash();
+}
+
+#[test]
+fn a_log_that_the_bucket_has_all_of_is_not_kept() {
+    let bucket = Bucket::new();
+    let first = bucket.start(|_| {});
+    let file = first.create(b"file");
+    first.write(file, 0, &pattern(1, MIB), Stability::FileSync);
+    first.flush();
+    first.crash();
+    let second = bucket.seen_elsewhere().start(|_| {});
+    second.write(file, 0, &pattern(2, MIB), Stability::FileSync);
+    second.stop();
+    let first = bucket.start(|_| {});
+    assert_bytes(&first.read(file, 0, 2 * MIB), &pattern(2, MIB));
+    assert_eq!(put_aside(&bucket), [""; 0]);
+    // Its files are used again.
+    first.write(file, 0, &pattern(3, MIB), Stability::FileSync);
+    first.crash();
+    let first = bucket.start(|_| {});
+    assert_bytes(&first.read(file, 0, 2 * MIB), &pattern(3, MIB));
+    first.crash();
+}
+
+#[test]
+fn takeovers_to_and_fro_keep_each_log_under_its_own_label() {
+    let bucket = Bucket::new();
+    let sites = [bucket.seen_elsewhere(), bucket.seen_elsewhere()];
+    let mut before: Option<Life> = None;
+    for round in 0..6_u64 {
+        let life = sites[(round % 2) as usize].start(|_| {});
+        if let Some(overtaken) = before.take() {
+            finds_out(&overtaken);
+            overtaken.crash();
+        }
+        // What it acknowledges now is never published.
+        let name = format!("round-{round}");
+        let file = life.create(name.as_bytes());
+        life.write(file, 0, &pattern(round, 5000), Stability::FileSync);
+        before = Some(life);
+    }
+    before.unwrap().crash();
+    let _ = sites[0].start(|_| {});
+    assert_eq!(put_aside(&sites[0]), ["epoch-1", "epoch-3", "epoch-5"]);
+    assert_eq!(put_aside(&sites[1]), ["epoch-2", "epoch-4"]);
+    let to = folder();
+    for (round, label) in [(0_u64, "epoch-1"), (2, "epoch-3"), (4, "epoch-5")] {
+        let target = to.path().join(label);
+        let salvaged = salvage(&sites[0], label, &target, true);
+        assert_eq!(salvaged.files.len(), 1, "{label}");
+        let bytes = std::fs::read(target.join(format!("files/round-{round}"))).unwrap();
+        assert_bytes(&bytes, &pattern(round, 5000));
+    }
+}
+
+#[test]
+fn a_log_whose_mark_is_lost_is_salvaged_whole_and_without_guesses() {
+    let bucket = Bucket::new();
+    let first = bucket.start(|_| {});
+    let old = first.create(b"old");
+    first.write(old, 0, &pattern(1, 5000), Stability::FileSync);
+    first.flush();
+    first.write(old, 1000, &pattern(2, 100), Stability::FileSync);
+    first.crash();
+    std::fs::remove_file(bucket.local.path().join("published")).unwrap();
+    let second = bucket.seen_elsewhere().start(|_| {});
+    second.write(old, 0, &pattern(3, 5000), Stability::FileSync);
+    second.stop();
+    bucket.start(|_| {}).crash();
+    let logs = Logs::open(bucket.local.path()).unwrap();
+    let info = logs.info(&Label::parse("epoch-1")).unwrap();
+    assert_eq!(info.published, None);
+    let error = logs.forget(&info.label, false).unwrap_err().to_string();
+    assert!(error.contains("was not salvaged yet"), "{error}");
+    let to = folder();
+    let salvaged = salvage(&bucket, "epoch-1", &to.path().join("x"), true);
+    assert_eq!(salvaged.files.len(), 1);
+    let file = &salvaged.files[0];
+    // All of the log is there, also what had been published, and nothing of the bucket's under it.
+    assert_eq!((&file.content, &*file.path), (&Content::RangesOnly, "/old"));
+    let bytes = std::fs::read(to.path().join("x/files/old")).unwrap();
+    let mut expected = pattern(1, 5000);
+    expected[1000..1100].copy_from_slice(&pattern(2, 100));
+    assert_bytes(&bytes, &expected);
+}
+
+#[test]
+fn damage_in_a_kept_log_is_named_and_the_rest_is_salvaged() {
+    let bucket = Bucket::new();
+    let first = bucket.start(|_| {});
+    let files: Vec<Inode> = (0..4)
+        .map(|n| first.create(format!("file-{n}").as_bytes()))
+        .collect();
+    first.flush();
+    for (n, file) in files.iter().enumerate() {
+        first.write(*file, 0, &pattern(n as u64, 6000), Stability::FileSync);
+    }
+    first.crash();
+    bucket.seen_elsewhere().start(|_| {}).stop();
+    bucket.start(|_| {}).crash();
+    let kept = std::fs::read_dir(bucket.local.path().join("log")).unwrap();
+    let kept = kept
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.to_string_lossy().contains("epoch-1-") && holds(path, &pattern(2, 6000)))
+        .unwrap();
+    let mut bytes = std::fs::read(&kept).unwrap();
+    let at = find(&bytes, &pattern(2, 6000)).unwrap();
+    bytes[at + 3000] ^= 1;
+    std::fs::write(&kept, bytes).unwrap();
+    let to = folder();
+    let salvaged = salvage(&bucket, "epoch-1", &to.path().join("x"), true);
+    assert_eq!(salvaged.gaps.len(), 1);
+    assert!(salvaged.gaps[0].from > Lsn::ZERO);
+    let names: Vec<_> = salvaged.files.iter().map(|file| &*file.path).collect();
+    assert_eq!(names, ["/file-0", "/file-1", "/file-3"]);
+    for n in [0_u64, 1, 3] {
+        let bytes = std::fs::read(to.path().join(format!("x/files/file-{n}"))).unwrap();
+        assert_bytes(&bytes, &pattern(n, 6000));
+    }
+}
+
+fn holds(path: &Path, bytes: &[u8]) -> bool {
+    find(&std::fs::read(path).unwrap_or_default(), bytes).is_some()
+}
+
+fn find(all: &[u8], bytes: &[u8]) -> Option<usize> {
+    all.windows(bytes.len()).position(|window| window == bytes)
+}
+
+#[test]
+fn salvage_writes_over_nothing_and_takes_nobody_for_another() {
+    let bucket = Bucket::new();
+    let first = bucket.start(|_| {});
+    let file = first.create(b"file");
+    first
+        .set(
+            &ROOT,
+            file,
+            SetAttributes {
+                mode: Some(0o666),
+                ..Default::default()
+            },
+        )
+        .unwrap();
+    first.run(|volume: Volume| async move {
+        let nobody = user(1000, 1000, &[]);
+        volume
+            .write(&nobody, file, 0, b"text", Stability::FileSync)
+            .await
+            .unwrap();
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let logs = Logs::open(bucket.local.path()).unwrap();
+    let to = folder();
+    let refused = |label: &str, to: &Path, base: Option<&Base>| {
+        let salvaged = runtime.block_on(logs.salvage(&Label::parse(label), to, base));
+        salvaged.unwrap_err().to_string()
+    };
+    // A gateway is writing this log, and will publish it itself.
+    let error = refused("current", &to.path().join("x"), None);
+    assert!(error.contains("being written by a gateway"), "{error}");
+    let error = refused("epoch-9", &to.path().join("x"), None);
+    assert!(
+        error.contains("there is no log epoch-9") && error.contains("current"),
+        "{error}"
+    );
+    first.crash();
+    let error = refused("current", to.path(), None);
+    assert!(error.contains("exists already"), "{error}");
+    let foreign = Bucket::new();
+    let base = runtime.block_on(async { Base::open(&foreign.store().await).await.unwrap() });
+    let error = refused("current", &to.path().join("x"), Some(&base));
+    assert!(error.contains("belongs to volume"), "{error}");
+    let error = logs.forget(&Label::Current, true).unwrap_err().to_string();
+    assert!(error.contains("cannot be forgotten"), "{error}");
+    // With nobody there, the current log gives what it has.
+    let salvaged = salvage(&bucket, "current", &to.path().join("x"), true);
+    assert_eq!(salvaged.files[0].content, Content::Whole);
+    let bytes = std::fs::read(to.path().join("x/files/file")).unwrap();
+    assert_eq!(bytes, b"text");
+    drop(base);
+}

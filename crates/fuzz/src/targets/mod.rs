@@ -1,0 +1,22 @@
+//! The targets: one module each, whose head says what holds for every input.
+
+#[cfg(feature = "program")]
+pub mod config_file;
+#[cfg(feature = "program")]
+pub mod control;
+#[cfg(feature = "program")]
+pub mod local_state;
+#[cfg(feature = "program")]
+pub mod log_payloads;
+pub mod log_recovery;
+#[cfg(feature = "metadata")]
+pub mod metadata;
+pub mod nfs_calls;
+pub mod pack_frame;
+pub mod pack_index;
+pub mod record_marking;
+pub mod rpc;
+#[cfg(feature = "program")]
+pub mod settings;
+#[cfg(feature = "metadata")]
+pub mod volume_descriptor;

@@ -1,0 +1,136 @@
+//! `forebay log`: what the logs in `data_dir` hold and the bucket does not.
+//!
+//! What the records mean is for [`forebay_fs::logs`] to know; this puts it into words and JSON.
+
+mod json;
+mod text;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use forebay_fs::logs::{Base, Label, Logs, Salvage};
+use forebay_object::StoreOptions;
+use forebay_types::Lsn;
+
+use crate::cli::LogRequest;
+use crate::config::Config;
+
+/// Name of the list of what was salvaged, for people.
+const MANIFEST_TEXT: &str = "MANIFEST.txt";
+/// The same for programs.
+const MANIFEST_JSON: &str = "manifest.json";
+
+/// Does what was asked for and prints the outcome to `output`.
+///
+/// # Errors
+/// Outside, what kept it from being done, for the user to read; inside, why it could not be printed.
+pub async fn run(
+    config: &Config,
+    request: &LogRequest,
+    output: &mut impl Write,
+) -> Result<io::Result<()>, String> {
+    let logs = Logs::open(&config.data_dir).map_err(|error| error.to_string())?;
+    let said = match request {
+        LogRequest::List { json: false } => text::list(&logs),
+        LogRequest::List { json: true } => format!("{:#}\n", json::list(&logs)),
+        LogRequest::Show { label, from, json } => {
+            return show(&logs, &Label::parse(label), *from, *json, output);
+        }
+        LogRequest::Salvage {
+            label,
+            to,
+            ranges_only,
+        } => {
+            let base = if *ranges_only {
+                None
+            } else {
+                Some(open_base(config).await?)
+            };
+            salvage(&logs, &Label::parse(label), to, base.as_ref()).await?
+        }
+        LogRequest::Forget { label, force } => forget(&logs, &Label::parse(label), *force)?,
+    };
+    Ok(output
+        .write_all(said.as_bytes())
+        .and_then(|()| output.flush()))
+}
+
+async fn open_base(config: &Config) -> Result<Base, String> {
+    let options = StoreOptions {
+        create: false,
+        path_style: config.s3_path_style.decided(),
+        unsigned_payload: config.s3_unsigned_payload.is_on(),
+        ..StoreOptions::default()
+    };
+    let hint = |error: &dyn std::fmt::Display| {
+        format!(
+            "{error}; name the volume's store with --store, or salvage without it with --ranges-only"
+        )
+    };
+    let store = forebay_object::open(&config.store.to_string(), &options)
+        .await
+        .map_err(|error| hint(&error))?;
+    Base::open(&store).await.map_err(|error| hint(&error))
+}
+
+fn show(
+    logs: &Logs,
+    label: &Label,
+    from: Option<u64>,
+    json: bool,
+    output: &mut impl Write,
+) -> Result<io::Result<()>, String> {
+    let from = match from {
+        Some(from) => Lsn(from),
+        None => {
+            let info = logs.info(label).map_err(|error| error.to_string())?;
+            info.published.map_or(Lsn::ZERO, |published| published.lsn)
+        }
+    };
+    let mut events = logs
+        .events(label, from)
+        .map_err(|error| error.to_string())?;
+    while let Some(event) = events.next() {
+        let line = if json {
+            json::event(&event).to_string()
+        } else {
+            text::event(&event)
+        };
+        if let Err(error) = writeln!(output, "{line}") {
+            return Ok(Err(error));
+        }
+    }
+    Ok(output.flush())
+}
+
+async fn salvage(
+    logs: &Logs,
+    label: &Label,
+    to: &Path,
+    base: Option<&Base>,
+) -> Result<String, String> {
+    let salvaged = logs
+        .salvage(label, to, base)
+        .await
+        .map_err(|error| error.to_string())?;
+    write_manifests(&salvaged, to).map_err(|error| format!("{}: {error}", to.display()))?;
+    Ok(text::outcome(&salvaged, to))
+}
+
+fn write_manifests(salvaged: &Salvage, to: &Path) -> io::Result<()> {
+    let write = |name: &str, content: String| {
+        let mut file = std::fs::File::create_new(to.join(name))?;
+        file.write_all(content.as_bytes())?;
+        file.sync_all()
+    };
+    write(MANIFEST_TEXT, text::manifest(salvaged))?;
+    write(MANIFEST_JSON, format!("{:#}\n", json::manifest(salvaged)))
+}
+
+fn forget(logs: &Logs, label: &Label, force: bool) -> Result<String, String> {
+    let failed = |error: forebay_fs::logs::LogsError| error.to_string();
+    let info = logs.info(label).map_err(failed)?;
+    let salvaged = logs.salvaged_to(label);
+    let bytes = logs.forget(label, force).map_err(failed)?;
+    Ok(text::forgotten(&info, salvaged.as_deref(), bytes))
+}
