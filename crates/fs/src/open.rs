@@ -202,7 +202,11 @@ pub(crate) async fn open(
         boot: local.state.as_ref().map_or([0; 16], |state| state.boot),
         clean: local.state.as_ref().is_some_and(|state| state.clean),
     };
-    if !continues {
+    if continues {
+        // An opening that took this epoch may have ended before it was noted down; the next one may
+        // end as well, before the bucket has the epoch that it is about to take.
+        state.epoch = bucket.epoch;
+    } else {
         local.put_log_aside(&bucket, environment.clock.now())?;
         // What was answered UNSTABLE and is not in the bucket is not here either.
         state.verifier = new_verifier();

@@ -18,6 +18,9 @@ use crate::durability::Recorded;
 use crate::node::{Locked, Node, NodeState};
 use crate::permission;
 
+/// How often CREATE looks again when what it has found goes away under its hands.
+const LOOKS: usize = 8;
+
 impl Core {
     pub(crate) async fn create(
         &self,
@@ -29,12 +32,22 @@ impl Core {
         check_new_name(name)?;
         self.admit_names().await?;
         let directory = self.directory(directory).await?;
-        let names = directory.names.lock().await;
-        permission::may_search(&directory.lock_directory()?.record, who)?;
-        if let Some(entry) = self.entry(directory.inode, name).await? {
+        let mut looks = 0;
+        let _names = loop {
+            let names = directory.names.lock().await;
+            permission::may_search(&directory.lock_directory()?.record, who)?;
+            let Some(entry) = self.entry(directory.inode, name).await? else {
+                break names;
+            };
             drop(names);
-            return self.open_existing(who, &directory, entry.inode, mode).await;
-        }
+            looks += 1;
+            match self.open_existing(who, &directory, entry.inode, mode).await {
+                // Removed, or replaced by a rename, since the look: the caller's handle, which is
+                // the directory's, is not stale.
+                Err(Error::Stale) if looks < LOOKS => {}
+                result => return result,
+            }
+        };
         let (set, verifier) = match mode {
             CreateMode::Unchecked(set) | CreateMode::Guarded(set) => (*set, None),
             CreateMode::Exclusive(verifier) => (SetAttributes::default(), Some(*verifier)),
@@ -81,8 +94,9 @@ impl Core {
             }
         }
         // The call that made it may still wait for the disk.
+        // As it was opened, also if its last name has gone since.
         let (attributes, end) = {
-            let state = node.lock_live()?;
+            let state = node.lock();
             (node.attributes(&state), state.last_lsn)
         };
         let state = directory.lock();

@@ -132,7 +132,7 @@ fn make_durable(recovery: &Recovery) -> Result<(), OpenError> {
         recovery
             .storage
             .open(&name)
-            .and_then(|memory| memory.flush(0..memory.memory().len()))
+            .and_then(|memory| memory.flush_anew())
             .map_err(OpenError::io(format!("flush {name}")))?;
     }
     Ok(())

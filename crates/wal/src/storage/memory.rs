@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{SegmentMemory, SegmentReader, Storage};
+use super::{PAGE, SegmentMemory, SegmentReader, Storage};
 
 /// Bytes that a disk writes as one.
 const SECTOR: usize = 512;
-const PAGE: usize = 4096;
 
 /// A folder in memory. Each file has two images: what the page cache holds, and what is on stable
 /// storage. Clones are the same folder.

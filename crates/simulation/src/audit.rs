@@ -1,0 +1,236 @@
+//! Whether what lies in the bucket fits together, looked at without the product's file system.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_meta::record::{
+    BlockMap, CookieRecord, Garbage, InodeRecord, Kind, NameRecord, PackRecord, VolumeState,
+};
+use forebay_meta::{Key, Record};
+use forebay_pack::{object_name, parse_object_name};
+
+use crate::bucket::BucketImage;
+
+/// What the metadata say, by kind.
+#[derive(Default)]
+struct Entries {
+    volume: Option<VolumeState>,
+    inodes: BTreeMap<u64, InodeRecord>,
+    names: BTreeMap<(u64, Vec<u8>), NameRecord>,
+    cookies: BTreeMap<(u64, u64), CookieRecord>,
+    blocks: Vec<(u64, BlockMap)>,
+    packs: BTreeMap<u64, PackRecord>,
+    garbage: BTreeSet<u64>,
+    dead_packs: BTreeSet<u64>,
+}
+
+/// The position of the log that the bucket holds.
+pub(crate) fn published(bucket: &BucketImage) -> Result<u64, String> {
+    let key = Key::Volume.encode();
+    let value = bucket.metadata.entries.get(&key);
+    let value = value.ok_or("there is no state of the volume")?;
+    let state = VolumeState::decode(&key, value).map_err(|error| error.to_string())?;
+    Ok(state.published.0)
+}
+
+/// Checks the bucket as a whole.
+pub(crate) fn audit(bucket: &BucketImage) -> Result<(), String> {
+    let entries = read(bucket).map_err(|error| format!("metadata: {error}"))?;
+    names(&entries)?;
+    blocks(&entries, bucket)
+}
+
+fn read(bucket: &BucketImage) -> Result<Entries, forebay_meta::Corrupt> {
+    let mut entries = Entries::default();
+    for (key, value) in &bucket.metadata.entries {
+        match Key::decode(key)? {
+            Key::Volume => entries.volume = Some(VolumeState::decode(key, value)?),
+            Key::Inode(inode) => {
+                entries
+                    .inodes
+                    .insert(inode.0, InodeRecord::decode(key, value)?);
+            }
+            Key::Name(directory, name) => {
+                entries.names.insert(
+                    (directory.0, name.to_vec()),
+                    NameRecord::decode(key, value)?,
+                );
+            }
+            Key::Cookie(directory, cookie) => {
+                entries
+                    .cookies
+                    .insert((directory.0, cookie), CookieRecord::decode(key, value)?);
+            }
+            Key::Block(block) => entries
+                .blocks
+                .push((block.inode.0, BlockMap::decode(key, value)?)),
+            Key::Pack(pack) => {
+                entries
+                    .packs
+                    .insert(pack.0, PackRecord::decode(key, value)?);
+            }
+            Key::Garbage(inode) => {
+                Garbage::decode(key, value)?;
+                entries.garbage.insert(inode.0);
+            }
+            Key::DeadPack(pack) => {
+                entries.dead_packs.insert(pack.0);
+            }
+        }
+    }
+    Ok(entries)
+}
+
+/// Every name has its cookie and its object, every object its names, and nothing is left over.
+fn names(entries: &Entries) -> Result<(), String> {
+    let mut links: BTreeMap<u64, u32> = BTreeMap::new();
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for ((directory, name), record) in &entries.names {
+        let shown = format!("name {} in {directory}", name.escape_ascii());
+        let cookie = entries.cookies.get(&(*directory, record.cookie));
+        if cookie.is_none_or(|cookie| cookie.inode != record.inode || cookie.name != name[..]) {
+            return Err(format!("{shown} and its cookie contradict each other"));
+        }
+        let Some(object) = entries.inodes.get(&record.inode.0) else {
+            return Err(format!("{shown} stands for an object that is not there"));
+        };
+        if object.kind() != record.kind {
+            return Err(format!("{shown} is of another kind than its object"));
+        }
+        if object
+            .directory()
+            .is_some_and(|own| own.parent.0 != *directory)
+        {
+            return Err(format!("{shown} is a directory that says it is elsewhere"));
+        }
+        *links.entry(record.inode.0).or_default() += 1;
+        *counts.entry(*directory).or_default() += 1;
+        if record.kind == Kind::Directory {
+            *links.entry(*directory).or_default() += 1;
+        }
+    }
+    if entries.cookies.len() != entries.names.len() {
+        return Err("there are cookies without names".into());
+    }
+    for (inode, object) in &entries.inodes {
+        let own = match object.directory() {
+            Some(directory) => {
+                let entries = counts.get(inode).copied().unwrap_or_default();
+                if directory.entries != entries {
+                    return Err(format!(
+                        "directory {inode} counts {} names and has {entries}",
+                        directory.entries
+                    ));
+                }
+                // Its own "."; the root has no name but its "..".
+                1 + u32::from(*inode == 1)
+            }
+            None => 0,
+        };
+        let links = links.get(inode).copied().unwrap_or_default() + own;
+        if object.nlink != links {
+            return Err(format!(
+                "object {inode} counts {} links and has {links}",
+                object.nlink
+            ));
+        }
+    }
+    match &entries.volume {
+        Some(volume) if volume.used_inodes != entries.inodes.len() as u64 => Err(format!(
+            "the volume counts {} objects and has {}",
+            volume.used_inodes,
+            entries.inodes.len()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Every frame lies in a pack that is there, and all accounts sum up.
+fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
+    let mut live: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut used: BTreeMap<u64, u64> = BTreeMap::new();
+    for (inode, map) in &entries.blocks {
+        if !entries.inodes.contains_key(inode) && !entries.garbage.contains(inode) {
+            return Err(format!(
+                "there are blocks of object {inode}, which is not there"
+            ));
+        }
+        for extent in map.extents() {
+            let frame = &extent.frame;
+            let object = bucket.objects.get(&object_name(frame.pack));
+            let Some(object) = object else {
+                return Err(format!(
+                    "object {inode} refers to pack {}, which is not there",
+                    frame.pack
+                ));
+            };
+            let end = u64::from(frame.offset) + u64::from(frame.stored_len);
+            let stored = object.get(frame.offset as usize..end as usize);
+            if stored.and_then(crc32) != Some(frame.crc32) {
+                return Err(format!(
+                    "object {inode} refers to a frame that pack {} does not hold",
+                    frame.pack
+                ));
+            }
+            *live.entry(frame.pack.0).or_default() += extent.range.len();
+            *used.entry(*inode).or_default() += extent.range.len();
+        }
+    }
+    for (pack, record) in &entries.packs {
+        let bytes = live.remove(pack).unwrap_or_default();
+        if record.live_bytes != bytes {
+            return Err(format!(
+                "pack {pack:x} counts {} live bytes and has {bytes}",
+                record.live_bytes
+            ));
+        }
+        let name = object_name(forebay_types::PackId(*pack));
+        if bucket.objects.get(&name).map(|object| object.len() as u64) != Some(record.bytes) {
+            return Err(format!(
+                "pack {pack:x} has an account, and is not there as it says"
+            ));
+        }
+    }
+    if let Some((pack, bytes)) = live.first_key_value() {
+        return Err(format!(
+            "pack {pack:x} has {bytes} live bytes and no account"
+        ));
+    }
+    let total: u64 = used.values().sum();
+    for (inode, object) in &entries.inodes {
+        let bytes = used.get(inode).copied().unwrap_or_default();
+        if object.kind() == Kind::Regular && object.used != bytes {
+            return Err(format!(
+                "object {inode} counts {} bytes and has {bytes}",
+                object.used
+            ));
+        }
+    }
+    match &entries.volume {
+        Some(volume) if volume.used_bytes != total => Err(format!(
+            "the volume counts {} bytes and has {total}",
+            volume.used_bytes
+        )),
+        Some(_) => Ok(()),
+        None => Err("there is no state of the volume".into()),
+    }
+}
+
+/// Packs that no metadata know of: what a crash between upload and publication leaves.
+pub(crate) fn unknown_packs(bucket: &BucketImage) -> u64 {
+    let known = |name: &str| {
+        parse_object_name(name).is_none_or(|pack| {
+            [Key::Pack(pack), Key::DeadPack(pack)]
+                .iter()
+                .any(|key| bucket.metadata.entries.contains_key(&key.encode()))
+        })
+    };
+    bucket.objects.keys().filter(|name| !known(name)).count() as u64
+}
+
+/// The CRC32 of a stored frame: of all its bytes but the four in its header that hold it.
+fn crc32(frame: &[u8]) -> Option<u32> {
+    let mut crc32 = crc32fast::Hasher::new();
+    crc32.update(frame.get(..124)?);
+    crc32.update(frame.get(128..)?);
+    Some(crc32.finalize())
+}

@@ -1,0 +1,128 @@
+//! The metadata as the product sees them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_fs::Metadata;
+use forebay_meta::{Batch, Entry, KeyRange, MetaStore, StoreError};
+use forebay_object::Store;
+
+use super::{Fate, NO_ANSWER};
+use crate::world::{Step, World};
+
+/// Opens the metadata in a world's bucket.
+pub(crate) struct MetaBucket(pub(crate) World);
+
+#[async_trait]
+impl Metadata for MetaBucket {
+    async fn open(
+        &self,
+        _store: &Store,
+        _cache_bytes: u64,
+    ) -> Result<Arc<dyn MetaStore>, StoreError> {
+        self.0.travel().await;
+        let epoch = self.0.bucket(|bucket| {
+            if bucket.fate(false) == Fate::Fails {
+                return Err(StoreError::Transient(NO_ANSWER.into()));
+            }
+            let metadata = bucket.metadata();
+            metadata.epoch += 1;
+            Ok(metadata.epoch)
+        })?;
+        self.0.step(Step::OpenedMetadata);
+        Ok(Arc::new(Opened {
+            world: self.0.clone(),
+            epoch,
+            closed: AtomicBool::new(false),
+        }))
+    }
+}
+
+struct Opened {
+    world: World,
+    epoch: u64,
+    closed: AtomicBool,
+}
+
+impl Opened {
+    fn check(&self) -> Result<(), StoreError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(StoreError::Fatal("it is closed".into()));
+        }
+        match self.world.bucket(|bucket| bucket.fate(false)) {
+            Fate::Fails => Err(StoreError::Transient(NO_ANSWER.into())),
+            Fate::Works | Fate::Ghost => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl MetaStore for Opened {
+    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.world.travel().await;
+        self.check()?;
+        Ok(self
+            .world
+            .bucket(|bucket| bucket.image.metadata.entries.get(key).cloned()))
+    }
+
+    async fn scan(
+        &self,
+        range: &KeyRange,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        self.world.travel().await;
+        self.check()?;
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.world.bucket(|bucket| {
+            let entries = &bucket.image.metadata.entries;
+            let found = entries
+                .range(range.start.clone()..)
+                .take_while(|(key, _)| range.contains(key))
+                .take(limit);
+            found
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect()
+        }))
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.world.travel().await;
+        self.world.step(Step::CommitMetadata);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(StoreError::Fatal("it is closed".into()));
+        }
+        let fate = self.world.bucket(|bucket| {
+            let fate = bucket.fate(true);
+            if fate == Fate::Fails {
+                return Ok(fate);
+            }
+            if bucket.image.metadata.epoch != self.epoch {
+                return Err(StoreError::Fenced);
+            }
+            let entries = &mut bucket.metadata().entries;
+            for (key, entry) in batch.changes() {
+                match entry {
+                    Entry::Value(value) => entries.insert(key.clone(), value.clone()),
+                    Entry::Deleted => entries.remove(key),
+                };
+            }
+            Ok(fate)
+        })?;
+        self.world.step(Step::CommittedMetadata);
+        self.world.travel().await;
+        match fate {
+            Fate::Works => Ok(()),
+            Fate::Fails | Fate::Ghost => Err(StoreError::Transient(NO_ANSWER.into())),
+        }
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.closed.store(true, Ordering::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! The states that the log went through, by the position at which each began.
+
+use std::sync::Arc;
+
+use crate::model::State;
+
+/// Every state since the volume was formatted that a recovery may still lead to.
+#[derive(Clone)]
+pub(crate) struct History {
+    /// Position after the record that led to the state; ascending.
+    states: Vec<(u64, Arc<State>)>,
+    /// Inodes of objects that once were.
+    pub(crate) gone: Vec<u64>,
+}
+
+impl History {
+    pub(crate) fn new(formatted: State) -> History {
+        History {
+            states: vec![(0, Arc::new(formatted))],
+            gone: Vec::new(),
+        }
+    }
+
+    /// Number of states.
+    pub(crate) fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.states.last().map_or(0, |(end, _)| *end)
+    }
+
+    /// The newest state. There always is one.
+    pub(crate) fn newest(&self) -> &Arc<State> {
+        &self.states[self.states.len() - 1].1
+    }
+
+    /// The states from the `first`th on.
+    pub(crate) fn since(&self, first: usize) -> impl Iterator<Item = &Arc<State>> {
+        let states = self.states.get(first..).unwrap_or_default();
+        states.iter().map(|(_, state)| state)
+    }
+
+    /// The state that begins exactly at a position.
+    pub(crate) fn at(&self, position: u64) -> Option<&Arc<State>> {
+        let found = self
+            .states
+            .binary_search_by_key(&position, |(end, _)| *end)
+            .ok()?;
+        self.states.get(found).map(|(_, state)| state)
+    }
+
+    /// The position after the record that follows the one that ends at `position`.
+    pub(crate) fn next_after(&self, position: u64) -> Option<u64> {
+        let next = self.states.partition_point(|(end, _)| *end <= position);
+        self.states.get(next).map(|(end, _)| *end)
+    }
+
+    /// A record that ends at `end` has led to this state.
+    pub(crate) fn push(&mut self, end: u64, state: State) {
+        let newest = self.newest().clone();
+        for (inode, _) in newest.objects() {
+            if state.get(inode).is_none() {
+                self.gone.push(inode);
+            }
+        }
+        self.states.push((end, Arc::new(state)));
+    }
+
+    /// What came after `position` never was.
+    pub(crate) fn forget_after(&mut self, position: u64) {
+        self.states.retain(|(end, _)| *end <= position);
+        let newest = self.newest().clone();
+        self.gone.retain(|inode| newest.get(*inode).is_none());
+    }
+}

@@ -1,0 +1,223 @@
+//! Whether a reply is one that the model can give.
+
+use std::sync::Arc;
+
+use forebay_vfs::{Attributes, Error};
+
+use crate::model::{Body, State};
+use crate::operation::{Operation, Reply};
+
+/// What is known about an operation when it is answered.
+pub(crate) struct Case<'a> {
+    pub(crate) operation: &'a Operation,
+    /// The states that there were while it ran, the first one before it began.
+    pub(crate) states: &'a [Arc<State>],
+    /// The state that it led to, if it changed something.
+    pub(crate) effect: Option<&'a Arc<State>>,
+    /// Errors that say "not now" are allowed: something was wrong with store or disk.
+    pub(crate) troubled: bool,
+}
+
+/// The attributes without the space that is used, which depends on what is published.
+fn bare(attributes: &Attributes) -> Attributes {
+    Attributes {
+        used: 0,
+        ..*attributes
+    }
+}
+
+impl Case<'_> {
+    /// Why the reply is wrong.
+    pub(crate) fn judge(&self, reply: &Reply) -> Result<(), String> {
+        match reply {
+            Reply::Failed(Error::Delay | Error::Io) | Reply::Stopped(_) if self.troubled => Ok(()),
+            Reply::Failed(error) => self.judge_failure(*error),
+            Reply::Stopped(why) => Err(format!("the volume stopped without a reason: {why}")),
+            _ => {
+                if self.effect.is_none() {
+                    self.some(|state| {
+                        let effect = state.apply(self.operation, Default::default(), 0);
+                        matches!(effect, Ok(None))
+                    })
+                    .ok_or("it succeeded without a record, and the model would change something or fail")?;
+                }
+                self.judge_success(reply)
+            }
+        }
+    }
+
+    fn some(&self, fits: impl Fn(&State) -> bool) -> Option<()> {
+        self.states.iter().any(|state| fits(state)).then_some(())
+    }
+
+    fn judge_failure(&self, error: Error) -> Result<(), String> {
+        if self.effect.is_some() {
+            return Err(format!("{error:?} although it was recorded"));
+        }
+        self.some(|state| {
+            let effect = state.apply(self.operation, Default::default(), 0);
+            effect.is_err_and(|errors| errors.contains(&error))
+        })
+        .ok_or_else(|| {
+            let expected = self.states.last().map(|state| {
+                state
+                    .apply(self.operation, Default::default(), 0)
+                    .map(|_| "success")
+            });
+            format!("{error:?}, where the model says {expected:?}")
+        })
+    }
+
+    fn judge_success(&self, reply: &Reply) -> Result<(), String> {
+        match (self.operation, reply) {
+            (
+                Operation::Read {
+                    inode,
+                    offset,
+                    count,
+                },
+                Reply::Read(read),
+            ) => {
+                let data: Vec<u8> = read.data.concat();
+                // A READ beside a WRITE may see a part of it; but no byte that there never was.
+                let seen: Vec<Vec<u8>> = self
+                    .states
+                    .iter()
+                    .filter_map(|state| state.read(*inode, *offset, *count))
+                    .filter(|(bytes, eof)| bytes.len() == data.len() && *eof == read.eof)
+                    .map(|(bytes, _)| bytes)
+                    .collect();
+                let known = |at: usize| seen.iter().any(|bytes| bytes[at] == data[at]);
+                if !seen.is_empty() && (0..data.len()).all(known) {
+                    return Ok(());
+                }
+                let expected = seen.last().map_or(&[][..], |bytes| bytes);
+                Err(format!(
+                    "bytes that the file never had: {}",
+                    difference(&data, expected)
+                ))
+            }
+            (
+                Operation::List {
+                    directory,
+                    cookie,
+                    max,
+                },
+                Reply::Listed(listing),
+            ) => {
+                let found: Vec<_> = listing
+                    .entries
+                    .iter()
+                    .map(|entry| (entry.cookie, entry.name.to_vec(), entry.inode.0))
+                    .collect();
+                self.some(|state| {
+                    listed(state, *directory).is_some_and(|all| {
+                        let expected: Vec<_> = all
+                            .into_iter()
+                            .filter(|(own, ..)| own > cookie)
+                            .take(*max)
+                            .collect();
+                        expected == found
+                    })
+                })
+                .ok_or_else(|| format!("a listing that never was: {found:?}"))
+            }
+            (Operation::Lookup { directory, name }, Reply::Found(found)) => self
+                // The name and the attributes are two looks, between which others may come.
+                .some(|state| state.lookup(*directory, name) == Some(found.inode.0))
+                .and_then(|()| {
+                    self.some(|state| state.attributes(found.inode.0) == Some(bare(found)))
+                })
+                .ok_or_else(|| format!("attributes that never were: {found:?}")),
+            (_, Reply::Created(created)) => match self.effect {
+                // An existing file may lose its last name while CREATE waits for the disk.
+                Some(_) if created.attributes.nlink > 0 => self.expect(&created.attributes),
+                Some(_) => Ok(()),
+                None => Ok(()),
+            },
+            (_, Reply::Linked(attributes, change)) => {
+                self.expect(attributes)?;
+                change.after.map_or(Ok(()), |after| self.expect(&after))
+            }
+            (_, Reply::Changed(change)) => change.after.map_or(Ok(()), |after| self.expect(&after)),
+            (_, Reply::Renamed(from, to)) => [from.after, to.after]
+                .iter()
+                .flatten()
+                .try_for_each(|after| self.expect(after)),
+            (
+                Operation::Write {
+                    data, stability, ..
+                },
+                Reply::Written(written),
+            ) => {
+                if written.count as usize != data.len() || written.stability < *stability {
+                    return Err(format!(
+                        "{written:?} for {} bytes {stability:?}",
+                        data.len()
+                    ));
+                }
+                match (self.effect, written.change.after) {
+                    (Some(_), Some(after)) => self.expect(&after),
+                    _ => Ok(()),
+                }
+            }
+            (Operation::Commit { .. }, Reply::Committed(..))
+            | (Operation::Flush, Reply::Flushed(_)) => Ok(()),
+            _ => Err("a reply to something else".into()),
+        }
+    }
+
+    /// The attributes must be those after the change, or those at some moment where there was none.
+    fn expect(&self, found: &Attributes) -> Result<(), String> {
+        let found = bare(found);
+        let fits = |state: &State| state.attributes(found.inode.0) == Some(found);
+        let fitting = match self.effect {
+            // Another client's change may come between the record and the look at a directory.
+            Some(effect) => fits(effect) || self.some(fits).is_some(),
+            None => self.some(fits).is_some(),
+        };
+        if fitting {
+            return Ok(());
+        }
+        let expected = self
+            .effect
+            .and_then(|state| state.attributes(found.inode.0));
+        Err(format!(
+            "attributes {found:?} where {expected:?} were expected"
+        ))
+    }
+}
+
+/// What a listing of a directory gives: cookies, names, inodes.
+pub(crate) fn listed(state: &State, directory: u64) -> Option<Vec<(u64, Vec<u8>, u64)>> {
+    let Body::Directory {
+        parent, entries, ..
+    } = &state.get(directory)?.body
+    else {
+        return None;
+    };
+    let dots = [(1, b".".to_vec(), directory), (2, b"..".to_vec(), *parent)];
+    let named = entries
+        .iter()
+        .map(|(cookie, (name, inode))| (*cookie, name.clone(), *inode));
+    Some(dots.into_iter().chain(named).collect())
+}
+
+/// Where two byte strings differ, in a few words.
+pub(crate) fn difference(found: &[u8], expected: &[u8]) -> String {
+    if found.len() != expected.len() {
+        return format!("{} bytes instead of {}", found.len(), expected.len());
+    }
+    let differing: Vec<usize> = (0..found.len())
+        .filter(|at| found[*at] != expected[*at])
+        .collect();
+    match (differing.first(), differing.last()) {
+        (Some(first), Some(last)) => format!(
+            "{} bytes differ, from {first} to {last}; there {:02x?} instead of {:02x?}",
+            differing.len(),
+            &found[*first..(first + 8).min(found.len())],
+            &expected[*first..(first + 8).min(found.len())]
+        ),
+        _ => "nothing differs".into(),
+    }
+}

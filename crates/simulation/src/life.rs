@@ -1,0 +1,420 @@
+//! One life of a gateway: it opens the volume, and does what the plan says until the world stops.
+//!
+//! Everything runs in one thread. The calls of clients are polled by this module itself, one at a
+//! time, and the end of the log is read before and after each poll: so it is known, without a look
+//! into the product, which call made which record, and in which order.
+
+mod calls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_fs::{Stopped, Volume};
+use parking_lot::Mutex;
+
+use crate::bucket::StoreFaults;
+use crate::history::History;
+use crate::ledger::{Ledger, Unstable};
+use crate::machine::DiskFaults;
+use crate::operation::Operation;
+use crate::plan::{Action, Journal, Plan};
+use crate::recovery::{self, compare, open_and_compare};
+use crate::totals::Totals;
+use crate::world::{Step, World, WorldImage};
+use calls::Calls;
+
+/// A moment at which the world could have stopped.
+pub(crate) struct Stop {
+    pub(crate) step: Step,
+    pub(crate) image: WorldImage,
+    pub(crate) ledger: Ledger,
+}
+
+/// What a life leaves behind.
+pub(crate) struct Life {
+    pub(crate) stops: Vec<Stop>,
+    pub(crate) unstable: Vec<Unstable>,
+    /// The machine of the gateway that has the volume at the end.
+    pub(crate) machine: usize,
+}
+
+/// What happened, for people, if they want to know.
+#[derive(Default)]
+pub struct Trace(pub(crate) Option<Vec<String>>);
+
+impl Trace {
+    /// A trace that is kept.
+    pub fn kept() -> Trace {
+        Trace(Some(Vec::new()))
+    }
+
+    /// What happened, in order.
+    pub fn lines(&self) -> &[String] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(lines) = &mut self.0 {
+            lines.push(line());
+        }
+    }
+}
+
+/// Where stops are gathered while the gateway runs.
+pub(crate) struct Recorder {
+    stops: Vec<Stop>,
+    ledger: Ledger,
+}
+
+impl Recorder {
+    /// Watches a world from now on.
+    pub(crate) fn watch(world: &World, ledger: Ledger) -> Arc<Mutex<Recorder>> {
+        let recorder = Arc::new(Mutex::new(Recorder {
+            stops: Vec::new(),
+            ledger,
+        }));
+        let (watched, shared) = (world.clone(), recorder.clone());
+        world.observe(Some(Arc::new(move |step| {
+            let image = watched.image();
+            let mut recorder = shared.lock();
+            let ledger = recorder.ledger.clone();
+            recorder.stops.push(Stop {
+                step,
+                image,
+                ledger,
+            });
+        })));
+        recorder
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Stop> {
+        std::mem::take(&mut self.stops)
+    }
+}
+
+/// What a life begins with.
+pub(crate) struct Beginning<'a> {
+    pub(crate) world: World,
+    pub(crate) machine: usize,
+    pub(crate) plan: &'a Plan,
+    pub(crate) actions: &'a [(u32, Action)],
+    pub(crate) ledger: Ledger,
+    pub(crate) unstable: Vec<Unstable>,
+}
+
+/// A gateway that runs.
+struct Gateway<'a> {
+    world: World,
+    machine: usize,
+    plan: &'a Plan,
+    volume: Volume,
+    history: &'a mut History,
+    recorder: Arc<Mutex<Recorder>>,
+    unstable: Vec<Unstable>,
+    calls: Calls,
+    /// Store or disk have been made to fail in this life: "not now" is an answer.
+    troubled: bool,
+    /// The disk has.
+    disk_troubled: bool,
+    /// The machine of the gateway that took over, the volume that it has open, and where it began.
+    successor: Option<(usize, Volume, u64)>,
+    totals: &'a mut Totals,
+    trace: &'a mut Trace,
+}
+
+/// Lives.
+pub(crate) async fn live(
+    beginning: Beginning<'_>,
+    history: &mut History,
+    totals: &mut Totals,
+    trace: &mut Trace,
+) -> Result<Life, String> {
+    let Beginning {
+        world,
+        machine,
+        plan,
+        actions,
+        ledger,
+        mut unstable,
+    } = beginning;
+    let expected = ledger.end;
+    let known = ledger.verifier;
+    let recorder = Recorder::watch(&world, ledger);
+    let recovered = open_and_compare(&world, machine, plan, history).await?;
+    if recovered.end != expected {
+        return Err(format!(
+            "opened twice from the same image, once at {expected} and once at {}",
+            recovered.end
+        ));
+    }
+    trace.note(|| {
+        format!(
+            "opened on machine {machine}, recovered to {}",
+            recovered.end
+        )
+    });
+    {
+        let ledger = &mut recorder.lock().ledger;
+        ledger.verifier = recovered.verifier;
+        ledger.opened = true;
+        if known.is_some() && recovered.verifier != known {
+            unstable.clear();
+            ledger.unstable = 0;
+        }
+    }
+    world.set_delays(25);
+    totals.lives += 1;
+    let mut gateway = Gateway {
+        world: world.clone(),
+        machine,
+        plan,
+        volume: recovered.volume,
+        history,
+        recorder,
+        unstable,
+        calls: Calls::default(),
+        troubled: false,
+        disk_troubled: false,
+        successor: None,
+        totals,
+        trace,
+    };
+    for (number, action) in actions {
+        gateway
+            .act(action)
+            .await
+            .map_err(|why| format!("action {number} ({action}): {why}"))?;
+    }
+    world.step(Step::Rest);
+    world.observe(None);
+    let stops = gateway.recorder.lock().take();
+    gateway.count_faults();
+    Ok(Life {
+        stops,
+        unstable: gateway.unstable,
+        machine: gateway.machine,
+    })
+}
+
+impl Gateway<'_> {
+    async fn act(&mut self, action: &Action) -> Result<(), String> {
+        match action {
+            Action::Begin(draft) => {
+                let serial = self.world.number();
+                let state = self.history.newest();
+                let operation = draft.resolve(state, &self.history.gone, serial);
+                self.begin(operation)?;
+            }
+            Action::Run(turns) => {
+                for _ in 0..*turns {
+                    tokio::task::yield_now().await;
+                    self.poll_calls()?;
+                }
+            }
+            Action::Sync => {
+                self.sync();
+                self.poll_calls()?;
+            }
+            Action::Prepare => self.prepare(),
+            Action::Advance { ms } => {
+                tokio::time::sleep(Duration::from_millis(u64::from(*ms))).await;
+                self.poll_calls()?;
+            }
+            Action::WriteBack(seed) => {
+                let seed = *seed;
+                self.world
+                    .machine(self.machine, |machine| machine.write_back(seed));
+            }
+            Action::GiveUp(pick) => self.calls.give_up(*pick),
+            Action::Store(faults) => {
+                self.troubled |= *faults != StoreFaults::default();
+                self.world.set_store_faults(*faults);
+            }
+            Action::Disk(faults) => {
+                self.set_disk_faults(*faults);
+            }
+            Action::TakeOver => self.take_over().await?,
+            Action::Close => self.close().await?,
+            Action::Crash(crash) => {
+                if self.successor.is_some() {
+                    self.end_former().await?;
+                } else if crash.stop.is_multiple_of(2) {
+                    self.drain().await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_disk_faults(&mut self, faults: DiskFaults) {
+        if faults != DiskFaults::default() {
+            self.troubled = true;
+            self.disk_troubled = true;
+            self.recorder.lock().ledger.verifier = None;
+        }
+        self.world.set_disk_faults(self.machine, faults);
+    }
+
+    fn sync(&self) {
+        let hand = self
+            .world
+            .machine(self.machine, |machine| machine.hand.clone());
+        if let Some(hand) = hand {
+            hand.sync();
+        }
+    }
+
+    fn prepare(&self) {
+        let hand = self
+            .world
+            .machine(self.machine, |machine| machine.hand.clone());
+        if let Some(hand) = hand {
+            hand.prepare();
+        }
+    }
+
+    /// Store and disk work, and everybody gets what they need: every call must come to an end.
+    async fn drain(&mut self) -> Result<(), String> {
+        /// So many rounds of a tenth of a second: an hour.
+        const ROUNDS: usize = 36_000;
+        self.world.set_store_faults(StoreFaults::default());
+        self.world
+            .set_disk_faults(self.machine, DiskFaults::default());
+        for _ in 0..ROUNDS {
+            self.sync();
+            self.prepare();
+            tokio::task::yield_now().await;
+            self.poll_calls()?;
+            if self.calls.is_empty() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Err(format!(
+            "no progress in an hour, with store and disk at work: {}",
+            self.calls
+        ))
+    }
+
+    /// Another gateway opens the volume on a machine of its own, while this one runs on.
+    async fn take_over(&mut self) -> Result<(), String> {
+        if self.recorder.lock().ledger.fenced {
+            return Ok(());
+        }
+        // The new one reads the bucket with a store that works.
+        self.world.set_store_faults(StoreFaults::default());
+        self.recorder.lock().ledger.contested = true;
+        let other = self.world.add_machine();
+        let recovered = open_and_compare(&self.world, other, self.plan, self.history)
+            .await
+            .map_err(|why| format!("the gateway that takes over: {why}"))?;
+        self.trace
+            .note(|| format!("taken over on machine {other}, at {}", recovered.end));
+        self.totals.takeovers += 1;
+        self.troubled = true;
+        {
+            let ledger = &mut self.recorder.lock().ledger;
+            if recovered.end < ledger.bucket {
+                return Err(format!(
+                    "the gateway that took over is at {}, and {} was acknowledged as being in the bucket",
+                    recovered.end, ledger.bucket
+                ));
+            }
+            ledger.fenced = true;
+            ledger.taken_at = recovered.end;
+            ledger.verifier = recovered.verifier;
+        }
+        self.successor = Some((other, recovered.volume, recovered.end));
+        Ok(())
+    }
+
+    /// A gateway that was taken over from has stopped by the time it wants to publish, and has
+    /// changed nothing for its successor.
+    async fn end_former(&mut self) -> Result<(), String> {
+        let Some((other, successor, end)) = self.successor.take() else {
+            return Ok(());
+        };
+        // First, room among the calls.
+        self.drain().await?;
+        self.begin(Operation::Flush)?;
+        self.drain().await?;
+        let status = self.volume.status();
+        if status.unpublished_bytes() > 0 && status.stopped != Some(Stopped::Fenced) {
+            return Err(format!(
+                "a gateway that was taken over from does not stop: {:?}",
+                status.stopped
+            ));
+        }
+        let state = self.history.at(end).ok_or("no state to go back to")?;
+        compare(&successor, state)
+            .await
+            .map_err(|why| format!("the gateway that took over, later: {why}"))?;
+        self.machine = other;
+        self.successor = Some((other, successor, end));
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), String> {
+        if self.recorder.lock().ledger.fenced {
+            return Ok(());
+        }
+        self.calls.drop_all();
+        // The limit counts down in simulated time; whoever waits longer than this waits for ever.
+        let closing = self.volume.close(Duration::from_secs(30));
+        let closed = tokio::time::timeout(Duration::from_secs(3600), closing)
+            .await
+            .map_err(|_| "closing waits for ever".to_owned())?;
+        self.trace.note(|| format!("closed: {closed:?}"));
+        self.totals.closes += 1;
+        let mut recorder = self.recorder.lock();
+        recorder.ledger.closed = !self.disk_troubled && self.plan.journal != Journal::None;
+        if closed == forebay_fs::Closed::Published {
+            let end = recorder.ledger.end;
+            recorder.ledger.promise_bucket(end);
+        }
+        Ok(())
+    }
+
+    fn count_faults(&mut self) {
+        let (failed, ghosts) = self.world.bucket(|bucket| (bucket.failed, bucket.ghosts));
+        self.totals.failed_requests += failed;
+        self.totals.ghost_requests += ghosts;
+        let (flushes, full) = self.world.machine(self.machine, |machine| {
+            (machine.failed_flushes, machine.full_disks)
+        });
+        self.totals.failed_flushes += flushes;
+        self.totals.full_disks += full;
+    }
+}
+
+/// Lets a volume publish all it has, by a machine whose log is worked by hand.
+pub(crate) async fn publish(world: &World, machine: usize, volume: &Volume) -> Result<u64, String> {
+    let hand = world.machine(machine, |machine| machine.hand.clone());
+    let mut flush = std::pin::pin!(tokio::time::timeout(
+        Duration::from_secs(3600),
+        volume.flush()
+    ));
+    loop {
+        if let Some(hand) = &hand {
+            hand.sync();
+            hand.prepare();
+        }
+        let turn = std::pin::pin!(tokio::time::sleep(Duration::from_millis(50)));
+        match futures_util::future::select(flush.as_mut(), turn).await {
+            futures_util::future::Either::Left((done, _)) => {
+                return match done {
+                    Ok(Ok(lsn)) => Ok(lsn.0),
+                    Ok(Err(why)) => Err(format!("publishing after recovery: {why}")),
+                    Err(_) => Err("publishing after recovery waits for ever".into()),
+                };
+            }
+            futures_util::future::Either::Right(_) => {}
+        }
+    }
+}
+
+/// A runtime of its own for what `work` does in a world.
+pub(crate) fn alone<T>(work: impl Future<Output = T>) -> T {
+    let runtime = recovery::runtime();
+    runtime.block_on(tokio::task::unconstrained(work))
+}

@@ -1,0 +1,151 @@
+//! A machine: a local disk with a page cache before it, a state file, and the id of its last boot.
+//!
+//! ```text
+//!   mapped memory      what the process wrote                 survives a kill
+//!   believed           what the kernel thinks is on the disk  (equal to mapped: the page is clean)
+//!   stable             what is on the disk                    survives a power cut
+//! ```
+//!
+//! Without faults `believed` and `stable` agree wherever a flush has been. A flush that fails leaves
+//! them apart, as Linux does: its pages count as clean afterwards, and a later flush writes them no
+//! more.
+
+mod file;
+mod folder;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forebay_wal::Hand;
+
+use crate::random::Random;
+use file::File;
+pub(crate) use file::FileImage;
+pub(crate) use folder::Folder;
+
+/// Bytes that a disk writes as one.
+const SECTOR: usize = 512;
+
+/// What is on a machine when the world stops.
+#[derive(Clone, Default)]
+pub(crate) struct MachineImage {
+    files: BTreeMap<String, FileImage>,
+    state: Option<Arc<[u8]>>,
+    mark: Option<Arc<[u8]>>,
+    boot: u64,
+}
+
+/// What the disk does wrong from now on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskFaults {
+    /// Flushes that will fail.
+    pub failing_flushes: u32,
+    /// No file can be made.
+    pub full: bool,
+}
+
+/// A machine that runs.
+#[derive(Default)]
+pub(crate) struct Machine {
+    files: BTreeMap<String, File>,
+    state: Option<Arc<[u8]>>,
+    mark: Option<Arc<[u8]>>,
+    boot: u64,
+    pub(crate) faults: DiskFaults,
+    /// Counts of faults that were met.
+    pub(crate) failed_flushes: u64,
+    pub(crate) full_disks: u64,
+    /// Does the work of the log's threads.
+    pub(crate) hand: Option<Arc<Hand>>,
+}
+
+impl MachineImage {
+    /// A machine that was never used.
+    pub(crate) fn new(boot: u64) -> MachineImage {
+        MachineImage {
+            boot,
+            ..MachineImage::default()
+        }
+    }
+
+    /// What the next process finds after a power cut: of each sector that was not flushed the old
+    /// bytes, the new ones, or a mixture, as `seed` decides.
+    pub(crate) fn power_cut(&self, seed: u64) -> MachineImage {
+        let mut random = Random::of(seed, 1);
+        // Nothing, everything, or a mixture: the extremes are likely in life, too.
+        let kept = [0, 20, 50, 80, 100][random.below(5) as usize];
+        MachineImage {
+            files: self
+                .files
+                .iter()
+                .map(|(name, file)| (name.clone(), file.power_cut(kept, &mut random)))
+                .collect(),
+            state: self.state.clone(),
+            mark: self.mark.clone(),
+            boot: self.boot + 1,
+        }
+    }
+
+    /// What the next process finds after a kill in the middle of the copy that led from `before` to
+    /// this: of what differs, the first part is there.
+    pub(crate) fn torn_copy(&self, before: &MachineImage, seed: u64) -> MachineImage {
+        let mut random = Random::of(seed, 2);
+        let mut torn = self.clone();
+        for (name, file) in &mut torn.files {
+            if let Some(before) = before.files.get(name) {
+                file.tear(before, &mut random);
+            }
+        }
+        torn
+    }
+
+    /// Whether nothing differs.
+    pub(crate) fn is_same(&self, other: &MachineImage) -> bool {
+        self.state == other.state
+            && self.files.len() == other.files.len()
+            && self
+                .files
+                .iter()
+                .zip(&other.files)
+                .all(|((name, file), (other_name, other))| {
+                    name == other_name && file.is_same(other)
+                })
+    }
+}
+
+impl Machine {
+    pub(crate) fn of(image: &MachineImage) -> Machine {
+        Machine {
+            files: image
+                .files
+                .iter()
+                .map(|(name, file)| (name.clone(), File::of(file)))
+                .collect(),
+            state: image.state.clone(),
+            mark: image.mark.clone(),
+            boot: image.boot,
+            ..Machine::default()
+        }
+    }
+
+    pub(crate) fn image(&mut self) -> MachineImage {
+        MachineImage {
+            files: self
+                .files
+                .iter_mut()
+                .map(|(name, file)| (name.clone(), file.image()))
+                .collect(),
+            state: self.state.clone(),
+            mark: self.mark.clone(),
+            boot: self.boot,
+        }
+    }
+
+    /// The kernel writes some dirty sectors back without being asked.
+    pub(crate) fn write_back(&mut self, seed: u64) {
+        let mut random = Random::of(seed, 3);
+        for file in self.files.values_mut() {
+            file.write_back(&mut random);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! A file of the log: mapped memory, what the kernel believes, what the disk has.
+
+use std::alloc::{self, Layout};
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::SECTOR;
+use crate::random::Random;
+
+const PAGE: usize = 4096;
+
+/// A file when the world stops. Parts that did not change are shared with earlier images.
+#[derive(Clone)]
+pub(crate) struct FileImage {
+    cache: Arc<[u8]>,
+    believed: Arc<[u8]>,
+    stable: Arc<[u8]>,
+}
+
+impl FileImage {
+    fn flushed(bytes: Arc<[u8]>) -> FileImage {
+        FileImage {
+            cache: bytes.clone(),
+            believed: bytes.clone(),
+            stable: bytes,
+        }
+    }
+
+    pub(super) fn is_same(&self, other: &FileImage) -> bool {
+        let same = |one: &Arc<[u8]>, other: &Arc<[u8]>| Arc::ptr_eq(one, other) || one == other;
+        same(&self.cache, &other.cache)
+            && same(&self.believed, &other.believed)
+            && same(&self.stable, &other.stable)
+    }
+
+    /// Each sector that the kernel knows to be dirty is kept with a chance of `kept` in 100, lost, or
+    /// torn.
+    pub(super) fn power_cut(&self, kept: u64, random: &mut Random) -> FileImage {
+        if self.cache == self.believed {
+            return FileImage::flushed(self.stable.clone());
+        }
+        let mut left = self.stable.to_vec();
+        for at in dirty_sectors(&self.cache, &self.believed, 0..left.len()) {
+            let (new, old) = (&self.cache[at.clone()], &mut left[at]);
+            let cut = random.below(new.len() as u64) as usize;
+            if random.chance(20) && !matches!(kept, 0 | 100) {
+                if random.chance(50) {
+                    old[..cut].copy_from_slice(&new[..cut]);
+                } else {
+                    old[cut..].copy_from_slice(&new[cut..]);
+                }
+            } else if random.chance(kept) {
+                old.copy_from_slice(new);
+            }
+        }
+        FileImage::flushed(left.into())
+    }
+
+    /// Takes back the last part of what came since `before`.
+    pub(super) fn tear(&mut self, before: &FileImage, random: &mut Random) {
+        if Arc::ptr_eq(&self.cache, &before.cache) || self.cache.len() != before.cache.len() {
+            return;
+        }
+        let pairs = || self.cache.iter().zip(before.cache.iter());
+        let Some(first) = pairs().position(|(new, old)| new != old) else {
+            return;
+        };
+        let last = pairs().rposition(|(new, old)| new != old).unwrap_or(first);
+        let cut = first + random.below((last - first) as u64 + 1) as usize;
+        let mut torn = self.cache.to_vec();
+        torn[cut..].copy_from_slice(&before.cache[cut..]);
+        self.cache = torn.into();
+    }
+}
+
+/// A file that is in use.
+pub(super) struct File {
+    /// What the process writes to; only once it was opened for that.
+    pages: Option<Arc<Pages>>,
+    /// What the page cache held when it was looked at last.
+    cache: Arc<[u8]>,
+    believed: Arc<[u8]>,
+    stable: Arc<[u8]>,
+}
+
+impl File {
+    pub(super) fn zeros(bytes: usize) -> File {
+        File::of(&FileImage::flushed(vec![0; bytes].into()))
+    }
+
+    pub(super) fn of(image: &FileImage) -> File {
+        File {
+            pages: None,
+            cache: image.cache.clone(),
+            believed: image.believed.clone(),
+            stable: image.stable.clone(),
+        }
+    }
+
+    /// Whether these are the pages of this file.
+    pub(super) fn has(&self, pages: &Arc<Pages>) -> bool {
+        self.pages
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, pages))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.stable.len()
+    }
+
+    pub(super) fn image(&mut self) -> FileImage {
+        FileImage {
+            cache: self.cache().clone(),
+            believed: self.believed.clone(),
+            stable: self.stable.clone(),
+        }
+    }
+
+    /// What the page cache holds now.
+    pub(super) fn cache(&mut self) -> &Arc<[u8]> {
+        if let Some(pages) = &self.pages
+            && *pages.bytes() != *self.cache
+        {
+            self.cache = pages.bytes().into();
+        }
+        &self.cache
+    }
+
+    pub(super) fn pages(&mut self) -> Arc<Pages> {
+        let cache = &self.cache;
+        self.pages
+            .get_or_insert_with(|| Arc::new(Pages::holding(cache)))
+            .clone()
+    }
+
+    /// Puts a range on stable storage, exactly to the byte: no byte beside it may be relied on.
+    pub(super) fn flush(&mut self, range: Range<usize>) {
+        self.settle(range, |_| true, 0);
+    }
+
+    /// A flush that fails: some sectors get to the disk, and all count as clean afterwards.
+    pub(super) fn fail_flush(&mut self, range: Range<usize>, random: &mut Random) {
+        self.settle(range, |random| random.chance(50), random.number());
+    }
+
+    /// Every page was stored to: the kernel takes none of them for clean any more.
+    pub(super) fn dirty_all(&mut self) {
+        self.believed = self.stable.clone();
+    }
+
+    pub(super) fn write_back(&mut self, random: &mut Random) {
+        let all = 0..self.len();
+        let seed = random.number();
+        let cache = self.cache().clone();
+        let mut random = Random::new(seed);
+        let chosen: Vec<_> = dirty_sectors(&cache, &self.believed, all)
+            .filter(|_| random.chance(40))
+            .collect();
+        for sector in chosen {
+            self.flush(sector);
+        }
+    }
+
+    fn settle(&mut self, range: Range<usize>, written: impl Fn(&mut Random) -> bool, seed: u64) {
+        let cache = self.cache().clone();
+        let range = range.start.min(cache.len())..range.end.min(cache.len());
+        let dirty: Vec<_> = dirty_sectors(&cache, &self.believed, range).collect();
+        if dirty.is_empty() {
+            return;
+        }
+        let mut random = Random::new(seed);
+        let mut stable = self.stable.to_vec();
+        let mut believed = self.believed.to_vec();
+        for sector in dirty {
+            believed[sector.clone()].copy_from_slice(&cache[sector.clone()]);
+            if written(&mut random) {
+                stable[sector.clone()].copy_from_slice(&cache[sector]);
+            }
+        }
+        (self.stable, self.believed) = (stable.into(), believed.into());
+    }
+}
+
+/// The parts of `range`, none longer than a sector or over the end of one, that differ.
+fn dirty_sectors<'a>(
+    new: &'a [u8],
+    old: &'a [u8],
+    range: Range<usize>,
+) -> impl Iterator<Item = Range<usize>> + 'a {
+    let first = range.start / SECTOR;
+    let sectors = range.end.div_ceil(SECTOR);
+    (first..sectors)
+        .map(move |sector| {
+            (sector * SECTOR).max(range.start)..((sector + 1) * SECTOR).min(range.end)
+        })
+        .filter(|sector| new[sector.clone()] != old[sector.clone()])
+}
+
+/// Page-aligned memory that is shared as mapped memory is.
+///
+/// The simulation runs in one thread: nobody writes while somebody looks.
+pub(super) struct Pages(NonNull<[u8]>);
+
+// SAFETY: plain memory without owner thread. One world runs in one thread, so that nobody looks at
+// bytes while they are written.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes.max(1), PAGE).unwrap_or(Layout::new::<u8>())
+    }
+
+    fn holding(bytes: &[u8]) -> Pages {
+        let layout = Pages::layout(bytes.len());
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc::alloc(layout) };
+        let Some(start) = NonNull::new(start) else {
+            alloc::handle_alloc_error(layout)
+        };
+        // SAFETY: freshly allocated with at least this many bytes, so it overlaps nothing; all of
+        // them are initialised by this.
+        unsafe {
+            start
+                .as_ptr()
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        };
+        Pages(NonNull::slice_from_raw_parts(start, bytes.len()))
+    }
+
+    pub(super) fn memory(&self) -> NonNull<[u8]> {
+        self.0
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: allocated and initialised as long as `self` lives; the world's one thread is here,
+        // so it is not writing, and what is given is not kept across a call of the log.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `holding` with the layout of the same length, freed only here.
+        unsafe { alloc::dealloc(self.0.cast().as_ptr(), Pages::layout(self.0.len())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(file: &mut File, at: usize, byte: u8) {
+        let memory = file.pages().memory();
+        // SAFETY: within the memory, and nobody else looks.
+        unsafe { memory.cast::<u8>().as_ptr().add(at).write(byte) };
+    }
+
+    #[test]
+    fn a_power_cut_keeps_what_was_flushed_and_may_lose_the_rest() {
+        let mut file = File::zeros(4096);
+        write(&mut file, 100, 1);
+        file.flush(0..4096);
+        write(&mut file, 100, 2);
+        write(&mut file, 1000, 3);
+        let image = file.image();
+        let lost = image.power_cut(0, &mut Random::new(1));
+        assert_eq!((lost.cache[100], lost.cache[1000]), (1, 0));
+        let kept = image.power_cut(100, &mut Random::new(1));
+        assert_eq!((kept.cache[100], kept.cache[1000]), (2, 3));
+    }
+
+    #[test]
+    fn a_flush_covers_its_range_and_no_byte_beside_it() {
+        let mut file = File::zeros(4096);
+        write(&mut file, 9, 1);
+        write(&mut file, 10, 1);
+        file.flush(0..10);
+        let left = file.image().power_cut(0, &mut Random::new(1));
+        assert_eq!((left.cache[9], left.cache[10]), (1, 0));
+    }
+
+    #[test]
+    fn after_a_failed_flush_a_second_one_succeeds_with_the_data_gone() {
+        let mut file = File::zeros(64 << 10);
+        for sector in 0..128 {
+            write(&mut file, sector * SECTOR, 7);
+        }
+        file.fail_flush(0..64 << 10, &mut Random::new(1));
+        file.flush(0..64 << 10);
+        let left = file.image().power_cut(100, &mut Random::new(1));
+        let there = left.cache.iter().filter(|byte| **byte == 7).count();
+        assert!((1..128).contains(&there), "{there}");
+    }
+
+    #[test]
+    fn a_torn_copy_has_the_first_part_of_what_is_new() {
+        let mut file = File::zeros(4096);
+        let before = file.image();
+        for at in 100..200 {
+            write(&mut file, at, 1);
+        }
+        let mut torn = file.image();
+        torn.tear(&before, &mut Random::new(3));
+        let there = torn.cache.iter().filter(|byte| **byte == 1).count();
+        assert!(there < 100);
+        assert!(torn.cache[100..100 + there].iter().all(|byte| *byte == 1));
+    }
+}

@@ -1,0 +1,226 @@
+//! A machine's disk as the product sees it.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use forebay_fs::LocalFolder;
+use forebay_wal::{OpenError, Options, Recovery, SegmentMemory, SegmentReader, Storage, Wal};
+
+use super::file::{File, Pages};
+use crate::random::Random;
+use crate::world::{Step, World};
+
+/// The local folder of one machine of a world.
+#[derive(Clone)]
+pub(crate) struct Folder {
+    pub(crate) world: World,
+    pub(crate) machine: usize,
+}
+
+impl LocalFolder for Folder {
+    fn path(&self) -> &Path {
+        Path::new("/simulated")
+    }
+
+    fn log(&self) -> io::Result<Arc<dyn Storage>> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn load_state(&self) -> io::Result<Option<Vec<u8>>> {
+        let state = self
+            .world
+            .machine(self.machine, |machine| machine.state.clone());
+        Ok(state.map(|bytes| bytes.to_vec()))
+    }
+
+    fn replace_state(&self, content: &[u8]) -> io::Result<()> {
+        self.world.step(Step::ReplaceState);
+        self.world
+            .machine(self.machine, |machine| machine.state = Some(content.into()));
+        self.world.step(Step::ReplacedState);
+        Ok(())
+    }
+
+    fn mark(&self) -> io::Result<Option<Vec<u8>>> {
+        let mark = self
+            .world
+            .machine(self.machine, |machine| machine.mark.clone());
+        Ok(mark.map(|line| line.to_vec()))
+    }
+
+    fn set_mark(&self, line: &[u8]) -> io::Result<()> {
+        self.world
+            .machine(self.machine, |machine| machine.mark = Some(line.into()));
+        Ok(())
+    }
+
+    fn write_note(&self, _label: &str, _text: &[u8]) -> io::Result<()> {
+        // It is for people, who are not simulated.
+        Ok(())
+    }
+
+    fn boot_id(&self) -> [u8; 16] {
+        let boot = self.world.machine(self.machine, |machine| machine.boot);
+        u128::from(boot + 1).to_le_bytes()
+    }
+
+    fn start_log(&self, recovery: Recovery, options: Options) -> Result<Wal, OpenError> {
+        let (wal, hand) = recovery.into_wal_by_hand(options)?;
+        self.world
+            .machine(self.machine, |machine| machine.hand = Some(Arc::new(hand)));
+        Ok(wal)
+    }
+}
+
+impl Folder {
+    fn file<T>(&self, name: &str, look: impl FnOnce(&mut File) -> T) -> io::Result<T> {
+        self.world.machine(self.machine, |machine| {
+            let file = machine.files.get_mut(name);
+            file.map(look).ok_or_else(|| io::ErrorKind::NotFound.into())
+        })
+    }
+
+    fn handle(&self, name: &str) -> io::Result<Box<dyn SegmentMemory>> {
+        let pages = self.file(name, File::pages)?;
+        Ok(Box::new(Mapped {
+            folder: self.clone(),
+            pages,
+        }))
+    }
+}
+
+impl Storage for Folder {
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.world.machine(self.machine, |machine| {
+            machine.files.keys().cloned().collect()
+        }))
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn SegmentMemory>> {
+        self.world.step(Step::CreateFile);
+        self.world.machine(self.machine, |machine| {
+            if machine.faults.full {
+                machine.full_disks += 1;
+                return Err(io::Error::from(io::ErrorKind::StorageFull));
+            }
+            if machine.files.contains_key(name) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            machine
+                .files
+                .insert(name.to_owned(), File::zeros(bytes as usize));
+            Ok(())
+        })?;
+        self.world.step(Step::CreatedFile);
+        self.handle(name)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn SegmentMemory>> {
+        self.handle(name)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Box<dyn SegmentReader>> {
+        let bytes = self.file(name, |file| file.cache().clone())?;
+        Ok(Box::new(Reader(bytes)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.world.step(Step::RenameFile);
+        self.world.machine(self.machine, |machine| {
+            let file = machine.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+            machine.files.insert(to.to_owned(), file);
+            Ok::<(), io::Error>(())
+        })?;
+        self.world.step(Step::RenamedFile);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.world.step(Step::RemoveFile);
+        self.world.machine(self.machine, |machine| {
+            let file = machine.files.remove(name).map(drop);
+            file.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        })?;
+        self.world.step(Step::RemovedFile);
+        Ok(())
+    }
+
+    fn salt(&self) -> u64 {
+        self.world.number()
+    }
+}
+
+/// A mapped file. It stays the same file when that is renamed or removed.
+struct Mapped {
+    folder: Folder,
+    pages: Arc<Pages>,
+}
+
+// SAFETY: the pages are kept alive by this handle and never move. `flush` reads memory only through
+// the world's one thread.
+unsafe impl SegmentMemory for Mapped {
+    fn memory(&self) -> NonNull<[u8]> {
+        self.pages.memory()
+    }
+
+    fn flush(&self, range: Range<usize>) -> io::Result<()> {
+        let world = &self.folder.world;
+        world.step(Step::Flush);
+        let seed = world.number();
+        let outcome = world.machine(self.folder.machine, |machine| {
+            let fails = machine.faults.failing_flushes > 0;
+            if fails {
+                machine.faults.failing_flushes -= 1;
+                machine.failed_flushes += 1;
+            }
+            let file = machine
+                .files
+                .values_mut()
+                .find(|file| file.has(&self.pages));
+            match (file, fails) {
+                (Some(file), true) => file.fail_flush(range, &mut Random::new(seed)),
+                (Some(file), false) => file.flush(range),
+                // It was removed: nothing of it will ever be read again.
+                (None, _) => {}
+            }
+            if fails {
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
+            Ok(())
+        });
+        world.step(Step::Flushed);
+        outcome
+    }
+
+    fn flush_anew(&self) -> io::Result<()> {
+        self.folder.world.machine(self.folder.machine, |machine| {
+            let mut files = machine.files.values_mut();
+            if let Some(file) = files.find(|file| file.has(&self.pages)) {
+                file.dirty_all();
+            }
+        });
+        self.flush(0..self.pages.memory().len())
+    }
+
+    fn prefault(&self) {}
+}
+
+struct Reader(Arc<[u8]>);
+
+impl SegmentReader for Reader {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(self.0.len());
+        let count = buffer.len().min(self.0.len() - start);
+        buffer[..count].copy_from_slice(&self.0[start..start + count]);
+        Ok(count)
+    }
+}

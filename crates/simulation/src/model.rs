@@ -1,0 +1,106 @@
+//! The reference model: what a file system with these operations must hold, written as plainly as
+//! possible and without a look at how the product does it.
+//!
+//! A [`State`] is the whole file system at one position of the log; states share what they have in
+//! common, so that one can be kept for every record.
+
+mod apply;
+mod content;
+mod object;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forebay_vfs::{Attributes, FileKind, Timestamp};
+
+pub use content::{Content, HIGH, LOW};
+pub use object::{Body, Object};
+
+/// Inode of the root directory.
+pub const ROOT: u64 = 1;
+
+/// A file system at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    objects: BTreeMap<u64, Arc<Object>>,
+}
+
+impl State {
+    /// A volume that was just formatted.
+    pub fn formatted(now: Timestamp) -> State {
+        let root = Object::new(
+            Body::Directory {
+                parent: ROOT,
+                next_cookie: 3,
+                entries: BTreeMap::new(),
+            },
+            0o755,
+            now,
+        );
+        State {
+            objects: BTreeMap::from([(ROOT, Arc::new(root))]),
+        }
+    }
+
+    /// The object with this inode.
+    pub fn get(&self, inode: u64) -> Option<&Object> {
+        self.objects.get(&inode).map(Arc::as_ref)
+    }
+
+    /// The object with this inode, shared with every state in which it is the same.
+    pub fn shared(&self, inode: u64) -> Option<&Arc<Object>> {
+        self.objects.get(&inode)
+    }
+
+    /// All objects by inode.
+    pub fn objects(&self) -> impl Iterator<Item = (u64, &Object)> {
+        self.objects
+            .iter()
+            .map(|(inode, object)| (*inode, object.as_ref()))
+    }
+
+    /// Number of objects.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there is nothing, not even a root.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Inodes of one kind.
+    pub fn of_kind(&self, kind: FileKind) -> Vec<u64> {
+        let objects = self.objects();
+        objects
+            .filter(|(_, object)| object.kind() == kind)
+            .map(|(inode, _)| inode)
+            .collect()
+    }
+
+    /// What a name stands for.
+    pub fn lookup(&self, directory: u64, name: &[u8]) -> Option<u64> {
+        let Body::Directory { entries, .. } = &self.get(directory)?.body else {
+            return None;
+        };
+        let found = entries.values().find(|(own, _)| own == name);
+        found.map(|(_, inode)| *inode)
+    }
+
+    /// The attributes of an object; the space that it uses is left out (0).
+    pub fn attributes(&self, inode: u64) -> Option<Attributes> {
+        Some(self.get(inode)?.attributes(inode))
+    }
+
+    /// The bytes that READ must give, and whether they reach the end.
+    pub fn read(&self, inode: u64, offset: u64, count: u32) -> Option<(Vec<u8>, bool)> {
+        match &self.get(inode)?.body {
+            Body::Regular(content) => Some(content.read(offset, count)),
+            _ => None,
+        }
+    }
+
+    fn change(&mut self, inode: u64) -> Option<&mut Object> {
+        self.objects.get_mut(&inode).map(Arc::make_mut)
+    }
+}

@@ -1,0 +1,251 @@
+//! Operations of clients, and what they are answered.
+
+use std::pin::Pin;
+
+use forebay_fs::{Stopped, Volume};
+use forebay_types::{Inode, Lsn};
+use forebay_vfs::{
+    Attributes, Change, CreateMode, Created, Credentials, Device, Error, FileKind, FileSystem,
+    Listing, NewNode, ReadReply, SetAttributes, Stability, Timestamp, Verifier, WriteReply,
+};
+
+/// What MKDIR, SYMLINK and MKNOD make.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NewObject {
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink(Vec<u8>),
+    /// A pipe, socket or device.
+    Special(FileKind, Device),
+}
+
+/// An operation on objects that are known by their inodes.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "as in `forebay_vfs::FileSystem`")]
+pub enum Operation {
+    Create {
+        directory: u64,
+        name: Vec<u8>,
+        mode: CreateMode,
+    },
+    Make {
+        directory: u64,
+        name: Vec<u8>,
+        object: NewObject,
+        mode: Option<u32>,
+    },
+    Link {
+        inode: u64,
+        directory: u64,
+        name: Vec<u8>,
+    },
+    Remove {
+        directory: u64,
+        name: Vec<u8>,
+    },
+    Rmdir {
+        directory: u64,
+        name: Vec<u8>,
+    },
+    Rename {
+        from: u64,
+        old: Vec<u8>,
+        to: u64,
+        new: Vec<u8>,
+    },
+    SetAttributes {
+        inode: u64,
+        set: SetAttributes,
+        guard: Option<Timestamp>,
+    },
+    Write {
+        inode: u64,
+        offset: u64,
+        data: Vec<u8>,
+        stability: Stability,
+    },
+    Commit {
+        inode: u64,
+    },
+    Read {
+        inode: u64,
+        offset: u64,
+        count: u32,
+    },
+    List {
+        directory: u64,
+        cookie: u64,
+        max: usize,
+    },
+    Lookup {
+        directory: u64,
+        name: Vec<u8>,
+    },
+    /// Everything so far is to be in the bucket.
+    Flush,
+}
+
+/// What an operation was answered.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "as in `forebay_vfs::FileSystem`")]
+pub enum Reply {
+    Created(Created),
+    Changed(Change),
+    Renamed(Change, Change),
+    Linked(Attributes, Change),
+    Written(WriteReply),
+    Committed(Change, Verifier),
+    Read(ReadReply),
+    Listed(Listing),
+    Found(Attributes),
+    Flushed(Lsn),
+    Failed(Error),
+    Stopped(Stopped),
+}
+
+/// An operation under way.
+pub(crate) type Call = Pin<Box<dyn Future<Output = Reply> + Send>>;
+
+/// Root asks for everything: permissions are no concern of a crash.
+pub(crate) static ROOT: Credentials = Credentials {
+    uid: 0,
+    gid: 0,
+    groups: Vec::new(),
+};
+
+fn reply<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Reply) -> Reply {
+    result.map_or_else(Reply::Failed, map)
+}
+
+impl Operation {
+    /// Begins the operation; nothing happens before it is polled.
+    pub(crate) fn call(&self, volume: &Volume) -> Call {
+        let (volume, operation) = (volume.clone(), self.clone());
+        Box::pin(async move { operation.run(&volume).await })
+    }
+
+    async fn run(&self, volume: &Volume) -> Reply {
+        match self {
+            Operation::Create {
+                directory,
+                name,
+                mode,
+            } => reply(
+                volume.create(&ROOT, Inode(*directory), name, mode).await,
+                Reply::Created,
+            ),
+            Operation::Make {
+                directory,
+                name,
+                object,
+                mode,
+            } => {
+                let node = match object {
+                    NewObject::Directory => NewNode::Directory,
+                    NewObject::Symlink(target) => NewNode::Symlink(target),
+                    NewObject::Special(FileKind::Socket, _) => NewNode::Socket,
+                    NewObject::Special(FileKind::BlockDevice, device) => {
+                        NewNode::BlockDevice(*device)
+                    }
+                    NewObject::Special(FileKind::CharDevice, device) => {
+                        NewNode::CharDevice(*device)
+                    }
+                    NewObject::Special(..) => NewNode::Fifo,
+                };
+                let set = SetAttributes {
+                    mode: *mode,
+                    ..SetAttributes::default()
+                };
+                reply(
+                    volume
+                        .make(&ROOT, Inode(*directory), name, node, &set)
+                        .await,
+                    Reply::Created,
+                )
+            }
+            Operation::Link {
+                inode,
+                directory,
+                name,
+            } => reply(
+                volume
+                    .link(&ROOT, Inode(*inode), Inode(*directory), name)
+                    .await,
+                |(attributes, change)| Reply::Linked(attributes, change),
+            ),
+            Operation::Remove { directory, name } => reply(
+                volume.remove(&ROOT, Inode(*directory), name).await,
+                Reply::Changed,
+            ),
+            Operation::Rmdir { directory, name } => reply(
+                volume.rmdir(&ROOT, Inode(*directory), name).await,
+                Reply::Changed,
+            ),
+            Operation::Rename { from, old, to, new } => reply(
+                volume
+                    .rename(&ROOT, (Inode(*from), old), (Inode(*to), new))
+                    .await,
+                |(from, to)| Reply::Renamed(from, to),
+            ),
+            Operation::SetAttributes { inode, set, guard } => reply(
+                volume.setattr(&ROOT, Inode(*inode), set, *guard).await,
+                Reply::Changed,
+            ),
+            Operation::Write {
+                inode,
+                offset,
+                data,
+                stability,
+            } => reply(
+                volume
+                    .write(&ROOT, Inode(*inode), *offset, data, *stability)
+                    .await,
+                Reply::Written,
+            ),
+            Operation::Commit { inode } => reply(
+                volume.commit(&ROOT, Inode(*inode), 0, 0).await,
+                |(change, verifier)| Reply::Committed(change, verifier),
+            ),
+            Operation::Read {
+                inode,
+                offset,
+                count,
+            } => reply(
+                volume.read(&ROOT, Inode(*inode), *offset, *count).await,
+                Reply::Read,
+            ),
+            Operation::List {
+                directory,
+                cookie,
+                max,
+            } => reply(
+                volume
+                    .readdir(&ROOT, Inode(*directory), *cookie, *max, true)
+                    .await,
+                Reply::Listed,
+            ),
+            Operation::Lookup { directory, name } => reply(
+                volume.lookup(&ROOT, Inode(*directory), name).await,
+                Reply::Found,
+            ),
+            Operation::Flush => match volume.flush().await {
+                Ok(lsn) => Reply::Flushed(lsn),
+                Err(why) => Reply::Stopped(why),
+            },
+        }
+    }
+
+    /// Whether its reply promises that what it did is on stable storage (RFC 1813 section 4.8).
+    pub(crate) fn is_stable(&self) -> bool {
+        match self {
+            Operation::Write { stability, .. } => *stability != Stability::Unstable,
+            Operation::Commit { .. }
+            | Operation::Read { .. }
+            | Operation::List { .. }
+            | Operation::Lookup { .. }
+            | Operation::Flush => false,
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Plans: what a run does, drawn up from a seed before it begins.
+//!
+//! An action names what it works on by random numbers ("the fifth directory, or whatever there is"),
+//! which are made definite when its turn comes. So every part of a plan is a plan, and one that fails
+//! can be cut down to the few actions that matter.
+
+mod draft;
+
+use std::fmt;
+
+use crate::bucket::StoreFaults;
+use crate::machine::DiskFaults;
+use crate::random::Random;
+
+pub(crate) use draft::{Draft, What};
+
+/// One action of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// A client begins an operation.
+    Begin(Draft),
+    /// Everybody gets so many turns.
+    Run(u8),
+    /// The log's syncer gets a turn.
+    Sync,
+    /// The log's preparer gets a turn.
+    Prepare,
+    /// Time passes.
+    Advance {
+        /// Milliseconds.
+        ms: u32,
+    },
+    /// The kernel writes some dirty sectors back.
+    WriteBack(u64),
+    /// A client gives up what it waits for.
+    GiveUp(u8),
+    /// The store begins, or ceases, to fail.
+    Store(StoreFaults),
+    /// The disk begins, or ceases, to fail.
+    Disk(DiskFaults),
+    /// Another gateway opens the volume while this one runs.
+    TakeOver,
+    /// The volume is closed in good order.
+    Close,
+    /// The world stops, and goes on from what one of the stops so far would have left.
+    Crash(Crash),
+}
+
+/// How a run goes on after a life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crash {
+    /// Chooses the stop.
+    pub stop: u64,
+    /// What is left.
+    pub left: Left,
+}
+
+/// What is left of the world after a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Left {
+    /// The process was killed: the machine still has all that was written.
+    SameMachine,
+    /// The process was killed in the middle of copying a record.
+    TornCopy(u64),
+    /// Of what was not flushed some is lost, some torn.
+    PowerCut(u64),
+    /// Only the bucket.
+    Elsewhere,
+    /// The bucket, and a machine that had the volume some lives ago.
+    FormerMachine(u64),
+}
+
+/// What a volume is configured as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Journal {
+    /// A log that is flushed for every commit.
+    Commit,
+    /// A log, and commits wait for the bucket.
+    Bucket,
+    /// A log that is flushed in the background only.
+    Async,
+    /// No log: commits wait for the bucket.
+    None,
+}
+
+/// What a run does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Decides all chance in the run.
+    pub seed: u64,
+    /// How the volume is configured.
+    pub journal: Journal,
+    /// Whether dirty bytes close a checkpoint early.
+    pub small_checkpoints: bool,
+    /// What is done, with the numbers that the actions have in the full plan.
+    pub actions: Vec<(u32, Action)>,
+}
+
+/// What may go wrong in a plan beside crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Perils {
+    /// Faults of store and disk, takeovers, clients that give up.
+    pub faults: bool,
+}
+
+impl Plan {
+    /// The plan that belongs to a seed.
+    pub fn of(seed: u64, perils: Perils) -> Plan {
+        let mut random = Random::of(seed, 5);
+        let journal = match random.below(10) {
+            0 => Journal::Async,
+            1 => Journal::None,
+            2 => Journal::Bucket,
+            _ => Journal::Commit,
+        };
+        let small_checkpoints = random.chance(50);
+        let mut actions = Vec::new();
+        for life in 0..3 + random.below(3) {
+            let with_faults = perils.faults && random.chance(if life == 0 { 30 } else { 60 });
+            let length = 20 + random.below(60);
+            for _ in 0..length {
+                actions.push(action(&mut random, with_faults));
+            }
+            if perils.faults && random.chance(15) {
+                actions.push(Action::TakeOver);
+                for _ in 0..random.below(12) {
+                    actions.push(action(&mut random, false));
+                }
+            } else if random.chance(15) {
+                actions.push(Action::Close);
+            }
+            actions.push(Action::Crash(Crash {
+                stop: random.number(),
+                left: left(&mut random),
+            }));
+        }
+        Plan {
+            seed,
+            journal,
+            small_checkpoints,
+            actions: (0..).zip(actions).collect(),
+        }
+    }
+
+    /// The same plan with only these actions.
+    pub fn only(&self, numbers: &[u32]) -> Plan {
+        Plan {
+            actions: self
+                .actions
+                .iter()
+                .filter(|(number, _)| numbers.contains(number))
+                .cloned()
+                .collect(),
+            ..self.clone()
+        }
+    }
+}
+
+fn left(random: &mut Random) -> Left {
+    match random.below(10) {
+        0..=2 => Left::SameMachine,
+        3 => Left::TornCopy(random.number()),
+        4..=6 => Left::PowerCut(random.number()),
+        7 => Left::Elsewhere,
+        _ => Left::FormerMachine(random.number()),
+    }
+}
+
+fn action(random: &mut Random, faults: bool) -> Action {
+    match random.below(100) {
+        0..=59 => Action::Begin(Draft::of(random)),
+        60..=73 => Action::Run(1 + random.below(4) as u8),
+        74..=83 => Action::Sync,
+        84..=88 => Action::Prepare,
+        89..=91 => Action::Advance {
+            ms: [1, 60, 150, 700, 6000][random.below(5) as usize],
+        },
+        92..=93 => Action::WriteBack(random.number()),
+        94 if faults => Action::GiveUp(random.below(8) as u8),
+        95..=97 if faults => Action::Store(match random.below(5) {
+            0 => StoreFaults {
+                outage: true,
+                ..StoreFaults::default()
+            },
+            1 => StoreFaults {
+                failing: 1 + random.below(3) as u32,
+                ..StoreFaults::default()
+            },
+            2 => StoreFaults {
+                ghosts: 1 + random.below(2) as u32,
+                ..StoreFaults::default()
+            },
+            _ => StoreFaults::default(),
+        }),
+        98..=99 if faults => Action::Disk(match random.below(3) {
+            0 => DiskFaults {
+                failing_flushes: 1 + random.below(2) as u32,
+                full: false,
+            },
+            1 => DiskFaults {
+                failing_flushes: 0,
+                full: true,
+            },
+            _ => DiskFaults::default(),
+        }),
+        _ => Action::Begin(Draft {
+            what: What::Flush,
+            picks: [0; 5],
+        }),
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Begin(draft) => write!(f, "a client begins {:?}", draft.what),
+            Action::Run(turns) => write!(f, "everybody gets {turns} turns"),
+            Action::Sync => write!(f, "the syncer gets a turn"),
+            Action::Prepare => write!(f, "the preparer gets a turn"),
+            Action::Advance { ms } => write!(f, "{ms} ms pass"),
+            Action::WriteBack(_) => write!(f, "the kernel writes some dirty sectors back"),
+            Action::GiveUp(_) => write!(f, "a client gives up"),
+            Action::Store(faults) => write!(f, "the store: {faults:?}"),
+            Action::Disk(faults) => write!(f, "the disk: {faults:?}"),
+            Action::TakeOver => write!(f, "another gateway takes over"),
+            Action::Close => write!(f, "the volume is closed"),
+            Action::Crash(crash) => write!(f, "a crash; what is left: {:?}", crash.left),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_has_one_plan_and_a_part_of_it_keeps_the_numbers() {
+        let plan = Plan::of(7, Perils { faults: true });
+        assert_eq!(plan, Plan::of(7, Perils { faults: true }));
+        let part = plan.only(&[3, 5]);
+        assert_eq!(
+            part.actions,
+            [plan.actions[3].clone(), plan.actions[5].clone()]
+        );
+    }
+}

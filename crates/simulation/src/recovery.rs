@@ -1,0 +1,232 @@
+//! Opening what a crash has left, and comparing all of it with the model.
+
+use std::time::Duration;
+
+use forebay_fs::{CommitMode, FsConfig, LogConfig, Volume};
+use forebay_types::Inode;
+use forebay_vfs::{Attributes, FileKind, FileSystem};
+
+use crate::history::History;
+use crate::judge::{difference, listed};
+use crate::model::{Body, HIGH, LOW, Object, ROOT, State};
+use crate::operation;
+use crate::plan::{Journal, Plan};
+use crate::world::World;
+
+/// What no opening may take, in simulated time: longer means that it waits for ever.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Bytes of a log segment. Few, so that segments are begun, recycled and renamed all the time.
+const SEGMENT: u64 = 16 << 10;
+
+/// What an opening led to.
+pub(crate) struct Recovered {
+    pub(crate) volume: Volume,
+    /// The position to which it recovered.
+    pub(crate) end: u64,
+    /// Its write verifier, where there is a file that can be asked for it.
+    pub(crate) verifier: Option<[u8; 8]>,
+}
+
+/// How a plan has its volumes configured.
+pub(crate) fn config(plan: &Plan) -> FsConfig {
+    FsConfig {
+        log: match plan.journal {
+            Journal::None => LogConfig::None,
+            _ => LogConfig::Disk {
+                limit: 8 * SEGMENT,
+                segment: SEGMENT,
+            },
+        },
+        memory_limit: 16 << 20,
+        checkpoint_interval: Duration::from_secs(5),
+        checkpoint_bytes: if plan.small_checkpoints {
+            6 << 10
+        } else {
+            64 << 20
+        },
+        compression: forebay_fs::Compression::Off,
+        upload_parallel: 2,
+        pack_bytes: 3000,
+        prefetch_bytes: 0,
+        ..FsConfig::new("/simulated".into())
+    }
+}
+
+/// A runtime of one thread whose time passes only when everybody waits for it.
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    let built = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    // It needs memory and nothing else of the system.
+    built.expect("a runtime without I/O can always be made")
+}
+
+/// Opens the volume on a machine of `world` and compares it with the state that `history` has for
+/// the position to which it came.
+pub(crate) async fn open_and_compare(
+    world: &World,
+    machine: usize,
+    plan: &Plan,
+    history: &History,
+) -> Result<Recovered, String> {
+    let store = world.store();
+    let opening = Volume::open_in(&store, config(plan), world.environment(machine));
+    let volume = tokio::time::timeout(PATIENCE, opening)
+        .await
+        .map_err(|_| "the volume does not open: it waits for ever".to_owned())?
+        .map_err(|error| format!("the volume does not open: {error}"))?
+        .with_commit_mode(match plan.journal {
+            Journal::Commit | Journal::None => CommitMode::Disk,
+            Journal::Bucket => CommitMode::Bucket,
+            Journal::Async => CommitMode::Async,
+        });
+    let end = volume.status().end.0;
+    let state = history
+        .at(end)
+        .ok_or_else(|| format!("recovery came to {end}, where no record ends"))?;
+    compare(&volume, state)
+        .await
+        .map_err(|why| format!("recovered to {end}: {why}"))?;
+    let verifier = verifier(&volume, state).await?;
+    Ok(Recovered {
+        volume,
+        end,
+        verifier,
+    })
+}
+
+/// The write verifier of a volume on which everything is stable.
+pub(crate) async fn verifier(volume: &Volume, state: &State) -> Result<Option<[u8; 8]>, String> {
+    let Some(inode) = state.of_kind(FileKind::Regular).pop() else {
+        return Ok(None);
+    };
+    let commit = volume.commit(&operation::ROOT, Inode(inode), 0, 0);
+    match tokio::time::timeout(PATIENCE, commit).await {
+        Ok(Ok((_, verifier))) => Ok(Some(verifier.0)),
+        Ok(Err(error)) => Err(format!("COMMIT after recovery: {error}")),
+        Err(_) => Err("COMMIT after recovery waits for ever".into()),
+    }
+}
+
+/// Walks the whole tree and compares it with the model.
+pub(crate) async fn compare(volume: &Volume, state: &State) -> Result<(), String> {
+    let root = volume
+        .getattr(Inode(ROOT))
+        .await
+        .map_err(|error| format!("the root: {error}"))?;
+    compare_attributes("/", ROOT, &root, state)?;
+    let mut seen = std::collections::BTreeSet::from([ROOT]);
+    let mut rest = vec![(ROOT, String::new())];
+    while let Some((directory, path)) = rest.pop() {
+        let listing = volume
+            .readdir(&operation::ROOT, Inode(directory), 0, 1000, true)
+            .await
+            .map_err(|error| format!("{path}/: {error}"))?;
+        let found: Vec<_> = listing
+            .entries
+            .iter()
+            .map(|entry| (entry.cookie, entry.name.to_vec(), entry.inode.0))
+            .collect();
+        let expected = listed(state, directory).unwrap_or_default();
+        if found != expected {
+            return Err(format!(
+                "{path}/ (inode {directory}) holds {found:?} instead of {expected:?}"
+            ));
+        }
+        for entry in listing.entries.iter().skip(2) {
+            let inode = entry.inode.0;
+            let path = format!("{path}/{}", entry.name.escape_ascii());
+            let attributes = entry
+                .attributes
+                .ok_or_else(|| format!("{path} (inode {inode}) has a name and is not there"))?;
+            compare_attributes(&path, inode, &attributes, state)?;
+            if !seen.insert(inode) {
+                continue;
+            }
+            match state.get(inode).map(|object| &object.body) {
+                Some(Body::Directory { .. }) => rest.push((inode, path)),
+                Some(Body::Symlink(target)) => {
+                    let found = volume
+                        .readlink(&operation::ROOT, entry.inode)
+                        .await
+                        .map_err(|error| format!("{path}: {error}"))?;
+                    if found.0 != target[..] {
+                        return Err(format!("{path} points elsewhere"));
+                    }
+                }
+                Some(Body::Regular(_)) => compare_bytes(volume, &path, inode, state).await?,
+                _ => {}
+            }
+        }
+    }
+    if seen.len() != state.len() {
+        return Err(format!("{} objects instead of {}", seen.len(), state.len()));
+    }
+    let statistics = volume
+        .statistics()
+        .await
+        .map_err(|error| format!("FSSTAT: {error}"))?;
+    let files = statistics.total_files - statistics.free_files;
+    if files != state.len() as u64 {
+        return Err(format!(
+            "FSSTAT counts {files} objects instead of {}",
+            state.len()
+        ));
+    }
+    Ok(())
+}
+
+fn compare_attributes(
+    path: &str,
+    inode: u64,
+    found: &Attributes,
+    state: &State,
+) -> Result<(), String> {
+    let expected = state.attributes(inode);
+    let bare = Attributes { used: 0, ..*found };
+    if expected != Some(bare) {
+        return Err(format!(
+            "{path} (inode {inode}): {bare:?} instead of {expected:?}"
+        ));
+    }
+    Ok(())
+}
+
+async fn compare_bytes(
+    volume: &Volume,
+    path: &str,
+    inode: u64,
+    state: &State,
+) -> Result<(), String> {
+    let size = match state.get(inode) {
+        Some(Object {
+            body: Body::Regular(content),
+            ..
+        }) => content.size(),
+        _ => 0,
+    };
+    let hole = LOW.end..LOW.end + 64;
+    for part in [LOW, hole, HIGH] {
+        if part.start >= size && part.start > 0 {
+            continue;
+        }
+        // One byte more than there is: the end must be where it was.
+        let count = (size.min(part.end) - part.start) as u32 + 1;
+        let read = volume
+            .read(&operation::ROOT, Inode(inode), part.start, count)
+            .await
+            .map_err(|error| format!("{path} at {}: {error}", part.start))?;
+        let found = read.data.concat();
+        let (expected, eof) = state.read(inode, part.start, count).unwrap_or_default();
+        if found != expected || read.eof != eof {
+            return Err(format!(
+                "{path} (inode {inode}, {size} bytes) from {} on: {}",
+                part.start,
+                difference(&found, &expected)
+            ));
+        }
+    }
+    Ok(())
+}

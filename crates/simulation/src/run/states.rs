@@ -1,0 +1,399 @@
+//! Crash states: for each stop what each kind of crash would have left, recovered and compared.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{Scope, name};
+use crate::audit;
+use crate::bucket::BucketImage;
+use crate::history::History;
+use crate::ledger::{Ledger, Unstable};
+use crate::life::{Recorder, Stop, alone, publish};
+use crate::plan::{Crash, Journal, Left, Plan};
+use crate::random::Random;
+use crate::recovery::{compare, open_and_compare};
+use crate::totals::Totals;
+use crate::world::{World, WorldImage};
+
+/// Of so many recoveries, one is stopped itself.
+const INNER: u64 = 24;
+
+/// What stop, and what is wrong.
+type Fault = (String, String);
+
+/// Looks at the stops of one life.
+pub(super) struct Judge<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) scope: &'a Scope,
+    pub(super) history: &'a History,
+    pub(super) unstable: &'a [Unstable],
+    /// The gateway's machine.
+    pub(super) machine: usize,
+    /// The machine of the gateway that took over.
+    pub(super) successor: Option<usize>,
+    pub(super) life: u64,
+    pub(super) totals: &'a mut Totals,
+}
+
+/// How the world looks after a crash.
+pub(super) struct Sighting {
+    pub(super) image: WorldImage,
+    pub(super) machine: Option<usize>,
+    pub(super) end: u64,
+    pub(super) settled: u64,
+    pub(super) bucket: u64,
+    pub(super) verifier: Option<[u8; 8]>,
+    /// Nothing that was answered can have been lost.
+    pub(super) certain: bool,
+}
+
+/// What a recovery must come to.
+struct Expected {
+    /// Any position from the first to the second, or exactly the third.
+    from: u64,
+    to: u64,
+    or: Option<u64>,
+    /// The verifier must be this one.
+    verifier: Option<[u8; 8]>,
+    /// The verifier must not be one of a write that was lost.
+    honest: usize,
+}
+
+impl Judge<'_> {
+    /// Looks at every stop, in every way that its predecessor was not the same.
+    pub(super) fn look_at(&mut self, stops: &[Stop]) -> Result<(), Fault> {
+        let mut last: Option<&Stop> = None;
+        for (at, stop) in stops.iter().enumerate() {
+            self.totals.stops += 1;
+            let (run, life) = (self.plan.seed, self.life);
+            let seed = |label| Random::of(run, life << 40 | (at as u64) << 8 | label).number();
+            let machine = &stop.image.machines[self.machine];
+            let same_machine =
+                last.is_some_and(|last| last.image.machines[self.machine].is_same(machine));
+            let same_bucket =
+                last.is_some_and(|last| last.image.bucket.is_same(&stop.image.bucket));
+            let mut ways = Vec::new();
+            if !same_bucket {
+                self.audit(stop, &stop.image.bucket)?;
+                if self.scope.elsewhere {
+                    ways.push(Left::Elsewhere);
+                    if self.life > 0 && stop.ledger.opened && seed(1).is_multiple_of(3) {
+                        ways.push(Left::FormerMachine(seed(2)));
+                    }
+                }
+            }
+            if !(same_machine && same_bucket) {
+                if self.scope.same {
+                    ways.push(Left::SameMachine);
+                    if stop.step == crate::world::Step::Appended {
+                        ways.push(Left::TornCopy(seed(3)));
+                    }
+                }
+                if self.scope.power {
+                    ways.extend(
+                        (0..self.scope.power_cuts).map(|cut| Left::PowerCut(seed(16 + cut))),
+                    );
+                }
+            }
+            for left in ways {
+                self.check(stop, last, left)?;
+            }
+            last = Some(stop);
+        }
+        Ok(())
+    }
+
+    fn audit(&mut self, stop: &Stop, bucket: &BucketImage) -> Result<(), Fault> {
+        self.totals.audits += 1;
+        self.totals.most_unknown_packs = self
+            .totals
+            .most_unknown_packs
+            .max(audit::unknown_packs(bucket));
+        audit::audit(bucket)
+            .map_err(|why| (format!("{:?}", stop.step), format!("the bucket: {why}")))
+    }
+
+    /// Goes on from one of the stops.
+    pub(super) fn go_on(&mut self, stops: &[Stop], crash: Crash) -> Result<Sighting, Fault> {
+        let at = crash.index(stops.len());
+        let Some(stop) = stops.get(at) else {
+            return Err(("nowhere".into(), "there is no stop to go on from".into()));
+        };
+        let before = at.checked_sub(1).and_then(|before| stops.get(before));
+        let left = match crash.left {
+            Left::TornCopy(_) if stop.step != crate::world::Step::Appended => Left::SameMachine,
+            Left::FormerMachine(_) if !stop.ledger.opened => Left::Elsewhere,
+            left => left,
+        };
+        self.check(stop, before, left)
+    }
+
+    /// What `left` makes of a stop, and the machine on which the volume is opened then; none for a
+    /// new one.
+    fn leave(&self, stop: &Stop, before: Option<&Stop>, left: Left) -> (WorldImage, Option<usize>) {
+        let mut image = stop.image.clone();
+        let mut machine = Some(self.machine);
+        if let (true, Some(successor)) = (stop.ledger.fenced, self.successor)
+            && !matches!(left, Left::FormerMachine(_))
+        {
+            // The gateway that has the volume is the one to crash, its log and all.
+            machine = Some(successor);
+        }
+        let on = machine.unwrap_or(self.machine);
+        match left {
+            Left::SameMachine => {}
+            Left::TornCopy(seed) => {
+                if let Some(before) = before.and_then(|before| before.image.machines.get(on)) {
+                    image.machines[on] = image.machines[on].torn_copy(before, seed);
+                }
+            }
+            Left::PowerCut(seed) => image.machines[on] = image.machines[on].power_cut(seed),
+            Left::Elsewhere => machine = None,
+            Left::FormerMachine(pick) => {
+                let others: Vec<usize> = (0..image.machines.len())
+                    .filter(|other| Some(*other) != machine)
+                    .collect();
+                machine = Random::new(pick).pick(&others).copied();
+            }
+        }
+        (image, machine)
+    }
+
+    /// What a recovery from `left` must come to.
+    fn expected(
+        &self,
+        stop: &Stop,
+        before: Option<&Stop>,
+        left: Left,
+        bucket: &BucketImage,
+    ) -> Result<Expected, String> {
+        let ledger = &stop.ledger;
+        let published = audit::published(bucket)?;
+        if published < ledger.bucket {
+            return Err(format!(
+                "the bucket is at {published}, and {} was acknowledged as being there",
+                ledger.bucket
+            ));
+        }
+        let acknowledged = ledger.acknowledged;
+        if self.plan.journal == Journal::Bucket && !ledger.fenced && published < acknowledged {
+            return Err(format!(
+                "the bucket is at {published}, and {acknowledged} was acknowledged as stable, which is to say in the bucket"
+            ));
+        }
+        let newest = match ledger.polling {
+            true => self.history.next_after(ledger.end).unwrap_or(ledger.end),
+            false => ledger.end,
+        };
+        let honest = ledger.unstable;
+        let only_bucket = Expected {
+            from: published,
+            to: published,
+            or: None,
+            verifier: None,
+            honest,
+        };
+        let logged = self.plan.journal != Journal::None && !ledger.fenced;
+        let or = ledger.contested.then_some(published);
+        let certain = ledger.verifier.filter(|_| !ledger.contested);
+        Ok(match left {
+            Left::Elsewhere | Left::FormerMachine(_) => only_bucket,
+            _ if !logged => {
+                if !ledger.fenced && published < ledger.stable {
+                    return Err(format!(
+                        "the bucket is at {published}, and {} was acknowledged as stable on a volume without a log",
+                        ledger.stable
+                    ));
+                }
+                only_bucket
+            }
+            Left::SameMachine => Expected {
+                from: ledger.end.max(published),
+                to: newest.max(published),
+                or,
+                verifier: certain,
+                honest,
+            },
+            Left::TornCopy(_) => Expected {
+                from: before.map_or(0, |before| before.ledger.end).max(published),
+                to: newest.max(published),
+                or,
+                verifier: certain,
+                honest,
+            },
+            Left::PowerCut(_) => {
+                let promised = ledger.survives_power_cut(self.plan.journal);
+                Expected {
+                    from: promised.max(published),
+                    to: newest.max(published),
+                    or,
+                    verifier: certain.filter(|_| ledger.closed),
+                    honest,
+                }
+            }
+        })
+    }
+
+    fn check(&mut self, stop: &Stop, before: Option<&Stop>, left: Left) -> Result<Sighting, Fault> {
+        let at = || format!("{:?}, {left:?}", stop.step);
+        let (image, machine) = self.leave(stop, before, left);
+        let expected = self
+            .expected(stop, before, left, &image.bucket)
+            .map_err(|why| (at(), why))?;
+        self.totals.count(name(left));
+        let (end, inner) = self
+            .recover(&image, machine, &expected, Some(&stop.ledger))
+            .map_err(|why| (at(), why))?;
+        let stays = matches!(left, Left::SameMachine | Left::TornCopy(_));
+        let settled = if stays {
+            stop.ledger.survives_power_cut(self.plan.journal).min(end)
+        } else {
+            end
+        };
+        for (step, inner_image, inner_machine) in inner {
+            self.check_inner(&stop.ledger, settled, end, &inner_image, inner_machine)
+                .map_err(|why| (format!("{}, then in recovery {step:?}", at()), why))?;
+        }
+        let certain = stays && !stop.ledger.contested && self.plan.journal != Journal::None;
+        Ok(Sighting {
+            image,
+            machine,
+            end,
+            settled,
+            bucket: stop.ledger.bucket.min(end),
+            verifier: expected.verifier.filter(|_| certain),
+            certain,
+        })
+    }
+
+    /// Opens the volume on `image`, compares it, and sometimes goes on to publish what was
+    /// recovered; gives some of the stops on the way.
+    #[allow(clippy::type_complexity, reason = "used in one place")]
+    fn recover(
+        &mut self,
+        image: &WorldImage,
+        machine: Option<usize>,
+        expected: &Expected,
+        ledger: Option<&Ledger>,
+    ) -> Result<(u64, Vec<(crate::world::Step, WorldImage, usize)>), String> {
+        let count = self.totals.crash_states();
+        let watched = ledger.is_some() && count.is_multiple_of(INNER);
+        let world = World::of(image, 1000 + count % 7);
+        let machine = machine.unwrap_or_else(|| world.add_machine());
+        let recorder: Option<Arc<Mutex<Recorder>>> =
+            watched.then(|| Recorder::watch(&world, Ledger::default()));
+        let (plan, history) = (self.plan, self.history);
+        let recovered = alone(async {
+            let recovered = open_and_compare(&world, machine, plan, history).await?;
+            if watched {
+                let published = publish(&world, machine, &recovered.volume).await?;
+                if published != recovered.end {
+                    return Err(format!(
+                        "recovered to {}, and publishing it led to {published}",
+                        recovered.end
+                    ));
+                }
+                if let Some(state) = history.at(recovered.end) {
+                    compare(&recovered.volume, state)
+                        .await
+                        .map_err(|why| format!("recovered and published: {why}"))?;
+                }
+            }
+            Ok((recovered.end, recovered.verifier))
+        });
+        world.observe(None);
+        let (end, verifier) = recovered?;
+        let within = (expected.from..=expected.to).contains(&end) || expected.or == Some(end);
+        if !within {
+            return Err(format!(
+                "recovered to {end}, which must be from {} to {}{}",
+                expected.from,
+                expected.to,
+                expected.or.map_or(String::new(), |or| format!(", or {or}"))
+            ));
+        }
+        self.check_verifier(end, verifier, expected)?;
+        let mut inner = Vec::new();
+        if let Some(recorder) = recorder {
+            let mut stops = recorder.lock().take();
+            if let Some(last) = stops.last() {
+                audit::audit(&last.image.bucket)
+                    .map_err(|why| format!("the bucket after recovery: {why}"))?;
+                self.totals.audits += 1;
+            }
+            let mut random = Random::of(self.plan.seed, count);
+            for _ in 0..3 {
+                if !stops.is_empty() {
+                    let at = random.below(stops.len() as u64) as usize;
+                    let stop = stops.swap_remove(at);
+                    inner.push((stop.step, stop.image, machine));
+                }
+            }
+        }
+        Ok((end, inner))
+    }
+
+    fn check_verifier(
+        &self,
+        end: u64,
+        verifier: Option<[u8; 8]>,
+        expected: &Expected,
+    ) -> Result<(), String> {
+        let Some(found) = verifier else { return Ok(()) };
+        if expected.or != Some(end) && expected.verifier.is_some_and(|known| known != found) {
+            return Err("the write verifier has changed though nothing can be lost".into());
+        }
+        let told = &self.unstable[..expected.honest.min(self.unstable.len())];
+        match told
+            .iter()
+            .find(|write| write.end > end && write.verifier == found)
+        {
+            Some(lost) => Err(format!(
+                "a write that ends at {} was answered UNSTABLE, recovery came to {end}, and the write verifier is the same",
+                lost.end
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// A recovery was stopped itself, and is tried again.
+    #[allow(clippy::too_many_arguments, reason = "used in one place")]
+    fn check_inner(
+        &mut self,
+        ledger: &Ledger,
+        settled: u64,
+        end: u64,
+        image: &WorldImage,
+        machine: usize,
+    ) -> Result<(), String> {
+        let published = audit::published(&image.bucket)?;
+        audit::audit(&image.bucket)?;
+        let pick = Random::of(self.plan.seed, self.totals.crash_states()).number();
+        let logged = self.plan.journal != Journal::None && !ledger.fenced;
+        let exactly = |position| Expected {
+            from: position,
+            to: position,
+            or: None,
+            verifier: None,
+            honest: 0,
+        };
+        let mut left_image = image.clone();
+        let (on, expected, kind) = match pick % 3 {
+            0 => (None, exactly(published), "another machine"),
+            1 => (Some(machine), exactly(end), "same machine"),
+            _ => {
+                left_image.machines[machine] = left_image.machines[machine].power_cut(pick);
+                let from = if logged { settled.max(published) } else { end };
+                let expected = Expected {
+                    from: from.min(end),
+                    ..exactly(end)
+                };
+                (Some(machine), expected, "power cut")
+            }
+        };
+        self.totals.within_recovery += 1;
+        self.totals.count(kind);
+        self.recover(&left_image, on, &expected, None).map(drop)
+    }
+}

@@ -1,0 +1,124 @@
+//! What was tried, counted.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::AddAssign;
+
+use crate::ledger::Ledger;
+
+/// Counts of what a run, or many, have tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Plans that were run.
+    pub runs: u64,
+    /// Lives of gateways in them.
+    pub lives: u64,
+    /// Operations that clients began.
+    pub operations: u64,
+    /// Of these, those that were answered with an error.
+    pub failed_operations: u64,
+    /// Records that they made.
+    pub records: u64,
+    /// Moments at which the world could have stopped, and was recovered.
+    pub stops: u64,
+    /// Crash states (an image, what is left of it, the seed of the tearing) that were recovered and
+    /// compared, by what was left.
+    pub states: BTreeMap<&'static str, u64>,
+    /// Of these, stops within a recovery.
+    pub within_recovery: u64,
+    /// Buckets that were looked at without the product.
+    pub audits: u64,
+    /// Second gateways that opened the volume.
+    pub takeovers: u64,
+    /// Volumes that were closed in good order.
+    pub closes: u64,
+    /// Requests that failed.
+    pub failed_requests: u64,
+    /// Changes that were made although they were answered with an error.
+    pub ghost_requests: u64,
+    /// Flushes of the disk that failed.
+    pub failed_flushes: u64,
+    /// Files that could not be made because the disk was full.
+    pub full_disks: u64,
+    /// Packs that a crash between upload and publication left behind, at most in one bucket.
+    pub most_unknown_packs: u64,
+}
+
+impl Totals {
+    /// Crash states of all kinds.
+    pub fn crash_states(&self) -> u64 {
+        self.states.values().sum()
+    }
+
+    pub(crate) fn count(&mut self, left: &'static str) {
+        *self.states.entry(left).or_default() += 1;
+    }
+
+    /// Without trouble with the disk, the verifier of a running gateway does not change.
+    pub(crate) fn expect_verifier(
+        &self,
+        ledger: &mut Ledger,
+        found: [u8; 8],
+    ) -> Result<(), String> {
+        match ledger.verifier {
+            Some(known) if known != found => {
+                Err("the write verifier changed for no reason".to_owned())
+            }
+            _ => {
+                ledger.verifier = Some(found);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Totals) {
+        self.runs += other.runs;
+        self.lives += other.lives;
+        self.operations += other.operations;
+        self.failed_operations += other.failed_operations;
+        self.records += other.records;
+        self.stops += other.stops;
+        for (left, count) in other.states {
+            *self.states.entry(left).or_default() += count;
+        }
+        self.within_recovery += other.within_recovery;
+        self.audits += other.audits;
+        self.takeovers += other.takeovers;
+        self.closes += other.closes;
+        self.failed_requests += other.failed_requests;
+        self.ghost_requests += other.ghost_requests;
+        self.failed_flushes += other.failed_flushes;
+        self.full_disks += other.full_disks;
+        self.most_unknown_packs = self.most_unknown_packs.max(other.most_unknown_packs);
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "crash states              {:>10}", self.crash_states())?;
+        for (left, count) in &self.states {
+            writeln!(f, "  {left:<24}{count:>10}")?;
+        }
+        for (what, count) in [
+            ("of these within a recovery", self.within_recovery),
+            ("distinct stops", self.stops),
+            ("runs", self.runs),
+            ("lives", self.lives),
+            ("operations", self.operations),
+            ("  answered with an error", self.failed_operations),
+            ("records", self.records),
+            ("buckets audited", self.audits),
+            ("takeovers", self.takeovers),
+            ("orderly closes", self.closes),
+            ("requests failed", self.failed_requests),
+            ("requests done, yet failed", self.ghost_requests),
+            ("flushes failed", self.failed_flushes),
+            ("files refused, disk full", self.full_disks),
+        ] {
+            writeln!(f, "{what:<26}{count:>10}")?;
+        }
+        Ok(())
+    }
+}

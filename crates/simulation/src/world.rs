@@ -1,0 +1,230 @@
+//! The world: a bucket, machines, a clock and chance, all in memory and all decided by a seed.
+//!
+//! Whatever a volume does outside of its memory is a [`Step`] of its world. At each step somebody
+//! may look, and take an [image](WorldImage) from which another world goes on: what a crash at that
+//! moment would have left.
+
+use std::sync::Arc;
+
+use forebay_fs::{Clock, Compute, Environment, Randomness};
+use forebay_object::{PaceSettings, Store};
+use forebay_vfs::Timestamp;
+use object_store::path::Path;
+use parking_lot::Mutex;
+
+use crate::bucket::{Bucket, BucketImage, MetaBucket, Objects, StoreFaults};
+use crate::machine::{DiskFaults, Folder, Machine, MachineImage};
+use crate::random::Random;
+
+/// Something that a volume does outside of its memory. Those that change something come in two
+/// parts, before and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "each name says it")]
+pub(crate) enum Step {
+    /// A record was copied into the log: the one step that is no I/O.
+    Appended,
+    Flush,
+    Flushed,
+    CreateFile,
+    CreatedFile,
+    RenameFile,
+    RenamedFile,
+    RemoveFile,
+    RemovedFile,
+    ReplaceState,
+    ReplacedState,
+    PutObject,
+    PutDone,
+    DeleteObject,
+    DeleteDone,
+    GetObject,
+    ListObjects,
+    CommitMetadata,
+    CommittedMetadata,
+    OpenedMetadata,
+    /// A quiet moment, at the end of a life.
+    Rest,
+}
+
+/// All that there is when the world stops.
+#[derive(Clone)]
+pub(crate) struct WorldImage {
+    /// The machines; the running gateway's is the last one.
+    pub(crate) machines: Vec<MachineImage>,
+    /// The bucket.
+    pub(crate) bucket: BucketImage,
+    clock_ns: u64,
+    random: Random,
+}
+
+/// Who is told of every step.
+pub(crate) type Observer = Arc<dyn Fn(Step) + Send + Sync>;
+
+struct Contents {
+    clock_ns: u64,
+    random: Random,
+    machines: Vec<Machine>,
+    bucket: Bucket,
+    observer: Option<Observer>,
+    /// Requests to the bucket let others run before they are answered, in so many of 100 cases.
+    delays: u64,
+}
+
+/// A world in which volumes can be opened. Clones are the same world.
+#[derive(Clone)]
+pub(crate) struct World(Arc<Mutex<Contents>>);
+
+impl WorldImage {
+    /// An empty bucket and no machine.
+    pub(crate) fn empty(seed: u64) -> WorldImage {
+        WorldImage {
+            machines: Vec::new(),
+            bucket: BucketImage::default(),
+            clock_ns: 1_700_000_000_000_000_000,
+            random: Random::of(seed, 4),
+        }
+    }
+}
+
+impl World {
+    /// A world that goes on from an image; `life` makes its chance another than that of the world
+    /// that the image was taken of.
+    pub(crate) fn of(image: &WorldImage, life: u64) -> World {
+        let mut random = image.random.clone();
+        World(Arc::new(Mutex::new(Contents {
+            clock_ns: image.clock_ns + 1_000_000_000,
+            random: Random::of(random.number(), life),
+            machines: image.machines.iter().map(Machine::of).collect(),
+            bucket: Bucket::of(&image.bucket),
+            observer: None,
+            delays: 0,
+        })))
+    }
+
+    pub(crate) fn image(&self) -> WorldImage {
+        let mut contents = self.0.lock();
+        WorldImage {
+            machines: contents.machines.iter_mut().map(Machine::image).collect(),
+            bucket: contents.bucket.image(),
+            clock_ns: contents.clock_ns,
+            random: contents.random.clone(),
+        }
+    }
+
+    /// Another machine, never used before; gives its number.
+    pub(crate) fn add_machine(&self) -> usize {
+        let mut contents = self.0.lock();
+        let number = contents.machines.len();
+        let image = MachineImage::new(1000 * number as u64);
+        contents.machines.push(Machine::of(&image));
+        number
+    }
+
+    pub(crate) fn observe(&self, observer: Option<Observer>) {
+        self.0.lock().observer = observer;
+    }
+
+    pub(crate) fn set_delays(&self, percent: u64) {
+        self.0.lock().delays = percent;
+    }
+
+    /// Tells the observer, without holding the lock that it needs to take an image.
+    pub(crate) fn step(&self, step: Step) {
+        let observer = self.0.lock().observer.clone();
+        if let Some(observer) = observer {
+            observer(step);
+        }
+    }
+
+    pub(crate) fn machine<T>(&self, machine: usize, look: impl FnOnce(&mut Machine) -> T) -> T {
+        look(&mut self.0.lock().machines[machine])
+    }
+
+    pub(crate) fn bucket<T>(&self, look: impl FnOnce(&mut Bucket) -> T) -> T {
+        look(&mut self.0.lock().bucket)
+    }
+
+    pub(crate) fn set_store_faults(&self, faults: StoreFaults) {
+        self.0.lock().bucket.faults = faults;
+    }
+
+    pub(crate) fn set_disk_faults(&self, machine: usize, faults: DiskFaults) {
+        self.0.lock().machines[machine].faults = faults;
+    }
+
+    /// A random number.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.lock().random.number()
+    }
+
+    /// The clock goes on by one tick: what is done from now on has another time than what was done
+    /// before.
+    pub(crate) fn tick(&self) -> Timestamp {
+        let mut contents = self.0.lock();
+        contents.clock_ns += 1_000_003;
+        time(contents.clock_ns)
+    }
+
+    /// Now and then others run while the bucket is being asked.
+    pub(crate) async fn travel(&self) {
+        let turns = {
+            let mut contents = self.0.lock();
+            let delays = contents.delays;
+            if delays > 0 && contents.random.chance(delays) {
+                1 + contents.random.below(3)
+            } else {
+                0
+            }
+        };
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// What a volume on a machine of this world runs on.
+    pub(crate) fn environment(&self, machine: usize) -> Environment {
+        Environment {
+            clock: Arc::new(WorldClock(self.clone())),
+            random: Arc::new(Chance(self.clone())),
+            local: Arc::new(Folder {
+                world: self.clone(),
+                machine,
+            }),
+            metadata: Arc::new(MetaBucket(self.clone())),
+            compute: Compute::InPlace,
+        }
+    }
+
+    /// The bucket as a store of objects.
+    pub(crate) fn store(&self) -> Store {
+        let pace = PaceSettings {
+            seed: Some(self.number()),
+            ..PaceSettings::default()
+        };
+        let objects = Arc::new(Objects(self.clone()));
+        Store::new(objects, Path::default(), "simulated://".into(), pace)
+    }
+}
+
+fn time(ns: u64) -> Timestamp {
+    Timestamp {
+        seconds: (ns / 1_000_000_000) as i64,
+        nanos: (ns % 1_000_000_000) as u32,
+    }
+}
+
+struct WorldClock(World);
+
+impl Clock for WorldClock {
+    fn now(&self) -> Timestamp {
+        time(self.0.0.lock().clock_ns)
+    }
+}
+
+struct Chance(World);
+
+impl Randomness for Chance {
+    fn fill(&self, bytes: &mut [u8]) {
+        self.0.0.lock().random.fill(bytes);
+    }
+}

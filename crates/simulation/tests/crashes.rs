@@ -1,0 +1,66 @@
+//! The quick suite: a world that stops at every I/O step, from the same seeds every time.
+
+use forebay_simulation::{Perils, Plan, Scope, Suite, Trace, run, shrink};
+
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(value) => value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is no number: {value:?}")),
+        Err(_) => default,
+    }
+}
+
+/// `SIMULATION_STATES` and `SIMULATION_SEED` change how many crash states are tried, and which.
+fn try_states(faults: bool, share: u64) {
+    let suite = Suite {
+        seed: number("SIMULATION_SEED", 1),
+        runs: None,
+        states: Some(number("SIMULATION_STATES", 100_000) * share / 100),
+        time: None,
+        threads: 1,
+        scope: Scope::default(),
+        perils: Perils { faults },
+    };
+    let outcome = suite.run();
+    println!("seed {}\n{}", suite.seed, outcome.totals);
+    if let Some(failure) = outcome.failure {
+        let plan = Plan::of(failure.seed, suite.perils);
+        let (plan, failure) = shrink(&plan, &suite.scope, failure);
+        let steps: Vec<String> = plan
+            .actions
+            .iter()
+            .map(|(number, _)| number.to_string())
+            .collect();
+        panic!(
+            "{failure}\nrepeat it with: simulate --seed {} --faults {} --steps {}",
+            failure.seed,
+            if faults { "on" } else { "off" },
+            steps.join(",")
+        );
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_wherever_the_world_stops() {
+    try_states(false, 50);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_store_and_disk_fail_as_well() {
+    try_states(true, 50);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in 0..3 {
+        let plan = Plan::of(seed, Perils { faults: true });
+        let [first, second] = [(); 2].map(|()| {
+            let mut trace = Trace::kept();
+            let totals = run(&plan, &Scope::default(), &mut trace);
+            (totals, trace.lines().to_vec())
+        });
+        assert!(first.1.len() > 20);
+        assert_eq!(first, second);
+    }
+}
