@@ -23,7 +23,8 @@ fn try_states(faults: bool, share: u64) {
         perils: Perils { faults },
     };
     let outcome = suite.run();
-    println!("seed {}\n{}", suite.seed, outcome.totals);
+    // What was tried, for who looks at the test's output.
+    eprintln!("seed {}\n{}", suite.seed, outcome.totals);
     if let Some(failure) = outcome.failure {
         let plan = Plan::of(failure.seed, suite.perils);
         let (plan, failure) = shrink(&plan, &suite.scope, failure);
