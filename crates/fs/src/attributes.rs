@@ -77,7 +77,11 @@ impl Core {
         if set.size.is_some() {
             self.memory_freed();
         }
-        self.stable(end).await?;
+        match guard {
+            // Made again, it would find the ctime that it set itself.
+            Some(_) => self.stable_once(end).await?,
+            None => self.stable(end).await?,
+        }
         Ok(change)
     }
 

@@ -9,16 +9,16 @@ use forebay_cache::Cache;
 use forebay_meta::{Catalog, StoreError};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{Error, Result, Timestamp, Verifier};
-use forebay_wal::LogFailed;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::FsConfig;
 use crate::change::Open;
 use crate::checkpoint::Checkpoints;
-use crate::environment::{Environment, draw};
+use crate::environment::Environment;
 use crate::fetch::PackStore;
 use crate::journal::Journal;
+use crate::log_failure::LogHealth;
 use crate::node::{Node, NodeTable};
 use crate::totals::Totals;
 
@@ -49,6 +49,7 @@ pub(crate) struct Core {
     /// Lock order: names of directories, states of nodes, the gate, everything else.
     pub(crate) gate: RwLock<Open>,
     pub(crate) checkpoints: Checkpoints,
+    pub(crate) log_health: LogHealth,
     pub(crate) totals: Totals,
     /// Held by renames from one directory to another: nobody else may move directories meanwhile.
     pub(crate) rename: tokio::sync::Mutex<()>,
@@ -57,7 +58,7 @@ pub(crate) struct Core {
     /// Up to where recovery has come.
     replayed: AtomicU64,
     next_inode: AtomicU64,
-    verifier: Mutex<Verifier>,
+    pub(crate) verifier: Mutex<Verifier>,
     /// Bytes that admitted writers are about to take from the cache.
     admitted: AtomicU64,
     /// Wakes writers that wait for memory.
@@ -89,6 +90,7 @@ impl Core {
             packs: parts.packs,
             gate: RwLock::new(Open::new(forebay_types::CheckpointId(1))),
             checkpoints: parts.checkpoints,
+            log_health: LogHealth::new(),
             totals: parts.totals,
             rename: tokio::sync::Mutex::new(()),
             journal: OnceLock::new(),
@@ -178,18 +180,6 @@ impl Core {
             .map_err(|error| self.store_failed(error))?;
         let record = record.ok_or(Error::Stale)?;
         Ok(Node::new(inode, record, true, self.cache.clone()))
-    }
-
-    /// Returns when everything up to `end` is on stable storage: the log's disk, or the bucket for
-    /// a volume without a log.
-    pub(crate) async fn stable(&self, end: Lsn) -> Result<()> {
-        match self.journal() {
-            Journal::Disk(wal) => wal
-                .durable(end)
-                .await
-                .map_err(|failed| self.log_failed(&failed)),
-            Journal::Memory { .. } => self.published(end).await,
-        }
     }
 
     /// Waits for the log, which is full until the next checkpoint is in the bucket.
@@ -304,19 +294,6 @@ impl Core {
     /// Memory was given back: whoever waits for it looks again.
     pub(crate) fn memory_freed(&self) {
         self.freed.notify_waiters();
-    }
-
-    /// The log failed: clients must send again what it may have lost. A failed flush is not
-    /// retried; the publisher brings everything to the bucket and begins a new segment.
-    pub(crate) fn log_failed(&self, failed: &LogFailed) -> Error {
-        if self.checkpoints.log_failure(failed) {
-            tracing::error!(
-                "{failed}; writes are refused until everything is in the bucket and a new log segment works. Check the disk of {}",
-                self.config.data_dir.display()
-            );
-            *self.verifier.lock() = Verifier(draw(&*self.environment.random));
-        }
-        Error::Io
     }
 
     /// What a client is told when the metadata cannot be read.

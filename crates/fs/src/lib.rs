@@ -29,6 +29,7 @@ mod environment;
 mod fetch;
 mod journal;
 mod local;
+mod log_failure;
 mod names;
 mod node;
 mod open;

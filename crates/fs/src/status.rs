@@ -56,6 +56,9 @@ pub struct Status {
     pub nodes: usize,
     /// What is wrong with the bucket, and for how long.
     pub store_trouble: Option<(String, Duration)>,
+    /// What is wrong with the log: why writes are refused (a flush has failed) or may have to wait (no
+    /// further segment can be made), and since when for the former.
+    pub log_trouble: Option<(String, Option<Duration>)>,
     /// Why the volume takes no more changes.
     pub stopped: Option<Stopped>,
 }
@@ -81,6 +84,7 @@ impl Status {
             inodes: core.totals.inodes(),
             nodes: core.nodes.len(),
             store_trouble: core.checkpoints.store_trouble(),
+            log_trouble: log_trouble(core),
             stopped: core.is_stopped(),
         }
     }
@@ -94,4 +98,11 @@ impl Status {
             self.end.0.saturating_sub(self.published.0)
         }
     }
+}
+
+fn log_trouble(core: &Core) -> Option<(String, Option<Duration>)> {
+    if let Some((why, since)) = core.log_health.trouble() {
+        return Some((why, Some(since)));
+    }
+    core.log()?.shortage().map(|why| (why, None))
 }

@@ -36,7 +36,7 @@ pub struct Volume {
 struct Shared {
     volume: VolumeId,
     handle_key: [u8; 32],
-    state: Mutex<LocalState>,
+    state: Arc<Mutex<LocalState>>,
     publisher: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -98,7 +98,15 @@ impl Volume {
     ) -> std::result::Result<Volume, OpenError> {
         let opened = open::open(store, config, environment).await?;
         let core = opened.core;
-        let publisher = tokio::spawn(core.clone().publish_forever());
+        let state = Arc::new(Mutex::new(opened.state));
+        let watch = core.clone().watch_log(state.clone());
+        let publish = core.clone().publish_forever();
+        let publisher = tokio::spawn(async move {
+            tokio::select! {
+                () = publish => {}
+                () = watch => {}
+            }
+        });
         let handle_key =
             blake3::derive_key("forebay 2026 NFS file handles", &opened.descriptor.hash_key);
         Ok(Volume {
@@ -106,7 +114,7 @@ impl Volume {
             shared: Arc::new(Shared {
                 volume: opened.descriptor.volume,
                 handle_key,
-                state: Mutex::new(opened.state),
+                state,
                 publisher: Mutex::new(Some(publisher)),
             }),
         })

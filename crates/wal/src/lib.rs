@@ -40,6 +40,6 @@ mod wal;
 pub use error::{AppendError, LogFailed, OpenError};
 pub use layout::RecordKind;
 pub use options::{Options, SyncMode};
-pub use recovery::{Record, Recovery, Tail, put_aside};
+pub use recovery::{Ending, Record, Recovery, Tail, put_aside};
 pub use storage::{FileStorage, MemoryStorage, SegmentMemory, SegmentReader, Storage};
-pub use wal::{Appended, Complete, Durable, Hand, Room, Stats, Wal};
+pub use wal::{Appended, Complete, Durable, Failed, Hand, Room, Stats, Wal};

@@ -8,6 +8,9 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 
+/// The smallest page of any system: bytes that become dirty together.
+const PAGE: usize = 4096;
+
 pub use file::FileStorage;
 pub use memory::MemoryStorage;
 
@@ -53,6 +56,21 @@ pub unsafe trait SegmentMemory: Send + Sync {
     /// Puts these bytes on stable storage. After a failure nothing is known about any byte that was
     /// not flushed before, and a later success says nothing about them.
     fn flush(&self, range: Range<usize>) -> io::Result<()>;
+
+    /// Has the next flush write these bytes, though the system may believe that they are on the disk:
+    /// after a flush that failed it does (Linux marks the pages clean). Nobody else may use the
+    /// memory meanwhile.
+    fn rewrite(&self, range: Range<usize>) {
+        let memory = self.memory();
+        for at in range.step_by(PAGE).filter(|at| *at < memory.len()) {
+            // SAFETY: within the memory, which stays mapped while `self` lives; the caller keeps
+            // others away.
+            unsafe {
+                let byte = memory.cast::<u8>().as_ptr().add(at);
+                byte.write_volatile(byte.read_volatile());
+            }
+        }
+    }
 
     /// Makes every page present and writable, so that later stores do not fault. Advice: does
     /// nothing where it is not supported.

@@ -45,7 +45,10 @@ impl Core {
         };
         let (end, created) = self.enter(who, &directory, name, new).await?;
         drop(names);
-        self.stable(end).await?;
+        match mode {
+            CreateMode::Guarded(_) => self.stable_once(end).await?,
+            CreateMode::Unchecked(_) | CreateMode::Exclusive(_) => self.stable(end).await?,
+        }
         Ok(created)
     }
 
@@ -130,7 +133,7 @@ impl Core {
         };
         let (end, created) = self.enter(who, &directory, name, new).await?;
         drop(names);
-        self.stable(end).await?;
+        self.stable_once(end).await?;
         Ok(created)
     }
 
@@ -251,7 +254,7 @@ impl Core {
             })
             .await?;
         drop(names);
-        self.stable(end).await?;
+        self.stable_once(end).await?;
         Ok(result)
     }
 }

@@ -75,7 +75,7 @@ impl Core {
             })
             .await?;
         drop((child_names, names));
-        self.stable(end).await?;
+        self.stable_once(end).await?;
         Ok(change)
     }
 }

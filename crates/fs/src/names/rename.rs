@@ -53,14 +53,14 @@ impl Core {
             let names = from.directory.names.lock().await;
             let (end, changes) = self.rename_locked(who, &from, &to).await?;
             drop(names);
-            self.stable(end).await?;
+            self.stable_once(end).await?;
             return Ok(changes);
         }
         let moving = self.rename.lock().await;
         let names = self.lock_both(&from.directory, &to.directory).await?;
         let (end, changes) = self.rename_locked(who, &from, &to).await?;
         drop((names, moving));
-        self.stable(end).await?;
+        self.stable_once(end).await?;
         Ok(changes)
     }
 
