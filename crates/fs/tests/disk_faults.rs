@@ -471,7 +471,11 @@ impl Harm {
             Harm::Halve => edit(|bytes| bytes.truncate(bytes.len() / 2)),
             Harm::Header => edit(|bytes| bytes[..4096].fill(0)),
             Harm::Payload => edit(|bytes| bytes[4096 + 20_000] ^= 0x40),
-            Harm::RecordHeader => edit(|bytes| bytes[4096 + 8] ^= 0x40),
+            Harm::RecordHeader => edit(|bytes| {
+                let is_record = |at: &usize| bytes[*at + 4..*at + 6] == *b"FR";
+                let record = (200_000..bytes.len() - 8).step_by(8).find(is_record);
+                bytes[record.unwrap() + 8] ^= 0x40;
+            }),
             Harm::Garbage => edit(|bytes| bytes[100_000..].fill(0xa5)),
         }
     }
@@ -557,7 +561,7 @@ fn a_log_that_cannot_be_read_or_opened_refuses_the_start_and_names_what() {
         ),
         (Step::Open, Fault::Denied, vec![".seg", "denied"]),
         (Step::Flush, Fault::Io, vec![".seg", "Input/output"]),
-        (Step::Create, Fault::ReadOnly, vec![".seg", "Read-only"]),
+        (Step::Rename, Fault::ReadOnly, vec![".seg", "Read-only"]),
         (
             Step::ReplaceState,
             Fault::ReadOnly,
@@ -569,7 +573,7 @@ fn a_log_that_cannot_be_read_or_opened_refuses_the_start_and_names_what() {
         let started = bucket.try_start_on(&disk, small_log);
         match (step, started) {
             // There are records to serve: it is opened, and writers wait.
-            (Step::Create, Ok(life)) => {
+            (Step::Rename, Ok(life)) => {
                 let (why, _) = life.volume.status().log_trouble.unwrap();
                 assert!(words.iter().all(|word| why.contains(word)), "{why}");
             }
