@@ -4,6 +4,7 @@
 pub mod disk;
 pub mod model;
 pub mod store;
+pub mod watchdog;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

@@ -40,6 +40,10 @@ impl Gate {
         self.closed.send_replace(false);
     }
 
+    pub fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
     /// Requests that wait before it.
     pub fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
@@ -89,6 +93,30 @@ impl Controls {
 
     pub fn set_deletes_refused(&self, refused: bool) {
         self.deletes_refused.store(refused, Ordering::SeqCst);
+    }
+
+    /// Whether some request is not answered as it should be.
+    pub fn is_away(&self) -> bool {
+        let gates = [
+            &self.everything,
+            &self.pack_puts,
+            &self.pack_gets,
+            &self.meta_puts,
+        ];
+        self.down.load(Ordering::SeqCst) || gates.iter().any(|gate| gate.is_closed())
+    }
+
+    /// Everything is answered again.
+    pub fn come_back(&self) {
+        self.set_down(false);
+        for gate in [
+            &self.everything,
+            &self.pack_puts,
+            &self.pack_gets,
+            &self.meta_puts,
+        ] {
+            gate.open();
+        }
     }
 
     fn check_delete(&self) -> Result<()> {
