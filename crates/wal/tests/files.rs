@@ -188,3 +188,14 @@ fn a_flush_to_a_file_that_was_removed_fails() {
     append_many(&wal, 2..3);
     wait(wal.durable(wal.next_lsn())).expect("durable");
 }
+
+#[test]
+fn every_byte_of_a_new_segment_has_its_space() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = 3 << 20;
+    storage(folder.path()).create("a", bytes).expect("created");
+    let made = std::fs::metadata(folder.path().join("a")).expect("there");
+    assert_eq!(made.len(), bytes);
+    assert!(made.blocks() * 512 >= bytes, "{} blocks", made.blocks());
+}
