@@ -32,6 +32,10 @@ doc *flags:
 bench *filter:
     cargo bench --workspace -- {{filter}}
 
+# Run fuzz targets under libFuzzer, all of them or those named (docs/fuzzing.md)
+fuzz *flags:
+    fuzz/run {{flags}}
+
 # Check licences, sources and known vulnerabilities of all dependencies
 deny:
     cargo deny --workspace check

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_fs::{FsConfig, LogConfig, Volume};
+use forebay_fs::{CommitMode, FsConfig, LogConfig, Volume};
 use forebay_nfs::{Export, Limits, Server, ServerConfig, Squash};
 use forebay_object::{CountingStore, Store, StoreOptions};
 use parking_lot::Mutex;
@@ -15,10 +15,6 @@ use tokio::task::JoinHandle;
 use crate::admin::{CheckpointState, Control, FlushReport, Status, StoreError};
 use crate::config::{self, Config, LogMode};
 use crate::serve::Gateway;
-
-/// Numbers of the exports in file handles: they must never change.
-const LOOPBACK_EXPORT: u32 = 1;
-const EXPORT: u32 = 2;
 
 /// How often the end of a volume's changes is looked for while a gateway stops.
 const FLUSH_SHARE: f64 = 0.9;
@@ -92,10 +88,11 @@ impl NfsGateway {
             opened => opened,
         };
         let volume = volume.map_err(|error| error.to_string())?;
+        let served = exports(&config);
         let nfs = ServerConfig {
             handle_key: volume.handle_key(),
             volume: volume.id(),
-            exports: exports(&config),
+            exports: served.iter().map(|served| served.export.clone()).collect(),
             limits: Limits {
                 connections: config.max_connections as usize,
                 // Of the 128 MiB beside the block buffers.
@@ -103,7 +100,12 @@ impl NfsGateway {
                 ..Limits::default()
             },
         };
-        let server = Server::bind(config.listen, Arc::new(volume.clone()), nfs)
+        let view = |export: &Export| {
+            let served = served.iter().find(|served| served.export.id == export.id);
+            let commit = served.map(|served| served.commit).unwrap_or_default();
+            Arc::new(volume.with_commit_mode(commit))
+        };
+        let server = Server::bind_views(config.listen, nfs, view)
             .await
             .map_err(|error| listen_failed(config.listen, &error))?;
         let address = server.local_addr().map_err(|error| error.to_string())?;
@@ -169,10 +171,6 @@ fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {
 fn fs_config(config: &Config) -> FsConfig {
     let log = match config.log {
         LogMode::Disk => LogConfig::Disk {
-            sync: match config.sync {
-                config::SyncMode::Commit => forebay_fs::SyncMode::Commit,
-                config::SyncMode::Async => forebay_fs::SyncMode::Async,
-            },
             limit: config.log_limit.bytes(),
             segment: config.log_segment.bytes(),
         },
@@ -197,32 +195,57 @@ fn fs_config(config: &Config) -> FsConfig {
     }
 }
 
-/// Who may mount the root, and as whom.
-fn exports(config: &Config) -> Vec<Export> {
-    let export = |id, clients, squash| Export {
-        id,
-        path: b"/".to_vec(),
-        clients,
-        squash,
+/// An export as the server has it, and how safe its clients want their changes.
+struct Served {
+    export: Export,
+    commit: CommitMode,
+}
+
+/// What may be mounted, by whom, and as whom.
+fn exports(config: &Config) -> Vec<Served> {
+    config.exports.iter().flat_map(served).collect()
+}
+
+fn served(export: &config::Export) -> Vec<Served> {
+    let one = |id, clients, squash| Served {
+        export: Export {
+            id,
+            path: export.path.clone().into_bytes(),
+            clients,
+            squash,
+        },
+        commit: match export.commit {
+            config::CommitMode::Disk => CommitMode::Disk,
+            config::CommitMode::Bucket => CommitMode::Bucket,
+            config::CommitMode::Async => CommitMode::Async,
+        },
     };
-    let all = config.clients.ranges().to_vec();
-    let one = |squash| vec![export(EXPORT, all.clone(), squash)];
-    match config.squash {
-        config::Squash::None => one(Squash::None),
-        config::Squash::Root => one(Squash::Root),
-        config::Squash::All => one(Squash::All),
+    let (loopback, id) = export_ids(&export.path);
+    let all = export.clients.ranges().to_vec();
+    match export.squash {
+        config::Squash::None => vec![one(id, all, Squash::None)],
+        config::Squash::Root => vec![one(id, all, Squash::Root)],
+        config::Squash::All => vec![one(id, all, Squash::All)],
         config::Squash::Auto => {
-            let own = all
-                .iter()
-                .copied()
-                .filter(|range| range.is_loopback())
-                .collect();
-            vec![
-                export(LOOPBACK_EXPORT, own, Squash::None),
-                export(EXPORT, all.clone(), Squash::Root),
-            ]
+            let own = all.iter().copied();
+            let own = own.filter(|range| range.is_loopback()).collect();
+            vec![one(loopback, own, Squash::None), one(id, all, Squash::Root)]
         }
     }
+}
+
+/// The numbers of an export in file handles: for clients on this machine whose root is not squashed,
+/// and for all others. They must never change, or clients would have to mount again: they follow
+/// from the path, whatever else is exported and in which order.
+fn export_ids(path: &str) -> (u32, u32) {
+    if path == "/" {
+        return (1, 2);
+    }
+    let hash = blake3::hash(path.as_bytes());
+    let [a, b, c, d, ..] = *hash.as_bytes();
+    // Far from those of the root, and even.
+    let id = (u32::from_be_bytes([a, b, c, d]) | 1 << 31) & !1;
+    (id, id + 1)
 }
 
 impl Control for NfsGateway {

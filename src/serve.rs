@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::admin::{Control, Server};
-use crate::config::{Config, LogMode};
+use crate::config::{Config, LogMode, Value};
 
 /// A gateway that serves clients, from the moment it is opened.
 pub trait Gateway: Control {
@@ -148,9 +148,10 @@ impl fmt::Display for Banner<'_> {
             "proto=tcp6"
         };
         let (port, host) = (address.port(), host(address.ip()));
+        let path = config.exports.first().map_or("/", |export| &export.path);
         writeln!(
             f,
-            "mount -t nfs -o vers=3,{protocol},port={port},mountport={port},nolock {host}:/ /mnt/forebay"
+            "mount -t nfs -o vers=3,{protocol},port={port},mountport={port},nolock {host}:{path} /mnt/forebay"
         )?;
         writeln!(
             f,
@@ -160,10 +161,9 @@ impl fmt::Display for Banner<'_> {
         match config.log {
             LogMode::Disk => writeln!(
                 f,
-                "  log      {}, up to {}, sync = {}",
+                "  log      {}, up to {}",
                 config.data_dir.display(),
                 config.log_limit,
-                config.sync.word(),
             )?,
             LogMode::None => writeln!(f, "  log      none: COMMIT waits for the bucket")?,
         }
@@ -178,13 +178,16 @@ impl fmt::Display for Banner<'_> {
             "  publish  every {interval}, or {} of changes",
             config.checkpoint_bytes
         )?;
-        let clients: Vec<_> = config
-            .clients
-            .ranges()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        writeln!(f, "  clients  {}", clients.join(", "))
+        for export in &config.exports {
+            writeln!(
+                f,
+                "  export   {} to {}, commit = {}",
+                export.path,
+                export.clients.write().to_string().replace(',', ", "),
+                export.commit.word()
+            )?;
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_fs::{FsConfig, LogConfig, SyncMode, Volume};
+use forebay_fs::{FsConfig, LogConfig, Volume};
 use forebay_object::StoreOptions;
 use tempfile::TempDir;
 
@@ -16,7 +16,6 @@ pub(crate) struct Opened {
 /// A log of the default size of segment, small enough for any machine's memory, that survives
 /// power cuts where its folder does.
 pub(crate) const LOG: LogConfig = LogConfig::Disk {
-    sync: SyncMode::Commit,
     limit: 1 << 30,
     segment: 32 << 20,
 };

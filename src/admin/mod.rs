@@ -17,6 +17,9 @@
 //! gateways never share one, and a socket that a killed gateway has left behind is recognised.
 
 mod client;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod message;
 mod place;
 mod server;

@@ -1,6 +1,6 @@
 //! Rules between settings.
 
-use super::{Config, ConfigError, LogMode, Size, Source, SyncMode};
+use super::{Config, ConfigError, LogMode, Size, Source};
 
 impl Config {
     /// Checks what no value can be checked for alone.
@@ -37,14 +37,6 @@ impl Config {
                     format!("must be at least {least}, twice {bytes}"),
                 );
             }
-        } else if self.sync == SyncMode::Async {
-            let log = self.described("log");
-            conflict(
-                "sync",
-                format!(
-                    "has no meaning with {log}: COMMIT waits for the bucket then; leave it out"
-                ),
-            );
         }
 
         // One checkpoint collects, one or two are on their way, and readers need room as well.
@@ -70,7 +62,7 @@ impl Config {
     }
 
     /// A setting with its value and source, for the inside of a sentence.
-    fn described(&self, key: &str) -> String {
+    pub(super) fn described(&self, key: &str) -> String {
         let value = self
             .written(key)
             .map(|value| value.to_string())

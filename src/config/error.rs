@@ -38,6 +38,14 @@ pub enum ConfigError {
         /// What might have been meant, as the end of the sentence.
         hint: String,
     },
+    /// Something about the exports in the file.
+    #[error("{place}: {problem}")]
+    Export {
+        /// Where it stands.
+        place: Source,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
     /// An environment variable that begins like ours and means nothing.
     #[error("unknown environment variable `{name}`{hint}")]
     UnknownVariable {

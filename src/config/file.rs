@@ -3,16 +3,17 @@
 use std::ops::Range;
 use std::path::Path;
 
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::nearest;
 use super::inputs::Raw;
-use super::{ConfigError, Setting, Source};
+use super::{ConfigError, Setting, Source, exports};
 
 /// Reads the file into `raw`; what is wrong with it goes to `errors`.
 pub(super) fn read(path: &Path, named_by: &str, raw: &mut Raw, errors: &mut Vec<ConfigError>) {
     match std::fs::read_to_string(path) {
-        Ok(text) => parse(path, &text, raw, errors),
+        Ok(text) => File { path, text: &text }.parse(raw, errors),
         Err(error) => errors.push(ConfigError::Unreadable {
             path: path.to_owned(),
             named_by: named_by.to_owned(),
@@ -21,50 +22,76 @@ pub(super) fn read(path: &Path, named_by: &str, raw: &mut Raw, errors: &mut Vec<
     }
 }
 
-fn parse(path: &Path, text: &str, raw: &mut Raw, errors: &mut Vec<ConfigError>) {
-    let place = |span: Range<usize>| Source::File {
-        path: path.to_owned(),
-        line: line_of(text, span.start),
-    };
-    let table = match DeTable::parse(text) {
-        Ok(table) => table.into_inner(),
-        Err(error) => {
-            errors.push(ConfigError::Syntax {
-                place: place(error.span().unwrap_or(0..0)),
-                problem: error.message().to_owned(),
-            });
-            return;
+/// A file that is being read.
+pub(super) struct File<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl File<'_> {
+    /// Where a span of the text is.
+    pub(super) fn place(&self, span: Range<usize>) -> Source {
+        Source::File {
+            path: self.path.to_owned(),
+            line: line_of(self.text, span.start),
         }
-    };
-    for (key, value) in &table {
-        let source = place(key.span());
-        let Some(setting) = Setting::find(key.get_ref()) else {
-            let hint = match value.get_ref() {
-                DeValue::Table(_) => "; the file has no sections".to_owned(),
-                _ => nearest(key.get_ref(), |setting| setting.key.to_owned()),
-            };
-            errors.push(ConfigError::UnknownKey {
-                place: source,
-                key: key.get_ref().to_string(),
-                hint,
-            });
-            continue;
+    }
+
+    /// The error for a value of a TOML type that the setting has no use for.
+    pub(super) fn wrong_type(
+        &self,
+        setting: &'static Setting,
+        value: &Spanned<DeValue<'_>>,
+        place: Source,
+    ) -> ConfigError {
+        ConfigError::BadValue {
+            key: setting.key,
+            place,
+            value: self.text.get(value.span()).unwrap_or_default().to_owned(),
+            reason: format!("a TOML {} does not fit", value.get_ref().type_str()),
+            expected: setting.expected(),
+        }
+    }
+
+    fn parse(&self, raw: &mut Raw, errors: &mut Vec<ConfigError>) {
+        let table = match DeTable::parse(self.text) {
+            Ok(table) => table.into_inner(),
+            Err(error) => {
+                errors.push(ConfigError::Syntax {
+                    place: self.place(error.span().unwrap_or(0..0)),
+                    problem: error.message().to_owned(),
+                });
+                return;
+            }
         };
-        match scalar_or_list(value.get_ref(), setting) {
-            Some(value) => raw.set(setting, value, source),
-            None => errors.push(ConfigError::BadValue {
-                key: setting.key,
-                place: source,
-                value: text.get(value.span()).unwrap_or_default().to_owned(),
-                reason: format!("a TOML {} does not fit", value.get_ref().type_str()),
-                expected: setting.expected(),
-            }),
+        for (key, value) in &table {
+            let source = self.place(key.span());
+            if key.get_ref() == exports::TABLE {
+                raw.exports = exports::gather(self, source, value.get_ref(), errors);
+                continue;
+            }
+            let Some(setting) = Setting::find(key.get_ref()) else {
+                let hint = match value.get_ref() {
+                    DeValue::Table(_) => "; the file has no sections but [[export]]".to_owned(),
+                    _ => nearest(key.get_ref(), |setting| setting.key.to_owned()),
+                };
+                errors.push(ConfigError::UnknownKey {
+                    place: source,
+                    key: key.get_ref().to_string(),
+                    hint,
+                });
+                continue;
+            };
+            match scalar_or_list(value.get_ref(), setting) {
+                Some(value) => raw.set(setting, value, source),
+                None => errors.push(self.wrong_type(setting, value, source)),
+            }
         }
     }
 }
 
 /// The text of a value as a flag would give it; nothing for types that no setting has.
-fn scalar_or_list(value: &DeValue<'_>, setting: &Setting) -> Option<String> {
+pub(super) fn scalar_or_list(value: &DeValue<'_>, setting: &Setting) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::error::nearest;
+use super::exports::RawExport;
 use super::{ConfigError, Default, SETTINGS, Setting, Source, Value, file};
 
 /// What the names of all environment variables of the program begin with.
@@ -134,12 +135,16 @@ fn unknown_variable_hint(name: &str) -> String {
 
 /// The text of the values that were set, and where each was.
 #[derive(Debug, Default)]
-pub(super) struct Raw(BTreeMap<&'static str, (String, Source)>);
+pub(super) struct Raw {
+    values: BTreeMap<&'static str, (String, Source)>,
+    /// What the file lists.
+    pub(super) exports: Vec<RawExport>,
+}
 
 impl Raw {
     /// Sets a value, replacing that of a weaker source.
     pub(super) fn set(&mut self, setting: &'static Setting, text: String, source: Source) {
-        self.0.insert(setting.key, (text, source));
+        self.values.insert(setting.key, (text, source));
     }
 
     /// Fills in the defaults of what was not set. A computed default that cannot be computed is
@@ -158,7 +163,7 @@ impl Raw {
         if let Some(data_dir) = data_dir.as_deref().and_then(Path::to_str) {
             self.add_default("data_dir", data_dir.to_owned());
         }
-        if let Some((data_dir, _)) = self.0.get("data_dir")
+        if let Some((data_dir, _)) = self.values.get("data_dir")
             && let Ok(data_dir) = PathBuf::read(data_dir)
         {
             let bucket = data_dir.join("bucket");
@@ -167,7 +172,7 @@ impl Raw {
     }
 
     fn add_default(&mut self, key: &'static str, text: String) {
-        self.0.entry(key).or_insert((text, Source::Default));
+        self.values.entry(key).or_insert((text, Source::Default));
     }
 
     /// Reads a value; `check` refuses one that is out of bounds.
@@ -178,7 +183,7 @@ impl Raw {
         errors: &mut Vec<ConfigError>,
     ) -> Option<T> {
         let setting = Setting::find(key)?;
-        let Some((text, source)) = self.0.get(key) else {
+        let Some((text, source)) = self.values.get(key) else {
             // The store lacks a default only where the data_dir is at fault.
             if key == "data_dir" {
                 errors.push(ConfigError::Missing {
@@ -208,7 +213,7 @@ impl Raw {
     pub(super) fn sources(&self) -> BTreeMap<&'static str, Source> {
         let source =
             |(key, (_, source)): (&&'static str, &(String, Source))| (*key, source.clone());
-        self.0.iter().map(source).collect()
+        self.values.iter().map(source).collect()
     }
 }
 

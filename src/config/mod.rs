@@ -13,12 +13,16 @@
 //!    is one,
 //! 4. the default.
 //!
+//! The file alone may also list the directories that clients may mount, each with rules of its own:
+//! [`exports`].
+//!
 //! Nothing is guessed and nothing is ignored: an unknown key, variable or flag, a value that cannot
 //! be read, one out of bounds and two that contradict each other are errors. All of them are
 //! reported at once, each with the place it came from and what would be right.
 
 mod check;
 mod error;
+mod exports;
 mod file;
 mod inputs;
 mod settings;
@@ -31,14 +35,15 @@ mod value;
 mod tests;
 
 pub use error::{ConfigError, ConfigErrors};
+pub use exports::Export;
 pub use inputs::{CONFIG_VARIABLE, Inputs, SYSTEM_FILE, VARIABLE_PREFIX};
 pub use settings::{Config, SETTINGS};
 pub use show::{Shown, markdown_table};
 pub use source::Source;
 pub use table::{Default, Setting};
 pub use value::{
-    Auto, Clients, Compression, LogLevel, LogMode, Size, Squash, StoreUrl, Switch, SyncMode, Value,
-    Written,
+    Auto, Clients, CommitMode, Compression, LogLevel, LogMode, Size, Squash, StoreUrl, Switch,
+    Value, Written,
 };
 
 impl Config {

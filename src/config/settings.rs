@@ -9,8 +9,8 @@ use super::Default::{Computed, Fixed};
 use super::inputs::{Raw, within};
 use super::table::settings;
 use super::{
-    Auto, Clients, Compression, ConfigError, LogLevel, LogMode, Setting, Size, Source, Squash,
-    StoreUrl, Switch, SyncMode, Value, Written,
+    Auto, Clients, CommitMode, Compression, ConfigError, Export, LogLevel, LogMode, Setting, Size,
+    Source, Squash, StoreUrl, Switch, Value, Written, exports,
 };
 
 settings! {
@@ -36,6 +36,10 @@ settings! {
         /// Whose identity is replaced by nobody's (65534): `root` for root's, `all` for everybody's,
         /// `none`; `auto` is `root`, but lets loopback networks that `clients` names keep theirs.
         squash: Squash = Fixed("auto");
+        /// What COMMIT, stable writes and changes of names wait for: `disk` is a flush of the log, which
+        /// a power cut cannot undo; `bucket` is the bucket, so that losing the machine loses
+        /// nothing; `async` is the log's memory, which survives a crash of the program only.
+        commit: CommitMode = Fixed("disk");
         /// How many connections are served at once; one more is closed.
         max_connections: u32 = Fixed("16384"), "1" to "65536";
     }
@@ -43,9 +47,6 @@ settings! {
         /// Where writes go before they are in the bucket: `disk` is a log in `data_dir` that
         /// survives a crash; `none` keeps them in memory only, and COMMIT waits for the bucket.
         log: LogMode = Fixed("disk");
-        /// What COMMIT and stable writes wait for: `commit` flushes the log to the disk and
-        /// survives a power cut; `async` survives a crash of the program, not of the machine.
-        sync: SyncMode = Fixed("commit");
         /// Bytes of disk that the log may take. When they are full, writers wait for the bucket.
         log_limit: Size = Fixed("4GiB"), "16MiB" to "64TiB";
         /// Size of one file of the log.

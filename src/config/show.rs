@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Config, SETTINGS, Setting, Source, Written};
+use super::{Config, Export, SETTINGS, Setting, Source, Written};
 
 /// One setting with its effective value.
 #[derive(Clone, Debug)]
@@ -42,23 +42,45 @@ impl Config {
             let line = format!("{} = {}", shown.setting.key, toml_value(&shown.value));
             let _ = writeln!(text, "{line:<44} # {}", one_line(&shown.source.to_string()));
         }
+        // What follows from the settings above must go on to follow from them when they are changed.
+        let general = [Export::general(self)];
+        for export in self.exports.iter().filter(|_| self.exports != general) {
+            let _ = writeln!(text, "\n[[export]]\npath = {}", toml_string(&export.path));
+            for (key, value) in export.written() {
+                let _ = writeln!(text, "{key} = {}", toml_value(&value));
+            }
+        }
         text
     }
 
-    /// As JSON: an object with an object for each setting, which has `value` and `source`.
+    /// As JSON: an object with an object for each setting, which has `value` and `source`, and the list
+    /// `export`.
     pub fn to_json(&self) -> serde_json::Value {
         let entry = |shown: Shown| {
-            let value = match shown.value {
-                Written::Text(text) => text.into(),
-                Written::Number(number) => number.into(),
-                Written::List(items) => items.into(),
-            };
-            let source = shown.source.to_string();
-            let entry =
-                serde_json::json!({ "value": serde_json::Value::clone(&value), "source": source });
+            let (value, source) = (json_value(shown.value), shown.source.to_string());
+            let entry = serde_json::json!({ "value": value, "source": source });
             (shown.setting.key.to_owned(), entry)
         };
-        serde_json::Value::Object(self.shown().into_iter().map(entry).collect())
+        let export = |export: &Export| {
+            let own = export
+                .written()
+                .map(|(key, value)| (key, json_value(value)));
+            let path = ("path", export.path.clone().into());
+            let all = std::iter::once(path).chain(own);
+            all.map(|(key, value)| (key.to_owned(), value)).collect()
+        };
+        let exports: Vec<serde_json::Value> = self.exports.iter().map(export).collect();
+        let exports = (super::exports::TABLE.to_owned(), exports.into());
+        let settings = self.shown().into_iter().map(entry);
+        serde_json::Value::Object(settings.chain([exports]).collect())
+    }
+}
+
+fn json_value(value: Written) -> serde_json::Value {
+    match value {
+        Written::Text(text) => text.into(),
+        Written::Number(number) => number.into(),
+        Written::List(items) => items.into(),
     }
 }
 

@@ -122,6 +122,8 @@ macro_rules! settings {
                 $(#[doc = $documentation])+
                 pub $key: $kind,
             )+)+
+            /// What clients may mount; at least one directory.
+            pub exports: Vec<Export>,
             sources: BTreeMap<&'static str, Source>,
         }
 
@@ -135,10 +137,13 @@ macro_rules! settings {
                         errors,
                     );
                 )+)+
-                Some(Config {
+                let mut config = Config {
                     $($($key: $key?,)+)+
+                    exports: Vec::new(),
                     sources: raw.sources(),
-                })
+                };
+                config.exports = exports::read(&raw.exports, &config, errors);
+                Some(config)
             }
 
             /// Where the value of a setting came from.

@@ -86,7 +86,7 @@ fn defaults_are_a_sound_configuration() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:2049");
     assert_eq!(config.clients.write().to_string(), "127.0.0.0/8,::1");
     assert_eq!(config.log, LogMode::Disk);
-    assert_eq!(config.sync, SyncMode::Commit);
+    assert_eq!(config.commit, CommitMode::Disk);
     assert_eq!(config.log_limit.bytes(), 4 * GIB);
     assert_eq!(config.checkpoint_interval, Duration::from_secs(5));
     assert!(!config.s3_unsigned_payload.is_on());
@@ -206,10 +206,10 @@ fn a_flag_beats_the_file() {
 #[test]
 fn the_environment_and_a_flag_beat_the_default() {
     let config = Places::new()
-        .variable("FOREBAY_SYNC", "async")
+        .variable("FOREBAY_COMMIT", "async")
         .flag("s3_unsigned_payload", "on")
         .load();
-    assert_eq!(config.sync, SyncMode::Async);
+    assert_eq!(config.commit, CommitMode::Async);
     assert!(config.s3_unsigned_payload.is_on());
 }
 
@@ -223,14 +223,14 @@ fn a_weaker_source_that_is_wrong_does_not_matter_when_a_stronger_one_is_right() 
 
 #[test]
 fn a_named_file_replaces_that_of_the_system() {
-    let mut places = Places::new().system_file("log_limit = \"1GiB\"\nsync = \"async\"");
+    let mut places = Places::new().system_file("log_limit = \"1GiB\"\ncommit = \"async\"");
     let other = places.other_file("log_limit = \"2GiB\"");
     let named_by_variable = places.inputs.clone();
     places.inputs.file = Some(other.clone());
     let config = places.load();
     assert_eq!(
-        (config.log_limit.bytes(), config.sync),
-        (2 * GIB, SyncMode::Commit)
+        (config.log_limit.bytes(), config.commit),
+        (2 * GIB, CommitMode::Disk)
     );
 
     places.inputs = named_by_variable;
@@ -277,7 +277,7 @@ fn the_file_has_strings_numbers_switches_and_lists() {
 fn unknown_keys_name_the_nearest_right_one() {
     for (text, error) in [
         (
-            "sync = \"async\"\nlog_limt = 1",
+            "commit = \"async\"\nlog_limt = 1",
             "system.toml:2: unknown key `log_limt`; did you mean `log_limit`?",
         ),
         (
@@ -286,7 +286,7 @@ fn unknown_keys_name_the_nearest_right_one() {
         ),
         (
             "[limits]\nlog = 1",
-            "system.toml:1: unknown key `limits`; the file has no sections",
+            "system.toml:1: unknown key `limits`; the file has no sections but [[export]]",
         ),
         (
             "zzz = 1",
@@ -339,8 +339,8 @@ fn bad_values_name_key_source_value_and_what_is_expected() {
          expected a whole number, 1 to 19"
     );
     assert_eq!(
-        file("sync = [\"commit\"]"),
-        "system.toml:1: sync = `[\"commit\"]`: a TOML array does not fit; expected commit or async"
+        file("commit = [\"disk\"]"),
+        "system.toml:1: commit = `[\"disk\"]`: a TOML array does not fit; expected disk, bucket or async"
     );
     let variable = |name: &str, text: &str| Places::new().variable(name, text).error();
     assert_eq!(
@@ -398,14 +398,14 @@ fn a_variable_that_is_not_utf8_is_refused() {
 #[test]
 fn a_file_that_is_not_toml_is_refused_with_the_line() {
     let error = Places::new()
-        .system_file("sync = \"async\"\nlog_limit = 4GiB\n")
+        .system_file("commit = \"async\"\nlog_limit = 4GiB\n")
         .error();
     assert!(
         error.starts_with("system.toml:2: not valid TOML: "),
         "{error}"
     );
     let error = Places::new()
-        .system_file("sync = \"async\"\nsync = \"commit\"\n")
+        .system_file("commit = \"async\"\ncommit = \"disk\"\n")
         .error();
     assert!(
         error.starts_with("system.toml:2: not valid TOML: duplicate key"),
@@ -416,7 +416,7 @@ fn a_file_that_is_not_toml_is_refused_with_the_line() {
 #[test]
 fn all_faults_are_reported_at_once() {
     let places = Places::new()
-        .system_file("log_limt = 1\nsync = \"maybe\"")
+        .system_file("log_limt = 1\ncommit = \"maybe\"")
         .variable("FOREBAY_STOER", "s3://x")
         .flag("s3_unsigned_payload", "yes");
     let errors = Config::load(&places.inputs).unwrap_err();
@@ -452,9 +452,11 @@ fn values_that_contradict_each_other_are_refused() {
         "upload_parallel = 64 (--upload-parallel) times pack_bytes = 16MiB (--pack-bytes) is 1GiB, \
          and must not be more than half of memory_limit = 1GiB"
     );
-    let error = conflict(&[("log", "none"), ("sync", "async")]);
+    let error = conflict(&[("log", "none"), ("commit", "async")]);
     assert!(
-        error.starts_with("sync = async (--sync) has no meaning with log = none"),
+        error.starts_with(
+            "--commit: commit = async for / has no meaning with log = none (--log): COMMIT waits"
+        ),
         "{error}"
     );
 }
@@ -473,4 +475,88 @@ fn a_small_gateway_is_possible() {
         .flag("log", "none")
         .flag("log_limit", "16MiB")
         .load();
+}
+
+/// The exports of a file, as text.
+fn exports(text: &str) -> Vec<String> {
+    let export = |export: &Export| {
+        let [clients, squash, commit] = export.written().map(|(_, value)| value.to_string());
+        format!("{} {clients} {squash} {commit}", export.path)
+    };
+    let config = Places::new().system_file(text).load();
+    config.exports.iter().map(export).collect()
+}
+
+#[test]
+fn without_exports_in_the_file_the_root_is_exported_with_the_general_settings() {
+    assert_eq!(
+        exports("clients = [\"10.0.0.0/8\"]\nsquash = \"all\"\ncommit = \"bucket\""),
+        ["/ 10.0.0.0/8 all bucket"]
+    );
+}
+
+#[test]
+fn an_export_has_the_general_settings_but_for_its_own() {
+    let listed = exports(
+        r#"
+            commit = "bucket"
+            [[export]]
+            path = "/"
+            [[export]]
+            path = "//scratch/of all/"
+            clients = ["10.0.0.0/8", "192.168.1.7"]
+            squash = "none"
+            commit = "async"
+        "#,
+    );
+    assert_eq!(
+        listed,
+        [
+            "/ 127.0.0.0/8,::1 auto bucket",
+            "/scratch/of all 10.0.0.0/8,192.168.1.7 none async"
+        ]
+    );
+}
+
+#[test]
+fn what_is_wrong_with_an_export_is_named_with_its_line() {
+    let error = |text: &str| Places::new().system_file(text).error();
+    assert_eq!(
+        error("export = 5"),
+        "system.toml:1: `export` is a list of tables: begin each with a line [[export]]"
+    );
+    assert_eq!(
+        error("\n[[export]]\ncommit = \"disk\""),
+        "system.toml:2: an export needs a path, such as path = \"/home\""
+    );
+    assert_eq!(
+        error("[[export]]\npath = \"home\""),
+        "system.toml:2: path = `home`: has to begin with /, the root of the volume"
+    );
+    assert_eq!(
+        error("[[export]]\npath = \"/a/../b\""),
+        "system.toml:2: path = `/a/../b`: leave out `..`"
+    );
+    assert_eq!(
+        error("[[export]]\npath = \"/a\"\n[[export]]\npath = \"/a/\""),
+        "system.toml:4: /a is exported twice; one [[export]] can name all its clients"
+    );
+    assert_eq!(
+        error("[[export]]\npath = \"/a\"\nlog_limit = \"1GiB\""),
+        "system.toml:3: unknown key `log_limit` in [[export]]; it takes path, clients, squash and commit"
+    );
+    assert_eq!(
+        error("[[export]]\npath = \"/a\"\ncommit = \"paper\""),
+        "system.toml:3: commit = `paper`: not one of the words; expected disk, bucket or async"
+    );
+    assert_eq!(
+        error("[[export]]\npath = \"/a\"\ncommit = 1.5"),
+        "system.toml:3: commit = `1.5`: a TOML float does not fit; expected disk, bucket or async"
+    );
+    assert_eq!(
+        error("log = \"none\"\n[[export]]\npath = \"/a\"\ncommit = \"async\"")
+            .split(':')
+            .nth(1),
+        Some("4")
+    );
 }

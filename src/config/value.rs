@@ -6,7 +6,7 @@ mod duration;
 mod size;
 mod store;
 
-pub use choice::{Auto, Compression, LogLevel, LogMode, Squash, Switch, SyncMode};
+pub use choice::{Auto, CommitMode, Compression, LogLevel, LogMode, Squash, Switch};
 pub use clients::Clients;
 pub use size::Size;
 pub use store::StoreUrl;

@@ -218,10 +218,10 @@ fn the_banner_can_be_pasted_and_says_where_everything_is() {
         banner("127.0.0.1:2049", &[]),
         "mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt/forebay\n  \
          volume   file:///srv/forebay/bucket, up to 1PiB\n  \
-         log      /srv/forebay, up to 4GiB, sync = commit\n  \
+         log      /srv/forebay, up to 4GiB\n  \
          memory   up to 1GiB for block buffers\n  \
          publish  every 5s, or 64MiB of changes\n  \
-         clients  127.0.0.0/8, ::1\n"
+         export   / to 127.0.0.0/8, ::1, commit = disk\n"
     );
     let text = banner("[::]:12049", &[("log", "none")]);
     let mount = "mount -t nfs -o vers=3,proto=tcp6,port=12049,mountport=12049,nolock [::1]:/ /mnt/forebay\n";

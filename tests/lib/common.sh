@@ -4,7 +4,7 @@
 #
 # Gives: check and summary (counted results), at_exit (clean-up that also runs on failure),
 # work_folder, free_port, wait_for_port, s3_server (MinIO or versitygw, built when missing),
-# forebay_binary, start_gateway and stop_gateway (a gateway on 127.0.0.1).
+# forebay_binary, crash_binary, start_gateway and stop_gateway (a gateway on 127.0.0.1).
 # Everything that is started is a child of the script and is ended by its clean-up.
 
 set -euo pipefail
@@ -155,6 +155,16 @@ forebay_binary() {
     (cd "$PROJECT" && cargo build --release --quiet --package forebay >&2) ||
         die "cannot build the program"
     say "${CARGO_TARGET_DIR:-$PROJECT/target}/release/forebay"
+}
+
+# The harness that kills the program: CRASH_BINARY, or a debug build of this checkout.
+crash_binary() {
+    if [ -n "${CRASH_BINARY:-}" ]; then
+        say "$CRASH_BINARY"
+        return
+    fi
+    (cd "$PROJECT" && cargo build --quiet --package forebay-crash >&2) || die "cannot build the harness"
+    say "${CARGO_TARGET_DIR:-$PROJECT/target}/debug/crash"
 }
 
 # start_gateway PROGRAM PORT LOG [flags ...]: serves on 127.0.0.1; its process is $GATEWAY_PID.

@@ -9,12 +9,14 @@
 #   flush   `forebay flush`, then whether `forebay status` says that nothing is unpublished
 #   stop    SIGTERM; ok if the gateway exits with 0
 #   fresh   throws the local folder away and starts on a new one (after stop)
+#   cut     a power cut: SIGKILL, what the log had not made durable is gone, the machine has another boot id,
+#           and a new start
 #
 # If the gateway ends unasked, $CONTROL/died says so. $CONTROL/peak_kib is the most memory that one has had.
 #
 # Environment: CONTROL; PROGRAM (forebay), LISTEN (address) and PORT; FOLDER, for the bucket and the messages of
 # the processes; LOCAL, the parent of the gateway's local folders; STORE (file or minio), for minio also
-# MINIO (program) and STORE_PORT; and GATEWAY_SET_X=value for every other setting FOREBAY_X of the gateway.
+# MINIO (program) and STORE_PORT; for cut also CRASH (program); and GATEWAY_SET_X=value for every other setting FOREBAY_X of the gateway.
 #
 # Whoever starts this puts it into a namespace of process ids of its own, so that nothing outlives it.
 . "$(dirname "$0")/common.sh"
@@ -84,6 +86,17 @@ do_kill() {
     { wait "$gateway" || true; } 2>/dev/null
     if start; then outcome="ok serves again after $(seconds_since "$began") s"; else outcome="failed to start again"; fi
 }
+do_cut() {
+    local durable said
+    durable=$("$PROGRAM" status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["durable_lsn"])')
+    kill -9 "$gateway"
+    { wait "$gateway" || true; } 2>/dev/null
+    said=$("$CRASH" cut-power --data-dir "$FOREBAY_DATA_DIR" --durable "$durable" 2>&1) || {
+        outcome="failed $said"
+        return
+    }
+    if start; then outcome="ok $said"; else outcome="failed to start again"; fi
+}
 do_flush() { outcome=$(answer flush); }
 do_stop() {
     local tick status=0
@@ -115,7 +128,7 @@ while :; do
     if [ -e "$CONTROL/request.$number" ]; then
         request=$(cat "$CONTROL/request.$number")
         case $request in
-        kill | flush | stop | fresh) "do_$request" ;;
+        kill | flush | stop | fresh | cut) "do_$request" ;;
         *) outcome="failed: unknown request $request" ;;
         esac
         say "$outcome" >"$CONTROL/reply.$number.part"

@@ -161,3 +161,36 @@ fn without_a_log_commit_waits_for_the_bucket() {
     assert_eq!(elsewhere.client().get("file").unwrap(), b"committed");
     elsewhere.stop_cleanly();
 }
+
+#[test]
+fn each_export_has_its_own_commit_mode() {
+    let place = Place::new();
+    let gateway = place.serve();
+    gateway.client().mkdir("ledger");
+    gateway.stop_cleanly();
+
+    let file = place.path("forebay.toml");
+    let exports = "[[export]]\npath = \"/\"\n[[export]]\npath = \"/ledger\"\ncommit = \"bucket\"\n";
+    fs::write(&file, exports).unwrap();
+    let config = format!("--config={}", file.display());
+    // Nothing is published by itself while the test runs.
+    let gateway = place.serve_with("data", &[&config, "--checkpoint-interval=1h"]);
+    let mut client = gateway.client();
+    let root = client.mount();
+    let ledger = client.mount_at("/ledger").unwrap();
+    let entry = client.create(&ledger, b"entry");
+    client.write(&entry, 0, b"paid", Stable::FileSync).unwrap();
+    let note = client.create(&root, b"note");
+    client.write(&note, 0, b"text", Stable::FileSync).unwrap();
+    gateway.kill();
+    // The machine is lost.
+    fs::remove_dir_all(place.data_dir()).unwrap();
+
+    let gateway = place.serve();
+    let mut client = gateway.client();
+    let root = client.mount();
+    let ledger = client.lookup(&root, b"ledger").unwrap();
+    let entry = client.lookup(&ledger, b"entry").unwrap();
+    assert_eq!(client.read(&entry, 0, 100).unwrap(), b"paid");
+    assert_eq!(client.lookup(&root, b"note"), Err(NOENT));
+}

@@ -1,5 +1,7 @@
 //! The program on S3, and what keeps it from its bucket.
 
+mod faults;
+
 use crate::support::s3_server::{S3Server, free_address};
 use crate::support::{Gateway, Place, Refusal, refused_with};
 

@@ -13,6 +13,7 @@ use crate::change::{NameChange, Refusal, encode_truncate};
 use crate::convert;
 use crate::core::Core;
 use crate::data::MAX_FILE_SIZE;
+use crate::durability::Recorded;
 use crate::node::Locked;
 use crate::permission;
 
@@ -29,7 +30,7 @@ impl Core {
         inode: Inode,
         set: &SetAttributes,
         guard: Option<Timestamp>,
-    ) -> Result<Change> {
+    ) -> Result<Recorded<Change>> {
         self.admit_names().await?;
         let node = self.node(inode).await?;
         let (end, change) = self
@@ -77,12 +78,7 @@ impl Core {
         if set.size.is_some() {
             self.memory_freed();
         }
-        match guard {
-            // Made again, it would find the ctime that it set itself.
-            Some(_) => self.stable_once(end).await?,
-            None => self.stable(end).await?,
-        }
-        Ok(change)
+        Ok(Recorded { end, reply: change })
     }
 
     pub(crate) async fn access(

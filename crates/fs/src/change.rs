@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::convert;
 use crate::core::Core;
+use crate::data::MAX_FILE_SIZE;
 use crate::node::{Locked, Node, NodeState};
 
 /// The checkpoint that collects changes.
@@ -108,7 +109,8 @@ impl DataHeader {
         out
     }
 
-    /// The header and the data behind it.
+    /// The header and the data behind it; nothing if the payload is cut off, or would write beyond
+    /// the largest file.
     pub(crate) fn decode(payload: &[u8]) -> Option<(DataHeader, &[u8])> {
         let (inode, rest) = payload.split_first_chunk()?;
         let (offset, rest) = rest.split_first_chunk()?;
@@ -124,7 +126,8 @@ impl DataHeader {
             },
             mode: u32::from_le_bytes(*mode),
         };
-        Some((header, data))
+        let end = header.offset.checked_add(data.len() as u64)?;
+        (end <= MAX_FILE_SIZE).then_some((header, data))
     }
 
     /// Makes the write in memory.
@@ -317,5 +320,22 @@ mod tests {
         );
         assert_eq!(data, b"abc");
         assert!(DataHeader::decode(&payload[..31]).is_none());
+    }
+
+    #[test]
+    fn a_data_record_that_writes_beyond_the_largest_file_is_refused() {
+        let record = |offset: u64| {
+            let header = DataHeader {
+                inode: Inode(7),
+                offset,
+                time: Timestamp::default(),
+                mode: 0,
+            };
+            [&header.encode()[..], b"abc"].concat()
+        };
+        assert!(DataHeader::decode(&record(MAX_FILE_SIZE - 3)).is_some());
+        for offset in [MAX_FILE_SIZE - 2, u64::MAX - 1] {
+            assert!(DataHeader::decode(&record(offset)).is_none(), "{offset}");
+        }
     }
 }

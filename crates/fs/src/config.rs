@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_pack::Compression;
-use forebay_wal::SyncMode;
 
 /// Settings of one gateway on one volume. Where nothing else is said, sizes are in bytes.
 #[derive(Clone, Debug)]
@@ -46,8 +45,6 @@ pub struct FsConfig {
 pub enum LogConfig {
     /// In a log in the local folder.
     Disk {
-        /// What survives a power cut.
-        sync: SyncMode,
         /// Size of all log segments together.
         limit: u64,
         /// Size of one segment.
@@ -63,7 +60,6 @@ impl FsConfig {
         FsConfig {
             data_dir,
             log: LogConfig::Disk {
-                sync: SyncMode::Commit,
                 limit: 4 << 30,
                 segment: 32 << 20,
             },

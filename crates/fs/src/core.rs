@@ -160,7 +160,8 @@ impl Core {
 
     /// Recovery has met this inode: no new object may get its number.
     pub(crate) fn inode_seen(&self, inode: Inode) {
-        self.next_inode.fetch_max(inode.0 + 1, Ordering::Relaxed);
+        self.next_inode
+            .fetch_max(inode.0.saturating_add(1), Ordering::Relaxed);
     }
 
     pub(crate) fn verifier(&self) -> Verifier {
@@ -300,7 +301,7 @@ impl Core {
     pub(crate) fn store_failed(&self, error: StoreError) -> Error {
         match error {
             StoreError::Transient(_) => {
-                self.checkpoints.store_error(&error.to_string());
+                self.checkpoints.read_error(&error.to_string());
                 Error::Delay
             }
             StoreError::Fenced => {

@@ -7,11 +7,12 @@ use forebay_cache::FetchToken;
 use forebay_meta::FrameAddress;
 use forebay_meta::record::Kind;
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, Lsn, PackId};
-use forebay_vfs::{Change, Credentials, Error, ReadReply, Result, Stability, Verifier, WriteReply};
+use forebay_vfs::{Change, Credentials, Error, ReadReply, Result};
 use forebay_wal::RecordKind;
 
 use crate::change::DataHeader;
 use crate::core::Core;
+use crate::durability::Recorded;
 use crate::fetch::FetchError;
 use crate::node::Node;
 use crate::permission;
@@ -31,8 +32,7 @@ impl Core {
         inode: Inode,
         offset: u64,
         data: &[u8],
-        stability: Stability,
-    ) -> Result<WriteReply> {
+    ) -> Result<Recorded<Change>> {
         let node = self.node(inode).await?;
         let end_offset = offset
             .checked_add(data.len() as u64)
@@ -53,22 +53,7 @@ impl Core {
         if self.cache.dirty_bytes() >= self.config.checkpoint_bytes {
             self.checkpoints.wake();
         }
-        let reached = match stability {
-            Stability::Unstable => {
-                self.journal().complete(end).await;
-                Stability::Unstable
-            }
-            Stability::DataSync | Stability::FileSync => {
-                self.stable(end).await?;
-                Stability::FileSync
-            }
-        };
-        Ok(WriteReply {
-            count: data.len() as u32,
-            stability: reached,
-            verifier: self.verifier(),
-            change,
-        })
+        Ok(Recorded { end, reply: change })
     }
 
     /// Records a write and makes it in memory; gives the position after it.
@@ -127,22 +112,15 @@ impl Core {
         self.oldest_unpublished().is_some() || self.checkpoints.has_garbage()
     }
 
-    pub(crate) async fn commit(&self, inode: Inode) -> Result<(Change, Verifier)> {
+    /// What a COMMIT of a file has to wait for.
+    pub(crate) async fn commit(&self, inode: Inode) -> Result<Recorded<Arc<Node>>> {
         let node = self.node(inode).await?;
-        let last = {
+        let end = {
             let state = node.lock_live()?;
             writable(state.record.kind())?;
             state.last_lsn
         };
-        // The verifier from before the flush: if it changes meanwhile, something was lost.
-        let verifier = self.verifier();
-        self.stable(last).await?;
-        let state = node.lock_live()?;
-        let change = Change {
-            before: Some(node.wcc(&state)),
-            after: Some(node.attributes(&state)),
-        };
-        Ok((change, verifier))
+        Ok(Recorded { end, reply: node })
     }
 
     pub(crate) async fn read(
@@ -322,7 +300,7 @@ impl Core {
     fn fetch_failed(&self, block: BlockKey, error: &FetchError) -> Error {
         match error {
             FetchError::Unavailable(why) => {
-                self.checkpoints.store_error(why);
+                self.checkpoints.read_error(why);
                 Error::Delay
             }
             FetchError::Damaged(why) => {

@@ -27,8 +27,10 @@ pub(crate) enum FetchError {
     Damaged(String),
 }
 
-/// How often a fetch is tried before the client is asked to come back: a call that waits for the
-/// bucket for ever would keep others of its connection from being served.
+/// How often a frame is fetched that arrives damaged: bytes may be damaged on their way, but hardly so often.
+/// A bucket that does not answer is asked again by the store itself, as far as that makes sense; then the client is
+/// asked to come back, since a call that waits for the bucket for ever would keep others of its connection from
+/// being served.
 const ATTEMPTS: u32 = 4;
 
 /// A frame that is being fetched, for all who wait for it.
@@ -125,24 +127,18 @@ impl PackStore {
                     .get_range(&location, range.start..range.end)
                     .await
             };
-            let error = match fetched {
-                Ok(stored) => match open_frame(stored, &reference, block, &self.keys) {
-                    Ok(frame) => return Ok(Arc::new(frame)),
-                    // Bytes may be damaged on their way, but hardly twice.
-                    Err(error) if error.is_worth_another_fetch() && attempt < ATTEMPTS => {
-                        FetchError::Damaged(format!("{location}: {error}"))
-                    }
-                    Err(error) => return Err(FetchError::Damaged(format!("{location}: {error}"))),
-                },
-                Err(error @ object_store::Error::NotFound { .. }) => {
-                    return Err(FetchError::Damaged(format!(
-                        "pack {location} is gone: {error}"
-                    )));
+            let stored = fetched.map_err(|error| match error {
+                object_store::Error::NotFound { .. } => {
+                    FetchError::Damaged(format!("pack {location} is gone: {error}"))
                 }
-                Err(error) => FetchError::Unavailable(error.to_string()),
-            };
-            if attempt >= ATTEMPTS {
-                return Err(error);
+                error => FetchError::Unavailable(error.to_string()),
+            })?;
+            match open_frame(stored, &reference, block, &self.keys) {
+                Ok(frame) => return Ok(Arc::new(frame)),
+                Err(error) if error.is_worth_another_fetch() && attempt < ATTEMPTS => {
+                    tracing::warn!("{location}: {error}; fetched again");
+                }
+                Err(error) => return Err(FetchError::Damaged(format!("{location}: {error}"))),
             }
             tokio::time::sleep(backoff(attempt, &*self.random)).await;
             attempt += 1;

@@ -25,8 +25,12 @@ mod config;
 mod convert;
 mod core;
 mod data;
+mod durability;
 mod environment;
 mod fetch;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 mod local;
 mod log_failure;
@@ -42,9 +46,9 @@ mod volume;
 
 pub use config::{FsConfig, LogConfig};
 pub use core::Stopped;
+pub use durability::CommitMode;
 pub use environment::{Clock, Compute, Environment, LocalFolder, Metadata, Randomness};
 pub use forebay_pack::Compression;
-pub use forebay_wal::SyncMode;
 pub use local::LocalError;
 pub use open::OpenError;
 pub use status::{Stage, Status};

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_types::{Epoch, VolumeId};
 use forebay_vfs::Verifier;
-use forebay_wal::Ending;
+use forebay_wal::WriterEnd;
 
 use crate::environment::LocalFolder;
 
@@ -83,17 +83,17 @@ impl LocalState {
     /// How the gateway ended, in a kernel that booted as `boot`. Writes that were answered UNSTABLE are
     /// certain to be in the log if it was flushed in order, or if the kernel that holds its pages still
     /// runs.
-    pub(crate) fn ending(&self, boot: [u8; 16]) -> Ending {
+    pub(crate) fn ending(&self, boot: [u8; 16]) -> WriterEnd {
         if self.clean {
-            Ending::Stop
+            WriterEnd::Stop
         } else if self.boot == boot && boot != [0; 16] {
-            Ending::Kill
+            WriterEnd::Kill
         } else {
-            Ending::PowerCut
+            WriterEnd::PowerCut
         }
     }
 
-    fn encode(&self) -> String {
+    pub(crate) fn encode(&self) -> String {
         let body = format!(
             "{MAGIC}\nvolume {}\ngateway {}\nepoch {}\nintent {}\nverifier {}\nboot {}\nclean {}\n",
             self.volume,
@@ -108,7 +108,7 @@ impl LocalState {
         format!("{body}crc32 {crc:08x}\n")
     }
 
-    fn decode(text: &str) -> Result<LocalState, &'static str> {
+    pub(crate) fn decode(text: &str) -> Result<LocalState, &'static str> {
         let (body, crc) = text
             .rsplit_once("crc32 ")
             .ok_or("the checksum is missing")?;
@@ -271,12 +271,12 @@ mod tests {
     #[test]
     fn a_reboot_without_an_orderly_stop_may_have_lost_something() {
         let mut state = state();
-        assert_eq!(state.ending([4; 16]), Ending::Kill);
-        assert_eq!(state.ending([5; 16]), Ending::PowerCut);
+        assert_eq!(state.ending([4; 16]), WriterEnd::Kill);
+        assert_eq!(state.ending([5; 16]), WriterEnd::PowerCut);
         state.clean = true;
-        assert_eq!(state.ending([5; 16]), Ending::Stop);
+        assert_eq!(state.ending([5; 16]), WriterEnd::Stop);
         state.clean = false;
         state.boot = [0; 16];
-        assert_eq!(state.ending([0; 16]), Ending::PowerCut);
+        assert_eq!(state.ending([0; 16]), WriterEnd::PowerCut);
     }
 }

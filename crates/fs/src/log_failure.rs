@@ -25,9 +25,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::core::Core;
+use crate::durability::CommitMode;
 use crate::environment::draw;
 use crate::fetch::backoff;
-use crate::journal::Journal;
 use crate::local::{self, LocalState};
 
 /// Whether the log has failed, and what was tried since.
@@ -107,27 +107,12 @@ impl LogHealth {
 }
 
 impl Core {
-    /// Returns when everything up to `end` is on stable storage: the log's disk, or the bucket for
-    /// a volume without a log.
-    ///
-    /// [`Error::Delay`] when the log fails: for calls that may be made again, which then find a log
-    /// that works. Others use [`Core::stable_once`].
-    pub(crate) async fn stable(&self, end: Lsn) -> Result<()> {
-        match self.journal() {
-            Journal::Disk(wal) => wal
-                .durable(end)
-                .await
-                .map_err(|failed| self.log_failed(&failed)),
-            Journal::Memory { .. } => self.published(end).await,
-        }
-    }
-
     /// Like [`Core::stable`], for changes that cannot be made a second time: where the log fails
     /// under them, an error says that their outcome is not known. Being told to come back, the
     /// client would find the name that it wants to make, or miss the one that it wants to remove.
-    pub(crate) async fn stable_once(&self, end: Lsn) -> Result<()> {
+    pub(crate) async fn stable_once(&self, end: Lsn, mode: CommitMode) -> Result<()> {
         let failed_before = self.log_health.has_failed();
-        self.stable(end).await.map_err(|error| {
+        self.stable(end, mode).await.map_err(|error| {
             let log_failed = failed_before || self.log_health.has_failed();
             if log_failed { Error::Io } else { error }
         })

@@ -12,7 +12,7 @@ use forebay_object::Store;
 use forebay_pack::PackKeys;
 use forebay_types::{BLOCK_SIZE, Epoch, Inode, Lsn, VolumeId};
 use forebay_vfs::Verifier;
-use forebay_wal::{Ending, Options, Recovery, Storage, Tail};
+use forebay_wal::{Options, Recovery, Storage, Tail, WriterEnd};
 use std::sync::atomic::AtomicU64;
 
 use crate::checkpoint::Checkpoints;
@@ -231,7 +231,7 @@ pub(crate) async fn open(
         ending,
     )?;
     let damaged = report_tail(recovery.tail(), local.folder.path());
-    if damaged || config.log == LogConfig::None || ending == Ending::PowerCut {
+    if damaged || config.log == LogConfig::None || ending == WriterEnd::PowerCut {
         state.verifier = new_verifier();
     }
     if damaged {
@@ -251,7 +251,7 @@ pub(crate) async fn open(
         environment,
         catalog,
         packs,
-        checkpoints: Checkpoints::new(taken),
+        checkpoints: Checkpoints::new(taken, store.health.clone()),
         totals: Totals::new(taken.used_bytes, taken.used_inodes),
         next_inode: taken.next_inode,
         verifier: state.verifier,
@@ -260,17 +260,12 @@ pub(crate) async fn open(
     }));
     crate::replay::replay(&core, &mut recovery).await?;
     let journal = match log {
-        LogConfig::Disk {
-            sync,
-            limit,
-            segment,
-        } => {
+        LogConfig::Disk { limit, segment } => {
             let options = Options {
                 segment_bytes: segment,
                 limit_bytes: limit,
                 volume: descriptor.volume,
                 epoch,
-                sync,
             };
             Journal::Disk(local.folder.start_log(recovery, options)?)
         }
@@ -366,7 +361,7 @@ impl Local {
     fn put_log_aside(&self, bucket: &VolumeState) -> Result<(), OpenError> {
         let epoch = self.state.as_ref().map_or(0, |state| state.epoch.0);
         let label = format!("epoch-{epoch}");
-        let moved = self.put_aside(&label)?;
+        let (moved, label) = self.put_aside(&label)?;
         if moved > 0 {
             tracing::warn!(
                 "the log in {} is of epoch {epoch}, and the volume has been written in epoch {} by another gateway: its {moved} segments are put aside (label {label}) and not replayed",
@@ -379,17 +374,17 @@ impl Local {
 
     /// The bucket has all of the log, and the volume goes on without one.
     fn put_published_log_aside(&self) -> Result<(), OpenError> {
-        let moved = self.put_aside("published")?;
+        let (moved, label) = self.put_aside("published")?;
         if moved > 0 {
             tracing::info!(
-                "the log in {} was published and put aside (label published): the volume is configured to have none",
+                "the log in {} was published and put aside (label {label}): the volume is configured to have none",
                 self.folder.path().display()
             );
         }
         Ok(())
     }
 
-    fn put_aside(&self, label: &str) -> Result<usize, OpenError> {
+    fn put_aside(&self, label: &str) -> Result<(usize, String), OpenError> {
         forebay_wal::put_aside(self.storage.as_ref(), label).map_err(|source| {
             OpenError::LogFolder {
                 folder: self.folder.path().to_owned(),

@@ -51,8 +51,8 @@ pub(crate) fn stopped(core: &Core) -> OpenError {
 async fn apply(core: &Core, record: &Record<'_>) -> Result<(), String> {
     match record.kind {
         RecordKind::Data => {
-            let (header, data) =
-                DataHeader::decode(record.payload).ok_or("its header is cut off")?;
+            let (header, data) = DataHeader::decode(record.payload)
+                .ok_or("it is cut off, or writes beyond the largest file")?;
             let node = known(core, header.inode).await?;
             let mut state = node.lock();
             let open = core.gate.read();

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::core::{Core, Stopped};
+use crate::durability::{CommitMode, Recorded};
 use crate::environment::Environment;
 use crate::local::{self, LocalState};
 use crate::open::{self, OpenError};
@@ -30,6 +31,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 #[derive(Clone)]
 pub struct Volume {
     core: Arc<Core>,
+    commit: CommitMode,
     shared: Arc<Shared>,
 }
 
@@ -111,6 +113,7 @@ impl Volume {
             blake3::derive_key("forebay 2026 NFS file handles", &opened.descriptor.hash_key);
         Ok(Volume {
             core,
+            commit: CommitMode::default(),
             shared: Arc::new(Shared {
                 volume: opened.descriptor.volume,
                 handle_key,
@@ -118,6 +121,27 @@ impl Volume {
                 publisher: Mutex::new(Some(publisher)),
             }),
         })
+    }
+
+    /// The same volume for those who want its changes as safe as `commit` says before they are
+    /// answered.
+    pub fn with_commit_mode(&self, commit: CommitMode) -> Volume {
+        Volume {
+            commit,
+            ..self.clone()
+        }
+    }
+
+    /// Waits until a change is stable that cannot be made a second time; gives what to answer then.
+    async fn settle_once<T>(&self, recorded: Recorded<T>) -> Result<T> {
+        self.core.stable_once(recorded.end, self.commit).await?;
+        Ok(recorded.reply)
+    }
+
+    /// Waits until a change is stable that may be made again; gives what to answer then.
+    async fn settle<T>(&self, recorded: Recorded<T>) -> Result<T> {
+        self.core.stable(recorded.end, self.commit).await?;
+        Ok(recorded.reply)
     }
 
     /// Identity of the volume.
@@ -218,7 +242,12 @@ impl FileSystem for Volume {
         set: &SetAttributes,
         guard: Option<Timestamp>,
     ) -> Result<Change> {
-        self.core.setattr(who, inode, set, guard).await
+        let recorded = self.core.setattr(who, inode, set, guard).await?;
+        match guard {
+            // Made again, it would find the ctime that it set itself.
+            Some(_) => self.settle_once(recorded).await,
+            None => self.settle(recorded).await,
+        }
     }
 
     async fn lookup(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Attributes> {
@@ -256,7 +285,22 @@ impl FileSystem for Volume {
         data: &[u8],
         stability: Stability,
     ) -> Result<WriteReply> {
-        self.core.write(who, inode, offset, data, stability).await
+        let recorded = self.core.write(who, inode, offset, data).await?;
+        let (change, reached) = match stability {
+            Stability::Unstable => {
+                self.core.journal().complete(recorded.end).await;
+                (recorded.reply, Stability::Unstable)
+            }
+            Stability::DataSync | Stability::FileSync => {
+                (self.settle(recorded).await?, Stability::FileSync)
+            }
+        };
+        Ok(WriteReply {
+            count: data.len() as u32,
+            stability: reached,
+            verifier: self.core.verifier(),
+            change,
+        })
     }
 
     async fn create(
@@ -266,7 +310,11 @@ impl FileSystem for Volume {
         name: &[u8],
         mode: &CreateMode,
     ) -> Result<Created> {
-        self.core.create(who, directory, name, mode).await
+        let recorded = self.core.create(who, directory, name, mode).await?;
+        match mode {
+            CreateMode::Guarded(_) => self.settle_once(recorded).await,
+            CreateMode::Unchecked(_) | CreateMode::Exclusive(_) => self.settle(recorded).await,
+        }
     }
 
     async fn make(
@@ -277,15 +325,18 @@ impl FileSystem for Volume {
         node: NewNode<'_>,
         set: &SetAttributes,
     ) -> Result<Created> {
-        self.core.make(who, directory, name, node, set).await
+        self.settle_once(self.core.make(who, directory, name, node, set).await?)
+            .await
     }
 
     async fn remove(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
-        self.core.remove(who, directory, name, false).await
+        self.settle_once(self.core.remove(who, directory, name, false).await?)
+            .await
     }
 
     async fn rmdir(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
-        self.core.remove(who, directory, name, true).await
+        self.settle_once(self.core.remove(who, directory, name, true).await?)
+            .await
     }
 
     async fn rename(
@@ -294,7 +345,8 @@ impl FileSystem for Volume {
         from: (Inode, &[u8]),
         to: (Inode, &[u8]),
     ) -> Result<(Change, Change)> {
-        self.core.rename(who, from, to).await
+        self.settle_once(self.core.rename(who, from, to).await?)
+            .await
     }
 
     async fn link(
@@ -304,7 +356,8 @@ impl FileSystem for Volume {
         directory: Inode,
         name: &[u8],
     ) -> Result<(Attributes, Change)> {
-        self.core.link(who, inode, directory, name).await
+        self.settle_once(self.core.link(who, inode, directory, name).await?)
+            .await
     }
 
     async fn readdir(
@@ -331,6 +384,15 @@ impl FileSystem for Volume {
         _offset: u64,
         _count: u32,
     ) -> Result<(Change, Verifier)> {
-        self.core.commit(inode).await
+        let recorded = self.core.commit(inode).await?;
+        // From before the flush: if it changes meanwhile, something was lost.
+        let verifier = self.core.verifier();
+        let node = self.settle(recorded).await?;
+        let state = node.lock_live()?;
+        let change = Change {
+            before: Some(node.wcc(&state)),
+            after: Some(node.attributes(&state)),
+        };
+        Ok((change, verifier))
     }
 }

@@ -10,14 +10,12 @@ use common::*;
 use forebay_fs::{FsConfig, LogConfig, Volume};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability, Verifier};
-use forebay_wal::SyncMode;
 
 const ALWAYS: u64 = u64::MAX;
 
 /// Few, small segments.
 fn small_log(config: &mut FsConfig) {
     config.log = LogConfig::Disk {
-        sync: SyncMode::Commit,
         limit: 4 << 20,
         segment: 1 << 20,
     };

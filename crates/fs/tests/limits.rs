@@ -8,7 +8,6 @@ use common::*;
 use forebay_fs::{FsConfig, LogConfig};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
-use forebay_wal::SyncMode;
 
 fn memory(limit: u64) -> impl Fn(&mut FsConfig) + Copy {
     move |config| config.memory_limit = limit
@@ -80,7 +79,6 @@ fn writers_wait_while_the_log_is_full_and_go_on_when_it_was_published() {
     let bucket = Bucket::new();
     let life = bucket.start(|config| {
         config.log = LogConfig::Disk {
-            sync: SyncMode::Commit,
             limit: 8 << 20,
             segment: 4 << 20,
         };
@@ -120,7 +118,6 @@ fn writers_wait_while_the_log_is_full_and_go_on_when_it_was_published() {
     life.crash();
     let life = bucket.start(|config| {
         config.log = LogConfig::Disk {
-            sync: SyncMode::Commit,
             limit: 8 << 20,
             segment: 4 << 20,
         };
@@ -136,7 +133,6 @@ fn a_write_larger_than_a_log_segment_is_refused_and_harms_nothing() {
     let bucket = Bucket::new();
     let life = bucket.start(|config| {
         config.log = LogConfig::Disk {
-            sync: SyncMode::Commit,
             limit: 1 << 20,
             segment: 256 << 10,
         };
@@ -346,7 +342,6 @@ fn a_closed_gate_does_not_stop_readers_of_published_bytes() {
 
 fn small_log(config: &mut FsConfig) {
     config.log = LogConfig::Disk {
-        sync: SyncMode::Commit,
         limit: 8 << 20,
         segment: 2 << 20,
     };
@@ -409,17 +404,20 @@ fn clients_that_give_up_while_they_wait_for_the_log_or_for_memory_leave_nothing_
         assert!(!writer.is_finished(), "nothing is full");
         // A hundred clients come, wait, and go.
         life.run(|volume| async move {
-            let calls = (0..100u64).map(|i| {
+            let mut calls = tokio::task::JoinSet::new();
+            for i in 0..100u64 {
                 let volume = volume.clone();
-                async move {
+                calls.spawn(async move {
                     let data = pattern(i, 1 << 20);
                     let patience = Duration::from_millis(100 + i);
                     let call = write(&volume, file, i << 20, &data, Stability::FileSync);
                     let waited = tokio::time::timeout(patience, call).await;
                     assert!(waited.is_err(), "it did not have to wait");
-                }
-            });
-            futures_util::future::join_all(calls).await;
+                });
+            }
+            while let Some(gone) = calls.join_next().await {
+                gone.unwrap();
+            }
         });
         writer.abort();
         bucket.controls.everything.open();

@@ -446,6 +446,8 @@ fn directories_are_removed_only_when_empty_and_only_by_rmdir() {
 /// Makes many files at once, as a busy client does.
 fn make_many(life: &Life, directory: Inode, names: std::ops::Range<usize>) {
     life.run(|volume| async move {
+        // A flush for each of so many creations is not what this is about.
+        let volume = volume.with_commit_mode(forebay_fs::CommitMode::Async);
         let guarded = CreateMode::Guarded(SetAttributes::default());
         for i in names {
             let name = format!("file-{i:06}");
@@ -467,9 +469,7 @@ fn many_entries_are_listed_once_each_while_others_come_and_go() {
     };
     let bucket = Bucket::new();
     let change = |config: &mut forebay_fs::FsConfig| {
-        // A flush for each of so many creations is not what this is about.
         config.log = forebay_fs::LogConfig::Disk {
-            sync: forebay_wal::SyncMode::Async,
             limit: 256 << 20,
             segment: 16 << 20,
         };

@@ -16,7 +16,6 @@ use common::*;
 use forebay_fs::{FsConfig, LogConfig, Volume};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, NewNode, SetAttributes, Stability};
-use forebay_wal::SyncMode;
 
 const CLIENTS: u64 = 8;
 
@@ -45,7 +44,6 @@ fn long() -> bool {
 
 fn cramped(config: &mut FsConfig) {
     config.log = LogConfig::Disk {
-        sync: SyncMode::Commit,
         limit: 2 << 20,
         segment: 512 << 10,
     };
@@ -191,7 +189,7 @@ fn run(disk_fails: bool) {
     let files: Vec<Inode> = (0..CLIENTS)
         .map(|i| life.create(format!("file-{i}").as_bytes()))
         .collect();
-    let watchdog = Arc::new(Watchdog::new(life.volume.clone(), bucket.controls.clone()));
+    let watchdog = Arc::new(Watchdog::new(life.volume.clone()));
     let (stop, done) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicU64::new(0)),
@@ -208,6 +206,7 @@ fn run(disk_fails: bool) {
     let rounds = if long() { 600 } else { 25 };
     for _ in 0..rounds {
         let controls = &bucket.controls;
+        watchdog.set_away(true);
         match chance.below(5) {
             0 => controls.set_down(true),
             1 => controls.everything.close(),
@@ -224,7 +223,16 @@ fn run(disk_fails: bool) {
             disk.fail(step, fault, chance.below(5), 1 + chance.below(2));
         }
         std::thread::sleep(Duration::from_millis(10 + chance.below(100)));
-        controls.come_back();
+        controls.heal();
+        for gate in [
+            &controls.everything,
+            &controls.pack_puts,
+            &controls.pack_gets,
+            &controls.meta_puts,
+        ] {
+            gate.open();
+        }
+        watchdog.set_away(false);
         let before = done.load(Ordering::SeqCst);
         // It must come to something before the store goes away again.
         eventually("calls are answered while the store is there", || {

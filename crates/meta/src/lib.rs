@@ -26,6 +26,9 @@ pub mod batch;
 pub mod catalog;
 mod codec;
 pub mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod key;
 pub mod overlay;
 pub mod record;

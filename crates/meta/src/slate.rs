@@ -23,11 +23,17 @@
 //! on in the background; the repeated commit of the same batch does not write it again, it only
 //! waits on. So memory stays bounded, and the store recovers by itself when the bucket is back.
 //!
+//! # Damage on the way
+//!
+//! A block that fails its checksum may have been damaged on its way, so reads are repeated up to three times
+//! before the metadata are called damaged.
+//!
 //! # Memory
 //!
 //! At most [`SlateSettings::cache_bytes`] for blocks that were read, 64 MiB of batches that are not
 //! in the bucket yet (and one batch more), and some 32 MiB while tables are merged.
 
+mod clock;
 mod housekeeping;
 
 use std::sync::Arc;
@@ -46,6 +52,7 @@ use crate::batch::{Batch, Entry, MAX_KEY_BYTES};
 use crate::error::StoreError;
 use crate::key::KeyRange;
 use crate::store::MetaStore;
+use clock::VolumeClock;
 use housekeeping::Housekeeper;
 
 /// Longer than any gateway runs: SlateDB has no way to switch its polling of the manifest off.
@@ -61,6 +68,12 @@ const MEMTABLE_BYTES: usize = 32 << 20;
 
 /// Batches that are not in the bucket yet; behind it a commit waits before it writes.
 const MAX_UNFLUSHED_BYTES: usize = 64 << 20;
+
+/// How often something is read that arrives damaged.
+const READS: u32 = 4;
+/// Pause before it is read again, times the number of tries. Nobody else is in the same trouble, so there is no
+/// jitter.
+const READ_AGAIN: Duration = Duration::from_millis(50);
 
 /// Limits of a [`SlateStore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,14 +128,23 @@ impl SlateStore {
             max_capacity: settings.cache_bytes,
             shards: 4,
         });
+        let clock = Arc::new(VolumeClock::default());
         let build = Db::builder(path.clone(), store.clone())
             .with_settings(engine_settings())
+            .with_system_clock(clock.clone())
             .with_db_cache(Arc::new(cache), 0)
             .build();
         let db = within(settings.timeout, build).await?;
+        clock.follow(&db);
         let changed = Arc::new(Notify::new());
-        let housekeeper =
-            Housekeeper::start(db.clone(), store, path, retention, Arc::clone(&changed));
+        let housekeeper = Housekeeper::start(
+            db.clone(),
+            clock,
+            store,
+            path,
+            retention,
+            Arc::clone(&changed),
+        );
         Ok(SlateStore {
             db,
             timeout: settings.timeout,
@@ -137,6 +159,24 @@ impl SlateStore {
     pub fn tables(&self) -> (usize, usize) {
         let manifest = self.db.manifest();
         (manifest.l0().len(), manifest.compacted().len())
+    }
+
+    /// Reads, and reads again what arrives damaged.
+    async fn read<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, slatedb::Error>>,
+    {
+        let mut attempt = 1;
+        loop {
+            match within(self.timeout, ask()).await {
+                Err(StoreError::Corrupt(why)) if attempt < READS => {
+                    tracing::warn!("{why}; read again");
+                    tokio::time::sleep(READ_AGAIN * attempt).await;
+                }
+                result => return result,
+            }
+            attempt += 1;
+        }
     }
 
     async fn write(&self, batch: &Batch) -> Result<(), StoreError> {
@@ -163,7 +203,7 @@ impl SlateStore {
 #[async_trait]
 impl MetaStore for SlateStore {
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        within(self.timeout, self.db.get(key)).await
+        self.read(|| self.db.get(key)).await
     }
 
     async fn scan(
@@ -175,7 +215,7 @@ impl MetaStore for SlateStore {
             return Ok(Vec::new());
         }
         let options = ScanOptions::default().with_cache_blocks(true);
-        let scan = async {
+        let scan = || async {
             let mut found = Vec::new();
             let mut entries = self.db.scan_with_options(range.bounds(), &options).await?;
             while found.len() < limit {
@@ -186,7 +226,7 @@ impl MetaStore for SlateStore {
             }
             Ok(found)
         };
-        within(self.timeout, scan).await
+        self.read(scan).await
     }
 
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {

@@ -224,7 +224,7 @@ impl VolumeDescriptor {
         Ok(first.map(|meta| meta.location.to_string()))
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let text = Text {
             forebay: "volume".into(),
             format: FORMAT_VERSION,
@@ -242,7 +242,7 @@ impl VolumeDescriptor {
         out
     }
 
-    fn decode(root: &Path, bytes: &[u8]) -> Result<VolumeDescriptor, VolumeError> {
+    pub(crate) fn decode(root: &Path, bytes: &[u8]) -> Result<VolumeDescriptor, VolumeError> {
         let damaged = |why: &str| VolumeError::Damaged {
             root: root.to_string(),
             why: why.into(),

@@ -15,13 +15,12 @@ use crate::mount::Mounts;
 use crate::replay::{Arrival, ReplayCache, ReplayKey};
 use crate::rpc::{Call, Denial, NotServed, Rejection, Reply};
 use crate::xdr::Malformed;
-use crate::{ServerConfig, mount, nfs3};
+use crate::{Export, ServerConfig, mount, nfs3};
 
 /// What all connections share.
 pub(crate) struct Engine<F> {
-    fs: Arc<F>,
     handles: Handles,
-    exports: Exports,
+    exports: Exports<F>,
     mounts: Mounts,
     replay: Arc<ReplayCache>,
     pub(crate) metrics: Arc<Metrics>,
@@ -85,7 +84,7 @@ pub(crate) fn reply_bound(record: &[u8]) -> usize {
 }
 
 impl<F: FileSystem> Engine<F> {
-    pub(crate) fn new(fs: Arc<F>, config: &ServerConfig) -> Engine<F> {
+    pub(crate) fn new(config: &ServerConfig, view: impl Fn(&Export) -> Arc<F>) -> Engine<F> {
         let limits = &config.limits;
         let replay = ReplayCache::new(
             limits.replay_entries,
@@ -93,9 +92,8 @@ impl<F: FileSystem> Engine<F> {
             limits.replay_age,
         );
         Engine {
-            fs,
             handles: Handles::new(config.handle_key, config.volume),
-            exports: Exports::new(config.exports.clone()),
+            exports: Exports::new(config.exports.clone(), view),
             mounts: Mounts::default(),
             replay: Arc::new(replay),
             metrics: Arc::default(),
@@ -150,7 +148,6 @@ pub(crate) async fn execute<F: FileSystem>(
 async fn mount<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
     let engine = &*session.engine;
     let request = mount::Request {
-        fs: &*engine.fs,
         handles: &engine.handles,
         exports: &engine.exports,
         mounts: &engine.mounts,
@@ -220,7 +217,6 @@ async fn nfs<F: FileSystem>(
         None
     };
     let request = nfs3::Request {
-        fs: &*engine.fs,
         handles: &engine.handles,
         exports: &engine.exports,
         client: &session.client,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_types::Inode;
@@ -11,14 +12,14 @@ use forebay_vfs::{Credentials, Error, FileKind, FileSystem};
 use crate::{Export, NOBODY, Squash};
 
 /// The exports of a server.
-#[derive(Debug)]
-pub(crate) struct Exports {
-    list: Vec<Entry>,
+pub(crate) struct Exports<F> {
+    list: Vec<Entry<F>>,
 }
 
-#[derive(Debug)]
-struct Entry {
+struct Entry<F> {
     export: Export,
+    /// The file system as this export's clients have it.
+    fs: Arc<F>,
     /// Inode of its directory, or 0 while that is not known: so that `..` does not lead out of it.
     root: AtomicU64,
 }
@@ -54,9 +55,11 @@ fn root() -> Credentials {
     Credentials::default()
 }
 
-impl Exports {
-    pub(crate) fn new(exports: Vec<Export>) -> Exports {
+impl<F> Exports<F> {
+    /// `view` gives the file system as the clients of an export have it.
+    pub(crate) fn new(exports: Vec<Export>, view: impl Fn(&Export) -> Arc<F>) -> Exports<F> {
         let entry = |export| Entry {
+            fs: view(&export),
             export,
             root: AtomicU64::new(0),
         };
@@ -67,7 +70,7 @@ impl Exports {
 
     /// What the client at this address is allowed.
     pub(crate) fn client(&self, address: IpAddr) -> Client {
-        let covers = |entry: &Entry| {
+        let covers = |entry: &Entry<F>| {
             let mut ranges = entry.export.clients.iter();
             ranges.any(|range| range.contains(address))
         };
@@ -91,6 +94,11 @@ impl Exports {
     /// The number of an export.
     pub(crate) fn id(&self, export: ExportIndex) -> u32 {
         self.list.get(export.0).map_or(0, |entry| entry.export.id)
+    }
+
+    /// The file system as the clients of an export have it.
+    pub(crate) fn fs(&self, export: ExportIndex) -> Option<&F> {
+        self.list.get(export.0).map(|entry| &*entry.fs)
     }
 
     /// The identity that a caller has within an export.
@@ -127,7 +135,7 @@ impl Exports {
         client: &Client,
     ) -> Option<(ExportIndex, Vec<&'a [u8]>)> {
         let wanted: Vec<&[u8]> = names(path).collect();
-        let depth = |entry: &Entry| {
+        let depth = |entry: &Entry<F>| {
             let names: Vec<&[u8]> = names(&entry.export.path).collect();
             wanted.starts_with(&names).then_some(names.len())
         };
@@ -140,23 +148,20 @@ impl Exports {
             .max()?;
         Some((ExportIndex(index), wanted.into_iter().skip(depth).collect()))
     }
+}
 
+impl<F: FileSystem> Exports<F> {
     /// Finds the directory of an export, as it is now.
-    pub(crate) async fn resolve<F: FileSystem>(
-        &self,
-        fs: &F,
-        export: ExportIndex,
-    ) -> Result<Inode, Error> {
+    pub(crate) async fn resolve(&self, export: ExportIndex) -> Result<Inode, Error> {
         let entry = self.list.get(export.0).ok_or(Error::NotFound)?;
-        let inode = walk(fs, Inode::ROOT, names(&entry.export.path)).await?;
+        let inode = walk(&*entry.fs, Inode::ROOT, names(&entry.export.path)).await?;
         entry.root.store(inode.0, Ordering::Relaxed);
         Ok(inode)
     }
 
     /// Whether `directory` is the directory of the export, so that its `..` has to be itself.
-    pub(crate) async fn is_root<F: FileSystem>(
+    pub(crate) async fn is_root(
         &self,
-        fs: &F,
         export: ExportIndex,
         directory: Inode,
     ) -> Result<bool, Error> {
@@ -164,7 +169,7 @@ impl Exports {
             return Ok(true);
         };
         let known = match entry.root.load(Ordering::Relaxed) {
-            0 => self.resolve(fs, export).await?,
+            0 => self.resolve(export).await?,
             known => Inode(known),
         };
         Ok(known == directory)
@@ -211,12 +216,13 @@ mod tests {
         }
     }
 
-    fn exports() -> Exports {
-        Exports::new(vec![
+    fn exports() -> Exports<()> {
+        let exports = vec![
             export(1, "/", "127.0.0.1", Squash::None),
             export(2, "/home", "10.0.0.0/8", Squash::Root),
             export(3, "/home/all/", "10.0.0.0/8", Squash::All),
-        ])
+        ];
+        Exports::new(exports, |_| Arc::default())
     }
 
     #[test]
@@ -236,10 +242,11 @@ mod tests {
 
     #[test]
     fn of_two_exports_of_a_path_a_client_gets_the_first_that_is_for_it() {
-        let exports = Exports::new(vec![
+        let exports = vec![
             export(1, "/", "127.0.0.0/8", Squash::None),
             export(2, "/", "0.0.0.0/0", Squash::Root),
-        ]);
+        ];
+        let exports: Exports<()> = Exports::new(exports, |_| Arc::default());
         let gets = |address: &str| {
             let client = exports.client(address.parse().unwrap());
             exports.id(exports.holding(b"/", &client).unwrap().0)

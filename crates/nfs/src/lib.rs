@@ -19,6 +19,9 @@ mod address;
 mod config;
 mod engine;
 mod exports;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod handle;
 mod metrics;
 pub mod mount;

@@ -34,9 +34,8 @@ pub(crate) struct Mounts(Mutex<VecDeque<(IpAddr, Vec<u8>)>>);
 
 /// What the procedures work with.
 pub(crate) struct Request<'a, F> {
-    pub(crate) fs: &'a F,
     pub(crate) handles: &'a Handles,
-    pub(crate) exports: &'a Exports,
+    pub(crate) exports: &'a Exports<F>,
     pub(crate) mounts: &'a Mounts,
     pub(crate) client: &'a Client,
 }
@@ -154,8 +153,9 @@ async fn root_handle<F: FileSystem>(
         return Err(ACCES);
     }
     let found = async {
-        let root = request.exports.resolve(request.fs, export).await?;
-        walk(request.fs, root, rest.into_iter()).await
+        let fs = request.exports.fs(export).ok_or(Error::NotFound)?;
+        let root = request.exports.resolve(export).await?;
+        walk(fs, root, rest.into_iter()).await
     };
     let inode = found.await.map_err(mount_status)?;
     let export = request.exports.id(export);

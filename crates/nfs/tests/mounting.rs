@@ -197,6 +197,42 @@ fn handles_survive_a_restart() {
 }
 
 #[test]
+fn clients_of_an_export_have_the_file_system_as_it_is_for_that_export() {
+    let mut both = config();
+    both.exports = vec![
+        export(1, "/", "127.0.0.1", Squash::None),
+        export(2, "/own", "127.0.0.1", Squash::None),
+    ];
+    // Two file systems tell apart which one was asked.
+    let views = [1, 2].map(|_| Arc::new(MemoryFileSystem::new()));
+    let server = Running::with_views(both, |export| views[export.id as usize - 1].clone());
+    let mut client = server.client();
+    let root = client.root();
+    client.create(&root, "in the first");
+    assert_eq!(
+        client.mount("/own"),
+        Err(2),
+        "the second has no such directory"
+    );
+
+    let mut only = config();
+    only.exports = vec![export(2, "/", "127.0.0.1", Squash::None)];
+    let through_second = Running::with_views(only, |_| views[1].clone());
+    let mut client = through_second.client();
+    let root = client.root();
+    client.mkdir(&root, "own");
+
+    let mut client = server.client();
+    let own = client.mount("/own").unwrap();
+    let file = client.create(&own, "in the second");
+    assert_eq!(client.write(&file, 0, b"text").status(), 0);
+    assert_eq!(client.lookup(&own, b"in the second").status(), 0);
+    let root = client.root();
+    assert_eq!(client.lookup(&root, b"own").status(), 2);
+    assert_eq!(client.lookup(&root, b"in the first").status(), 0);
+}
+
+#[test]
 fn a_bad_configuration_is_refused_with_what_is_wrong() {
     let mut twice = config();
     twice.exports.push(twice.exports[0].clone());

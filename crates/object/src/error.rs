@@ -3,9 +3,12 @@
 use std::error::Error as StdError;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use object_store::Error;
+use object_store::path::Path;
 
+use crate::pace::Away;
 use crate::s3::S3Error;
 
 /// What stands in the way of a request, and so what can be done about it.
@@ -65,6 +68,9 @@ impl Fault {
             if let Some(cause) = cause.downcast_ref::<S3Error>() {
                 return Some(cause.fault);
             }
+            if cause.is::<Away>() || cause.is::<Hung>() {
+                return Some(Fault::Unreachable);
+            }
             match cause.downcast_ref::<io::Error>()?.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     Some(Fault::Denied)
@@ -111,6 +117,74 @@ impl Fault {
             }
             Fault::Transient => "the store failed: try again, and look into its log",
         }
+    }
+}
+
+/// What an error says about the store, and about asking again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The store has answered, and would answer the same again.
+    Final,
+    /// It has too much to do; it wants to be left alone for so long, if it says so.
+    SlowDown {
+        /// What it asks for.
+        after: Option<Duration>,
+    },
+    /// There was no answer that says anything.
+    Failed {
+        /// The request has certainly had no effect.
+        did_nothing: bool,
+    },
+}
+
+impl Answer {
+    /// Sorts an error.
+    pub(crate) fn of(error: &Error) -> Answer {
+        let s3 = causes(error).find_map(|cause| cause.downcast_ref::<S3Error>());
+        if let Some(after) = s3.and_then(|error| error.slow_down) {
+            return Answer::SlowDown { after };
+        }
+        // A refusal is no sign of trouble, whatever it is about.
+        if s3.is_some_and(|error| error.refused) {
+            return Answer::Final;
+        }
+        if Fault::of(error).is_transient() {
+            let did_nothing = s3.is_some_and(|error| error.did_nothing);
+            return Answer::Failed { did_nothing };
+        }
+        Answer::Final
+    }
+}
+
+/// A request, or its body, has not moved for as long as it may.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {} s", limit.as_secs_f32())]
+struct Hung {
+    limit: Duration,
+}
+
+/// The error for what was cut off after `limit`.
+pub(crate) fn hung(limit: Duration) -> Error {
+    generic(Hung { limit })
+}
+
+/// The error for a body that ended before or after its end.
+pub(crate) fn short(location: &Path, got: u64, promised: u64) -> Error {
+    generic(io::Error::other(format!(
+        "{location}: {got} bytes came instead of {promised}"
+    )))
+}
+
+/// The error for a range without a byte in it, which no store is asked for.
+pub(crate) fn empty(location: &Path) -> Error {
+    let why = format!("{location}: the range is empty");
+    generic(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
+fn generic(source: impl StdError + Send + Sync + 'static) -> Error {
+    Error::Generic {
+        store: "store",
+        source: Box::new(source),
     }
 }
 
@@ -195,13 +269,6 @@ impl OpenError {
 mod tests {
     use super::*;
 
-    fn generic(source: impl StdError + Send + Sync + 'static) -> Error {
-        Error::Generic {
-            store: "test",
-            source: Box::new(source),
-        }
-    }
-
     #[test]
     fn causes_decide_where_the_error_itself_says_nothing() {
         let of = |kind| Fault::of(&generic(io::Error::from(kind)));
@@ -214,6 +281,6 @@ mod tests {
     #[test]
     fn causes_are_told_once_each() {
         let inner = generic(io::Error::other("the cause"));
-        assert_eq!(chain(&inner), "Generic test error: the cause");
+        assert_eq!(chain(&inner), "Generic store error: the cause");
     }
 }

@@ -10,6 +10,9 @@
 //! | `memory://` | memory of this process, empty at every opening |
 //! | `memory://name` | memory of this process, the same for all who open that name |
 //!
+//! Every request goes through one policy of retries, limits and pauses, which `pace` tells of; [`Health`] says
+//! how the store has answered lately.
+//!
 //! [`open`] finds out at once whether the store can be reached and says what to do where it cannot.
 //! [`probe`] proves that a store keeps the promises that a volume relies on, conditional writes above all.
 //! [`CountingStore`] counts what a store is asked for. Errors stay those of the trait; [`Fault`]
@@ -17,10 +20,13 @@
 
 mod counting;
 mod error;
+#[cfg(feature = "faults")]
+pub mod faults;
 mod file;
 mod location;
 mod memory;
 mod options;
+mod pace;
 mod probe;
 mod s3;
 
@@ -33,10 +39,12 @@ pub use counting::{CountingStore, RequestCounts};
 pub use error::{Fault, OpenError};
 pub use file::FileStore;
 pub use options::{Credentials, StoreOptions};
+pub use pace::{Health, PaceSettings};
 pub use probe::{ProbeError, probe};
 pub use s3::S3Store;
 
 use location::Location;
+use pace::{PacedStore, Pacer, Repeat};
 
 /// An open store: where a volume's objects are.
 #[derive(Clone, Debug)]
@@ -47,9 +55,27 @@ pub struct Store {
     pub root: Path,
     /// The URL, as it may be shown to people: there is no secret in it.
     pub url: String,
+    /// How it has answered lately.
+    pub health: Health,
 }
 
 impl Store {
+    /// A store whose requests go to `inner`, each under the limits and with the repeats that `settings` allow.
+    pub fn new(
+        inner: Arc<dyn ObjectStore>,
+        root: Path,
+        url: String,
+        settings: PaceSettings,
+    ) -> Store {
+        let pacer = Arc::new(Pacer::new(settings));
+        Store {
+            store: Arc::new(PacedStore::new(inner, Arc::clone(&pacer))),
+            root,
+            url,
+            health: Health { pacer },
+        }
+    }
+
     /// The full location of the object that the volume calls `name`, as in `packs/01/...`.
     pub fn path(&self, name: &str) -> Path {
         self.root.parts().chain(Path::from(name).parts()).collect()
@@ -62,20 +88,22 @@ impl Store {
 pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError> {
     let location = Location::parse(url)?;
     let url = location.to_string();
-    let (store, root): (Arc<dyn ObjectStore>, Path) = match location {
-        Location::File(folder) => (
-            Arc::new(FileStore::open(&folder, options.create)?),
-            Path::default(),
-        ),
-        Location::Memory(name) => (memory::open(name.as_deref()), Path::default()),
+    let paced = |inner, root| Store::new(inner, root, url.clone(), PaceSettings::default());
+    Ok(match location {
+        Location::File(folder) => {
+            let inner = FileStore::open(&folder, options.create)?;
+            paced(Arc::new(inner), Path::default())
+        }
+        Location::Memory(name) => paced(memory::open(name.as_deref()), Path::default()),
         Location::S3 { bucket, prefix } => {
-            let store = S3Store::connect(&bucket, options).await;
-            store
-                .check(&prefix)
+            let s3 = S3Store::connect(&bucket, options).await;
+            let store = paced(Arc::new(s3.clone()), prefix.clone());
+            let pacer = &store.health.pacer;
+            pacer
+                .run(Repeat::Freely, 0, || s3.check(&prefix))
                 .await
                 .map_err(|source| OpenError::store(&url, &source))?;
-            (Arc::new(store), prefix)
+            store
         }
-    };
-    Ok(Store { store, root, url })
+    })
 }

@@ -1,13 +1,10 @@
 //! Any S3 server as an [`ObjectStore`], through the AWS SDK.
 //!
-//! The SDK signs, retries and speaks HTTP; this adapter turns the trait's questions into its calls
+//! The SDK signs and speaks HTTP; this adapter turns the trait's questions into its calls
 //! and its errors into the trait's. What is worth knowing beyond that:
 //!
-//! * **Retries.** Each request is tried three times, with jittered back-off and under the SDK's
-//!   retry budget; then the error goes to the caller, who knows whether to wait for ever. A conditional
-//!   put is the exception: if its first try succeeded and only the answer was lost, a second try
-//!   would meet the first one's object and report a conflict with itself. It is repeated only
-//!   when the server has said that it did nothing.
+//! * **Retries.** There are none here: [`crate::Store`] decides what is asked again. Parts of uploads are
+//!   the exception, since the trait cannot repeat one: they are sent up to three times by the SDK.
 //! * **Time.** Connecting takes at most 3 s, the first byte of an answer at most 20 s (longer in proportion
 //!   to what is uploaded), and a body that stops moving for 20 s is given up. So an outage is an
 //!   error within a minute or so, never a hang.
@@ -15,7 +12,7 @@
 //!   under checksums of the layers above.
 
 mod client;
-mod error;
+pub(crate) mod error;
 mod get;
 mod list;
 mod multipart;

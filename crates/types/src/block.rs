@@ -15,10 +15,10 @@ impl BlockIndex {
         BlockIndex(offset / BLOCK_SIZE)
     }
 
-    /// Where the block begins in its file. No overflow below 2^42 blocks, which every file size
-    /// that NFS can express stays under.
+    /// Where the block begins in its file; the largest number there is from 2^42 blocks on, which
+    /// no file has but damaged metadata may name.
     pub fn start(self) -> u64 {
-        self.0 * BLOCK_SIZE
+        self.0.saturating_mul(BLOCK_SIZE)
     }
 
     /// Splits a byte range of a file at block borders: each item is a block and the range within

@@ -46,6 +46,17 @@ pub enum OpenError {
         /// The epoch of the options.
         ours: Epoch,
     },
+    /// A number that no log reaches, and with which counting on would overflow.
+    #[error(
+        "{what} is {number}, which no log reaches: it was not written by this program, or is \
+         damaged; move that file out of the log folder, or restore the volume's metadata"
+    )]
+    OutOfRange {
+        /// What the number is, and of which file.
+        what: String,
+        /// The number.
+        number: u64,
+    },
     /// Records that should be replayed do not exist any more: the log begins after `from`.
     #[error(
         "the log begins at LSN {first}, but the volume is published only up to LSN {from}: the \

@@ -253,6 +253,12 @@ impl RecordHeader {
         Some((header, u32::from_le_bytes(take(bytes, RECORD_CRC))))
     }
 
+    /// Whether a record could begin with these 8 bytes: a quick look, before
+    /// [`decode`](RecordHeader::decode).
+    pub(crate) fn may_begin_with(bytes: &[u8]) -> bool {
+        bytes.get(RECORD_TAG..RECORD_KIND) == Some(&RECORD_MAGIC[..])
+    }
+
     /// The CRC that a record with these bytes must have.
     pub(crate) fn crc(bytes: &[u8; RECORD_HEADER], payload: &[u8]) -> u32 {
         let mut crc = crc32fast::Hasher::new();

@@ -14,6 +14,8 @@
 //! * [`Recovery::scan`] looks through what is there and yields its records; [`Recovery::into_wal`]
 //!   goes on from there. A new log begins the same way, in an empty folder.
 //! * [`Wal`] is the log that is written.
+//! * [`Inspection`] reads logs without changing anything: this one, and those that were
+//!   [put aside](put_aside).
 //! * [`Storage`] is the I/O: [`FileStorage`] for real, [`MemoryStorage`] for tests that
 //!   cut the power.
 //!
@@ -24,7 +26,9 @@
 //! There is no clock and no runtime here: waiting is done with plain futures, flushing and
 //! preparing in two threads of the log's own.
 
+mod aside;
 mod error;
+mod inspect;
 mod layout;
 mod map;
 mod options;
@@ -37,9 +41,14 @@ mod tests;
 mod waiting;
 mod wal;
 
+pub use aside::{LogFolder, discard, put_aside};
 pub use error::{AppendError, LogFailed, OpenError};
+pub use inspect::{
+    Counts, Ending, Gap, GapReason, Inspection, KeptLog, Label, LogFiles, LogReader, Piece,
+    SegmentSummary, Summary,
+};
 pub use layout::RecordKind;
-pub use options::{Options, SyncMode};
-pub use recovery::{Ending, Record, Recovery, Tail, put_aside};
+pub use options::Options;
+pub use recovery::{Record, Recovery, Tail, WriterEnd};
 pub use storage::{FileStorage, MemoryStorage, SegmentMemory, SegmentReader, Storage};
 pub use wal::{Appended, Complete, Durable, Failed, Hand, Room, Stats, Wal};

@@ -5,16 +5,6 @@ use forebay_types::{Epoch, VolumeId};
 use crate::error::OpenError;
 use crate::layout::{RECORD_HEADER, SEGMENT_HEADER};
 
-/// Which crash an answer of [`Wal::durable`](crate::Wal::durable) survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncMode {
-    /// A power cut: it answers after a flush.
-    Commit,
-    /// The end of the process, `kill -9` included, but not a power cut: it answers as soon as the
-    /// records are completely in the log. Full segments are still flushed in the background.
-    Async,
-}
-
 /// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -27,19 +17,16 @@ pub struct Options {
     pub volume: VolumeId,
     /// The epoch under which new segments are written.
     pub epoch: Epoch,
-    /// When `durable` answers.
-    pub sync: SyncMode,
 }
 
 impl Options {
-    /// The defaults: segments of 32 MiB, 4 GiB in total, [`SyncMode::Commit`].
+    /// The defaults: segments of 32 MiB, 4 GiB in total.
     pub fn new(volume: VolumeId, epoch: Epoch) -> Options {
         Options {
             segment_bytes: 32 << 20,
             limit_bytes: 4 << 30,
             volume,
             epoch,
-            sync: SyncMode::Commit,
         }
     }
 

@@ -12,6 +12,7 @@
 //! | no valid header | void | prepared and never begun, or torn while being begun: then nothing in it was ever acknowledged |
 //! | a header with a number other than N | void | renamed for its next life and not begun |
 //! | a header of another volume | an error | somebody else's data |
+//! | a header or a name with a number from 2^62 on | an error | no log reaches it, and counting on from it would overflow |
 //! | a header | begun | |
 //!
 //! **What lies at the place of the record with LSN L?**
@@ -39,7 +40,7 @@
 //! before `from`; otherwise records are [missing](OpenError::Missing), if it is known that they
 //! were there.
 //!
-//! **The log ends: was it cut off, or damaged?** What is known of how its writer [ended](Ending) decides as
+//! **The log ends: was it cut off, or damaged?** What is known of how its writer [ended](WriterEnd) decides as
 //! well.
 //!
 //! | behind the end | the writer | so it is | because |
@@ -57,7 +58,7 @@
 //! records on stable storage, takes later segments out of the way, and then goes on in a new
 //! segment with a new salt.
 
-mod cursor;
+pub(crate) mod cursor;
 mod reopen;
 mod rules;
 
@@ -74,6 +75,10 @@ use crate::wal::{Hand, Wal};
 
 use cursor::{Place, SegmentCursor};
 use rules::{FileVerdict, NextVerdict};
+
+/// No LSN and no number of a segment is as large as this when a log is opened: one that writes a GiB
+/// every second gets there in 136 years.
+const LIMIT: u64 = 1 << 62;
 
 /// A record that has passed all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +119,7 @@ pub enum Tail {
 
 /// How the process that wrote a log has ended, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum WriterEnd {
     /// Perhaps with the power: of what was not flushed any part may be missing.
     PowerCut,
     /// Without a power cut: the kernel kept every byte that was written.
@@ -157,7 +162,7 @@ pub struct Recovery {
     void: Vec<LogFile>,
     end: Lsn,
     tail: Tail,
-    ending: Ending,
+    ending: WriterEnd,
     /// What was durable, by the headers.
     durable: Lsn,
     epoch: Option<Epoch>,
@@ -181,7 +186,7 @@ impl Recovery {
         volume: VolumeId,
         from: Lsn,
     ) -> Result<Recovery, OpenError> {
-        Recovery::scan_after(storage, volume, from, Ending::PowerCut)
+        Recovery::scan_after(storage, volume, from, WriterEnd::PowerCut)
     }
 
     /// Like [`scan`](Self::scan), with what is known of how the log's writer has ended: the more that
@@ -191,8 +196,9 @@ impl Recovery {
         storage: Arc<dyn Storage>,
         volume: VolumeId,
         from: Lsn,
-        ending: Ending,
+        ending: WriterEnd,
     ) -> Result<Recovery, OpenError> {
+        within_limit(from.0, || "the volume's published LSN".to_owned())?;
         let Folder {
             mut begun,
             void,
@@ -297,7 +303,7 @@ impl Recovery {
             .iter()
             .any(|file| file.name.number() == first.previous);
         // A power cut may have taken a header that was not flushed; nothing else does.
-        if self.durable > self.from || !previous_is_there || self.ending != Ending::PowerCut {
+        if self.durable > self.from || !previous_is_there || self.ending != WriterEnd::PowerCut {
             return Err(OpenError::Missing {
                 from: self.from,
                 first: first.base,
@@ -391,30 +397,15 @@ impl Recovery {
     }
 }
 
-/// Renames every segment of a log to `<label>-<its name>`, so that the log no longer sees it, and
-/// says how many there were. For a log that must not be replayed: of another volume, or written by
-/// a gateway that was fenced. The names tell the operator what they are; renaming them back brings
-/// the log back. Give each call another label.
-///
-/// # Errors
-/// `InvalidInput` for a label that is empty or has other characters than ASCII letters, digits and
-/// `-`; otherwise what the storage says, with some of the segments renamed: call it again.
-pub fn put_aside(storage: &dyn Storage, label: &str) -> std::io::Result<usize> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    if label.is_empty() || !label.bytes().all(plain) {
-        return Err(std::io::Error::new(
-            std::io::ErrorKind::InvalidInput,
-            format!("{label:?} is no label: use letters, digits and dashes"),
-        ));
+/// Refuses a number that leaves no room to count on.
+fn within_limit(number: u64, what: impl FnOnce() -> String) -> Result<(), OpenError> {
+    if number < LIMIT {
+        return Ok(());
     }
-    let names = storage.list()?;
-    let segments = names.iter().filter(|name| FileName::parse(name).is_some());
-    let mut moved = 0;
-    for name in segments {
-        storage.rename(name, &format!("{label}-{name}"))?;
-        moved += 1;
-    }
-    Ok(moved)
+    Err(OpenError::OutOfRange {
+        what: what(),
+        number,
+    })
 }
 
 /// What lies behind the end of the unbroken sequence.
@@ -463,7 +454,12 @@ fn classify(storage: &dyn Storage, volume: VolumeId) -> Result<Folder, OpenError
         folder.numbers = folder.numbers.max(name.number().0);
         if let HeaderBytes::Valid(header) = &header {
             folder.numbers = folder.numbers.max(header.number.0);
+            let lsns = [header.base, header.previous_end, header.durable];
+            for lsn in lsns {
+                within_limit(lsn.0, || format!("an LSN in the header of {text}"))?;
+            }
         }
+        within_limit(folder.numbers, || format!("the number of {text}"))?;
         let file = LogFile { name, bytes };
         match rules::segment_file(name, header, volume) {
             FileVerdict::Begun(header) => folder.begun.push(Begun { file, header }),

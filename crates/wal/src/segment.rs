@@ -48,6 +48,52 @@ impl FileName {
     }
 }
 
+/// What a file of the log's folder is that the log itself does not look at any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AsideName {
+    /// The label under which it was put aside; none for `<number>.aside`.
+    pub(crate) label: Option<String>,
+    pub(crate) number: SegmentNumber,
+    pub(crate) kind: AsideKind,
+}
+
+/// What a file was before it was put aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AsideKind {
+    Segment,
+    Spare,
+    /// `.aside`: a segment behind a damaged place.
+    CutOff,
+}
+
+impl AsideName {
+    /// Reads `<label>-<number>.seg`, `.spare` and `.aside`, and `<number>.aside`.
+    pub(crate) fn parse(name: &str) -> Option<AsideName> {
+        let (label, plain) = match name.rsplit_once('-') {
+            Some((label, plain)) => (Some(label.to_owned()), plain),
+            None => (None, name),
+        };
+        let (kind, number) = match FileName::parse(plain) {
+            Some(FileName::Segment(number)) => (AsideKind::Segment, number),
+            Some(FileName::Spare(number)) => (AsideKind::Spare, number),
+            None => {
+                let digits = plain.strip_suffix(".aside")?;
+                let number = FileName::parse(&format!("{digits}.seg"))?.number();
+                (AsideKind::CutOff, number)
+            }
+        };
+        let is_aside = match &label {
+            Some(label) => !label.is_empty(),
+            None => kind == AsideKind::CutOff,
+        };
+        is_aside.then_some(AsideName {
+            label,
+            number,
+            kind,
+        })
+    }
+}
+
 /// A segment that holds records which may be needed again.
 pub(crate) struct Retained {
     pub(crate) name: String,
@@ -109,6 +155,32 @@ mod tests {
             "00000000000000a5.aside",
         ] {
             assert_eq!(FileName::parse(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn names_of_what_was_put_aside_tell_label_number_and_kind() {
+        let aside = |name: &str| AsideName::parse(name).map(|it| (it.label, it.number.0, it.kind));
+        assert_eq!(
+            aside("epoch-7-00000000000000a5.seg"),
+            Some((Some("epoch-7".into()), 0xa5, AsideKind::Segment))
+        );
+        assert_eq!(
+            aside("x-0000000000000001.spare"),
+            Some((Some("x".into()), 1, AsideKind::Spare))
+        );
+        assert_eq!(
+            aside("0000000000000002.aside"),
+            Some((None, 2, AsideKind::CutOff))
+        );
+        for other in [
+            "0000000000000002.seg",
+            "-0000000000000002.seg",
+            "epoch-7-2.seg",
+            "epoch-7.note",
+            "epoch-7-00000000000000A5.seg",
+        ] {
+            assert_eq!(aside(other), None, "{other}");
         }
     }
 }

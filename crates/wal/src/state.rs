@@ -17,7 +17,7 @@ use forebay_types::Lsn;
 use crate::error::{AppendError, LogFailed};
 use crate::layout::{SEGMENT_HEADER, Salt, SegmentHeader, SegmentNumber, record_bytes};
 use crate::map::{SegmentMap, Slot};
-use crate::options::{Options, SyncMode};
+use crate::options::Options;
 use crate::segment::{Prepared, Retained, Spare};
 use crate::waiting::Waiters;
 use crate::wal::Stats;
@@ -391,8 +391,6 @@ impl State {
             Some(Ok(()))
         } else if let Some(failure) = &self.failure {
             Some(Err(failure.clone()))
-        } else if self.options.sync == SyncMode::Async && upto <= self.complete {
-            Some(Ok(()))
         } else if self.closing == Closing::Abandon
             || (self.closing > Closing::Open && upto > self.next)
         {

@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 const PAGE: usize = 4096;
 
 pub use file::FileStorage;
+pub(crate) use file::open_for_reading;
 pub use memory::MemoryStorage;
 
 /// A flat folder of segments that belongs to one process.

@@ -5,6 +5,7 @@ mod concurrency;
 mod crash;
 mod damage;
 mod failure;
+mod inspect;
 mod round_trip;
 mod space;
 
@@ -17,7 +18,7 @@ use std::time::Duration;
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 use crate::{
-    Appended, Ending, MemoryStorage, Options, RecordKind, Recovery, Storage, SyncMode, Tail, Wal,
+    Appended, MemoryStorage, Options, RecordKind, Recovery, Storage, Tail, Wal, WriterEnd,
 };
 
 const VOLUME: VolumeId = VolumeId([0x42; 16]);
@@ -31,18 +32,11 @@ fn options() -> Options {
     }
 }
 
-fn asynchronous() -> Options {
-    Options {
-        sync: SyncMode::Async,
-        ..options()
-    }
-}
-
 fn scan(storage: &MemoryStorage, from: Lsn) -> Recovery {
     Recovery::scan(Arc::new(storage.clone()), VOLUME, from).expect("a log that can be scanned")
 }
 
-fn ended(storage: &MemoryStorage, ending: Ending) -> Recovery {
+fn ended(storage: &MemoryStorage, ending: WriterEnd) -> Recovery {
     let shared = Arc::new(storage.clone());
     Recovery::scan_after(shared, VOLUME, Lsn::ZERO, ending).expect("a log that can be scanned")
 }

@@ -187,9 +187,8 @@ impl Wal {
         Complete::new(&self.shared, upto)
     }
 
-    /// Ready when every record that ends at or before `upto` is durable, in the sense of the log's
-    /// [`SyncMode`](crate::SyncMode). Asks the syncer when first polled; all who wait share a
-    /// flush; what is durable already costs none.
+    /// Ready when every record that ends at or before `upto` is on stable storage. Asks the syncer when
+    /// first polled; all who wait share a flush; what is durable already costs none.
     pub fn durable(&self, upto: Lsn) -> Durable {
         Durable::new(&self.shared, upto)
     }
@@ -210,7 +209,6 @@ impl Wal {
     }
 
     /// Every record before it is on stable storage: flushed, or recycled because the bucket has it.
-    /// Says the truth in [`SyncMode::Async`](crate::SyncMode::Async) too.
     pub fn durable_lsn(&self) -> Lsn {
         Lsn(self.shared.durable.load(Ordering::Acquire))
     }

@@ -12,9 +12,9 @@ fn unusual() -> Places {
         "[::]:12049",
         "10.0.0.0/8,fd00::/8",
         "all",
+        "async",
         "77",
         "disk",
-        "async",
         "1GB",
         "16MB",
         "3GiB",
@@ -63,7 +63,7 @@ fn what_config_prints_can_be_fed_back() {
 #[test]
 fn config_says_where_every_value_came_from() {
     let places = Places::new()
-        .system_file("sync = \"async\"")
+        .system_file("commit = \"async\"")
         .variable("FOREBAY_LOG_LIMIT", "1GiB")
         .flag("s3_unsigned_payload", "on");
     let config = places.load();
@@ -77,7 +77,7 @@ fn config_says_where_every_value_came_from() {
         assert!(line.ends_with(&format!("# {source}")), "{line}");
     };
     has(
-        "sync",
+        "commit",
         "\"async\"",
         &format!("{}:1", places.inputs.system_file.display()),
     );
@@ -91,7 +91,18 @@ fn config_says_where_every_value_came_from() {
     assert_eq!(json["log_limit"]["source"], "FOREBAY_LOG_LIMIT");
     assert_eq!(json["upload_parallel"]["value"], 4);
     assert_eq!(json["clients"]["value"][1], "::1");
-    assert_eq!(json.as_object().unwrap().len(), SETTINGS.len());
+    // And the exports.
+    assert_eq!(json.as_object().unwrap().len(), SETTINGS.len() + 1);
+    assert_eq!(json["export"][0]["commit"], "async");
+}
+
+#[test]
+fn exports_are_shown_as_they_can_be_fed_back_and_only_where_they_were_listed() {
+    let text = "[[export]]\npath = \"/a \\\"b\\\"\"\nsquash = \"none\"";
+    let config = Places::new().system_file(text).load();
+    let again = Places::new().system_file(&config.to_toml()).load();
+    assert_eq!(config.exports, again.exports);
+    assert!(!Places::new().load().to_toml().contains("export"));
 }
 
 #[test]

@@ -53,11 +53,13 @@ choice! {
 }
 
 choice! {
-    /// What COMMIT waits for.
-    SyncMode:
-    /// The disk: survives a power cut.
-    Commit = "commit",
-    /// The kernel: survives a crash of the program.
+    /// What answers that promise stable storage wait for.
+    CommitMode:
+    /// The local disk.
+    Disk = "disk",
+    /// The bucket.
+    Bucket = "bucket",
+    /// The log's memory.
     Async = "async",
 }
 

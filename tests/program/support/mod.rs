@@ -2,6 +2,7 @@
 
 pub(crate) mod nfs;
 mod process;
+pub(crate) mod s3_proxy;
 pub(crate) mod s3_server;
 
 pub(crate) use process::{Gateway, Place, Refusal, refused, refused_with};

@@ -3,7 +3,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A file handle.
 pub(crate) type Handle = Vec<u8>;
@@ -16,6 +17,8 @@ pub(crate) type Status = u32;
 
 pub(crate) const NOENT: Status = 2;
 pub(crate) const IO: Status = 5;
+/// "Ask again later", which this client does, as all do.
+const JUKEBOX: Status = 10_008;
 
 /// How safe a write has to be (`stable_how`).
 #[derive(Clone, Copy)]
@@ -46,8 +49,24 @@ impl Client {
 
     /// The root directory of the export `/`.
     pub(crate) fn mount(&mut self) -> Handle {
-        let mut reply = self.call(MOUNT, 1, &Arguments::new().opaque(b"/")).unwrap();
-        reply.opaque()
+        self.mount_at("/").unwrap()
+    }
+
+    /// MNT.
+    pub(crate) fn mount_at(&mut self, path: &str) -> Result<Handle, Status> {
+        let arguments = Arguments::new().opaque(path.as_bytes());
+        Ok(self.call(MOUNT, 1, &arguments)?.opaque())
+    }
+
+    /// MKDIR in the root.
+    pub(crate) fn mkdir(&mut self, name: &str) {
+        let root = self.mount();
+        // Attributes: mode 0755, no owner, no group, no size, no times.
+        let arguments = Arguments::new()
+            .opaque(&root)
+            .opaque(name.as_bytes())
+            .u32s(&[1, 0o755, 0, 0, 0, 0, 0]);
+        self.call(NFS, 9, &arguments).unwrap();
     }
 
     /// CREATE UNCHECKED of an empty file.
@@ -128,6 +147,23 @@ impl Client {
     }
 
     fn call(
+        &mut self,
+        program: u32,
+        procedure: u32,
+        arguments: &Arguments,
+    ) -> Result<Reply, Status> {
+        let begun = Instant::now();
+        loop {
+            match self.call_once(program, procedure, arguments) {
+                Err(JUKEBOX) if begun.elapsed() < PATIENCE => {
+                    thread::sleep(Duration::from_millis(100));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn call_once(
         &mut self,
         program: u32,
         procedure: u32,

@@ -69,6 +69,11 @@ impl S3Server {
         panic!("{program:?} did not come up at {address}");
     }
 
+    /// Its URL.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
     /// What the program's environment has to be.
     pub(crate) fn variables(&self) -> [(&'static str, &str); 4] {
         [

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use forebay_meta::StoreError;
 use forebay_meta::record::VolumeState;
+use forebay_object::Health;
 use forebay_types::{Lsn, PackId};
 use forebay_vfs::{Error, Result};
 use parking_lot::Mutex;
@@ -40,6 +41,20 @@ use crate::status::Stage;
 #[derive(Debug)]
 pub(crate) struct Halted;
 
+/// A reader had no answer.
+#[derive(Clone)]
+struct ReadError {
+    why: String,
+    since: Instant,
+    last: Instant,
+}
+
+impl ReadError {
+    fn is_over(&self, last_answer: Option<Instant>) -> bool {
+        last_answer.is_some_and(|answer| answer > self.last)
+    }
+}
+
 /// What operations and the publisher tell each other.
 pub(crate) struct Checkpoints {
     wake: Notify,
@@ -50,7 +65,11 @@ pub(crate) struct Checkpoints {
     published: watch::Sender<Lsn>,
     /// The volume's state as the bucket has it.
     state: Mutex<VolumeState>,
+    /// What the publisher waits for, and since when.
     store_error: Mutex<Option<(String, Instant)>>,
+    read_error: Mutex<Option<ReadError>>,
+    /// Whether anybody is answered.
+    health: Health,
     /// Since when the oldest change of the closed checkpoint waits.
     closed: Mutex<Option<Instant>>,
     stage: Mutex<Stage>,
@@ -64,7 +83,7 @@ pub(crate) struct Checkpoints {
 
 impl Checkpoints {
     /// Goes on from the state that the bucket has.
-    pub(crate) fn new(state: VolumeState) -> Checkpoints {
+    pub(crate) fn new(state: VolumeState, health: Health) -> Checkpoints {
         Checkpoints {
             wake: Notify::new(),
             pressed: AtomicBool::new(false),
@@ -72,6 +91,8 @@ impl Checkpoints {
             published: watch::Sender::new(state.published),
             state: Mutex::new(state),
             store_error: Mutex::default(),
+            read_error: Mutex::default(),
+            health,
             closed: Mutex::default(),
             stage: Mutex::default(),
             uploads: AtomicUsize::new(0),
@@ -118,19 +139,42 @@ impl Checkpoints {
         *error = Some((why.to_owned(), since));
     }
 
-    /// Notes that the bucket answers.
+    /// Notes that the bucket does what the publisher asks for.
     pub(crate) fn store_works(&self) {
         if let Some((_, since)) = self.store_error.lock().take() {
             tracing::info!("the bucket is available again, after {:?}", since.elapsed());
         }
     }
 
-    /// What is wrong with the bucket, and for how long.
-    pub(crate) fn store_trouble(&self) -> Option<(String, Duration)> {
-        self.store_error
-            .lock()
+    /// Notes that a reader had no answer from the bucket.
+    pub(crate) fn read_error(&self, why: &str) {
+        let now = Instant::now();
+        let mut error = self.read_error.lock();
+        let since = error
             .as_ref()
-            .map(|(why, since)| (why.clone(), since.elapsed()))
+            .filter(|error| !error.is_over(self.health.last_answer()))
+            .map_or(now, |error| error.since);
+        *error = Some(ReadError {
+            why: why.to_owned(),
+            since,
+            last: now,
+        });
+    }
+
+    /// What is wrong with the bucket, and for how long. What a reader met is over with the next answer to anybody;
+    /// what the publisher met, when the publisher is answered.
+    pub(crate) fn store_trouble(&self) -> Option<(String, Duration)> {
+        let of_publisher = self.store_error.lock().clone();
+        if let Some((why, since)) = of_publisher {
+            return Some((why, since.elapsed()));
+        }
+        if let Some(away) = self.health.away() {
+            return Some(away);
+        }
+        let answer = self.health.last_answer();
+        let error = self.read_error.lock().clone();
+        let error = error.filter(|error| !error.is_over(answer))?;
+        Some((error.why, error.since.elapsed()))
     }
 
     pub(crate) fn stage(&self) -> Stage {

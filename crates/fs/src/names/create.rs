@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_meta::record::{Content, InodeRecord, Kind};
-use forebay_types::{Inode, Lsn};
+use forebay_types::Inode;
 use forebay_vfs::{
     Attributes, Change, CreateMode, Created, Credentials, Error, LINK_MAX, NewNode, Result,
     SetAttributes, SetTime, Timestamp,
@@ -14,6 +14,7 @@ use crate::change::{NameChange, Refusal};
 use crate::convert;
 use crate::core::Core;
 use crate::data::MAX_FILE_SIZE;
+use crate::durability::Recorded;
 use crate::node::{Locked, Node, NodeState};
 use crate::permission;
 
@@ -24,7 +25,7 @@ impl Core {
         directory: Inode,
         name: &[u8],
         mode: &CreateMode,
-    ) -> Result<Created> {
+    ) -> Result<Recorded<Created>> {
         check_new_name(name)?;
         self.admit_names().await?;
         let directory = self.directory(directory).await?;
@@ -43,13 +44,7 @@ impl Core {
             set,
             verifier,
         };
-        let (end, created) = self.enter(who, &directory, name, new).await?;
-        drop(names);
-        match mode {
-            CreateMode::Guarded(_) => self.stable_once(end).await?,
-            CreateMode::Unchecked(_) | CreateMode::Exclusive(_) => self.stable(end).await?,
-        }
-        Ok(created)
+        self.enter(who, &directory, name, new).await
     }
 
     /// CREATE of a name that exists.
@@ -59,15 +54,11 @@ impl Core {
         directory: &Arc<Node>,
         inode: Inode,
         mode: &CreateMode,
-    ) -> Result<Created> {
+    ) -> Result<Recorded<Created>> {
         let node = self.node(inode).await?;
-        let (attributes, verifier, last) = {
+        let (attributes, verifier) = {
             let state = node.lock_live()?;
-            (
-                node.attributes(&state),
-                state.record.create_verifier,
-                state.last_lsn,
-            )
+            (node.attributes(&state), state.record.create_verifier)
         };
         match mode {
             CreateMode::Guarded(_) => return Err(Error::Exists),
@@ -84,22 +75,26 @@ impl Core {
                         size: Some(size),
                         ..Default::default()
                     };
-                    self.setattr(who, inode, &only_size, None).await?;
+                    // Its record is the last of the file, or one after it is.
+                    let _ = self.setattr(who, inode, &only_size, None).await?;
                 }
             }
         }
         // The call that made it may still wait for the disk.
-        self.stable(last).await?;
-        let attributes = node.attributes(&*node.lock_live()?);
+        let (attributes, end) = {
+            let state = node.lock_live()?;
+            (node.attributes(&state), state.last_lsn)
+        };
         let state = directory.lock();
         let directory = Change {
             before: Some(directory.wcc(&state)),
             after: Some(directory.attributes(&state)),
         };
-        Ok(Created {
+        let reply = Created {
             attributes,
             directory,
-        })
+        };
+        Ok(Recorded { end, reply })
     }
 
     pub(crate) async fn make(
@@ -109,7 +104,7 @@ impl Core {
         name: &[u8],
         node: NewNode<'_>,
         set: &SetAttributes,
-    ) -> Result<Created> {
+    ) -> Result<Recorded<Created>> {
         check_new_name(name)?;
         if let NewNode::Symlink(target) = node {
             match target.len() {
@@ -120,7 +115,7 @@ impl Core {
         }
         self.admit_names().await?;
         let directory = self.directory(directory).await?;
-        let names = directory.names.lock().await;
+        let _names = directory.names.lock().await;
         permission::may_search(&directory.lock_directory()?.record, who)?;
         if self.entry(directory.inode, name).await?.is_some() {
             return Err(Error::Exists);
@@ -131,10 +126,7 @@ impl Core {
             set,
             verifier: None,
         };
-        let (end, created) = self.enter(who, &directory, name, new).await?;
-        drop(names);
-        self.stable_once(end).await?;
-        Ok(created)
+        self.enter(who, &directory, name, new).await
     }
 
     /// Makes an object under a name that is free.
@@ -144,7 +136,7 @@ impl Core {
         directory: &Arc<Node>,
         name: &[u8],
         new: New,
-    ) -> Result<(Lsn, Created)> {
+    ) -> Result<Recorded<Created>> {
         if self.totals.inodes() >= self.config.inode_limit {
             return Err(Error::NoSpace);
         }
@@ -182,7 +174,10 @@ impl Core {
                     after: Some(directory.attributes(locked.of(directory))),
                 },
             };
-            Ok((end, created))
+            Ok(Recorded {
+                end,
+                reply: created,
+            })
         })
         .await
     }
@@ -193,12 +188,12 @@ impl Core {
         inode: Inode,
         directory: Inode,
         name: &[u8],
-    ) -> Result<(Attributes, Change)> {
+    ) -> Result<Recorded<(Attributes, Change)>> {
         check_new_name(name)?;
         self.admit_names().await?;
         let node = self.node(inode).await?;
         let directory = self.directory(directory).await?;
-        let names = directory.names.lock().await;
+        let _names = directory.names.lock().await;
         permission::may_search(&directory.lock_directory()?.record, who)?;
         if self.entry(directory.inode, name).await?.is_some() {
             return Err(Error::Exists);
@@ -253,9 +248,7 @@ impl Core {
                 Ok((end, (attributes, change)))
             })
             .await?;
-        drop(names);
-        self.stable_once(end).await?;
-        Ok(result)
+        Ok(Recorded { end, reply: result })
     }
 }
 

@@ -11,6 +11,7 @@ use super::{check_old_name, count_out, delete_name};
 use crate::change::{NameChange, Refusal};
 use crate::convert;
 use crate::core::Core;
+use crate::durability::Recorded;
 use crate::node::{Locked, Node};
 use crate::permission;
 
@@ -22,7 +23,7 @@ impl Core {
         directory: Inode,
         name: &[u8],
         of_directory: bool,
-    ) -> Result<Change> {
+    ) -> Result<Recorded<Change>> {
         check_old_name(name)?;
         self.admit_names().await?;
         let directory = self.directory(directory).await?;
@@ -75,8 +76,7 @@ impl Core {
             })
             .await?;
         drop((child_names, names));
-        self.stable_once(end).await?;
-        Ok(change)
+        Ok(Recorded { end, reply: change })
     }
 }
 

@@ -13,6 +13,7 @@ use super::{check_name, count_in, count_out, delete_name, is_dot, put_name};
 use crate::change::{NameChange, Refusal};
 use crate::convert;
 use crate::core::Core;
+use crate::durability::Recorded;
 use crate::node::{Locked, Node};
 use crate::permission;
 
@@ -34,7 +35,7 @@ impl Core {
         who: &Credentials,
         (from, old_name): (Inode, &[u8]),
         (to, new_name): (Inode, &[u8]),
-    ) -> Result<(Change, Change)> {
+    ) -> Result<Recorded<(Change, Change)>> {
         check_name(old_name)?;
         check_name(new_name)?;
         if is_dot(old_name) || is_dot(new_name) {
@@ -50,18 +51,12 @@ impl Core {
             name: new_name,
         };
         if from.directory.inode == to.directory.inode {
-            let names = from.directory.names.lock().await;
-            let (end, changes) = self.rename_locked(who, &from, &to).await?;
-            drop(names);
-            self.stable_once(end).await?;
-            return Ok(changes);
+            let _names = from.directory.names.lock().await;
+            return self.rename_locked(who, &from, &to).await;
         }
-        let moving = self.rename.lock().await;
-        let names = self.lock_both(&from.directory, &to.directory).await?;
-        let (end, changes) = self.rename_locked(who, &from, &to).await?;
-        drop((names, moving));
-        self.stable_once(end).await?;
-        Ok(changes)
+        let _moving = self.rename.lock().await;
+        let _names = self.lock_both(&from.directory, &to.directory).await?;
+        self.rename_locked(who, &from, &to).await
     }
 
     /// Locks the names of two directories in the order that everybody keeps.
@@ -111,7 +106,7 @@ impl Core {
         who: &Credentials,
         from: &Place<'_>,
         to: &Place<'_>,
-    ) -> Result<(Lsn, (Change, Change))> {
+    ) -> Result<Recorded<(Change, Change)>> {
         permission::may_search(&from.directory.lock_directory()?.record, who)?;
         permission::may_search(&to.directory.lock_directory()?.record, who)?;
         let entry = self
@@ -138,7 +133,10 @@ impl Core {
         if let Some(replaced) = &replaced {
             if replaced.node.inode == moved.node.inode {
                 // Two names of one object: POSIX has both stay.
-                return Ok((self.last_lsn(&moved.node), unchanged(from, to)));
+                return Ok(Recorded {
+                    end: self.last_lsn(&moved.node),
+                    reply: unchanged(from, to),
+                });
             }
             match (is_directory, replaced.entry.kind == Kind::Directory) {
                 (true, false) => return Err(Error::NotDirectory),
@@ -172,7 +170,7 @@ impl Core {
         to: &Place<'_>,
         moved: &Named,
         replaced: Option<&Named>,
-    ) -> std::result::Result<(Lsn, (Change, Change)), Refusal> {
+    ) -> std::result::Result<Recorded<(Change, Change)>, Refusal> {
         let mut nodes = vec![&from.directory, &to.directory, &moved.node];
         nodes.extend(replaced.map(|replaced| &replaced.node));
         let mut locked = Locked::all(&nodes);
@@ -248,11 +246,11 @@ impl Core {
             before: Some(before),
             after: Some(directory.attributes(locked.of(directory))),
         };
-        let changes = (
+        let reply = (
             seen(&from.directory, before_from),
             seen(&to.directory, before_to),
         );
-        Ok((end, changes))
+        Ok(Recorded { end, reply })
     }
 }
 

@@ -3,7 +3,6 @@
 
 pub mod disk;
 pub mod model;
-pub mod store;
 pub mod watchdog;
 
 use std::future::Future;
@@ -12,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use forebay_fs::{Environment, FsConfig, OpenError, Volume};
-use forebay_object::{RequestCounts, Store, StoreOptions};
+use forebay_object::{PaceSettings, RequestCounts, Store, StoreOptions};
 use forebay_types::Inode;
 use forebay_vfs::{
     Attributes, CreateMode, Credentials, DirectoryEntry, Error, FileSystem, NewNode, SetAttributes,
@@ -23,7 +22,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use disk::Disk;
-use store::{ControlledStore, Controls};
+use forebay_object::faults::{Faults, FaultyStore};
 
 pub const ROOT: Credentials = Credentials {
     uid: 0,
@@ -38,8 +37,10 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Bucket {
     pub folder: TempDir,
     pub local: TempDir,
-    pub controls: Arc<Controls>,
-    latest: Mutex<Option<ControlledStore>>,
+    pub controls: Arc<Faults>,
+    /// How stores are asked that are opened from now on.
+    pub pace: Mutex<PaceSettings>,
+    latest: Mutex<Option<FaultyStore>>,
 }
 
 /// One run of a gateway. Dropping it is a crash.
@@ -47,7 +48,9 @@ pub struct Life {
     /// None once it has ended.
     runtime: Option<Runtime>,
     pub volume: Volume,
-    controls: Arc<Controls>,
+    controls: Arc<Faults>,
+    /// Asks again when told to come back later, as clients do.
+    pub patient: bool,
 }
 
 impl Drop for Life {
@@ -99,6 +102,7 @@ impl Bucket {
             folder: folder(),
             local: folder(),
             controls: Arc::default(),
+            pace: Mutex::default(),
             latest: Mutex::default(),
         }
     }
@@ -110,12 +114,14 @@ impl Bucket {
             ..StoreOptions::default()
         };
         let opened = forebay_object::open(&url, &options).await.unwrap();
-        let controlled = ControlledStore::new(opened.store, self.controls.clone());
-        *self.latest.lock() = Some(controlled.clone());
-        Store {
-            store: Arc::new(controlled),
-            ..opened
-        }
+        let faulty = FaultyStore::new(opened.store, self.controls.clone());
+        *self.latest.lock() = Some(faulty.clone());
+        Store::new(
+            Arc::new(faulty),
+            opened.root,
+            opened.url,
+            self.pace.lock().clone(),
+        )
     }
 
     /// A bucket of its own with the same objects as of one moment, and an empty local folder.
@@ -166,7 +172,6 @@ impl Bucket {
         config.checkpoint_interval = Duration::from_secs(3600);
         config.checkpoint_bytes = 1 << 40;
         config.log = forebay_fs::LogConfig::Disk {
-            sync: forebay_wal::SyncMode::Commit,
             limit: 256 << 20,
             segment: 16 << 20,
         };
@@ -253,6 +258,7 @@ impl Bucket {
                 runtime: Some(runtime),
                 volume,
                 controls: self.controls.clone(),
+                patient: false,
             }),
             Err(error) => {
                 runtime.shutdown_timeout(Duration::from_secs(10));
@@ -320,6 +326,24 @@ impl Life {
             .expect("the operation hangs")
     }
 
+    /// Runs one operation on the volume, as often as this client asks.
+    fn ask<T, F>(&self, mut operation: impl FnMut(Volume) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let patient = self.patient;
+        self.run(|volume| async move {
+            loop {
+                match operation(volume.clone()).await {
+                    Err(Error::Delay) if patient => {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                    result => return result,
+                }
+            }
+        })
+    }
+
     /// Runs operations on the volume beside the test.
     pub fn spawn<T, F>(&self, operations: impl FnOnce(Volume) -> F) -> tokio::task::JoinHandle<T>
     where
@@ -355,25 +379,21 @@ impl Life {
     }
 
     pub fn create_in(&self, directory: Inode, name: &[u8]) -> Inode {
-        self.run(|volume| async move {
+        let created = self.ask(|volume| async move {
             let mode = CreateMode::Guarded(SetAttributes::default());
-            volume
-                .create(&ROOT, directory, name, &mode)
-                .await
-                .unwrap()
-                .attributes
-                .inode
-        })
+            volume.create(&ROOT, directory, name, &mode).await
+        });
+        created.unwrap().attributes.inode
     }
 
     pub fn mkdir(&self, directory: Inode, name: &[u8]) -> Inode {
-        self.run(|volume| async move {
+        let made = self.ask(|volume| async move {
             let set = SetAttributes::default();
-            let made = volume
+            volume
                 .make(&ROOT, directory, name, NewNode::Directory, &set)
-                .await;
-            made.unwrap().attributes.inode
-        })
+                .await
+        });
+        made.unwrap().attributes.inode
     }
 
     pub fn lookup(&self, name: &[u8]) -> Attributes {
@@ -381,15 +401,18 @@ impl Life {
     }
 
     pub fn try_lookup(&self, directory: Inode, name: &[u8]) -> Result<Attributes, Error> {
-        self.run(|volume| async move { volume.lookup(&ROOT, directory, name).await })
+        self.ask(|volume| async move { volume.lookup(&ROOT, directory, name).await })
     }
 
     pub fn getattr(&self, inode: Inode) -> Result<Attributes, Error> {
-        self.run(|volume| async move { volume.getattr(inode).await })
+        self.ask(|volume| async move { volume.getattr(inode).await })
     }
 
     pub fn set(&self, who: &Credentials, inode: Inode, set: SetAttributes) -> Result<(), Error> {
-        self.run(|volume| async move { volume.setattr(who, inode, &set, None).await.map(drop) })
+        self.ask(|volume| {
+            let set = set.clone();
+            async move { volume.setattr(who, inode, &set, None).await.map(drop) }
+        })
     }
 
     pub fn remove(&self, name: &[u8]) {
@@ -397,19 +420,19 @@ impl Life {
     }
 
     pub fn try_remove(&self, directory: Inode, name: &[u8]) -> Result<(), Error> {
-        self.run(|volume| async move { volume.remove(&ROOT, directory, name).await.map(drop) })
+        self.ask(|volume| async move { volume.remove(&ROOT, directory, name).await.map(drop) })
     }
 
     pub fn rmdir(&self, directory: Inode, name: &[u8]) -> Result<(), Error> {
-        self.run(|volume| async move { volume.rmdir(&ROOT, directory, name).await.map(drop) })
+        self.ask(|volume| async move { volume.rmdir(&ROOT, directory, name).await.map(drop) })
     }
 
     pub fn rename(&self, from: (Inode, &[u8]), to: (Inode, &[u8])) -> Result<(), Error> {
-        self.run(|volume| async move { volume.rename(&ROOT, from, to).await.map(drop) })
+        self.ask(|volume| async move { volume.rename(&ROOT, from, to).await.map(drop) })
     }
 
     pub fn link(&self, inode: Inode, to: (Inode, &[u8])) -> Result<(), Error> {
-        self.run(|volume| async move { volume.link(&ROOT, inode, to.0, to.1).await.map(drop) })
+        self.ask(|volume| async move { volume.link(&ROOT, inode, to.0, to.1).await.map(drop) })
     }
 
     pub fn truncate(&self, inode: Inode, size: u64) {
@@ -425,12 +448,21 @@ impl Life {
     }
 
     pub fn commit(&self, inode: Inode) {
-        self.run(|volume| async move { volume.commit(&ROOT, inode, 0, 0).await.unwrap() });
+        self.ask(|volume| async move { volume.commit(&ROOT, inode, 0, 0).await.map(drop) })
+            .unwrap();
     }
 
     /// Writes in calls of up to 1 MiB, as a client does.
     pub fn write(&self, inode: Inode, offset: u64, data: &[u8], stability: Stability) {
-        self.run(|volume| async move { write(&volume, inode, offset, data, stability).await });
+        let mut at = offset;
+        for part in data.chunks(1 << 20) {
+            let written = self
+                .ask(|volume| async move { volume.write(&ROOT, inode, at, part, stability).await });
+            let reply = written.unwrap();
+            assert_eq!(reply.count as usize, part.len());
+            assert!(reply.stability >= stability);
+            at += part.len() as u64;
+        }
     }
 
     pub fn try_write(&self, inode: Inode, offset: u64, data: &[u8]) -> Result<WriteReply, Error> {
@@ -447,25 +479,24 @@ impl Life {
     }
 
     pub fn try_read(&self, inode: Inode, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
-        self.run(|volume| async move { read(&volume, inode, offset, len).await })
+        self.ask(|volume| async move { read(&volume, inode, offset, len).await })
     }
 
     /// Names in a directory, with their cookies, asked for in pieces.
     pub fn list(&self, directory: Inode, piece: usize) -> Vec<DirectoryEntry> {
-        self.run(|volume| async move {
-            let (mut entries, mut cookie) = (Vec::new(), 0);
-            loop {
-                let found = volume
-                    .readdir(&ROOT, directory, cookie, piece, false)
-                    .await
-                    .unwrap();
-                cookie = found.entries.last().map_or(cookie, |entry| entry.cookie);
-                entries.extend(found.entries);
-                if found.end {
-                    return entries;
-                }
+        let (mut entries, mut cookie) = (Vec::new(), 0);
+        loop {
+            let found = self
+                .ask(|volume| async move {
+                    volume.readdir(&ROOT, directory, cookie, piece, false).await
+                })
+                .unwrap();
+            cookie = found.entries.last().map_or(cookie, |entry| entry.cookie);
+            entries.extend(found.entries);
+            if found.end {
+                return entries;
             }
-        })
+        }
     }
 
     /// Makes the cache forget what it can, by reading something else that fills it. The limit of

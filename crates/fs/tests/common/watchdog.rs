@@ -13,7 +13,6 @@ use forebay_fs::Volume;
 use parking_lot::Mutex;
 
 use super::PATIENCE;
-use super::store::Controls;
 
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -35,6 +34,7 @@ struct Operation {
 pub struct Watchdog {
     entered: Arc<Mutex<Entered>>,
     ended: Arc<AtomicBool>,
+    away: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -51,23 +51,32 @@ impl Drop for Watched {
 }
 
 impl Watchdog {
-    pub fn new(volume: Volume, controls: Arc<Controls>) -> Watchdog {
+    pub fn new(volume: Volume) -> Watchdog {
         let entered = Arc::new(Mutex::new(Entered::default()));
         let ended = Arc::new(AtomicBool::new(false));
+        let away = Arc::new(AtomicBool::new(false));
         let thread = {
-            let (entered, ended) = (entered.clone(), ended.clone());
+            let (entered, ended, away) = (entered.clone(), ended.clone(), away.clone());
             std::thread::spawn(move || {
                 while !ended.load(Ordering::SeqCst) {
                     std::thread::sleep(LOOK);
-                    look(&mut entered.lock(), &volume, &controls);
+                    if !away.load(Ordering::SeqCst) {
+                        look(&mut entered.lock(), &volume);
+                    }
                 }
             })
         };
         Watchdog {
             entered,
             ended,
+            away,
             thread: Some(thread),
         }
+    }
+
+    /// Whether the store is away: time does not count then.
+    pub fn set_away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
     }
 
     /// Begins an operation.
@@ -100,10 +109,7 @@ impl Drop for Watchdog {
     }
 }
 
-fn look(entered: &mut Entered, volume: &Volume, controls: &Controls) {
-    if controls.is_away() {
-        return;
-    }
+fn look(entered: &mut Entered, volume: &Volume) {
     for operation in entered.operations.values_mut() {
         operation.waited += LOOK;
     }

@@ -32,6 +32,7 @@ use slatedb::{CompactorBuilder, Db, GarbageCollectorBuilder};
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::JoinHandle;
 
+use super::clock::VolumeClock;
 use super::close_engine;
 use crate::error::StoreError;
 
@@ -52,6 +53,7 @@ impl Housekeeper {
     /// Starts the task; it acts each time that `changed` is notified.
     pub(super) fn start(
         db: Db,
+        clock: Arc<VolumeClock>,
         store: Arc<dyn ObjectStore>,
         path: Path,
         retention: Duration,
@@ -60,6 +62,7 @@ impl Housekeeper {
         let (stop, stopped) = watch::channel(false);
         let house = House {
             db,
+            clock,
             store,
             path,
             retention,
@@ -93,6 +96,7 @@ impl Housekeeper {
 
 struct House {
     db: Db,
+    clock: Arc<VolumeClock>,
     store: Arc<dyn ObjectStore>,
     path: Path,
     retention: Duration,
@@ -129,6 +133,7 @@ impl House {
         let settled = Arc::new(Notify::new());
         let compactor = CompactorBuilder::new(self.path.clone(), Arc::clone(&self.store))
             .with_options(compactor_options(self.retention))
+            .with_system_clock(self.clock.clone())
             .with_scheduler_supplier(Arc::new(UntilSettled(Arc::clone(&settled))))
             .build();
         let mut run = std::pin::pin!(compactor.run());

@@ -16,8 +16,7 @@ pub(super) async fn getattr<F: FileSystem>(
 ) -> Result<(), Malformed> {
     let handle = wire::handle(&mut arguments)?;
     arguments.end()?;
-    let result = async { Ok(request.fs.getattr(request.target(handle)?.inode).await?) };
-    let result: Result<_, Status> = result.await;
+    let result = request.getattr(handle).await;
     let mut results = reply.results();
     match result {
         Ok(attributes) => {
@@ -43,7 +42,7 @@ pub(super) async fn setattr<F: FileSystem>(
         let target = target?;
         wire::check(&set)?;
         let who = request.identity(target);
-        let change = request.fs.setattr(&who, target.inode, &set, guard);
+        let change = target.fs.setattr(&who, target.inode, &set, guard);
         Ok(change.await?)
     };
     let (status, change) = match result.await {
@@ -68,7 +67,7 @@ pub(super) async fn access<F: FileSystem>(
     let result = async {
         let target = target?;
         let who = request.identity(target);
-        Ok(request.fs.access(&who, target.inode, wanted).await?)
+        Ok(target.fs.access(&who, target.inode, wanted).await?)
     };
     match result.await {
         Ok((granted, attributes)) => {

@@ -21,7 +21,7 @@ pub(super) async fn read<F: FileSystem>(
     let result = async {
         let target = target?;
         let who = request.identity(target);
-        Ok(request.fs.read(&who, target.inode, offset, count).await?)
+        Ok(target.fs.read(&who, target.inode, offset, count).await?)
     };
     match result.await {
         Ok(read) => {
@@ -73,9 +73,7 @@ pub(super) async fn write<F: FileSystem>(
             return Err(Status::FBIG);
         }
         let who = request.identity(target);
-        let written = request
-            .fs
-            .write(&who, target.inode, offset, data, stability);
+        let written = target.fs.write(&who, target.inode, offset, data, stability);
         Ok(written.await?)
     };
     match result.await {
@@ -114,7 +112,7 @@ pub(super) async fn commit<F: FileSystem>(
     let result = async {
         let target = target?;
         let who = request.identity(target);
-        Ok(request.fs.commit(&who, target.inode, offset, count).await?)
+        Ok(target.fs.commit(&who, target.inode, offset, count).await?)
     };
     match result.await {
         Ok((change, verifier)) => {

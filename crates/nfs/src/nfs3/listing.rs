@@ -84,7 +84,7 @@ struct Wanted {
 
 async fn list<F: FileSystem>(
     request: &Request<'_, F>,
-    target: Result<Target, Status>,
+    target: Result<Target<'_, F>, Status>,
     wanted: &Wanted,
     reply: &mut Reply,
 ) {
@@ -101,7 +101,7 @@ async fn list<F: FileSystem>(
 /// Appends as many entries as fit.
 async fn fill<F: FileSystem>(
     request: &Request<'_, F>,
-    target: Result<Target, Status>,
+    target: Result<Target<'_, F>, Status>,
     wanted: &Wanted,
     reply: &mut Reply,
 ) -> Result<(), Status> {
@@ -120,7 +120,7 @@ async fn fill<F: FileSystem>(
             true => TYPICAL_ENTRY_PLUS_BYTES,
         };
         let batch = (room / typical).clamp(*BATCH_ENTRIES.start(), *BATCH_ENTRIES.end());
-        let listing = request
+        let listing = target
             .fs
             .readdir(&who, target.inode, cookie, batch, wanted.plus);
         let listing = listing.await?;
@@ -177,7 +177,7 @@ fn plus_bytes(attributes: &Option<Attributes>) -> usize {
 
 fn append<F: FileSystem>(
     request: &Request<'_, F>,
-    target: Target,
+    target: Target<'_, F>,
     entry: &DirectoryEntry,
     plus: bool,
     reply: &mut Reply,

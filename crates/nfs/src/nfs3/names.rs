@@ -24,9 +24,9 @@ pub(super) async fn lookup<F: FileSystem>(
             b".." if request.is_export_root(target).await? => b".",
             name => name,
         };
-        Ok((target, request.fs.lookup(&who, target.inode, name).await?))
+        Ok((target, target.fs.lookup(&who, target.inode, name).await?))
     };
-    let found: Result<(Target, Attributes), Status> = found.await;
+    let found: Result<(Target<'_, F>, Attributes), Status> = found.await;
     let directory = request.attributes(target).await;
     let mut results = reply.results();
     match found {
@@ -52,7 +52,7 @@ pub(super) async fn readlink<F: FileSystem>(
     let result = async {
         let target = target?;
         let who = request.identity(target);
-        Ok(request.fs.readlink(&who, target.inode).await?)
+        Ok(target.fs.readlink(&who, target.inode).await?)
     };
     match result.await {
         Ok((path, attributes)) => {
@@ -91,7 +91,7 @@ pub(super) async fn create<F: FileSystem>(
             wire::check(set)?;
         }
         let who = request.identity(target);
-        Ok(request.fs.create(&who, target.inode, name, &mode).await?)
+        Ok(target.fs.create(&who, target.inode, name, &mode).await?)
     };
     let created = created.await;
     answer(request, target, created, reply).await;
@@ -174,7 +174,7 @@ async fn make<F: FileSystem>(
         let node = node?;
         wire::check(set)?;
         let who = request.identity(target);
-        Ok(request.fs.make(&who, target.inode, name, node, set).await?)
+        Ok(target.fs.make(&who, target.inode, name, node, set).await?)
     };
     let created = created.await;
     answer(request, target, created, reply).await;
@@ -183,7 +183,7 @@ async fn make<F: FileSystem>(
 /// The results that all creating procedures have in common.
 async fn answer<F: FileSystem>(
     request: &Request<'_, F>,
-    directory: Result<Target, Status>,
+    directory: Result<Target<'_, F>, Status>,
     created: Result<Created, Status>,
     reply: &mut Reply,
 ) {

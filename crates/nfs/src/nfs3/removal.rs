@@ -17,7 +17,7 @@ pub(super) async fn remove<F: FileSystem>(
     let result = async {
         let target = target?;
         let who = request.identity(target);
-        Ok(request.fs.remove(&who, target.inode, name).await?)
+        Ok(target.fs.remove(&who, target.inode, name).await?)
     };
     let (status, change) = match result.await {
         Ok(change) => (Status::OK, change),
@@ -38,7 +38,7 @@ pub(super) async fn rmdir<F: FileSystem>(
     let result = async {
         let target = target?;
         let who = request.identity(target);
-        Ok(request.fs.rmdir(&who, target.inode, name).await?)
+        Ok(target.fs.rmdir(&who, target.inode, name).await?)
     };
     let (status, change) = match result.await {
         Ok(change) => (Status::OK, change),
@@ -63,8 +63,8 @@ pub(super) async fn rename<F: FileSystem>(
             return Err(Status::XDEV);
         }
         let who = request.identity(from);
-        let (from, to) = ((from.inode, from_name), (to.inode, to_name));
-        Ok(request.fs.rename(&who, from, to).await?)
+        let (old, new) = ((from.inode, from_name), (to.inode, to_name));
+        Ok(from.fs.rename(&who, old, new).await?)
     };
     let (status, from, to) = match result.await {
         Ok((from, to)) => (Status::OK, from, to),
@@ -93,7 +93,7 @@ pub(super) async fn link<F: FileSystem>(
             return Err(Status::XDEV);
         }
         let who = request.identity(target);
-        let link = request.fs.link(&who, target.inode, directory.inode, name);
+        let link = target.fs.link(&who, target.inode, directory.inode, name);
         Ok(link.await?)
     };
     let (status, attributes, change) = match result.await {

@@ -23,8 +23,9 @@ pub(super) async fn fsstat<F: FileSystem>(
     arguments.end()?;
     let target = request.target(handle);
     let result = async {
-        let attributes = request.fs.getattr(target?.inode).await?;
-        Ok((attributes, request.fs.statistics().await?))
+        let target = target?;
+        let attributes = target.fs.getattr(target.inode).await?;
+        Ok((attributes, target.fs.statistics().await?))
     };
     match result.await {
         Ok((attributes, sizes)) => {
@@ -58,8 +59,7 @@ pub(super) async fn fsinfo<F: FileSystem>(
 ) -> Result<(), Malformed> {
     let handle = wire::handle(&mut arguments)?;
     arguments.end()?;
-    let attributes = async { Ok(request.fs.getattr(request.target(handle)?.inode).await?) };
-    let attributes: Result<_, Status> = attributes.await;
+    let attributes = request.getattr(handle).await;
     let mut results = reply.results();
     match attributes {
         Ok(attributes) => {
@@ -93,8 +93,7 @@ pub(super) async fn pathconf<F: FileSystem>(
 ) -> Result<(), Malformed> {
     let handle = wire::handle(&mut arguments)?;
     arguments.end()?;
-    let attributes = async { Ok(request.fs.getattr(request.target(handle)?.inode).await?) };
-    let attributes: Result<_, Status> = attributes.await;
+    let attributes = request.getattr(handle).await;
     let mut results = reply.results();
     match attributes {
         Ok(attributes) => {

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::engine::{Engine, execute};
-use crate::{Limits, Metrics, ServerConfig};
+use crate::{Export, Limits, Metrics, ServerConfig};
 use budget::Budget;
 use connection::{Connection, Phase};
 use pool::Pool;
@@ -61,12 +61,21 @@ impl<F: FileSystem> Server<F> {
         fs: Arc<F>,
         config: ServerConfig,
     ) -> io::Result<Server<F>> {
+        Server::bind_views(address, config, |_| fs.clone()).await
+    }
+
+    /// Like [`Server::bind`], where the clients of each export have the file system their own way.
+    pub async fn bind_views(
+        address: SocketAddr,
+        config: ServerConfig,
+        view: impl Fn(&Export) -> Arc<F>,
+    ) -> io::Result<Server<F>> {
         config
             .check()
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let listener = TcpListener::bind(address).await?;
         let shared = Arc::new(Shared {
-            engine: Arc::new(Engine::new(fs, &config)),
+            engine: Arc::new(Engine::new(&config, view)),
             budget: Arc::new(Budget::new(config.limits.shared_bytes)),
             pool: Arc::new(Pool::new(config.limits.record_bytes)),
             limits: config.limits,

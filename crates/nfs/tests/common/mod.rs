@@ -57,13 +57,22 @@ impl Running {
     }
 
     pub fn new<F: FileSystem>(fs: Arc<F>, config: ServerConfig) -> Running {
+        Running::with_views(config, |_| fs.clone())
+    }
+
+    pub fn with_views<F: FileSystem>(
+        config: ServerConfig,
+        view: impl Fn(&Export) -> Arc<F>,
+    ) -> Running {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
-        let server = runtime.block_on(Server::bind(any, fs, config)).unwrap();
+        let server = runtime
+            .block_on(Server::bind_views(any, config, view))
+            .unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         Running {
             address: server.local_addr().unwrap(),

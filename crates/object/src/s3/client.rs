@@ -25,9 +25,10 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// The slowest upload that is waited for.
 const MIN_UPLOAD_BYTES_PER_S: u64 = 64 << 10;
 
-const ATTEMPTS: u32 = 3;
-const FIRST_BACKOFF: Duration = Duration::from_millis(200);
-const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// How often a part of an upload is sent, and its completion: the trait has no way to ask for that again.
+const PART_ATTEMPTS: u32 = 3;
+const PART_BACKOFF: Duration = Duration::from_millis(200);
+const LONGEST_PART_BACKOFF: Duration = Duration::from_secs(5);
 
 const DEFAULT_REGION: &str = "us-east-1";
 
@@ -44,12 +45,8 @@ pub(super) async fn connect(options: &StoreOptions) -> (Client, bool) {
         .build_https();
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
         .http_client(http)
-        .retry_config(
-            RetryConfig::standard()
-                .with_max_attempts(ATTEMPTS)
-                .with_initial_backoff(FIRST_BACKOFF)
-                .with_max_backoff(MAX_BACKOFF),
-        )
+        // What is asked again, and when, is decided above all stores.
+        .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts(0))
         .stalled_stream_protection(
             StalledStreamProtectionConfig::enabled()
@@ -115,13 +112,17 @@ fn timeouts(upload_len: u64) -> TimeoutConfig {
         .build()
 }
 
-/// What differs for a request that uploads: time for its body, and for a conditional put no
-/// retries, see [`super`].
-pub(super) fn upload_config(upload_len: usize, is_conditional: bool) -> config::Builder {
-    let config = config::Config::builder().timeout_config(timeouts(upload_len as u64));
-    if is_conditional {
-        config.retry_config(RetryConfig::disabled())
-    } else {
-        config
-    }
+/// What differs for a request that uploads: time for its body.
+pub(super) fn upload_config(upload_len: usize) -> config::Builder {
+    config::Config::builder().timeout_config(timeouts(upload_len as u64))
+}
+
+/// What differs for a part of an upload, and for its completion: see [`PART_ATTEMPTS`].
+pub(super) fn part_config(upload_len: usize) -> config::Builder {
+    upload_config(upload_len).retry_config(
+        RetryConfig::standard()
+            .with_max_attempts(PART_ATTEMPTS)
+            .with_initial_backoff(PART_BACKOFF)
+            .with_max_backoff(LONGEST_PART_BACKOFF),
+    )
 }

@@ -1,6 +1,7 @@
 //! From the SDK's errors to the trait's.
 
 use std::error::Error as StdError;
+use std::time::Duration;
 
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::config::http::HttpResponse;
@@ -22,6 +23,10 @@ pub(crate) struct S3Error {
     message: String,
     /// The server refused the request and did nothing, so that it may be repeated.
     pub(crate) did_nothing: bool,
+    /// The server does not like the request, and will not like it better later.
+    pub(crate) refused: bool,
+    /// The server has too much to do; for how long it wants to be left alone, if it says so.
+    pub(crate) slow_down: Option<Option<Duration>>,
 }
 
 /// Sorts an error of the SDK about the object at `location`.
@@ -32,7 +37,15 @@ where
     if let SdkError::ServiceError(service) = &error {
         let status = service.raw().status().as_u16();
         let code = service.err().code();
-        return sorted(location.as_ref(), status, code, service.err().message());
+        let after = service.raw().headers().get("retry-after");
+        let after = after.and_then(|seconds| seconds.parse().ok());
+        let answer = Words {
+            status,
+            code,
+            message: service.err().message(),
+            after: after.map(Duration::from_secs),
+        };
+        return sorted(location.as_ref(), answer);
     }
     let fault = match &error {
         _ if has_cause::<CredentialsError>(&error) => Fault::NoCredentials,
@@ -40,12 +53,37 @@ where
         _ => Fault::Transient,
     };
     // The SDK's own text says "dispatch failure" and keeps the reason in the causes.
-    with_fault(location.as_ref(), fault, chain(&error), false)
+    with_fault(
+        location.as_ref(),
+        S3Error {
+            fault,
+            message: chain(&error),
+            did_nothing: false,
+            refused: false,
+            slow_down: None,
+        },
+    )
+}
+
+/// What a server says beside "no".
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Words<'a> {
+    /// HTTP status; 0 where there is none.
+    pub(crate) status: u16,
+    pub(crate) code: Option<&'a str>,
+    pub(crate) message: Option<&'a str>,
+    /// The header `Retry-After`, where it is a number.
+    pub(crate) after: Option<Duration>,
 }
 
 /// Sorts what the answer to a batch says about one object in it.
 pub(super) fn from_code(location: &str, code: Option<&str>, message: Option<&str>) -> Error {
-    sorted(location, 0, code, message)
+    let words = Words {
+        code,
+        message,
+        ..Words::default()
+    };
+    sorted(location, words)
 }
 
 /// A request that the SDK could not even build.
@@ -62,7 +100,13 @@ pub(super) fn other(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error
 }
 
 /// Sorts an answer by its code, and by its status where it has none (answers to HEAD have no body).
-fn sorted(location: &str, status: u16, code: Option<&str>, message: Option<&str>) -> Error {
+pub(crate) fn sorted(location: &str, words: Words<'_>) -> Error {
+    let Words {
+        status,
+        code,
+        message,
+        after,
+    } = words;
     let fault = match (code.unwrap_or_default(), status) {
         ("NoSuchBucket", _) => Fault::BucketMissing,
         ("NoSuchKey" | "NotFound" | "NoSuchUpload" | "NoSuchVersion", _) => Fault::NotFound,
@@ -91,23 +135,53 @@ fn sorted(location: &str, status: u16, code: Option<&str>, message: Option<&str>
     };
     let did_nothing = matches!(
         code,
-        Some("ConditionalRequestConflict" | "OperationAborted" | "SlowDown")
+        Some("ConditionalRequestConflict" | "OperationAborted" | "SlowDown" | "SlowDownWrite")
     );
+    let slow_down = matches!(
+        code,
+        Some(
+            "SlowDown"
+                | "SlowDownRead"
+                | "SlowDownWrite"
+                | "TooManyRequests"
+                | "RequestLimitExceeded"
+        )
+    );
+    let slow_down = slow_down || matches!(status, 429 | 503);
+    // What broke on its way is answered with 400 as well.
+    let broken = matches!(
+        code,
+        Some(
+            "RequestTimeout"
+                | "IncompleteBody"
+                | "BadDigest"
+                | "XAmzContentSHA256Mismatch"
+                | "XAmzContentChecksumMismatch"
+                | "RequestTimeTooSkewed"
+        )
+    );
+    let refused = matches!(status, 400..=499) && !broken && !did_nothing && status != 408;
     let text = match (code, message) {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         (Some(code), None) => code.to_owned(),
         (None, _) => format!("HTTP status {status}"),
     };
-    with_fault(location, fault, text, did_nothing)
+    with_fault(
+        location,
+        S3Error {
+            fault,
+            message: text,
+            did_nothing,
+            refused,
+            slow_down: slow_down.then_some(after),
+        },
+    )
 }
 
-fn with_fault(location: &str, fault: Fault, message: String, did_nothing: bool) -> Error {
+fn with_fault(location: &str, error: S3Error) -> Error {
     let path = location.to_owned();
-    let source = Box::new(S3Error {
-        fault,
-        message,
-        did_nothing,
-    });
+    let fault = error.fault;
+    let source = Box::new(error);
     match fault {
         Fault::NotFound => Error::NotFound { path, source },
         Fault::Precondition => Error::Precondition { path, source },
@@ -128,14 +202,6 @@ fn with_fault(location: &str, fault: Fault, message: String, did_nothing: bool) 
     }
 }
 
-/// Whether the server has said that it did nothing.
-pub(super) fn did_nothing(error: &Error) -> bool {
-    error
-        .source()
-        .and_then(|source| source.downcast_ref::<S3Error>())
-        .is_some_and(|error| error.did_nothing)
-}
-
 fn has_cause<T: StdError + 'static>(error: &(dyn StdError + 'static)) -> bool {
     causes(error).any(|error| error.is::<T>())
 }
@@ -144,12 +210,23 @@ fn has_cause<T: StdError + 'static>(error: &(dyn StdError + 'static)) -> bool {
 mod tests {
     use super::*;
 
+    use crate::error::Answer;
+
+    fn said(status: u16, code: Option<&str>) -> Error {
+        let words = Words {
+            status,
+            code,
+            ..Words::default()
+        };
+        sorted("a", words)
+    }
+
     #[test]
     fn a_missing_bucket_is_not_a_missing_object() {
-        let error = sorted("a", 404, Some("NoSuchBucket"), None);
+        let error = said(404, Some("NoSuchBucket"));
         assert!(matches!(error, Error::Generic { .. }));
         assert_eq!(Fault::of(&error), Fault::BucketMissing);
-        let error = sorted("a", 404, Some("NoSuchKey"), None);
+        let error = said(404, Some("NoSuchKey"));
         assert!(matches!(error, Error::NotFound { .. }));
     }
 
@@ -168,16 +245,34 @@ mod tests {
             (503, Some("SlowDown"), Fault::Transient),
             (501, Some("NotImplemented"), Fault::Unsupported),
         ] {
-            let error = sorted("a", status, code, None);
+            let error = said(status, code);
             assert_eq!(Fault::of(&error), fault, "{status} {code:?}");
         }
     }
 
     #[test]
     fn only_what_did_nothing_may_be_repeated() {
-        let conflict = sorted("a", 409, Some("ConditionalRequestConflict"), None);
-        assert!(did_nothing(&conflict));
-        assert!(!did_nothing(&sorted("a", 500, Some("InternalError"), None)));
-        assert!(!did_nothing(&sorted("a", 412, None, None)));
+        let conflict = said(409, Some("ConditionalRequestConflict"));
+        let nothing = Answer::Failed { did_nothing: true };
+        assert_eq!(Answer::of(&conflict), nothing);
+        let unknown = Answer::Failed { did_nothing: false };
+        assert_eq!(Answer::of(&said(500, Some("InternalError"))), unknown);
+        assert_eq!(Answer::of(&said(412, None)), Answer::Final);
+        assert_eq!(Answer::of(&said(416, Some("InvalidRange"))), Answer::Final);
+        assert_eq!(Answer::of(&said(400, Some("BadDigest"))), unknown);
+    }
+
+    #[test]
+    fn a_server_that_asks_to_slow_down_says_for_how_long() {
+        let slow = Answer::SlowDown { after: None };
+        assert_eq!(Answer::of(&said(503, Some("SlowDown"))), slow);
+        assert_eq!(Answer::of(&said(429, None)), slow);
+        let after = Some(Duration::from_secs(7));
+        let words = Words {
+            status: 503,
+            after,
+            ..Words::default()
+        };
+        assert_eq!(Answer::of(&sorted("a", words)), Answer::SlowDown { after });
     }
 }

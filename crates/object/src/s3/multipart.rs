@@ -72,7 +72,7 @@ struct Target {
 impl Target {
     async fn put_part(&self, number: i32, body: Bytes) -> Result<()> {
         let crc32 = crc32_header(&body);
-        let config = client::upload_config(body.len(), false);
+        let config = client::part_config(body.len());
         let request = self
             .shared
             .client
@@ -147,6 +147,8 @@ impl MultipartUpload for S3Upload {
             .key(target.location.as_ref())
             .upload_id(&target.id)
             .multipart_upload(parts.build())
+            .customize()
+            .config_override(client::part_config(0))
             .send()
             .await
             .map_err(|error| error::from_sdk(&target.location, error))?;

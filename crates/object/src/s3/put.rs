@@ -1,7 +1,6 @@
 //! Putting objects.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::StorageClass;
@@ -14,11 +13,6 @@ use object_store::{
 
 use super::{Shared, client, error};
 
-/// How often a conditional put is sent when the server says that it did nothing.
-const CONDITIONAL_ATTEMPTS: u32 = 4;
-/// The pause before it is sent again; doubles each time. No jitter: the server orders the rivals.
-const CONDITIONAL_BACKOFF: Duration = Duration::from_millis(100);
-
 impl Shared {
     pub(super) async fn put(
         &self,
@@ -26,21 +20,7 @@ impl Shared {
         payload: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
-        let request = Put::new(location, payload, options)?;
-        let mut pause = CONDITIONAL_BACKOFF;
-        for _ in 1..CONDITIONAL_ATTEMPTS {
-            match self.put_once(&request).await {
-                Err(error) if request.is_conditional() && error::did_nothing(&error) => {
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
-                }
-                result => return result,
-            }
-        }
-        self.put_once(&request).await
-    }
-
-    async fn put_once(&self, put: &Put) -> Result<PutResult> {
+        let put = Put::new(location, payload, options)?;
         let headers = put.headers.clone();
         let request = self
             .client
@@ -60,7 +40,7 @@ impl Shared {
             .set_metadata(headers.metadata)
             .body(ByteStream::from(put.body.clone()))
             .customize()
-            .config_override(client::upload_config(put.body.len(), put.is_conditional()));
+            .config_override(client::upload_config(put.body.len()));
         let request = if self.sign_payload {
             request
         } else {
@@ -78,7 +58,7 @@ impl Shared {
     }
 }
 
-/// A put that may be sent more than once.
+/// A put, as S3 takes it.
 struct Put {
     location: Path,
     body: Bytes,
@@ -113,10 +93,6 @@ impl Put {
             tags: tagging(options.tags.encoded()),
             headers: Headers::new(&options.attributes)?,
         })
-    }
-
-    fn is_conditional(&self) -> bool {
-        self.must_create || self.replaces.is_some()
     }
 
     /// S3 has one answer, "precondition failed", to a create that meets an object and to an update

@@ -17,7 +17,7 @@ use crate::storage::{SegmentReader, Storage};
 /// Bytes read at once, at least.
 const READ_BYTES: usize = 256 << 10;
 
-pub(super) struct SegmentCursor {
+pub(crate) struct SegmentCursor {
     reader: Box<dyn SegmentReader>,
     name: String,
     header: SegmentHeader,
@@ -30,7 +30,7 @@ pub(super) struct SegmentCursor {
 
 /// What lies at an LSN.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// A valid record; the range of its payload is for [`SegmentCursor::bytes`].
     Record {
         kind: RecordKind,
@@ -49,18 +49,29 @@ impl SegmentCursor {
         let reader = storage
             .read(&name)
             .map_err(OpenError::io(format!("open {name}")))?;
-        Ok(SegmentCursor {
+        let bytes = segment.file.bytes;
+        Ok(SegmentCursor::new(reader, name, segment.header, bytes))
+    }
+
+    /// Reads the records of a file of `bytes` bytes with this header.
+    pub(crate) fn new(
+        reader: Box<dyn SegmentReader>,
+        name: String,
+        header: SegmentHeader,
+        bytes: u64,
+    ) -> SegmentCursor {
+        SegmentCursor {
             reader,
             name,
-            header: segment.header,
-            bytes: segment.file.bytes,
+            header,
+            bytes,
             buffer: Vec::new(),
             buffered: 0..0,
-        })
+        }
     }
 
     /// Applies the table to the bytes at `lsn`.
-    pub(super) fn look(&mut self, lsn: Lsn) -> Result<Place, OpenError> {
+    pub(crate) fn look(&mut self, lsn: Lsn) -> Result<Place, OpenError> {
         let Some(position) = self.position(lsn) else {
             return Ok(Place::End);
         };
@@ -136,8 +147,35 @@ impl SegmentCursor {
         }
     }
 
+    /// The first valid record behind `lsn`, wherever the sequence is broken before it. For
+    /// looking at a damaged log; replay never goes on behind the first break.
+    pub(crate) fn find_after(&mut self, lsn: Lsn) -> Result<Option<Lsn>, OpenError> {
+        let mut from = lsn.advance(8);
+        while let Some(start) = self.position(from).filter(|start| *start < self.bytes) {
+            let window = READ_BYTES.min((self.bytes - start) as usize);
+            let window = self.load(start, window)?;
+            let candidates: Vec<u64> = self
+                .bytes(window.clone())
+                .chunks_exact(8)
+                .enumerate()
+                .filter(|(_, bytes)| RecordHeader::may_begin_with(bytes))
+                .map(|(step, _)| from.0 + 8 * step as u64)
+                .collect();
+            for lsn in candidates.into_iter().map(Lsn) {
+                if matches!(self.look(lsn)?, Place::Record { .. }) {
+                    return Ok(Some(lsn));
+                }
+            }
+            if window.len() < 8 {
+                break;
+            }
+            from = from.advance(window.len() as u64 / 8 * 8);
+        }
+        Ok(None)
+    }
+
     /// Bytes that were loaded last.
-    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         self.buffer.get(range).unwrap_or_default()
     }
 
@@ -162,9 +200,13 @@ impl SegmentCursor {
             if self.buffer.len() < wanted {
                 self.buffer.resize(wanted, 0);
             }
-            let filled = self
-                .reader
-                .read_at(position, self.buffer.get_mut(..wanted).unwrap_or_default())
+            let mut read = |count: usize| {
+                let buffer = self.buffer.get_mut(..count).unwrap_or_default();
+                self.reader.read_at(position, buffer)
+            };
+            // A bad sector further on is no reason not to have what lies before it.
+            let filled = read(wanted)
+                .or_else(|_| read(count))
                 .map_err(OpenError::io(format!("read {}", self.name)))?;
             self.buffered = position..position + filled as u64;
         }

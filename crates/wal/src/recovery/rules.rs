@@ -3,7 +3,7 @@
 
 use forebay_types::{Epoch, Lsn, VolumeId};
 
-use super::{Ending, Tail, Traces};
+use super::{Tail, Traces, WriterEnd};
 use crate::layout::{HeaderBytes, RecordHeader, Salt, SegmentHeader};
 use crate::segment::FileName;
 
@@ -76,15 +76,15 @@ pub(super) fn next_segment(end: Lsn, epoch: Epoch, next: Option<&SegmentHeader>)
 }
 
 /// Fourth table.
-pub(super) fn tail(end: Lsn, durable: Lsn, behind: Traces, ending: Ending) -> Tail {
+pub(super) fn tail(end: Lsn, durable: Lsn, behind: Traces, ending: WriterEnd) -> Tail {
     let until = behind.beyond.unwrap_or(end).max(durable);
     let damaged = Tail::Damaged { at: end, until };
     match ending {
         _ if durable > end => damaged,
         _ if !behind.any => Tail::Clean,
-        Ending::Stop => damaged,
-        Ending::Kill if behind.half || behind.headless => damaged,
-        Ending::Kill | Ending::PowerCut => Tail::Torn {
+        WriterEnd::Stop => damaged,
+        WriterEnd::Kill if behind.half || behind.headless => damaged,
+        WriterEnd::Kill | WriterEnd::PowerCut => Tail::Torn {
             at: end,
             beyond: behind.beyond,
         },
@@ -201,18 +201,18 @@ mod tests {
             at,
             beyond: Some(Lsn(900)),
         };
-        for ending in [Ending::PowerCut, Ending::Kill, Ending::Stop] {
+        for ending in [WriterEnd::PowerCut, WriterEnd::Kill, WriterEnd::Stop] {
             let verdict = tail(at, Lsn(808), Traces::default(), ending);
             assert_eq!(verdict, damaged(808));
             assert_eq!(tail(at, at, Traces::default(), ending), Tail::Clean);
         }
         for traces in [hole, half, headless] {
-            assert_eq!(tail(at, at, traces, Ending::Stop), damaged(900));
-            assert_eq!(tail(at, at, traces, Ending::PowerCut), torn);
+            assert_eq!(tail(at, at, traces, WriterEnd::Stop), damaged(900));
+            assert_eq!(tail(at, at, traces, WriterEnd::PowerCut), torn);
         }
-        assert_eq!(tail(at, at, half, Ending::Kill), damaged(900));
-        assert_eq!(tail(at, at, headless, Ending::Kill), damaged(900));
-        assert_eq!(tail(at, at, hole, Ending::Kill), torn);
+        assert_eq!(tail(at, at, half, WriterEnd::Kill), damaged(900));
+        assert_eq!(tail(at, at, headless, WriterEnd::Kill), damaged(900));
+        assert_eq!(tail(at, at, hole, WriterEnd::Kill), torn);
     }
 
     #[test]

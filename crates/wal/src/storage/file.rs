@@ -116,7 +116,7 @@ impl Storage for FileStorage {
     }
 
     fn read(&self, name: &str) -> io::Result<Box<dyn SegmentReader>> {
-        Ok(Box::new(Opened(File::open(self.path.join(name))?)))
+        open_for_reading(&self.path.join(name))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -133,6 +133,11 @@ impl Storage for FileStorage {
         // Its keys come from the operating system's generator and differ with every call.
         RandomState::new().build_hasher().finish()
     }
+}
+
+/// Opens a segment that is only looked at.
+pub(crate) fn open_for_reading(path: &Path) -> io::Result<Box<dyn SegmentReader>> {
+    Ok(Box::new(Opened(File::open(path)?)))
 }
 
 /// Gives a file its size and all its blocks.

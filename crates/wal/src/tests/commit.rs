@@ -70,15 +70,15 @@ fn what_durable_has_answered_survives_the_loss_of_everything_else() {
 }
 
 #[test]
-fn async_mode_answers_without_a_flush_and_still_flushes_full_segments() {
+fn what_nobody_waits_for_survives_a_kill_and_is_flushed_once_segments_are_full() {
     let storage = MemoryStorage::new();
-    let wal = open_with(&storage, Lsn::ZERO, asynchronous());
+    let wal = open(&storage);
     let end = append(&wal, b"a").end;
-    assert!(is_ready(wal.durable(end)));
+    assert!(is_ready(wal.complete(end)));
     assert_eq!((storage.flushes(), wal.durable_lsn()), (0, Lsn::ZERO));
     assert_eq!(replay(&storage.kill(), Lsn::ZERO).len(), 1);
     append_many(&wal, 0..120, 1000);
-    let backlog = asynchronous().flush_backlog() + SEGMENT;
+    let backlog = options().flush_backlog() + SEGMENT;
     eventually(|| wal.durable_lsn().advance(backlog) > wal.next_lsn());
     assert!(wal.durable_lsn() > Lsn::ZERO);
 }

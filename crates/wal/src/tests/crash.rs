@@ -202,7 +202,7 @@ fn a_hole_cuts_off_what_was_appended_after_it() {
         beyond: Some(after.end),
     };
     assert_eq!(recovery.tail(), hole_only);
-    assert_eq!(ended(&killed, Ending::Kill).tail(), hole_only);
+    assert_eq!(ended(&killed, WriterEnd::Kill).tail(), hole_only);
     assert_eq!(records(&mut recovery), [(before.lsn, b"before".to_vec())]);
     // What lies behind the hole stays dead, even when the hole's place is taken by a record of its
     // size.

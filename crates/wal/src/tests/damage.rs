@@ -139,7 +139,7 @@ fn a_log_of_another_volume_is_refused_and_can_be_put_aside() {
         text.contains(&VOLUME.to_string()) && text.contains(&other.to_string()),
         "{text}"
     );
-    let moved = put_aside(&storage, "old-volume").expect("renamed");
+    let (moved, _) = put_aside(&storage, "old-volume").expect("renamed");
     assert!(moved > 3);
     assert_eq!(
         Recovery::scan(shared, other, Lsn::ZERO)
@@ -204,6 +204,29 @@ fn a_log_of_a_later_epoch_is_not_written_to() {
 }
 
 #[test]
+fn numbers_that_no_log_reaches_are_refused_before_anything_is_changed() {
+    let named = MemoryStorage::new();
+    named.edit("ffffffffffffffff.seg", |bytes| {
+        bytes.resize(SEGMENT as usize, 0)
+    });
+    let error = refusal(&named, Lsn::ZERO).to_string();
+    assert!(error.contains("number of ffffffffffffffff.seg"), "{error}");
+
+    let (storage, _) = filled();
+    let error = refusal(&storage, Lsn(u64::MAX)).to_string();
+    assert!(error.contains("published LSN"), "{error}");
+
+    let first = names(&storage, ".seg").remove(0);
+    storage.edit(&first, |bytes| {
+        bytes[48..56].copy_from_slice(&(u64::MAX - 8).to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..124]);
+        bytes[124..128].copy_from_slice(&crc.to_le_bytes());
+    });
+    let error = refusal(&storage, Lsn::ZERO).to_string();
+    assert!(error.contains(&format!("header of {first}")), "{error}");
+}
+
+#[test]
 fn random_bytes_in_a_log_never_panic() {
     let (storage, written) = filled();
     let mut seed = 1_u64;
@@ -250,21 +273,21 @@ fn a_payload_that_does_not_match_its_header_is_damage_where_the_power_stayed() {
         at: written[1].0,
         until: end,
     };
-    assert_eq!(ended(&storage, Ending::Kill).tail(), damaged);
-    assert_eq!(ended(&storage, Ending::Stop).tail(), damaged);
+    assert_eq!(ended(&storage, WriterEnd::Kill).tail(), damaged);
+    assert_eq!(ended(&storage, WriterEnd::Stop).tail(), damaged);
     let torn = Tail::Torn {
         at: written[1].0,
         beyond: Some(end),
     };
-    assert_eq!(ended(&storage, Ending::PowerCut).tail(), torn);
+    assert_eq!(ended(&storage, WriterEnd::PowerCut).tail(), torn);
 }
 
 #[test]
 fn a_hole_is_damage_after_an_orderly_stop_and_an_unfinished_append_after_a_kill() {
     let (storage, _, _) = damaged_within(8);
     let tail = |ending| ended(&storage, ending).tail();
-    assert!(matches!(tail(Ending::Stop), Tail::Damaged { .. }));
-    assert!(matches!(tail(Ending::Kill), Tail::Torn { .. }));
+    assert!(matches!(tail(WriterEnd::Stop), Tail::Damaged { .. }));
+    assert!(matches!(tail(WriterEnd::Kill), Tail::Torn { .. }));
 }
 
 #[test]
@@ -281,7 +304,7 @@ fn records_far_behind_a_hole_are_found() {
     wal.close().expect("flushed");
     let name = names(&storage, ".seg").remove(0);
     storage.edit(&name, |bytes| bytes[4096..4096 + 32].fill(0));
-    let tail = ended(&storage, Ending::PowerCut).tail();
+    let tail = ended(&storage, WriterEnd::PowerCut).tail();
     let torn = Tail::Torn {
         at: written[0].0,
         beyond: Some(end),
@@ -302,10 +325,10 @@ fn the_last_segment_without_its_header_is_damage_where_the_power_stayed() {
     };
     let last = segments.iter().rfind(holds_records).expect("filled");
     storage.edit(last, |bytes| bytes[..4096].fill(0));
-    let recovery = ended(&storage, Ending::Kill);
+    let recovery = ended(&storage, WriterEnd::Kill);
     assert!(matches!(recovery.tail(), Tail::Damaged { .. }));
     assert!(matches!(
-        ended(&storage, Ending::PowerCut).tail(),
+        ended(&storage, WriterEnd::PowerCut).tail(),
         Tail::Torn { .. } | Tail::Damaged { .. }
     ));
     let found = replay(&storage, Lsn::ZERO);
@@ -322,6 +345,6 @@ fn a_segment_prepared_from_a_former_life_is_no_damage() {
     eventually(|| names(&storage, ".seg").len() > 1);
     wal.close().expect("flushed");
     let shared = Arc::new(storage.clone());
-    let recovery = Recovery::scan_after(shared, VOLUME, from, Ending::Stop).expect("scanned");
+    let recovery = Recovery::scan_after(shared, VOLUME, from, WriterEnd::Stop).expect("scanned");
     assert_eq!(recovery.tail(), Tail::Clean);
 }

@@ -1,0 +1,390 @@
+//! Calls under way on one connection, and what a hard mount does when it breaks.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::reply::{Failure, Malformed, Reply};
+use crate::request::Request;
+use crate::xdr::Encoder;
+
+/// Bit of a record mark that says that the fragment is the last of its record (RFC 5531, section
+/// 11).
+const LAST_FRAGMENT: u32 = 1 << 31;
+
+/// The longest record that is taken: a reply to the largest READ and its head.
+const RECORD_LIMIT: usize = 2 << 20;
+
+/// How often a wait for a reply looks at the clock.
+const TICK: Duration = Duration::from_millis(500);
+
+/// How long it waits before it repeats a call that was answered "later".
+const JUKEBOX_PAUSE: Duration = Duration::from_millis(100);
+
+/// Names a call of a [`Link`]; the same over all its transmissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub u32);
+
+/// Where the server is now.
+#[derive(Clone, Copy, Debug)]
+pub struct Reached {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Whether unanswered calls go there again. If not they are forgotten.
+    pub retransmit: bool,
+}
+
+/// Finds the server, when a link is made and whenever its connection has broken.
+pub trait Reach {
+    /// Returns when the server is there again; `None` to give up.
+    fn reach(&mut self) -> Option<Reached>;
+}
+
+/// A server that stays where it is: a connection that breaks is not made again.
+#[derive(Clone, Copy, Debug)]
+pub struct Steady {
+    address: SocketAddr,
+    used: bool,
+}
+
+impl Steady {
+    /// The server at this address.
+    pub fn new(address: SocketAddr) -> Steady {
+        Steady {
+            address,
+            used: false,
+        }
+    }
+}
+
+impl Reach for Steady {
+    fn reach(&mut self) -> Option<Reached> {
+        let first = !std::mem::replace(&mut self.used, true);
+        first.then_some(Reached {
+            address: self.address,
+            retransmit: true,
+        })
+    }
+}
+
+/// Why a link does not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// [`Reach`] gave up.
+    #[error("the server is gone and is not waited for")]
+    Gone,
+    /// The server breaks the protocol.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// It answered a call that was not made, or twice.
+    #[error("a reply to call {0:#x}, which is not under way")]
+    Unasked(u32),
+    /// It is there and does not answer.
+    #[error("{name} (call {call:#x}) has had no answer for {seconds} s while the server was there")]
+    Stuck {
+        /// The procedure.
+        name: &'static str,
+        /// The transaction number.
+        call: u32,
+        /// Since it was sent.
+        seconds: u64,
+    },
+    /// A call that must succeed has failed.
+    #[error("{name}: {failure}")]
+    Failed {
+        /// The procedure.
+        name: &'static str,
+        /// How.
+        failure: Failure,
+    },
+}
+
+/// A reply, and how the call fared.
+#[derive(Debug)]
+pub struct Answer {
+    /// The call.
+    pub call: CallId,
+    /// How often it was sent. More than once: an earlier try may have been executed.
+    pub sent: u32,
+    /// What was answered.
+    pub reply: Reply,
+}
+
+struct Pending {
+    name: &'static str,
+    /// With record mark.
+    record: Vec<u8>,
+    sent: u32,
+    since: Instant,
+}
+
+/// A client with calls under way.
+pub struct Link<R> {
+    reach: R,
+    stream: Option<TcpStream>,
+    pending: BTreeMap<u32, Pending>,
+    next: u32,
+    patience: Duration,
+    /// Bytes of a record that has not come in whole.
+    input: Vec<u8>,
+    connections: u64,
+}
+
+impl<R: Reach> Link<R> {
+    /// A link whose transaction numbers begin at `first`. Links of one client address must not use
+    /// the same numbers: a server tells calls apart by them. A call that has no answer for
+    /// `patience` while the server is there ends the link with [`LinkError::Stuck`].
+    pub fn new(reach: R, first: u32, patience: Duration) -> Link<R> {
+        Link {
+            reach,
+            stream: None,
+            pending: BTreeMap::new(),
+            next: first,
+            patience,
+            input: Vec::new(),
+            connections: 0,
+        }
+    }
+
+    /// Number of calls without an answer.
+    pub fn outstanding(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Procedures and ages of these calls.
+    pub fn waiting(&self) -> Vec<(CallId, &'static str, Duration)> {
+        let waiting = self.pending.iter();
+        waiting
+            .map(|(xid, call)| (CallId(*xid), call.name, call.since.elapsed()))
+            .collect()
+    }
+
+    /// The server's finder.
+    pub fn reach(&self) -> &R {
+        &self.reach
+    }
+
+    /// Sends a call and does not wait for its answer. Once this has returned, or failed, it may have been
+    /// executed.
+    pub fn send(&mut self, request: &Request) -> Result<CallId, LinkError> {
+        let call = self.reserve();
+        self.send_as(call, request)?;
+        Ok(call)
+    }
+
+    /// Takes the number of a call that is going to be sent.
+    pub fn reserve(&mut self) -> CallId {
+        let call = CallId(self.next);
+        self.next = self.next.wrapping_add(1);
+        call
+    }
+
+    /// As [`Link::send`], under a number that was reserved.
+    pub fn send_as(&mut self, call: CallId, request: &Request) -> Result<(), LinkError> {
+        let pending = Pending {
+            name: request.name,
+            record: record(call.0, request),
+            sent: 0,
+            since: Instant::now(),
+        };
+        let pending = self.pending.entry(call.0).insert_entry(pending).into_mut();
+        match &mut self.stream {
+            Some(stream) => {
+                pending.sent = 1;
+                if stream.write_all(&pending.record).is_err() {
+                    self.stream = None;
+                }
+                Ok(())
+            }
+            // Connecting sends all that has no answer, and this with it.
+            None => self.connected(),
+        }
+    }
+
+    /// The next answer, of whichever call. Connects again and repeats calls as often as it takes.
+    /// `None` when no calls are under way.
+    pub fn receive(&mut self) -> Result<Option<Answer>, LinkError> {
+        while !self.pending.is_empty() {
+            self.connected()?;
+            if self.pending.is_empty() {
+                break;
+            }
+            match self.receive_record() {
+                Ok(Some(record)) => {
+                    let (xid, reply) = Reply::parse(record)?;
+                    let pending = self.pending.remove(&xid).ok_or(LinkError::Unasked(xid))?;
+                    return Ok(Some(Answer {
+                        call: CallId(xid),
+                        sent: pending.sent,
+                        reply,
+                    }));
+                }
+                Ok(None) => self.look_at_clock()?,
+                Err(_) => self.stream = None,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes one call and gives its reply; nothing else may be under way. Waits while it is
+    /// answered JUKEBOX.
+    pub fn call(&mut self, request: &Request) -> Result<Reply, LinkError> {
+        let began = Instant::now();
+        loop {
+            let call = self.send(request)?;
+            let answer = self.receive()?.ok_or(LinkError::Gone)?;
+            let later = Failure::Status(crate::Status::JUKEBOX);
+            if answer.reply.clone().done() != Err(later) {
+                return Ok(answer.reply);
+            }
+            if began.elapsed() > self.patience {
+                return Err(stuck(call.0, request.name, began.elapsed()));
+            }
+            std::thread::sleep(JUKEBOX_PAUSE);
+        }
+    }
+
+    /// Makes one call that must succeed.
+    pub fn get<T>(
+        &mut self,
+        request: &Request,
+        results: impl FnOnce(Reply) -> Result<T, Failure>,
+    ) -> Result<T, LinkError> {
+        let name = request.name;
+        let reply = self.call(request)?;
+        results(reply).map_err(|failure| LinkError::Failed { name, failure })
+    }
+
+    /// Gives the connection up, and returns when there is another one.
+    pub fn reconnect(&mut self) -> Result<(), LinkError> {
+        self.stream = None;
+        self.connected()
+    }
+
+    /// How often it has connected.
+    pub fn connections(&self) -> u64 {
+        self.connections
+    }
+
+    fn look_at_clock(&self) -> Result<(), LinkError> {
+        let oldest = self.pending.iter().min_by_key(|(_, call)| call.since);
+        match oldest {
+            Some((xid, call)) if call.since.elapsed() > self.patience => {
+                Err(stuck(*xid, call.name, call.since.elapsed()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sees to it that there is a connection; a new one begins with the unanswered calls.
+    fn connected(&mut self) -> Result<(), LinkError> {
+        while self.stream.is_none() {
+            self.input.clear();
+            let reached = self.reach.reach().ok_or(LinkError::Gone)?;
+            if !reached.retransmit {
+                self.pending.clear();
+            }
+            let Ok(mut stream) = connect(reached.address) else {
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
+            };
+            self.connections += 1;
+            let mut sent = true;
+            for pending in self.pending.values_mut() {
+                pending.sent += 1;
+                pending.since = Instant::now();
+                sent = sent && stream.write_all(&pending.record).is_ok();
+            }
+            self.stream = sent.then_some(stream);
+        }
+        Ok(())
+    }
+
+    /// One record; `None` if it has not come within a tick.
+    fn receive_record(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        loop {
+            if let Some(record) = take_record(&mut self.input)? {
+                return Ok(Some(record));
+            }
+            let start = self.input.len();
+            self.input.resize(start + (64 << 10), 0);
+            let read = stream.read(self.input.get_mut(start..).unwrap_or_default());
+            self.input.truncate(start + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if is_timeout(&error) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn stuck(call: u32, name: &'static str, since: Duration) -> LinkError {
+    LinkError::Stuck {
+        name,
+        call,
+        seconds: since.as_secs(),
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(TICK))?;
+    // A server that takes nothing for so long would be found out by the clock of the calls.
+    stream.set_write_timeout(Some(Duration::from_secs(60)))?;
+    Ok(stream)
+}
+
+/// Mark, header (AUTH_SYS of root) and arguments of a call.
+fn record(xid: u32, request: &Request) -> Vec<u8> {
+    let credential = Encoder::default()
+        .u32s(&[0])
+        .opaque(b"test")
+        .u32s(&[0, 0, 0]);
+    let head = Encoder::default()
+        .u32s(&[xid, 0, 2, request.program, 3, request.procedure, 1])
+        .opaque(&credential.0)
+        .u32s(&[0, 0]);
+    let length = head.0.len() + request.arguments.len();
+    let mut record = Vec::with_capacity(4 + length);
+    // Longer than a mark can say is far longer than a server takes.
+    let mark = LAST_FRAGMENT | u32::try_from(length).unwrap_or(u32::MAX);
+    record.extend_from_slice(&mark.to_be_bytes());
+    record.extend_from_slice(&head.0);
+    record.extend_from_slice(&request.arguments);
+    record
+}
+
+/// Takes a whole record off the front of what has come in.
+fn take_record(input: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    let mut record = Vec::new();
+    let mut at = 0;
+    loop {
+        let Some(mark) = input.get(at..at + 4).and_then(|mark| mark.try_into().ok()) else {
+            return Ok(None);
+        };
+        let mark = u32::from_be_bytes(mark);
+        let length = (mark & !LAST_FRAGMENT) as usize;
+        if record.len() + length > RECORD_LIMIT {
+            return Err(io::Error::other("a reply that is too long"));
+        }
+        let Some(fragment) = input.get(at + 4..at + 4 + length) else {
+            return Ok(None);
+        };
+        record.extend_from_slice(fragment);
+        at += 4 + length;
+        if mark & LAST_FRAGMENT != 0 {
+            input.drain(..at);
+            return Ok(Some(record));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! XDR values (RFC 4506), one after the other.
+
+use crate::reply::Malformed;
+
+/// Bytes being put together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Encoder(pub(crate) Vec<u8>);
+
+impl Encoder {
+    pub(crate) fn u32s(mut self, values: &[u32]) -> Encoder {
+        for value in values {
+            self.0.extend_from_slice(&value.to_be_bytes());
+        }
+        self
+    }
+
+    pub(crate) fn u64(mut self, value: u64) -> Encoder {
+        self.0.extend_from_slice(&value.to_be_bytes());
+        self
+    }
+
+    /// Bytes of a length that both sides know.
+    pub(crate) fn fixed(mut self, bytes: &[u8]) -> Encoder {
+        self.0.extend_from_slice(bytes);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    /// Length and bytes. What is too long for XDR would be too long for any record.
+    pub(crate) fn opaque(self, bytes: &[u8]) -> Encoder {
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.u32s(&[length]).fixed(bytes)
+    }
+}
+
+/// Bytes being taken apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoder {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Decoder {
+    pub(crate) fn new(bytes: Vec<u8>) -> Decoder {
+        Decoder { bytes, at: 0 }
+    }
+
+    pub(crate) fn fixed(&mut self, length: usize) -> Result<&[u8], Malformed> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let taken = rest.get(..length).ok_or(Malformed("it ends too early"))?;
+        self.at += length.next_multiple_of(4);
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        self.fixed(N)?
+            .try_into()
+            .map_err(|_| Malformed("it ends too early"))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    pub(crate) fn bool(&mut self) -> Result<bool, Malformed> {
+        match self.u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed("a truth value is neither 0 nor 1")),
+        }
+    }
+
+    pub(crate) fn opaque(&mut self) -> Result<Vec<u8>, Malformed> {
+        let length = self.u32()? as usize;
+        self.fixed(length).map(<[u8]>::to_vec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_encoded_is_decoded() {
+        let bytes = Encoder::default()
+            .u32s(&[1, 7])
+            .opaque(b"hello")
+            .u64(u64::MAX - 1)
+            .fixed(b"12345678")
+            .0;
+        assert_eq!(bytes.len(), 8 + 4 + 8 + 8 + 8);
+        let mut decoder = Decoder::new(bytes);
+        assert!(decoder.bool().unwrap());
+        assert_eq!(decoder.u32().unwrap(), 7);
+        assert_eq!(decoder.opaque().unwrap(), b"hello");
+        assert_eq!(decoder.u64().unwrap(), u64::MAX - 1);
+        assert_eq!(&decoder.array::<8>().unwrap(), b"12345678");
+        assert!(decoder.u32().is_err());
+    }
+
+    #[test]
+    fn lengths_beyond_the_end_are_refused() {
+        let mut decoder = Decoder::new(Encoder::default().u32s(&[u32::MAX, 1]).0);
+        assert!(decoder.opaque().is_err());
+        let mut decoder = Decoder::new(vec![0, 0]);
+        assert!(decoder.u32().is_err());
+        let mut decoder = Decoder::new(Encoder::default().u32s(&[2]).0);
+        assert!(decoder.bool().is_err());
+    }
+}

@@ -1,0 +1,29 @@
+//! Kills the real program, again and again, and compares what is left with what was acknowledged.
+//!
+//! ```text
+//!   writers (writer.rs)  -- NFSv3 over TCP -->  forebay serve (server.rs)  -->  file:// or s3://
+//!      |  random operations, several under way       ^
+//!      |  each notes what was sent, answered,        |  SIGKILL at a random moment; then the same
+//!      v  promised as stable (ledger.rs)             |  folder again, none, or one after a power cut
+//!   histories (history.rs, tree.rs, content.rs)      |  (power.rs)
+//!      |                                             |
+//!      +-----> check.rs <-- names, bytes (observe.rs) ---- modes and rounds (run.rs)
+//! ```
+//!
+//! A check is not a guess about the last moments before a kill. Every object has a history whose steps
+//! carry the stamps of one clock; what a look finds must be the state of all objects at *one* moment
+//! of it, and that moment must not be earlier than what the mode promises: see [`history`].
+
+pub mod check;
+pub mod content;
+pub mod gate;
+pub mod history;
+pub mod ledger;
+pub mod observe;
+pub mod options;
+pub mod power;
+pub mod random;
+pub mod run;
+pub mod server;
+pub mod tree;
+pub mod writer;

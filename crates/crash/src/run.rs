@@ -1,0 +1,263 @@
+//! One run: load, kill, look, compare, go on.
+
+mod figures;
+mod scene;
+
+pub use figures::Figures;
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::check::{Mismatch, Then};
+use crate::gate::Phase;
+use crate::history::Stamp;
+use crate::observe::PATIENCE;
+use crate::options::{Mode, Options};
+use crate::power::{Loss, PowerError, cut_power};
+use crate::random::Random;
+use crate::server::{Begun, Server, ServerError};
+use scene::Scene;
+
+/// What has shown that something is wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The program does not do what it is asked.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The server does not answer as it should.
+    #[error("{0}")]
+    Link(#[from] forebay_client::LinkError),
+    /// What is left is not what was acknowledged.
+    #[error("{0}")]
+    Mismatch(#[from] Mismatch),
+    /// The power cut could not be done.
+    #[error("the power cut: {0}")]
+    Power(#[from] PowerError),
+    /// What writers found wrong.
+    #[error("{}", .0.join("\n"))]
+    Writers(Vec<String>),
+    /// Another thing that does not fit.
+    #[error("{0}")]
+    Other(String),
+    /// The harness has no place to work.
+    #[error("{what}: {source}")]
+    Files {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was done and compared.
+    pub figures: Figures,
+    /// What went wrong, and the folder that is kept for it.
+    pub failure: Option<(Failure, std::path::PathBuf)>,
+}
+
+/// How often the bucket is flushed with an answer that counts, of a hundred lost machines.
+const FLUSHED: u64 = 30;
+/// How often a kill is aimed at the middle of a publication, of a hundred.
+const FLUSHING: u64 = 30;
+/// Every so manyth lost machine is lost late enough that age counts.
+const LATE: u64 = 8;
+/// What an upload may take beyond the interval, besides four times the slowest flush.
+const ALLOWANCE: Duration = Duration::from_secs(5);
+
+/// Runs one mode to its end.
+///
+/// # Errors
+/// If there is no place to work; everything else is part of the outcome.
+pub fn run(options: &Options) -> Result<Outcome, Failure> {
+    let mut scene = Scene::new(options)?;
+    let result = rounds(options, &mut scene);
+    scene.gather_counts();
+    let figures = scene.figures.clone();
+    let failure = match result {
+        Ok(()) => None,
+        Err(failure) => {
+            scene.note(&failure);
+            Some((failure, scene.keep()))
+        }
+    };
+    Ok(Outcome { figures, failure })
+}
+
+fn rounds(options: &Options, scene: &mut Scene) -> Result<(), Failure> {
+    let mut random = Random::new(options.seed ^ 0x6b69_6c6c);
+    let began = Instant::now();
+    let mut server = scene.begin()?;
+    let mut round = 0;
+    while scene.figures.kills < options.kills && began.elapsed() < options.limit {
+        round += 1;
+        let time = Duration::from_millis(50 + random.below(1950));
+        server = match options.mode {
+            Mode::Kill => {
+                scene.linger(&mut server, time)?;
+                let flushing = aim(scene, &mut server, &mut random, FLUSHING)?;
+                let floor = scene.kill(server)?;
+                drop(flushing);
+                let server = scene.start(&mut random)?;
+                scene.look(server, floor, Then::GoOn)?
+            }
+            Mode::Recovery => {
+                scene.linger(&mut server, time)?;
+                let flushing = aim(scene, &mut server, &mut random, FLUSHING)?;
+                let floor = scene.kill(server)?;
+                drop(flushing);
+                let server = kill_recovery(scene, &mut random)?;
+                scene.look(server, floor, Then::GoOn)?
+            }
+            Mode::PowerCut => {
+                scene.linger(&mut server, time)?;
+                cut(scene, server, &mut random)?
+            }
+            Mode::LostMachine => lose(scene, server, &mut random, round, time)?,
+        };
+    }
+    finish(options, scene, server, &mut random)
+}
+
+/// Has a checkpoint closed and published, in so many cases of a hundred, so that the kill that follows
+/// falls into the middle of it.
+fn aim(
+    scene: &mut Scene,
+    server: &mut Server,
+    random: &mut Random,
+    share: u64,
+) -> Result<Option<Begun>, Failure> {
+    if !random.percent(share) {
+        return Ok(None);
+    }
+    let flushing = scene.program.begin(&["flush", "--timeout", "60s"])?;
+    scene.linger(server, Duration::from_millis(random.below(80)))?;
+    Ok(Some(flushing))
+}
+
+/// Kills the program while it starts, several times, and lets it start in the end.
+fn kill_recovery(scene: &mut Scene, random: &mut Random) -> Result<Server, Failure> {
+    for _ in 0..random.below(5) {
+        let mut server = scene.start_unready(random)?;
+        let usual = scene.usual_start().as_micros() as u64;
+        let delay = Duration::from_micros(random.below(usual + 1));
+        if !server.is_ready_within(delay)? {
+            scene.figures.kills_before_ready += 1;
+        }
+        server.kill()?;
+        scene.figures.kills += 1;
+    }
+    scene.start(random)
+}
+
+/// Nothing but unstable writes for a while, then one kind of call that has to flush the log, then a power
+/// cut.
+fn cut(scene: &mut Scene, mut server: Server, random: &mut Random) -> Result<Server, Failure> {
+    settle(scene, &mut server)?;
+    scene.linger(&mut server, Duration::from_millis(random.below(300)))?;
+    // Had these calls not flushed what they promise, no other call would have done it for them.
+    let kinds = [Phase::Commits, Phase::StableWrites, Phase::Names];
+    if let Some(kind) = random.pick(&kinds) {
+        scene.shared.set_phase(*kind);
+        scene.linger(&mut server, Duration::from_millis(10 + random.below(60)))?;
+        settle(scene, &mut server)?;
+    }
+    // What was promised until here lies before it; what comes now is unstable.
+    let durable = scene.program.status_number("durable_lsn")?;
+    scene.linger(&mut server, Duration::from_millis(random.below(60)))?;
+    scene.kill(server)?;
+    let loss = match random.percent(30) {
+        true => Loss::All,
+        false => Loss::Torn(random.next()),
+    };
+    let cut = cut_power(&scene.program.data_dir, durable, loss)?;
+    scene.figures.unsynced_bytes += cut.unsynced;
+    scene.figures.lost_bytes += cut.lost;
+    scene.shared.set_phase(Phase::Any);
+    let server = scene.start(random)?;
+    scene.look(server, 0, Then::SendAgain)
+}
+
+/// Lets writers do nothing but write unstably, and waits until all calls that promise more have their answers.
+fn settle(scene: &mut Scene, server: &mut Server) -> Result<(), Failure> {
+    scene.shared.set_phase(Phase::Unstable);
+    let began = Instant::now();
+    while scene.shared.stable_calls.load(Ordering::Acquire) > 0 {
+        scene.linger(server, Duration::from_millis(5))?;
+        if began.elapsed() > PATIENCE {
+            return Err(Failure::Other(
+                "calls that promise stable storage have no answer".to_owned(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Kills the machine, as it were: the next one has the bucket and nothing else.
+fn lose(
+    scene: &mut Scene,
+    mut server: Server,
+    random: &mut Random,
+    round: u64,
+    time: Duration,
+) -> Result<Server, Failure> {
+    let time = match round % LATE {
+        3 => scene.interval + scene.allowance() + Duration::from_millis(1500),
+        _ => time,
+    };
+    scene.linger(&mut server, time)?;
+    let mut flushing = None;
+    if random.percent(FLUSHED) {
+        scene.flush(&mut server)?;
+        scene.linger(&mut server, Duration::from_millis(random.below(1000)))?;
+    } else {
+        flushing = aim(scene, &mut server, random, 2 * FLUSHING)?;
+    }
+    let killed = Instant::now();
+    scene.kill(server)?;
+    drop(flushing);
+    let floor = scene.promised(killed);
+    scene.lose_folder()?;
+    let server = scene.start(random)?;
+    let server = scene.look(server, floor, Then::Forget)?;
+    scene.note_age(killed);
+    Ok(server)
+}
+
+/// Writers commit what they have and end; then a last kill, after which everything must be there.
+fn finish(
+    options: &Options,
+    scene: &mut Scene,
+    mut server: Server,
+    random: &mut Random,
+) -> Result<(), Failure> {
+    scene.shared.finishing.store(true, Ordering::Release);
+    let began = Instant::now();
+    while !scene.shared.all_ended(Duration::from_millis(20)) {
+        scene.linger(&mut server, Duration::ZERO)?;
+        if began.elapsed() > 2 * PATIENCE {
+            return Err(Failure::Other(
+                "the writers do not come to an end".to_owned(),
+            ));
+        }
+    }
+    let mut floor: Stamp = scene.shared.clock.tick();
+    if options.mode == Mode::LostMachine {
+        floor = scene.flush(&mut server)?;
+    }
+    scene.kill(server)?;
+    if options.mode == Mode::LostMachine {
+        scene.lose_folder()?;
+    }
+    let then = match options.mode {
+        Mode::LostMachine => Then::Forget,
+        _ => Then::GoOn,
+    };
+    let server = scene.start(random)?;
+    let server = scene.look(server, floor, then)?;
+    scene.all_as_meant()?;
+    server.kill()?;
+    Ok(())
+}

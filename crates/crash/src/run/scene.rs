@@ -1,0 +1,447 @@
+//! Program, writers, and what is known of both.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use forebay_client::{Handle, Verifier};
+use tempfile::TempDir;
+
+use super::{ALLOWANCE, Failure, Figures};
+use crate::check::{Then, compare};
+use crate::gate::Shared;
+use crate::history::Stamp;
+use crate::ledger::{Identity, Ledger};
+use crate::observe::Observer;
+use crate::options::{Mode, Options};
+use crate::random::Random;
+use crate::server::{Program, Server, free_address};
+use crate::writer::{SharedLedger, Style, Writer, open_book};
+
+/// Names in a directory whose listing has to go on from any cookie.
+const STATIC_NAMES: usize = 120;
+
+/// A directory that nobody changes, and a file in it.
+struct Landmark {
+    directory: Handle,
+    /// Names and cookies, in their order.
+    names: Vec<(String, u64)>,
+    file: Handle,
+    verifier: Verifier,
+}
+
+pub(super) struct Scene {
+    pub(super) program: Program,
+    pub(super) shared: Arc<Shared>,
+    pub(super) figures: Figures,
+    pub(super) interval: Duration,
+    mode: Mode,
+    seed: u64,
+    writers: usize,
+    work: TempDir,
+    ledgers: Vec<SharedLedger>,
+    landmark: Option<Landmark>,
+    observers: u32,
+    folders: u32,
+    /// Stamps, and when they were taken.
+    moments: Vec<(Stamp, Instant)>,
+    /// All that was answered before this is in the bucket, since a flush said so.
+    flushed: Stamp,
+    /// The cut of the last look.
+    cut: Stamp,
+    starts: Vec<Duration>,
+    segments_seen: u64,
+}
+
+impl Scene {
+    pub(super) fn new(options: &Options) -> Result<Scene, Failure> {
+        let work = tempfile::Builder::new()
+            .prefix("forebay-crash.")
+            .tempdir_in(&options.folder)
+            .map_err(files(format!(
+                "make a folder in {}",
+                options.folder.display()
+            )))?;
+        let store = match &options.store {
+            Some(url) => format!(
+                "{}/{}-{}",
+                url.trim_end_matches('/'),
+                options.mode,
+                options.seed
+            ),
+            None => format!("file://{}", work.path().join("bucket").display()),
+        };
+        let program = Program {
+            path: options.program.clone(),
+            store,
+            data_dir: work.path().join("data-0"),
+            address: free_address()?,
+            flags: Vec::new(),
+            messages: work.path().join("messages"),
+        };
+        Ok(Scene {
+            program,
+            shared: Arc::default(),
+            figures: Figures::default(),
+            interval: Duration::from_millis(500),
+            mode: options.mode,
+            seed: options.seed,
+            writers: options.writers,
+            work,
+            ledgers: Vec::new(),
+            landmark: None,
+            observers: 0,
+            folders: 0,
+            moments: Vec::new(),
+            flushed: 0,
+            cut: 0,
+            starts: Vec::new(),
+            segments_seen: 0,
+        })
+    }
+
+    fn observer(&mut self) -> Observer {
+        self.observers += 1;
+        Observer::new(self.program.address, self.observers & 0x7fff)
+    }
+
+    /// Flags of the next start: in some starts checkpoints are closed all the time, in others hardly.
+    fn choose_flags(&mut self, random: &mut Random) {
+        let interval = match self.mode {
+            Mode::LostMachine => "500ms",
+            _ => random
+                .pick(&["100ms", "300ms", "1s", "5s"])
+                .copied()
+                .unwrap_or("1s"),
+        };
+        let sizes = match self.mode {
+            Mode::Recovery => ["4MiB", "16MiB", "4MiB"],
+            _ => ["8MiB", "256MiB", "16MiB"],
+        };
+        let flags = ["--log-segment", "--log-limit", "--checkpoint-bytes"];
+        self.program.flags = vec!["--checkpoint-interval".to_owned(), interval.to_owned()];
+        for (flag, value) in flags.into_iter().zip(sizes) {
+            self.program
+                .flags
+                .extend([flag.to_owned(), value.to_owned()]);
+        }
+        self.program
+            .flags
+            .extend(["--memory-limit", "128MiB", "--log-level", "info"].map(str::to_owned));
+    }
+
+    pub(super) fn start_unready(&mut self, random: &mut Random) -> Result<Server, Failure> {
+        self.choose_flags(random);
+        Ok(self.program.start()?)
+    }
+
+    pub(super) fn start(&mut self, random: &mut Random) -> Result<Server, Failure> {
+        let mut server = self.start_unready(random)?;
+        let time = server.wait_ready()?;
+        self.starts.push(time);
+        self.figures.slowest_start = self.figures.slowest_start.max(time);
+        Ok(server)
+    }
+
+    /// How long a start takes, usually.
+    pub(super) fn usual_start(&self) -> Duration {
+        let mut recent: Vec<_> = self.starts.iter().rev().take(9).copied().collect();
+        recent.sort_unstable();
+        recent.get(recent.len() / 2).copied().unwrap_or_default()
+    }
+
+    /// First start: directories for all, the landmark, and the writers.
+    pub(super) fn begin(&mut self) -> Result<Server, Failure> {
+        let mut random = Random::new(self.seed);
+        let server = self.start(&mut random)?;
+        let mut observer = self.observer();
+        let root = observer.mount()?;
+        let identity = |(handle, fileid)| Identity { handle, fileid };
+        let shared = identity(observer.make_directory(&root, "shared")?);
+        let (directory, _) = observer.make_directory(&root, "landmark")?;
+        for number in 0..STATIC_NAMES {
+            observer.make_file(&directory, &format!("name-{number}"))?;
+        }
+        let file = observer.make_file(&root, "file")?;
+        observer.put(&file, b"this stays as it is")?;
+        let listed = observer.list(&directory, 0)?;
+        self.landmark = Some(Landmark {
+            names: listed
+                .into_iter()
+                .map(|(name, _, cookie)| (name, cookie))
+                .collect(),
+            directory,
+            verifier: observer.verifier(&file)?,
+            file,
+        });
+        for number in 0..self.writers {
+            let own = identity(observer.make_directory(&root, &format!("w{number}"))?);
+            let ledger = Ledger::new(number, own, shared.clone());
+            self.ledgers.push(Arc::new(Mutex::new(ledger)));
+        }
+        self.program.ask(&["flush"])?;
+        self.flushed = self.shared.clock.tick();
+        for (number, ledger) in self.ledgers.iter().enumerate() {
+            let style = Style {
+                window: if number == 0 { 1 } else { 5 },
+                sequencer: number == 0,
+                longest_write: match self.mode {
+                    Mode::Recovery => 200 << 10,
+                    _ => 64 << 10,
+                },
+            };
+            let random = Random::new(self.seed.wrapping_mul(31).wrapping_add(number as u64));
+            let writer = Writer::new(self.shared.clone(), ledger.clone(), random, style);
+            self.shared.begin();
+            thread::spawn(move || writer.run());
+        }
+        self.open(true);
+        Ok(server)
+    }
+
+    fn open(&self, retransmit: bool) {
+        if let Some(landmark) = &self.landmark {
+            self.shared
+                .open(self.program.address, landmark.verifier, retransmit);
+        }
+    }
+
+    /// Lets the writers work.
+    pub(super) fn linger(&mut self, server: &mut Server, time: Duration) -> Result<(), Failure> {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let fine = self.shared.sleep(left.min(Duration::from_millis(20)));
+            server.still_runs()?;
+            if !fine {
+                return Err(Failure::Writers(self.shared.failures()));
+            }
+            self.moments
+                .push((self.shared.clock.tick(), Instant::now()));
+            if left.is_zero() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// SIGKILL; returns when all writers have noticed, with a stamp that is later than all answers.
+    pub(super) fn kill(&mut self, server: Server) -> Result<Stamp, Failure> {
+        self.shared.close();
+        server.kill()?;
+        self.count_segments();
+        self.figures.kills += 1;
+        if !self.shared.all_wait(Duration::from_secs(60)) {
+            let mut failures = self.shared.failures();
+            if failures.is_empty() {
+                failures.push("not all writers have noticed the kill".to_owned());
+            }
+            return Err(Failure::Writers(failures));
+        }
+        Ok(self.shared.clock.tick())
+    }
+
+    /// Compares everything, and lets the writers go on.
+    pub(super) fn look(
+        &mut self,
+        mut server: Server,
+        floor: Stamp,
+        then: Then,
+    ) -> Result<Server, Failure> {
+        let mut observer = self.observer();
+        let mut random = Random::new(floor ^ self.figures.kills);
+        if let Some(landmark) = &mut self.landmark {
+            landmark.look(&mut observer, &mut random, then)?;
+        }
+        let books = self.ledgers.clone();
+        let mut books: Vec<_> = books.iter().map(open_book).collect();
+        let mut ledgers: Vec<&mut Ledger> = books.iter_mut().map(|book| &mut **book).collect();
+        let compared = compare(&mut observer, &mut ledgers, floor, then)?;
+        drop(books);
+        self.cut = compared.cut;
+        self.figures.comparisons += 1;
+        self.figures.names += compared.names;
+        self.figures.files += compared.files;
+        self.figures.bytes += compared.bytes;
+        server.still_runs()?;
+        self.open(then != Then::Forget);
+        Ok(server)
+    }
+
+    /// A flush that has to work; gives the stamp before which everything is in the bucket.
+    pub(super) fn flush(&mut self, server: &mut Server) -> Result<Stamp, Failure> {
+        let stamp = self.shared.clock.tick();
+        let began = Instant::now();
+        self.program.ask(&["flush", "--timeout", "60s"])?;
+        self.figures.flushes += 1;
+        self.figures.slowest_flush = self.figures.slowest_flush.max(began.elapsed());
+        self.flushed = stamp;
+        server.still_runs()?;
+        Ok(stamp)
+    }
+
+    /// What an upload may take beyond the interval.
+    pub(super) fn allowance(&self) -> Duration {
+        ALLOWANCE + 4 * self.figures.slowest_flush
+    }
+
+    /// Everything answered before this stamp has to be in the bucket of a machine that was lost at
+    /// this time.
+    pub(super) fn promised(&self, killed: Instant) -> Stamp {
+        let age = self.interval + self.allowance();
+        let old = |(_, at): &&(Stamp, Instant)| killed.saturating_duration_since(*at) > age;
+        let by_age = self
+            .moments
+            .iter()
+            .rev()
+            .find(old)
+            .map_or(0, |(stamp, _)| *stamp);
+        by_age.max(self.flushed)
+    }
+
+    /// Notes how old the bucket's state was at this time.
+    pub(super) fn note_age(&mut self, killed: Instant) {
+        let before = self
+            .moments
+            .partition_point(|(stamp, _)| *stamp <= self.cut);
+        let last = before
+            .checked_sub(1)
+            .and_then(|last| self.moments.get(last));
+        // A cut after the last stamp is as young as can be.
+        if let Some((_, at)) = last.filter(|_| before < self.moments.len()) {
+            self.figures.oldest = self
+                .figures
+                .oldest
+                .max(killed.saturating_duration_since(*at));
+        }
+        // Nothing of this machine counts for the next one.
+        self.moments.clear();
+    }
+
+    /// The local folder is gone, and the next start has a new one.
+    pub(super) fn lose_folder(&mut self) -> Result<(), Failure> {
+        if !self.program.has_folder() {
+            return Err(Failure::Other(
+                "the program has not used its local folder".to_owned(),
+            ));
+        }
+        let lost = &self.program.data_dir;
+        fs::remove_dir_all(lost).map_err(files(format!("delete {}", lost.display())))?;
+        self.folders += 1;
+        self.segments_seen = 0;
+        self.program.data_dir = self.work.path().join(format!("data-{}", self.folders));
+        Ok(())
+    }
+
+    /// At the end, when everything was committed: every file is as its client means it to be.
+    pub(super) fn all_as_meant(&self) -> Result<(), Failure> {
+        for ledger in &self.ledgers {
+            let ledger = open_book(ledger);
+            for (node, file) in &ledger.files {
+                if file.parts.iter().any(|part| part.now != part.meant) {
+                    let writer = ledger.writer;
+                    return Err(Failure::Other(format!(
+                        "writer {writer}: {node:?} is not as its client has committed it"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Segments are numbered: the highest number says how many were begun or prepared.
+    fn count_segments(&mut self) {
+        let Ok(entries) = fs::read_dir(self.program.data_dir.join("log")) else {
+            return;
+        };
+        let number = |path: &Path| u64::from_str_radix(path.file_stem()?.to_str()?, 16).ok();
+        let numbers = entries.flatten().filter_map(|entry| number(&entry.path()));
+        let highest = numbers.max().unwrap_or_default();
+        self.figures.segments += highest.saturating_sub(self.segments_seen);
+        self.segments_seen = self.segments_seen.max(highest);
+    }
+
+    pub(super) fn gather_counts(&mut self) {
+        self.shared.give_up();
+        let counts = &self.shared.counts;
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        self.figures.operations = get(&counts.answered);
+        self.figures.stable = get(&counts.stable);
+        self.figures.commits = get(&counts.commits);
+        self.figures.read_back = get(&counts.read_back);
+        self.figures.resent = get(&counts.resent);
+        self.figures.repeated = get(&counts.repeated);
+        self.figures.known_repeats = get(&counts.known_repeats);
+    }
+
+    /// Leaves a note beside what is kept.
+    pub(super) fn note(&self, failure: &Failure) {
+        let status = self.program.ask(&["status", "--json"]);
+        let status = status.unwrap_or_else(|error| error.to_string());
+        let mut text = format!(
+            "mode {}, seed {}, after {} kills\n\n{failure}\n\nflags: {:?}\n\n{status}\n",
+            self.mode, self.seed, self.figures.kills, self.program.flags
+        );
+        for ledger in &self.ledgers {
+            // Not waited for: its writer may be the one that is stuck.
+            let book = match ledger.try_lock() {
+                Ok(book) => book,
+                Err(std::sync::TryLockError::Poisoned(book)) => PoisonError::into_inner(book),
+                Err(std::sync::TryLockError::WouldBlock) => continue,
+            };
+            text.push_str(&format!(
+                "\nwriter {}: under way {:#?}\n",
+                book.writer, book.pending
+            ));
+        }
+        // The failure itself is told in any case.
+        let _ = fs::write(self.work.path().join("failure"), text);
+    }
+
+    /// The work folder, which stays.
+    pub(super) fn keep(self) -> PathBuf {
+        self.work.keep()
+    }
+}
+
+impl Landmark {
+    /// Verifier, and listing from somewhere in the middle.
+    fn look(
+        &mut self,
+        observer: &mut Observer,
+        random: &mut Random,
+        then: Then,
+    ) -> Result<(), Failure> {
+        let verifier = observer.verifier(&self.file)?;
+        let same = verifier == self.verifier;
+        if same != (then == Then::GoOn) {
+            let how = if same { "the same" } else { "another one" };
+            return Err(Failure::Other(format!(
+                "the write verifier is {how} after a crash that {} have lost unstable writes",
+                if same { "may" } else { "cannot" }
+            )));
+        }
+        self.verifier = verifier;
+        let from = random.below(self.names.len() as u64) as usize;
+        let cookie = self.names.get(from).map_or(0, |(_, cookie)| *cookie);
+        let listed = observer.list(&self.directory, cookie)?;
+        let listed: Vec<_> = listed
+            .into_iter()
+            .map(|(name, _, cookie)| (name, cookie))
+            .collect();
+        if self.names.get(from + 1..) != Some(&listed[..]) {
+            return Err(Failure::Other(format!(
+                "a listing that goes on from cookie {cookie} gives {} names instead of {}, or others",
+                listed.len(),
+                self.names.len() - from - 1
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn files(what: String) -> impl FnOnce(std::io::Error) -> Failure {
+    move |source| Failure::Files { what, source }
+}

@@ -1,0 +1,292 @@
+//! The program as a child process.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+/// Why the program cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The system says no.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// It ended by itself.
+    #[error("the program ended by itself with {status}; its messages are in {messages}")]
+    Ended {
+        /// How.
+        status: ExitStatus,
+        /// Where they are.
+        messages: PathBuf,
+    },
+    /// It runs and is not ready.
+    #[error("the program is not ready after {seconds} s; its messages are in {messages}")]
+    NotReady {
+        /// How long was waited.
+        seconds: u64,
+        /// Where they are.
+        messages: PathBuf,
+    },
+    /// A command of it failed.
+    #[error("`forebay {command}` failed: {said}")]
+    Command {
+        /// Which.
+        command: String,
+        /// Its messages.
+        said: String,
+    },
+}
+
+fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {
+    let what = what.into();
+    move |source| ServerError::System { what, source }
+}
+
+/// How the program is started.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The executable.
+    pub path: PathBuf,
+    /// URL of the bucket.
+    pub store: String,
+    /// The local folder.
+    pub data_dir: PathBuf,
+    /// Where it listens, each time.
+    pub address: SocketAddr,
+    /// Further flags.
+    pub flags: Vec<String>,
+    /// Its messages are appended to this file.
+    pub messages: PathBuf,
+}
+
+/// An address of the loopback network on which nothing listens.
+///
+/// # Errors
+/// If there is no free port.
+pub fn free_address() -> Result<SocketAddr, ServerError> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map_err(system("find a free port"))
+}
+
+impl Program {
+    fn command(&self, arguments: &[OsString]) -> Command {
+        let mut command = Command::new(&self.path);
+        // What the caller has configured must not change a test.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("FOREBAY_") {
+                command.env_remove(&name);
+            }
+        }
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts `forebay serve`, which is not ready yet.
+    ///
+    /// # Errors
+    /// If there is no such program, or no place for its messages.
+    pub fn start(&self) -> Result<Server, ServerError> {
+        let messages = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.messages)
+            .map_err(system(format!("open {}", self.messages.display())))?;
+        let mut arguments: Vec<OsString> = ["serve", "--store", &self.store, "--listen"]
+            .map(OsString::from)
+            .to_vec();
+        arguments.push(self.address.to_string().into());
+        arguments.push("--data-dir".into());
+        arguments.push(self.data_dir.clone().into());
+        arguments.extend(self.flags.iter().map(OsString::from));
+        let mut command = self.command(&arguments);
+        command.stdout(Stdio::piped()).stderr(messages);
+        // SAFETY: between fork and exec only async-signal-safe functions may be called: this is one
+        // prctl, and takes no memory. It keeps the program from outliving a harness that is killed.
+        unsafe {
+            command.pre_exec(|| {
+                set_parent_process_death_signal(Some(Signal::KILL)).map_err(Into::into)
+            });
+        }
+        let started = Instant::now();
+        let mut child = command
+            .spawn()
+            .map_err(system(format!("start {}", self.path.display())))?;
+        let (sender, ready) = channel();
+        if let Some(stdout) = child.stdout.take() {
+            thread::spawn(move || {
+                // Read to the end also when nobody listens any more, or the program would be cut off.
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    if line.contains("port=") {
+                        let _ = sender.send(());
+                    }
+                }
+            });
+        }
+        Ok(Server {
+            child,
+            ready,
+            started,
+            messages: self.messages.clone(),
+        })
+    }
+
+    /// Runs `forebay COMMAND --data-dir ...` to its end and gives its output.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn ask(&self, command: &[&str]) -> Result<String, ServerError> {
+        let mut arguments: Vec<OsString> = command.iter().map(OsString::from).collect();
+        arguments.push("--data-dir".into());
+        arguments.push(self.data_dir.clone().into());
+        let output = self
+            .command(&arguments)
+            .output()
+            .map_err(system(format!("run {}", self.path.display())))?;
+        if !output.status.success() {
+            return Err(ServerError::Command {
+                command: command.join(" "),
+                said: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            });
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Begins `forebay COMMAND --data-dir ...`, whose answer does not count.
+    ///
+    /// # Errors
+    /// If there is no such program.
+    pub fn begin(&self, command: &[&str]) -> Result<Begun, ServerError> {
+        let mut arguments: Vec<OsString> = command.iter().map(OsString::from).collect();
+        arguments.push("--data-dir".into());
+        arguments.push(self.data_dir.clone().into());
+        let mut command = self.command(&arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command
+            .spawn()
+            .map_err(system(format!("run {}", self.path.display())))?;
+        Ok(Begun(child))
+    }
+
+    /// The number that `forebay status --json` has under this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn status_number(&self, name: &str) -> Result<u64, ServerError> {
+        let said = self.ask(&["status", "--json"])?;
+        let status: Option<serde_json::Value> = serde_json::from_str(&said).ok();
+        let number = status.and_then(|status| status.get(name)?.as_u64());
+        number.ok_or_else(|| ServerError::Command {
+            command: "status --json".to_owned(),
+            said: format!("no number {name} in {said}"),
+        })
+    }
+
+    /// Whether the local folder is in use: something has to be there before it is thrown away.
+    pub fn has_folder(&self) -> bool {
+        Path::new(&self.data_dir).join("state").exists()
+    }
+}
+
+/// A command under way; ended when dropped.
+#[derive(Debug)]
+pub struct Begun(Child);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A gateway that runs.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    ready: Receiver<()>,
+    started: Instant,
+    messages: PathBuf,
+}
+
+impl Server {
+    /// Waits until it serves, for at most so long. False if it does not yet.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn is_ready_within(&mut self, limit: Duration) -> Result<bool, ServerError> {
+        match self.ready.recv_timeout(limit) {
+            Ok(()) => Ok(true),
+            Err(RecvTimeoutError::Timeout) => Ok(false),
+            // It has closed its output.
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = self.child.wait().map_err(system("wait for the program"))?;
+                let messages = self.messages.clone();
+                Err(ServerError::Ended { status, messages })
+            }
+        }
+    }
+
+    /// Waits until it serves; gives the time from its start.
+    ///
+    /// # Errors
+    /// If it has ended, or is not ready within 60 s.
+    pub fn wait_ready(&mut self) -> Result<Duration, ServerError> {
+        let limit = Duration::from_secs(60);
+        match self.is_ready_within(limit)? {
+            true => Ok(self.started.elapsed()),
+            false => Err(ServerError::NotReady {
+                seconds: limit.as_secs(),
+                messages: self.messages.clone(),
+            }),
+        }
+    }
+
+    /// Fails if it has ended by itself.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn still_runs(&mut self) -> Result<(), ServerError> {
+        match self
+            .child
+            .try_wait()
+            .map_err(system("look after the program"))?
+        {
+            Some(status) => Err(ServerError::Ended {
+                status,
+                messages: self.messages.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// SIGKILL, and waits for the end.
+    ///
+    /// # Errors
+    /// If it had ended by itself before, or cannot be killed.
+    pub fn kill(mut self) -> Result<(), ServerError> {
+        self.still_runs()?;
+        self.child.kill().map_err(system("kill the program"))?;
+        self.child.wait().map_err(system("wait for the program"))?;
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,509 @@
+//! What a writer does next.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use forebay_client::{Create, Handle, Request, Stable};
+
+use super::{Writer, open_book};
+use crate::content::{DataOp, Payload};
+use crate::gate::Phase;
+use crate::ledger::{File, Ledger, Pending};
+use crate::random::Random;
+use crate::tree::{Kind, NameOp, NodeId, OWN, Place, SHARED};
+
+/// Files and directories that a writer has at most.
+const FILES: usize = 10;
+const DIRECTORIES: usize = 3;
+const LINKS: usize = 14;
+
+/// Sizes of files: most are small, some have several blocks' worth of pieces, one in a while
+/// reaches over the end of a block.
+const SMALL: u64 = 48 << 10;
+const MEDIUM: u64 = 400 << 10;
+const LARGE: u64 = (4 << 20) + (96 << 10);
+
+/// Slots of a file that is written in parallel.
+const SLOTS: u64 = 6;
+const SLOT: u64 = 20_000;
+
+/// Permission bits of what is made.
+const MODE: u32 = 0o644;
+
+impl Writer {
+    /// A call that can be made now, if there is one.
+    pub(super) fn choose(&mut self) -> Option<(Request, Pending)> {
+        let finishing = self.shared.finishing.load(Ordering::Acquire);
+        let phase = self.shared.phase();
+        let random = &mut self.random;
+        let ledger = &mut *open_book(&self.ledger);
+        if let Some(told) = self.told
+            && let Some(found) = send_again(ledger, told)
+        {
+            crate::gate::count(&self.shared.counts.resent, 1);
+            return with_request(ledger, found);
+        }
+        if finishing {
+            return commit(ledger, random, true).and_then(|found| with_request(ledger, found));
+        }
+        for _ in 0..8 {
+            let roll = random.below(100);
+            let longest = self.style.longest_write;
+            let found = match phase {
+                Phase::Unstable => write(ledger, random, longest, Some(false)),
+                Phase::StableWrites => write(ledger, random, longest, Some(true)),
+                Phase::Commits => commit(ledger, random, true),
+                Phase::Names => name(ledger, random),
+                Phase::Any if self.style.sequencer => sequence(ledger, &mut self.turn),
+                Phase::Any => match roll {
+                    0..24 => name(ledger, random),
+                    24..34 => commit(ledger, random, false),
+                    34..40 => resize(ledger, random),
+                    40..43 => mode(ledger, random),
+                    43..51 => read(ledger, random),
+                    _ => write(ledger, random, longest, None),
+                },
+            };
+            if let Some(found) = found.and_then(|found| with_request(ledger, found)) {
+                return Some(found);
+            }
+        }
+        None
+    }
+}
+
+fn with_request(ledger: &mut Ledger, pending: Pending) -> Option<(Request, Pending)> {
+    Some((request(ledger, &pending)?, pending))
+}
+
+/// The call of an operation.
+pub(super) fn request(ledger: &Ledger, pending: &Pending) -> Option<Request> {
+    let handle = |node: &NodeId| ledger.identities.get(node).map(|found| &found.handle);
+    let within = |place: &Place| -> Option<(Handle, Vec<u8>)> {
+        let name = place.name.clone().into_bytes();
+        Some((handle(&place.directory)?.clone(), name))
+    };
+    Some(match pending {
+        Pending::Name { op, .. } => match op {
+            NameOp::Make { place, node, kind } => {
+                let (directory, name) = within(place)?;
+                match kind {
+                    // The number decides, so that a repetition is the same call.
+                    Kind::File => {
+                        let how = match node.0 % 3 {
+                            0 => Create::Unchecked,
+                            1 => Create::Guarded,
+                            _ => Create::Exclusive(node.0.to_be_bytes()),
+                        };
+                        Request::create(&directory, &name, how, MODE)
+                    }
+                    Kind::Directory => Request::mkdir(&directory, &name, 0o755),
+                    Kind::Symlink(target) => Request::symlink(&directory, &name, target.as_bytes()),
+                }
+            }
+            NameOp::Link { place, node } => {
+                let (directory, name) = within(place)?;
+                Request::link(handle(node)?, &directory, &name)
+            }
+            NameOp::Rename { from, to } => {
+                let ((from, old), (to, new)) = (within(from)?, within(to)?);
+                Request::rename(&from, &old, &to, &new)
+            }
+            NameOp::Remove { place } => {
+                let (directory, name) = within(place)?;
+                let node = ledger.tree.names.get(place);
+                let kind = node.and_then(|node| ledger.tree.kinds.get(node));
+                match kind {
+                    Some(Kind::Directory) => Request::rmdir(&directory, &name),
+                    _ => Request::remove(&directory, &name),
+                }
+            }
+        },
+        Pending::Data {
+            node, op, stable, ..
+        } => match op {
+            DataOp::Write { offset, length, .. } => {
+                let stable = match (stable, length % 2) {
+                    (false, _) => Stable::Unstable,
+                    (true, 0) => Stable::DataSync,
+                    (true, _) => Stable::FileSync,
+                };
+                Request::write(handle(node)?, *offset, &op.payload(), stable)
+            }
+            DataOp::Resize(size) => Request::setattr(handle(node)?, None, Some(*size)),
+            DataOp::Mode(mode) => Request::setattr(handle(node)?, Some(*mode), None),
+        },
+        Pending::Commit { node, .. } => Request::commit(handle(node)?),
+        Pending::Read {
+            node,
+            offset,
+            expected,
+            ..
+        } => Request::read(handle(node)?, *offset, expected.len() as u32),
+    })
+}
+
+/// What a call under way is about to take the name of, perhaps its last: no call may meet it.
+fn doomed(ledger: &Ledger) -> Option<NodeId> {
+    let place = ledger.pending.values().find_map(|pending| match pending {
+        Pending::Name { op, .. } => match op {
+            NameOp::Remove { place } | NameOp::Rename { to: place, .. } => Some(place),
+            _ => None,
+        },
+        _ => None,
+    })?;
+    ledger.tree.names.get(place).copied()
+}
+
+/// Files with a name and a handle that may be worked on.
+fn files(ledger: &Ledger) -> Vec<NodeId> {
+    let doomed = doomed(ledger);
+    let file = |(node, kind): (&NodeId, &Kind)| {
+        let usable = *kind == Kind::File
+            && Some(*node) != doomed
+            && ledger.identities.contains_key(node)
+            && ledger.files.contains_key(node);
+        usable.then_some(*node)
+    };
+    ledger.tree.kinds.iter().filter_map(file).collect()
+}
+
+/// What a COMMIT has shown to be lost, as the client means it to be now.
+fn send_again(ledger: &mut Ledger, told: forebay_client::Verifier) -> Option<Pending> {
+    for node in files(ledger) {
+        let Some(file) = ledger.files.get_mut(&node) else {
+            continue;
+        };
+        // A COMMIT under way counts the ranges.
+        if file.committing {
+            continue;
+        }
+        while let Some(index) = file.lost(told) {
+            let range = file.unstable.get(index)?.clone();
+            let part = file.parts.get(range.part)?;
+            if part.busy {
+                break;
+            }
+            file.unstable.remove(index);
+            let part = file.parts.get(range.part)?;
+            let bytes = part.meant.range(range.offset, range.length);
+            // It may have been cut off since.
+            if bytes.is_empty() {
+                continue;
+            }
+            let op = DataOp::Write {
+                offset: range.offset,
+                length: bytes.len(),
+                payload: Payload::Bytes(Arc::from(bytes)),
+            };
+            return Some(data(node, vec![range.part], op, false));
+        }
+    }
+    None
+}
+
+fn data(node: NodeId, parts: Vec<usize>, op: DataOp, stable: bool) -> Pending {
+    Pending::Data {
+        node,
+        parts,
+        op,
+        stable,
+        done: None,
+    }
+}
+
+/// WRITE somewhere in an idle part of a file, stable or not.
+fn write(
+    ledger: &Ledger,
+    random: &mut Random,
+    longest: u64,
+    wanted: Option<bool>,
+) -> Option<Pending> {
+    let node = *random.pick(&files(ledger))?;
+    let file = ledger.files.get(&node)?;
+    let stable = wanted.unwrap_or_else(|| random.percent(22));
+    let index = random.below(file.parts.len() as u64) as usize;
+    let part = file.parts.get(index)?;
+    if part.busy {
+        return None;
+    }
+    let (start, limit) = match part.now.slot {
+        // Its slots are there only when the file has got its size.
+        Some(_) if part.now.bytes.is_empty() => {
+            return wanted.is_none().then(|| give_size(node, file)).flatten();
+        }
+        Some((start, length)) => (start, length),
+        None => (0, file.limit),
+    };
+    let length = match random.below(10) {
+        0..6 => 1 + random.below(4096),
+        6..9 => 1 + random.below(longest.min(32 << 10)),
+        _ => 1 + random.below(longest),
+    };
+    let length = length.min(limit);
+    let mut offset = random.below(limit - length + 1);
+    // Large files are about the ends of blocks.
+    if limit == LARGE && random.percent(80) {
+        offset = (4 << 20) - random.below(96 << 10).min(offset);
+        offset = offset.min(limit - length);
+    }
+    let op = DataOp::Write {
+        offset: start + offset,
+        length: length as usize,
+        payload: Payload::Seed(random.next()),
+    };
+    Some(data(node, vec![index], op, stable))
+}
+
+/// The first operation on a file with slots.
+fn give_size(node: NodeId, file: &File) -> Option<Pending> {
+    if file.parts.iter().any(|part| part.busy) {
+        return None;
+    }
+    let parts = (0..file.parts.len()).collect();
+    Some(data(node, parts, DataOp::Resize(file.limit), true))
+}
+
+fn resize(ledger: &Ledger, random: &mut Random) -> Option<Pending> {
+    let node = *random.pick(&files(ledger))?;
+    let file = ledger.files.get(&node)?;
+    let part = file.parts.first().filter(|part| !part.busy)?;
+    if file.is_slotted() {
+        return None;
+    }
+    let size = match random.below(4) {
+        0 => random.below(file.limit),
+        1 => part.now.bytes.len() as u64 + random.below(9000),
+        _ => random.below(part.now.bytes.len() as u64 + 1),
+    };
+    let op = DataOp::Resize(size.min(file.limit));
+    Some(data(node, vec![0], op, true))
+}
+
+fn mode(ledger: &Ledger, random: &mut Random) -> Option<Pending> {
+    let node = *random.pick(&files(ledger))?;
+    let file = ledger.files.get(&node)?;
+    if file.is_slotted() || file.parts.first()?.busy {
+        return None;
+    }
+    let op = DataOp::Mode(0o600 | random.below(0o100) as u32);
+    Some(data(node, vec![0], op, true))
+}
+
+fn read(ledger: &Ledger, random: &mut Random) -> Option<Pending> {
+    let node = *random.pick(&files(ledger))?;
+    let file = ledger.files.get(&node)?;
+    let index = random.below(file.parts.len() as u64) as usize;
+    let part = file.parts.get(index).filter(|part| !part.busy)?;
+    let within = random.below(part.now.bytes.len() as u64);
+    let offset = part.now.start() + within;
+    let expected = part.now.range(offset, 1 + random.below(64 << 10) as usize);
+    if expected.is_empty() {
+        return None;
+    }
+    Some(Pending::Read {
+        node,
+        part: index,
+        offset,
+        expected: expected.to_vec(),
+    })
+}
+
+/// COMMIT of a file with uncommitted writes, or of any file.
+fn commit(ledger: &Ledger, random: &mut Random, needed: bool) -> Option<Pending> {
+    let mut files = files(ledger);
+    files.retain(|node| {
+        let file = ledger.files.get(node);
+        file.is_some_and(|file| !file.committing && !(needed && file.unstable.is_empty()))
+    });
+    let node = *random.pick(&files)?;
+    let file = ledger.files.get(&node)?;
+    Some(Pending::Commit {
+        node,
+        covers: file
+            .parts
+            .iter()
+            .map(|part| part.history.answered())
+            .collect(),
+        ranges: file.unstable.len(),
+    })
+}
+
+/// An operation on names.
+fn name(ledger: &mut Ledger, random: &mut Random) -> Option<Pending> {
+    if ledger.names_busy {
+        return None;
+    }
+    let idle = |ledger: &Ledger, node: &NodeId| !ledger.files.get(node).is_some_and(File::is_busy);
+    let tree = &ledger.tree;
+    let of_kind = |wanted: fn(&Kind) -> bool| -> Vec<NodeId> {
+        let kinds = tree.kinds.iter().filter(|(_, kind)| wanted(kind));
+        let known = kinds.filter(|(node, _)| ledger.identities.contains_key(node));
+        known.map(|(node, _)| *node).collect()
+    };
+    let files = of_kind(|kind| *kind == Kind::File);
+    let mut directories = of_kind(|kind| *kind == Kind::Directory);
+    let names: Vec<_> = tree
+        .names
+        .iter()
+        .map(|(place, node)| (place.clone(), *node))
+        .collect();
+    let count = directories.len();
+    // The shared directory and the own one are met more often than those below.
+    directories.extend([OWN, SHARED, SHARED]);
+    let directory = *random.pick(&directories)?;
+    let prefix = match directory {
+        SHARED => format!("w{}-", ledger.writer),
+        _ => String::new(),
+    };
+    let fresh = |node: NodeId| Place {
+        directory,
+        name: format!("{prefix}n{}", node.0),
+    };
+    let op = match random.below(12) {
+        0..4 if files.len() < FILES => {
+            let node = ledger.new_node();
+            let file = match random.below(10) {
+                0..6 => File::new(0, 0, SMALL, MODE),
+                6..8 => File::new(0, 0, MEDIUM, MODE),
+                8 => File::new(0, 0, LARGE, MODE),
+                _ => File::new(SLOTS, SLOT, SLOTS * SLOT, MODE),
+            };
+            ledger.files.insert(node, file);
+            make(fresh(node), node, Kind::File)
+        }
+        4 if count < DIRECTORIES + 2 => {
+            let node = ledger.new_node();
+            make(fresh(node), node, Kind::Directory)
+        }
+        5 if names.len() < FILES + LINKS => {
+            let node = ledger.new_node();
+            let target = format!("../target/of/{}", random.next());
+            make(fresh(node), node, Kind::Symlink(target))
+        }
+        6 if names.len() < FILES + LINKS => {
+            let node = *random.pick(&files)?;
+            let name = ledger.new_node();
+            NameOp::Link {
+                place: fresh(name),
+                node,
+            }
+        }
+        7 | 8 => {
+            let (from, moved) = random.pick(&names)?.clone();
+            let over = random.pick(&names).filter(|_| random.clone().percent(30));
+            let to = match over {
+                // A file takes the place of another one.
+                Some((place, replaced))
+                    if *replaced != moved
+                        && files.contains(&moved)
+                        && files.contains(replaced)
+                        && idle(ledger, replaced) =>
+                {
+                    place.clone()
+                }
+                _ => fresh(ledger.new_node()),
+            };
+            // A directory stays where it is, so that it cannot get below itself.
+            let is_directory = ledger.tree.kinds.get(&moved) == Some(&Kind::Directory);
+            let to = match is_directory {
+                true => Place {
+                    directory: from.directory,
+                    name: match from.directory {
+                        SHARED => format!("w{}-{}", ledger.writer, to.name.replace('-', "_")),
+                        _ => to.name,
+                    },
+                },
+                false => to,
+            };
+            NameOp::Rename { from, to }
+        }
+        _ => {
+            let (place, node) = random.pick(&names)?.clone();
+            let is_directory = ledger.tree.kinds.get(&node) == Some(&Kind::Directory);
+            if is_directory && !ledger.tree.is_empty(node) || !idle(ledger, &node) {
+                return None;
+            }
+            NameOp::Remove { place }
+        }
+    };
+    Some(Pending::Name { op, done: None })
+}
+
+fn make(place: Place, node: NodeId, kind: Kind) -> NameOp {
+    NameOp::Make { place, node, kind }
+}
+
+/// The sequencer: a counter is written to one file, then to another, then their marker is renamed, then a
+/// file with that number takes the place of the one before. Whatever is found must be one moment
+/// of it.
+fn sequence(ledger: &mut Ledger, turn: &mut u64) -> Option<Pending> {
+    let own = |name: &str| Place {
+        directory: OWN,
+        name: name.to_owned(),
+    };
+    for name in ["a", "b", "marker-0"] {
+        let marker = |place: &&Place| place.directory == OWN && place.name.starts_with("marker-");
+        let there = match name {
+            "marker-0" => ledger.tree.names.keys().any(|place| marker(&place)),
+            _ => ledger.tree.names.contains_key(&own(name)),
+        };
+        if !there {
+            let node = ledger.new_node();
+            ledger.files.insert(node, File::new(0, 0, SMALL, MODE));
+            let op = make(own(name), node, Kind::File);
+            return Some(Pending::Name { op, done: None });
+        }
+    }
+    *turn += 1;
+    let number = *turn / 5;
+    let counter = |ledger: &Ledger, name: &str| {
+        let node = *ledger.tree.names.get(&own(name))?;
+        let op = DataOp::Write {
+            offset: number * 64 % SMALL,
+            length: 64,
+            payload: Payload::Bytes(Arc::from(format!("{number:>63}\n").into_bytes())),
+        };
+        Some(data(node, vec![0], op, number % 4 == 0))
+    };
+    let find = |start: &str, shared: bool| {
+        let directory = if shared { SHARED } else { OWN };
+        ledger
+            .tree
+            .names
+            .keys()
+            .find(|place| place.directory == directory && place.name.starts_with(start))
+            .cloned()
+    };
+    let in_shared = format!("w{}-", ledger.writer);
+    let op = match *turn % 5 {
+        0 => return counter(ledger, "a"),
+        1 => return counter(ledger, "b"),
+        2 => NameOp::Rename {
+            from: find("marker-", false)?,
+            to: own(&format!("marker-{}", ledger.new_node().0)),
+        },
+        3 => {
+            let node = ledger.new_node();
+            ledger.files.insert(node, File::new(0, 0, SMALL, MODE));
+            let place = Place {
+                directory: SHARED,
+                name: format!("{in_shared}{}", node.0),
+            };
+            make(place, node, Kind::File)
+        }
+        _ => {
+            // Two stay.
+            let names = ledger.tree.names.keys();
+            let mine = names.filter(|place| place.name.starts_with(&in_shared));
+            let mine: Vec<_> = mine.cloned().collect();
+            match &mine[..] {
+                [first, _, _, ..] => NameOp::Remove {
+                    place: first.clone(),
+                },
+                _ => return None,
+            }
+        }
+    };
+    Some(Pending::Name { op, done: None })
+}

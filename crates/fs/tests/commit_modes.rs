@@ -1,0 +1,171 @@
+//! What an answered COMMIT has reached, by commit mode: the log, the disk, the bucket.
+
+mod common;
+
+use common::{Bucket, Life, ROOT, eventually};
+use forebay_fs::{CommitMode, LogConfig, Volume};
+use forebay_types::Inode;
+use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
+
+/// The volume as an export with this mode has it.
+fn with_mode(bucket: &Bucket, mode: CommitMode) -> Life {
+    let mut life = bucket.start(|_| {});
+    life.volume = life.volume.with_commit_mode(mode);
+    life
+}
+
+async fn write(volume: &Volume, file: Inode, byte: u8, stability: Stability) {
+    let written = volume.write(&ROOT, file, 0, &[byte; 5000], stability).await;
+    written.unwrap();
+}
+
+/// What a gateway on another machine finds under `name`; nothing if there is no such file.
+fn in_the_bucket(bucket: &Bucket, name: &[u8]) -> Option<Vec<u8>> {
+    let elsewhere = bucket.copy();
+    let life = elsewhere.start_elsewhere(|_| {});
+    let found = life.try_lookup(Inode::ROOT, name).ok()?;
+    Some(life.read(found.inode, 0, 10_000))
+}
+
+#[test]
+fn what_was_committed_to_the_bucket_outlives_the_machine() {
+    let bucket = Bucket::new();
+    let life = with_mode(&bucket, CommitMode::Bucket);
+    let file = life.create(b"f");
+    assert_eq!(in_the_bucket(&bucket, b"f"), Some(Vec::new()), "CREATE");
+
+    life.run(|volume| async move { write(&volume, file, 1, Stability::Unstable).await });
+    life.commit(file);
+    assert_eq!(in_the_bucket(&bucket, b"f"), Some(vec![1; 5000]), "COMMIT");
+
+    life.run(|volume| async move { write(&volume, file, 2, Stability::FileSync).await });
+    assert_eq!(
+        in_the_bucket(&bucket, b"f"),
+        Some(vec![2; 5000]),
+        "WRITE FILE_SYNC"
+    );
+
+    life.rename((Inode::ROOT, b"f"), (Inode::ROOT, b"g"))
+        .unwrap();
+    assert_eq!(in_the_bucket(&bucket, b"f"), None, "RENAME");
+    life.remove(b"g");
+    assert_eq!(in_the_bucket(&bucket, b"g"), None, "REMOVE");
+}
+
+#[test]
+fn who_commits_to_the_bucket_at_the_same_time_shares_a_checkpoint() {
+    const FILES: usize = 64;
+    let bucket = Bucket::new();
+    let life = with_mode(&bucket, CommitMode::Bucket);
+    let files: Vec<Inode> = life.run(|volume| async move {
+        // That these wait for the disk only is what costs no checkpoint each.
+        let quick = volume.with_commit_mode(CommitMode::Disk);
+        let mut files = Vec::new();
+        for i in 0..FILES {
+            let mode = CreateMode::Guarded(SetAttributes::default());
+            let name = format!("f{i}");
+            let made = quick
+                .create(&ROOT, Inode::ROOT, name.as_bytes(), &mode)
+                .await;
+            files.push(made.unwrap().attributes.inode);
+        }
+        files
+    });
+    life.flush();
+    let before = life.volume.status().checkpoint;
+    bucket.controls.everything.close();
+    let tasks: Vec<_> = files
+        .into_iter()
+        .map(|file| {
+            life.spawn(move |volume| async move {
+                write(&volume, file, 7, Stability::Unstable).await;
+                volume.commit(&ROOT, file, 0, 0).await.unwrap();
+            })
+        })
+        .collect();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    bucket.controls.everything.open();
+    for task in tasks {
+        life.join(task);
+    }
+    let checkpoints = life.volume.status().checkpoint.0 - before.0;
+    assert!(
+        checkpoints <= 4,
+        "{checkpoints} checkpoints for {FILES} commits"
+    );
+    for i in [0, FILES - 1] {
+        let name = format!("f{i}");
+        assert_eq!(in_the_bucket(&bucket, name.as_bytes()), Some(vec![7; 5000]));
+    }
+}
+
+#[test]
+fn while_the_bucket_is_away_only_those_wait_who_commit_to_it() {
+    let bucket = Bucket::new();
+    let life = with_mode(&bucket, CommitMode::Bucket);
+    let file = life.create(b"f");
+    bucket.controls.set_down(true);
+    life.run(|volume| async move {
+        for mode in [CommitMode::Disk, CommitMode::Async] {
+            let volume = volume.with_commit_mode(mode);
+            write(&volume, file, 3, Stability::FileSync).await;
+            volume.commit(&ROOT, file, 0, 0).await.unwrap();
+        }
+    });
+    let waiting = life.spawn(move |volume| async move {
+        volume.commit(&ROOT, file, 0, 0).await.unwrap();
+    });
+    eventually("the outage is noticed", || {
+        life.volume.status().store_trouble.is_some()
+    });
+    assert!(!waiting.is_finished(), "the bucket does not have it");
+    bucket.controls.set_down(false);
+    life.join(waiting);
+    assert_eq!(in_the_bucket(&bucket, b"f"), Some(vec![3; 5000]));
+}
+
+#[test]
+fn async_answers_without_a_flush_and_a_kill_loses_nothing_of_it() {
+    let bucket = Bucket::new();
+    let life = with_mode(&bucket, CommitMode::Async);
+    let file = life.create(b"f");
+    life.run(|volume| async move { write(&volume, file, 4, Stability::FileSync).await });
+    life.commit(file);
+    let status = life.volume.status();
+    assert!(
+        status.durable < status.end,
+        "nobody has asked the disk to flush"
+    );
+
+    life.run(|volume| async move {
+        let volume = volume.with_commit_mode(CommitMode::Disk);
+        volume.commit(&ROOT, file, 0, 0).await.unwrap();
+    });
+    let status = life.volume.status();
+    assert_eq!(status.durable, status.end, "now somebody has");
+
+    life.run(|volume| async move { write(&volume, file, 5, Stability::FileSync).await });
+    life.crash();
+    let life = bucket.start(|_| {});
+    assert_eq!(life.read(file, 0, 10_000), [5; 5000]);
+}
+
+#[test]
+fn without_a_log_every_mode_is_that_of_the_bucket() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| config.log = LogConfig::None);
+    for (byte, mode) in [
+        (1, CommitMode::Disk),
+        (2, CommitMode::Bucket),
+        (3, CommitMode::Async),
+    ] {
+        life.run(|volume| async move {
+            let volume = volume.with_commit_mode(mode);
+            let create = CreateMode::Unchecked(SetAttributes::default());
+            let made = volume.create(&ROOT, Inode::ROOT, b"f", &create).await;
+            let file = made.unwrap().attributes.inode;
+            write(&volume, file, byte, Stability::FileSync).await;
+        });
+        assert_eq!(in_the_bucket(&bucket, b"f"), Some(vec![byte; 5000]));
+    }
+}

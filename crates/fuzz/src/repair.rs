@@ -1,0 +1,120 @@
+//! Putting checksums right after a mutation, so that what lies behind them is reached. Written from `docs/format.md`, not
+//! from the code that is fuzzed.
+
+/// Puts `crc` of `bytes` without the four bytes at `at` there, if there are so many.
+fn put_crc(bytes: &mut [u8], at: usize, crc: u32) {
+    if let Some(to) = bytes.get_mut(at..at + 4) {
+        to.copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// CRC32 of a range; of nothing where the bytes do not reach.
+fn crc_of(bytes: &[u8], range: std::ops::Range<usize>) -> u32 {
+    crc32fast::hash(bytes.get(range).unwrap_or_default())
+}
+
+/// The header of a log segment: bytes 124 to 128 are the CRC32 of those before.
+pub fn segment_header(bytes: &mut [u8]) {
+    let crc = crc_of(bytes, 0..124);
+    put_crc(bytes, 124, crc);
+}
+
+/// Records of a log segment, one after the other from the start of `bytes`: with `in_sequence`, LSN and salt become what
+/// a segment with this `base` and `salt` has there; then the CRC becomes right. Ends at the first place whose length
+/// leads out of `bytes`.
+pub fn records(bytes: &mut [u8], base: u64, salt: u64, in_sequence: bool) {
+    let mut at = 0;
+    while let Some(head) = bytes.get(at..at + 32) {
+        let payload = u32::from_le_bytes([head[24], head[25], head[26], head[27]]) as usize;
+        let Some(record) = bytes.get_mut(at..at + 32 + payload) else {
+            return;
+        };
+        if in_sequence {
+            record[8..16].copy_from_slice(&base.wrapping_add(at as u64).to_le_bytes());
+            record[16..24].copy_from_slice(&salt.to_le_bytes());
+        }
+        let crc = crc32fast::hash(&record[4..]);
+        put_crc(record, 0, crc);
+        at += (32 + payload).next_multiple_of(8);
+    }
+}
+
+/// A frame: bytes 124 to 128 are the CRC32 of everything else.
+pub fn frame(bytes: &mut [u8]) {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(bytes.get(..124).unwrap_or_default());
+    crc.update(bytes.get(128..).unwrap_or_default());
+    put_crc(bytes, 124, crc.finalize());
+}
+
+/// The end of a pack: the CRC32 of the entries, as many as the footer says, and that of the footer; and the header, as
+/// far as it is there.
+pub fn pack(bytes: &mut [u8]) {
+    let Some(footer_at) = bytes.len().checked_sub(80) else {
+        return;
+    };
+    let (before, footer) = bytes.split_at_mut(footer_at);
+    let frames = u32::from_le_bytes([footer[64], footer[65], footer[66], footer[67]]) as usize;
+    if let Some(index_at) = before.len().checked_sub(frames.saturating_mul(44)) {
+        put_crc(footer, 72, crc32fast::hash(&before[index_at..]));
+    }
+    let crc = crc_of(footer, 0..76);
+    put_crc(footer, 76, crc);
+    if before.starts_with(b"FBPACK\r\n") {
+        let crc = crc_of(before, 0..36);
+        put_crc(before, 36, crc);
+    }
+}
+
+/// Text whose last line is `crc32 ` and the checksum of the lines before, in eight hexadecimal digits: replaced, or
+/// appended where there is none.
+pub fn text(bytes: &[u8]) -> Vec<u8> {
+    let marker = b"crc32 ";
+    let body = bytes
+        .windows(marker.len())
+        .rposition(|window| window == marker)
+        .map_or(bytes, |at| &bytes[..at]);
+    let mut repaired = body.to_vec();
+    repaired.extend(format!("crc32 {:08x}\n", crc32fast::hash(body)).into_bytes());
+    repaired
+}
+
+/// File handles within an NFS message: wherever something of 32 bytes begins as a handle does, its last 8 bytes become
+/// the MAC of the 24 before under `key`.
+pub fn handles(bytes: &mut [u8], key: &[u8; 32]) {
+    let length = 32u32.to_be_bytes();
+    let mut at = 0;
+    while let Some(found) = bytes.get_mut(at..at + 36) {
+        if found.starts_with(&length) && found[4] == 1 {
+            let mac = blake3::keyed_hash(key, &found[4..28]);
+            found[28..].copy_from_slice(&mac.as_bytes()[..8]);
+        }
+        at += 4;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repaired_text_ends_in_the_checksum_of_what_is_before() {
+        let repaired = text(b"a 1\ncrc32 00000000\n");
+        assert_eq!(repaired, text(b"a 1\n"));
+        let expected = format!("a 1\ncrc32 {:08x}\n", crc32fast::hash(b"a 1\n"));
+        assert_eq!(repaired, expected.as_bytes());
+    }
+
+    #[test]
+    fn bytes_that_are_too_short_for_a_checksum_are_left_alone() {
+        for length in 0..128 {
+            let mut bytes = vec![0xff; length];
+            segment_header(&mut bytes);
+            records(&mut bytes, u64::MAX, 0, true);
+            frame(&mut bytes);
+            pack(&mut bytes);
+            handles(&mut bytes, &[0; 32]);
+            assert_eq!(bytes.len(), length);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Keys and values of a volume's metadata.
+//!
+//! For every key and every value, read as each kind of record: what was read is written as the same bytes, so that
+//! nothing is overlooked and nothing has two forms. A block map that was read keeps its order, and its account of bytes,
+//! through lookups and changes.
+//!
+//! ```text
+//! input    kind: 1    key: length 2, bytes    value
+//! kind     0 to 8 a record, in the order of check(); more: all of them
+//! ```
+
+use bytes::Bytes;
+use forebay_meta::record::{
+    Content, CookieRecord, DeadPack, Device, Directory, Garbage, InodeRecord, Kind, MAX_EXTENTS,
+    NameRecord, PackRecord, Timestamp, VolumeState,
+};
+use forebay_meta::{BlockMap, FrameAddress, Key, KeyRange, Record};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId};
+
+use crate::Target;
+use crate::input::{Input, put_piece};
+
+/// The target.
+pub const TARGET: Target = Target {
+    name: "metadata",
+    run,
+    seeds,
+    max_bytes: 1024,
+};
+
+fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let kind = input.u8();
+    let key = input.piece();
+    let value = input.rest();
+    check_key(key);
+    match kind {
+        0 => check_value::<VolumeState>(key, value),
+        1 => check_value::<InodeRecord>(key, value),
+        2 => check_value::<NameRecord>(key, value),
+        3 => check_value::<CookieRecord>(key, value),
+        4 => check_block_map(key, value),
+        5 => check_value::<PackRecord>(key, value),
+        6 => check_value::<Garbage>(key, value),
+        7 => check_value::<DeadPack>(key, value),
+        _ => {
+            check_value::<VolumeState>(key, value);
+            check_value::<InodeRecord>(key, value);
+            check_value::<NameRecord>(key, value);
+            check_value::<CookieRecord>(key, value);
+            check_block_map(key, value);
+            check_value::<PackRecord>(key, value);
+            check_value::<Garbage>(key, value);
+            check_value::<DeadPack>(key, value);
+        }
+    }
+}
+
+/// A key that is one is written as it was, and lies in the ranges that should have it.
+pub(super) fn check_key(key: &[u8]) {
+    let decoded = match Key::decode(key) {
+        Ok(decoded) => decoded,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    assert_eq!(decoded.encode(), key, "{decoded:?}");
+    let holds = |range: KeyRange| range.contains(key) && !range.after(key).contains(key);
+    match decoded {
+        Key::Name(directory, _) => assert!(holds(KeyRange::names(directory))),
+        Key::Cookie(directory, 1..) => assert!(holds(KeyRange::cookies_after(directory, 0))),
+        Key::Block(block) => assert!(holds(KeyRange::blocks(block.inode, block.block))),
+        Key::Pack(_) => assert!(holds(KeyRange::packs())),
+        Key::Garbage(_) => assert!(holds(KeyRange::garbage())),
+        Key::DeadPack(_) => assert!(holds(KeyRange::dead_packs())),
+        _ => {}
+    }
+}
+
+/// A value that is one is written as it was.
+pub(super) fn check_value<R: Record>(key: &[u8], value: &[u8]) {
+    match R::decode(key, value) {
+        Ok(record) => assert_eq!(record.encode(), value),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+fn check_block_map(key: &[u8], value: &[u8]) {
+    check_value::<BlockMap>(key, value);
+    let Ok(map) = BlockMap::decode(key, value) else {
+        return;
+    };
+    assert!(map.extents().len() <= MAX_EXTENTS);
+    let whole = ByteRange::new(0, BLOCK_SIZE);
+    assert_eq!(mapped(&map, whole), map.mapped_bytes());
+    // Cut where the bytes of the value say, and see that exactly that is gone.
+    let mut choice = Input::new(value);
+    let (one, other) = (choice.u32() ^ choice.u32(), choice.u32() ^ choice.u32());
+    let [one, other] = [one, other].map(|number| u64::from(number) % (BLOCK_SIZE + 1));
+    let range = ByteRange::new(one.min(other), one.max(other));
+    let (inside, before) = (mapped(&map, range), map.mapped_bytes());
+    let mut cut = map.clone();
+    if let Ok(displaced) = cut.cut(range) {
+        assert_eq!(
+            displaced.values().sum::<u64>(),
+            inside,
+            "displaced by a cut of {range:?}"
+        );
+        assert_eq!(
+            (cut.mapped_bytes(), mapped(&cut, range)),
+            (before - inside, 0)
+        );
+        check_value::<BlockMap>(key, &cut.encode());
+    }
+    let mut truncated = map;
+    let displaced = truncated.truncate(one);
+    assert_eq!(
+        displaced.values().sum::<u64>(),
+        before - truncated.mapped_bytes()
+    );
+    assert_eq!(
+        mapped(&truncated, ByteRange::new(one, BLOCK_SIZE)),
+        0,
+        "behind the end"
+    );
+    check_value::<BlockMap>(key, &truncated.encode());
+}
+
+/// Bytes of `range` that are no hole. The parts of a lookup must adjoin and lie in their frames.
+fn mapped(map: &BlockMap, range: ByteRange) -> u64 {
+    let (mut at, mut bytes) = (range.start, 0);
+    for (part, frame) in map.lookup(range) {
+        assert!(part.start == at && part.end > at, "{part:?} at {at}");
+        at = part.end;
+        if let Some(frame) = frame {
+            assert!(
+                frame.raw_range().contains(part),
+                "{part:?} is not in {frame:?}"
+            );
+            bytes += part.len();
+        }
+    }
+    assert_eq!(at, range.end);
+    bytes
+}
+
+fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let input = |kind: u8, key: Key, value: Bytes| {
+        let mut input = vec![kind];
+        put_piece(&mut input, &key.encode());
+        input.extend(value);
+        input
+    };
+    let inode = Inode(0x0102_0304);
+    let time = Timestamp {
+        seconds: -1,
+        nanos: 999_999_999,
+    };
+    let object = |content| InodeRecord {
+        content,
+        mode: 0o755,
+        uid: 1,
+        gid: 2,
+        nlink: 3,
+        size: 4,
+        used: 5,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        create_verifier: None,
+    };
+    let directory = object(Content::Directory(Directory {
+        parent: Inode::ROOT,
+        next_cookie: 9,
+        entries: 2,
+    }));
+    let symlink = object(Content::Symlink {
+        target: Bytes::from_static(b"../target"),
+    });
+    let device = object(Content::CharDevice(Device { major: 1, minor: 3 }));
+    let file = InodeRecord {
+        create_verifier: Some([8; 8]),
+        ..object(Content::Regular)
+    };
+    let state = VolumeState {
+        published: Lsn(4096),
+        epoch: Epoch(3),
+        gateway: [6; 16],
+        next_inode: 10,
+        next_pack: 11,
+        used_bytes: 12,
+        used_inodes: 13,
+    };
+    let name = NameRecord {
+        inode,
+        cookie: 7,
+        kind: Kind::Directory,
+    };
+    let cookie = CookieRecord {
+        inode,
+        kind: Kind::Fifo,
+        name: Bytes::from_static(b"name"),
+    };
+    let pack = PackRecord {
+        bytes: 1000,
+        raw_bytes: 2000,
+        live_bytes: 1500,
+        frames: 3,
+    };
+    let garbage = Garbage {
+        size: 1 << 33,
+        first_block: BlockIndex(5),
+    };
+    let mut map = BlockMap::new();
+    for (start, len, pack) in [(0, 4096, 1), (8192, 100, 2), (BLOCK_SIZE - 512, 512, 1)] {
+        let frame = FrameAddress {
+            pack: PackId(pack),
+            offset: 40,
+            stored_len: 200,
+            raw_len: len as u32,
+            raw_start: start as u32,
+            crc32: 0xdead_beef,
+        };
+        // The ranges are those of their frames and do not overlap.
+        let _ = map.insert(ByteRange::at(start, len), frame);
+    }
+    let block = Key::Block(BlockKey {
+        inode,
+        block: BlockIndex(6),
+    });
+    vec![
+        ("volume-state", input(0, Key::Volume, state.encode())),
+        ("directory", input(1, Key::Inode(inode), directory.encode())),
+        ("symlink", input(1, Key::Inode(inode), symlink.encode())),
+        ("device", input(1, Key::Inode(inode), device.encode())),
+        ("file", input(1, Key::Inode(inode), file.encode())),
+        (
+            "name",
+            input(
+                2,
+                Key::Name(inode, Bytes::from_static(b"name")),
+                name.encode(),
+            ),
+        ),
+        ("cookie", input(3, Key::Cookie(inode, 7), cookie.encode())),
+        ("block-map", input(4, block.clone(), map.encode())),
+        ("empty-block-map", input(4, block, BlockMap::new().encode())),
+        ("pack", input(5, Key::Pack(PackId(1)), pack.encode())),
+        ("garbage", input(6, Key::Garbage(inode), garbage.encode())),
+        (
+            "dead-pack",
+            input(7, Key::DeadPack(PackId(1)), DeadPack.encode()),
+        ),
+        ("every-kind", input(8, Key::Volume, state.encode())),
+    ]
+}

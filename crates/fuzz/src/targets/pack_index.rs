@@ -1,0 +1,142 @@
+//! The end of a pack, from which it explains itself; and names of packs.
+//!
+//! For every tail:
+//! * an index that is read tiles its pack from header to footer without a gap, and every entry is written as it was;
+//! * a tail that is too short says how much more is needed, which is then not too short; given all that is needed or
+//!   more, the answer is the same;
+//! * frames that an index names and that are there are opened, or refused, without a panic;
+//! * a name that is taken for a pack's is the name of that pack.
+//!
+//! ```text
+//! input    flags: 1    the last bytes of a pack
+//! flags    1  repair the checksums
+//! ```
+
+use bytes::Bytes;
+use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, PACK_HEADER_LEN};
+use forebay_pack::{
+    Compression, PackError, PackIndex, PackWriter, object_name, open_frame, parse_object_name,
+    read_index,
+};
+use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId};
+
+use super::pack_frame::keys;
+use crate::{Target, input::Input, repair};
+
+/// The target.
+pub const TARGET: Target = Target {
+    name: "pack_index",
+    run,
+    seeds,
+    max_bytes: 2048,
+};
+
+fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let flags = input.u8();
+    let mut tail = input.rest().to_vec();
+    if let Ok(name) = std::str::from_utf8(&tail)
+        && let Some(pack) = parse_object_name(name)
+    {
+        assert_eq!(object_name(pack), name);
+    }
+    if flags & 1 != 0 {
+        repair::pack(&mut tail);
+    }
+    match read_index(&tail) {
+        Ok(index) => check(&index, &tail),
+        Err(PackError::TailTooShort { needed }) => {
+            assert!(
+                needed > tail.len(),
+                "{needed} of {} bytes are needed",
+                tail.len()
+            );
+            if needed < 1 << 20 {
+                let mut more = vec![0; needed - tail.len()];
+                more.extend(&tail);
+                let enough = !matches!(read_index(&more), Err(PackError::TailTooShort { .. }));
+                assert!(enough, "too short with all that was said to be needed");
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+fn check(index: &PackIndex, tail: &[u8]) {
+    let index_len = index.entries.len() * INDEX_ENTRY_LEN;
+    let entries_at = tail.len() - INDEX_FOOTER_LEN - index_len;
+    let mut end = PACK_HEADER_LEN as u64;
+    for (entry, written) in index
+        .entries
+        .iter()
+        .zip(tail[entries_at..].chunks(INDEX_ENTRY_LEN))
+    {
+        let mut again = entry.block.inode.0.to_le_bytes().to_vec();
+        again.extend(entry.block.block.0.to_le_bytes());
+        again.extend(entry.frame.encode());
+        assert_eq!(again, written);
+        assert_eq!(
+            (entry.frame.pack, entry.frame.offset),
+            (index.pack, end as u32)
+        );
+        end = entry.frame.stored_range().end;
+    }
+    let pack_len = end + (index_len + INDEX_FOOTER_LEN) as u64;
+    assert_eq!(u64::from(index.pack_len), pack_len, "bytes of the pack");
+    assert_eq!(
+        parse_object_name(&object_name(index.pack)),
+        Some(index.pack)
+    );
+    if index.entries.is_empty() {
+        return;
+    }
+
+    let needed = &tail[entries_at..];
+    assert_eq!(
+        read_index(needed).as_ref(),
+        Ok(index),
+        "with no more than is needed"
+    );
+    assert!(matches!(
+        read_index(&needed[1..]),
+        Err(PackError::TailTooShort { .. })
+    ));
+    if tail.len() as u64 == pack_len {
+        let whole = Bytes::copy_from_slice(tail);
+        for entry in &index.entries {
+            let stored = whole.slice(std::ops::Range::from(entry.frame.stored_range()));
+            if let Ok(frame) = open_frame(stored, &entry.frame, entry.block, &keys()) {
+                assert_eq!(frame.range, entry.frame.range());
+            }
+        }
+        let mut longer = vec![0];
+        longer.extend(tail);
+        assert!(read_index(&longer).is_err(), "longer than its index says");
+    }
+}
+
+fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let pack = |frames: u64| {
+        let mut writer = PackWriter::new(PackId(0x12a), &keys(), Compression::default());
+        for frame in 0..frames {
+            let block = BlockKey {
+                inode: Inode(8),
+                block: BlockIndex(frame),
+            };
+            let raw = vec![frame as u8; 20 + 300 * frame as usize];
+            let range = ByteRange::at(4096 * frame, raw.len() as u64);
+            writer.push(block, range, std::iter::once(&raw[..]));
+        }
+        writer.finish().bytes
+    };
+    let input = |flags: u8, tail: &[u8]| [&[flags], tail].concat();
+    let three = pack(3);
+    vec![
+        ("empty", input(0, &pack(0))),
+        ("whole", input(0, &three)),
+        ("whole-repaired", input(1, &three)),
+        ("index", input(1, &three[three.len() - 80 - 3 * 44..])),
+        ("footer", input(1, &three[three.len() - 80..])),
+        ("name", input(0, b"packs/2a/000000000000012a.pack")),
+    ]
+}

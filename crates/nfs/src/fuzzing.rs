@@ -1,0 +1,51 @@
+//! The protocol engine without its sockets, for the fuzz targets.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use forebay_vfs::FileSystem;
+
+use crate::ServerConfig;
+use crate::engine::{Engine, Outcome, execute};
+
+/// What all connections of a server share.
+pub struct Service<F>(Arc<Engine<F>>);
+
+/// What becomes of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// These bytes go out, record mark included.
+    Reply(Vec<u8>),
+    /// Nothing does.
+    Silence,
+    /// The connection is closed.
+    Hangup,
+}
+
+impl<F: FileSystem> Service<F> {
+    /// As [`crate::Server::bind`] makes it.
+    pub fn new(fs: Arc<F>, config: &ServerConfig) -> Service<F> {
+        Service(Arc::new(Engine::new(fs, config)))
+    }
+
+    /// Serves a record that came from `address` at `now`.
+    pub async fn serve(&self, address: IpAddr, record: &[u8], now: Instant) -> Answer {
+        let session = self.0.session(address);
+        match execute(&session, record, now, Vec::new()).await {
+            Outcome::Reply(reply) => {
+                let (mut bytes, data) = reply.finish();
+                data.iter().for_each(|piece| bytes.extend_from_slice(piece));
+                Answer::Reply(bytes)
+            }
+            Outcome::Silence => Answer::Silence,
+            Outcome::Hangup => Answer::Hangup,
+        }
+    }
+}
+
+/// At most so many bytes the reply to a record will have: what a connection is charged for it before
+/// it is begun.
+pub fn reply_bound(record: &[u8]) -> usize {
+    crate::engine::reply_bound(record)
+}

@@ -1,0 +1,294 @@
+//! Which request fails, and how.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::Gate;
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaultKind {
+    /// HTTP 500, and nothing was done.
+    ServerError,
+    /// HTTP 503 with the code `SlowDown`, and nothing was done.
+    SlowDown,
+    /// There is no answer, ever, and nothing was done.
+    Hang,
+    /// The connection breaks off before anything was done.
+    Reset,
+    /// The body of a get ends early, as if that were its end.
+    ShortBody,
+    /// One bit in the body of a get is another one.
+    WrongBytes,
+    /// A put, a delete or a copy is done, and answered with HTTP 500.
+    LostAnswer,
+    /// A listing repeats an earlier one of the same prefix.
+    StaleList,
+}
+
+impl FaultKind {
+    /// All kinds.
+    pub const ALL: [FaultKind; 8] = [
+        FaultKind::ServerError,
+        FaultKind::SlowDown,
+        FaultKind::Hang,
+        FaultKind::Reset,
+        FaultKind::ShortBody,
+        FaultKind::WrongBytes,
+        FaultKind::LostAnswer,
+        FaultKind::StaleList,
+    ];
+
+    /// Whether it can happen to such a request.
+    pub fn applies_to(self, request: Request) -> bool {
+        match self {
+            FaultKind::ShortBody | FaultKind::WrongBytes => request == Request::Get,
+            FaultKind::LostAnswer => {
+                matches!(request, Request::Put | Request::Delete | Request::Copy)
+            }
+            FaultKind::StaleList => request == Request::List,
+            _ => true,
+        }
+    }
+}
+
+/// Kinds of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Request {
+    /// Getting an object, a range of it, or its metadata.
+    Get,
+    /// Putting one, in one piece or in parts.
+    Put,
+    /// Deleting one.
+    Delete,
+    /// Listing.
+    List,
+    /// Copying one.
+    Copy,
+}
+
+/// How often each kind was injected.
+pub type Injected = BTreeMap<FaultKind, u64>;
+
+/// What a test does to a store; shared by all [`FaultyStore`]s that were made with it.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// Before every request but listings.
+    pub everything: Gate,
+    /// Before packs are put.
+    pub pack_puts: Gate,
+    /// Before packs are read.
+    pub pack_gets: Gate,
+    /// Before anything but packs is put: the metadata.
+    pub meta_puts: Gate,
+    down: AtomicBool,
+    deletes_refused: AtomicBool,
+    plan: Mutex<Plan>,
+    in_flight: AtomicUsize,
+    most_in_flight: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    seed: u64,
+    /// Kinds, and how many of a million requests they hit.
+    chances: Vec<(FaultKind, u64)>,
+    /// Only objects with this in their names are hit by chance.
+    only: String,
+    script: Vec<Scripted>,
+    /// How often each object was asked for.
+    asked: HashMap<(Request, String), u64>,
+    injected: Injected,
+}
+
+#[derive(Debug)]
+struct Scripted {
+    request: Request,
+    name: String,
+    kind: FaultKind,
+    left: u64,
+}
+
+impl Faults {
+    /// From now on `kind` hits a request that it applies to with this probability, 0 to 1.
+    pub fn chance(&self, kind: FaultKind, probability: f64) {
+        let mut plan = self.plan.lock();
+        plan.chances.retain(|(other, _)| *other != kind);
+        plan.chances.push((kind, (probability * 1e6) as u64));
+    }
+
+    /// What decides, together with an object's name and how often it was asked for, whether a request is hit by
+    /// chance.
+    pub fn seed(&self, seed: u64) {
+        self.plan.lock().seed = seed;
+    }
+
+    /// Chance hits nothing but objects with `part` in their names.
+    pub fn only(&self, part: &str) {
+        self.plan.lock().only = part.to_owned();
+    }
+
+    /// The next `times` requests of this kind, for objects with `name` in their names, are hit.
+    pub fn next(&self, request: Request, name: &str, kind: FaultKind, times: u64) {
+        self.plan.lock().script.push(Scripted {
+            request,
+            name: name.to_owned(),
+            kind,
+            left: times,
+        });
+    }
+
+    /// Whether every request fails, as if nobody were there.
+    pub fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// Whether deletes are refused, for want of a right to.
+    pub fn set_deletes_refused(&self, refused: bool) {
+        self.deletes_refused.store(refused, Ordering::SeqCst);
+    }
+
+    /// Ends all faults; what was injected so far stays counted.
+    pub fn heal(&self) {
+        self.set_down(false);
+        self.set_deletes_refused(false);
+        let mut plan = self.plan.lock();
+        plan.chances.clear();
+        plan.script.clear();
+    }
+
+    /// How often each kind was injected.
+    pub fn injected(&self) -> Injected {
+        self.plan.lock().injected.clone()
+    }
+
+    /// Requests that were refused because the store was down.
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::SeqCst)
+    }
+
+    /// Most requests that were under way at the same time since this was asked last.
+    pub fn take_most_in_flight(&self) -> usize {
+        self.most_in_flight
+            .swap(self.in_flight.load(Ordering::SeqCst), Ordering::SeqCst)
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        let down = self.down.load(Ordering::SeqCst);
+        if down {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+        }
+        down
+    }
+
+    pub(super) fn refuses_deletes(&self) -> bool {
+        self.deletes_refused.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn under_way(&self) -> UnderWay<'_> {
+        let now = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_in_flight.fetch_max(now, Ordering::SeqCst);
+        UnderWay(self)
+    }
+
+    /// What happens to this request, and a number drawn for it.
+    pub(super) fn draw(&self, request: Request, name: &str) -> (Option<FaultKind>, u64) {
+        let mut plan = self.plan.lock();
+        let asked = plan.asked.entry((request, name.to_owned())).or_default();
+        *asked += 1;
+        let key = (request as u64) << 56 ^ *asked;
+        let mut drawn = mix(plan.seed ^ mix(key));
+        for byte in name.bytes() {
+            drawn = mix(drawn ^ u64::from(byte));
+        }
+        let by_chance = name.contains(&plan.only);
+        let scripted = plan.script.iter_mut().find(|scripted| {
+            scripted.request == request && scripted.left > 0 && name.contains(&scripted.name)
+        });
+        let kind = match scripted {
+            Some(scripted) => {
+                scripted.left -= 1;
+                Some(scripted.kind)
+            }
+            None if !by_chance => None,
+            None => {
+                let mut at = drawn % 1_000_000;
+                let mut hit = None;
+                for (kind, parts) in &plan.chances {
+                    if !kind.applies_to(request) {
+                        continue;
+                    }
+                    if at < *parts {
+                        hit = Some(*kind);
+                        break;
+                    }
+                    at -= parts;
+                }
+                hit
+            }
+        };
+        (kind, mix(drawn))
+    }
+
+    /// Counts what was really done to a request.
+    pub(super) fn injected_one(&self, kind: FaultKind) {
+        *self.plan.lock().injected.entry(kind).or_default() += 1;
+    }
+}
+
+/// A request that is under way.
+pub(super) struct UnderWay<'a>(&'a Faults);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The finisher of splitmix64.
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draws(seed: u64) -> Vec<Option<FaultKind>> {
+        let faults = Faults::default();
+        faults.seed(seed);
+        faults.chance(FaultKind::ServerError, 0.1);
+        faults.chance(FaultKind::WrongBytes, 0.2);
+        (0..10_000)
+            .map(|i| faults.draw(Request::Get, &format!("object {}", i % 100)).0)
+            .collect()
+    }
+
+    #[test]
+    fn chance_keeps_to_the_probabilities_and_to_the_seed() {
+        let drawn = draws(1);
+        let count = |kind| drawn.iter().filter(|one| **one == kind).count();
+        assert!((800..1200).contains(&count(Some(FaultKind::ServerError))));
+        assert!((1700..2300).contains(&count(Some(FaultKind::WrongBytes))));
+        assert_eq!(drawn, draws(1));
+        assert_ne!(drawn, draws(2));
+    }
+
+    #[test]
+    fn a_script_hits_the_next_requests_that_it_names_and_no_others() {
+        let faults = Faults::default();
+        faults.next(Request::Put, "packs/", FaultKind::Reset, 2);
+        let put = |name| faults.draw(Request::Put, name).0;
+        assert_eq!(put("meta/1"), None);
+        assert_eq!(put("packs/1"), Some(FaultKind::Reset));
+        assert_eq!(faults.draw(Request::Get, "packs/1").0, None);
+        assert_eq!(put("packs/2"), Some(FaultKind::Reset));
+        assert_eq!(put("packs/3"), None);
+    }
+}

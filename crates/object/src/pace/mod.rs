@@ -1,0 +1,204 @@
+//! One policy for asking again: when a request that failed is repeated, and when none is sent at all.
+//!
+//! [`PacedStore`] stands between the program and any store, and every request of the volume goes
+//! through it: those of packs as well as those that SlateDB makes. What it decides is in [`Pace`], which knows
+//! no clock and does no I/O.
+//!
+//! * **Nothing waits for ever.** A request has a limit for its answer and for every pause of a body; beyond
+//!   it is cut off and counts as failed.
+//! * **Repeats have a budget.** A repeat takes a token and gives it back if it succeeds; requests that
+//!   succeed at once earn a fifth of one; there are never more than twenty. So however many callers there are,
+//!   repeats that fail are at most a fifth of what succeeds, and twenty more.
+//! * **An outage costs a trickle.** After six failures in a row with no answer in between the store is *away*:
+//!   requests fail at once, without being sent, but for one at a time, the probe, from half a second to
+//!   15 s after the last one. An idle volume does not probe.
+//! * **Nobody storms in when it is back.** The probe that is answered lets one request go at a time; each
+//!   answer lets one more go beside it.
+//! * **A store that says "slow down" is obeyed**: nothing is sent for as long as it asks for (at most 20 s),
+//!   and half as many requests go at the same time afterwards.
+//!
+//! Pauses are jittered: half of each is random, so that many who failed together do not come back together.
+
+mod policy;
+mod store;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::Result;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+pub use policy::PaceSettings;
+pub(crate) use store::PacedStore;
+
+use policy::{Admission, Outcome, Pace, Ticket};
+
+use crate::error::{Answer, chain};
+
+/// What all requests to one store share: the state of the policy, and who waits for it.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    pace: Mutex<Pace>,
+    /// Something has ended: who waits looks again.
+    ended: Notify,
+}
+
+/// How the store has answered lately. Clones look at the same store.
+#[derive(Clone, Debug)]
+pub struct Health {
+    pub(crate) pacer: Arc<Pacer>,
+}
+
+impl Health {
+    /// When the store has answered a request last; none if it never has. A refusal is an answer.
+    pub fn last_answer(&self) -> Option<Instant> {
+        self.pacer.pace.lock().last_answer()
+    }
+
+    /// Why the store is held to be away, and since when: requests fail at once, but for a probe now and then.
+    pub fn away(&self) -> Option<(String, Duration)> {
+        let pace = self.pacer.pace.lock();
+        let (why, since) = pace.away()?;
+        Some((why.to_owned(), since.elapsed()))
+    }
+}
+
+/// The store has not answered lately, and it is not the time to try again.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the store is not asked while it does not answer; the last answer was: {why}")]
+pub(crate) struct Away {
+    why: String,
+}
+
+/// How a request may be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// As often as one likes: the outcome is the same.
+    Freely,
+    /// Only if the store says that it did nothing: a repeat might meet the work of the first try.
+    IfNothingWasDone,
+}
+
+impl Pacer {
+    pub(crate) fn new(settings: PaceSettings) -> Pacer {
+        Pacer {
+            pace: Mutex::new(Pace::new(settings)),
+            ended: Notify::new(),
+        }
+    }
+
+    /// Asks until there is an answer, or repeating is of no use for now. `transfer` is what the request carries, in
+    /// bytes: it takes longer then.
+    pub(crate) async fn run<T, F>(
+        &self,
+        repeat: Repeat,
+        transfer: u64,
+        mut ask: impl FnMut() -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut attempt = 1;
+        loop {
+            let error = match self.once(attempt > 1, transfer, ask()).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let may = match Answer::of(&error) {
+                Answer::Final => false,
+                Answer::SlowDown { .. } => true,
+                Answer::Failed { did_nothing } => did_nothing || repeat == Repeat::Freely,
+            };
+            let pause = may.then(|| self.pace.lock().repeat(attempt)).flatten();
+            let Some(pause) = pause else {
+                return Err(error);
+            };
+            tokio::time::sleep(pause).await;
+            attempt += 1;
+        }
+    }
+
+    /// Sends one request when it is its turn, and cuts it off if it takes too long.
+    pub(crate) async fn once<T>(
+        &self,
+        repeated: bool,
+        transfer: u64,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let going = self.admit(repeated).await?;
+        let limit = self.pace.lock().limit(transfer);
+        let result = match tokio::time::timeout(limit, request).await {
+            Ok(result) => result,
+            Err(_) => Err(crate::error::hung(limit)),
+        };
+        going.ended(match result.as_ref().map_err(Answer::of) {
+            Ok(_) | Err(Answer::Final) => Outcome::Answered,
+            Err(Answer::SlowDown { after }) => Outcome::SlowDown { after },
+            Err(Answer::Failed { .. }) => Outcome::Failed {
+                why: result
+                    .as_ref()
+                    .err()
+                    .map(|error| chain(error))
+                    .unwrap_or_default(),
+            },
+        });
+        result
+    }
+
+    /// Waits for its turn; an error when the store is away.
+    async fn admit(&self, repeated: bool) -> Result<Going<'_>> {
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            // Registered before the look, so that no end falls in between.
+            ended.as_mut().enable();
+            let admission = self.pace.lock().admit(repeated, Instant::now());
+            match admission {
+                Admission::Go(ticket) => {
+                    return Ok(Going {
+                        pacer: self,
+                        ticket: Some(ticket),
+                    });
+                }
+                Admission::Wait => ended.await,
+                Admission::WaitUntil(until) => tokio::time::sleep_until(until).await,
+                Admission::Away { why } => {
+                    return Err(object_store::Error::Generic {
+                        store: "store",
+                        source: Box::new(Away { why }),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// A request that is under way. Dropping it without an outcome means that its caller has given up.
+struct Going<'a> {
+    pacer: &'a Pacer,
+    ticket: Option<Ticket>,
+}
+
+impl Going<'_> {
+    fn ended(mut self, outcome: Outcome) {
+        self.end(outcome);
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        if let Some(ticket) = self.ticket.take() {
+            self.pacer
+                .pace
+                .lock()
+                .ended(ticket, outcome, Instant::now());
+            self.pacer.ended.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        self.end(Outcome::GivenUp);
+    }
+}

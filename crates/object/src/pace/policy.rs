@@ -1,0 +1,501 @@
+//! What is decided, from what was answered and what time it is.
+//!
+//! ```text
+//!               six failures in a row                     the probe is answered
+//!   working ---------------------------> away -----------------------------------> recovering
+//!      ^                                  | ^                                         |  |
+//!      |                                  +-+ the probe fails: the next one           |  |
+//!      |                                      comes later                             |  |
+//!      |                                  ^                                           |  |
+//!      |                                  +-------- six failures in a row ------------+  |
+//!      +-------------- each answer lets one more go, until there is no limit ------------+
+//! ```
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Failures in a row after which the store is away.
+const FAILURES: u32 = 6;
+/// Requests at the same time from which on a recovered store is one that works.
+const WIDE: usize = 32;
+/// Longest that a store's "slow down" is obeyed for.
+const LONGEST_SLOW_DOWN: Duration = Duration::from_secs(20);
+/// Pause before the second try; doubles with each one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Pause before the first probe; doubles with each one.
+const FIRST_PROBE: Duration = Duration::from_secs(1);
+const LONGEST_PROBE: Duration = Duration::from_secs(15);
+/// The slowest transfer that is waited for.
+const MIN_BYTES_PER_S: u64 = 64 << 10;
+
+/// Limits of a store's pace. The default is right for every store; tests that have no time choose shorter ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PaceSettings {
+    /// Until a request without a body has to be answered; default 25 s. One that carries bytes has a second more for
+    /// every 64 KiB.
+    pub answer_limit: Duration,
+    /// How often one call asks, at most; default 4.
+    pub attempts: u32,
+    /// Repeats that may fail before any success has to be seen, 1 or more; default 20.
+    pub reserve: f64,
+    /// What one success at the first try adds to the budget of repeats; default 0.2.
+    pub earned: f64,
+    /// Seed of the jitter; none draws one.
+    pub seed: Option<u64>,
+}
+
+impl Default for PaceSettings {
+    fn default() -> Self {
+        PaceSettings {
+            answer_limit: Duration::from_secs(25),
+            attempts: 4,
+            reserve: 20.0,
+            earned: 0.2,
+            seed: None,
+        }
+    }
+}
+
+/// Whether a request may be sent.
+#[derive(Debug)]
+pub(super) enum Admission {
+    Go(Ticket),
+    /// Until another one has ended.
+    Wait,
+    WaitUntil(Instant),
+    /// No: it would fail.
+    Away {
+        why: String,
+    },
+}
+
+/// One request that was let go; has to come back with an outcome.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    probe: bool,
+    /// It took a token.
+    repeated: bool,
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The store has answered, be it with a refusal.
+    Answered,
+    SlowDown {
+        after: Option<Duration>,
+    },
+    Failed {
+        why: String,
+    },
+    /// The caller did not wait.
+    GivenUp,
+}
+
+/// State of the policy for one store.
+#[derive(Debug)]
+pub(super) struct Pace {
+    settings: PaceSettings,
+    tokens: f64,
+    failures: u32,
+    state: State,
+    in_flight: usize,
+    /// Nothing is sent before this.
+    quiet_until: Option<Instant>,
+    last_answer: Option<Instant>,
+    random: Random,
+}
+
+#[derive(Debug)]
+enum State {
+    Working,
+    /// So many requests at the same time, at most.
+    Recovering(usize),
+    Away {
+        why: String,
+        since: Instant,
+        probes: u32,
+        probe_at: Instant,
+        probing: bool,
+    },
+}
+
+impl Pace {
+    pub(super) fn new(settings: PaceSettings) -> Pace {
+        Pace {
+            tokens: settings.reserve,
+            failures: 0,
+            state: State::Working,
+            in_flight: 0,
+            quiet_until: None,
+            last_answer: None,
+            random: Random::new(settings.seed),
+            settings,
+        }
+    }
+
+    pub(super) fn last_answer(&self) -> Option<Instant> {
+        self.last_answer
+    }
+
+    pub(super) fn away(&self) -> Option<(&str, Instant)> {
+        match &self.state {
+            State::Away { why, since, .. } => Some((why, *since)),
+            _ => None,
+        }
+    }
+
+    /// How long a request that carries so many bytes may take.
+    pub(super) fn limit(&self, transfer: u64) -> Duration {
+        self.settings.answer_limit + Duration::from_secs(transfer / MIN_BYTES_PER_S)
+    }
+
+    pub(super) fn admit(&mut self, repeated: bool, now: Instant) -> Admission {
+        if let Some(until) = self.quiet_until.filter(|until| *until > now) {
+            return Admission::WaitUntil(until);
+        }
+        let mut probe = false;
+        match &mut self.state {
+            State::Working => {}
+            State::Recovering(window) if self.in_flight < *window => {}
+            State::Recovering(_) => return Admission::Wait,
+            State::Away {
+                probing, probe_at, ..
+            } if !*probing && *probe_at <= now => {
+                *probing = true;
+                probe = true;
+            }
+            State::Away { why, .. } => return Admission::Away { why: why.clone() },
+        }
+        self.in_flight += 1;
+        Admission::Go(Ticket { probe, repeated })
+    }
+
+    /// Whether a request that failed for the `attempt`th time is asked again, and after which pause. Takes
+    /// a token.
+    pub(super) fn repeat(&mut self, attempt: u32) -> Option<Duration> {
+        let away = matches!(self.state, State::Away { .. });
+        if away || attempt >= self.settings.attempts || self.tokens < 1.0 {
+            return None;
+        }
+        self.tokens -= 1.0;
+        Some(
+            self.random
+                .jitter(doubled(FIRST_PAUSE, attempt - 1, LONGEST_PAUSE)),
+        )
+    }
+
+    pub(super) fn ended(&mut self, ticket: Ticket, outcome: Outcome, now: Instant) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        match outcome {
+            Outcome::Answered => self.answered(&ticket, now),
+            Outcome::SlowDown { after } => {
+                self.failed(&ticket, "the store asks to slow down", now);
+                self.slow_down(after, now);
+            }
+            Outcome::Failed { why } => self.failed(&ticket, &why, now),
+            // Whoever did not wait for a probe has seen no answer either.
+            Outcome::GivenUp if ticket.probe => self.failed(&ticket, "no answer in time", now),
+            Outcome::GivenUp => {}
+        }
+    }
+
+    fn answered(&mut self, ticket: &Ticket, now: Instant) {
+        self.failures = 0;
+        self.last_answer = Some(now);
+        let gain = if ticket.repeated {
+            1.0
+        } else {
+            self.settings.earned
+        };
+        self.tokens = (self.tokens + gain).min(self.settings.reserve);
+        self.state = match &self.state {
+            State::Working => State::Working,
+            State::Recovering(window) if *window + 1 >= WIDE => State::Working,
+            State::Recovering(window) => State::Recovering(window + 1),
+            State::Away { .. } => State::Recovering(1),
+        };
+    }
+
+    fn failed(&mut self, ticket: &Ticket, reason: &str, now: Instant) {
+        self.failures = self.failures.saturating_add(1);
+        match &mut self.state {
+            State::Away {
+                why,
+                probes,
+                probe_at,
+                probing,
+                ..
+            } => {
+                // Those that were under way when the store went away say nothing new.
+                if ticket.probe {
+                    *probing = false;
+                    *probes = probes.saturating_add(1);
+                    *probe_at = now
+                        + self
+                            .random
+                            .jitter(doubled(FIRST_PROBE, *probes, LONGEST_PROBE));
+                    reason.clone_into(why);
+                }
+            }
+            _ if self.failures >= FAILURES => {
+                self.state = State::Away {
+                    why: reason.to_owned(),
+                    since: now,
+                    probes: 0,
+                    probe_at: now + self.random.jitter(FIRST_PROBE),
+                    probing: false,
+                };
+            }
+            _ => {}
+        }
+    }
+
+    fn slow_down(&mut self, after: Option<Duration>, now: Instant) {
+        let fewer = (self.in_flight / 2).max(1);
+        match &mut self.state {
+            State::Working => self.state = State::Recovering(fewer),
+            State::Recovering(window) => *window = (*window / 2).max(1),
+            // The probes are slow enough.
+            State::Away { .. } => return,
+        }
+        let pause = match after {
+            Some(after) => after.min(LONGEST_SLOW_DOWN),
+            None => self
+                .random
+                .jitter(doubled(FIRST_PAUSE, self.failures, LONGEST_PAUSE)),
+        };
+        let until = now + pause;
+        self.quiet_until = Some(self.quiet_until.map_or(until, |before| before.max(until)));
+    }
+}
+
+/// `first`, doubled so many times, and at most `longest`.
+fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
+    first.saturating_mul(1 << times.min(16)).min(longest)
+}
+
+/// Pauses that differ from those of others: splitmix64.
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn new(seed: Option<u64>) -> Random {
+        // The hasher's keys are drawn from the system.
+        Random(seed.unwrap_or_else(|| RandomState::new().build_hasher().finish()))
+    }
+
+    /// Between a half and all of `pause`.
+    fn jitter(&mut self, pause: Duration) -> Duration {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let fraction = ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64;
+        pause.mul_f64(0.5 + 0.5 * fraction)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    struct Scene {
+        pace: Pace,
+        now: Instant,
+    }
+
+    impl Scene {
+        fn new() -> Scene {
+            let settings = PaceSettings {
+                seed: Some(7),
+                ..PaceSettings::default()
+            };
+            Scene {
+                pace: Pace::new(settings),
+                now: Instant::now(),
+            }
+        }
+
+        /// A request that is let go.
+        fn go(&mut self, repeated: bool) -> Option<Ticket> {
+            match self.pace.admit(repeated, self.now) {
+                Admission::Go(ticket) => Some(ticket),
+                _ => None,
+            }
+        }
+
+        fn fails(&mut self) {
+            let ticket = self.go(false).unwrap();
+            let why = "no".to_owned();
+            self.pace.ended(ticket, Outcome::Failed { why }, self.now);
+        }
+
+        fn succeeds(&mut self, repeated: bool) {
+            let ticket = self.go(repeated).unwrap();
+            self.pace.ended(ticket, Outcome::Answered, self.now);
+        }
+
+        fn goes_away(&mut self) {
+            for _ in 0..FAILURES {
+                self.fails();
+            }
+            assert!(self.pace.away().is_some());
+        }
+    }
+
+    #[test]
+    fn repeats_that_fail_use_the_budget_up_and_successes_earn_it() {
+        let mut scene = Scene::new();
+        let mut spent = 0;
+        while scene.pace.repeat(1).is_some() {
+            spent += 1;
+        }
+        assert_eq!(spent, 20);
+        for _ in 0..4 {
+            scene.succeeds(false);
+        }
+        assert_eq!(scene.pace.repeat(1), None);
+        scene.succeeds(false);
+        scene.succeeds(false);
+        assert!(scene.pace.repeat(1).is_some());
+        assert_eq!(scene.pace.repeat(1), None);
+        scene.succeeds(true);
+        assert!(
+            scene.pace.repeat(1).is_some(),
+            "a repeat that works is free"
+        );
+    }
+
+    #[test]
+    fn one_call_asks_four_times_with_growing_pauses_that_differ() {
+        let mut scene = Scene::new();
+        let pauses: Vec<_> = (1..4)
+            .map(|attempt| scene.pace.repeat(attempt).unwrap())
+            .collect();
+        for (pause, longest) in pauses.iter().zip([100, 200, 400]) {
+            let longest = Duration::from_millis(longest);
+            assert!((longest / 2..=longest).contains(pause), "{pauses:?}");
+        }
+        assert_eq!(scene.pace.repeat(4), None);
+        let mut other = Scene::new();
+        other.pace.random = Random::new(Some(8));
+        assert_ne!(other.pace.repeat(1), Some(pauses[0]));
+    }
+
+    #[test]
+    fn an_hour_of_outage_costs_a_trickle_however_many_ask() {
+        let mut scene = Scene::new();
+        scene.goes_away();
+        let end = scene.now + 3600 * SECOND;
+        let mut probes = 0;
+        while scene.now < end {
+            // Ten callers, a hundred times a second.
+            for _ in 0..10 {
+                if let Some(ticket) = scene.go(false) {
+                    assert!(scene.go(false).is_none(), "two probes at the same time");
+                    probes += 1;
+                    let why = "no".to_owned();
+                    scene.pace.ended(ticket, Outcome::Failed { why }, scene.now);
+                }
+            }
+            scene.now += SECOND / 100;
+        }
+        assert!((3600 / 15..=3600 / 7).contains(&probes), "{probes}");
+        assert_eq!(scene.pace.repeat(1), None, "nothing is repeated meanwhile");
+    }
+
+    #[test]
+    fn a_recovered_store_is_asked_by_one_then_two_then_more() {
+        let mut scene = Scene::new();
+        scene.goes_away();
+        scene.now += 2 * SECOND;
+        let probe = scene.go(false).unwrap();
+        scene.pace.ended(probe, Outcome::Answered, scene.now);
+        assert_eq!(scene.pace.last_answer(), Some(scene.now));
+        for window in 1..WIDE {
+            let mut all: Vec<_> = std::iter::from_fn(|| scene.go(false)).take(1000).collect();
+            assert_eq!(all.len(), window);
+            // One of them is answered, the others are given up.
+            scene
+                .pace
+                .ended(all.pop().unwrap(), Outcome::Answered, scene.now);
+            for ticket in all {
+                scene.pace.ended(ticket, Outcome::GivenUp, scene.now);
+            }
+        }
+        let all: Vec<_> = std::iter::from_fn(|| scene.go(false)).take(1000).collect();
+        assert_eq!(all.len(), 1000, "no limit but the callers' own");
+    }
+
+    #[test]
+    fn a_probe_that_nobody_waited_for_has_failed_and_another_one_follows() {
+        let mut scene = Scene::new();
+        scene.goes_away();
+        scene.now += 2 * SECOND;
+        let probe = scene.go(false).unwrap();
+        scene.pace.ended(probe, Outcome::GivenUp, scene.now);
+        assert!(scene.go(false).is_none());
+        scene.now += 2 * SECOND;
+        assert!(scene.go(false).is_some());
+    }
+
+    #[test]
+    fn who_was_under_way_when_the_store_went_away_does_not_delay_the_probe() {
+        let mut scene = Scene::new();
+        let late = scene.go(false).unwrap();
+        scene.goes_away();
+        scene.now += 2 * SECOND;
+        let why = "late".to_owned();
+        scene.pace.ended(late, Outcome::Failed { why }, scene.now);
+        assert!(scene.go(false).is_some());
+    }
+
+    #[test]
+    fn a_store_that_asks_to_slow_down_is_left_alone_and_then_asked_by_half_as_many() {
+        let mut scene = Scene::new();
+        let mut all: Vec<_> = (0..9).map(|_| scene.go(false).unwrap()).collect();
+        let after = Some(3 * SECOND);
+        scene
+            .pace
+            .ended(all.pop().unwrap(), Outcome::SlowDown { after }, scene.now);
+        for ticket in all {
+            scene.pace.ended(ticket, Outcome::Answered, scene.now);
+        }
+        let until = scene.now + 3 * SECOND;
+        assert!(
+            matches!(scene.pace.admit(false, scene.now), Admission::WaitUntil(at) if at == until)
+        );
+        scene.now = until;
+        // Four of eight, and one more for each of the eight that were answered.
+        assert_eq!(std::iter::from_fn(|| scene.go(false)).take(99).count(), 12);
+
+        let mut scene = Scene::new();
+        let ticket = scene.go(false).unwrap();
+        let after = Some(3600 * SECOND);
+        scene
+            .pace
+            .ended(ticket, Outcome::SlowDown { after }, scene.now);
+        scene.now += LONGEST_SLOW_DOWN;
+        assert!(
+            scene.go(false).is_some(),
+            "nobody may silence us for an hour"
+        );
+    }
+
+    #[test]
+    fn refusals_are_answers() {
+        let mut scene = Scene::new();
+        for _ in 0..50 {
+            scene.fails();
+            scene.succeeds(false);
+        }
+        assert!(scene.pace.away().is_none());
+    }
+}

@@ -1,0 +1,309 @@
+//! The store through which all requests go.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{
+    CopyMode, CopyOptions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result, UploadPart,
+};
+
+use super::{Pacer, Repeat};
+use crate::Fault;
+use crate::error::{empty, hung, short};
+
+/// Objects up to this size are taken in whole before they are handed on, so that a body that breaks off is
+/// asked for again; so are all ranges.
+const BUFFERED: u64 = 8 << 20;
+/// Most objects that one request may delete.
+const DELETE_BATCH: usize = 1000;
+
+/// A store whose requests keep to the policy of [`super`].
+///
+/// Bodies of ranges and of small objects arrive whole, with the length that was promised, or as an
+/// error. Listings are collected before they are handed on. Conditional puts whose outcome is unknown
+/// are not repeated: who made them finds out what came of them.
+#[derive(Clone)]
+pub(crate) struct PacedStore {
+    inner: Arc<dyn ObjectStore>,
+    pacer: Arc<Pacer>,
+}
+
+impl PacedStore {
+    pub(crate) fn new(inner: Arc<dyn ObjectStore>, pacer: Arc<Pacer>) -> PacedStore {
+        PacedStore { inner, pacer }
+    }
+
+    fn stall_limit(&self) -> Duration {
+        self.pacer.pace.lock().limit(0)
+    }
+
+    /// Deletes objects with one request. One error for all of them if it is not known of all that they are gone.
+    async fn delete_all(&self, locations: Vec<Path>) -> Vec<Result<Path>> {
+        let asked = self.pacer.run(Repeat::Freely, 0, || async {
+            let named = stream::iter(locations.clone().into_iter().map(Ok)).boxed();
+            let mut answers: Vec<_> = self.inner.delete_stream(named).collect().await;
+            // Those that are gone are asked for again with it: deleting twice does no harm.
+            let failed = answers.iter().position(|answer| {
+                let error = answer.as_ref().err();
+                error.is_some_and(|error| Fault::of(error).is_transient())
+            });
+            match failed.map(|at| answers.swap_remove(at)) {
+                Some(Err(error)) => Err(error),
+                _ => Ok(answers),
+            }
+        });
+        asked.await.unwrap_or_else(|error| vec![Err(error)])
+    }
+
+    async fn list_whole<'a>(
+        &'a self,
+        list: impl Fn() -> BoxStream<'static, Result<ObjectMeta>> + 'a,
+    ) -> Result<Vec<ObjectMeta>> {
+        self.pacer
+            .run(Repeat::Freely, 0, || list().try_collect::<Vec<_>>())
+            .await
+    }
+}
+
+/// Takes a body in; an error if it has another length than was promised.
+async fn whole(result: GetResult, limit: Duration) -> Result<GetResult> {
+    let (meta, range) = (result.meta.clone(), result.range.clone());
+    let (attributes, extensions) = (result.attributes.clone(), result.extensions.clone());
+    let promised = range.end.saturating_sub(range.start);
+    let mut chunks = result.into_stream();
+    let mut body: Vec<Bytes> = Vec::new();
+    let mut got = 0;
+    loop {
+        match tokio::time::timeout(limit, chunks.try_next()).await {
+            Ok(Ok(Some(chunk))) => {
+                got += chunk.len() as u64;
+                body.push(chunk);
+            }
+            Ok(Ok(None)) => break,
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Err(hung(limit)),
+        }
+    }
+    if got != promised {
+        return Err(short(&meta.location, got, promised));
+    }
+    Ok(GetResult {
+        payload: GetResultPayload::Stream(stream::iter(body.into_iter().map(Ok)).boxed()),
+        meta,
+        range,
+        attributes,
+        extensions,
+    })
+}
+
+/// Hands a large body on, as long as it moves and until it ends where it should.
+fn guarded(result: GetResult, limit: Duration) -> GetResult {
+    let (meta, range) = (result.meta.clone(), result.range.clone());
+    let (attributes, extensions) = (result.attributes.clone(), result.extensions.clone());
+    let location = meta.location.clone();
+    let promised = range.end.saturating_sub(range.start);
+    let body = stream::try_unfold((result.into_stream(), 0), move |(mut chunks, got)| {
+        let location = location.clone();
+        async move {
+            match tokio::time::timeout(limit, chunks.try_next()).await {
+                Ok(Ok(Some(chunk))) => {
+                    let got = got + chunk.len() as u64;
+                    Ok(Some((chunk, (chunks, got))))
+                }
+                Ok(Ok(None)) if got == promised => Ok(None),
+                Ok(Ok(None)) => Err(short(&location, got, promised)),
+                Ok(Err(error)) => Err(error),
+                Err(_) => Err(hung(limit)),
+            }
+        }
+    });
+    GetResult {
+        payload: GetResultPayload::Stream(body.boxed()),
+        meta,
+        range,
+        attributes,
+        extensions,
+    }
+}
+
+impl fmt::Debug for PacedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for PacedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PacedStore({})", self.inner)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for PacedStore {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let repeat = match options.mode {
+            PutMode::Overwrite => Repeat::Freely,
+            PutMode::Create | PutMode::Update(_) => Repeat::IfNothingWasDone,
+        };
+        let transfer = payload.content_length() as u64;
+        self.pacer
+            .run(repeat, transfer, || {
+                self.inner
+                    .put_opts(location, payload.clone(), options.clone())
+            })
+            .await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let inner = self
+            .pacer
+            .run(Repeat::Freely, 0, || {
+                self.inner.put_multipart_opts(location, options.clone())
+            })
+            .await?;
+        Ok(Box::new(PacedUpload {
+            inner,
+            pacer: Arc::clone(&self.pacer),
+        }))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if let Some(GetRange::Bounded(range)) = &options.range
+            && range.is_empty()
+        {
+            return Err(empty(location));
+        }
+        let limit = self.stall_limit();
+        let ranged = options.range.is_some();
+        // Each pause of a body has its own limit, so that all of it may take as long as it is long.
+        let transfer = if options.head { 0 } else { BUFFERED };
+        self.pacer
+            .run(Repeat::Freely, transfer, || async {
+                let result =
+                    tokio::time::timeout(limit, self.inner.get_opts(location, options.clone()))
+                        .await
+                        .unwrap_or_else(|_| Err(hung(limit)))?;
+                if options.head {
+                    Ok(result)
+                } else if ranged || result.meta.size <= BUFFERED {
+                    whole(result, limit).await
+                } else {
+                    Ok(guarded(result, limit))
+                }
+            })
+            .await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        let store = self.clone();
+        locations
+            .ready_chunks(DELETE_BATCH)
+            .then(move |batch| {
+                let store = store.clone();
+                async move {
+                    let (named, mut failed): (Vec<_>, Vec<_>) =
+                        batch.into_iter().partition(Result::is_ok);
+                    let named: Vec<Path> = named.into_iter().flatten().collect();
+                    let mut answers = if named.is_empty() {
+                        Vec::new()
+                    } else {
+                        store.delete_all(named).await
+                    };
+                    answers.append(&mut failed);
+                    stream::iter(answers)
+                }
+            })
+            .flatten()
+            .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (store, prefix) = (self.clone(), prefix.cloned());
+        listed(async move { store.list_whole(|| store.inner.list(prefix.as_ref())).await })
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (store, prefix, offset) = (self.clone(), prefix.cloned(), offset.clone());
+        listed(async move {
+            store
+                .list_whole(|| store.inner.list_with_offset(prefix.as_ref(), &offset))
+                .await
+        })
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.pacer
+            .run(Repeat::Freely, 0, || self.inner.list_with_delimiter(prefix))
+            .await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        let repeat = match options.mode {
+            CopyMode::Overwrite => Repeat::Freely,
+            CopyMode::Create => Repeat::IfNothingWasDone,
+        };
+        self.pacer
+            .run(repeat, 0, || {
+                self.inner.copy_opts(from, to, options.clone())
+            })
+            .await
+    }
+}
+
+fn listed(
+    all: impl Future<Output = Result<Vec<ObjectMeta>>> + Send + 'static,
+) -> BoxStream<'static, Result<ObjectMeta>> {
+    stream::once(all)
+        .map_ok(|all| stream::iter(all.into_iter().map(Ok)))
+        .try_flatten()
+        .boxed()
+}
+
+/// An upload in parts. The trait has no way to send a part again; the store on S3 does that itself.
+#[derive(Debug)]
+struct PacedUpload {
+    inner: Box<dyn MultipartUpload>,
+    pacer: Arc<Pacer>,
+}
+
+#[async_trait]
+impl MultipartUpload for PacedUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        let transfer = data.content_length() as u64;
+        let part = self.inner.put_part(data);
+        let pacer = Arc::clone(&self.pacer);
+        Box::pin(async move { pacer.once(false, transfer, part).await })
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        self.pacer.once(false, 0, self.inner.complete()).await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.pacer.once(false, 0, self.inner.abort()).await
+    }
+}

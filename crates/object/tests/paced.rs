@@ -1,0 +1,221 @@
+//! How a store is asked that misbehaves: limits, repeats, budget, outage and recovery, by count.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_object::faults::{FaultKind, Faults, FaultyStore, Request};
+use forebay_object::{Fault, PaceSettings, Store};
+use futures_util::TryStreamExt;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode};
+use tokio::time::Instant;
+
+struct Scene {
+    faults: Arc<Faults>,
+    faulty: FaultyStore,
+    store: Store,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let faults = Arc::<Faults>::default();
+        let faulty = FaultyStore::new(Arc::new(InMemory::new()), Arc::clone(&faults));
+        let settings = PaceSettings {
+            seed: Some(1),
+            ..PaceSettings::default()
+        };
+        let store = Store::new(
+            Arc::new(faulty.clone()),
+            Path::default(),
+            "test".to_owned(),
+            settings,
+        );
+        Scene {
+            faults,
+            faulty,
+            store,
+        }
+    }
+
+    async fn put(&self, name: &str) -> Result<(), Error> {
+        let path = Path::from(name);
+        self.store
+            .store
+            .put(&path, "0123456789".into())
+            .await
+            .map(drop)
+    }
+
+    async fn get(&self, name: &str) -> Result<bytes::Bytes, Error> {
+        self.store.store.get(&Path::from(name)).await?.bytes().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_ends_early_is_asked_for_again_and_never_handed_on() {
+    let scene = Scene::new();
+    scene.put("x").await.unwrap();
+    for name in ["whole", "range"] {
+        scene
+            .faults
+            .next(Request::Get, "x", FaultKind::ShortBody, 3);
+        let got = if name == "whole" {
+            scene.get("x").await.unwrap()
+        } else {
+            let path = Path::from("x");
+            scene.store.store.get_range(&path, 0..10).await.unwrap()
+        };
+        assert_eq!(got, "0123456789", "{name}");
+    }
+    scene
+        .faults
+        .next(Request::Get, "x", FaultKind::ShortBody, 4);
+    let error = scene.get("x").await.unwrap_err();
+    assert!(error.to_string().contains("instead of 10"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_an_answer_is_cut_off_and_repeated() {
+    let scene = Scene::new();
+    scene.faults.next(Request::Put, "x", FaultKind::Hang, 3);
+    scene.put("x").await.unwrap();
+    scene.faults.next(Request::Get, "x", FaultKind::Hang, 3);
+    scene.get("x").await.unwrap();
+    scene.faults.next(Request::Delete, "x", FaultKind::Hang, 3);
+    scene.store.store.delete(&Path::from("x")).await.unwrap();
+    assert_eq!(scene.faults.injected()[&FaultKind::Hang], 9);
+
+    scene.faults.next(Request::List, "", FaultKind::Hang, 4);
+    let error = scene.store.store.list(None).try_collect::<Vec<_>>().await;
+    assert_eq!(Fault::of(&error.unwrap_err()), Fault::Unreachable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_is_not_repeated_unless_nothing_was_done() {
+    let scene = Scene::new();
+    let create = async |name: &str| {
+        let path = Path::from(name);
+        let mode = PutMode::Create.into();
+        scene.store.store.put_opts(&path, "x".into(), mode).await
+    };
+    scene
+        .faults
+        .next(Request::Put, "lost", FaultKind::LostAnswer, 1);
+    let lost = create("lost").await;
+    assert!(
+        matches!(lost, Err(Error::Generic { .. })),
+        "a conflict with itself: {lost:?}"
+    );
+    assert_eq!(scene.get("lost").await.unwrap(), "x");
+
+    scene
+        .faults
+        .next(Request::Put, "slow", FaultKind::SlowDown, 3);
+    create("slow").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn puts_and_deletes_that_worked_are_repeated_without_harm() {
+    let scene = Scene::new();
+    scene
+        .faults
+        .next(Request::Put, "x", FaultKind::LostAnswer, 3);
+    scene.put("x").await.unwrap();
+    scene
+        .faults
+        .next(Request::Delete, "x", FaultKind::LostAnswer, 1);
+    scene.store.store.delete(&Path::from("x")).await.unwrap();
+    assert!(matches!(scene.get("x").await, Err(Error::NotFound { .. })));
+}
+
+/// Ten callers at a store of which every third request fails.
+#[tokio::test(start_paused = true)]
+async fn repeats_that_fail_stay_within_the_budget() {
+    let scene = Arc::new(Scene::new());
+    for (probability, name) in [(0.33, "a third"), (0.8, "most")] {
+        scene.faults.chance(FaultKind::ServerError, probability);
+        let failed_before = *scene
+            .faults
+            .injected()
+            .get(&FaultKind::ServerError)
+            .unwrap_or(&0);
+        let before = scene.faulty.counts().puts;
+        let mut calls = tokio::task::JoinSet::new();
+        for caller in 0..10 {
+            let scene = Arc::clone(&scene);
+            calls.spawn(async move {
+                for i in 0..100 {
+                    // What fails for good is not asked for again by this caller.
+                    let _ = scene.put(&format!("{caller} {i}")).await;
+                }
+            });
+        }
+        calls.join_all().await;
+        let succeeded = scene.faulty.counts().puts - before;
+        let failed = scene.faults.injected()[&FaultKind::ServerError] - failed_before;
+        eprintln!("{name}: of 1000 calls {succeeded} succeeded, with {failed} failures");
+        // One try each, the repeats that worked, and the budget of those that did not.
+        assert!(failed + succeeded <= 1000 + 20 + succeeded * 6 / 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_noticed_costs_a_trickle_and_its_end_is_noticed() {
+    let scene = Scene::new();
+    scene.put("x").await.unwrap();
+    scene.faults.set_down(true);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3600) {
+        let error = scene.get("x").await.unwrap_err();
+        assert!(Fault::of(&error).is_transient(), "{error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let asked = scene.faults.refused();
+    assert!((240..=600).contains(&asked), "{asked} requests in an hour");
+    let (why, since) = scene.store.health.away().unwrap();
+    assert!(
+        why.contains("down") && since > Duration::from_secs(3500),
+        "{why} {since:?}"
+    );
+
+    scene.faults.set_down(false);
+    let back = Instant::now();
+    while scene.get("x").await.is_err() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(
+        back.elapsed() <= Duration::from_secs(16),
+        "{:?}",
+        back.elapsed()
+    );
+    assert!(scene.store.health.away().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_a_store_is_back_a_thousand_callers_are_no_storm() {
+    let scene = Arc::new(Scene::new());
+    scene.put("x").await.unwrap();
+    scene.faults.set_down(true);
+    while scene.store.health.away().is_none() {
+        let _ = scene.get("x").await;
+    }
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..1000 {
+        let scene = Arc::clone(&scene);
+        calls.spawn(async move {
+            while scene.get("x").await.is_err() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    scene.faults.everything.close();
+    scene.faults.set_down(false);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(scene.faults.everything.held(), 1, "one probe");
+    scene.faults.everything.open();
+    calls.join_all().await;
+    let gets = scene.faulty.counts().gets;
+    assert_eq!(gets, 1000, "each caller asked the store once");
+}

@@ -1,0 +1,231 @@
+//! Looking at logs without changing anything: the one that a gateway writes or left behind, and
+//! those that were [put aside](crate::put_aside).
+//!
+//! Recovery stops at the first record that is not valid in sequence, since nothing behind it may be
+//! replayed. Here the reader is a person who wants whatever is there: reading goes on behind a
+//! damaged place or a missing segment at the next record that is whole, and says what it
+//! [passed over](Gap). A record that is shown has passed every check all the same.
+//!
+//! Nothing is locked and nothing is mapped, so the log of a running gateway may be looked at. What is
+//! recycled meanwhile reads as the end of a segment, or as missing.
+
+mod reader;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use forebay_types::{Epoch, Lsn, VolumeId};
+
+use crate::layout::{HeaderBytes, SEGMENT_HEADER_USED, SegmentHeader};
+use crate::segment::{AsideKind, AsideName, FileName};
+use crate::storage::{SegmentReader, Storage};
+
+pub use reader::{Gap, GapReason, LogReader, Piece};
+pub use summary::{Counts, Ending, SegmentSummary, Summary};
+
+/// Files of a log folder, for reading.
+pub trait LogFiles: Send + Sync {
+    /// The names of all files, in any order, foreign ones included.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Opens a file.
+    fn read(&self, name: &str) -> io::Result<Box<dyn SegmentReader>>;
+}
+
+impl<S: Storage + ?Sized> LogFiles for S {
+    fn list(&self) -> io::Result<Vec<String>> {
+        Storage::list(self)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Box<dyn SegmentReader>> {
+        Storage::read(self, name)
+    }
+}
+
+/// Which log of a folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Label {
+    /// The one that is written, or replayed at the next start: `current`.
+    Current,
+    /// One that was put aside under this label. Segments that were cut off behind a damaged place
+    /// have a label that ends in `cut-off`.
+    Aside(String),
+}
+
+impl Label {
+    /// The label that a person has typed.
+    pub fn parse(text: &str) -> Label {
+        if text == "current" {
+            Label::Current
+        } else {
+            Label::Aside(text.to_owned())
+        }
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Label::Current => f.write_str("current"),
+            Label::Aside(label) => f.write_str(label),
+        }
+    }
+}
+
+/// All logs of a folder.
+pub struct Inspection {
+    logs: Vec<KeptLog>,
+}
+
+/// The files of one log.
+pub struct KeptLog {
+    label: Label,
+    files: Arc<dyn LogFiles>,
+    /// By number.
+    segments: Vec<Segment>,
+    unusable: Vec<(String, String)>,
+    /// Bytes of all files, spare ones included.
+    bytes: u64,
+}
+
+/// A segment that was begun.
+#[derive(Clone, Debug)]
+struct Segment {
+    file: String,
+    bytes: u64,
+    header: SegmentHeader,
+}
+
+impl Inspection {
+    /// Reads the headers of all segments of a folder.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed. A file that cannot be read is [named](KeptLog::unusable).
+    pub fn open(files: Arc<dyn LogFiles>) -> io::Result<Inspection> {
+        let mut logs = BTreeMap::new();
+        let mut names = files.list()?;
+        names.sort();
+        for name in names {
+            let (label, is_spare) = match (FileName::parse(&name), AsideName::parse(&name)) {
+                (Some(file), _) => (Label::Current, matches!(file, FileName::Spare(_))),
+                (None, Some(aside)) => (Label::of(&aside), aside.kind == AsideKind::Spare),
+                (None, None) => continue,
+            };
+            logs.entry(label.clone())
+                .or_insert_with(|| KeptLog {
+                    label,
+                    files: files.clone(),
+                    segments: Vec::new(),
+                    unusable: Vec::new(),
+                    bytes: 0,
+                })
+                .add(name, is_spare);
+        }
+        let mut logs: Vec<KeptLog> = logs.into_values().collect();
+        for log in &mut logs {
+            log.segments.sort_by_key(|segment| segment.header.number);
+        }
+        Ok(Inspection { logs })
+    }
+
+    /// Every log: the current one first, then the others by label.
+    pub fn logs(&self) -> &[KeptLog] {
+        &self.logs
+    }
+
+    /// One log; `None` if the folder has no file of it.
+    pub fn log(&self, label: &Label) -> Option<&KeptLog> {
+        self.logs.iter().find(|log| log.label == *label)
+    }
+}
+
+impl KeptLog {
+    fn add(&mut self, name: String, is_spare: bool) {
+        let opened = self.files.read(&name).and_then(|reader| {
+            let mut header = [0; SEGMENT_HEADER_USED];
+            let bytes = reader.size()?;
+            if !is_spare {
+                reader.read_at(0, &mut header)?;
+            }
+            Ok((bytes, SegmentHeader::decode(&header)))
+        });
+        let (bytes, header) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.unusable.push((name, error.to_string()));
+                return;
+            }
+        };
+        self.bytes += bytes;
+        let number = FileName::parse(&name)
+            .map(FileName::number)
+            .or_else(|| AsideName::parse(&name).map(|aside| aside.number));
+        match header {
+            HeaderBytes::Valid(header) if Some(header.number) == number => {
+                self.segments.push(Segment {
+                    file: name,
+                    bytes,
+                    header,
+                });
+            }
+            HeaderBytes::Newer(version) => {
+                let why =
+                    format!("it has format version {version}, which only a newer program reads");
+                self.unusable.push((name, why));
+            }
+            // Prepared for its next life, or torn while it was being begun: nothing in it counts.
+            HeaderBytes::Valid(_) | HeaderBytes::Invalid => {}
+        }
+    }
+
+    /// Which log it is.
+    pub fn label(&self) -> &Label {
+        &self.label
+    }
+
+    /// Volume of the newest segment; `None` when there is none with a valid header.
+    pub fn volume(&self) -> Option<VolumeId> {
+        self.segments.last().map(|segment| segment.header.volume)
+    }
+
+    /// Lowest and highest epoch under which its segments were written.
+    pub fn epochs(&self) -> Option<(Epoch, Epoch)> {
+        let epochs = || self.segments.iter().map(|segment| segment.header.epoch);
+        Some((epochs().min()?, epochs().max()?))
+    }
+
+    /// Bytes on disk of all its files.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Files that cannot be read at all, and why.
+    pub fn unusable(&self) -> &[(String, String)] {
+        &self.unusable
+    }
+
+    /// Reads the records that lie at `from` or behind it.
+    pub fn read_from(&self, from: Lsn) -> LogReader {
+        LogReader::new(self.files.clone(), self.segments.clone(), from)
+    }
+
+    /// Whether it is certain that the log holds no record at `published` or behind it: then nothing
+    /// is lost with it. False also where something there is damaged.
+    pub fn has_nothing_from(&self, published: Lsn) -> bool {
+        let mut reader = self.read_from(published);
+        let is_empty = reader.next().is_none();
+        let durable = self.segments.iter().map(|segment| segment.header.durable);
+        is_empty
+            && !reader.is_torn()
+            && self.unusable.is_empty()
+            && durable.max().is_none_or(|durable| durable <= published)
+    }
+
+    /// Reads everything once and says what is there.
+    pub fn summarize(&self) -> Summary {
+        summary::of(self)
+    }
+}

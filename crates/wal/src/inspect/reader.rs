@@ -1,0 +1,322 @@
+//! Reading records in their order, past what is damaged or missing.
+
+use std::fmt;
+use std::sync::Arc;
+
+use forebay_types::{Epoch, Lsn};
+
+use super::{LogFiles, Segment};
+use crate::error::OpenError;
+use crate::layout::SegmentNumber;
+use crate::recovery::Record;
+use crate::recovery::cursor::{Place, SegmentCursor};
+
+/// Behind an unreadable place reading is tried again at the next page.
+const PAGE: u64 = 4096;
+
+/// What is found next in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// A record, and the epoch under which it was written.
+    Record(Record<'a>, Epoch),
+    /// A place where records are missing or not whole; others follow.
+    Gap(Gap),
+}
+
+/// A stretch of the log that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Where it begins.
+    pub from: Lsn,
+    /// Where records go on; equal to `from` when a file was passed over that is no part of the
+    /// sequence.
+    pub to: Lsn,
+    /// What is wrong.
+    pub why: GapReason,
+}
+
+/// Why a stretch of the log cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GapReason {
+    /// Bytes of this file are not what was written.
+    Damaged {
+        /// The file.
+        file: String,
+    },
+    /// The disk does not give these bytes of the file.
+    Unreadable {
+        /// The file.
+        file: String,
+        /// What it says.
+        error: String,
+    },
+    /// The segment with this number, at least, is not there or has lost its header.
+    Missing {
+        /// Its number, as in the name of its file.
+        number: u64,
+    },
+    /// The file does not go on where the one before it ended: another volume's, an older epoch's, or
+    /// one that says of itself that it lies elsewhere.
+    Misplaced {
+        /// The file.
+        file: String,
+    },
+}
+
+impl fmt::Display for GapReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GapReason::Damaged { file } => write!(f, "{file} is damaged there"),
+            GapReason::Unreadable { file, error } => write!(f, "{file} cannot be read: {error}"),
+            GapReason::Missing { number } => {
+                write!(f, "segment {number:016x} is missing")
+            }
+            GapReason::Misplaced { file } => {
+                write!(f, "{file} does not belong to this sequence")
+            }
+        }
+    }
+}
+
+/// Reads the records of one log in their order.
+pub struct LogReader {
+    files: Arc<dyn LogFiles>,
+    segments: std::vec::IntoIter<Segment>,
+    from: Lsn,
+    reading: Option<Reading>,
+    /// The segment that was read before: its number and where it ended.
+    before: Option<(SegmentNumber, Epoch)>,
+    at: Lsn,
+    torn: bool,
+    /// A segment that was looked at and comes after a gap.
+    pending: Option<Segment>,
+}
+
+struct Reading {
+    cursor: SegmentCursor,
+    segment: Segment,
+}
+
+/// What lies at a place, without borrowing it.
+enum Found {
+    Record {
+        kind: crate::RecordKind,
+        end: Lsn,
+        payload: std::ops::Range<usize>,
+    },
+    Gap(Gap),
+    End,
+}
+
+impl LogReader {
+    pub(super) fn new(files: Arc<dyn LogFiles>, segments: Vec<Segment>, from: Lsn) -> LogReader {
+        // Where records begin is known from the base of a segment on.
+        let first = segments
+            .iter()
+            .rposition(|segment| segment.header.base <= from)
+            .unwrap_or(0);
+        let mut segments = segments.into_iter();
+        if first > 0 {
+            segments.nth(first - 1);
+        }
+        let at = segments
+            .as_slice()
+            .first()
+            .map_or(from, |first| first.header.base);
+        LogReader {
+            files,
+            segments,
+            from,
+            reading: None,
+            before: None,
+            at,
+            torn: false,
+            pending: None,
+        }
+    }
+
+    /// The next record or gap; `None` after the last.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "lends, which Iterator cannot"
+    )]
+    pub fn next(&mut self) -> Option<Piece<'_>> {
+        loop {
+            if self.reading.is_none() {
+                match self.next_segment()? {
+                    Some(gap) => return Some(Piece::Gap(gap)),
+                    None => continue,
+                }
+            }
+            let lsn = self.at;
+            match self.find() {
+                Found::Record { kind, end, payload } => {
+                    (self.at, self.torn) = (end, false);
+                    if lsn < self.from {
+                        continue;
+                    }
+                    let reading = self.reading.as_ref()?;
+                    let record = Record {
+                        kind,
+                        lsn,
+                        end,
+                        payload: reading.cursor.bytes(payload),
+                    };
+                    return Some(Piece::Record(record, reading.segment.header.epoch));
+                }
+                Found::Gap(gap) => {
+                    self.at = gap.to;
+                    if gap.to > self.from {
+                        return Some(Piece::Gap(gap));
+                    }
+                }
+                Found::End => {
+                    if let Some(reading) = self.reading.take() {
+                        let header = reading.segment.header;
+                        self.before = Some((header.number, header.epoch));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where the records end that have been read so far.
+    pub fn position(&self) -> Lsn {
+        self.at
+    }
+
+    /// Whether the last segment that was read ended within something that was being written.
+    pub(super) fn is_torn(&self) -> bool {
+        self.torn
+    }
+
+    /// The file that is being read.
+    pub(super) fn file(&self) -> Option<&str> {
+        let reading = self.reading.as_ref()?;
+        Some(&reading.segment.file)
+    }
+
+    /// Takes the next segment in hand. A gap before it is given first; `None` when there is no
+    /// segment.
+    fn next_segment(&mut self) -> Option<Option<Gap>> {
+        if let Some(segment) = self.pending.take() {
+            return Some(self.begin(segment));
+        }
+        let segment = self.segments.next()?;
+        let header = &segment.header;
+        let Some((number, epoch)) = self.before else {
+            return Some(self.begin(segment));
+        };
+        if header.epoch < epoch || header.base < self.at {
+            return Some(Some(Gap {
+                from: self.at,
+                to: self.at,
+                why: GapReason::Misplaced { file: segment.file },
+            }));
+        }
+        if header.previous_end == self.at {
+            return Some(self.begin(segment));
+        }
+        let why = if header.previous == number {
+            GapReason::Damaged {
+                file: format!("the end of segment {:016x}", number.0),
+            }
+        } else {
+            GapReason::Missing {
+                number: header.previous.0,
+            }
+        };
+        let gap = Gap {
+            from: self.at,
+            to: header.base,
+            why,
+        };
+        self.pending = Some(segment);
+        Some(Some(gap))
+    }
+
+    /// Opens a segment; a gap if that fails.
+    fn begin(&mut self, segment: Segment) -> Option<Gap> {
+        self.torn = false;
+        match self.files.read(&segment.file) {
+            Ok(reader) => {
+                // A restart may leave numbers out.
+                self.at = segment.header.base;
+                let (name, header) = (segment.file.clone(), segment.header);
+                let cursor = SegmentCursor::new(reader, name, header, segment.bytes);
+                self.reading = Some(Reading { cursor, segment });
+                None
+            }
+            Err(error) => Some(Gap {
+                from: self.at,
+                to: self.at,
+                why: GapReason::Unreadable {
+                    file: segment.file,
+                    error: error.to_string(),
+                },
+            }),
+        }
+    }
+
+    fn find(&mut self) -> Found {
+        let Some(reading) = &mut self.reading else {
+            return Found::End;
+        };
+        let (cursor, file) = (&mut reading.cursor, &reading.segment.file);
+        let from = self.at;
+        let end = Lsn(reading
+            .segment
+            .header
+            .base
+            .0
+            .saturating_add(reading.segment.bytes));
+        let error = match cursor.look(from) {
+            Ok(Place::Record { kind, end, payload }) => {
+                return Found::Record { kind, end, payload };
+            }
+            Ok(place) => {
+                self.torn |= place == Place::Torn;
+                None
+            }
+            Err(error) => Some(error),
+        };
+        let (next, error) = match error {
+            None => match cursor.find_after(from) {
+                Ok(next) => (next, None),
+                Err(error) => (next_readable(cursor, from, end), Some(error)),
+            },
+            Some(error) => (next_readable(cursor, from, end), Some(error)),
+        };
+        self.torn |= error.is_some();
+        let file = file.clone();
+        match (next, error) {
+            (None, _) => Found::End,
+            (Some(to), None) => Found::Gap(Gap {
+                from,
+                to,
+                why: GapReason::Damaged { file },
+            }),
+            (Some(to), Some(error)) => Found::Gap(Gap {
+                from,
+                to,
+                why: GapReason::Unreadable {
+                    file,
+                    error: error.to_string(),
+                },
+            }),
+        }
+    }
+}
+
+/// The first record behind a place that the disk does not give.
+fn next_readable(cursor: &mut SegmentCursor, from: Lsn, end: Lsn) -> Option<Lsn> {
+    let mut at = from;
+    while at < end {
+        at = at.advance(PAGE);
+        let found: Result<Option<Lsn>, OpenError> = cursor.find_after(at);
+        if let Ok(found) = found {
+            return found;
+        }
+    }
+    None
+}

@@ -1,0 +1,21 @@
+//! The messages of the control socket, for the fuzz targets. Each function reads one, and gives what it read as it would
+//! be written.
+
+use super::message::{Reply, Request, to_line};
+
+/// What a client sends.
+pub fn request(line: &[u8]) -> Option<Vec<u8>> {
+    let request: Request = serde_json::from_slice(line).ok()?;
+    to_line(&request).ok()
+}
+
+/// What the gateway answers, and how it is shown.
+pub fn reply(line: &[u8]) -> Option<(Vec<u8>, String)> {
+    let reply: Reply = serde_json::from_slice(line).ok()?;
+    let shown = match &reply {
+        Reply::Flush(report) => report.to_string(),
+        Reply::Status(status) => status.to_string(),
+        Reply::Error(problem) => problem.clone(),
+    };
+    Some((to_line(&reply).ok()?, shown))
+}

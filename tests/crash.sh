@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Kills the real program under load, again and again, and compares everything that is left with everything
+# that was acknowledged (crates/crash):
+#
+#   tests/crash.sh [--long] [minio]
+#
+# In each mode of the harness: kill, recovery (killed again while it starts, with a log of minimal size),
+# power-cut (what was not durable is lost or torn) and lost-machine (the local folder is gone). A few kills of
+# each; with --long at least 320 in all, more than 200 of which may lose nothing. The bucket is a folder, or
+# with `minio` MinIO.
+#
+# Environment, with what holds without it:
+#   SEED=               of all random choices; without it another one each time. It is printed.
+#   KILLS=4             kills in each mode, at least; 80 with --long
+#   SECONDS_EACH=90     no further kill of a mode after so many seconds; 900 with --long
+#   MODE=all            one mode alone
+#   WRITERS=4           clients that write
+#   FB_BINARY=          the program; without it the release build of this checkout, built if need be
+#   CRASH_BINARY=       the harness; without it a debug build
+#   WORK_PARENT=        where work folders are made; without it the place for temporary files
+#   TEST_BIN=~/.cache/forebay-tests/bin   where MinIO is, or is built into
+. "$(dirname "$0")/lib/common.sh"
+
+KILLS=${KILLS:-} SECONDS_EACH=${SECONDS_EACH:-} STORE=file
+for argument in "$@"; do
+    case $argument in
+    --long) KILLS=${KILLS:-80} SECONDS_EACH=${SECONDS_EACH:-900} ;;
+    file | minio) STORE=$argument ;;
+    *) die "usage: $0 [--long] [minio]" ;;
+    esac
+done
+
+PROGRAM=$(forebay_binary)
+CRASH=$(crash_binary)
+FLAGS=(--mode "${MODE:-all}" --kills "${KILLS:-4}" --seconds "${SECONDS_EACH:-90}" --writers "${WRITERS:-4}"
+    --program "$PROGRAM")
+[ -z "${SEED:-}" ] || FLAGS+=(--seed "$SEED")
+[ -z "${WORK_PARENT:-}" ] || FLAGS+=(--folder "$WORK_PARENT")
+if [ "$STORE" = minio ]; then
+    minio=$(s3_server minio)
+    work_folder crash "${WORK_PARENT:-}"
+    start_minio "$minio" "$WORK/minio" "$(free_port)"
+    at_exit "end_process $STORE_PID"
+    FLAGS+=(--store "s3://forebay/crash")
+fi
+say "$STORE, $("$PROGRAM" --version)"
+began=$(seconds_now)
+status=0
+"$CRASH" run "${FLAGS[@]}" &
+harness=$!
+at_exit "end_process $harness"
+wait "$harness" || status=$?
+say "$(seconds_since "$began") s"
+exit "$status"

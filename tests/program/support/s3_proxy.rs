@@ -1,0 +1,351 @@
+//! A proxy before an S3 server that does to its requests and answers what networks, balancers and servers do.
+//!
+//! It speaks as much HTTP/1.1 as that takes: a request is read whole, sent on over a connection of its own, and the
+//! answer read until the server closes. The signed headers stay as they are, `Host` among them, so that the
+//! server accepts what comes through here.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Fault {
+    /// 500 with S3's XML; the server hears nothing of it.
+    ServerError,
+    /// 503 `SlowDown` with `Retry-After: 1`; the server hears nothing of it.
+    SlowDown,
+    /// The request is read, and never answered.
+    Stall,
+    /// The connection is reset while the request comes.
+    ResetRequest,
+    /// The server does what it is asked for; the connection ends before the answer.
+    ResetAnswer,
+    /// The body ends after half of the length that was promised.
+    CutShort,
+    /// One bit of the body is another one; only for objects.
+    WrongBytes,
+    /// The server does what it is asked for, and the answer is a 500.
+    LostAnswer,
+    /// A listing repeats an earlier one.
+    StaleList,
+}
+
+impl Fault {
+    fn applies_to(self, request: &Request) -> bool {
+        let lists = request.target.contains("list-type=2");
+        match self {
+            Fault::CutShort | Fault::WrongBytes => request.method == "GET" && !lists,
+            Fault::LostAnswer | Fault::ResetAnswer => {
+                matches!(&*request.method, "PUT" | "DELETE" | "POST")
+            }
+            Fault::StaleList => lists,
+            _ => true,
+        }
+    }
+}
+
+/// How the proxy treats whoever connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// As it should.
+    Open,
+    /// Connections are closed at once.
+    Refused,
+    /// Connections are taken, and nothing comes of them.
+    Silent,
+}
+
+/// A running proxy; ends when dropped.
+pub(crate) struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    server: String,
+    ended: AtomicBool,
+    requests: AtomicUsize,
+    plan: Mutex<Plan>,
+}
+
+struct Plan {
+    reach: Reach,
+    random: u64,
+    /// Kinds, each for one in so many requests that it applies to.
+    chances: Vec<(Fault, u64)>,
+    /// The next requests whose target has this in it, once each.
+    script: Vec<(&'static str, &'static str, Fault)>,
+    injected: HashMap<Fault, usize>,
+    listings: HashMap<String, Vec<u8>>,
+}
+
+impl Proxy {
+    /// Before the server at `http://` this address.
+    pub(crate) fn start(endpoint: &str, seed: u64) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            server: endpoint.trim_start_matches("http://").to_owned(),
+            ended: AtomicBool::new(false),
+            requests: AtomicUsize::new(0),
+            plan: Mutex::new(Plan {
+                reach: Reach::Open,
+                random: seed,
+                chances: Vec::new(),
+                script: Vec::new(),
+                injected: HashMap::new(),
+                listings: HashMap::new(),
+            }),
+        });
+        let serving = Arc::clone(&shared);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                if serving.ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                serving.requests.fetch_add(1, Ordering::SeqCst);
+                let shared = Arc::clone(&serving);
+                thread::spawn(move || {
+                    // A connection that breaks is nothing to tell of here: breaking them is the point.
+                    let _ = shared.serve(client);
+                });
+            }
+        });
+        Proxy { address, shared }
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// One in `of` requests to which it applies is hit.
+    pub(crate) fn one_in(&self, of: u64, fault: Fault) {
+        self.shared.plan.lock().unwrap().chances.push((fault, of));
+    }
+
+    /// The next request with this method, and with `part` in its target, is hit.
+    pub(crate) fn next(&self, method: &'static str, part: &'static str, fault: Fault) {
+        let mut plan = self.shared.plan.lock().unwrap();
+        plan.script.push((method, part, fault));
+    }
+
+    pub(crate) fn reach(&self, reach: Reach) {
+        self.shared.plan.lock().unwrap().reach = reach;
+    }
+
+    /// No more faults.
+    pub(crate) fn heal(&self) {
+        let mut plan = self.shared.plan.lock().unwrap();
+        plan.reach = Reach::Open;
+        plan.chances.clear();
+        plan.script.clear();
+    }
+
+    /// How often a fault was injected.
+    pub(crate) fn injected(&self, fault: Fault) -> usize {
+        let plan = self.shared.plan.lock().unwrap();
+        plan.injected.get(&fault).copied().unwrap_or(0)
+    }
+
+    /// Connections so far, one for each request.
+    pub(crate) fn requests(&self) -> usize {
+        self.shared.requests.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        // Wakes the one who accepts.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+/// A request as it came.
+struct Request {
+    method: String,
+    target: String,
+    head: String,
+    body: Vec<u8>,
+}
+
+/// Longer than the program waits for anything.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+impl Shared {
+    fn serve(&self, mut client: TcpStream) -> io::Result<()> {
+        client.set_nodelay(true)?;
+        client.set_read_timeout(Some(PATIENCE))?;
+        let reach = self.plan.lock().unwrap().reach;
+        match reach {
+            Reach::Open => {}
+            Reach::Refused => return Ok(()),
+            Reach::Silent => return hold(&mut client),
+        }
+        let (head, rest) = read_head(&mut client)?;
+        let mut words = head.split(' ');
+        let mut request = Request {
+            method: words.next().unwrap_or_default().to_owned(),
+            target: words.next().unwrap_or_default().to_owned(),
+            head: String::new(),
+            body: rest,
+        };
+        let fault = self.draw(&request);
+        let mut len = 0;
+        for line in head.split("\r\n") {
+            let (name, value) = line.split_once(':').unwrap_or((line, ""));
+            match &*name.to_ascii_lowercase() {
+                "content-length" => len = value.trim().parse().unwrap_or(0),
+                // Answered here, before the body comes.
+                "expect" if fault != Some(Fault::ResetRequest) => {
+                    client.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+                    continue;
+                }
+                "connection" | "expect" => continue,
+                _ => {}
+            }
+            if !line.is_empty() {
+                request.head.push_str(line);
+                request.head.push_str("\r\n");
+            }
+        }
+        if fault == Some(Fault::ResetRequest) {
+            // What was sent and is not read makes the end of the connection a reset.
+            thread::sleep(Duration::from_millis(2));
+            return Ok(());
+        }
+        let missing = len - request.body.len().min(len);
+        let begun = request.body.len();
+        request.body.resize(begun + missing, 0);
+        client.read_exact(&mut request.body[begun..])?;
+        match fault {
+            Some(Fault::ServerError) => return refuse(&mut client, 500, "InternalError"),
+            Some(Fault::SlowDown) => return refuse(&mut client, 503, "SlowDown"),
+            Some(Fault::Stall) => return hold(&mut client),
+            _ => {}
+        }
+        let answer = self.forward(&request)?;
+        let body_at = end_of_head(&answer).unwrap_or(answer.len());
+        let mut answer = answer;
+        match fault {
+            Some(Fault::ResetAnswer) => return Ok(()),
+            Some(Fault::LostAnswer) => return refuse(&mut client, 500, "InternalError"),
+            Some(Fault::CutShort) => answer.truncate(body_at + (answer.len() - body_at) / 2),
+            Some(Fault::WrongBytes) => {
+                let at = body_at + (answer.len() - body_at) / 3;
+                if let Some(byte) = answer.get_mut(at) {
+                    *byte ^= 4;
+                }
+            }
+            _ => {}
+        }
+        if request.target.contains("list-type=2") {
+            let mut plan = self.plan.lock().unwrap();
+            let earlier = plan.listings.get(&request.target).cloned();
+            match earlier.filter(|_| fault == Some(Fault::StaleList)) {
+                Some(earlier) => answer = earlier,
+                None => {
+                    plan.listings.insert(request.target.clone(), answer.clone());
+                }
+            }
+        }
+        client.write_all(&answer)
+    }
+
+    fn draw(&self, request: &Request) -> Option<Fault> {
+        let mut plan = self.plan.lock().unwrap();
+        let scripted = plan.script.iter().position(|(method, part, _)| {
+            request.method == *method && request.target.contains(part)
+        });
+        let fault = match scripted {
+            Some(at) => Some(plan.script.remove(at).2),
+            None => {
+                plan.random = mix(plan.random);
+                let drawn = plan.random;
+                let applying = plan
+                    .chances
+                    .iter()
+                    .filter(|(fault, _)| fault.applies_to(request));
+                // A bit of its own for each kind, so that one does not hide another.
+                applying
+                    .enumerate()
+                    .find(|(at, (_, of))| mix(drawn ^ *at as u64) % of == 0)
+                    .map(|(_, (fault, _))| *fault)
+            }
+        };
+        if let Some(fault) = fault {
+            *plan.injected.entry(fault).or_default() += 1;
+        }
+        fault
+    }
+
+    fn forward(&self, request: &Request) -> io::Result<Vec<u8>> {
+        let mut server = TcpStream::connect(&self.server)?;
+        server.set_nodelay(true)?;
+        server.set_read_timeout(Some(PATIENCE))?;
+        server.write_all(request.head.as_bytes())?;
+        server.write_all(b"Connection: close\r\n\r\n")?;
+        // Its answer says why it does not want the rest.
+        let _ = server.write_all(&request.body);
+        let mut answer = Vec::new();
+        match server.read_to_end(&mut answer) {
+            // A server that refuses before it has read all resets the connection behind its answer.
+            Err(error) if answer.is_empty() => Err(error),
+            _ => Ok(answer),
+        }
+    }
+}
+
+/// Says nothing until the other side gives up.
+fn hold(client: &mut TcpStream) -> io::Result<()> {
+    let mut sink = [0; 4096];
+    while client.read(&mut sink)? > 0 {}
+    Ok(())
+}
+
+fn refuse(client: &mut TcpStream, status: u16, code: &str) -> io::Result<()> {
+    let body = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code>\
+         <Message>Please try again.</Message></Error>"
+    );
+    let answer = format!(
+        "HTTP/1.1 {status} Fault\r\nContent-Type: application/xml\r\nContent-Length: {}\r\n\
+         Retry-After: 1\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    client.write_all(answer.as_bytes())
+}
+
+/// A head without its last empty line, and what came of the body with it.
+fn read_head(client: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        if let Some(end) = end_of_head(&bytes) {
+            let rest = bytes.split_off(end);
+            return Ok((String::from_utf8_lossy(&bytes).into_owned(), rest));
+        }
+        match client.read(&mut piece)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            len => bytes.extend_from_slice(&piece[..len]),
+        }
+    }
+}
+
+fn end_of_head(bytes: &[u8]) -> Option<usize> {
+    let at = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+    Some(at + 4)
+}
+
+/// splitmix64.
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
