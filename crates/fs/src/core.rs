@@ -222,6 +222,11 @@ impl Core {
         }
     }
 
+    /// Bytes that admitted writers are about to take.
+    pub(crate) fn admitted_bytes(&self) -> u64 {
+        self.admitted.load(Ordering::Acquire)
+    }
+
     fn try_admit(&self, bytes: u64) -> Option<Admission<'_>> {
         // Two ragged ends of a piece each.
         let bytes = bytes + (128 << 10);

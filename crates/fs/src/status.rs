@@ -42,6 +42,8 @@ pub struct Status {
     pub oldest_unpublished: Option<Duration>,
     /// Bytes of file data that the bucket does not have.
     pub dirty_bytes: u64,
+    /// Bytes that writes under way have been let in for and have not put into block buffers yet.
+    pub admitted_bytes: u64,
     /// Memory that block buffers take, in bytes.
     pub memory_bytes: u64,
     /// Limit of that, in bytes.
@@ -77,6 +79,7 @@ impl Status {
             durable: core.log().map_or(published, |log| log.durable_lsn()),
             oldest_unpublished: core.oldest_unpublished().map(|since| since.elapsed()),
             dirty_bytes: core.cache.dirty_bytes(),
+            admitted_bytes: core.admitted_bytes(),
             memory_bytes: core.cache.allocated_bytes(),
             memory_limit: core.cache.limit_bytes(),
             log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),

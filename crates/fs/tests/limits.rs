@@ -424,6 +424,7 @@ fn clients_that_give_up_while_they_wait_for_the_log_or_for_memory_leave_nothing_
         life.flush();
         let status = life.volume.status();
         assert_eq!((status.dirty_bytes, status.unpublished_bytes()), (0, 0));
+        assert_eq!(status.admitted_bytes, 0);
         // As much is let in at once as before: a log segment takes one such write.
         bucket.controls.everything.close();
         let fits = if tight_memory { 12 } else { 3 };

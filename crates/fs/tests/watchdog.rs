@@ -167,6 +167,7 @@ fn nothing_leaked(bucket: &Bucket, life: &Life, watchdog: &Watchdog) {
     watchdog.check();
     let status = life.volume.status();
     assert_eq!((status.dirty_bytes, status.unpublished_bytes()), (0, 0));
+    assert_eq!(status.admitted_bytes, 0);
     assert_eq!(status.log_trouble, None);
     let inode = life.create(b"after");
     life.flush();

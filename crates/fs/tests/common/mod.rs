@@ -409,10 +409,7 @@ impl Life {
     }
 
     pub fn set(&self, who: &Credentials, inode: Inode, set: SetAttributes) -> Result<(), Error> {
-        self.ask(|volume| {
-            let set = set.clone();
-            async move { volume.setattr(who, inode, &set, None).await.map(drop) }
-        })
+        self.ask(|volume| async move { volume.setattr(who, inode, &set, None).await.map(drop) })
     }
 
     pub fn remove(&self, name: &[u8]) {

@@ -237,8 +237,9 @@ impl Storage for MemoryStorage {
 struct MemoryFile {
     cache: Pages,
     stable: Mutex<Vec<u8>>,
-    /// Pages of failed flushes, as they were then: they count as clean until they change.
-    given_up: Mutex<BTreeMap<usize, Vec<u8>>>,
+    /// By page, where the bytes of a failed flush begin and what they were: the page counts as clean
+    /// until it changes.
+    given_up: Mutex<BTreeMap<usize, (usize, Vec<u8>)>>,
 }
 
 impl MemoryFile {
@@ -257,9 +258,14 @@ impl MemoryFile {
         let given_up = self.given_up.lock();
         for page in pages(range) {
             let written = self.cache.part(page.clone())?;
-            let clean = given_up
-                .get(&(page.start / PAGE * PAGE))
-                .is_some_and(|then| then.starts_with(written));
+            let known = |(at, byte): (usize, &u8)| match given_up.get(&(page.start / PAGE * PAGE)) {
+                None => false,
+                Some((start, then)) => match at.checked_sub(*start).and_then(|i| then.get(i)) {
+                    Some(then) => then == byte,
+                    None => stable.get(at) == Some(byte),
+                },
+            };
+            let clean = page.clone().zip(written).all(known);
             if !clean {
                 stable.get_mut(page)?.copy_from_slice(written);
             }
@@ -272,7 +278,7 @@ impl MemoryFile {
         let mut given_up = self.given_up.lock();
         for page in pages(range) {
             if let Some(written) = self.cache.part(page.clone()) {
-                given_up.insert(page.start / PAGE * PAGE, written.to_vec());
+                given_up.insert(page.start / PAGE * PAGE, (page.start, written.to_vec()));
             }
         }
     }
