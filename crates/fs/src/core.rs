@@ -9,7 +9,6 @@ use forebay_cache::Cache;
 use forebay_meta::{Catalog, StoreError};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{Error, Result, Timestamp, Verifier};
-use forebay_wal::LogFailed;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
@@ -17,9 +16,10 @@ use crate::FsConfig;
 use crate::aside;
 use crate::change::Open;
 use crate::checkpoint::Checkpoints;
-use crate::environment::{Environment, draw};
+use crate::environment::Environment;
 use crate::fetch::PackStore;
 use crate::journal::Journal;
+use crate::log_failure::LogHealth;
 use crate::node::{Node, NodeTable};
 use crate::totals::Totals;
 
@@ -50,6 +50,7 @@ pub(crate) struct Core {
     /// Lock order: names of directories, states of nodes, the gate, everything else.
     pub(crate) gate: RwLock<Open>,
     pub(crate) checkpoints: Checkpoints,
+    pub(crate) log_health: LogHealth,
     pub(crate) totals: Totals,
     /// Held by renames from one directory to another: nobody else may move directories meanwhile.
     pub(crate) rename: tokio::sync::Mutex<()>,
@@ -58,7 +59,7 @@ pub(crate) struct Core {
     /// Up to where recovery has come.
     replayed: AtomicU64,
     next_inode: AtomicU64,
-    verifier: Mutex<Verifier>,
+    pub(crate) verifier: Mutex<Verifier>,
     /// Bytes that admitted writers are about to take from the cache.
     admitted: AtomicU64,
     /// Wakes writers that wait for memory.
@@ -90,6 +91,7 @@ impl Core {
             packs: parts.packs,
             gate: RwLock::new(Open::new(forebay_types::CheckpointId(1))),
             checkpoints: parts.checkpoints,
+            log_health: LogHealth::new(),
             totals: parts.totals,
             rename: tokio::sync::Mutex::new(()),
             journal: OnceLock::new(),
@@ -227,6 +229,11 @@ impl Core {
         }
     }
 
+    /// Bytes that admitted writers are about to take.
+    pub(crate) fn admitted_bytes(&self) -> u64 {
+        self.admitted.load(Ordering::Acquire)
+    }
+
     fn try_admit(&self, bytes: u64) -> Option<Admission<'_>> {
         // Two ragged ends of a piece each.
         let bytes = bytes + (128 << 10);
@@ -300,19 +307,6 @@ impl Core {
     /// Memory was given back: whoever waits for it looks again.
     pub(crate) fn memory_freed(&self) {
         self.freed.notify_waiters();
-    }
-
-    /// The log failed: clients must send again what it may have lost. A failed flush is not
-    /// retried; the publisher brings everything to the bucket and begins a new segment.
-    pub(crate) fn log_failed(&self, failed: &LogFailed) -> Error {
-        if self.checkpoints.log_failure(failed) {
-            tracing::error!(
-                "{failed}; writes are refused until everything is in the bucket and a new log segment works. Check the disk of {}",
-                self.config.data_dir.display()
-            );
-            *self.verifier.lock() = Verifier(draw(&*self.environment.random));
-        }
-        Error::Io
     }
 
     /// What a client is told when the metadata cannot be read.

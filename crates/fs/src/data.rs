@@ -40,7 +40,7 @@ impl Core {
         if end_offset > MAX_FILE_SIZE {
             return Err(Error::FileTooLarge);
         }
-        let _admission = self.admit(data.len() as u64).await?;
+        let admission = self.admit(data.len() as u64).await?;
         let mut result = self.write_once(who, &node, offset, data).await;
         if matches!(result, Err(Error::NoSpace)) && self.may_gain_space() {
             // What was written twice, truncated or removed counts until it is published.
@@ -48,6 +48,8 @@ impl Core {
             result = self.write_once(who, &node, offset, data).await;
         }
         let (end, change) = result?;
+        // The cache counts the bytes by now; whoever waits for the disk keeps nobody out.
+        drop(admission);
         if self.cache.dirty_bytes() >= self.config.checkpoint_bytes {
             self.checkpoints.wake();
         }

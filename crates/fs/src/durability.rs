@@ -35,6 +35,9 @@ pub(crate) struct Recorded<T> {
 impl Core {
     /// Returns when everything up to `end` is as safe as `mode` says. Nothing is in a volume that has
     /// stopped: the log of a gateway that was taken over will never be part of it.
+    ///
+    /// [`Delay`](forebay_vfs::Error::Delay) when the log fails: for calls that may be made again, which
+    /// then find a log that works. Others use [`Core::stable_once`].
     pub(crate) async fn stable(&self, end: Lsn, mode: CommitMode) -> Result<()> {
         match (self.journal(), mode) {
             (Journal::Disk(wal), CommitMode::Disk) => wal

@@ -36,6 +36,7 @@ mod fetch;
 pub mod fuzzing;
 mod journal;
 mod local;
+mod log_failure;
 pub mod logs;
 mod names;
 mod node;

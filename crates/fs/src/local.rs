@@ -8,10 +8,11 @@
 //! forebay-state 1
 //! volume 6f0c...            32 hexadecimal digits
 //! gateway 51ab...           32 hexadecimal digits, drawn when the folder was first used
-//! epoch 7                   the epoch whose log lies beside this file
+//! epoch 7                   the epoch of this gateway that the bucket had last
 //! intent 8                  the epoch that an opening under way is about to take
 //! verifier 0011223344556677
-//! boot 0f3a...              the kernel's boot id, 32 hexadecimal digits
+//! boot 0f3a...              the kernel's boot id, 32 hexadecimal digits; zeros while a failed log is
+//!                           not replaced yet
 //! clean 1                   whether the log was flushed to its end by an orderly stop
 //! crc32 0a1b2c3d
 //! ```
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_types::{Epoch, VolumeId};
 use forebay_vfs::Verifier;
+use forebay_wal::WriterEnd;
 
 use crate::environment::LocalFolder;
 
@@ -78,10 +80,17 @@ impl LocalState {
         self.gateway == gateway && (epoch == self.epoch || epoch == self.intent)
     }
 
-    /// Whether the writes that were answered UNSTABLE are certain to be in the log: the kernel
-    /// that holds its pages still runs, or it was flushed.
-    pub(crate) fn nothing_lost(&self, boot: [u8; 16]) -> bool {
-        self.clean || (self.boot == boot && boot != [0; 16])
+    /// How the gateway ended, in a kernel that booted as `boot`. Writes that were answered UNSTABLE are
+    /// certain to be in the log if it was flushed in order, or if the kernel that holds its pages still
+    /// runs.
+    pub(crate) fn ending(&self, boot: [u8; 16]) -> WriterEnd {
+        if self.clean {
+            WriterEnd::Stop
+        } else if self.boot == boot && boot != [0; 16] {
+            WriterEnd::Kill
+        } else {
+            WriterEnd::PowerCut
+        }
     }
 
     pub(crate) fn encode(&self) -> String {
@@ -262,12 +271,12 @@ mod tests {
     #[test]
     fn a_reboot_without_an_orderly_stop_may_have_lost_something() {
         let mut state = state();
-        assert!(state.nothing_lost([4; 16]));
-        assert!(!state.nothing_lost([5; 16]));
+        assert_eq!(state.ending([4; 16]), WriterEnd::Kill);
+        assert_eq!(state.ending([5; 16]), WriterEnd::PowerCut);
         state.clean = true;
-        assert!(state.nothing_lost([5; 16]));
+        assert_eq!(state.ending([5; 16]), WriterEnd::Stop);
         state.clean = false;
         state.boot = [0; 16];
-        assert!(!state.nothing_lost([0; 16]));
+        assert_eq!(state.ending([0; 16]), WriterEnd::PowerCut);
     }
 }

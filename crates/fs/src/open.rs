@@ -2,7 +2,7 @@
 //! replaying it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_meta::record::{Content, Directory, InodeRecord, VolumeState};
@@ -12,7 +12,7 @@ use forebay_object::Store;
 use forebay_pack::PackKeys;
 use forebay_types::{BLOCK_SIZE, Epoch, Inode, Lsn, VolumeId};
 use forebay_vfs::{Timestamp, Verifier};
-use forebay_wal::{Options, Recovery, Storage, Tail};
+use forebay_wal::{Options, Recovery, Storage, Tail, WriterEnd};
 use std::sync::atomic::AtomicU64;
 
 use crate::aside::{self, Fate, Note, Published};
@@ -222,24 +222,20 @@ pub(crate) async fn open(
     batch.put(&Key::Volume, &taken);
     catalog.store().commit(&batch).await?;
 
-    let mut recovery = Recovery::scan(local.storage.clone(), descriptor.volume, taken.published)?;
-    let damaged = match recovery.tail() {
-        Tail::Damaged { at, durable_until } => {
-            tracing::error!(
-                "the log is damaged: records from LSN {at} to {durable_until} had been made durable and are gone"
-            );
-            true
-        }
-        Tail::Torn { at } => {
-            tracing::info!(
-                "the log ends in an unfinished record at LSN {at}, which nobody was told of"
-            );
-            false
-        }
-        Tail::Clean => false,
-    };
-    if damaged || config.log == LogConfig::None || !state.nothing_lost(local.folder.boot_id()) {
+    let ending = state.ending(local.folder.boot_id());
+    let mut recovery = Recovery::scan_after(
+        local.storage.clone(),
+        descriptor.volume,
+        taken.published,
+        ending,
+    )?;
+    let damaged = report_tail(recovery.tail(), local.folder.path());
+    if damaged || config.log == LogConfig::None || ending == WriterEnd::PowerCut {
         state.verifier = new_verifier();
+    }
+    if damaged {
+        // Before the log is put in order, after which a crash would find no damage any more.
+        local::store(&*local.folder, &state)?;
     }
 
     let packs = PackStore::new(
@@ -299,6 +295,35 @@ pub(crate) async fn open(
         descriptor,
         state,
     })
+}
+
+/// Tells the operator how the log ends, and says whether it is damaged.
+fn report_tail(tail: Tail, folder: &Path) -> bool {
+    let folder = folder.display();
+    match tail {
+        Tail::Damaged { at, until } => {
+            tracing::error!(
+                "the log in {folder} is damaged: it can be read up to LSN {at}, and there had been records up to LSN {until} at least. What lies between is lost; the volume goes on without it, under a new write verifier. Check that disk. Segments behind the damage are kept beside the log as *.aside"
+            );
+            true
+        }
+        Tail::Torn { at, beyond: None } => {
+            tracing::info!(
+                "the log ends in an unfinished record at LSN {at}, which nobody was told of"
+            );
+            false
+        }
+        Tail::Torn {
+            at,
+            beyond: Some(until),
+        } => {
+            tracing::warn!(
+                "the log in {folder} ends at LSN {at}, and records up to LSN {until} lie behind a gap there: writes that had not reached the disk, or were not finished, when the gateway ended. If neither the power was cut nor the gateway killed, check that disk"
+            );
+            false
+        }
+        Tail::Clean => false,
+    }
 }
 
 /// The gateway's folder on its own disk, locked.

@@ -42,6 +42,8 @@ pub struct Status {
     pub oldest_unpublished: Option<Duration>,
     /// Bytes of file data that the bucket does not have.
     pub dirty_bytes: u64,
+    /// Bytes that writes under way have been let in for and have not put into block buffers yet.
+    pub admitted_bytes: u64,
     /// Memory that block buffers take, in bytes.
     pub memory_bytes: u64,
     /// Limit of that, in bytes.
@@ -56,6 +58,9 @@ pub struct Status {
     pub nodes: usize,
     /// What is wrong with the bucket, and for how long.
     pub store_trouble: Option<(String, Duration)>,
+    /// What is wrong with the log: why writes are refused (a flush has failed) or may have to wait (no
+    /// further segment can be made), and since when for the former.
+    pub log_trouble: Option<(String, Option<Duration>)>,
     /// Why the volume takes no more changes.
     pub stopped: Option<Stopped>,
 }
@@ -74,6 +79,7 @@ impl Status {
             durable: core.log().map_or(published, |log| log.durable_lsn()),
             oldest_unpublished: core.oldest_unpublished().map(|since| since.elapsed()),
             dirty_bytes: core.cache.dirty_bytes(),
+            admitted_bytes: core.admitted_bytes(),
             memory_bytes: core.cache.allocated_bytes(),
             memory_limit: core.cache.limit_bytes(),
             log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),
@@ -81,6 +87,7 @@ impl Status {
             inodes: core.totals.inodes(),
             nodes: core.nodes.len(),
             store_trouble: core.checkpoints.store_trouble(),
+            log_trouble: log_trouble(core),
             stopped: core.is_stopped(),
         }
     }
@@ -94,4 +101,11 @@ impl Status {
             self.end.0.saturating_sub(self.published.0)
         }
     }
+}
+
+fn log_trouble(core: &Core) -> Option<(String, Option<Duration>)> {
+    if let Some((why, since)) = core.log_health.trouble() {
+        return Some((why, Some(since)));
+    }
+    core.log()?.shortage().map(|why| (why, None))
 }

@@ -38,7 +38,7 @@ pub struct Volume {
 struct Shared {
     volume: VolumeId,
     handle_key: [u8; 32],
-    state: Mutex<LocalState>,
+    state: Arc<Mutex<LocalState>>,
     publisher: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -100,7 +100,15 @@ impl Volume {
     ) -> std::result::Result<Volume, OpenError> {
         let opened = open::open(store, config, environment).await?;
         let core = opened.core;
-        let publisher = tokio::spawn(core.clone().publish_forever());
+        let state = Arc::new(Mutex::new(opened.state));
+        let watch = core.clone().watch_log(state.clone());
+        let publish = core.clone().publish_forever();
+        let publisher = tokio::spawn(async move {
+            tokio::select! {
+                () = publish => {}
+                () = watch => {}
+            }
+        });
         let handle_key =
             blake3::derive_key("forebay 2026 NFS file handles", &opened.descriptor.hash_key);
         Ok(Volume {
@@ -109,7 +117,7 @@ impl Volume {
             shared: Arc::new(Shared {
                 volume: opened.descriptor.volume,
                 handle_key,
-                state: Mutex::new(opened.state),
+                state,
                 publisher: Mutex::new(Some(publisher)),
             }),
         })
@@ -124,7 +132,13 @@ impl Volume {
         }
     }
 
-    /// Waits until a change is stable; gives what to answer then.
+    /// Waits until a change is stable that cannot be made a second time; gives what to answer then.
+    async fn settle_once<T>(&self, recorded: Recorded<T>) -> Result<T> {
+        self.core.stable_once(recorded.end, self.commit).await?;
+        Ok(recorded.reply)
+    }
+
+    /// Waits until a change is stable that may be made again; gives what to answer then.
     async fn settle<T>(&self, recorded: Recorded<T>) -> Result<T> {
         self.core.stable(recorded.end, self.commit).await?;
         Ok(recorded.reply)
@@ -228,8 +242,12 @@ impl FileSystem for Volume {
         set: &SetAttributes,
         guard: Option<Timestamp>,
     ) -> Result<Change> {
-        self.settle(self.core.setattr(who, inode, set, guard).await?)
-            .await
+        let recorded = self.core.setattr(who, inode, set, guard).await?;
+        match guard {
+            // Made again, it would find the ctime that it set itself.
+            Some(_) => self.settle_once(recorded).await,
+            None => self.settle(recorded).await,
+        }
     }
 
     async fn lookup(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Attributes> {
@@ -292,8 +310,11 @@ impl FileSystem for Volume {
         name: &[u8],
         mode: &CreateMode,
     ) -> Result<Created> {
-        self.settle(self.core.create(who, directory, name, mode).await?)
-            .await
+        let recorded = self.core.create(who, directory, name, mode).await?;
+        match mode {
+            CreateMode::Guarded(_) => self.settle_once(recorded).await,
+            CreateMode::Unchecked(_) | CreateMode::Exclusive(_) => self.settle(recorded).await,
+        }
     }
 
     async fn make(
@@ -304,17 +325,17 @@ impl FileSystem for Volume {
         node: NewNode<'_>,
         set: &SetAttributes,
     ) -> Result<Created> {
-        self.settle(self.core.make(who, directory, name, node, set).await?)
+        self.settle_once(self.core.make(who, directory, name, node, set).await?)
             .await
     }
 
     async fn remove(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
-        self.settle(self.core.remove(who, directory, name, false).await?)
+        self.settle_once(self.core.remove(who, directory, name, false).await?)
             .await
     }
 
     async fn rmdir(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
-        self.settle(self.core.remove(who, directory, name, true).await?)
+        self.settle_once(self.core.remove(who, directory, name, true).await?)
             .await
     }
 
@@ -324,7 +345,8 @@ impl FileSystem for Volume {
         from: (Inode, &[u8]),
         to: (Inode, &[u8]),
     ) -> Result<(Change, Change)> {
-        self.settle(self.core.rename(who, from, to).await?).await
+        self.settle_once(self.core.rename(who, from, to).await?)
+            .await
     }
 
     async fn link(
@@ -334,7 +356,7 @@ impl FileSystem for Volume {
         directory: Inode,
         name: &[u8],
     ) -> Result<(Attributes, Change)> {
-        self.settle(self.core.link(who, inode, directory, name).await?)
+        self.settle_once(self.core.link(who, inode, directory, name).await?)
             .await
     }
 

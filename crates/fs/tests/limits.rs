@@ -341,3 +341,182 @@ fn a_closed_gate_does_not_stop_readers_of_published_bytes() {
     bucket.controls.pack_puts.open();
     life.join(writer);
 }
+
+fn small_log(config: &mut FsConfig) {
+    config.log = LogConfig::Disk {
+        limit: 8 << 20,
+        segment: 2 << 20,
+    };
+}
+
+/// Bytes that `file` takes in the log and in memory before writers wait.
+fn fill(life: &Life, file: Inode) -> tokio::task::JoinHandle<()> {
+    life.spawn(move |volume| async move {
+        for i in 0..40u64 {
+            let data = pattern(i, 1 << 20);
+            write(&volume, file, i << 20, &data, Stability::Unstable).await;
+        }
+    })
+}
+
+#[test]
+fn with_the_store_away_and_the_log_full_writers_wait_and_all_go_on_when_it_is_back() {
+    let bucket = Bucket::new();
+    let life = bucket.start(small_log);
+    let files: Vec<Inode> = (0..3u8).map(|i| life.create(&[b'a' + i])).collect();
+    life.flush();
+    bucket.controls.set_down(true);
+    let writers: Vec<_> = files.iter().map(|&file| fill(&life, file)).collect();
+    eventually("the log is full", || {
+        let (used, limit) = life.volume.status().log.unwrap();
+        used + (2 << 20) > limit
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!writers.iter().any(tokio::task::JoinHandle::is_finished));
+    let (used, limit) = life.volume.status().log.unwrap();
+    assert!(used <= limit);
+    // Who only reads, or looks up, waits for nothing.
+    assert_bytes(&life.read(files[0], 0, 1 << 20), &pattern(0, 1 << 20));
+    life.lookup(b"b");
+    bucket.controls.set_down(false);
+    writers.into_iter().for_each(|writer| life.join(writer));
+    for file in files {
+        for i in 0..40u64 {
+            assert_bytes(&life.read(file, i << 20, 1 << 20), &pattern(i, 1 << 20));
+        }
+    }
+}
+
+#[test]
+fn clients_that_give_up_while_they_wait_for_the_log_or_for_memory_leave_nothing_behind() {
+    for tight_memory in [false, true] {
+        let bucket = Bucket::new();
+        let life = bucket.start(|config| {
+            if tight_memory {
+                config.memory_limit = 16 << 20;
+            } else {
+                small_log(config);
+            }
+        });
+        let file = life.create(b"file");
+        life.flush();
+        bucket.controls.everything.close();
+        let writer = fill(&life, file);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!writer.is_finished(), "nothing is full");
+        // A hundred clients come, wait, and go.
+        life.run(|volume| async move {
+            let mut calls = tokio::task::JoinSet::new();
+            for i in 0..100u64 {
+                let volume = volume.clone();
+                calls.spawn(async move {
+                    let data = pattern(i, 1 << 20);
+                    let patience = Duration::from_millis(100 + i);
+                    let call = write(&volume, file, i << 20, &data, Stability::FileSync);
+                    let waited = tokio::time::timeout(patience, call).await;
+                    assert!(waited.is_err(), "it did not have to wait");
+                });
+            }
+            while let Some(gone) = calls.join_next().await {
+                gone.unwrap();
+            }
+        });
+        writer.abort();
+        bucket.controls.everything.open();
+        life.flush();
+        let status = life.volume.status();
+        assert_eq!((status.dirty_bytes, status.unpublished_bytes()), (0, 0));
+        assert_eq!(status.admitted_bytes, 0);
+        // As much is let in at once as before: a log segment takes one such write.
+        bucket.controls.everything.close();
+        let fits = if tight_memory { 12 } else { 3 };
+        let other = life.spawn(move |volume| async move {
+            for i in 0..fits {
+                let data = pattern(i, 1 << 20);
+                write(&volume, file, i << 20, &data, Stability::FileSync).await;
+            }
+        });
+        life.join(other);
+        bucket.controls.everything.open();
+    }
+}
+
+#[test]
+fn calls_that_wait_for_the_disk_do_not_count_as_memory_twice() {
+    let bucket = Bucket::new();
+    let disk = common::disk::Disk::default();
+    let life = bucket.start_on(&disk, memory(16 << 20));
+    let file = life.create(b"file");
+    disk.log_files().hold_flushes(true);
+    let sync: Vec<_> = (0..7u64)
+        .map(|i| {
+            life.spawn(move |volume| async move {
+                let data = pattern(i, 1 << 20);
+                write(&volume, file, i << 20, &data, Stability::FileSync).await;
+            })
+        })
+        .collect();
+    eventually("all are in memory", || {
+        life.volume.status().dirty_bytes == 7 << 20
+    });
+    // Half of the memory is free.
+    bucket.controls.everything.close();
+    life.write(file, 7 << 20, &pattern(7, 6 << 20), Stability::Unstable);
+    bucket.controls.everything.open();
+    disk.log_files().hold_flushes(false);
+    sync.into_iter().for_each(|writer| life.join(writer));
+}
+
+#[test]
+fn under_a_load_without_pauses_nothing_stays_unpublished_for_long() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| {
+        config.checkpoint_interval = Duration::from_millis(200);
+        config.checkpoint_bytes = 4 << 20;
+    });
+    let file = life.create(b"file");
+    let writer = life.spawn(move |volume| async move {
+        for i in 0..400u64 {
+            let at = (i % 30) << 20;
+            write(&volume, file, at, &pattern(i, 300_000), Stability::Unstable).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    let (mut published, mut seen) = (0, 0);
+    while !writer.is_finished() {
+        let now = life.volume.status().published.0;
+        if now > published {
+            (published, seen) = (now, seen + 1);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    life.join(writer);
+    assert!(seen > 3, "{seen} publications under the load");
+    eventually("the rest follows by itself", || {
+        life.volume.status().oldest_unpublished.is_none()
+    });
+}
+
+#[test]
+fn readers_that_give_up_leave_no_fetch_behind() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| {
+        config.memory_limit = 16 << 20;
+        config.fetch_parallel = 2;
+    });
+    let inode = life.create(b"file");
+    life.write(inode, 0, &pattern(1, 8 << 20), Stability::Unstable);
+    life.flush();
+    life.evict();
+    bucket.controls.pack_gets.close();
+    life.run(|volume| async move {
+        for i in 0..20u64 {
+            let at = (i % 8) << 20;
+            let patience = Duration::from_millis(10);
+            let waited = tokio::time::timeout(patience, read(&volume, inode, at, 1 << 20)).await;
+            assert!(waited.is_err(), "it was in memory");
+        }
+    });
+    bucket.controls.pack_gets.open();
+    assert_bytes(&life.read(inode, 0, 8 << 20), &pattern(1, 8 << 20));
+}

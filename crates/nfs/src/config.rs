@@ -92,7 +92,8 @@ pub struct Limits {
     pub replay_entries: usize,
     /// See `replay_entries`.
     pub replay_bytes: usize,
-    /// How long a reply is kept for a repeated call. A Linux client repeats over TCP after
+    /// How long a reply is kept for a repeated call, and how long a call goes on whose connection is
+    /// gone: what it held is then given back, and it is done or not. A Linux client repeats over TCP after
     /// 60 s, or at once when it has reconnected.
     pub replay_age: Duration,
 }

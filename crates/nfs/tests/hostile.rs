@@ -312,3 +312,106 @@ fn a_large_record_that_is_no_write_is_garbage() {
     assert_eq!(accept_stat(&reply), 4);
     assert!(client.is_served());
 }
+
+/// Breaks a connection as a client that vanishes does.
+fn vanish(client: Client) {
+    socket2::SockRef::from(&client.stream)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+}
+
+#[test]
+fn clients_that_vanish_while_their_writes_wait_give_everything_back() {
+    const EACH: usize = 3;
+    let fs = common::gated::Gated::new(true);
+    let mut few = config();
+    few.limits.connections = 4;
+    few.limits.shared_bytes = 8 << 20;
+    few.limits.replay_age = Duration::from_millis(100);
+    let server = Running::new(fs.clone(), few);
+    let mut other = server.client();
+    let root = other.root();
+    let file = other.create(&root, "file");
+    fs.set_writes_open(false);
+    let data = vec![1; 1 << 20];
+    let before = resident();
+    // As often as would take every connection and all of the budget many times over.
+    for _ in 0..20 {
+        let mut client = server.client();
+        client
+            .stream
+            .set_write_timeout(Some(Duration::from_millis(20)))
+            .unwrap();
+        for i in 0..EACH {
+            let message = client.message(NFS, 3, 7, |w| write_arguments(w, &file, 0, &data, 0));
+            let mut record = forebay_nfs::record::mark(message.len()).to_vec();
+            record.extend(message);
+            // Once the budget is taken the server reads no more.
+            if std::io::Write::write_all(&mut client.stream, &record).is_err() {
+                assert!(i > 0, "not even one is taken");
+                break;
+            }
+        }
+        vanish(client);
+        server.wait_for("nfs_connections", |open| open == 1);
+        assert!(other.is_served());
+    }
+    // The file system has let none of them go on.
+    assert_eq!(server.metric("nfs_calls_waiting"), 0);
+    assert!(resident() < before + (48 << 20));
+    fs.set_writes_open(true);
+    // Every connection and all of the budget is there for others.
+    let mut clients: Vec<Client> = (0..3).map(|_| server.client()).collect();
+    std::thread::scope(|scope| {
+        for client in &mut clients {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    client.write(&file, 0, &data);
+                }
+            });
+        }
+    });
+    assert_eq!(other.read(&file, 0, 1 << 20).0, data);
+    assert_eq!(server.metric("nfs_connections"), 4);
+}
+
+#[test]
+fn changes_whose_clients_vanished_are_done_once_and_leave_no_call_behind() {
+    let fs = common::gated::Gated::new(false);
+    let server = Running::new(fs.clone(), config());
+    let mut other = server.client();
+    let root = other.root();
+    let create = |client: &Client, name: &str| {
+        let mut call = client.message(NFS, 3, 8, |w| {
+            w.opaque(&root);
+            w.opaque(name.as_bytes());
+            w.u32(1);
+            no_attributes(w);
+        });
+        // An identity of its own for each call.
+        call[..4].copy_from_slice(&name.as_bytes()[..4]);
+        call
+    };
+    for i in 0..40 {
+        let mut client = server.client();
+        let call = create(&client, &format!("{i:04}"));
+        client.send_record(&call);
+        server.wait_for("nfs_calls_waiting", |calls| calls == i + 1);
+        vanish(client);
+    }
+    fs.set_open(true);
+    server.wait_for("nfs_calls_waiting", |calls| calls == 0);
+    server.wait_for("nfs_connections", |open| open == 1);
+    let changes = fs.changes.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(changes, 40);
+    // Whoever comes back and asks again gets the first answer.
+    let mut back = server.client();
+    for i in 0..40 {
+        let call = create(&back, &format!("{i:04}"));
+        back.send_record(&call);
+        accepted(&back.receive().unwrap()).made();
+    }
+    assert_eq!(server.metric("nfs_replays_answered"), 40);
+    let again = fs.changes.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(again, 40);
+}

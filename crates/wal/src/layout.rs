@@ -41,7 +41,7 @@ pub(crate) const RECORD_HEADER: usize = RECORD_ZERO + 4;
 /// The format that is written, and the newest one that is read.
 pub(crate) const VERSION: u32 = 1;
 /// Records begin at multiples of this.
-const ALIGNMENT: u64 = 8;
+pub(crate) const ALIGNMENT: u64 = 8;
 
 const SEGMENT_MAGIC: [u8; 8] = *b"FBAYWAL\n";
 const SEG_VERSION: usize = SEGMENT_MAGIC.len();

@@ -49,6 +49,6 @@ pub use inspect::{
 };
 pub use layout::RecordKind;
 pub use options::Options;
-pub use recovery::{Record, Recovery, Tail};
+pub use recovery::{Record, Recovery, Tail, WriterEnd};
 pub use storage::{FileStorage, MemoryStorage, SegmentMemory, SegmentReader, Storage};
-pub use wal::{Appended, Complete, Durable, Hand, Room, Stats, Wal};
+pub use wal::{Appended, Complete, Durable, Failed, Hand, Room, Stats, Wal};

@@ -40,6 +40,20 @@
 //! before `from`; otherwise records are [missing](OpenError::Missing), if it is known that they
 //! were there.
 //!
+//! **The log ends: was it cut off, or damaged?** What is known of how its writer [ended](WriterEnd) decides as
+//! well.
+//!
+//! | behind the end | the writer | so it is | because |
+//! |---|---|---|---|
+//! | a header says that more had been durable | any | damaged | |
+//! | no trace of a record | any | clean | |
+//! | any trace | stopped in order | damaged | the log was flushed to its end, with no append under way |
+//! | the whole header of a record whose payload does not match, or records in a segment whose header is gone | was killed | damaged | the kernel kept all that was written; a record's header is written after its payload, a segment's before its records |
+//! | any other trace | | torn | an append that was under way leaves a hole; a power cut takes unflushed pages in any order |
+//!
+//! Damage that leaves no trace behind it (the last file removed, or all of it overwritten) cannot be told
+//! from a log that ends there.
+//!
 //! What follows the end is never read again: [`Recovery::into_wal`] first puts the recovered
 //! records on stable storage, takes later segments out of the way, and then goes on in a new
 //! segment with a new salt.
@@ -89,14 +103,29 @@ pub enum Tail {
     Torn {
         /// Where the readable log ends.
         at: Lsn,
+        /// Whole records were found behind, up to here. They are not replayed, for something is
+        /// missing before them.
+        beyond: Option<Lsn>,
     },
-    /// Records are lost that were on stable storage: the disk was damaged, or files were removed.
+    /// Records are lost that had been in the log: the disk was damaged, or files were removed or
+    /// overwritten.
     Damaged {
         /// Where the readable log ends.
         at: Lsn,
-        /// Up to here, at least, records had been durable.
-        durable_until: Lsn,
+        /// Up to here, at least, there had been records.
+        until: Lsn,
     },
+}
+
+/// How the process that wrote a log has ended, as far as that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriterEnd {
+    /// Perhaps with the power: of what was not flushed any part may be missing.
+    PowerCut,
+    /// Without a power cut: the kernel kept every byte that was written.
+    Kill,
+    /// In order: no append was under way, and the log was flushed to its end.
+    Stop,
 }
 
 /// A file of the log's folder.
@@ -133,6 +162,7 @@ pub struct Recovery {
     void: Vec<LogFile>,
     end: Lsn,
     tail: Tail,
+    ending: WriterEnd,
     /// What was durable, by the headers.
     durable: Lsn,
     epoch: Option<Epoch>,
@@ -149,13 +179,32 @@ impl Recovery {
     /// Changes nothing. Files with foreign names are ignored.
     ///
     /// If the log ends before `from`, there is nothing to replay, and it will go on at `from`.
+    ///
+    /// This expects a power cut; see [`scan_after`](Self::scan_after) where more is known.
     pub fn scan(
         storage: Arc<dyn Storage>,
         volume: VolumeId,
         from: Lsn,
     ) -> Result<Recovery, OpenError> {
+        Recovery::scan_after(storage, volume, from, WriterEnd::PowerCut)
+    }
+
+    /// Like [`scan`](Self::scan), with what is known of how the log's writer has ended: the more that
+    /// is, the more damage can be told from a log that was merely cut off. What is replayed does not
+    /// depend on it.
+    pub fn scan_after(
+        storage: Arc<dyn Storage>,
+        volume: VolumeId,
+        from: Lsn,
+        ending: WriterEnd,
+    ) -> Result<Recovery, OpenError> {
         within_limit(from.0, || "the volume's published LSN".to_owned())?;
-        let (mut begun, void, numbers) = classify(&*storage, volume)?;
+        let Folder {
+            mut begun,
+            void,
+            headless,
+            numbers,
+        } = classify(&*storage, volume)?;
         begun.sort_by_key(|segment| segment.header.number);
         let durable = begun.iter().map(|segment| segment.header.durable).max();
         let mut recovery = Recovery {
@@ -167,6 +216,7 @@ impl Recovery {
             void,
             end: from,
             tail: Tail::Clean,
+            ending,
             durable: durable.unwrap_or(Lsn::ZERO),
             epoch: begun.iter().map(|segment| segment.header.epoch).max(),
             numbers,
@@ -175,30 +225,30 @@ impl Recovery {
             at: from,
             storage,
         };
-        let torn = recovery.follow(begun)?;
-        recovery.tail = if recovery.durable > recovery.end {
-            Tail::Damaged {
-                at: recovery.end,
-                durable_until: recovery.durable,
-            }
-        } else if torn || !recovery.cut_off.is_empty() {
-            Tail::Torn { at: recovery.end }
-        } else {
-            Tail::Clean
-        };
+        let mut traces = recovery.follow(begun)?;
+        // A record of a life that is over lies below what is in the bucket.
+        let headless = headless.into_iter().filter(|(lsn, _)| *lsn >= recovery.end);
+        for (_, end) in headless {
+            traces.headless = true;
+            traces.beyond = traces.beyond.max(Some(end));
+        }
+        let later = recovery.cut_off.last().map(|later| later.header.base);
+        traces.beyond = traces.beyond.max(later.filter(|base| *base > recovery.end));
+        traces.any |= !recovery.cut_off.is_empty() || traces.headless;
+        recovery.tail = rules::tail(recovery.end, recovery.durable, traces, ending);
         Ok(recovery)
     }
 
-    /// Sorts the begun segments into those before, in and after the unbroken sequence. Says whether
-    /// it ends in a torn record.
-    fn follow(&mut self, mut begun: Vec<Begun>) -> Result<bool, OpenError> {
+    /// Sorts the begun segments into those before, in and after the unbroken sequence. Gives what lies
+    /// behind its end.
+    fn follow(&mut self, mut begun: Vec<Begun>) -> Result<Traces, OpenError> {
         let Some(start) = self.first_segment(&begun)? else {
             self.cut_off = begun;
-            return Ok(false);
+            return Ok(Traces::default());
         };
         let mut rest = begun.split_off(start).into_iter().peekable();
         self.older = begun;
-        let mut torn = false;
+        let mut traces = Traces::default();
         while let Some(segment) = rest.next() {
             let mut cursor = SegmentCursor::open(&*self.storage, &segment)?;
             let base = segment.header.base;
@@ -222,7 +272,9 @@ impl Recovery {
             self.end = end.max(self.from);
             let next = rest.peek().map(|next| &next.header);
             if rules::next_segment(self.end, epoch, next) == NextVerdict::LogEnds {
-                torn = place == Place::Torn || cursor.traces_after(end)?;
+                traces = cursor.traces_after(end)?;
+                traces.half = place == Place::Torn;
+                traces.any |= traces.half;
                 break;
             }
         }
@@ -231,7 +283,7 @@ impl Recovery {
             .chain
             .first()
             .map_or(self.from, |stretch| stretch.start);
-        Ok(torn)
+        Ok(traces)
     }
 
     /// Where replay starts, if there is anything.
@@ -250,7 +302,8 @@ impl Recovery {
             .void
             .iter()
             .any(|file| file.name.number() == first.previous);
-        if self.durable > self.from || !previous_is_there {
+        // A power cut may have taken a header that was not flushed; nothing else does.
+        if self.durable > self.from || !previous_is_there || self.ending != WriterEnd::PowerCut {
             return Err(OpenError::Missing {
                 from: self.from,
                 first: first.base,
@@ -355,17 +408,37 @@ fn within_limit(number: u64, what: impl FnOnce() -> String) -> Result<(), OpenEr
     })
 }
 
-/// Applies the first table to all files. Returns the begun segments, the void files, and the
-/// highest number that appears in a name or a header: a file may carry the header of a name that is
-/// gone.
-fn classify(
-    storage: &dyn Storage,
-    volume: VolumeId,
-) -> Result<(Vec<Begun>, Vec<LogFile>, u64), OpenError> {
+/// What lies behind the end of the unbroken sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Traces {
+    /// Anything of this log's.
+    any: bool,
+    /// The whole header of a record whose payload does not match, right at the end.
+    half: bool,
+    /// Records in a segment whose header is gone.
+    headless: bool,
+    /// Up to where there are whole records.
+    beyond: Option<Lsn>,
+}
+
+/// The files of a log.
+#[derive(Default)]
+struct Folder {
+    begun: Vec<Begun>,
+    void: Vec<LogFile>,
+    /// LSN and end of the first record of each file that has one and no header.
+    headless: Vec<(Lsn, Lsn)>,
+    /// The highest number that appears in a name or a header: a file may carry the header of a name
+    /// that is gone.
+    numbers: u64,
+}
+
+/// Applies the first table to all files.
+fn classify(storage: &dyn Storage, volume: VolumeId) -> Result<Folder, OpenError> {
     let names = storage
         .list()
         .map_err(OpenError::io("list the log folder"))?;
-    let (mut begun, mut void, mut numbers) = (Vec::new(), Vec::new(), 0);
+    let mut folder = Folder::default();
     for name in names.iter().filter_map(|name| FileName::parse(name)) {
         let text = name.text();
         let failed = |source| OpenError::Io {
@@ -378,19 +451,26 @@ fn classify(
         // A file that is too short leaves zeros, which are no header.
         reader.read_at(0, &mut header).map_err(failed)?;
         let header = SegmentHeader::decode(&header);
-        numbers = numbers.max(name.number().0);
+        folder.numbers = folder.numbers.max(name.number().0);
         if let HeaderBytes::Valid(header) = &header {
-            numbers = numbers.max(header.number.0);
+            folder.numbers = folder.numbers.max(header.number.0);
             let lsns = [header.base, header.previous_end, header.durable];
             for lsn in lsns {
                 within_limit(lsn.0, || format!("an LSN in the header of {text}"))?;
             }
         }
-        within_limit(numbers, || format!("the number of {text}"))?;
+        within_limit(folder.numbers, || format!("the number of {text}"))?;
         let file = LogFile { name, bytes };
         match rules::segment_file(name, header, volume) {
-            FileVerdict::Begun(header) => begun.push(Begun { file, header }),
-            FileVerdict::Void => void.push(file),
+            FileVerdict::Begun(header) => folder.begun.push(Begun { file, header }),
+            FileVerdict::Void => {
+                let lost = header == HeaderBytes::Invalid && matches!(name, FileName::Segment(_));
+                if lost {
+                    let first = cursor::first_record(&*reader, bytes).map_err(failed)?;
+                    folder.headless.extend(first);
+                }
+                folder.void.push(file);
+            }
             FileVerdict::Foreign(found) => {
                 return Err(OpenError::ForeignVolume {
                     segment: text,
@@ -408,5 +488,5 @@ fn classify(
             }
         }
     }
-    Ok((begun, void, numbers))
+    Ok(folder)
 }

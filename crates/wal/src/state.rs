@@ -78,6 +78,7 @@ pub(crate) struct State {
     pub(crate) for_complete: Waiters,
     pub(crate) for_durable: Waiters,
     pub(crate) for_room: Waiters,
+    pub(crate) for_failure: Waiters,
     pub(crate) stats: Stats,
 }
 
@@ -292,6 +293,7 @@ impl State {
         });
         self.for_durable.take_all(due);
         self.for_room.take_all(due);
+        self.for_failure.take_all(due);
     }
 
     /// Turns segments that end at or below `below` into spares, except those that are being

@@ -8,12 +8,12 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 
+/// The smallest page of any system: bytes that become dirty together.
+const PAGE: usize = 4096;
+
 pub use file::FileStorage;
 pub(crate) use file::open_for_reading;
 pub use memory::MemoryStorage;
-
-/// Bytes of the smallest piece of memory that a kernel keeps book of.
-const PAGE: usize = 4096;
 
 /// A flat folder of segments that belongs to one process.
 ///
@@ -58,22 +58,19 @@ pub unsafe trait SegmentMemory: Send + Sync {
     /// not flushed before, and a later success says nothing about them.
     fn flush(&self, range: Range<usize>) -> io::Result<()>;
 
-    /// Puts the whole file on stable storage, also what seems to be there already. For a file that was
-    /// written by an earlier process: its last flush may have failed, after which the kernel takes
-    /// pages for clean that never reached the disk, and a mere flush leaves them out. Nobody else may
-    /// use the memory meanwhile.
-    fn flush_anew(&self) -> io::Result<()> {
+    /// Has the next flush write these bytes, though the system may believe that they are on the disk:
+    /// after a flush that failed it does (Linux marks the pages clean). Nobody else may use the
+    /// memory meanwhile.
+    fn rewrite(&self, range: Range<usize>) {
         let memory = self.memory();
-        for at in (0..memory.len()).step_by(PAGE) {
-            // SAFETY: within the memory, which is mapped and writable as long as `self` lives (promise
-            // of this trait), and which nobody else uses (promise of the caller). Volatile, because a
-            // store of what is there already does matter: it makes the page dirty.
+        for at in range.step_by(PAGE).filter(|at| *at < memory.len()) {
+            // SAFETY: within the memory, which stays mapped while `self` lives; the caller keeps
+            // others away.
             unsafe {
                 let byte = memory.cast::<u8>().as_ptr().add(at);
                 byte.write_volatile(byte.read_volatile());
             }
         }
-        self.flush(0..memory.len())
     }
 
     /// Makes every page present and writable, so that later stores do not fault. Advice: does

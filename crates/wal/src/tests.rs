@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use forebay_types::{Epoch, Lsn, VolumeId};
 
-use crate::{Appended, MemoryStorage, Options, RecordKind, Recovery, Storage, Tail, Wal};
+use crate::{
+    Appended, MemoryStorage, Options, RecordKind, Recovery, Storage, Tail, Wal, WriterEnd,
+};
 
 const VOLUME: VolumeId = VolumeId([0x42; 16]);
 const SEGMENT: u64 = 16 << 10;
@@ -32,6 +34,11 @@ fn options() -> Options {
 
 fn scan(storage: &MemoryStorage, from: Lsn) -> Recovery {
     Recovery::scan(Arc::new(storage.clone()), VOLUME, from).expect("a log that can be scanned")
+}
+
+fn ended(storage: &MemoryStorage, ending: WriterEnd) -> Recovery {
+    let shared = Arc::new(storage.clone());
+    Recovery::scan_after(shared, VOLUME, Lsn::ZERO, ending).expect("a log that can be scanned")
 }
 
 fn open_with(storage: &MemoryStorage, from: Lsn, options: Options) -> Wal {

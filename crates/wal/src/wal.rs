@@ -8,7 +8,7 @@ mod syncer;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::task::Waker;
 use std::thread::JoinHandle;
 
@@ -20,7 +20,7 @@ use crate::layout::{RECORD_HEADER, RecordHeader, RecordKind, record_bytes};
 use crate::state::{Closing, Reserved, State};
 use crate::storage::Storage;
 
-pub use futures::{Complete, Durable, Room};
+pub use futures::{Complete, Durable, Failed, Room};
 pub use hand::Hand;
 
 /// Bytes that are checksummed and then copied while they are still in the processor's cache.
@@ -117,7 +117,9 @@ impl Wal {
             let state = shared.state.lock();
             if let (Some(shortage), true) = (&state.shortage, state.retained.is_empty()) {
                 return Err(OpenError::Io {
-                    action: "prepare the first segment".to_owned(),
+                    action: "prepare the first segment (free space on its disk, or make \
+                             log segments smaller)"
+                        .to_owned(),
                     source: io::Error::other(shortage.clone()),
                 });
             }
@@ -171,6 +173,9 @@ impl Wal {
 
     /// Ready when an append with a payload of `bytes` would not be [`AppendError::Full`] (if no
     /// other append comes first: then try again). An error when the log has failed or was closed.
+    ///
+    /// Where the disk refused a segment, each poll has it asked again, in the log's own thread: whoever
+    /// waits polls every now and then.
     pub fn room(&self, bytes: u64) -> Room {
         Room::new(&self.shared, bytes)
     }
@@ -186,6 +191,11 @@ impl Wal {
     /// first polled; all who wait share a flush; what is durable already costs none.
     pub fn durable(&self, upto: Lsn) -> Durable {
         Durable::new(&self.shared, upto)
+    }
+
+    /// Ready when the log is poisoned: a flush has failed. Also when nobody waits for that flush.
+    pub fn failed(&self) -> Failed {
+        Failed::new(&self.shared)
     }
 
     /// Where the next record will begin.
@@ -232,8 +242,8 @@ impl Wal {
     }
 
     /// Why no segment can be prepared (the disk is full, say), as long as that is so. The log goes
-    /// on with the segments it has, and tries again when something is recycled or an append finds
-    /// it full.
+    /// on with the segments it has, and tries again when something is recycled, an append finds it
+    /// full, or [`Wal::room`] is polled.
     pub fn shortage(&self) -> Option<String> {
         self.shared.state.lock().shortage.clone()
     }
@@ -308,6 +318,15 @@ impl Shared {
         result
     }
 
+    /// Has the disk asked once more for a segment that it has refused.
+    fn look_again(&self) {
+        let mut state = self.state.lock();
+        if state.shortage.is_some() && !state.preparing {
+            state.try_again = true;
+            self.preparer.notify_one();
+        }
+    }
+
     fn close(&self, how: Closing) {
         self.change(|state, due| state.close(how, due));
         self.preparer.notify_one();
@@ -346,6 +365,9 @@ impl Reservation<'_> {
         }
         rest.fill(0);
         RecordHeader::seal(&mut header, crc.finalize());
+        // After the payload: a header over a payload that does not match is then the mark of damage,
+        // not of a process that was killed here.
+        compiler_fence(Ordering::Release);
         head.copy_from_slice(&header);
         // Before completion, after which the map may go.
         drop(slot);

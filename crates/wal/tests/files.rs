@@ -168,3 +168,34 @@ fn a_folder_that_cannot_be_made_is_named() {
     let error = FileStorage::open(file.path().join("log")).expect_err("refused");
     assert!(error.to_string().contains("log folder"), "{error}");
 }
+
+#[test]
+fn a_flush_to_a_file_that_was_removed_fails() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = storage(folder.path());
+    let wal = open(&storage, Lsn::ZERO);
+    append_many(&wal, 0..1);
+    wait(wal.durable(wal.next_lsn())).expect("durable");
+    let mut files = std::fs::read_dir(folder.path()).expect("listed");
+    files
+        .try_for_each(|file| std::fs::remove_file(file?.path()))
+        .expect("removed");
+    append_many(&wal, 1..2);
+    let failed =
+        wait(wal.durable(wal.next_lsn())).expect_err("what nobody finds again is not stable");
+    assert!(failed.reason.contains("was removed"), "{failed}");
+    wal.restart(wal.next_lsn()).expect("restarted");
+    append_many(&wal, 2..3);
+    wait(wal.durable(wal.next_lsn())).expect("durable");
+}
+
+#[test]
+fn every_byte_of_a_new_segment_has_its_space() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = 3 << 20;
+    storage(folder.path()).create("a", bytes).expect("created");
+    let made = std::fs::metadata(folder.path().join("a")).expect("there");
+    assert_eq!(made.len(), bytes);
+    assert!(made.blocks() * 512 >= bytes, "{} blocks", made.blocks());
+}

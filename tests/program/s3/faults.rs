@@ -48,7 +48,7 @@ impl Scene {
     fn work(&mut self, rounds: u64) {
         let mut client = self.gateway.client();
         for round in 0..rounds {
-            let name = format!("file {}", (self.seed ^ round * 7) % 9);
+            let name = format!("file {}", (self.seed ^ (round * 7)) % 9);
             let len = 1000 + (round * 77_777 % 600_000) as usize;
             let data = pattern(self.seed ^ round, len);
             client.put(&name, &data);
@@ -73,7 +73,7 @@ impl Scene {
     }
 
     /// The machine is lost after a flush; another one has everything.
-    fn is_all_there_elsewhere(mut self, faults: &[Fault]) {
+    fn check_elsewhere(mut self, faults: &[Fault]) {
         for fault in faults {
             let times = self.proxy.injected(*fault);
             eprintln!("{fault:?}: {times} times");
@@ -130,7 +130,7 @@ fn under(of: u64, faults: &[Fault]) {
         scene.proxy.one_in(of, *fault);
     }
     scene.work(24);
-    scene.is_all_there_elsewhere(faults);
+    scene.check_elsewhere(faults);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn listings_that_lag_lose_nothing() {
         scene.work(4);
         scene.gateway.flush();
     }
-    scene.is_all_there_elsewhere(&[Fault::StaleList]);
+    scene.check_elsewhere(&[Fault::StaleList]);
 }
 
 /// Everything is read from the bucket, by gateways that have nothing else.
@@ -202,7 +202,7 @@ fn bodies_that_are_cut_short_or_wrong_are_never_served() {
         scene.check(&mut scene.gateway.client());
         scene.proxy.heal();
     }
-    scene.is_all_there_elsewhere(&[Fault::CutShort, Fault::WrongBytes]);
+    scene.check_elsewhere(&[Fault::CutShort, Fault::WrongBytes]);
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn requests_that_are_never_answered_are_cut_off_and_made_again() {
     scene.proxy.next("PUT", "/packs/", Fault::Stall);
     scene.work(1);
     scene.gateway.flush();
-    scene.is_all_there_elsewhere(&[Fault::Stall]);
+    scene.check_elsewhere(&[Fault::Stall]);
 }
 
 #[test]
@@ -243,5 +243,5 @@ fn an_outage_stops_nothing_that_is_local_and_costs_a_trickle() {
         assert!(asked <= 40, "{asked} requests in 12 seconds of outage");
         scene.proxy.reach(Reach::Open);
     }
-    scene.is_all_there_elsewhere(&[]);
+    scene.check_elsewhere(&[]);
 }

@@ -274,7 +274,7 @@ impl Shared {
                 // A bit of its own for each kind, so that one does not hide another.
                 applying
                     .enumerate()
-                    .find(|(at, (_, of))| mix(drawn ^ *at as u64) % of == 0)
+                    .find(|(at, (_, of))| mix(drawn ^ *at as u64).is_multiple_of(*of))
                     .map(|(_, (fault, _))| *fault)
             }
         };

@@ -29,7 +29,6 @@ use forebay_meta::record::VolumeState;
 use forebay_object::Health;
 use forebay_types::{Epoch, Lsn, PackId};
 use forebay_vfs::{Error, Result};
-use forebay_wal::LogFailed;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
@@ -75,7 +74,6 @@ pub(crate) struct Checkpoints {
     closed: Mutex<Option<Instant>>,
     stage: Mutex<Stage>,
     uploads: AtomicUsize,
-    log_failed: AtomicBool,
     /// There may be removed files to collect, or dead packs to delete.
     garbage: AtomicBool,
     /// Packs could not be deleted: to be tried again after the next publication.
@@ -98,7 +96,6 @@ impl Checkpoints {
             closed: Mutex::default(),
             stage: Mutex::default(),
             uploads: AtomicUsize::new(0),
-            log_failed: AtomicBool::new(false),
             garbage: AtomicBool::new(true),
             undeleted: AtomicBool::new(false),
             next_pack: AtomicU64::new(first_pack(&state)),
@@ -178,13 +175,6 @@ impl Checkpoints {
         let error = self.read_error.lock().clone();
         let error = error.filter(|error| !error.is_over(answer))?;
         Some((error.why, error.since.elapsed()))
-    }
-
-    /// Notes that the log failed; says whether that is news.
-    pub(crate) fn log_failure(&self, _failed: &LogFailed) -> bool {
-        let news = !self.log_failed.swap(true, Ordering::AcqRel);
-        self.wake();
-        news
     }
 
     pub(crate) fn stage(&self) -> Stage {
@@ -297,9 +287,13 @@ impl Core {
                 continue;
             }
             let since = self.gate.read().since();
-            match since {
-                Some(since) => {
-                    let due = since + self.config.checkpoint_interval;
+            let due = since.map(|since| since + self.config.checkpoint_interval);
+            match [due, self.log_health.next_attempt()]
+                .into_iter()
+                .flatten()
+                .min()
+            {
+                Some(due) => {
                     tokio::select! {
                         biased;
                         () = wake => {}
@@ -314,7 +308,9 @@ impl Core {
     /// Whether the open checkpoint should close now.
     fn is_due(&self) -> bool {
         let checkpoints = &self.checkpoints;
-        if checkpoints.log_failed.load(Ordering::Acquire) {
+        // A log that has failed begins anew when everything is in the bucket.
+        let restart = self.log_health.next_attempt();
+        if restart.is_some_and(|at| at <= Instant::now()) {
             return true;
         }
         let Some(since) = self.gate.read().since() else {
@@ -335,30 +331,8 @@ impl Core {
             self.publish(closed, uploaded).await?;
             self.checkpoints.set_stage(Stage::Idle);
         }
-        self.restart_log();
+        self.restart_log().await;
         Ok(())
-    }
-
-    /// After a failed flush everything has to be in the bucket before the log begins anew.
-    fn restart_log(&self) {
-        if !self.checkpoints.log_failed.load(Ordering::Acquire) {
-            return;
-        }
-        let Some(wal) = self.log() else { return };
-        let gate = self.gate.write();
-        if gate.since().is_some() {
-            // Changes came in between: they go to the bucket first.
-            return;
-        }
-        self.checkpoints.log_failed.store(false, Ordering::Release);
-        if wal.failure().is_none() {
-            return;
-        }
-        match wal.restart(wal.next_lsn()) {
-            Ok(()) => tracing::info!("a new log segment works; writes are accepted again"),
-            // The next writer that is refused has it tried again.
-            Err(error) => tracing::error!("no new log segment: {error}"),
-        }
     }
 
     /// Asks the metadata store until it answers; `Err` when that cannot help.

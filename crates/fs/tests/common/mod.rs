@@ -1,7 +1,9 @@
 //! A volume for tests: a bucket that outlives gateways, and gateways that live, stop and crash.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
+pub mod disk;
 pub mod model;
+pub mod watchdog;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -9,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use forebay_fs::{FsConfig, OpenError, Volume};
+use forebay_fs::{Environment, FsConfig, OpenError, Volume};
 use forebay_object::{PaceSettings, RequestCounts, Store, StoreOptions};
 use forebay_types::Inode;
 use forebay_vfs::{
@@ -20,6 +22,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use disk::Disk;
 use forebay_object::faults::{Faults, FaultyStore};
 
 pub const ROOT: Credentials = Credentials {
@@ -219,10 +222,56 @@ impl Bucket {
 
     /// Starts a gateway, or gives the reason why it does not.
     pub fn try_start_with(&self, config: FsConfig) -> Result<Life, OpenError> {
+        let environment = Environment::real(config.data_dir.clone());
+        self.try_start_in(config, environment)
+    }
+
+    /// Starts a gateway with another local folder than one on a real disk.
+    pub fn start_on(&self, disk: &Disk, change: impl FnOnce(&mut FsConfig)) -> Life {
+        self.try_start_on(disk, change)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Like [`Bucket::start_on`], or gives the reason why it does not start.
+    pub fn try_start_on(
+        &self,
+        disk: &Disk,
+        change: impl FnOnce(&mut FsConfig),
+    ) -> Result<Life, OpenError> {
+        let mut config = self.config();
+        change(&mut config);
+        let environment = self.environment(disk);
+        self.try_start_in(config, environment)
+    }
+
+    /// Opens the volume and ends as a crash does, after this time at the latest; says whether it was
+    /// opened.
+    pub fn open_for(&self, disk: &Disk, limit: Duration) -> Option<()> {
+        let runtime = runtime();
+        let environment = self.environment(disk);
+        let opened = runtime.block_on(async {
+            let store = self.store().await;
+            let opening = Volume::open_in(&store, self.config(), environment);
+            tokio::time::timeout(limit, opening).await.ok()
+        });
+        let done = opened.as_ref().map(|_| ());
+        runtime.shutdown_timeout(PATIENCE);
+        done
+    }
+
+    /// The real one but for the local folder.
+    pub fn environment(&self, disk: &Disk) -> Environment {
+        Environment {
+            local: Arc::new(disk.clone()),
+            ..Environment::real(self.local.path().to_owned())
+        }
+    }
+
+    fn try_start_in(&self, config: FsConfig, environment: Environment) -> Result<Life, OpenError> {
         let runtime = runtime();
         let opened = runtime.block_on(async {
             let store = self.store().await;
-            tokio::time::timeout(PATIENCE, Volume::open(&store, config))
+            tokio::time::timeout(PATIENCE, Volume::open_in(&store, config, environment))
                 .await
                 .expect("a deadlock")
         });
@@ -382,10 +431,7 @@ impl Life {
     }
 
     pub fn set(&self, who: &Credentials, inode: Inode, set: SetAttributes) -> Result<(), Error> {
-        self.ask(|volume| {
-            let set = set;
-            async move { volume.setattr(who, inode, &set, None).await.map(drop) }
-        })
+        self.ask(|volume| async move { volume.setattr(who, inode, &set, None).await.map(drop) })
     }
 
     pub fn remove(&self, name: &[u8]) {

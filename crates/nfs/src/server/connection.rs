@@ -165,11 +165,15 @@ where
             stream,
             mut calls,
             session,
+            shared,
             ..
         } = self;
         let metrics = &session.engine.metrics;
         drop(stream);
-        // What was begun is finished; the replies to what must not be repeated are remembered.
+        // What was begun is finished; the replies to what must not be repeated are remembered. But not
+        // for longer than such a reply is kept: who has not come back by then will not, and must not
+        // hold memory and a connection for as long as the file system keeps its calls waiting.
+        let forgotten = tokio::time::sleep(shared.limits.replay_age);
         let finished = async {
             while calls.join_next().await.is_some() {
                 metrics.calls_waiting.subtract(1);
@@ -180,8 +184,10 @@ where
         let cut_off = tokio::select! {
             () = finished => false,
             () = ending => true,
+            () = forgotten => true,
         };
         if cut_off {
+            metrics.calls_waiting.subtract(calls.len() as u64);
             calls.shutdown().await;
         }
     }

@@ -1,4 +1,4 @@
-//! A file system whose READ and CREATE can be made to wait.
+//! A file system whose READ and CREATE, and whose WRITE, can be made to wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 pub struct Gated {
     pub inner: MemoryFileSystem,
     open: watch::Sender<bool>,
+    writes_open: watch::Sender<bool>,
     /// Calls of CREATE and REMOVE that reached the file system.
     pub changes: AtomicUsize,
 }
@@ -25,12 +26,17 @@ impl Gated {
         Arc::new(Gated {
             inner: MemoryFileSystem::new(),
             open: watch::channel(open).0,
+            writes_open: watch::channel(true).0,
             changes: AtomicUsize::new(0),
         })
     }
 
     pub fn set_open(&self, open: bool) {
         self.open.send_replace(open);
+    }
+
+    pub fn set_writes_open(&self, open: bool) {
+        self.writes_open.send_replace(open);
     }
 
     async fn pass(&self) {
@@ -92,6 +98,8 @@ impl FileSystem for Gated {
         data: &[u8],
         stability: Stability,
     ) -> Result<WriteReply> {
+        let mut open = self.writes_open.subscribe();
+        open.wait_for(|open| *open).await.unwrap();
         self.inner.write(who, inode, offset, data, stability).await
     }
 

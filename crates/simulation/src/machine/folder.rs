@@ -195,14 +195,14 @@ unsafe impl SegmentMemory for Mapped {
         outcome
     }
 
-    fn flush_anew(&self) -> io::Result<()> {
+    fn rewrite(&self, _range: Range<usize>) {
+        // Recovery names all of the file that counts.
         self.folder.world.machine(self.folder.machine, |machine| {
             let mut files = machine.files.values_mut();
             if let Some(file) = files.find(|file| file.has(&self.pages)) {
                 file.dirty_all();
             }
         });
-        self.flush(0..self.pages.memory().len())
     }
 
     fn prefault(&self) {}

@@ -1,22 +1,21 @@
 //! Reading records of one segment, through a buffer rather than mapped memory: a bad sector is an
 //! error then, and not a SIGBUS.
 
+use std::io;
 use std::ops::Range;
 
 use forebay_types::Lsn;
 
-use super::Begun;
 use super::rules::{self, HeaderVerdict};
+use super::{Begun, Traces};
 use crate::error::OpenError;
 use crate::layout::{
-    RECORD_HEADER, RecordHeader, RecordKind, SEGMENT_HEADER, SegmentHeader, record_bytes,
+    ALIGNMENT, RECORD_HEADER, RecordHeader, RecordKind, SEGMENT_HEADER, SegmentHeader, record_bytes,
 };
 use crate::storage::{SegmentReader, Storage};
 
 /// Bytes read at once, at least.
 const READ_BYTES: usize = 256 << 10;
-/// How far after the end traces of further records are looked for.
-const TRACE_BYTES: u64 = 64 << 10;
 
 pub(crate) struct SegmentCursor {
     reader: Box<dyn SegmentReader>,
@@ -99,26 +98,53 @@ impl SegmentCursor {
         })
     }
 
-    /// Whether soon after `lsn` something looks like a record of this life: behind a hole, that is.
-    pub(crate) fn traces_after(&mut self, lsn: Lsn) -> Result<bool, OpenError> {
-        let Some(start) = self.position(lsn) else {
-            return Ok(false);
-        };
-        let window = TRACE_BYTES.min(self.bytes.saturating_sub(start));
-        let window = self.load(start, window as usize)?;
-        let found = self
-            .bytes(window)
-            .windows(RECORD_HEADER)
-            .step_by(8)
-            .enumerate()
-            .any(|(step, bytes)| {
-                let header = bytes.first_chunk().and_then(RecordHeader::decode);
-                header.is_some_and(|(header, _)| {
-                    header.salt == self.header.salt
-                        && header.lsn.0 == lsn.0.saturating_add(8 * step as u64)
-                })
-            });
-        Ok(found)
+    /// What of this life lies after `lsn`, up to the end of the file: behind a hole, that is.
+    pub(super) fn traces_after(&mut self, lsn: Lsn) -> Result<Traces, OpenError> {
+        let mut traces = Traces::default();
+        let mut at = lsn;
+        while let Some(found) = self.candidate(at)? {
+            traces.any = true;
+            at = match self.look(found)? {
+                Place::Record { end, .. } => {
+                    traces.beyond = Some(end);
+                    end
+                }
+                Place::Torn | Place::End => found.advance(ALIGNMENT),
+            };
+        }
+        Ok(traces)
+    }
+
+    /// The first place from `lsn` on that looks like the header of a record of this life.
+    fn candidate(&mut self, mut lsn: Lsn) -> Result<Option<Lsn>, OpenError> {
+        loop {
+            let Some(start) = self.position(lsn).filter(|start| *start < self.bytes) else {
+                return Ok(None);
+            };
+            let window = (READ_BYTES as u64).min(self.bytes - start);
+            let window = self.load(start, window as usize)?;
+            let (bytes, salt) = (self.bytes(window), self.header.salt);
+            let steps =
+                (bytes.len().saturating_sub(RECORD_HEADER - 1)).div_ceil(ALIGNMENT as usize) as u64;
+            let found = bytes
+                .windows(RECORD_HEADER)
+                .step_by(ALIGNMENT as usize)
+                .zip(0..)
+                .find(|(bytes, step)| {
+                    let header = bytes.first_chunk().and_then(RecordHeader::decode);
+                    header.is_some_and(|(header, _)| {
+                        header.salt == salt
+                            && header.lsn.0 == lsn.0.saturating_add(ALIGNMENT * step)
+                    })
+                });
+            if let Some((_, step)) = found {
+                return Ok(Some(lsn.advance(ALIGNMENT * step)));
+            }
+            if steps == 0 {
+                return Ok(None);
+            }
+            lsn = lsn.advance(ALIGNMENT * steps);
+        }
     }
 
     /// The first valid record behind `lsn`, wherever the sequence is broken before it. For
@@ -188,4 +214,28 @@ impl SegmentCursor {
         let available = (self.buffered.end - position).min(count as u64) as usize;
         Ok(start..start + available)
     }
+}
+
+/// LSN and end of the record at the first place of a file without a header, if there is a whole one.
+pub(super) fn first_record(
+    reader: &dyn SegmentReader,
+    bytes: u64,
+) -> io::Result<Option<(Lsn, Lsn)>> {
+    let mut head = [0; RECORD_HEADER];
+    let start = SEGMENT_HEADER as u64;
+    let whole = reader.read_at(start, &mut head)? == head.len();
+    let Some((record, crc)) = RecordHeader::decode(&head).filter(|_| whole) else {
+        return Ok(None);
+    };
+    let payload_start = start + RECORD_HEADER as u64;
+    if u64::from(record.payload) > bytes.saturating_sub(payload_start) {
+        return Ok(None);
+    }
+    let mut payload = vec![0; record.payload as usize];
+    let filled = reader.read_at(payload_start, &mut payload)?;
+    if filled < payload.len() || RecordHeader::crc(&head, &payload) != crc {
+        return Ok(None);
+    }
+    let end = record.lsn.advance(record_bytes(record.payload.into()));
+    Ok(Some((record.lsn, end)))
 }

@@ -4,7 +4,7 @@ use forebay_types::Lsn;
 
 use super::{Recovery, Tail};
 use crate::error::OpenError;
-use crate::layout::SegmentNumber;
+use crate::layout::{SEGMENT_HEADER, SegmentNumber};
 use crate::options::Options;
 use crate::segment::{FileName, Retained, Spare};
 use crate::state::{Closing, State};
@@ -104,6 +104,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         for_complete: Default::default(),
         for_durable: Default::default(),
         for_room: Default::default(),
+        for_failure: Default::default(),
         stats: Default::default(),
     })
 }
@@ -124,7 +125,9 @@ fn check_owner(recovery: &Recovery, options: &Options) -> Result<(), OpenError> 
     }
 }
 
-/// Flushes what was replayed and may so far be in the page cache only.
+/// Flushes what was replayed and may so far be in the page cache only. It is written again before
+/// that: a flush may have failed in the process before, and the system then takes for written what
+/// is not.
 fn make_durable(recovery: &Recovery) -> Result<(), OpenError> {
     let known = recovery.durable.max(recovery.from);
     for stretch in recovery.chain.iter().filter(|stretch| stretch.end > known) {
@@ -132,7 +135,14 @@ fn make_durable(recovery: &Recovery) -> Result<(), OpenError> {
         recovery
             .storage
             .open(&name)
-            .and_then(|memory| memory.flush_anew())
+            .and_then(|memory| {
+                let header = stretch.segment.header;
+                let position =
+                    |lsn: Lsn| SEGMENT_HEADER + lsn.0.saturating_sub(header.base.0) as usize;
+                memory.rewrite(0..SEGMENT_HEADER);
+                memory.rewrite(position(stretch.start)..position(stretch.end));
+                memory.flush(0..memory.memory().len())
+            })
             .map_err(OpenError::io(format!("flush {name}")))?;
     }
     Ok(())

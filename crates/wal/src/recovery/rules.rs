@@ -3,6 +3,7 @@
 
 use forebay_types::{Epoch, Lsn, VolumeId};
 
+use super::{Tail, Traces, WriterEnd};
 use crate::layout::{HeaderBytes, RecordHeader, Salt, SegmentHeader};
 use crate::segment::FileName;
 
@@ -71,6 +72,22 @@ pub(super) fn next_segment(end: Lsn, epoch: Epoch, next: Option<&SegmentHeader>)
         Some(next) if next.previous_end != end => LogEnds,
         Some(next) if next.base < end => LogEnds,
         Some(_) => GoesOn,
+    }
+}
+
+/// Fourth table.
+pub(super) fn tail(end: Lsn, durable: Lsn, behind: Traces, ending: WriterEnd) -> Tail {
+    let until = behind.beyond.unwrap_or(end).max(durable);
+    let damaged = Tail::Damaged { at: end, until };
+    match ending {
+        _ if durable > end => damaged,
+        _ if !behind.any => Tail::Clean,
+        WriterEnd::Stop => damaged,
+        WriterEnd::Kill if behind.half || behind.headless => damaged,
+        WriterEnd::Kill | WriterEnd::PowerCut => Tail::Torn {
+            at: end,
+            beyond: behind.beyond,
+        },
     }
 }
 
@@ -161,6 +178,41 @@ mod tests {
         );
         assert_eq!(verdict(record, Some(9)), HeaderVerdict::End);
         assert_eq!(verdict(record, Some(10)), HeaderVerdict::Claimed(record, 4));
+    }
+
+    #[test]
+    fn every_row_of_the_tail_table() {
+        let at = Lsn(800);
+        let hole = Traces {
+            any: true,
+            beyond: Some(Lsn(900)),
+            ..Traces::default()
+        };
+        let half = Traces { half: true, ..hole };
+        let headless = Traces {
+            headless: true,
+            ..hole
+        };
+        let damaged = |until| Tail::Damaged {
+            at,
+            until: Lsn(until),
+        };
+        let torn = Tail::Torn {
+            at,
+            beyond: Some(Lsn(900)),
+        };
+        for ending in [WriterEnd::PowerCut, WriterEnd::Kill, WriterEnd::Stop] {
+            let verdict = tail(at, Lsn(808), Traces::default(), ending);
+            assert_eq!(verdict, damaged(808));
+            assert_eq!(tail(at, at, Traces::default(), ending), Tail::Clean);
+        }
+        for traces in [hole, half, headless] {
+            assert_eq!(tail(at, at, traces, WriterEnd::Stop), damaged(900));
+            assert_eq!(tail(at, at, traces, WriterEnd::PowerCut), torn);
+        }
+        assert_eq!(tail(at, at, half, WriterEnd::Kill), damaged(900));
+        assert_eq!(tail(at, at, headless, WriterEnd::Kill), damaged(900));
+        assert_eq!(tail(at, at, hole, WriterEnd::Kill), torn);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
@@ -97,7 +97,7 @@ impl Storage for FileStorage {
                 reserve(&file, bytes)?;
                 file.sync_all()?;
                 self.folder.sync_all()?;
-                Mapped::new(&file)
+                Mapped::new(file)
             });
         match made {
             Ok(mapped) => Ok(Box::new(mapped)),
@@ -112,7 +112,7 @@ impl Storage for FileStorage {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn SegmentMemory>> {
-        Ok(Box::new(Mapped::new(&self.writable(name)?)?))
+        Ok(Box::new(Mapped::new(self.writable(name)?)?))
     }
 
     fn read(&self, name: &str) -> io::Result<Box<dyn SegmentReader>> {
@@ -151,11 +151,15 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
 }
 
 /// A whole file, mapped shared and writable.
-struct Mapped(MmapRaw);
+struct Mapped {
+    map: MmapRaw,
+    file: File,
+}
 
 impl Mapped {
-    fn new(file: &File) -> io::Result<Mapped> {
-        Ok(Mapped(MmapRaw::map_raw(file)?))
+    fn new(file: File) -> io::Result<Mapped> {
+        let map = MmapRaw::map_raw(&file)?;
+        Ok(Mapped { map, file })
     }
 }
 
@@ -163,17 +167,22 @@ impl Mapped {
 // stay; it starts at a page. `flush` is done by the kernel.
 unsafe impl SegmentMemory for Mapped {
     fn memory(&self) -> NonNull<[u8]> {
-        let start = NonNull::new(self.0.as_mut_ptr()).unwrap_or(NonNull::dangling());
-        NonNull::slice_from_raw_parts(start, self.0.len())
+        let start = NonNull::new(self.map.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        NonNull::slice_from_raw_parts(start, self.map.len())
     }
 
     fn flush(&self, range: Range<usize>) -> io::Result<()> {
-        self.0.flush_range(range.start, range.len())
+        self.map.flush_range(range.start, range.len())?;
+        // What no name leads to cannot be read again after a crash.
+        if self.file.metadata()?.nlink() == 0 {
+            return Err(io::Error::other("its file was removed"));
+        }
+        Ok(())
     }
 
     fn prefault(&self) {
         // Linux before 5.14 does not know it: then the stores fault one by one.
-        let _ = self.0.advise(Advice::PopulateWrite);
+        let _ = self.map.advise(Advice::PopulateWrite);
     }
 }
 

@@ -15,7 +15,8 @@ use super::{PAGE, SegmentMemory, SegmentReader, Storage};
 const SECTOR: usize = 512;
 
 /// A folder in memory. Each file has two images: what the page cache holds, and what is on stable
-/// storage. Clones are the same folder.
+/// storage. Clones are the same folder. As on Linux, what a failed flush was to write counts as clean
+/// from then on, though it is not on stable storage.
 ///
 /// Images are taken ([`kill`](Self::kill), [`power_cut`](Self::power_cut)) and files edited only
 /// while no append is running.
@@ -55,6 +56,7 @@ impl MemoryStorage {
         self.image(|file| MemoryFile {
             cache: Pages::holding(file.cache.bytes()),
             stable: Mutex::new(file.stable.lock().clone()),
+            given_up: Mutex::new(file.given_up.lock().clone()),
         })
     }
 
@@ -235,6 +237,9 @@ impl Storage for MemoryStorage {
 struct MemoryFile {
     cache: Pages,
     stable: Mutex<Vec<u8>>,
+    /// By page, where the bytes of a failed flush begin and what they were: the page counts as clean
+    /// until it changes.
+    given_up: Mutex<BTreeMap<usize, (usize, Vec<u8>)>>,
 }
 
 impl MemoryFile {
@@ -243,8 +248,48 @@ impl MemoryFile {
         MemoryFile {
             cache: Pages::holding(&bytes),
             stable: Mutex::new(bytes),
+            given_up: Mutex::default(),
         }
     }
+
+    /// Brings bytes to stable storage, except on pages that a failed flush has left behind.
+    fn flush(&self, range: Range<usize>) -> Option<()> {
+        let mut stable = self.stable.lock();
+        let given_up = self.given_up.lock();
+        for page in pages(range) {
+            let written = self.cache.part(page.clone())?;
+            let known = |(at, byte): (usize, &u8)| match given_up.get(&(page.start / PAGE * PAGE)) {
+                None => false,
+                Some((start, then)) => match at.checked_sub(*start).and_then(|i| then.get(i)) {
+                    Some(then) => then == byte,
+                    None => stable.get(at) == Some(byte),
+                },
+            };
+            let clean = page.clone().zip(written).all(known);
+            if !clean {
+                stable.get_mut(page)?.copy_from_slice(written);
+            }
+        }
+        Some(())
+    }
+
+    /// What a flush leaves behind that fails.
+    fn give_up(&self, range: Range<usize>) {
+        let mut given_up = self.given_up.lock();
+        for page in pages(range) {
+            if let Some(written) = self.cache.part(page.clone()) {
+                given_up.insert(page.start / PAGE * PAGE, (page.start, written.to_vec()));
+            }
+        }
+    }
+}
+
+/// A range, cut at the beginnings of pages.
+fn pages(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let first = range.start / PAGE * PAGE;
+    (first..range.end)
+        .step_by(PAGE)
+        .map(move |page| page.max(range.start)..(page + PAGE).min(range.end))
 }
 
 struct Handle {
@@ -267,17 +312,17 @@ unsafe impl SegmentMemory for Handle {
         disk.released
             .wait_while(&mut state, |state| state.flushes_held);
         if state.flushes_fail {
+            self.file.give_up(range);
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
-        let written = self
-            .file
-            .cache
-            .part(range.clone())
-            .ok_or(io::ErrorKind::InvalidInput)?;
-        if let Some(stable) = self.file.stable.lock().get_mut(range) {
-            stable.copy_from_slice(written);
-        }
-        Ok(())
+        self.file
+            .flush(range)
+            .ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    fn rewrite(&self, range: Range<usize>) {
+        let mut given_up = self.file.given_up.lock();
+        given_up.retain(|page, _| *page >= range.end || page + PAGE <= range.start);
     }
 
     fn prefault(&self) {}

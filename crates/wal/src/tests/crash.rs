@@ -197,7 +197,12 @@ fn a_hole_cuts_off_what_was_appended_after_it() {
 
     let killed = storage.kill();
     let mut recovery = scan(&killed, Lsn::ZERO);
-    assert_eq!(recovery.tail(), Tail::Torn { at: before.end });
+    let hole_only = Tail::Torn {
+        at: before.end,
+        beyond: Some(after.end),
+    };
+    assert_eq!(recovery.tail(), hole_only);
+    assert_eq!(ended(&killed, WriterEnd::Kill).tail(), hole_only);
     assert_eq!(records(&mut recovery), [(before.lsn, b"before".to_vec())]);
     // What lies behind the hole stays dead, even when the hole's place is taken by a record of its
     // size.

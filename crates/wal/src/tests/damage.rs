@@ -28,10 +28,10 @@ fn damage_in_the_middle_is_recognised_and_the_rest_put_aside() {
     let second = names(&storage, ".seg").remove(1);
     storage.edit(&second, |bytes| bytes[4096 + 2000] ^= 1);
     let recovery = scan(&storage, Lsn::ZERO);
-    let Tail::Damaged { at, durable_until } = recovery.tail() else {
+    let Tail::Damaged { at, until } = recovery.tail() else {
         panic!("{:?}", recovery.tail());
     };
-    assert!(at == recovery.end() && at < durable_until);
+    assert!(at == recovery.end() && at < until);
     let wal = recovery.into_wal(options()).expect("opened");
     assert!(!names(&storage, ".aside").is_empty());
     wal.close().expect("flushed");
@@ -44,6 +44,7 @@ fn every_damaged_byte_of_a_record_ends_the_log_before_it() {
     let storage = MemoryStorage::new();
     let wal = open(&storage);
     let written = append_many(&wal, 0..3, 24);
+    let end = wal.next_lsn();
     wal.close().expect("flushed");
     let name = names(&storage, ".seg").remove(0);
     for byte in 0..56 {
@@ -53,7 +54,10 @@ fn every_damaged_byte_of_a_record_ends_the_log_before_it() {
         assert_eq!(records(&mut recovery), written[..1], "byte {byte}");
         assert_eq!(
             recovery.tail(),
-            Tail::Torn { at: written[1].0 },
+            Tail::Torn {
+                at: written[1].0,
+                beyond: Some(end)
+            },
             "byte {byte}"
         );
     }
@@ -247,4 +251,100 @@ fn random_bytes_in_a_log_never_panic() {
             assert_eq!(found, written[..found.len()]);
         }
     }
+}
+
+/// One segment whose second record is damaged, with more behind it.
+fn damaged_within(at: usize) -> (MemoryStorage, Vec<(Lsn, Vec<u8>)>, Lsn) {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    let written = append_many(&wal, 0..6, 1000);
+    let end = wal.next_lsn();
+    wal.close().expect("flushed");
+    let name = names(&storage, ".seg").remove(0);
+    let second = 4096 + written[1].0.0 as usize;
+    storage.edit(&name, |bytes| bytes[second + at] ^= 1);
+    (storage, written, end)
+}
+
+#[test]
+fn a_payload_that_does_not_match_its_header_is_damage_where_the_power_stayed() {
+    let (storage, written, end) = damaged_within(500);
+    let damaged = Tail::Damaged {
+        at: written[1].0,
+        until: end,
+    };
+    assert_eq!(ended(&storage, WriterEnd::Kill).tail(), damaged);
+    assert_eq!(ended(&storage, WriterEnd::Stop).tail(), damaged);
+    let torn = Tail::Torn {
+        at: written[1].0,
+        beyond: Some(end),
+    };
+    assert_eq!(ended(&storage, WriterEnd::PowerCut).tail(), torn);
+}
+
+#[test]
+fn a_hole_is_damage_after_an_orderly_stop_and_an_unfinished_append_after_a_kill() {
+    let (storage, _, _) = damaged_within(8);
+    let tail = |ending| ended(&storage, ending).tail();
+    assert!(matches!(tail(WriterEnd::Stop), Tail::Damaged { .. }));
+    assert!(matches!(tail(WriterEnd::Kill), Tail::Torn { .. }));
+}
+
+#[test]
+fn records_far_behind_a_hole_are_found() {
+    let storage = MemoryStorage::new();
+    let large = Options {
+        segment_bytes: 1 << 20,
+        limit_bytes: 4 << 20,
+        ..options()
+    };
+    let wal = open_with(&storage, Lsn::ZERO, large);
+    let written = append_many(&wal, 0..3, 300_000);
+    let end = wal.next_lsn();
+    wal.close().expect("flushed");
+    let name = names(&storage, ".seg").remove(0);
+    storage.edit(&name, |bytes| bytes[4096..4096 + 32].fill(0));
+    let tail = ended(&storage, WriterEnd::PowerCut).tail();
+    let torn = Tail::Torn {
+        at: written[0].0,
+        beyond: Some(end),
+    };
+    assert_eq!(tail, torn);
+}
+
+#[test]
+fn the_last_segment_without_its_header_is_damage_where_the_power_stayed() {
+    let (storage, written) = filled();
+    let segments = names(&storage, ".seg");
+    // The very last one is prepared for what comes next.
+    let holds_records = |name: &&String| {
+        let mut first = [0; 4];
+        let file = storage.read(name).expect("there");
+        file.read_at(4096, &mut first).expect("readable");
+        first != [0; 4]
+    };
+    let last = segments.iter().rfind(holds_records).expect("filled");
+    storage.edit(last, |bytes| bytes[..4096].fill(0));
+    let recovery = ended(&storage, WriterEnd::Kill);
+    assert!(matches!(recovery.tail(), Tail::Damaged { .. }));
+    assert!(matches!(
+        ended(&storage, WriterEnd::PowerCut).tail(),
+        Tail::Torn { .. } | Tail::Damaged { .. }
+    ));
+    let found = replay(&storage, Lsn::ZERO);
+    assert_eq!(found, written[..found.len()]);
+}
+
+#[test]
+fn a_segment_prepared_from_a_former_life_is_no_damage() {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    append_many(&wal, 0..60, 1000);
+    wal.recycle(wal.next_lsn());
+    let (from, _) = append_many(&wal, 60..61, 100)[0];
+    eventually(|| names(&storage, ".seg").len() > 1);
+    wal.close().expect("flushed");
+    let shared = Arc::new(storage.clone());
+    let recovery = Recovery::scan_after(shared, VOLUME, from, WriterEnd::Stop).expect("scanned");
+    assert_eq!(recovery.tail(), Tail::Clean);
 }

@@ -106,3 +106,31 @@ fn restart_that_fails_for_want_of_space_can_be_repeated() {
     wal.restart(lost.end).expect("restarted");
     wait(wal.durable(append(&wal, b"new").end)).expect("durable");
 }
+
+#[test]
+fn what_a_failed_flush_left_behind_is_written_again_after_a_kill() {
+    let (storage, wal, lost) = poisoned();
+    wal.abandon();
+    let killed = storage.kill();
+    // The kernel has the record and takes it for written.
+    let wal = scan(&killed, Lsn::ZERO)
+        .into_wal(options())
+        .expect("opened");
+    assert!(wal.durable_lsn() >= lost.end);
+    let found = replay(&killed.power_cut_losing_all(), Lsn::ZERO);
+    assert_eq!(found.last(), Some(&(lost.lsn, b"lost".to_vec())));
+}
+
+#[test]
+fn a_failure_is_told_to_whoever_asks_for_it_without_waiting_for_a_flush() {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    assert!(!is_ready(wal.failed()));
+    storage.fail_flushes(true);
+    let end = append(&wal, b"a").end;
+    std::thread::scope(|scope| {
+        let told = scope.spawn(|| wait(wal.failed()));
+        assert!(wait(wal.durable(end)).is_err());
+        assert_eq!(told.join().expect("joined").durable, Lsn::ZERO);
+    });
+}

@@ -228,3 +228,60 @@ fn options_that_could_never_work_are_refused() {
         assert!(matches!(refused.err(), Some(OpenError::Options(_))));
     }
 }
+
+/// A folder whose renames fail while told to.
+struct Stubborn(MemoryStorage, std::sync::atomic::AtomicBool);
+
+impl Storage for Stubborn {
+    fn list(&self) -> std::io::Result<Vec<String>> {
+        self.0.list()
+    }
+    fn create(&self, name: &str, bytes: u64) -> std::io::Result<Box<dyn crate::SegmentMemory>> {
+        self.0.create(name, bytes)
+    }
+    fn open(&self, name: &str) -> std::io::Result<Box<dyn crate::SegmentMemory>> {
+        self.0.open(name)
+    }
+    fn read(&self, name: &str) -> std::io::Result<Box<dyn crate::SegmentReader>> {
+        self.0.read(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> std::io::Result<()> {
+        if self.1.load(std::sync::atomic::Ordering::SeqCst) {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.0.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.0.remove(name)
+    }
+    fn salt(&self) -> u64 {
+        self.0.salt()
+    }
+}
+
+#[test]
+fn a_spare_that_could_not_be_renamed_is_used_when_the_disk_lets_it() {
+    let memory = MemoryStorage::new();
+    let storage = Arc::new(Stubborn(memory.clone(), false.into()));
+    let small = Options {
+        limit_bytes: 3 * SEGMENT,
+        ..options()
+    };
+    let wal = Recovery::scan(storage.clone(), VOLUME, Lsn::ZERO)
+        .and_then(|recovery| recovery.into_wal(small))
+        .expect("opened");
+    fill(&wal);
+    storage.1.store(true, std::sync::atomic::Ordering::SeqCst);
+    wal.recycle(wal.next_lsn());
+    fill(&wal);
+    let shortage = wal.shortage().expect("told");
+    assert!(shortage.contains("cannot reuse"), "{shortage}");
+    // Nobody recycles anything more; whoever waits is served when the disk is well again.
+    let mut room = pin!(wal.room(1000));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(room.as_mut().poll(&mut context).is_pending());
+    storage.1.store(false, std::sync::atomic::Ordering::SeqCst);
+    eventually(|| room.as_mut().poll(&mut context).is_ready());
+    append_many(&wal, 0..10, 1000);
+    assert!(file_bytes(&memory) <= 3 * SEGMENT);
+}

@@ -115,6 +115,29 @@ impl Future for Durable {
     }
 }
 
+/// Made by [`Wal::failed`](super::Wal::failed). May be dropped at any time.
+#[must_use = "futures do nothing unless polled"]
+pub struct Failed {
+    place: Place,
+}
+
+impl Failed {
+    pub(super) fn new(shared: &Arc<Shared>) -> Failed {
+        Failed {
+            place: Place::new(shared, |state| &mut state.for_failure),
+        }
+    }
+}
+
+impl Future for Failed {
+    type Output = LogFailed;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LogFailed> {
+        self.place
+            .poll(Lsn::ZERO, cx, |state| state.failure.clone())
+    }
+}
+
 /// Made by [`Wal::room`](super::Wal::room). May be dropped at any time.
 #[must_use = "futures do nothing unless polled"]
 pub struct Room {
@@ -136,7 +159,7 @@ impl Future for Room {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let bytes = self.bytes;
-        self.place.poll(Lsn::ZERO, cx, |state| {
+        let answer = self.place.poll(Lsn::ZERO, cx, |state| {
             if let Some(failure) = &state.failure {
                 Some(Err(failure.clone()))
             } else if state.closing > Closing::Open {
@@ -144,6 +167,10 @@ impl Future for Room {
             } else {
                 state.has_room(bytes).then_some(Ok(()))
             }
-        })
+        });
+        if answer.is_pending() {
+            self.place.shared.look_again();
+        }
+        answer
     }
 }

@@ -47,19 +47,26 @@ pub(super) fn work_off(shared: &Shared) {
         match job {
             Job::Create(number) => {
                 let name = FileName::Segment(number).text();
-                let made = shared.storage.create(&name, bytes);
-                let outcome =
-                    made.map(|memory| ready(&*shared.storage, number, name.clone(), bytes, memory));
-                finish(shared, outcome, |error| {
-                    format!("cannot create log segment {name} of {bytes} bytes: {error}")
-                });
+                match shared.storage.create(&name, bytes) {
+                    Ok(memory) => {
+                        finish(shared, ready(&*shared.storage, number, name, bytes, memory));
+                    }
+                    Err(error) => {
+                        let why =
+                            format!("cannot create log segment {name} of {bytes} bytes: {error}");
+                        not_ready(shared, why, None, bytes);
+                    }
+                }
             }
             Job::Reuse(spare, number) => {
-                let old = spare.name.clone();
-                let outcome = reuse(&*shared.storage, spare, number);
-                finish(shared, outcome, |error| {
-                    format!("cannot reuse log segment {old}: {error}")
-                });
+                let (old, bytes) = (spare.name.clone(), spare.bytes);
+                match reuse(&*shared.storage, spare, number) {
+                    Ok(prepared) => finish(shared, prepared),
+                    Err(Refused { error, spare, gone }) => {
+                        let why = format!("cannot reuse log segment {old}: {error}");
+                        not_ready(shared, why, spare, if gone { bytes } else { 0 });
+                    }
+                }
             }
             Job::Remove(spare) => {
                 drop(spare.memory);
@@ -82,7 +89,8 @@ pub(super) fn work_off(shared: &Shared) {
 /// Whether [`pick`] would find something.
 fn is_due(state: &State) -> bool {
     let settled = state.failure.is_none() && !state.restarting && state.closing == Closing::Open;
-    let source = !state.spares.is_empty() || can_create(state);
+    let may_try = state.shortage.is_none() || state.try_again;
+    let source = may_try && (!state.spares.is_empty() || state.may_create());
     settled
         && (!state.unmap.is_empty()
             || (state.prepared.is_none() && source)
@@ -96,18 +104,15 @@ fn spares_kept(state: &State) -> usize {
     usize::try_from(quarter).unwrap_or(usize::MAX).max(1)
 }
 
-fn can_create(state: &State) -> bool {
-    state.may_create() && (state.shortage.is_none() || state.try_again)
-}
-
 fn pick(state: &mut State) -> Option<Job> {
     if !is_due(state) {
         return None;
     }
-    if state.prepared.is_none() {
+    let may_try = state.shortage.is_none() || state.try_again;
+    if state.prepared.is_none() && may_try {
         // The last one in is the one most likely to be in memory still.
         let spare = state.spares.pop();
-        if spare.is_some() || can_create(state) {
+        if spare.is_some() || state.may_create() {
             state.numbers += 1;
             let number = SegmentNumber(state.numbers);
             return Some(match spare {
@@ -126,15 +131,54 @@ fn pick(state: &mut State) -> Option<Job> {
     (state.spares.len() > spares_kept(state)).then(|| Job::Remove(state.spares.remove(0)))
 }
 
+/// Why an old file was not given its next life.
+struct Refused {
+    error: io::Error,
+    /// The file, if that can be tried again.
+    spare: Option<Spare>,
+    /// There is no file any more.
+    gone: bool,
+}
+
 /// A file under a new name. The name is durable before the first record is, so that a record that
 /// was acknowledged is found under it; the header still tells another number until the segment is
 /// begun.
-fn reuse(storage: &dyn Storage, spare: Spare, number: SegmentNumber) -> io::Result<Prepared> {
+fn reuse(storage: &dyn Storage, spare: Spare, number: SegmentNumber) -> Result<Prepared, Refused> {
     let name = FileName::Segment(number).text();
-    storage.rename(&spare.name, &name)?;
+    if let Err(error) = storage.rename(&spare.name, &name) {
+        // The name may have changed all the same, and only not be durable.
+        let names = storage.list();
+        let found = |name: &String| names.as_ref().is_ok_and(|names| names.contains(name));
+        let name = if found(&name) {
+            Some(name)
+        } else if names.is_err() || found(&spare.name) {
+            Some(spare.name)
+        } else {
+            None
+        };
+        return Err(Refused {
+            error,
+            gone: name.is_none(),
+            spare: name.map(|name| Spare {
+                name,
+                bytes: spare.bytes,
+                memory: spare.memory,
+            }),
+        });
+    }
     let memory = match spare.memory {
         Some(memory) => memory,
-        None => storage.open(&name)?,
+        None => match storage.open(&name) {
+            Ok(memory) => memory,
+            // A file that cannot be opened is of no more use, and its space is.
+            Err(error) => {
+                return Err(Refused {
+                    error,
+                    gone: storage.remove(&name).is_ok(),
+                    spare: None,
+                });
+            }
+        },
     };
     Ok(ready(storage, number, name, spare.bytes, memory))
 }
@@ -157,28 +201,31 @@ pub(super) fn ready(
     }
 }
 
-fn finish(
-    shared: &Shared,
-    outcome: io::Result<Prepared>,
-    describe: impl FnOnce(io::Error) -> String,
-) {
+fn finish(shared: &Shared, prepared: Prepared) {
     shared.change(|state, due| {
         state.preparing = false;
         state.try_again = false;
-        match outcome {
-            Ok(prepared) => {
-                state.shortage = None;
-                state.prepared = Some(prepared);
-                state.for_room.take_all(due);
-            }
-            Err(error) => {
-                // The file, if there is one, is given up until the next start.
-                state.file_bytes -= state.options.segment_bytes;
-                state.shortage = Some(describe(error));
-                // Perhaps the current segment can be used again.
-                state.recycle(forebay_types::Lsn::ZERO, due);
-                state.try_again = false;
-            }
+        state.shortage = None;
+        state.prepared = Some(prepared);
+        state.for_room.take_all(due);
+    });
+}
+
+/// The disk has refused a segment. `spare` is a file that may be tried again, `freed` are bytes of a
+/// file that is not there.
+fn not_ready(shared: &Shared, why: String, spare: Option<Spare>, freed: u64) {
+    shared.change(|state, due| {
+        state.preparing = false;
+        state.file_bytes -= freed;
+        state.shortage = Some(why);
+        if let Some(spare) = spare {
+            // Behind the others.
+            state.spares.insert(0, spare);
         }
+        let before = state.spares.len();
+        // Perhaps the current segment can be used again.
+        state.recycle(forebay_types::Lsn::ZERO, due);
+        // Else there is nothing new to try: whoever waits has it tried again.
+        state.try_again = state.spares.len() > before;
     });
 }
