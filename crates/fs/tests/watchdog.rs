@@ -34,7 +34,7 @@ impl Chance {
 fn seed() -> u64 {
     let seed =
         std::env::var("FOREBAY_SEED").map_or_else(|_| random(), |seed| seed.parse().unwrap());
-    println!("FOREBAY_SEED={seed}");
+    eprintln!("FOREBAY_SEED={seed}");
     seed | 1
 }
 
@@ -245,7 +245,7 @@ fn run(disk_fails: bool) {
     disk.heal();
     clients.into_iter().for_each(|client| life.join(client));
     nothing_leaked(&bucket, &life, &watchdog);
-    println!("{} calls", done.load(Ordering::SeqCst));
+    eprintln!("{} calls", done.load(Ordering::SeqCst));
 }
 
 #[test]
