@@ -79,19 +79,21 @@ impl Case<'_> {
                 Reply::Read(read),
             ) => {
                 let data: Vec<u8> = read.data.concat();
-                // A READ beside a WRITE may see a part of it; but no byte that there never was.
-                let seen: Vec<Vec<u8>> = self
+                // A READ beside a WRITE may see a part of it, under the size from before; but no byte
+                // that there never was.
+                let seen: Vec<(Vec<u8>, bool)> = self
                     .states
                     .iter()
                     .filter_map(|state| state.read(*inode, *offset, *count))
-                    .filter(|(bytes, eof)| bytes.len() == data.len() && *eof == read.eof)
-                    .map(|(bytes, _)| bytes)
                     .collect();
-                let known = |at: usize| seen.iter().any(|bytes| bytes[at] == data[at]);
-                if !seen.is_empty() && (0..data.len()).all(known) {
+                let size = seen
+                    .iter()
+                    .any(|(bytes, eof)| bytes.len() == data.len() && *eof == read.eof);
+                let known = |at: usize| seen.iter().any(|(bytes, _)| bytes.get(at) == data.get(at));
+                if size && (0..data.len()).all(known) {
                     return Ok(());
                 }
-                let expected = seen.last().map_or(&[][..], |bytes| bytes);
+                let expected = seen.last().map_or(&[][..], |(bytes, _)| bytes);
                 Err(format!(
                     "bytes that the file never had: {}",
                     difference(&data, expected)
@@ -110,17 +112,29 @@ impl Case<'_> {
                     .iter()
                     .map(|entry| (entry.cookie, entry.name.to_vec(), entry.inode.0))
                     .collect();
-                self.some(|state| {
-                    listed(state, *directory).is_some_and(|all| {
-                        let expected: Vec<_> = all
-                            .into_iter()
-                            .filter(|(own, ..)| own > cookie)
-                            .take(*max)
-                            .collect();
-                        expected == found
-                    })
-                })
-                .ok_or_else(|| format!("a listing that never was: {found:?}"))
+                // A READDIR beside a RENAME may see either name or both (RFC 1813 promises no more);
+                // what was there all the time must be there, and nothing that never was.
+                let all: Vec<_> = self
+                    .states
+                    .iter()
+                    .filter_map(|state| listed(state, *directory))
+                    .collect();
+                let seen = |entry| all.iter().any(|listing| listing.contains(entry));
+                let last = match found.last() {
+                    Some((last, ..)) if !listing.end => *last,
+                    _ => u64::MAX,
+                };
+                let stayed = all.first().is_some_and(|first| {
+                    first
+                        .iter()
+                        .filter(|entry| entry.0 > *cookie && entry.0 <= last)
+                        .filter(|entry| all.iter().all(|listing| listing.contains(entry)))
+                        .all(|entry| found.contains(entry))
+                });
+                let sound = found.len() <= *max && found.is_sorted() && found.iter().all(seen);
+                (sound && stayed)
+                    .then_some(())
+                    .ok_or_else(|| format!("a listing that never was: {found:?}"))
             }
             (Operation::Lookup { directory, name }, Reply::Found(found)) => self
                 // The name and the attributes are two looks, between which others may come.
