@@ -190,6 +190,17 @@ fn trap_06_publishing_an_older_checkpoint_cleans_nothing_newer() {
 }
 
 #[test]
+fn trap_06_publishing_a_checkpoint_cleans_nothing_newer_in_its_own_blocks() {
+    let mut file = file();
+    file.write(0, b"older", FIRST);
+    file.write(3, b"NEWER", SECOND);
+    file.published(FIRST);
+    assert_eq!(file.dirty_blocks(SECOND), [BLOCK]);
+    assert_eq!(file.dirty_bytes(), 5);
+    assert_eq!(text(&snapshot(&mut file, SECOND)), [(3, "NEWER".into())]);
+}
+
+#[test]
 fn trap_07_shrinking_and_growing_brings_no_old_bytes_back() {
     let mut file = file();
     file.write(0, b"abcdef", FIRST);

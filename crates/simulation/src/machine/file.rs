@@ -10,6 +10,10 @@ use crate::random::Random;
 
 const PAGE: usize = 4096;
 
+/// What a log segment and a record begin with (docs/format.md).
+const SEGMENT_HEADER: usize = 4096;
+const RECORD_HEADER: usize = 32;
+
 /// A file when the world stops. Parts that did not change are shared with earlier images.
 #[derive(Clone)]
 pub(crate) struct FileImage {
@@ -57,7 +61,8 @@ impl FileImage {
         FileImage::flushed(left.into())
     }
 
-    /// Takes back the last part of what came since `before`.
+    /// Takes back the last part of what came since `before`, a record that was appended. Its header is
+    /// copied after its payload, so it is not there yet; that of a segment which was begun for it is.
     pub(super) fn tear(&mut self, before: &FileImage, random: &mut Random) {
         if Arc::ptr_eq(&self.cache, &before.cache) || self.cache.len() != before.cache.len() {
             return;
@@ -67,8 +72,13 @@ impl FileImage {
             return;
         };
         let last = pairs().rposition(|(new, old)| new != old).unwrap_or(first);
-        let cut = first + random.below((last - first) as u64 + 1) as usize;
+        // Records begin at multiples of 8, behind the page with the segment's header.
+        let record = (first / 8 * 8).max(SEGMENT_HEADER);
+        let payload = (record + RECORD_HEADER).min(self.cache.len());
+        let record = record.min(payload);
+        let cut = payload + random.below((last + 1).saturating_sub(payload) as u64 + 1) as usize;
         let mut torn = self.cache.to_vec();
+        torn[record..payload].copy_from_slice(&before.cache[record..payload]);
         torn[cut..].copy_from_slice(&before.cache[cut..]);
         self.cache = torn.into();
     }
