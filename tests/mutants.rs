@@ -10,7 +10,10 @@ fn patches() -> Vec<PathBuf> {
     let mut patches: Vec<_> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "patch"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "patch")
+        })
         .collect();
     patches.sort();
     patches
