@@ -389,7 +389,8 @@ fn a_log_that_the_bucket_has_all_of_is_not_kept() {
     first.write(file, 0, &pattern(1, MIB), Stability::FileSync);
     first.flush();
     first.crash();
-    let second = bucket.seen_elsewhere().start(|_| {});
+    let elsewhere = bucket.seen_elsewhere();
+    let second = elsewhere.start(|_| {});
     second.write(file, 0, &pattern(2, MIB), Stability::FileSync);
     second.stop();
     let first = bucket.start(|_| {});
@@ -444,7 +445,8 @@ fn a_log_whose_mark_is_lost_is_salvaged_whole_and_without_guesses() {
     first.write(old, 1000, &pattern(2, 100), Stability::FileSync);
     first.crash();
     std::fs::remove_file(bucket.local.path().join("published")).unwrap();
-    let second = bucket.seen_elsewhere().start(|_| {});
+    let elsewhere = bucket.seen_elsewhere();
+    let second = elsewhere.start(|_| {});
     second.write(old, 0, &pattern(3, 5000), Stability::FileSync);
     second.stop();
     bucket.start(|_| {}).crash();

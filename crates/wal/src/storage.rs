@@ -73,6 +73,19 @@ pub unsafe trait SegmentMemory: Send + Sync {
         }
     }
 
+    /// Makes these bytes zeros, as far as there are any. Nobody else may use the memory meanwhile.
+    fn clear(&self, range: Range<usize>) {
+        let memory = self.memory();
+        let end = range.end.min(memory.len());
+        let start = range.start.min(end);
+        // SAFETY: within the memory (both ends are limited to its length), which stays mapped while
+        // `self` lives; the caller keeps others away.
+        unsafe {
+            let first = memory.cast::<u8>().as_ptr().add(start);
+            first.write_bytes(0, end - start);
+        }
+    }
+
     /// Makes every page present and writable, so that later stores do not fault. Advice: does
     /// nothing where it is not supported.
     fn prefault(&self);

@@ -4,7 +4,7 @@ use forebay_types::Lsn;
 
 use super::{Recovery, Tail};
 use crate::error::OpenError;
-use crate::layout::{SEGMENT_HEADER, SegmentNumber};
+use crate::layout::{RECORD_HEADER, SEGMENT_HEADER, SegmentNumber};
 use crate::options::Options;
 use crate::segment::{FileName, Retained, Spare};
 use crate::state::{Closing, State};
@@ -16,6 +16,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
     // First of all: a power cut that took back the end of what was replayed would make the new
     // segment the continuation of something that is no longer there.
     make_durable(&recovery)?;
+    forget_half_record(&recovery)?;
     let put_away = put_away_cut_off(&recovery)?;
 
     let Recovery {
@@ -145,6 +146,25 @@ fn make_durable(recovery: &Recovery) -> Result<(), OpenError> {
             })
             .map_err(OpenError::io(format!("flush {name}")))?;
     }
+    Ok(())
+}
+
+/// Takes the header away of a record at the end of which a power cut has left only a part. It was judged,
+/// with what was known of how its writer ended; after a kill of the next one it would be taken for
+/// damage. Not flushed: a power cut that brings it back is known for one.
+fn forget_half_record(recovery: &Recovery) -> Result<(), OpenError> {
+    let Some(last) = recovery.chain.last() else {
+        return Ok(());
+    };
+    if recovery.tail == Tail::Clean {
+        return Ok(());
+    }
+    let name = last.segment.file.name.text();
+    let end = last.end.0.saturating_sub(last.segment.header.base.0) as usize;
+    let memory = recovery.storage.open(&name);
+    memory
+        .map_err(OpenError::io(format!("open {name}")))?
+        .clear(SEGMENT_HEADER + end..SEGMENT_HEADER + end + RECORD_HEADER);
     Ok(())
 }
 
