@@ -273,7 +273,8 @@ impl Recovery {
             let next = rest.peek().map(|next| &next.header);
             if rules::next_segment(self.end, epoch, next) == NextVerdict::LogEnds {
                 traces = cursor.traces_after(end)?;
-                traces.half = place == Place::Torn;
+                // Of a record below what is in the bucket nothing is needed.
+                traces.half = place == Place::Torn && end >= self.from;
                 traces.any |= traces.half;
                 break;
             }
