@@ -61,7 +61,15 @@ fn nothing_is_lost_under(kinds: &[(FaultKind, f64)], operations: usize) {
     for (kind, probability) in kinds {
         bucket.controls.chance(*kind, *probability);
     }
-    for i in 0..operations {
+    // What chance leaves out at first comes later.
+    let all_struck = || {
+        let injected = bucket.controls.injected();
+        kinds.iter().all(|(kind, _)| injected.contains_key(kind))
+    };
+    for i in 0..operations * 8 {
+        if i >= operations && all_struck() {
+            break;
+        }
         let op = draw::op().new_tree(&mut runner).unwrap().current();
         model.step(&life, &op);
         if i % 10 == 9 {

@@ -31,8 +31,9 @@ pub const ROOT: Credentials = Credentials {
     groups: Vec::new(),
 };
 
-/// What no operation of a test may take: longer means a deadlock.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// What no operation of a test may take: longer means a deadlock. A store that does not answer is waited
+/// for 25 s, some times in a row.
+pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A bucket in a local folder, and the local folder of a gateway.
 pub struct Bucket {
