@@ -14,7 +14,7 @@
 //! 4. the default.
 //!
 //! The file alone may also list the directories that clients may mount, each with rules of its own:
-//! [`exports`].
+//! [`Export`].
 //!
 //! Nothing is guessed and nothing is ignored: an unknown key, variable or flag, a value that cannot
 //! be read, one out of bounds and two that contradict each other are errors. All of them are

@@ -375,7 +375,7 @@ impl Recovery {
 
     /// The highest epoch under which a segment was written, or `None` when there is none. A caller
     /// who finds here an epoch other than the one that wrote the bucket last must not replay the
-    /// log: [`put_aside`] it.
+    /// log: [`put_aside`](crate::put_aside) it.
     pub fn epoch(&self) -> Option<Epoch> {
         self.epoch
     }
