@@ -61,6 +61,9 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         });
     }
     let mut spares = Vec::new();
+    // Where headers contradict names, a file may have been renamed over another one: the last one is
+    // there.
+    let files: std::collections::BTreeMap<_, _> = files.into_iter().collect();
     for (name, bytes) in files {
         if bytes == options.segment_bytes {
             spares.push(Spare {
