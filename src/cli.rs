@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::Str;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 
-use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Value};
+use crate::admin::{QuotaLimit, QuotaRequest};
+use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Size, Value};
 
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,13 @@ pub enum Request {
     },
     /// Print how a running gateway is.
     Status {
+        /// As JSON.
+        json: bool,
+    },
+    /// Set, remove or print quotas of the volume that a running gateway serves.
+    Quota {
+        /// What is to be done.
+        request: QuotaRequest,
         /// As JSON.
         json: bool,
     },
@@ -115,6 +123,16 @@ pub fn parse(
             let request = Request::Log(log_request(name, matches));
             return Ok((request, with_flags(matches, environment)));
         }
+        "quota" => {
+            let Some((name, matches)) = matches.subcommand() else {
+                return Ok((Request::Version, environment));
+            };
+            let request = Request::Quota {
+                request: quota_request(name, matches),
+                json: matches.get_flag("json"),
+            };
+            return Ok((request, with_flags(matches, environment)));
+        }
         _ => return Ok((Request::Version, environment)),
     };
     Ok((request, with_flags(matches, environment)))
@@ -140,6 +158,22 @@ fn log_request(name: &str, matches: &ArgMatches) -> LogRequest {
             force: matches.get_flag("force"),
         },
         _ => LogRequest::List { json: json() },
+    }
+}
+
+fn quota_request(name: &str, matches: &ArgMatches) -> QuotaRequest {
+    // Required where it exists.
+    let path = || matches.get_one("path").cloned().unwrap_or_default();
+    let limit = |name| matches.get_one(name).copied().unwrap_or_default();
+    match name {
+        "show" => QuotaRequest::Show { path: path() },
+        "set" => QuotaRequest::Set {
+            path: path(),
+            bytes: limit("bytes"),
+            files: limit("files"),
+        },
+        "remove" => QuotaRequest::Remove { path: path() },
+        _ => QuotaRequest::List,
     }
 }
 
@@ -198,8 +232,69 @@ pub fn command() -> Command {
             )
             .arg(json.clone()),
         )
+        .subcommand(quota_command(&json))
         .subcommand(log_command(&json))
         .subcommand(Command::new("version").about("Print the version"))
+}
+
+/// `quota` and what it can do.
+fn quota_command(json: &Arg) -> Command {
+    let path = Arg::new("path")
+        .value_name("path")
+        .required(true)
+        .help("The directory, from the root of the volume: /home/ann");
+    let bytes = Arg::new("bytes")
+        .long("bytes")
+        .value_name("size")
+        .value_parser(bytes_limit)
+        .help("Bytes that files may use, for example 10GiB, or none [default: as it is]");
+    let files = Arg::new("files")
+        .long("files")
+        .value_name("number")
+        .value_parser(files_limit)
+        .help("Files, directories and others that there may be, or none [default: as it is]");
+    let with_json = |name, about| configured(name, about).arg(json.clone());
+    Command::new("quota")
+        .about("Set, remove or print quotas of directories, with the running gateway")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(with_json(
+            "list",
+            "Print all quotas and what is used of them",
+        ))
+        .subcommand(
+            with_json("show", "Print the quota that a directory counts in").arg(path.clone()),
+        )
+        .subcommand(
+            with_json("set", "Limit a directory and everything below it")
+                .arg(path.clone())
+                .arg(bytes)
+                .arg(files)
+                .group(
+                    ArgGroup::new("limit")
+                        .args(["bytes", "files"])
+                        .required(true)
+                        .multiple(true),
+                ),
+        )
+        .subcommand(with_json("remove", "Take the quota of a directory away").arg(path))
+}
+
+fn bytes_limit(text: &str) -> Result<QuotaLimit, String> {
+    if text == "none" {
+        return Ok(QuotaLimit::None);
+    }
+    Size::read(text).map(|size| QuotaLimit::To(size.bytes()))
+}
+
+fn files_limit(text: &str) -> Result<QuotaLimit, String> {
+    if text == "none" {
+        return Ok(QuotaLimit::None);
+    }
+    let number = text.parse();
+    number
+        .map(QuotaLimit::To)
+        .map_err(|_| "a number such as 100000, or none, is expected".to_owned())
 }
 
 /// `log` and what it can do.
@@ -382,6 +477,38 @@ mod tests {
         );
         let (_, inputs) = parse_line("forebay log list --data-dir /y").unwrap();
         assert_eq!(inputs.flags, [("data_dir", "/y".to_owned())]);
+    }
+
+    #[test]
+    fn quotas_are_set_by_size_and_number() {
+        let request = |line| match parse_line(line).unwrap() {
+            (Request::Quota { request, json }, _) => (request, json),
+            (other, _) => panic!("{other:?}"),
+        };
+        let set = QuotaRequest::Set {
+            path: "/home/ann".to_owned(),
+            bytes: QuotaLimit::To(10 << 30),
+            files: QuotaLimit::Keep,
+        };
+        let line = "forebay quota set /home/ann --bytes 10GiB --json --data-dir /y";
+        assert_eq!(request(line), (set, true));
+        let set = QuotaRequest::Set {
+            path: "/a".to_owned(),
+            bytes: QuotaLimit::None,
+            files: QuotaLimit::To(7),
+        };
+        let line = "forebay quota set /a --bytes none --files 7";
+        assert_eq!(request(line), (set, false));
+        assert_eq!(request("forebay quota list"), (QuotaRequest::List, false));
+        for line in [
+            "forebay quota set /a",
+            "forebay quota set --bytes 1MiB",
+            "forebay quota set /a --bytes much",
+            "forebay quota set /a --files -1",
+            "forebay quota show",
+        ] {
+            assert_eq!(parse_line(line).unwrap_err().exit_code(), 2, "{line}");
+        }
     }
 
     #[test]

@@ -5,14 +5,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_fs::{CommitMode, FsConfig, LogConfig, Volume};
+use forebay_fs::{CommitMode, FsConfig, LimitChange, LogConfig, Volume};
 use forebay_nfs::{Export, Limits, Server, ServerConfig, Squash};
 use forebay_object::{CountingStore, Store, StoreOptions};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::admin::{CheckpointState, Control, FlushReport, Status, StoreError};
+use crate::admin::{
+    CheckpointState, Control, FlushReport, QuotaLimit, QuotaReport, QuotaRequest, Status,
+    StoreError,
+};
 use crate::config::{self, Config, LogMode};
 use crate::serve::Gateway;
 
@@ -295,6 +298,54 @@ impl Control for NfsGateway {
             }),
             requests: self.requests(),
         }
+    }
+
+    async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {
+        let quotas = self.do_quota(request).await;
+        let quotas = quotas.map_err(|error| error.to_string())?;
+        Ok(quotas.into_iter().map(quota_report).collect())
+    }
+}
+
+impl NfsGateway {
+    async fn do_quota(
+        &self,
+        request: QuotaRequest,
+    ) -> Result<Vec<forebay_fs::Quota>, forebay_fs::QuotaError> {
+        let volume = &self.volume;
+        match request {
+            QuotaRequest::List => volume.quotas().await,
+            QuotaRequest::Show { path } => Ok(vec![volume.quota(path.as_bytes()).await?]),
+            QuotaRequest::Set { path, bytes, files } => {
+                let (bytes, files) = (limit_change(bytes), limit_change(files));
+                let set = volume.set_quota(path.as_bytes(), bytes, files);
+                Ok(vec![set.await?])
+            }
+            QuotaRequest::Remove { path } => {
+                volume.remove_quota(path.as_bytes()).await?;
+                Ok(Vec::new())
+            }
+        }
+    }
+}
+
+fn limit_change(limit: QuotaLimit) -> LimitChange {
+    match limit {
+        QuotaLimit::Keep => LimitChange::Keep,
+        QuotaLimit::None => LimitChange::Unlimited,
+        QuotaLimit::To(limit) => LimitChange::To(limit),
+    }
+}
+
+fn quota_report(quota: forebay_fs::Quota) -> QuotaReport {
+    QuotaReport {
+        path: String::from_utf8_lossy(&quota.path).into_owned(),
+        inode: quota.inode.0,
+        limit_bytes: quota.limit_bytes,
+        limit_files: quota.limit_files,
+        used_bytes: quota.used_bytes,
+        used_files: quota.used_files,
+        counting: quota.counting,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use forebay::admin;
+use forebay::admin::{self, QuotaRequest, QuotaTable};
 use forebay::cli::{self, ConfigForm, Request};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::gateway::{self, NfsGateway};
@@ -61,6 +61,19 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 print(&format!("{text}\n"))
             } else {
                 print(&status.to_string())
+            }
+        }
+        Request::Quota { request, json } => {
+            let data_dir = load()?.data_dir;
+            let removes = matches!(request, QuotaRequest::Remove { .. });
+            let quotas = block_on(admin::quota(&data_dir, request))?;
+            if json {
+                let text = serde_json::to_string_pretty(&quotas).map_err(failed)?;
+                print(&format!("{text}\n"))
+            } else if removes {
+                print("the quota is removed; what it counted is counted out in the background\n")
+            } else {
+                print(&QuotaTable(&quotas).to_string())
             }
         }
         Request::Log(request) => {

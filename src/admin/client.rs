@@ -8,10 +8,14 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
-use super::{FlushReport, Status, place};
+use super::{FlushReport, QuotaReport, QuotaRequest, Status, place};
 
 /// How long a gateway may take to say how it is.
 const STATUS_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a gateway may take to change a quota, or to find the paths of all: it may have to ask the
+/// bucket.
+const QUOTA_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +82,20 @@ pub async fn flush(data_dir: &Path, timeout: Option<Duration>) -> Result<FlushRe
     }
 }
 
+/// Has the gateway that uses `data_dir` do what `request` says about quotas.
+///
+/// # Errors
+/// As for [`status`], and why it cannot be done.
+pub async fn quota(
+    data_dir: &Path,
+    request: QuotaRequest,
+) -> Result<Vec<QuotaReport>, ClientError> {
+    match ask(data_dir, Command::Quota(request), Some(QUOTA_PATIENCE)).await? {
+        Reply::Quota(quotas) => Ok(quotas),
+        other => Err(unexpected(data_dir, other)),
+    }
+}
+
 async fn ask(
     data_dir: &Path,
     command: Command,
@@ -139,7 +157,7 @@ fn no_gateway(data_dir: &Path, error: io::Error) -> ClientError {
 fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
     match reply {
         Reply::Error(problem) => ClientError::Refused(problem),
-        Reply::Flush(_) | Reply::Status(_) => ClientError::Broken {
+        Reply::Flush(_) | Reply::Status(_) | Reply::Quota(_) => ClientError::Broken {
             data_dir: data_dir.to_owned(),
             problem: "it answers another question".to_owned(),
         },

@@ -5,21 +5,22 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::{FlushReport, Status};
+use super::{FlushReport, QuotaReport, QuotaRequest, Status};
 
 /// What a client sends. Fields that mean nothing are refused, not ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
     pub(super) command: Command,
 }
 
 /// What a client wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Command {
     Flush,
     Status,
+    Quota(QuotaRequest),
 }
 
 /// What the gateway answers.
@@ -28,14 +29,15 @@ pub(super) enum Command {
 pub(super) enum Reply {
     Flush(FlushReport),
     Status(Box<Status>),
+    Quota(Vec<QuotaReport>),
     Error(String),
 }
 
-/// Longest request: many times what any needs.
-pub(super) const REQUEST_LIMIT: usize = 4 << 10;
+/// Longest request: one with a path of 2 KiB, whatever its characters are.
+pub(super) const REQUEST_LIMIT: usize = 16 << 10;
 
-/// Longest reply that a client takes. A status has some 2 KiB.
-pub(super) const REPLY_LIMIT: usize = 1 << 20;
+/// Longest reply that a client takes. A status has some 2 KiB, a quota some 200 bytes and its path.
+pub(super) const REPLY_LIMIT: usize = 64 << 20;
 
 /// A message as a line.
 pub(super) fn to_line(message: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {

@@ -1,4 +1,4 @@
-//! The control socket: how `forebay flush` and `forebay status` reach a running gateway.
+//! The control socket: how `forebay flush`, `status` and `quota` reach a running gateway.
 //!
 //! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
 //! reply, each one line of JSON:
@@ -6,6 +6,7 @@
 //! ```text
 //! {"command":"status"}\n      ->      {"status":{"volume":"...", ...}}\n
 //! {"command":"flush"}\n       ->      {"flush":{"published_lsn":4096, ...}}\n
+//! {"command":{"quota":"list"}}\n  ->      {"quota":[{"path":"/home", ...}]}\n
 //! anything else               ->      {"error":"..."}\n
 //! ```
 //!
@@ -22,14 +23,16 @@ mod client;
 pub mod fuzzing;
 mod message;
 mod place;
+mod quota;
 mod server;
 mod status;
 
 #[cfg(test)]
 mod tests;
 
-pub use client::{ClientError, flush, status};
+pub use client::{ClientError, flush, quota, status};
 pub use place::PlaceError;
+pub use quota::{QuotaLimit, QuotaReport, QuotaRequest, QuotaTable};
 pub use server::Server;
 pub use status::{CheckpointState, FlushReport, Status, StoreError};
 
@@ -41,4 +44,11 @@ pub trait Control: Send + Sync + 'static {
 
     /// How the gateway is. Answers at once, whatever state bucket and log are in.
     fn status(&self) -> impl Future<Output = Status> + Send;
+
+    /// Does what is asked about quotas; gives those that it was about. A change is stable when this
+    /// returns.
+    fn quota(
+        &self,
+        request: QuotaRequest,
+    ) -> impl Future<Output = Result<Vec<QuotaReport>, String>> + Send;
 }

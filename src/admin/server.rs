@@ -105,6 +105,10 @@ async fn converse<C: Control>(
             drop(permit);
             flush(&*control, &limits.flushes).await
         }
+        Ok(Command::Quota(request)) => match control.quota(request).await {
+            Ok(quotas) => Reply::Quota(quotas),
+            Err(problem) => Reply::Error(problem),
+        },
         Err(problem) => Reply::Error(problem),
     };
     if let Ok(line) = to_line(&reply) {

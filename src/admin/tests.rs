@@ -50,6 +50,18 @@ fn some_status() -> Status {
     }
 }
 
+fn some_quota() -> QuotaReport {
+    QuotaReport {
+        path: "/home\n/ann".to_owned(),
+        inode: 7,
+        limit_bytes: Some(3 << 30),
+        limit_files: None,
+        used_bytes: 1 << 20,
+        used_files: 12,
+        counting: true,
+    }
+}
+
 const REPORT: FlushReport = FlushReport {
     published_lsn: 9000,
     uploaded_bytes: 4904,
@@ -67,6 +79,13 @@ impl Control for Fake {
 
     async fn status(&self) -> Status {
         some_status()
+    }
+
+    async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {
+        match request {
+            QuotaRequest::List => Ok(vec![some_quota()]),
+            request => Err(format!("{request:?}")),
+        }
     }
 }
 
@@ -98,6 +117,31 @@ async fn status_and_flush_reach_the_gateway() {
     assert_eq!(status(dir.path()).await.unwrap(), some_status());
     fake.let_go.notify_one();
     assert_eq!(flush(dir.path(), None).await.unwrap(), REPORT);
+}
+
+#[tokio::test]
+async fn questions_about_quotas_reach_the_gateway() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_fake, _server) = start(dir.path(), Fake::default());
+    let list = quota(dir.path(), QuotaRequest::List).await.unwrap();
+    assert_eq!(list, [some_quota()]);
+    // The longest path that there is, of characters that JSON makes six bytes of.
+    let wish = QuotaRequest::Set {
+        path: "\u{1}".repeat(2000),
+        bytes: QuotaLimit::To(u64::MAX),
+        files: QuotaLimit::None,
+    };
+    let error = quota(dir.path(), wish.clone()).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("{wish:?}"));
+}
+
+#[test]
+fn quotas_for_people_are_a_table_that_a_name_cannot_break() {
+    let text = QuotaTable(&[some_quota()]).to_string();
+    let row =
+        "     1.0 MiB      3.0 GiB           12         none  /home\\n/ann  (counting goes on)\n";
+    assert!(text.ends_with(row), "{text}");
+    assert_eq!(QuotaTable(&[]).to_string(), "no quotas\n");
 }
 
 #[tokio::test]
@@ -206,7 +250,7 @@ async fn nonsense_is_answered_with_an_error() {
     let endless = vec![b'x'; 100_000];
     let reply = send(dir.path(), &endless).await;
     assert!(
-        reply.is_empty() || reply.contains("more than 4096 bytes"),
+        reply.is_empty() || reply.contains("more than 16384 bytes"),
         "{reply}"
     );
     assert_eq!(status(dir.path()).await.unwrap(), some_status());

@@ -127,6 +127,12 @@ fn name_event(event: &NameEvent) -> Value {
             directory,
             name: called,
         } => json!({"change": "unnamed", "directory": directory.0, "name": name(called)}),
+        NameEvent::Quota { root, quota } => json!({
+            "change": "quota",
+            "inode": root.0,
+            "limit_bytes": quota.map(|quota| quota.limit_bytes).filter(|limit| *limit != u64::MAX),
+            "limit_files": quota.map(|quota| quota.limit_files).filter(|limit| *limit != u64::MAX),
+        }),
         NameEvent::Unknown(key) => json!({"change": "not understood", "key": key}),
     }
 }

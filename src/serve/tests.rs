@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::*;
-use crate::admin::{CheckpointState, FlushReport, Status, status};
+use crate::admin::{CheckpointState, FlushReport, QuotaReport, QuotaRequest, Status, status};
 use crate::config::Inputs;
 
 /// How the fake gateway behaves.
@@ -55,6 +55,10 @@ impl Control for Fake {
             store_error: None,
             requests: Default::default(),
         }
+    }
+
+    async fn quota(&self, _request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {
+        unreachable!("no test asks for quotas")
     }
 }
 

@@ -7,6 +7,7 @@ mod bad_start;
 mod damage;
 mod full_disk;
 mod life;
+mod quota;
 mod s3;
 mod support;
 mod takeover;

@@ -174,6 +174,10 @@ impl Block {
         }
     }
 
+    pub(crate) fn uncovered(&self, range: ByteRange) -> impl Iterator<Item = ByteRange> + '_ {
+        self.coverage.unset_ranges(range)
+    }
+
     pub(crate) fn is_covered(&self, range: ByteRange) -> bool {
         self.coverage.contains(range)
     }

@@ -105,6 +105,19 @@ impl FileBlocks {
         })
     }
 
+    /// The ranges of `range` of which nothing is here, ascending, pushed to `missing`. Unlike
+    /// [`read`](Self::read), this is no use of the blocks.
+    pub fn uncovered(&self, range: ByteRange, missing: &mut Vec<ByteRange>) {
+        for (index, within) in BlockIndex::split(range) {
+            let start = index.start();
+            let absolute = |range: ByteRange| ByteRange::at(start + range.start, range.len());
+            match self.blocks.get(&index) {
+                Some(block) => missing.extend(block.uncovered(within).map(absolute)),
+                None => missing.push(absolute(within)),
+            }
+        }
+    }
+
     /// Puts in bytes that the bucket has, only where nothing is covered; never makes anything
     /// dirty. Bytes that were fetched without the file's lock must not be put in unless
     /// [`is_current`](Self::is_current) says so.

@@ -241,6 +241,7 @@ mod tests {
             next_pack: 1,
             used_bytes: 0,
             used_inodes: 1,
+            charged_bytes: Some(0),
         }
     }
 

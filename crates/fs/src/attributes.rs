@@ -1,11 +1,10 @@
-//! GETATTR, SETATTR, ACCESS, READLINK and FSSTAT.
+//! GETATTR, SETATTR, ACCESS and READLINK.
 
 use bytes::Bytes;
 use forebay_meta::record::{Content, InodeRecord, Kind};
 use forebay_types::Inode;
 use forebay_vfs::{
-    Access, Attributes, Change, Credentials, Error, Result, SetAttributes, SetTime, Statistics,
-    Timestamp,
+    Access, Attributes, Change, Credentials, Error, Result, SetAttributes, SetTime, Timestamp,
 };
 use forebay_wal::RecordKind;
 
@@ -56,6 +55,7 @@ impl Core {
                             }
                             state.record = record;
                             state.last_lsn = end;
+                            state.settle(None);
                             first
                         })?
                     }
@@ -101,16 +101,6 @@ impl Core {
         match &state.record.content {
             Content::Symlink { target } => Ok((target.clone(), node.attributes(&state))),
             _ => Err(Error::Invalid),
-        }
-    }
-
-    pub(crate) fn statistics(&self) -> Statistics {
-        let used = self.totals.bytes() + self.cache.dirty_bytes();
-        Statistics {
-            total_bytes: self.config.volume_limit,
-            free_bytes: self.config.volume_limit.saturating_sub(used),
-            total_files: self.config.inode_limit,
-            free_files: self.config.inode_limit.saturating_sub(self.totals.inodes()),
         }
     }
 }

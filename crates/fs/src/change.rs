@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use forebay_meta::record::InodeRecord;
 use forebay_meta::{Batch, Key, Record};
-use forebay_types::{CheckpointId, Inode, Lsn};
+use forebay_types::{ByteRange, CheckpointId, Inode, Lsn};
 use forebay_vfs::{Error, Timestamp};
 use forebay_wal::{AppendError, RecordKind};
 use parking_lot::Mutex;
@@ -19,6 +19,7 @@ use crate::convert;
 use crate::core::Core;
 use crate::data::MAX_FILE_SIZE;
 use crate::node::{Locked, Node, NodeState};
+use crate::quota::Reservation;
 
 /// The checkpoint that collects changes.
 pub(crate) struct Open {
@@ -130,8 +131,20 @@ impl DataHeader {
         (end <= MAX_FILE_SIZE).then_some((header, data))
     }
 
-    /// Makes the write in memory.
-    pub(crate) fn apply(&self, state: &mut NodeState, data: &[u8], open: CheckpointId) {
+    /// Makes the write in memory, of which `counted` bytes are known to take space already.
+    pub(crate) fn apply(
+        &self,
+        state: &mut NodeState,
+        data: &[u8],
+        counted: u64,
+        open: CheckpointId,
+    ) {
+        let range = ByteRange::at(self.offset, data.len() as u64);
+        if counted == 0 && state.published && !state.unknown_ranges(range).is_empty() {
+            // Some of it may be in the bucket.
+            state.charge.loosen(open);
+        }
+        state.set_space(state.space_after(range, counted));
         state.blocks.write(self.offset, data, open);
         let record = &mut state.record;
         record.size = record.size.max(self.offset + data.len() as u64);
@@ -167,6 +180,7 @@ pub(crate) struct NameChange<'a> {
     records: Vec<(&'a Arc<Node>, InodeRecord)>,
     removed: Vec<&'a Arc<Node>>,
     created: Option<(&'a Arc<Node>, InodeRecord)>,
+    reserved: Option<Reservation>,
 }
 
 impl<'a> NameChange<'a> {
@@ -180,9 +194,15 @@ impl<'a> NameChange<'a> {
         self.removed.push(node);
     }
 
-    /// The object comes to be.
-    pub(crate) fn create(&mut self, node: &'a Arc<Node>, record: InodeRecord) {
+    /// The object comes to be, for which there is room.
+    pub(crate) fn create(
+        &mut self,
+        node: &'a Arc<Node>,
+        record: InodeRecord,
+        reserved: Reservation,
+    ) {
         self.created = Some((node, record));
+        self.reserved = Some(reserved);
     }
 
     fn payload(&self) -> Vec<u8> {
@@ -243,11 +263,12 @@ impl Core {
         self.record(RecordKind::Metadata, &[&payload], |open, end| {
             let mut first = false;
             if let Some((node, _)) = &change.created {
-                first |= self.enter_created(node, open, end);
+                first |= self.enter_created(node, open, end, change.reserved);
             }
             for (node, record) in change.records {
                 let state = locked.of(node);
                 first |= open.touch(node, state);
+                self.set_tree(state, record.tree);
                 state.record = record;
                 state.last_lsn = end;
             }
@@ -262,12 +283,18 @@ impl Core {
     }
 
     /// Puts a new object, which carries its record already, where others find it.
-    pub(crate) fn enter_created(&self, node: &Arc<Node>, open: &Open, end: Lsn) -> bool {
+    pub(crate) fn enter_created(
+        &self,
+        node: &Arc<Node>,
+        open: &Open,
+        end: Lsn,
+        reserved: Option<Reservation>,
+    ) -> bool {
         let mut state = node.lock();
         let first = open.touch(node, &mut state);
         state.last_lsn = end;
+        state.settle(reserved);
         drop(state);
-        self.totals.inode_made();
         self.nodes.insert(node);
         first
     }
@@ -278,7 +305,15 @@ impl Core {
         state.record.nlink = 0;
         state.last_lsn = end;
         state.blocks.clear(open);
-        self.totals.inode_gone();
+        state.settle(None);
+    }
+
+    /// The object counts in this tree from now on.
+    pub(crate) fn set_tree(&self, state: &mut NodeState, tree: Option<Inode>) {
+        if state.charge.root() != tree {
+            let account = tree.map(|root| self.accounts.tree(root));
+            state.charge.move_to(account);
+        }
     }
 
     /// Tries a change until the log has room for it. No lock is held while it waits.

@@ -52,15 +52,11 @@ pub(crate) fn content(node: vfs::NewNode<'_>, parent: Inode) -> Content {
     }
 }
 
-/// The attributes of an object; `unpublished` are bytes of it that no block map counts yet.
-pub(crate) fn attributes(inode: Inode, record: &InodeRecord, unpublished: u64) -> vfs::Attributes {
+/// The attributes of an object; `used` are the bytes that a regular file is charged for.
+pub(crate) fn attributes(inode: Inode, record: &InodeRecord, used: u64) -> vfs::Attributes {
     let device = record.device();
-    // A byte that is rewritten counts in `used` and in `unpublished` until it is published; a
-    // file never uses more than its size, rounded up to whole pages.
     let used = match record.kind() {
-        Kind::Regular => (record.used + unpublished)
-            .min(record.size.next_multiple_of(4096))
-            .next_multiple_of(512),
+        Kind::Regular => used,
         Kind::Directory => 4096,
         _ => record.size.next_multiple_of(512),
     };

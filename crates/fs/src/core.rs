@@ -21,7 +21,7 @@ use crate::fetch::PackStore;
 use crate::journal::Journal;
 use crate::log_failure::LogHealth;
 use crate::node::{Node, NodeTable};
-use crate::totals::Totals;
+use crate::quota::Accounts;
 
 /// How long who waits for room waits at most before it looks, and asks for a checkpoint, again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -51,7 +51,7 @@ pub(crate) struct Core {
     pub(crate) gate: RwLock<Open>,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) log_health: LogHealth,
-    pub(crate) totals: Totals,
+    pub(crate) accounts: Accounts,
     /// Held by renames from one directory to another: nobody else may move directories meanwhile.
     pub(crate) rename: tokio::sync::Mutex<()>,
     /// Set when recovery is done.
@@ -74,7 +74,7 @@ pub(crate) struct Parts {
     pub(crate) catalog: Catalog,
     pub(crate) packs: PackStore,
     pub(crate) checkpoints: Checkpoints,
-    pub(crate) totals: Totals,
+    pub(crate) accounts: Accounts,
     pub(crate) next_inode: u64,
     pub(crate) verifier: Verifier,
     pub(crate) start: Lsn,
@@ -92,7 +92,7 @@ impl Core {
             gate: RwLock::new(Open::new(forebay_types::CheckpointId(1))),
             checkpoints: parts.checkpoints,
             log_health: LogHealth::new(),
-            totals: parts.totals,
+            accounts: parts.accounts,
             rename: tokio::sync::Mutex::new(()),
             journal: OnceLock::new(),
             replayed: AtomicU64::new(parts.start.0),
@@ -187,7 +187,8 @@ impl Core {
             .await
             .map_err(|error| self.store_failed(error))?;
         let record = record.ok_or(Error::Stale)?;
-        Ok(Node::new(inode, record, true, self.cache.clone()))
+        let charge = self.accounts.charge(&record);
+        Ok(Node::new(inode, record, true, self.cache.clone(), charge))
     }
 
     /// Waits for the log, which is full until the next checkpoint is in the bucket.

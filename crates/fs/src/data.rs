@@ -14,7 +14,7 @@ use crate::change::DataHeader;
 use crate::core::Core;
 use crate::durability::Recorded;
 use crate::fetch::FetchError;
-use crate::node::Node;
+use crate::node::{Node, NodeState};
 use crate::permission;
 use std::sync::Arc;
 
@@ -41,19 +41,72 @@ impl Core {
             return Err(Error::FileTooLarge);
         }
         let admission = self.admit(data.len() as u64).await?;
-        let mut result = self.write_once(who, &node, offset, data).await;
-        if matches!(result, Err(Error::NoSpace)) && self.may_gain_space() {
-            // What was written twice, truncated or removed counts until it is published.
-            self.flush().await.map_err(|_| Error::Delay)?;
-            result = self.write_once(who, &node, offset, data).await;
-        }
-        let (end, change) = result?;
+        let (end, change) = match self.write_once(who, &node, offset, data, None).await {
+            Err(Error::NoSpace | Error::Quota) => {
+                self.write_at_limit(who, &node, offset, data).await
+            }
+            result => result,
+        }?;
         // The cache counts the bytes by now; whoever waits for the disk keeps nobody out.
         drop(admission);
         if self.cache.dirty_bytes() >= self.config.checkpoint_bytes {
             self.checkpoints.wake();
         }
         Ok(Recorded { end, reply: change })
+    }
+
+    /// A write for which there seems to be no room: finds out what it really needs.
+    async fn write_at_limit(
+        &self,
+        who: &Credentials,
+        node: &Arc<Node>,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(Lsn, Change)> {
+        let range = ByteRange::at(offset, data.len() as u64);
+        let counted = self.counted(node, range).await?;
+        let result = self.write_once(who, node, offset, data, counted).await;
+        if !matches!(result, Err(Error::NoSpace | Error::Quota))
+            || !node.lock().charge.is_loose(self.checkpoints.last())
+        {
+            return result;
+        }
+        // Of other files with holes more may have been counted than there is, until the bucket has
+        // them.
+        self.flush().await.map_err(|_| Error::Delay)?;
+        let counted = self.counted(node, range).await?;
+        self.write_once(who, node, offset, data, counted).await
+    }
+
+    /// How many bytes of `range` are in the bucket and not in memory: they take no further space when
+    /// they are written over.
+    async fn counted(&self, node: &Arc<Node>, range: ByteRange) -> Result<Option<Counted>> {
+        let (unknown, token, end) = {
+            let state = node.lock_live()?;
+            let end = match state.published {
+                true => state.published_end(),
+                false => 0,
+            };
+            (state.unknown_ranges(range), state.blocks.fetch_token(), end)
+        };
+        let mut bytes = 0;
+        for range in &unknown {
+            let range = range.intersect(ByteRange::new(0, end));
+            for (block, within) in BlockIndex::split(range) {
+                let map = self.catalog.block_map(node.inode, block).await;
+                let Some(map) = map.map_err(|error| self.store_failed(error))? else {
+                    continue;
+                };
+                let live = map.lookup(within).filter(|(_, frame)| frame.is_some());
+                bytes += live.map(|(part, _)| part.len()).sum::<u64>();
+            }
+        }
+        Ok((bytes > 0).then_some(Counted {
+            bytes,
+            range,
+            unknown,
+            token,
+        }))
     }
 
     /// Records a write and makes it in memory; gives the position after it.
@@ -63,7 +116,9 @@ impl Core {
         node: &Arc<Node>,
         offset: u64,
         data: &[u8],
+        counted: Option<Counted>,
     ) -> Result<(Lsn, Change)> {
+        let range = ByteRange::at(offset, data.len() as u64);
         self.retry(|| {
             let mut state = node.lock_live()?;
             writable(state.record.kind())?;
@@ -79,10 +134,10 @@ impl Core {
                     },
                 ));
             }
-            let used = self.totals.bytes() + self.cache.dirty_bytes() + data.len() as u64;
-            if used > self.config.volume_limit {
-                return Err(Error::NoSpace.into());
-            }
+            let counted = counted.as_ref().filter(|counted| counted.holds(&state));
+            let counted = counted.map_or(0, |counted| counted.bytes);
+            let space = state.space_after(range, counted);
+            let reserved = state.charge.reserve(NodeState::amount_of(space))?;
             let header = DataHeader {
                 inode: node.inode,
                 offset,
@@ -91,8 +146,9 @@ impl Core {
             };
             let end = self.record(RecordKind::Data, &[&header.encode(), data], |open, end| {
                 let first = open.touch(node, &mut state);
-                header.apply(&mut state, data, open.id);
+                header.apply(&mut state, data, counted, open.id);
                 state.last_lsn = end;
+                state.settle(Some(reserved));
                 first
             })?;
             let after = node.attributes(&state);
@@ -105,11 +161,6 @@ impl Core {
             ))
         })
         .await
-    }
-
-    /// Whether a publication might show that less space is used than it seems now.
-    fn may_gain_space(&self) -> bool {
-        self.oldest_unpublished().is_some() || self.checkpoints.has_garbage()
     }
 
     /// What a COMMIT of a file has to wait for.
@@ -321,6 +372,23 @@ pub(crate) struct FetchPlan {
     pub(crate) token: FetchToken,
     /// Where the published block maps stop to count.
     pub(crate) published_end: u64,
+}
+
+/// What of a range is known to be in the bucket and not in memory.
+struct Counted {
+    bytes: u64,
+    range: ByteRange,
+    /// What was not in memory.
+    unknown: Vec<ByteRange>,
+    token: FetchToken,
+}
+
+impl Counted {
+    /// Whether that is still so.
+    fn holds(&self, state: &NodeState) -> bool {
+        state.blocks.is_current(self.token, self.range)
+            && state.unknown_ranges(self.range) == self.unknown
+    }
 }
 
 /// A reply to READ that is being put together.

@@ -14,6 +14,8 @@
 //!      open: take the epoch, judge the local log, replay it
 //! ```
 //!
+//! What the volume and directory trees may hold is counted in `quota`, as each change is made.
+//!
 //! [`logs`] is for an administrator: what is in a log that was put aside, and getting it back.
 //!
 //! Below it are the layers that it joins: `cache` (block buffers), `wal` (the log), `meta` (names,
@@ -43,9 +45,9 @@ mod node;
 mod open;
 mod permission;
 mod prefetch;
+mod quota;
 mod replay;
 mod status;
-mod totals;
 mod volume;
 
 pub use config::{FsConfig, LogConfig};
@@ -55,5 +57,6 @@ pub use environment::{Clock, Compute, Environment, LocalFolder, Metadata, Random
 pub use forebay_pack::Compression;
 pub use local::LocalError;
 pub use open::OpenError;
+pub use quota::{DisplayPath, LimitChange, Quota, QuotaError};
 pub use status::{Stage, Status};
 pub use volume::{Closed, Volume};

@@ -20,13 +20,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_cache::{Cache, FileBlocks};
-use forebay_meta::record::{InodeRecord, Kind};
-use forebay_types::{CheckpointId, Inode, Lsn};
+use forebay_meta::record::{InodeRecord, Kind, round_up};
+use forebay_types::{ByteRange, CheckpointId, Inode, Lsn};
 use forebay_vfs::{Attributes, Error, Result, WccAttributes};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OnceCell;
 
 use crate::convert;
+use crate::quota::{Amount, Charge, Reservation, Share};
 
 /// One object of the file system.
 pub(crate) struct Node {
@@ -54,6 +55,14 @@ pub(crate) struct NodeState {
     pub(crate) last_lsn: Lsn,
     /// How reads follow one another.
     pub(crate) reads: crate::prefetch::Stream,
+    /// What it counts in the accounts of the volume and of its tree.
+    pub(crate) charge: Charge,
+    /// Bytes of a regular file that were written and are no holes. Exact but for files with holes,
+    /// where it may be more until the next publication: by what was written over published bytes that
+    /// are not in memory, and by holes of what was cut off.
+    space: u64,
+    /// What the bucket's counts hold for it.
+    share: Option<Share>,
     dirty: Option<CheckpointId>,
     /// Smallest size that a truncate gave the file in checkpoint `dirty`: nothing of the published
     /// block maps counts at or behind it.
@@ -77,7 +86,13 @@ impl Node {
         record: InodeRecord,
         published: bool,
         cache: Arc<Cache>,
+        charge: Charge,
     ) -> Arc<Node> {
+        let share = published.then(|| Share::of(&record));
+        let space = match record.kind() {
+            Kind::Regular => record.used.min(record.size),
+            _ => 0,
+        };
         Arc::new(Node {
             inode,
             names: tokio::sync::Mutex::new(()),
@@ -88,6 +103,9 @@ impl Node {
                 blocks: FileBlocks::new(inode, cache),
                 last_lsn: Lsn::ZERO,
                 reads: crate::prefetch::Stream::default(),
+                charge,
+                space,
+                share,
                 dirty: None,
                 floor: None,
                 closed: None,
@@ -121,7 +139,7 @@ impl Node {
     }
 
     pub(crate) fn attributes(&self, state: &NodeState) -> Attributes {
-        convert::attributes(self.inode, &state.record, state.blocks.dirty_bytes())
+        convert::attributes(self.inode, &state.record, round_up(state.space))
     }
 
     pub(crate) fn wcc(&self, state: &NodeState) -> WccAttributes {
@@ -162,6 +180,11 @@ impl NodeState {
     /// size in the record.
     pub(crate) fn cut(&mut self, size: u64, open: CheckpointId) {
         self.blocks.truncate(size, open);
+        if self.has_holes() && self.space > 0 {
+            // How much of what is left are holes, the block maps know.
+            self.charge.loosen(open);
+        }
+        self.space = self.space.min(size);
         self.floor = Some(self.floor.map_or(size, |floor| floor.min(size)));
     }
 
@@ -187,8 +210,68 @@ impl NodeState {
         }
     }
 
-    /// The checkpoint is in the bucket; the file's block maps hold `used` bytes there.
-    pub(crate) fn publish(&mut self, checkpoint: CheckpointId, used: u64) {
+    /// Whether some bytes before its end may never have been written.
+    pub(crate) fn has_holes(&self) -> bool {
+        self.space < self.record.size
+    }
+
+    /// Bytes of `range` before the end of the file that are not known to count already.
+    pub(crate) fn unknown_ranges(&self, range: ByteRange) -> Vec<ByteRange> {
+        let mut unknown = Vec::new();
+        if self.has_holes() {
+            let inside = range.intersect(ByteRange::new(0, self.record.size));
+            if !inside.is_empty() {
+                self.blocks.uncovered(inside, &mut unknown);
+            }
+        }
+        unknown
+    }
+
+    /// What the file takes when `range` is written, `counted` of whose bytes are known to count
+    /// already though they are not in memory.
+    pub(crate) fn space_after(&self, range: ByteRange, counted: u64) -> u64 {
+        let holes = self.record.size.saturating_sub(self.space);
+        let unknown: u64 = self
+            .unknown_ranges(range)
+            .iter()
+            .map(|range| range.len())
+            .sum();
+        let inside = range.intersect(ByteRange::new(0, self.record.size));
+        let behind = range.len() - inside.len();
+        self.space + unknown.saturating_sub(counted).min(holes) + behind
+    }
+
+    /// What the file counts when it takes `space` bytes.
+    pub(crate) fn amount_of(space: u64) -> Amount {
+        Amount {
+            bytes: round_up(space),
+            files: 1,
+        }
+    }
+
+    /// The file takes this much. Counted by the next [`settle`](NodeState::settle).
+    pub(crate) fn set_space(&mut self, space: u64) {
+        self.space = space;
+    }
+
+    /// Brings the accounts up to date with what the object is now.
+    pub(crate) fn settle(&mut self, reserved: Option<Reservation>) {
+        let amount = if self.removed {
+            Amount::default()
+        } else {
+            NodeState::amount_of(self.space)
+        };
+        self.charge.settle(amount, reserved);
+    }
+
+    /// What the bucket's counts hold for it.
+    pub(crate) fn share(&self) -> Option<Share> {
+        self.share
+    }
+
+    /// The checkpoint is in the bucket; the file's block maps hold `used` bytes there, and the counts
+    /// hold `share` for it.
+    pub(crate) fn publish(&mut self, checkpoint: CheckpointId, used: u64, share: Option<Share>) {
         if self
             .closed
             .as_ref()
@@ -203,6 +286,14 @@ impl NodeState {
         self.published = true;
         self.record.used = used;
         self.blocks.published(checkpoint);
+        self.share = share;
+        if !self.removed && self.record.kind() == Kind::Regular {
+            // Of what was cut off since nothing counts, and of what was written since all may.
+            let used = used.min(self.published_end());
+            let most = used.saturating_add(self.blocks.dirty_bytes());
+            self.space = self.space.max(used).min(most).min(self.record.size);
+            self.settle(None);
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::environment::{Environment, LocalFolder, draw};
 use crate::fetch::PackStore;
 use crate::journal::Journal;
 use crate::local::{self, LocalError, LocalState};
-use crate::totals::Totals;
+use crate::quota::{Accounts, Amount};
 
 /// Why a volume cannot be formatted or opened. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +129,7 @@ pub(crate) async fn format(
         mtime: now,
         ctime: now,
         create_verifier: None,
+        tree: None,
     };
     let state = VolumeState {
         published: Lsn::ZERO,
@@ -138,6 +139,7 @@ pub(crate) async fn format(
         next_pack: 1,
         used_bytes: 0,
         used_inodes: 1,
+        charged_bytes: Some(0),
     };
     let mut batch = Batch::new();
     batch.put(&Key::Inode(Inode::ROOT), &root);
@@ -213,9 +215,17 @@ pub(crate) async fn open(
         state.epoch = epoch;
     }
     local::store(&*local.folder, &state)?;
+    // Nobody else can change what is counted: who had the volume before is fenced by the opening of
+    // the metadata.
+    let limit = Amount {
+        bytes: config.volume_limit,
+        files: config.inode_limit,
+    };
+    let accounts = Accounts::load(&catalog, &bucket, limit).await?;
     let taken = VolumeState {
         epoch,
         gateway: state.gateway,
+        charged_bytes: Some(accounts.volume().used().bytes),
         ..bucket
     };
     let mut batch = Batch::new();
@@ -251,13 +261,14 @@ pub(crate) async fn open(
         catalog,
         packs,
         checkpoints: Checkpoints::new(taken, store.health.clone()),
-        totals: Totals::new(taken.used_bytes, taken.used_inodes),
+        accounts,
         next_inode: taken.next_inode,
         verifier: state.verifier,
         start: taken.published,
         config,
     }));
     crate::replay::replay(&core, &mut recovery).await?;
+    core.accounts.read_limits(&core.catalog).await?;
     let journal = match log {
         LogConfig::Disk { limit, segment } => {
             let options = Options {

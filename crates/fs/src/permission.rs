@@ -161,6 +161,7 @@ mod tests {
             mtime: Default::default(),
             ctime: Default::default(),
             create_verifier: None,
+            tree: None,
         }
     }
 

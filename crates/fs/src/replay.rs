@@ -57,8 +57,9 @@ async fn apply(core: &Core, record: &Record<'_>) -> Result<(), String> {
             let mut state = node.lock();
             let open = core.gate.read();
             open.touch(&node, &mut state);
-            header.apply(&mut state, data, open.id);
+            header.apply(&mut state, data, 0, open.id);
             state.last_lsn = record.end;
+            state.settle(None);
             Ok(())
         }
         RecordKind::Truncate => {
@@ -75,6 +76,7 @@ async fn apply(core: &Core, record: &Record<'_>) -> Result<(), String> {
                 ..new
             };
             state.last_lsn = record.end;
+            state.settle(None);
             Ok(())
         }
         RecordKind::Metadata => {
@@ -122,6 +124,7 @@ async fn set_record(
             let mut state = node.lock();
             let open = core.gate.read();
             open.touch(&node, &mut state);
+            core.set_tree(&mut state, record.tree);
             // How many bytes the block maps hold is known by the bucket, not by the log.
             state.record = InodeRecord {
                 used: state.record.used,
@@ -131,8 +134,9 @@ async fn set_record(
             Ok(())
         }
         Err(Error::Stale) => {
-            let node = Node::new(inode, record, false, core.cache.clone());
-            core.enter_created(&node, &core.gate.read(), end);
+            let charge = core.accounts.new_charge(&record);
+            let node = Node::new(inode, record, false, core.cache.clone(), charge);
+            core.enter_created(&node, &core.gate.read(), end, None);
             Ok(())
         }
         Err(error) => Err(format!("inode {inode}: {error}")),

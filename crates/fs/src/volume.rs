@@ -19,6 +19,7 @@ use crate::durability::{CommitMode, Recorded};
 use crate::environment::Environment;
 use crate::local::{self, LocalState};
 use crate::open::{self, OpenError};
+use crate::quota::{LimitChange, Quota, QuotaError};
 use crate::{FsConfig, Status};
 
 /// How long closing waits for the metadata store beyond the limit for publishing.
@@ -103,10 +104,12 @@ impl Volume {
         let state = Arc::new(Mutex::new(opened.state));
         let watch = core.clone().watch_log(state.clone());
         let publish = core.clone().publish_forever();
+        let spread = core.clone().spread_forever();
         let publisher = tokio::spawn(async move {
             tokio::select! {
                 () = publish => {}
                 () = watch => {}
+                () = spread => {}
             }
         });
         let handle_key =
@@ -173,6 +176,53 @@ impl Volume {
     /// What is not in the bucket yet, and how full the limits are.
     pub fn status(&self) -> Status {
         Status::of(&self.core, self.shared.volume)
+    }
+
+    /// Limits what the directory `path` (within the volume, from its root) and all below it may hold:
+    /// from now on for what is made or written there. Objects that are there already are counted in
+    /// the background ([`Quota::counting`]). Stable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// See [`QuotaError`].
+    pub async fn set_quota(
+        &self,
+        path: &[u8],
+        bytes: LimitChange,
+        files: LimitChange,
+    ) -> std::result::Result<Quota, QuotaError> {
+        let (_, end) = self.core.set_quota(path, bytes, files).await?;
+        self.core.stable(end, self.commit).await?;
+        self.core.quota_at(path).await
+    }
+
+    /// Takes the quota of a directory away. Stable when it returns; what is there is counted out of its
+    /// tree in the background.
+    ///
+    /// # Errors
+    ///
+    /// See [`QuotaError`].
+    pub async fn remove_quota(&self, path: &[u8]) -> std::result::Result<(), QuotaError> {
+        let end = self.core.remove_quota(path).await?;
+        Ok(self.core.stable(end, self.commit).await?)
+    }
+
+    /// The quota that a directory counts in: its own, or that of the nearest directory above it.
+    ///
+    /// # Errors
+    ///
+    /// See [`QuotaError`].
+    pub async fn quota(&self, path: &[u8]) -> std::result::Result<Quota, QuotaError> {
+        self.core.quota_at(path).await
+    }
+
+    /// All quotas, by path.
+    ///
+    /// # Errors
+    ///
+    /// When the metadata cannot be read.
+    pub async fn quotas(&self) -> std::result::Result<Vec<Quota>, QuotaError> {
+        self.core.quotas().await
     }
 
     /// Returns when the volume takes no more changes, with the reason.
@@ -375,6 +425,10 @@ impl FileSystem for Volume {
 
     async fn statistics(&self) -> Result<Statistics> {
         Ok(self.core.statistics())
+    }
+
+    async fn statistics_at(&self, inode: Inode) -> Result<Statistics> {
+        self.core.statistics_at(inode).await
     }
 
     async fn commit(

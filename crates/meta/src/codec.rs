@@ -75,8 +75,14 @@ impl<'a> Reader<'a> {
 
     /// The version byte, which must be `known`.
     pub(crate) fn version(&mut self, known: u8) -> Result<(), Corrupt> {
-        if self.u8()? == known {
-            Ok(())
+        self.version_of(&[known]).map(drop)
+    }
+
+    /// The version byte, which must be one of `known`.
+    pub(crate) fn version_of(&mut self, known: &[u8]) -> Result<u8, Corrupt> {
+        let version = self.u8()?;
+        if known.contains(&version) {
+            Ok(version)
         } else {
             Err(self.corrupt("was written by a version of Forebay that this one does not know"))
         }

@@ -13,6 +13,8 @@
 //! 'p'  pack: 8                             a pack                PackRecord
 //! 'g'  inode: 8                            a file to collect     Garbage
 //! 'x'  pack: 8                             a pack to delete      DeadPack
+//! 'q'  inode: 8                            limits of a tree      QuotaRecord
+//! 'u'  inode: 8                            usage of a tree       UsageRecord
 //! ```
 
 use bytes::Bytes;
@@ -31,6 +33,8 @@ pub(crate) mod tag {
     pub(crate) const PACK: u8 = b'p';
     pub(crate) const GARBAGE: u8 = b'g';
     pub(crate) const DEAD_PACK: u8 = b'x';
+    pub(crate) const QUOTA: u8 = b'q';
+    pub(crate) const USAGE: u8 = b'u';
 }
 
 /// Name of one metadata entry.
@@ -52,6 +56,10 @@ pub enum Key {
     Garbage(Inode),
     /// A pack that nothing refers to any more.
     DeadPack(PackId),
+    /// Limits of the tree below a directory.
+    Quota(Inode),
+    /// What the tree below a directory holds.
+    Usage(Inode),
 }
 
 impl Key {
@@ -61,7 +69,9 @@ impl Key {
         out.push(self.tag());
         match self {
             Key::Volume => {}
-            Key::Inode(inode) | Key::Garbage(inode) => out.extend(inode.0.to_be_bytes()),
+            Key::Inode(inode) | Key::Garbage(inode) | Key::Quota(inode) | Key::Usage(inode) => {
+                out.extend(inode.0.to_be_bytes());
+            }
             Key::Name(directory, name) => {
                 out.extend(directory.0.to_be_bytes());
                 out.extend(name);
@@ -101,6 +111,8 @@ impl Key {
             tag::PACK => Key::Pack(PackId(fields.u64_be()?)),
             tag::GARBAGE => Key::Garbage(Inode(fields.u64_be()?)),
             tag::DEAD_PACK => Key::DeadPack(PackId(fields.u64_be()?)),
+            tag::QUOTA => Key::Quota(Inode(fields.u64_be()?)),
+            tag::USAGE => Key::Usage(Inode(fields.u64_be()?)),
             _ => return Err(fields.corrupt("is of a kind that this version does not know")),
         };
         fields.end()?;
@@ -117,6 +129,8 @@ impl Key {
             Key::Pack(_) => tag::PACK,
             Key::Garbage(_) => tag::GARBAGE,
             Key::DeadPack(_) => tag::DEAD_PACK,
+            Key::Quota(_) => tag::QUOTA,
+            Key::Usage(_) => tag::USAGE,
         }
     }
 }
@@ -177,6 +191,21 @@ impl KeyRange {
     /// All packs to delete.
     pub fn dead_packs() -> KeyRange {
         KeyRange::of_prefix(vec![tag::DEAD_PACK])
+    }
+
+    /// The limits of all trees.
+    pub fn quotas() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::QUOTA])
+    }
+
+    /// What all trees hold.
+    pub fn usages() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::USAGE])
+    }
+
+    /// All objects.
+    pub fn inodes() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::INODE])
     }
 
     /// What of this range lies behind `key`: how a scan goes on after the last key it got.
@@ -266,6 +295,8 @@ mod tests {
             any::<u64>().prop_map(|n| Key::Pack(PackId(n))),
             any::<u64>().prop_map(|n| Key::Garbage(Inode(n))),
             any::<u64>().prop_map(|n| Key::DeadPack(PackId(n))),
+            any::<u64>().prop_map(|n| Key::Quota(Inode(n))),
+            any::<u64>().prop_map(|n| Key::Usage(Inode(n))),
         ]
     }
 

@@ -7,14 +7,16 @@ mod block_map;
 mod inode;
 mod name;
 mod pack;
+mod quota;
 mod volume_state;
 
 pub use block_map::{
     BlockMap, Displaced, Extent, FrameAddress, MAX_EXTENTS, MapError, REWRITE_EXTENTS,
 };
-pub use inode::{Content, Device, Directory, InodeRecord, Kind, Timestamp};
+pub use inode::{Content, Device, Directory, InodeRecord, Kind, SPACE_UNIT, Timestamp, round_up};
 pub use name::{CookieRecord, NameRecord};
 pub use pack::{DeadPack, Garbage, PackRecord};
+pub use quota::{QuotaRecord, Spread, UsageRecord};
 pub use volume_state::VolumeState;
 
 use bytes::Bytes;

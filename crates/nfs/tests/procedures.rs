@@ -454,6 +454,22 @@ fn fsstat_fsinfo_pathconf() {
 }
 
 #[test]
+fn fsstat_says_the_sizes_of_what_the_object_counts_in() {
+    let server = Running::new(common::gated::Gated::new(true), config());
+    let mut client = server.client();
+    let root = client.root();
+    let results = client.nfs(18, |w| w.opaque(&root));
+    let mut reader = results.reader();
+    assert_eq!(reader.u32(), Ok(0));
+    let inode = post_op(&mut reader).unwrap().fileid;
+    for expected in [6000 + inode, 5000, 4000, 3000, 2000, 1000] {
+        assert_eq!(reader.u64(), Ok(expected));
+    }
+    assert_eq!(reader.u32(), Ok(0), "never to be kept");
+    reader.end().unwrap();
+}
+
+#[test]
 fn impossible_names_are_refused_and_the_server_goes_on() {
     let server = Running::memory();
     let mut client = server.client();

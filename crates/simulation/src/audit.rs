@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_meta::record::{
-    BlockMap, CookieRecord, Garbage, InodeRecord, Kind, NameRecord, PackRecord, VolumeState,
+    BlockMap, CookieRecord, Garbage, InodeRecord, Kind, NameRecord, PackRecord, QuotaRecord,
+    UsageRecord, VolumeState,
 };
 use forebay_meta::{Key, Record};
 use forebay_pack::{object_name, parse_object_name};
@@ -21,6 +22,7 @@ struct Entries {
     packs: BTreeMap<u64, PackRecord>,
     garbage: BTreeSet<u64>,
     dead_packs: BTreeSet<u64>,
+    usages: BTreeMap<u64, UsageRecord>,
 }
 
 /// The position of the log that the bucket holds.
@@ -74,6 +76,12 @@ fn read(bucket: &BucketImage) -> Result<Entries, forebay_meta::Corrupt> {
             }
             Key::DeadPack(pack) => {
                 entries.dead_packs.insert(pack.0);
+            }
+            Key::Quota(_) => drop(QuotaRecord::decode(key, value)?),
+            Key::Usage(tree) => {
+                entries
+                    .usages
+                    .insert(tree.0, UsageRecord::decode(key, value)?);
             }
         }
     }
@@ -205,6 +213,7 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
             ));
         }
     }
+    usages(entries)?;
     match &entries.volume {
         Some(volume) if volume.used_bytes != total => Err(format!(
             "the volume counts {} bytes and has {total}",
@@ -212,6 +221,40 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
         )),
         Some(_) => Ok(()),
         None => Err("there is no state of the volume".into()),
+    }
+}
+
+/// What the volume and each tree are said to hold is what their objects hold.
+fn usages(entries: &Entries) -> Result<(), String> {
+    let mut counted: BTreeMap<u64, UsageRecord> = BTreeMap::new();
+    let mut bytes = 0;
+    for object in entries.inodes.values() {
+        bytes += object.charged_bytes();
+        if let Some(tree) = object.tree {
+            let usage = counted.entry(tree.0).or_default();
+            usage.bytes += object.charged_bytes();
+            usage.files += 1;
+        }
+    }
+    if counted != entries.usages {
+        return Err(format!(
+            "trees count {:?} and have {counted:?}",
+            entries.usages
+        ));
+    }
+    let files = entries.inodes.len() as u64;
+    match &entries.volume {
+        Some(volume) if volume.charged_bytes.is_some_and(|charged| charged != bytes) => {
+            Err(format!(
+                "the volume is charged {:?} bytes and has {bytes}",
+                volume.charged_bytes
+            ))
+        }
+        Some(volume) if volume.used_inodes != files => Err(format!(
+            "the volume counts {} objects and has {files}",
+            volume.used_inodes
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -130,17 +130,21 @@ pub struct Listing {
     pub end: bool,
 }
 
-/// Sizes of the volume (`FSSTAT`), in bytes and files.
+/// Sizes of the volume, or of the part of it that has a quota (`FSSTAT`), in bytes and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
-    /// Size of the volume.
+    /// Size.
     pub total_bytes: u64,
     /// Free bytes.
     pub free_bytes: u64,
+    /// Those of them that a user can have: less where something around it has less left.
+    pub available_bytes: u64,
     /// Number of inodes that there can be.
     pub total_files: u64,
     /// Free inodes.
     pub free_files: u64,
+    /// Those of them that a user can have.
+    pub available_files: u64,
 }
 
 /// A file system as front ends see it.
@@ -275,6 +279,12 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Sizes of the volume.
     fn statistics(&self) -> impl Future<Output = Result<Statistics>> + Send;
+
+    /// Sizes of what an object counts in: of the volume, or of a part of it that has a quota.
+    fn statistics_at(&self, inode: Inode) -> impl Future<Output = Result<Statistics>> + Send {
+        let _ = inode;
+        self.statistics()
+    }
 
     /// Returns when everything written to the file before is on stable storage (RFC 1813 section
     /// 3.3.21: committing more than the range that was asked for is allowed).

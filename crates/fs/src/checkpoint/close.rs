@@ -20,7 +20,6 @@ pub(crate) struct Closed {
     /// The names that changed in it.
     pub(crate) names: Arc<Generation>,
     pub(crate) next_inode: u64,
-    pub(crate) inodes: u64,
 }
 
 impl Core {
@@ -45,7 +44,6 @@ impl Core {
             nodes: changed.nodes,
             names,
             next_inode: self.next_inode(),
-            inodes: self.totals.inodes(),
         };
         *open = Open::new(closed.id.next());
         *self.checkpoints.closed.lock() = Some(since);

@@ -27,7 +27,7 @@ use std::time::Duration;
 use forebay_meta::StoreError;
 use forebay_meta::record::VolumeState;
 use forebay_object::Health;
-use forebay_types::{Epoch, Lsn, PackId};
+use forebay_types::{CheckpointId, Epoch, Lsn, PackId};
 use forebay_vfs::{Error, Result};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
@@ -63,6 +63,8 @@ pub(crate) struct Checkpoints {
     /// Who waits for everything to be published.
     flushes: Mutex<Vec<oneshot::Sender<Lsn>>>,
     published: watch::Sender<Lsn>,
+    /// Number of the last checkpoint that is published; 0 before the first one of this gateway.
+    last: AtomicU64,
     /// The volume's state as the bucket has it.
     state: Mutex<VolumeState>,
     /// What the publisher waits for, and since when.
@@ -89,6 +91,7 @@ impl Checkpoints {
             pressed: AtomicBool::new(false),
             flushes: Mutex::default(),
             published: watch::Sender::new(state.published),
+            last: AtomicU64::new(0),
             state: Mutex::new(state),
             store_error: Mutex::default(),
             read_error: Mutex::default(),
@@ -118,9 +121,9 @@ impl Checkpoints {
         *self.published.borrow()
     }
 
-    /// Whether there may be something to reclaim.
-    pub(crate) fn has_garbage(&self) -> bool {
-        self.garbage.load(Ordering::Acquire)
+    /// The last checkpoint that is published.
+    pub(crate) fn last(&self) -> CheckpointId {
+        CheckpointId(self.last.load(Ordering::Acquire))
     }
 
     pub(crate) fn state(&self) -> VolumeState {

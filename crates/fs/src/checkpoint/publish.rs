@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use forebay_meta::record::{BlockMap, Displaced, FrameAddress, Garbage, Kind, VolumeState};
-use forebay_meta::{Batch, Key};
+use forebay_meta::{Batch, InodeRecord, Key};
 use forebay_pack::FrameRef;
 use forebay_types::{BlockIndex, BlockKey, Inode};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use super::close::Closed;
 use super::upload::Uploaded;
 use crate::core::{Core, Stopped};
 use crate::node::{ClosedNode, Node};
+use crate::quota::{Ledger, Share};
 
 /// Block maps that are read at a time.
 const MAPS_PER_SCAN: usize = 1024;
@@ -51,14 +52,21 @@ impl Core {
     ) -> Result<(), Halted> {
         let mut batch = closed.names.to_batch();
         let mut account = Account::default();
-        let mut used = HashMap::new();
+        let mut ledger = Ledger::default();
+        let mut outcomes = HashMap::new();
         for node in &closed.nodes {
-            let then = node.lock().as_of(closed.id);
+            let (then, before) = {
+                let state = node.lock();
+                (state.as_of(closed.id), state.share())
+            };
             let frames = uploaded.frames.remove(&node.inode).unwrap_or_default();
-            let bytes = self
+            let record = self
                 .publish_node(node, then, frames, &mut batch, &mut account)
                 .await?;
-            used.insert(node.inode, bytes);
+            let share = record.as_ref().map(Share::of);
+            ledger.replace(before, share);
+            let used = record.map_or(0, |record| record.used);
+            outcomes.insert(node.inode, (used, share));
         }
         for (pack, record) in &uploaded.packs {
             batch.put(&Key::Pack(*pack), record);
@@ -67,15 +75,17 @@ impl Core {
             published: closed.end,
             next_inode: closed.next_inode,
             next_pack: self.checkpoints.next_pack(),
-            used_inodes: closed.inodes,
             ..self.checkpoints.state()
         };
+        let state = self.accounts.enter(&ledger, &mut batch, state);
         self.commit_account(batch, account, state).await?;
 
+        self.accounts.entered(&ledger);
         for node in &closed.nodes {
-            let bytes = used.get(&node.inode).copied().unwrap_or_default();
-            node.lock().publish(closed.id, bytes);
+            let (used, share) = outcomes.get(&node.inode).copied().unwrap_or_default();
+            node.lock().publish(closed.id, used, share);
         }
+        self.checkpoints.last.store(closed.id.0, Ordering::Release);
         self.catalog.overlay().discard_closed();
         if self.checkpoints.undeleted.swap(false, Ordering::AcqRel) {
             self.checkpoints.garbage.store(true, Ordering::Release);
@@ -116,12 +126,12 @@ impl Core {
         };
         batch.put(&Key::Volume, &state);
         self.insist(|| self.catalog.store().commit(&batch)).await?;
-        self.totals.set_bytes(state.used_bytes);
         *self.checkpoints.state.lock() = state;
         Ok(())
     }
 
-    /// Adds what a checkpoint did to one object; gives the bytes that its block maps then hold.
+    /// Adds what a checkpoint did to one object; gives its record as the bucket then has it, and none if
+    /// it is gone.
     async fn publish_node(
         &self,
         node: &Node,
@@ -129,7 +139,7 @@ impl Core {
         frames: Vec<(BlockKey, FrameRef)>,
         batch: &mut Batch,
         account: &mut Account,
-    ) -> Result<u64, Halted> {
+    ) -> Result<Option<InodeRecord>, Halted> {
         let inode = node.inode;
         if then.removed {
             if then.published {
@@ -143,7 +153,7 @@ impl Core {
                     self.checkpoints.garbage.store(true, Ordering::Release);
                 }
             }
-            return Ok(0);
+            return Ok(None);
         }
         // A block map as it will be, for each block that changes.
         let mut maps: BTreeMap<BlockIndex, BlockMap> = BTreeMap::new();
@@ -184,12 +194,12 @@ impl Core {
             }
         }
         let used = (then.record.used + added).saturating_sub(lost);
-        let record = forebay_meta::InodeRecord {
+        let record = InodeRecord {
             used,
             ..then.record
         };
         batch.put(&Key::Inode(inode), &record);
-        Ok(used)
+        Ok(Some(record))
     }
 
     /// Cuts a file's published block maps off at `floor`; gives the bytes that they lose.

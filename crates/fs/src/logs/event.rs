@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forebay_meta::record::{Content, InodeRecord, NameRecord, Timestamp};
+use forebay_meta::record::{Content, InodeRecord, NameRecord, QuotaRecord, Timestamp};
 use forebay_meta::{Batch, Entry, Key, Record as _};
 use forebay_types::{Epoch, Inode, Lsn};
 use forebay_wal::{GapReason, LogReader, Piece, Record, RecordKind};
@@ -86,6 +86,13 @@ pub enum NameEvent {
         directory: Inode,
         /// The name.
         name: Vec<u8>,
+    },
+    /// A quota was set, changed or removed.
+    Quota {
+        /// The directory.
+        root: Inode,
+        /// Its limits; none any more if it was removed.
+        quota: Option<QuotaRecord>,
     },
     /// A change that this program does not know; the key, as text.
     Unknown(String),
@@ -178,6 +185,14 @@ fn names(batch: &Batch) -> Vec<NameEvent> {
                 },
                 Err(_) => unknown(),
             },
+            (Ok(Key::Quota(root)), None) => NameEvent::Quota { root, quota: None },
+            (Ok(Key::Quota(root)), Some(value)) => match QuotaRecord::decode(key, value) {
+                Ok(quota) => NameEvent::Quota {
+                    root,
+                    quota: Some(quota),
+                },
+                Err(_) => unknown(),
+            },
             _ => unknown(),
         });
     }
@@ -215,6 +230,18 @@ impl fmt::Display for NameEvent {
             } => write!(f, "name {:?} in {directory}: inode {inode}", lossy(name)),
             NameEvent::Unnamed { directory, name } => {
                 write!(f, "name {:?} in {directory}: removed", lossy(name))
+            }
+            NameEvent::Quota { root, quota: None } => write!(f, "quota of {root}: removed"),
+            NameEvent::Quota {
+                root,
+                quota: Some(quota),
+            } => {
+                let limit = |limit| match limit {
+                    u64::MAX => "any number of".to_owned(),
+                    limit => limit.to_string(),
+                };
+                let (bytes, files) = (limit(quota.limit_bytes), limit(quota.limit_files));
+                write!(f, "quota of {root}: {bytes} bytes, {files} objects")
             }
             NameEvent::Unknown(key) => write!(f, "unknown entry {key}"),
         }

@@ -97,7 +97,7 @@ impl Tree {
             NameEvent::Unnamed { directory, name } => {
                 self.names.remove(&(*directory, name.clone()));
             }
-            NameEvent::Unknown(_) => {}
+            NameEvent::Quota { .. } | NameEvent::Unknown(_) => {}
         }
     }
 

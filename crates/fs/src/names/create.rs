@@ -151,9 +151,6 @@ impl Core {
         name: &[u8],
         new: New,
     ) -> Result<Recorded<Created>> {
-        if self.totals.inodes() >= self.config.inode_limit {
-            return Err(Error::NoSpace);
-        }
         if new.set.size.is_some_and(|size| size > MAX_FILE_SIZE) {
             return Err(Error::FileTooLarge);
         }
@@ -168,7 +165,9 @@ impl Core {
             let mut parent = state.record.clone();
             let cookie = count_in(&mut parent, kind, now)?;
 
-            let node = Node::new(inode, record.clone(), false, self.cache.clone());
+            let charge = state.charge.of_child();
+            let reserved = charge.reserve(NodeState::amount_of(0))?;
+            let node = Node::new(inode, record.clone(), false, self.cache.clone(), charge);
             let mut change = NameChange::default();
             put_name(
                 &mut change.names,
@@ -179,7 +178,7 @@ impl Core {
                 kind,
             );
             change.set(directory, parent);
-            change.create(&node, record.clone());
+            change.create(&node, record.clone(), reserved);
             let end = self.record_names(change, &mut locked)?;
             let created = Created {
                 attributes: convert::attributes(inode, &record, 0),
@@ -230,6 +229,10 @@ impl Core {
                 let kind = record.kind();
                 if kind == Kind::Directory {
                     return Err(Refusal::Error(Error::NotOwner));
+                }
+                if record.tree != locked.of(&directory).record.tree {
+                    // It would count in one tree and be found in another.
+                    return Err(Refusal::Error(Error::CrossDevice));
                 }
                 if record.nlink >= LINK_MAX {
                     return Err(Refusal::Error(Error::TooManyLinks));
@@ -331,6 +334,7 @@ impl New {
             mtime: time(set.mtime),
             ctime: now,
             create_verifier: self.verifier,
+            tree: directory.tree,
         })
     }
 }

@@ -188,6 +188,11 @@ impl Core {
         let before_from = from.directory.wcc(locked.of(&from.directory));
         let mut target = changeable(locked.of(&to.directory), who)?.record.clone();
         let before_to = to.directory.wcc(locked.of(&to.directory));
+        // The root of a tree takes its tree along.
+        let is_root = record.tree == Some(moved.node.inode);
+        if across && record.tree != target.tree && !is_root {
+            return Err(Refusal::Error(Error::CrossDevice));
+        }
         let old = replaced.map(|replaced| locked.of(&replaced.node).record.clone());
         if let Some(old) = &old {
             if old.directory().is_some_and(|own| own.entries > 0) {

@@ -6,13 +6,13 @@
 //!
 //! ```text
 //! input    kind: 1    key: length 2, bytes    value
-//! kind     0 to 8 a record, in the order of check(); more: all of them
+//! kind     0 to 7, 9 and 10 a record, in the order of run(); others: all of them
 //! ```
 
 use bytes::Bytes;
 use forebay_meta::record::{
     Content, CookieRecord, DeadPack, Device, Directory, Garbage, InodeRecord, Kind, MAX_EXTENTS,
-    NameRecord, PackRecord, Timestamp, VolumeState,
+    NameRecord, PackRecord, QuotaRecord, Spread, Timestamp, UsageRecord, VolumeState,
 };
 use forebay_meta::{BlockMap, FrameAddress, Key, KeyRange, Record};
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId};
@@ -43,6 +43,8 @@ fn run(bytes: &[u8]) {
         5 => check_value::<PackRecord>(key, value),
         6 => check_value::<Garbage>(key, value),
         7 => check_value::<DeadPack>(key, value),
+        9 => check_value::<QuotaRecord>(key, value),
+        10 => check_value::<UsageRecord>(key, value),
         _ => {
             check_value::<VolumeState>(key, value);
             check_value::<InodeRecord>(key, value);
@@ -52,6 +54,8 @@ fn run(bytes: &[u8]) {
             check_value::<PackRecord>(key, value);
             check_value::<Garbage>(key, value);
             check_value::<DeadPack>(key, value);
+            check_value::<QuotaRecord>(key, value);
+            check_value::<UsageRecord>(key, value);
         }
     }
 }
@@ -71,6 +75,8 @@ pub(super) fn check_key(key: &[u8]) {
         Key::Pack(_) => assert!(holds(KeyRange::packs())),
         Key::Garbage(_) => assert!(holds(KeyRange::garbage())),
         Key::DeadPack(_) => assert!(holds(KeyRange::dead_packs())),
+        Key::Quota(_) => assert!(holds(KeyRange::quotas())),
+        Key::Usage(_) => assert!(holds(KeyRange::usages())),
         _ => {}
     }
 }
@@ -166,6 +172,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         mtime: time,
         ctime: time,
         create_verifier: None,
+        tree: None,
     };
     let directory = object(Content::Directory(Directory {
         parent: Inode::ROOT,
@@ -180,6 +187,19 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         create_verifier: Some([8; 8]),
         ..object(Content::Regular)
     };
+    let in_tree = InodeRecord {
+        tree: Some(Inode(9)),
+        ..file.clone()
+    };
+    let quota = QuotaRecord {
+        limit_bytes: 1 << 30,
+        limit_files: u64::MAX,
+        spread: Spread::Leaving,
+    };
+    let usage = UsageRecord {
+        bytes: 512,
+        files: 2,
+    };
     let state = VolumeState {
         published: Lsn(4096),
         epoch: Epoch(3),
@@ -188,6 +208,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         next_pack: 11,
         used_bytes: 12,
         used_inodes: 13,
+        charged_bytes: Some(14),
     };
     let name = NameRecord {
         inode,
@@ -249,6 +270,9 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             "dead-pack",
             input(7, Key::DeadPack(PackId(1)), DeadPack.encode()),
         ),
+        ("in-tree", input(1, Key::Inode(inode), in_tree.encode())),
+        ("quota", input(9, Key::Quota(inode), quota.encode())),
+        ("usage", input(10, Key::Usage(inode), usage.encode())),
         ("every-kind", input(8, Key::Volume, state.encode())),
     ]
 }

@@ -8,7 +8,13 @@ use crate::codec::{Reader, put_bytes};
 use crate::error::Corrupt;
 use crate::key::tag;
 
+/// Of an object that counts in no tree, as every object did once.
 const VERSION: u8 = 1;
+/// Of an object that counts in a tree.
+const VERSION_IN_TREE: u8 = 2;
+
+/// What a file takes, for its attribute `used` and for quotas, is rounded up to this many bytes.
+pub const SPACE_UNIT: u64 = 512;
 
 /// Kind of an object. The numbers are those of NFSv3's `ftype3` (RFC 1813 section 2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,11 +107,12 @@ pub enum Content {
 /// An object of the file system.
 ///
 /// ```text
-/// version: 1 (1)   kind: 1         has create verifier: 1 (0 or 1)
+/// version: 1       kind: 1         has create verifier: 1 (0 or 1)
 /// mode: 4          uid: 4          gid: 4              nlink: 4
 /// size: 8          used: 8
 /// atime: 8 + 4     mtime: 8 + 4    ctime: 8 + 4        (seconds, nanoseconds)
 /// create verifier: 8                                   if there is one
+/// tree: 8                                              if the version is 2; else it is 1
 /// then, for a directory:        parent: 8   next cookie: 8   entries: 8
 ///       for a symbolic link:    length: 4   target
 ///       for a device:           major: 4    minor: 4
@@ -135,6 +142,8 @@ pub struct InodeRecord {
     /// What an exclusive CREATE gave (RFC 1813 section 3.3.8), so that its repetition is known
     /// after a restart too.
     pub create_verifier: Option<[u8; 8]>,
+    /// Root directory of the tree with a quota that this object counts in, if it counts in one.
+    pub tree: Option<Inode>,
 }
 
 impl InodeRecord {
@@ -148,6 +157,14 @@ impl InodeRecord {
             Content::CharDevice(_) => Kind::CharDevice,
             Content::Fifo => Kind::Fifo,
             Content::Socket => Kind::Socket,
+        }
+    }
+
+    /// What quotas count for it in this state, in bytes, if nothing of it is dirty.
+    pub fn charged_bytes(&self) -> u64 {
+        match self.content {
+            Content::Regular => round_up(self.used.min(self.size)),
+            _ => 0,
         }
     }
 
@@ -181,7 +198,11 @@ impl Record for InodeRecord {
 
     fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(128);
-        out.extend([VERSION, self.kind() as u8]);
+        let version = match self.tree {
+            None => VERSION,
+            Some(_) => VERSION_IN_TREE,
+        };
+        out.extend([version, self.kind() as u8]);
         out.push(u8::from(self.create_verifier.is_some()));
         for number in [self.mode, self.uid, self.gid, self.nlink] {
             out.extend(number.to_le_bytes());
@@ -193,6 +214,7 @@ impl Record for InodeRecord {
             out.extend(time.nanos.to_le_bytes());
         }
         out.extend(self.create_verifier.iter().flatten());
+        out.extend(self.tree.iter().flat_map(|tree| tree.0.to_le_bytes()));
         match &self.content {
             Content::Directory(directory) => {
                 out.extend(directory.parent.0.to_le_bytes());
@@ -210,7 +232,7 @@ impl Record for InodeRecord {
     }
 
     fn read(ValueReader(fields): &mut ValueReader<'_>) -> Result<Self, Corrupt> {
-        fields.version(VERSION)?;
+        let in_tree = fields.version_of(&[VERSION, VERSION_IN_TREE])? == VERSION_IN_TREE;
         let kind = Kind::read(fields)?;
         let has_verifier = match fields.u8()? {
             0 => false,
@@ -231,9 +253,20 @@ impl Record for InodeRecord {
                 true => Some(fields.array()?),
                 false => None,
             },
+            tree: match in_tree {
+                true => Some(Inode(fields.u64()?)),
+                false => None,
+            },
             content: read_content(kind, fields)?,
         })
     }
+}
+
+/// Bytes rounded up to what space is counted in.
+pub fn round_up(bytes: u64) -> u64 {
+    bytes
+        .checked_next_multiple_of(SPACE_UNIT)
+        .unwrap_or(u64::MAX)
 }
 
 fn read_content(kind: Kind, fields: &mut Reader<'_>) -> Result<Content, Corrupt> {

@@ -74,11 +74,13 @@ proptest! {
         numbers in any::<(u32, u32, u32, u32, u64, u64)>(),
         times in (any_time(), any_time(), any_time()),
         create_verifier in any::<Option<[u8; 8]>>(),
+        tree in any::<Option<u64>>(),
     ) {
         let (mode, uid, gid, nlink, size, used) = numbers;
         let (atime, mtime, ctime) = times;
         round_trip(&InodeRecord {
             content, mode, uid, gid, nlink, size, used, atime, mtime, ctime, create_verifier,
+            tree: tree.map(Inode),
         })?;
     }
 
@@ -89,6 +91,7 @@ proptest! {
         frames in any::<u32>(),
         kind in any_kind(),
         name in any_bytes(),
+        charged_bytes in any::<Option<u64>>(),
     ) {
         let (a, b, c, d) = numbers;
         round_trip(&VolumeState {
@@ -99,12 +102,17 @@ proptest! {
             next_pack: d,
             used_bytes: b ^ c,
             used_inodes: a ^ d,
+            charged_bytes,
         })?;
         round_trip(&NameRecord { inode: Inode(a), cookie: b, kind })?;
         round_trip(&CookieRecord { inode: Inode(a), kind, name })?;
         round_trip(&PackRecord { bytes: a, raw_bytes: b, live_bytes: c, frames })?;
         round_trip(&Garbage { size: a, first_block: BlockIndex(b) })?;
         round_trip(&DeadPack)?;
+        for spread in [Spread::Done, Spread::Joining, Spread::Leaving] {
+            round_trip(&QuotaRecord { limit_bytes: a, limit_files: b, spread })?;
+        }
+        round_trip(&UsageRecord { bytes: a, files: b })?;
     }
 
     #[test]
@@ -117,6 +125,8 @@ proptest! {
         let _ = PackRecord::decode(b"p", &bytes);
         let _ = Garbage::decode(b"g", &bytes);
         let _ = DeadPack::decode(b"x", &bytes);
+        let _ = QuotaRecord::decode(b"q", &bytes);
+        let _ = UsageRecord::decode(b"u", &bytes);
         if let Ok(map) = BlockMap::decode(b"b", &bytes) {
             prop_assert_eq!(map.encode(), bytes);
         }
@@ -300,8 +310,10 @@ fn every_record_stands_under_its_own_letter() {
         PackRecord::TAG,
         Garbage::TAG,
         DeadPack::TAG,
+        QuotaRecord::TAG,
+        UsageRecord::TAG,
     ];
-    assert_eq!(&tags, b"vincbpgx");
+    assert_eq!(&tags, b"vincbpgxqu");
     assert_eq!(tags[0], tag::VOLUME);
 }
 
@@ -342,6 +354,7 @@ fn the_bytes_of_version_one_do_not_change() {
             nanos: 10,
         },
         create_verifier: Some(*b"verifier"),
+        tree: None,
     };
     let expected = "010501\
         ff010000010000000200000003000000\
@@ -352,6 +365,52 @@ fn the_bytes_of_version_one_do_not_change() {
         7665726966696572\
         0100000074";
     assert_eq!(hex(link.encode()), expected);
+    // What counts in a tree has a version of its own.
+    let in_tree = InodeRecord {
+        tree: Some(Inode(0x0a0b)),
+        ..link
+    };
+    let expected = expected.replacen("0105", "0205", 1).replacen(
+        "7665726966696572",
+        "76657269666965720b0a000000000000",
+        1,
+    );
+    assert_eq!(hex(in_tree.encode()), expected);
+    let state = VolumeState {
+        published: Lsn(1),
+        epoch: Epoch(2),
+        gateway: [3; 16],
+        next_inode: 4,
+        next_pack: 5,
+        used_bytes: 6,
+        used_inodes: 7,
+        charged_bytes: None,
+    };
+    let numbers = |numbers: &[u64]| -> String {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        hex(bytes.into())
+    };
+    let fields = numbers(&[1, 2]) + &"03".repeat(16) + &numbers(&[4, 5, 6, 7]);
+    assert_eq!(hex(state.encode()), format!("01{fields}"));
+    let charged = VolumeState {
+        charged_bytes: Some(8),
+        ..state
+    };
+    assert_eq!(
+        hex(charged.encode()),
+        format!("02{fields}{}", numbers(&[8]))
+    );
+    let quota = QuotaRecord {
+        limit_bytes: 0x0102,
+        limit_files: u64::MAX,
+        spread: Spread::Joining,
+    };
+    assert_eq!(hex(quota.encode()), "01010201000000000000ffffffffffffffff");
+    let usage = UsageRecord {
+        bytes: 512,
+        files: 3,
+    };
+    assert_eq!(hex(usage.encode()), "0100020000000000000300000000000000");
     let mut map = BlockMap::new();
     let frame = FrameAddress {
         pack: PackId(9),

@@ -7,13 +7,17 @@ use super::{Record, ValueReader};
 use crate::error::Corrupt;
 use crate::key::tag;
 
+/// Without the bytes that quotas count.
 const VERSION: u8 = 1;
+/// With them.
+const VERSION_CHARGED: u8 = 2;
 
 /// State of the whole volume, written with every checkpoint that is published.
 ///
 /// ```text
-/// version: 1 (1)     published LSN: 8    epoch: 8         gateway: 16
+/// version: 1         published LSN: 8    epoch: 8         gateway: 16
 /// next inode: 8      next pack: 8        used bytes: 8    used inodes: 8
+/// charged bytes: 8                       if the version is 2; else it is 1
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeState {
@@ -27,18 +31,24 @@ pub struct VolumeState {
     pub next_inode: u64,
     /// The number that the next pack gets.
     pub next_pack: u64,
-    /// Bytes of space that files use.
+    /// Bytes that block maps refer to, also those of removed files that are not collected yet.
     pub used_bytes: u64,
     /// Number of objects.
     pub used_inodes: u64,
+    /// The sum of what [`InodeRecord::charged_bytes`](super::InodeRecord::charged_bytes) gives for all
+    /// objects; `None` if a version of Forebay wrote this that did not count it.
+    pub charged_bytes: Option<u64>,
 }
 
 impl Record for VolumeState {
     const TAG: u8 = tag::VOLUME;
 
     fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(65);
-        out.push(VERSION);
+        let mut out = Vec::with_capacity(73);
+        out.push(match self.charged_bytes {
+            None => VERSION,
+            Some(_) => VERSION_CHARGED,
+        });
         out.extend(self.published.0.to_le_bytes());
         out.extend(self.epoch.0.to_le_bytes());
         out.extend(self.gateway);
@@ -46,11 +56,16 @@ impl Record for VolumeState {
         out.extend(self.next_pack.to_le_bytes());
         out.extend(self.used_bytes.to_le_bytes());
         out.extend(self.used_inodes.to_le_bytes());
+        out.extend(
+            self.charged_bytes
+                .iter()
+                .flat_map(|bytes| bytes.to_le_bytes()),
+        );
         out.into()
     }
 
     fn read(ValueReader(fields): &mut ValueReader<'_>) -> Result<Self, Corrupt> {
-        fields.version(VERSION)?;
+        let charged = fields.version_of(&[VERSION, VERSION_CHARGED])? == VERSION_CHARGED;
         Ok(VolumeState {
             published: Lsn(fields.u64()?),
             epoch: Epoch(fields.u64()?),
@@ -59,6 +74,10 @@ impl Record for VolumeState {
             next_pack: fields.u64()?,
             used_bytes: fields.u64()?,
             used_inodes: fields.u64()?,
+            charged_bytes: match charged {
+                true => Some(fields.u64()?),
+                false => None,
+            },
         })
     }
 }

@@ -25,7 +25,7 @@ pub(super) async fn fsstat<F: FileSystem>(
     let result = async {
         let target = target?;
         let attributes = target.fs.getattr(target.inode).await?;
-        Ok((attributes, target.fs.statistics().await?))
+        Ok((attributes, target.fs.statistics_at(target.inode).await?))
     };
     match result.await {
         Ok((attributes, sizes)) => {
@@ -34,11 +34,10 @@ pub(super) async fn fsstat<F: FileSystem>(
             results.post_op(request.handles, Some(&attributes));
             results.u64(sizes.total_bytes);
             results.u64(sizes.free_bytes);
-            // No bytes or files are kept back for root.
-            results.u64(sizes.free_bytes);
+            results.u64(sizes.available_bytes);
             results.u64(sizes.total_files);
             results.u64(sizes.free_files);
-            results.u64(sizes.free_files);
+            results.u64(sizes.available_files);
             // How many seconds this stays true: not at all.
             results.u32(0);
         }

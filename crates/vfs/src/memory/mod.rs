@@ -236,8 +236,10 @@ impl FileSystem for MemoryFileSystem {
         Ok(Statistics {
             total_bytes: self.space.total(),
             free_bytes: self.space.free(),
+            available_bytes: self.space.free(),
             total_files: TOTAL_FILES,
             free_files: TOTAL_FILES.saturating_sub(self.table.len()),
+            available_files: TOTAL_FILES.saturating_sub(self.table.len()),
         })
     }
 

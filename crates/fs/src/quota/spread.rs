@@ -1,0 +1,273 @@
+//! Spreading: what lies below a directory when it gets a quota, or loses it, is made to count where it
+//! should, while clients work.
+//!
+//! One task walks one tree at a time, in steps of a few objects; each step is one record in the log like
+//! any other change of attributes, and holds the names of one directory, so that nothing moves away under
+//! it. A crash forgets how far it came and nothing else: the walk begins anew.
+//!
+//! ```text
+//!   joining    a directory first, then what is in it: what is made there meanwhile counts at once.
+//!              A directory of the tree cannot leave it (renames across a border are refused), so a walk
+//!              from the root finds everything.
+//!   leaving    what is in a directory first, then the directory: one that counts outside is done with
+//!              all that is below it, and may be moved away.
+//! ```
+//!
+//! Where the walk has come to, and where not, names cannot be moved to and fro: until it is over, a
+//! rename may be refused (EXDEV) that is none across a border.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_meta::Key;
+use forebay_meta::record::{Kind, QuotaRecord, Spread};
+use forebay_types::{Inode, Lsn};
+use forebay_vfs::{Error, Result};
+
+use crate::change::NameChange;
+use crate::core::Core;
+use crate::node::{Locked, Node};
+
+/// Objects that a step looks at.
+const STEP: usize = 32;
+/// Pause after a step that failed, as it does while the bucket does not answer.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A directory that is being walked, and the cookie that the walk has come to.
+struct Place {
+    directory: Inode,
+    cookie: u64,
+}
+
+/// What a walk is for. If that is not so any more, it begins anew.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Aim {
+    spread: Spread,
+    /// What tree everything is to count in.
+    to: Option<Inode>,
+}
+
+/// How a step went.
+enum Step {
+    /// There is more to do.
+    On,
+    /// All of the tree counts where it should, or its quota was changed: look again.
+    Over,
+}
+
+impl Core {
+    /// Walks trees whose objects do not all count where they should. Never returns.
+    pub(crate) async fn spread_forever(self: Arc<Core>) {
+        loop {
+            let wake = self.accounts.wake.notified();
+            let next = self.accounts.unsettled.lock().first().copied();
+            let Some(root) = next else {
+                wake.await;
+                continue;
+            };
+            if self.is_stopped().is_some() {
+                return std::future::pending().await;
+            }
+            if let Err(error) = self.spread(root).await {
+                tracing::debug!("quota of inode {root}: {error}; trying again");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    async fn spread(&self, root: Inode) -> Result<()> {
+        let mut places = vec![Place {
+            directory: root,
+            cookie: 0,
+        }];
+        let mut aim = None;
+        while let Step::On = self.spread_step(root, &mut aim, &mut places).await? {}
+        Ok(())
+    }
+
+    /// One step. The quota does not change during it.
+    async fn spread_step(
+        &self,
+        root: Inode,
+        aim: &mut Option<Aim>,
+        places: &mut Vec<Place>,
+    ) -> Result<Step> {
+        self.admit_names().await?;
+        let _changing = self.accounts.changing.lock().await;
+        let quota = self.quota_of(root).await?;
+        let quota = quota.filter(|quota| quota.spread != Spread::Done);
+        let top = match self.node(root).await {
+            Err(Error::Stale) => None,
+            node => Some(node?).filter(|node| !node.lock().removed),
+        };
+        let (Some(quota), Some(top)) = (quota, top) else {
+            self.accounts.unsettled.lock().remove(&root);
+            return Ok(Step::Over);
+        };
+        let to = match quota.spread {
+            Spread::Leaving => self.tree_of_parent(&top).await?,
+            Spread::Joining | Spread::Done => Some(root),
+        };
+        let now = Aim {
+            spread: quota.spread,
+            to,
+        };
+        if *aim.get_or_insert(now) != now {
+            return Ok(Step::Over);
+        }
+        let leaving = quota.spread == Spread::Leaving;
+        let Some(place) = places.last_mut() else {
+            return self.end_joining(&top, quota).await;
+        };
+        let directory = match self.node(place.directory).await {
+            Err(Error::Stale) => {
+                places.pop();
+                return Ok(Step::On);
+            }
+            node => node?,
+        };
+        let _names = directory.names.lock().await;
+        let entries = self
+            .catalog
+            .cookies_after(directory.inode, place.cookie, STEP)
+            .await
+            .map_err(|error| self.store_failed(error))?;
+        let mut nodes = Vec::new();
+        let mut below = None;
+        for (cookie, entry) in &entries {
+            place.cookie = *cookie;
+            let node = self.node(entry.inode).await?;
+            let tree = node.lock().record.tree;
+            if entry.kind != Kind::Directory {
+                nodes.push(node);
+                continue;
+            }
+            let own_quota = tree == Some(node.inode);
+            if own_quota || (leaving && tree == to) {
+                continue;
+            }
+            below = Some(node.inode);
+            if !leaving {
+                nodes.push(node);
+            }
+            break;
+        }
+        self.count_in(&nodes, to).await?;
+        if let Some(inode) = below {
+            places.push(Place {
+                directory: inode,
+                cookie: 0,
+            });
+        } else if entries.is_empty() {
+            // With its names still held: nothing has come to it since.
+            if leaving && directory.inode == root {
+                return self.end_leaving(&top, to).await;
+            }
+            if leaving {
+                self.count_in(std::slice::from_ref(&directory), to).await?;
+            }
+            places.pop();
+        }
+        Ok(Step::On)
+    }
+
+    /// Makes the objects count in the tree `to`, or in none, in one record.
+    async fn count_in(&self, nodes: &[Arc<Node>], to: Option<Inode>) -> Result<Option<Lsn>> {
+        self.retry(|| {
+            let all: Vec<&Arc<Node>> = nodes.iter().collect();
+            let mut locked = Locked::all(&all);
+            let mut change = NameChange::default();
+            let mut any = false;
+            for node in nodes {
+                let state = locked.of(node);
+                if !state.removed && state.record.tree != to {
+                    let mut record = state.record.clone();
+                    record.tree = to;
+                    change.set(node, record);
+                    any = true;
+                }
+            }
+            if !any {
+                return Ok(None);
+            }
+            self.record_names(change, &mut locked).map(Some)
+        })
+        .await
+    }
+
+    /// All of the tree counts in it.
+    async fn end_joining(&self, top: &Arc<Node>, quota: QuotaRecord) -> Result<Step> {
+        let settled = QuotaRecord {
+            spread: Spread::Done,
+            ..quota
+        };
+        self.retry(|| {
+            let mut locked = Locked::all(&[top]);
+            let state = locked.of(top);
+            if state.removed {
+                return Ok(());
+            }
+            let mut change = NameChange::default();
+            change.set(top, state.record.clone());
+            change.names.put(&Key::Quota(top.inode), &settled);
+            self.record_names(change, &mut locked).map(drop)
+        })
+        .await?;
+        self.accounts.unsettled.lock().remove(&top.inode);
+        Ok(Step::Over)
+    }
+
+    /// Nothing in the tree counts in it any more but its root, which follows. To be called with the
+    /// root's names held.
+    async fn end_leaving(&self, top: &Arc<Node>, to: Option<Inode>) -> Result<Step> {
+        let parent = self.parent_of(top).await?;
+        let done = self
+            .retry(|| {
+                let mut locked = Locked::all(&[top, &parent]);
+                let holder = locked.of(&parent).record.tree;
+                let state = locked.of(top);
+                let moved = state
+                    .record
+                    .directory()
+                    .is_none_or(|own| own.parent != parent.inode);
+                if state.removed || moved || holder != to {
+                    return Ok(false);
+                }
+                let mut record = state.record.clone();
+                record.tree = to;
+                let mut change = NameChange::default();
+                change.set(top, record);
+                change.names.delete(&Key::Quota(top.inode));
+                self.record_names(change, &mut locked).map(|_| true)
+            })
+            .await?;
+        if done {
+            self.accounts.unsettled.lock().remove(&top.inode);
+        }
+        Ok(Step::Over)
+    }
+
+    /// The limits of a tree, if it has a quota.
+    pub(super) async fn quota_of(&self, root: Inode) -> Result<Option<QuotaRecord>> {
+        self.catalog
+            .record(&Key::Quota(root))
+            .await
+            .map_err(|error| self.store_failed(error))
+    }
+
+    /// What tree the directory counts in that holds a directory.
+    async fn tree_of_parent(&self, node: &Arc<Node>) -> Result<Option<Inode>> {
+        let parent = self.parent_of(node).await?;
+        let tree = parent.lock_directory()?.record.tree;
+        Ok(tree)
+    }
+
+    async fn parent_of(&self, node: &Arc<Node>) -> Result<Arc<Node>> {
+        let parent = node
+            .lock_directory()?
+            .record
+            .directory()
+            .map(|own| own.parent);
+        self.node(parent.ok_or(Error::NotDirectory)?).await
+    }
+}
