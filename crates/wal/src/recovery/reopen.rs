@@ -8,6 +8,7 @@ use crate::layout::{RECORD_HEADER, SEGMENT_HEADER, SegmentNumber};
 use crate::options::Options;
 use crate::segment::{FileName, Retained, Spare};
 use crate::state::{Closing, State};
+use crate::storage::Storage;
 
 /// Puts the folder in order and gives the state from which the log goes on.
 pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenError> {
@@ -30,6 +31,10 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         ..
     } = recovery;
     let mut retained = std::collections::VecDeque::new();
+    let mut spent: Vec<_> = older
+        .iter()
+        .map(|segment| segment.file.name.text())
+        .collect();
     let mut files = put_away;
     files.extend(void.into_iter().map(|file| (file.name.text(), file.bytes)));
     let begun = older
@@ -47,6 +52,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
     for stretch in chain {
         let (file, header) = (stretch.segment.file, stretch.segment.header);
         if stretch.end <= from {
+            spent.push(file.name.text());
             files.push((file.name.text(), file.bytes));
             continue;
         }
@@ -59,6 +65,9 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
             map: None,
             header_flushed: true,
         });
+    }
+    for name in &spent {
+        forget_life(&*storage, name)?;
     }
     let mut spares = Vec::new();
     // Where headers contradict names, a file may have been renamed over another one: the last one is
@@ -172,6 +181,17 @@ fn forget_halves(recovery: &Recovery) -> Result<(), OpenError> {
             .map_err(OpenError::io(format!("open {name}")))?
             .clear(SEGMENT_HEADER + at..SEGMENT_HEADER + at + RECORD_HEADER);
     }
+    Ok(())
+}
+
+/// Takes its header away from a segment of which nothing is replayed. In a folder whose headers contradict one
+/// another it would otherwise be a part of the log as soon as the one that stands for it is used again. Not
+/// flushed, since a log that a crash can have left has no such headers.
+fn forget_life(storage: &dyn Storage, name: &str) -> Result<(), OpenError> {
+    let memory = storage.open(name);
+    memory
+        .map_err(OpenError::io(format!("open {name}")))?
+        .clear(0..SEGMENT_HEADER + RECORD_HEADER);
     Ok(())
 }
 
