@@ -16,12 +16,11 @@ use bytes::Bytes;
 use forebay_meta::record::{CookieRecord, InodeRecord, Kind, NameRecord};
 use forebay_meta::{Batch, Key};
 use forebay_types::Inode;
-use forebay_vfs::{Attributes, Credentials, Error, LINK_MAX, Result, Timestamp};
+use forebay_vfs::{Attributes, Credentials, Error, LINK_MAX, Result, Timestamp, permission};
 
-use crate::convert;
+use crate::convert::{self, owned};
 use crate::core::Core;
 use crate::node::Node;
-use crate::permission;
 
 /// Longest name, in bytes.
 pub(crate) const NAME_MAX: usize = 255;
@@ -157,7 +156,7 @@ impl Core {
         let directory = self.directory(directory).await?;
         let special = {
             let state = directory.lock_directory()?;
-            permission::may_search(&state.record, who)?;
+            permission::may_search(owned(&state.record), who)?;
             match name {
                 b"." => Some(directory.inode),
                 b".." => state.record.directory().map(|own| own.parent),
