@@ -5,11 +5,11 @@ use std::sync::Arc;
 use forebay_meta::record::{Content, InodeRecord, Kind};
 use forebay_types::Inode;
 use forebay_vfs::{
-    Attributes, Change, CreateMode, Created, Credentials, Error, LINK_MAX, NewNode, Result,
-    SetAttributes, SetTime, Timestamp, permission,
+    Attributes, Change, CreateMode, Created, Credentials, Error, NewNode, Result, SetAttributes,
+    SetTime, Timestamp, permission,
 };
 
-use super::{SYMLINK_MAX, check_new_name, count_in, put_name};
+use super::{SYMLINK_MAX, check_new_name, count_in, count_link, put_name};
 use crate::change::{NameChange, Refusal};
 use crate::convert::{self, owned};
 use crate::core::Core;
@@ -231,11 +231,7 @@ impl Core {
                 if kind == Kind::Directory {
                     return Err(Refusal::Error(Error::NotOwner));
                 }
-                if record.nlink >= LINK_MAX {
-                    return Err(Refusal::Error(Error::TooManyLinks));
-                }
-                record.nlink += 1;
-                record.ctime = convert::record_time(now);
+                count_link(&mut record, now)?;
 
                 let state = locked.of(&directory);
                 let before = directory.wcc(state);

@@ -23,6 +23,10 @@ impl Core {
         name: &[u8],
         of_directory: bool,
     ) -> Result<Recorded<Change>> {
+        if of_directory && name == b".." {
+            // It has at least the directory itself in it (RFC 1813, section 3.3.13).
+            return Err(Error::Exists);
+        }
         check_old_name(name)?;
         self.admit_names().await?;
         let directory = self.directory(directory).await?;

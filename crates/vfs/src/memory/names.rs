@@ -247,6 +247,10 @@ impl MemoryFileSystem {
         name: &[u8],
         of_directory: bool,
     ) -> Result<Change> {
+        if of_directory && name == b".." {
+            // It has at least the directory itself in it (RFC 1813, section 3.3.13).
+            return Err(Error::Exists);
+        }
         check_old_name(name)?;
         let parent = self.table.find(directory)?;
         let _naming = self.naming.lock();
