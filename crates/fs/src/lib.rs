@@ -41,7 +41,6 @@ pub mod logs;
 mod names;
 mod node;
 mod open;
-mod permission;
 mod prefetch;
 mod replay;
 mod status;

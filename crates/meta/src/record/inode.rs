@@ -137,10 +137,10 @@ pub struct InodeRecord {
     pub create_verifier: Option<[u8; 8]>,
 }
 
-impl InodeRecord {
-    /// Kind of the object.
+impl Content {
+    /// Kind of an object with this content.
     pub fn kind(&self) -> Kind {
-        match self.content {
+        match self {
             Content::Regular => Kind::Regular,
             Content::Directory(_) => Kind::Directory,
             Content::Symlink { .. } => Kind::Symlink,
@@ -149,6 +149,13 @@ impl InodeRecord {
             Content::Fifo => Kind::Fifo,
             Content::Socket => Kind::Socket,
         }
+    }
+}
+
+impl InodeRecord {
+    /// Kind of the object.
+    pub fn kind(&self) -> Kind {
+        self.content.kind()
     }
 
     /// The device numbers; zero for what is no device.
