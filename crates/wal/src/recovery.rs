@@ -208,6 +208,10 @@ impl Recovery {
             numbers,
         } = classify(&*storage, volume)?;
         begun.sort_by_key(|segment| segment.header.number);
+        let (headless, first_records): (Vec<_>, Vec<_>) = headless
+            .into_iter()
+            .map(|headless| (headless.file, (headless.first, headless.end)))
+            .unzip();
         let durable = begun.iter().map(|segment| segment.header.durable).max();
         let mut recovery = Recovery {
             volume,
@@ -216,7 +220,7 @@ impl Recovery {
             older: Vec::new(),
             cut_off: Vec::new(),
             void,
-            headless: Vec::new(),
+            headless,
             end: from,
             tail: Tail::Clean,
             ending,
@@ -229,13 +233,13 @@ impl Recovery {
             storage,
         };
         let mut traces = recovery.follow(begun)?;
-        for Headless { file, first, end } in headless {
-            // A record of a life that is over lies below what is in the bucket.
-            if first >= recovery.end {
-                traces.headless = true;
-                traces.beyond = traces.beyond.max(Some(end));
-            }
-            recovery.headless.push(file);
+        // A record of a life that is over lies below what is in the bucket.
+        let lost = first_records
+            .into_iter()
+            .filter(|(first, _)| *first >= recovery.end);
+        for (_, end) in lost {
+            traces.headless = true;
+            traces.beyond = traces.beyond.max(Some(end));
         }
         let later = recovery.cut_off.last().map(|later| later.header.base);
         traces.beyond = traces.beyond.max(later.filter(|base| *base > recovery.end));
