@@ -41,6 +41,11 @@ pub enum Request {
         /// As JSON.
         json: bool,
     },
+    /// Print the rules of a running gateway's exports.
+    Exports {
+        /// As JSON.
+        json: bool,
+    },
     /// Look at, salvage or forget what a gateway's logs hold.
     Log(LogRequest),
     /// Print the version.
@@ -114,6 +119,9 @@ pub fn parse(
             timeout: matches.get_one("timeout").copied(),
         },
         "status" => Request::Status {
+            json: matches.get_flag("json"),
+        },
+        "exports" => Request::Exports {
             json: matches.get_flag("json"),
         },
         "log" => {
@@ -233,6 +241,13 @@ pub fn command() -> Command {
             .arg(json.clone()),
         )
         .subcommand(quota_command(&json))
+        .subcommand(
+            configured(
+                "exports",
+                "Print who may mount what from the running gateway, and what they may do",
+            )
+            .arg(json.clone()),
+        )
         .subcommand(log_command(&json))
         .subcommand(Command::new("version").about("Print the version"))
 }
@@ -422,7 +437,7 @@ mod tests {
 
     #[test]
     fn every_command_that_reads_the_configuration_takes_every_setting() {
-        for name in ["serve", "format", "config", "flush", "status"] {
+        for name in ["serve", "format", "config", "flush", "status", "exports"] {
             for setting in SETTINGS {
                 let line = format!("forebay {name} --{} x", setting.flag());
                 let (_, inputs) = parse_line(&line).unwrap();
@@ -446,6 +461,10 @@ mod tests {
         assert_eq!(
             request("forebay status --json"),
             Request::Status { json: true }
+        );
+        assert_eq!(
+            request("forebay exports --json"),
+            Request::Exports { json: true }
         );
         assert_eq!(
             request("forebay config --markdown"),

@@ -3,14 +3,14 @@
 #
 #   tests/mutants.sh [--every] [--list] [NAME ...]
 #
-# Each file tests/mutants/NAME.patch is one defect: its first line says what it is (`# ...`), its second
-# the suite that must fail with it (`# caught by: COMMAND`, to be run in the project's folder). Without
-# names all are tried. A mutant that no suite catches is a hole in the tests and fails this command, as does
+# Each file tests/mutants/NAME.patch is one defect: its first line says what it is (`# ...`), those after it
+# the suites that must fail with it (`# caught by: COMMAND`, to be run in the project's folder), each of them.
+# Without names all are tried. A mutant that no suite catches is a hole in the tests and fails this command, as does
 # one that does not compile or no longer applies. First the suites are run without any defect: they must
 # pass, or their failing would prove nothing.
 #
-#   --every   try every suite on every mutant, not just the one that is named in it, and list all that
-#             catch it
+#   --every   try every suite on every mutant, not just those that are named in it, and list all that
+#             catch it; one is enough then
 #   --list    say what there is, and try nothing
 #
 # Works on a copy of the checkout as it is (with changes that are not committed) in
@@ -36,10 +36,13 @@ fi
 for name in "${names[@]}"; do [ -f "$MUTANTS/$name.patch" ] || die "there is no $MUTANTS/$name.patch"; done
 
 defect() { sed -n '1s/^# //p' "$MUTANTS/$1.patch"; }
-suite() { sed -n '2s/^# caught by: //p' "$MUTANTS/$1.patch"; }
+suites_of() { sed -n '2,/^[^#]/s/^# caught by: //p' "$MUTANTS/$1.patch"; }
 
 if [ -n "$LIST" ]; then
-    for name in "${names[@]}"; do printf '%s: %s\n    %s\n' "$name" "$(defect "$name")" "$(suite "$name")"; done
+    for name in "${names[@]}"; do
+        printf '%s: %s\n' "$name" "$(defect "$name")"
+        suites_of "$name" | sed 's/^/    /'
+    done
     exit 0
 fi
 
@@ -73,7 +76,7 @@ run_suite() {
 }
 
 suites=()
-while IFS= read -r line; do suites+=("$line"); done < <(for name in "${names[@]}"; do suite "$name"; done | sort -u)
+while IFS= read -r line; do suites+=("$line"); done < <(for name in "${names[@]}"; do suites_of "$name"; done | sort -u)
 
 work_folder mutants
 say "without a defect:"
@@ -95,13 +98,13 @@ for name in "${names[@]}"; do
         sed 's/^/        /' "$WORK/log"
         continue
     fi
-    if [ -n "$EVERY" ]; then tried=("${suites[@]}"); else tried=("$(suite "$name")"); fi
-    caught=() broken= began=$(seconds_now)
+    if [ -n "$EVERY" ]; then tried=("${suites[@]}"); else mapfile -t tried < <(suites_of "$name"); fi
+    caught=() missed=() broken= began=$(seconds_now)
     for command in "${tried[@]}"; do
         status=0
         run_suite "$command" "$WORK/log" || status=$?
         case $status in
-        0) ;;
+        0) missed+=("$command") ;;
         2) broken=1 && break ;;
         124) caught+=("$command (it did not end)") ;;
         *) caught+=("$command") ;;
@@ -111,8 +114,9 @@ for name in "${names[@]}"; do
     if [ -n "$broken" ]; then
         fail "$name does not compile: make it anew for the code as it is"
         grep -m 5 -A 5 '^error' "$WORK/log" | sed 's/^/        /'
-    elif [ ${#caught[@]} -eq 0 ]; then
-        fail "$name SURVIVED ${tried[*]}: $(defect "$name")"
+    elif [ ${#caught[@]} -eq 0 ] || { [ -z "$EVERY" ] && [ ${#missed[@]} -gt 0 ]; }; then
+        fail "$name SURVIVED: $(defect "$name")"
+        printf '        not noticed by %s\n' "${missed[@]}"
     else
         pass "$name ($(defect "$name")), in $took s"
         printf '          caught by %s\n' "${caught[@]}"

@@ -5,7 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::{FlushReport, QuotaReport, QuotaRequest, Status};
+use super::{ExportStatus, FlushReport, QuotaReport, QuotaRequest, Status};
 
 /// What a client sends. Fields that mean nothing are refused, not ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,7 @@ pub(super) struct Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Command {
+    Exports,
     Flush,
     Status,
     Quota(QuotaRequest),
@@ -27,6 +28,7 @@ pub(super) enum Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Reply {
+    Exports(Vec<ExportStatus>),
     Flush(FlushReport),
     Status(Box<Status>),
     Quota(Vec<QuotaReport>),
@@ -36,7 +38,8 @@ pub(super) enum Reply {
 /// Longest request: one with a path of 2 KiB, whatever its characters are.
 pub(super) const REQUEST_LIMIT: usize = 16 << 10;
 
-/// Longest reply that a client takes. A status has some 2 KiB, a quota some 200 bytes and its path.
+/// Longest reply that a client takes. A status has some 2 KiB, a client of an export 200 bytes, a
+/// quota some 200 bytes and its path.
 pub(super) const REPLY_LIMIT: usize = 64 << 20;
 
 /// A message as a line.

@@ -1,10 +1,11 @@
-//! The control socket: how `forebay flush`, `status` and `quota` reach a running gateway.
+//! The control socket: how `forebay flush`, `status`, `exports` and `quota` reach a running gateway.
 //!
 //! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
 //! reply, each one line of JSON:
 //!
 //! ```text
 //! {"command":"status"}\n      ->      {"status":{"volume":"...", ...}}\n
+//! {"command":"exports"}\n     ->      {"exports":[{"path":"/", ...}]}\n
 //! {"command":"flush"}\n       ->      {"flush":{"published_lsn":4096, ...}}\n
 //! {"command":{"quota":"list"}}\n  ->      {"quota":[{"path":"/home", ...}]}\n
 //! anything else               ->      {"error":"..."}\n
@@ -18,6 +19,7 @@
 //! gateways never share one, and a socket that a killed gateway has left behind is recognised.
 
 mod client;
+mod exports;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -30,7 +32,8 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use client::{ClientError, flush, quota, status};
+pub use client::{ClientError, exports, flush, quota, status};
+pub use exports::ExportStatus;
 pub use place::PlaceError;
 pub use quota::{QuotaLimit, QuotaReport, QuotaRequest, QuotaTable};
 pub use server::Server;
@@ -51,4 +54,7 @@ pub trait Control: Send + Sync + 'static {
         &self,
         request: QuotaRequest,
     ) -> impl Future<Output = Result<Vec<QuotaReport>, String>> + Send;
+
+    /// The rules that count for the next call of each client. Answers at once.
+    fn exports(&self) -> impl Future<Output = Vec<ExportStatus>> + Send;
 }

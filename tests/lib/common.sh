@@ -3,7 +3,7 @@
 #   . "$(dirname "$0")/lib/common.sh"
 #
 # Gives: check and summary (counted results), at_exit (clean-up that also runs on failure),
-# work_folder, free_port, wait_for_port, s3_server (MinIO or versitygw, built when missing),
+# work_folder, free_port, wait_for_port, s3_server (MinIO or versitygw, built when missing), cargo_tool,
 # forebay_binary, crash_binary, start_gateway and stop_gateway (a gateway on 127.0.0.1).
 # Everything that is started is a child of the script and is ended by its clean-up.
 
@@ -126,6 +126,28 @@ s3_server() {
     say "$TEST_BIN/$1"
 }
 
+# ---- test programs from crates.io ---------------------------------------------------------------
+
+# cargo_tool NAME VERSION: prints the path of the program, building it when it is missing.
+cargo_tool() {
+    local name=$1 version=$2
+    local program=$TEST_BIN/$name-$version
+    if [ ! -x "$program" ]; then
+        say "building $name $version (once)" >&2
+        mkdir -p "$TEST_BIN"
+        # With a target folder of its own, that is gone afterwards.
+        (
+            unset CARGO_TARGET_DIR
+            cargo install --quiet --locked --version "$version" --root "$TEST_BIN/.$name" "$name" >&2
+        ) || die "cannot build $name $version"
+        mv "$TEST_BIN/.$name/bin/$name" "$program"
+        rm -rf "$TEST_BIN/.$name"
+    fi
+    say "$program"
+}
+
+# ---- MinIO -------------------------------------------------------------------------------------
+
 # start_minio PROGRAM FOLDER PORT: a fresh MinIO on 127.0.0.1 with the bucket "forebay"; its process is
 # $STORE_PID. Also exports the AWS_* variables to reach it.
 start_minio() {
@@ -142,6 +164,37 @@ start_minio() {
         cat "$2.log" >&2
         die "MinIO does not start"
     }
+}
+
+# ---- the kernel's NFS client -------------------------------------------------------------------
+
+kernel_has_nfs() {
+    grep -qw nfs /proc/filesystems || modprobe -q nfs 2>/dev/null && grep -qw nfs /proc/filesystems
+}
+# need_kernel_client: ends the script if neither this kernel nor $NFS_RUNNER has an NFS client.
+need_kernel_client() {
+    [ "$(id -u)" = 0 ] || die "must be root, to mount"
+    NFS_RUNNER=${NFS_RUNNER:-}
+    if ! kernel_has_nfs && [ -z "$NFS_RUNNER" ]; then
+        die "this kernel has no NFS client; name a runner that brings one with NFS_RUNNER"
+    fi
+}
+# with_mount PORT OPTIONS SECONDS COMMAND: runs a shell command with the export / of the gateway on 127.0.0.1:PORT
+# mounted at the folder that it finds in $MOUNT, by this kernel or in a virtual machine that sees this one's files and
+# may write to $WORK. Gives the command's exit code; 124 or 125 if it did not end or did not begin. Several may run
+# at once, each in a subshell: their clients share no cache.
+with_mount() {
+    local port=$1 options=$2 seconds=$3 command=$4 status=0 mount
+    if kernel_has_nfs; then
+        mount=$(mktemp -d "$WORK/mount.XXXXXX")
+        # nosharecache: two mounts of one export would be one client with one cache.
+        mount -t nfs -o "$options,nosharecache,port=$port,mountport=$port,mountproto=tcp,nolock" 127.0.0.1:/ "$mount" || return 125
+        MOUNT=$mount timeout "$seconds" bash -c "$command" </dev/null || status=$?
+        timeout 60 umount "$mount" || timeout 20 umount -f -l "$mount" || true
+        return "$status"
+    fi
+    KM_OPTS=$options KM_SHARE=$WORK KM_TIMEOUT=$seconds "$NFS_RUNNER" "$port" \
+        "MOUNT=/mnt/nfs; export MOUNT; $command" </dev/null
 }
 
 # ---- gateway -----------------------------------------------------------------------------------
@@ -171,7 +224,8 @@ crash_binary() {
 start_gateway() {
     local program=$1 port=$2 log=$3
     shift 3
-    "$program" serve --listen "127.0.0.1:$port" "$@" >>"$log" 2>&1 </dev/null &
+    # What writes to it in tests is not root everywhere.
+    FOREBAY_SOURCE_PORT=insecure "$program" serve --listen "127.0.0.1:$port" "$@" >>"$log" 2>&1 </dev/null &
     GATEWAY_PID=$!
     wait_for_port "$port" "$GATEWAY_PID" 60 || {
         tail -n 20 "$log" >&2

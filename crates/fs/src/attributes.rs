@@ -5,16 +5,16 @@ use forebay_meta::record::{Content, InodeRecord, Kind};
 use forebay_types::Inode;
 use forebay_vfs::{
     Access, Attributes, Change, Credentials, Error, Result, SetAttributes, SetTime, Timestamp,
+    permission,
 };
 use forebay_wal::RecordKind;
 
 use crate::change::{NameChange, Refusal, encode_truncate};
-use crate::convert;
+use crate::convert::{self, owned};
 use crate::core::Core;
 use crate::data::MAX_FILE_SIZE;
 use crate::durability::Recorded;
 use crate::node::Locked;
-use crate::permission;
 
 impl Core {
     pub(crate) async fn getattr(&self, inode: Inode) -> Result<Attributes> {
@@ -90,7 +90,7 @@ impl Core {
         let node = self.node(inode).await?;
         let state = node.lock_live()?;
         Ok((
-            permission::access(&state.record, who, wanted),
+            permission::access(owned(&state.record), who, wanted),
             node.attributes(&state),
         ))
     }
@@ -112,65 +112,31 @@ fn changed_record(
     set: &SetAttributes,
     now: Timestamp,
 ) -> Result<InodeRecord> {
-    let root = permission::is_root(who);
-    let owner = root || who.uid == old.uid;
-    let mut record = old.clone();
+    let owned = permission::after_setattr(owned(old), who, set)?;
     let now = convert::record_time(now);
-
+    let mut record = InodeRecord {
+        mode: owned.mode,
+        uid: owned.uid,
+        gid: owned.gid,
+        ctime: now,
+        ..old.clone()
+    };
     if let Some(size) = set.size {
-        match old.kind() {
-            Kind::Regular => {}
-            Kind::Directory => return Err(Error::IsDirectory),
-            _ => return Err(Error::Invalid),
-        }
-        permission::may_write(old, who)?;
         if size > MAX_FILE_SIZE {
             return Err(Error::FileTooLarge);
-        }
-        if size != old.size {
-            record.mode = permission::mode_after_write(record.mode, who);
         }
         record.size = size;
         record.mtime = now;
     }
-    if set.uid.is_some() || set.gid.is_some() {
-        let uid = set.uid.unwrap_or(old.uid);
-        let gid = set.gid.unwrap_or(old.gid);
-        let gives_away = uid != old.uid;
-        let foreign_group = gid != old.gid && !permission::in_group(who, gid);
-        if !root && (!owner || gives_away || foreign_group) {
-            return Err(Error::NotOwner);
-        }
-        (record.uid, record.gid) = (uid, gid);
-        if !root && old.kind() != Kind::Directory {
-            record.mode = permission::without_set_id(record.mode);
-        }
-    }
-    if let Some(mode) = set.mode {
-        if !owner {
-            return Err(Error::NotOwner);
-        }
-        record.mode = mode & 0o7777;
-        let foreign_group = !root && !permission::in_group(who, record.gid);
-        if foreign_group && old.kind() != Kind::Directory {
-            record.mode &= !permission::SETGID;
-        }
-    }
-    for time in [set.atime, set.mtime] {
-        match time {
+    for (time, set) in [
+        (&mut record.atime, set.atime),
+        (&mut record.mtime, set.mtime),
+    ] {
+        match set {
             SetTime::Keep => {}
-            SetTime::To(_) if !owner => return Err(Error::NotOwner),
-            SetTime::Now if !owner => permission::may_write(old, who)?,
-            SetTime::Now | SetTime::To(_) => {}
+            SetTime::Now => *time = now,
+            SetTime::To(moment) => *time = convert::record_time(moment),
         }
     }
-    let time = |set: SetTime, old| match set {
-        SetTime::Keep => old,
-        SetTime::Now => now,
-        SetTime::To(time) => convert::record_time(time),
-    };
-    record.atime = time(set.atime, record.atime);
-    record.mtime = time(set.mtime, record.mtime);
-    record.ctime = now;
     Ok(record)
 }

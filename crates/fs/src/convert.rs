@@ -18,7 +18,7 @@ pub(crate) fn record_time(time: vfs::Timestamp) -> Timestamp {
     }
 }
 
-fn kind(kind: Kind) -> vfs::FileKind {
+pub(crate) fn kind(kind: Kind) -> vfs::FileKind {
     match kind {
         Kind::Regular => vfs::FileKind::Regular,
         Kind::Directory => vfs::FileKind::Directory,
@@ -27,6 +27,16 @@ fn kind(kind: Kind) -> vfs::FileKind {
         Kind::Symlink => vfs::FileKind::Symlink,
         Kind::Socket => vfs::FileKind::Socket,
         Kind::Fifo => vfs::FileKind::Fifo,
+    }
+}
+
+/// What permission checks look at.
+pub(crate) fn owned(record: &InodeRecord) -> vfs::permission::Owned {
+    vfs::permission::Owned {
+        kind: kind(record.kind()),
+        mode: record.mode,
+        uid: record.uid,
+        gid: record.gid,
     }
 }
 

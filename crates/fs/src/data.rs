@@ -7,15 +7,15 @@ use forebay_cache::FetchToken;
 use forebay_meta::FrameAddress;
 use forebay_meta::record::Kind;
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, Lsn, PackId};
-use forebay_vfs::{Change, Credentials, Error, ReadReply, Result};
+use forebay_vfs::{Change, Credentials, Error, ReadReply, Result, permission};
 use forebay_wal::RecordKind;
 
 use crate::change::DataHeader;
+use crate::convert::owned;
 use crate::core::Core;
 use crate::durability::Recorded;
 use crate::fetch::FetchError;
 use crate::node::{Node, NodeState};
-use crate::permission;
 use std::sync::Arc;
 
 /// Largest file. Block indices stay far from overflow, and offsets fit a signed 64-bit `off_t`.
@@ -122,7 +122,7 @@ impl Core {
         self.retry(|| {
             let mut state = node.lock_live()?;
             writable(state.record.kind())?;
-            permission::may_write(&state.record, who)?;
+            permission::may_write(owned(&state.record), who)?;
             let before = node.wcc(&state);
             if data.is_empty() {
                 let after = node.attributes(&state);
@@ -186,7 +186,7 @@ impl Core {
             let (mut reply, missing, plan) = {
                 let mut state = node.lock_live()?;
                 writable(state.record.kind())?;
-                permission::may_read(&state.record, who)?;
+                permission::may_read(owned(&state.record), who)?;
                 let attributes = node.attributes(&state);
                 let wanted = ByteRange::at(offset, u64::from(count))
                     .intersect(ByteRange::new(0, state.record.size));

@@ -43,7 +43,6 @@ pub mod logs;
 mod names;
 mod node;
 mod open;
-mod permission;
 mod prefetch;
 mod quota;
 mod replay;

@@ -149,6 +149,11 @@ pub(crate) async fn format(
     Ok(descriptor.volume)
 }
 
+/// Inode numbers that are never used, each time that an opening does not know which were given out: more
+/// than a log of the largest size (64 TiB) has records, of 64 bytes and more, that could give one out. Sixteen
+/// million such openings are possible.
+const LOST_INODES: u64 = 1 << 40;
+
 /// What opening a volume gives.
 pub(crate) struct Opened {
     pub(crate) core: Arc<Core>,
@@ -222,9 +227,22 @@ pub(crate) async fn open(
         files: config.inode_limit,
     };
     let accounts = Accounts::load(&catalog, &bucket, limit).await?;
+    // The bucket does not know the numbers of objects that were made since it was published last. Where some of
+    // them may be lost as well, clients have handles that nobody else knows of: those must stay stale.
+    let knows_all = continues
+        && match state.ending(local.folder.boot_id()) {
+            WriterEnd::Stop => true,
+            WriterEnd::Kill => config.log != LogConfig::None,
+            WriterEnd::PowerCut => false,
+        };
+    let left_out = match knows_all || bucket.epoch == Epoch(0) {
+        true => 0,
+        false => LOST_INODES,
+    };
     let taken = VolumeState {
         epoch,
         gateway: state.gateway,
+        next_inode: bucket.next_inode.saturating_add(left_out),
         charged_bytes: Some(accounts.volume().used().bytes),
         ..bucket
     };

@@ -381,6 +381,37 @@ fn of_two_gateways_that_open_at_the_same_moment_one_can_publish() {
     third.crash();
 }
 
+/// A client still has the handle, and must not find another file behind it.
+#[test]
+fn a_number_that_was_given_out_and_lost_is_never_given_out_again() {
+    let bucket = Bucket::new();
+    let first = bucket.start(|_| {});
+    first.flush();
+    let lost: Vec<Inode> = (0..5)
+        .map(|number| first.create(format!("lost-{number}").as_bytes()))
+        .collect();
+    first.crash();
+    // Its successor gives out others, and they are lost as well.
+    let second = bucket.seen_elsewhere();
+    let life = second.start(|_| {});
+    let also = life.create(b"lost too");
+    life.crash();
+    let third = bucket.seen_elsewhere();
+    let life = third.start(|_| {});
+    for number in 0..20 {
+        life.create(format!("made-{number}").as_bytes());
+    }
+    for inode in lost.into_iter().chain([also]) {
+        assert_eq!(life.getattr(inode), Err(Error::Stale), "{inode:?}");
+    }
+    // Where the log continues, nothing is lost and no number left out.
+    let last = life.create(b"last");
+    life.stop();
+    let life = third.start(|_| {});
+    assert_eq!(life.create(b"next").0, last.0 + 1);
+    life.crash();
+}
+
 #[test]
 fn a_log_that_the_bucket_has_all_of_is_not_kept() {
     let bucket = Bucket::new();

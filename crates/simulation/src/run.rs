@@ -86,6 +86,7 @@ pub fn run(plan: &Plan, scope: &Scope, trace: &mut Trace) -> Result<Totals, Fail
     for (life, actions) in lives(plan).into_iter().enumerate() {
         trace.note(|| format!("---- life {life}"));
         let world = World::of(&image, life as u64);
+        let _end = world.ends_here();
         let on = machine.unwrap_or_else(|| world.add_machine());
         let beginning = Beginning {
             world,

@@ -70,6 +70,26 @@ struct Contents {
     delays: u64,
 }
 
+/// Takes a world apart when it is dropped: whoever watches it and the hands of its logs refer to it themselves,
+/// and would keep it in memory for ever.
+#[must_use]
+pub(crate) struct End(World);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let mut contents = self.0.0.lock();
+        let observer = contents.observer.take();
+        let hands: Vec<_> = contents
+            .machines
+            .iter_mut()
+            .map(|machine| machine.hand.take())
+            .collect();
+        // They look at the world while they are dropped.
+        drop(contents);
+        drop((observer, hands));
+    }
+}
+
 /// A world in which volumes can be opened. Clones are the same world.
 #[derive(Clone)]
 pub(crate) struct World(Arc<Mutex<Contents>>);
@@ -122,6 +142,11 @@ impl World {
 
     pub(crate) fn observe(&self, observer: Option<Observer>) {
         self.0.lock().observer = observer;
+    }
+
+    /// The end of this world comes when what is returned is dropped.
+    pub(crate) fn ends_here(&self) -> End {
+        End(self.clone())
     }
 
     pub(crate) fn set_delays(&self, percent: u64) {

@@ -2,7 +2,7 @@
 //!
 //! A front end speaks a protocol and knows no block, log or bucket; a file system knows no
 //! protocol. What they say to each other is in this crate: POSIX-shaped attributes, one error type
-//! ([`Error`]) and one trait ([`FileSystem`]). Benchmarks and tests of a front end put a file
+//! ([`Error`]), one trait ([`FileSystem`]) and the rules of who may do what ([`permission`]). Benchmarks and tests of a front end put a file
 //! system in memory behind it.
 
 mod attributes;
@@ -10,6 +10,7 @@ mod error;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod operations;
+pub mod permission;
 
 pub use attributes::{
     Access, Attributes, Device, FileKind, LINK_MAX, SetAttributes, SetTime, Timestamp,

@@ -160,6 +160,8 @@ pub struct Recovery {
     cut_off: Vec<Begun>,
     /// Files without records.
     void: Vec<LogFile>,
+    /// Files with records and without a header.
+    headless: Vec<LogFile>,
     end: Lsn,
     tail: Tail,
     ending: WriterEnd,
@@ -206,6 +208,10 @@ impl Recovery {
             numbers,
         } = classify(&*storage, volume)?;
         begun.sort_by_key(|segment| segment.header.number);
+        let (headless, first_records): (Vec<_>, Vec<_>) = headless
+            .into_iter()
+            .map(|headless| (headless.file, (headless.first, headless.end)))
+            .unzip();
         let durable = begun.iter().map(|segment| segment.header.durable).max();
         let mut recovery = Recovery {
             volume,
@@ -214,6 +220,7 @@ impl Recovery {
             older: Vec::new(),
             cut_off: Vec::new(),
             void,
+            headless,
             end: from,
             tail: Tail::Clean,
             ending,
@@ -227,8 +234,10 @@ impl Recovery {
         };
         let mut traces = recovery.follow(begun)?;
         // A record of a life that is over lies below what is in the bucket.
-        let headless = headless.into_iter().filter(|(lsn, _)| *lsn >= recovery.end);
-        for (_, end) in headless {
+        let lost = first_records
+            .into_iter()
+            .filter(|(first, _)| *first >= recovery.end);
+        for (_, end) in lost {
             traces.headless = true;
             traces.beyond = traces.beyond.max(Some(end));
         }
@@ -299,9 +308,9 @@ impl Recovery {
         if first.previous_end <= self.from {
             return Ok(Some(0));
         }
-        let previous_is_there = self
-            .void
-            .iter()
+        let headerless = self.void.iter().chain(&self.headless);
+        let previous_is_there = headerless
+            .into_iter()
             .any(|file| file.name.number() == first.previous);
         // A power cut may have taken a header that was not flushed; nothing else does.
         if self.durable > self.from || !previous_is_there || self.ending != WriterEnd::PowerCut {
@@ -422,13 +431,21 @@ struct Traces {
     beyond: Option<Lsn>,
 }
 
+/// A segment that has records and has lost its header.
+struct Headless {
+    file: LogFile,
+    /// LSN of its first record.
+    first: Lsn,
+    /// Where that ends.
+    end: Lsn,
+}
+
 /// The files of a log.
 #[derive(Default)]
 struct Folder {
     begun: Vec<Begun>,
     void: Vec<LogFile>,
-    /// LSN and end of the first record of each file that has one and no header.
-    headless: Vec<(Lsn, Lsn)>,
+    headless: Vec<Headless>,
     /// The highest number that appears in a name or a header: a file may carry the header of a name
     /// that is gone.
     numbers: u64,
@@ -466,11 +483,14 @@ fn classify(storage: &dyn Storage, volume: VolumeId) -> Result<Folder, OpenError
             FileVerdict::Begun(header) => folder.begun.push(Begun { file, header }),
             FileVerdict::Void => {
                 let lost = header == HeaderBytes::Invalid && matches!(name, FileName::Segment(_));
-                if lost {
-                    let first = cursor::first_record(&*reader, bytes).map_err(failed)?;
-                    folder.headless.extend(first);
+                let record = match lost {
+                    true => cursor::first_record(&*reader, bytes).map_err(failed)?,
+                    false => None,
+                };
+                match record {
+                    Some((first, end)) => folder.headless.push(Headless { file, first, end }),
+                    None => folder.void.push(file),
                 }
-                folder.void.push(file);
             }
             FileVerdict::Foreign(found) => {
                 return Err(OpenError::ForeignVolume {

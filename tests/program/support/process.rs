@@ -76,6 +76,8 @@ fn program(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Comma
         .env("AWS_CONFIG_FILE", "/dev/null")
         .env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
         .env("AWS_EC2_METADATA_DISABLED", "true")
+        // The client of the tests is not root everywhere.
+        .env("FOREBAY_SOURCE_PORT", "insecure")
         .envs(variables.iter().copied())
         .args(arguments)
         .stdin(Stdio::null())
@@ -303,6 +305,11 @@ impl Gateway {
     /// SIGCONT.
     pub(crate) fn go_on(&self) {
         kill_process(Pid::from_child(&self.process.0), Signal::CONT).unwrap();
+    }
+
+    /// SIGHUP: it reads its configuration again.
+    pub(crate) fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.process.0), Signal::HUP).unwrap();
     }
 
     /// SIGKILL: what a crash of the program is.

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use forebay_meta::record::{Content, InodeRecord, Kind};
 use forebay_types::Inode;
 use forebay_vfs::{
-    Attributes, Change, CreateMode, Created, Credentials, Error, LINK_MAX, NewNode, Result,
-    SetAttributes, SetTime, Timestamp,
+    Attributes, Change, CreateMode, Created, Credentials, Error, NewNode, Result, SetAttributes,
+    SetTime, Timestamp, permission,
 };
 
-use super::{SYMLINK_MAX, check_new_name, count_in, put_name};
+use super::{SYMLINK_MAX, check_new_name, count_in, count_link, put_name};
 use crate::change::{NameChange, Refusal};
-use crate::convert;
+use crate::convert::{self, owned};
 use crate::core::Core;
 use crate::data::MAX_FILE_SIZE;
 use crate::durability::Recorded;
 use crate::node::{Locked, Node, NodeState};
-use crate::permission;
 
 /// How often CREATE looks again when what it has found goes away under its hands.
 const LOOKS: usize = 8;
@@ -35,7 +34,7 @@ impl Core {
         let mut looks = 0;
         let _names = loop {
             let names = directory.names.lock().await;
-            permission::may_search(&directory.lock_directory()?.record, who)?;
+            permission::may_search(owned(&directory.lock_directory()?.record), who)?;
             let Some(entry) = self.entry(directory.inode, name).await? else {
                 break names;
             };
@@ -130,7 +129,7 @@ impl Core {
         self.admit_names().await?;
         let directory = self.directory(directory).await?;
         let _names = directory.names.lock().await;
-        permission::may_search(&directory.lock_directory()?.record, who)?;
+        permission::may_search(owned(&directory.lock_directory()?.record), who)?;
         if self.entry(directory.inode, name).await?.is_some() {
             return Err(Error::Exists);
         }
@@ -207,7 +206,7 @@ impl Core {
         let node = self.node(inode).await?;
         let directory = self.directory(directory).await?;
         let _names = directory.names.lock().await;
-        permission::may_search(&directory.lock_directory()?.record, who)?;
+        permission::may_search(owned(&directory.lock_directory()?.record), who)?;
         if self.entry(directory.inode, name).await?.is_some() {
             return Err(Error::Exists);
         }
@@ -219,6 +218,7 @@ impl Core {
                 }
                 let mut locked = Locked::all(&[&directory, &node]);
                 let now = self.now();
+                changeable(locked.of(&directory), who)?;
                 let mut record = {
                     let state = locked.of(&node);
                     if state.removed {
@@ -234,13 +234,9 @@ impl Core {
                     // It would count in one tree and be found in another.
                     return Err(Refusal::Error(Error::CrossDevice));
                 }
-                if record.nlink >= LINK_MAX {
-                    return Err(Refusal::Error(Error::TooManyLinks));
-                }
-                record.nlink += 1;
-                record.ctime = convert::record_time(now);
+                count_link(&mut record, now)?;
 
-                let state = changeable(locked.of(&directory), who)?;
+                let state = locked.of(&directory);
                 let before = directory.wcc(state);
                 let mut parent = state.record.clone();
                 let cookie = count_in(&mut parent, kind, now)?;
@@ -277,7 +273,7 @@ pub(super) fn changeable<'s>(
     if state.removed {
         return Err(Refusal::Error(Error::Stale));
     }
-    permission::may_change_names(&state.record, who)?;
+    permission::may_change_names(owned(&state.record), who)?;
     Ok(state)
 }
 
@@ -296,27 +292,13 @@ impl New {
         now: Timestamp,
     ) -> Result<InodeRecord> {
         let set = &self.set;
-        let root = permission::is_root(who);
-        let uid = match set.uid {
-            Some(uid) if uid != who.uid && !root => return Err(Error::NotOwner),
-            uid => uid.unwrap_or(who.uid),
+        let kind = convert::kind(self.content.kind());
+        let new = permission::of_new(owned(directory), kind, who, set)?;
+        let (nlink, size) = match &self.content {
+            Content::Directory(_) => (2, 0),
+            Content::Symlink { target } => (1, target.len() as u64),
+            _ => (1, set.size.unwrap_or(0)),
         };
-        let inherits = directory.mode & permission::SETGID != 0;
-        let gid = match set.gid {
-            Some(gid) if root || permission::in_group(who, gid) => gid,
-            Some(_) => return Err(Error::NotOwner),
-            None if inherits => directory.gid,
-            None => who.gid,
-        };
-        let (default_mode, nlink, size) = match &self.content {
-            Content::Directory(_) => (0o755, 2, 0),
-            Content::Symlink { target } => (0o777, 1, target.len() as u64),
-            _ => (0o644, 1, set.size.unwrap_or(0)),
-        };
-        let mut mode = set.mode.unwrap_or(default_mode) & 0o7777;
-        if inherits && matches!(self.content, Content::Directory(_)) {
-            mode |= permission::SETGID;
-        }
         let now = convert::record_time(now);
         let time = |set: SetTime| match set {
             SetTime::To(time) => convert::record_time(time),
@@ -324,9 +306,9 @@ impl New {
         };
         Ok(InodeRecord {
             content: self.content.clone(),
-            mode,
-            uid,
-            gid,
+            mode: new.mode,
+            uid: new.uid,
+            gid: new.gid,
             nlink,
             size,
             used: 0,

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use forebay_types::Inode;
-use forebay_vfs::{Attributes, Credentials, DirectoryEntry, Listing, Result};
+use forebay_vfs::{Attributes, Credentials, DirectoryEntry, Listing, Result, permission};
 
 use super::{DOT_COOKIE, DOT_DOT_COOKIE};
+use crate::convert::owned;
 use crate::core::Core;
-use crate::permission;
 
 impl Core {
     pub(crate) async fn readdir(
@@ -18,14 +18,15 @@ impl Core {
         with_attributes: bool,
     ) -> Result<Listing> {
         let directory = self.directory(directory).await?;
-        let (attributes, parent) = {
+        let (attributes, parent, may_search) = {
             let state = directory.lock_directory()?;
-            permission::may_list(&state.record, who)?;
+            permission::may_list(owned(&state.record), who)?;
             let parent = state
                 .record
                 .directory()
                 .map_or(Inode::ROOT, |own| own.parent);
-            (directory.attributes(&state), parent)
+            let may_search = permission::may_search(owned(&state.record), who).is_ok();
+            (directory.attributes(&state), parent, may_search)
         };
         let mut entries = Vec::new();
         for (own, inode, name) in [
@@ -57,7 +58,8 @@ impl Core {
                 attributes: None,
             }));
         }
-        if with_attributes {
+        // Who may read the names only learns nothing of what they name: no handle either.
+        if with_attributes && may_search {
             for entry in &mut entries {
                 entry.attributes = self.attributes_of(entry.inode).await;
             }

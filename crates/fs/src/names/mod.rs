@@ -16,12 +16,11 @@ use bytes::Bytes;
 use forebay_meta::record::{CookieRecord, InodeRecord, Kind, NameRecord};
 use forebay_meta::{Batch, Key};
 use forebay_types::Inode;
-use forebay_vfs::{Attributes, Credentials, Error, LINK_MAX, Result, Timestamp};
+use forebay_vfs::{Attributes, Credentials, Error, LINK_MAX, Result, Timestamp, permission};
 
-use crate::convert;
+use crate::convert::{self, owned};
 use crate::core::Core;
 use crate::node::Node;
-use crate::permission;
 
 /// Longest name, in bytes.
 pub(crate) const NAME_MAX: usize = 255;
@@ -114,6 +113,16 @@ fn count_in(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<
     Ok(cookie)
 }
 
+/// Counts one more name of an object that is no directory.
+fn count_link(record: &mut InodeRecord, now: Timestamp) -> Result<()> {
+    if record.nlink >= LINK_MAX {
+        return Err(Error::TooManyLinks);
+    }
+    record.nlink += 1;
+    record.ctime = convert::record_time(now);
+    Ok(())
+}
+
 /// Counts a name that leaves a directory.
 fn count_out(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<()> {
     if child == Kind::Directory {
@@ -157,7 +166,7 @@ impl Core {
         let directory = self.directory(directory).await?;
         let special = {
             let state = directory.lock_directory()?;
-            permission::may_search(&state.record, who)?;
+            permission::may_search(owned(&state.record), who)?;
             match name {
                 b"." => Some(directory.inode),
                 b".." => state.record.directory().map(|own| own.parent),
@@ -192,6 +201,9 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use forebay_meta::record::Content;
+    use forebay_vfs::NewNode;
+
     use super::*;
 
     #[test]
@@ -203,5 +215,41 @@ mod tests {
         assert_eq!(check_name(b"a\0b"), Err(Error::Invalid));
         assert_eq!(check_new_name(b".."), Err(Error::Exists));
         assert_eq!(check_old_name(b"."), Err(Error::Invalid));
+    }
+
+    #[test]
+    fn an_object_gets_as_many_names_as_pathconf_says_and_no_more() {
+        let content = convert::content(NewNode::Directory, Inode::ROOT);
+        let mut directory = InodeRecord {
+            content,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            nlink: LINK_MAX - 1,
+            size: 0,
+            used: 0,
+            atime: Default::default(),
+            mtime: Default::default(),
+            ctime: Default::default(),
+            create_verifier: None,
+            tree: None,
+        };
+        let mut file = InodeRecord {
+            content: Content::Regular,
+            ..directory.clone()
+        };
+        let now = Timestamp {
+            seconds: 5,
+            nanos: 6,
+        };
+        assert_eq!(count_link(&mut file, now), Ok(()));
+        assert_eq!((file.nlink, file.ctime.seconds), (LINK_MAX, 5));
+        assert_eq!(count_link(&mut file, now), Err(Error::TooManyLinks));
+        assert!(count_in(&mut directory, Kind::Directory, now).is_ok());
+        let full = count_in(&mut directory, Kind::Directory, now);
+        assert_eq!(full, Err(Error::TooManyLinks));
+        // Files do not count there.
+        assert!(count_in(&mut directory, Kind::Regular, now).is_ok());
+        assert_eq!(directory.nlink, LINK_MAX);
     }
 }

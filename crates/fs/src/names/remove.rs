@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use forebay_meta::record::{InodeRecord, Kind};
 use forebay_types::Inode;
-use forebay_vfs::{Change, Credentials, Error, Result, Timestamp};
+use forebay_vfs::{Change, Credentials, Error, Result, Timestamp, permission};
 
 use super::create::changeable;
 use super::{check_old_name, count_out, delete_name};
 use crate::change::{NameChange, Refusal};
-use crate::convert;
+use crate::convert::{self, owned};
 use crate::core::Core;
 use crate::durability::Recorded;
 use crate::node::{Locked, Node};
-use crate::permission;
 
 impl Core {
     /// Removes the name of a directory (`of_directory`) or of anything else.
@@ -24,21 +23,20 @@ impl Core {
         name: &[u8],
         of_directory: bool,
     ) -> Result<Recorded<Change>> {
+        if of_directory && name == b".." {
+            // It has at least the directory itself in it (RFC 1813, section 3.3.13).
+            return Err(Error::Exists);
+        }
         check_old_name(name)?;
         self.admit_names().await?;
         let directory = self.directory(directory).await?;
         let names = directory.names.lock().await;
-        permission::may_search(&directory.lock_directory()?.record, who)?;
+        permission::may_search(owned(&directory.lock_directory()?.record), who)?;
         let entry = self
             .entry(directory.inode, name)
             .await?
             .ok_or(Error::NotFound)?;
         let is_directory = entry.kind == Kind::Directory;
-        match (is_directory, of_directory) {
-            (true, false) => return Err(Error::IsDirectory),
-            (false, true) => return Err(Error::NotDirectory),
-            _ => {}
-        }
         let child = self.node(entry.inode).await?;
         // Nobody may put a name into a directory that is being removed.
         let child_names = if is_directory {
@@ -51,11 +49,17 @@ impl Core {
                 let mut locked = Locked::all(&[&directory, &child]);
                 let now = self.now();
                 let record = locked.of(&child).record.clone();
+                let state = changeable(locked.of(&directory), who)?;
+                permission::may_unlink(owned(&state.record), owned(&record), who)?;
+                // Whoever may not remove it does not learn what it is.
+                match (is_directory, of_directory) {
+                    (true, false) => return Err(Refusal::Error(Error::IsDirectory)),
+                    (false, true) => return Err(Refusal::Error(Error::NotDirectory)),
+                    _ => {}
+                }
                 if record.directory().is_some_and(|own| own.entries > 0) {
                     return Err(Refusal::Error(Error::NotEmpty));
                 }
-                let state = changeable(locked.of(&directory), who)?;
-                permission::may_unlink(&state.record, &record, who)?;
                 let before = directory.wcc(state);
                 let mut parent = state.record.clone();
                 count_out(&mut parent, entry.kind, now)?;

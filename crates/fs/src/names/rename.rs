@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use forebay_meta::record::{Kind, NameRecord};
+use forebay_meta::record::{InodeRecord, Kind, NameRecord};
 use forebay_types::{Inode, Lsn};
-use forebay_vfs::{Change, Credentials, Error, Result, WccAttributes};
+use forebay_vfs::{Change, Credentials, Error, Result, WccAttributes, permission};
 use tokio::sync::MutexGuard;
 
 use super::create::changeable;
 use super::remove::drop_link;
 use super::{check_name, count_in, count_out, delete_name, is_dot, put_name};
 use crate::change::{NameChange, Refusal};
-use crate::convert;
+use crate::convert::{self, owned};
 use crate::core::Core;
 use crate::durability::Recorded;
 use crate::node::{Locked, Node};
-use crate::permission;
 
 /// A place that a rename takes from or moves to.
 struct Place<'a> {
@@ -107,8 +106,8 @@ impl Core {
         from: &Place<'_>,
         to: &Place<'_>,
     ) -> Result<Recorded<(Change, Change)>> {
-        permission::may_search(&from.directory.lock_directory()?.record, who)?;
-        permission::may_search(&to.directory.lock_directory()?.record, who)?;
+        permission::may_search(owned(&from.directory.lock_directory()?.record), who)?;
+        permission::may_search(owned(&to.directory.lock_directory()?.record), who)?;
         let entry = self
             .entry(from.directory.inode, from.name)
             .await?
@@ -138,18 +137,13 @@ impl Core {
                     reply: unchanged(from, to),
                 });
             }
-            match (is_directory, replaced.entry.kind == Kind::Directory) {
-                (true, false) => return Err(Error::NotDirectory),
-                (false, true) => return Err(Error::IsDirectory),
-                (false, false) => {}
-                (true, true) => {
-                    // What lies above the directory that is moved out of cannot be empty; and to lock
-                    // it after the one below it would be against the order of locks.
-                    if across && self.is_below(&from.directory, replaced.node.inode).await? {
-                        return Err(Error::NotEmpty);
-                    }
-                    replaced_names = Some(replaced.node.names.lock().await);
+            if is_directory && replaced.entry.kind == Kind::Directory {
+                // What lies above the directory that is moved out of cannot be empty; and to lock
+                // it after the one below it would be against the order of locks.
+                if across && self.is_below(&from.directory, replaced.node.inode).await? {
+                    return Err(Error::NotEmpty);
                 }
+                replaced_names = Some(replaced.node.names.lock().await);
             }
         }
         let renamed = self
@@ -178,15 +172,11 @@ impl Core {
         let across = from.directory.inode != to.directory.inode;
         let kind = moved.entry.kind;
 
+        check_rights(who, from, to, moved, replaced, &mut locked)?;
         let mut record = locked.of(&moved.node).record.clone();
-        let mut source = changeable(locked.of(&from.directory), who)?.record.clone();
-        permission::may_unlink(&source, &record, who)?;
-        if across && kind == Kind::Directory {
-            // Its `..` is rewritten.
-            permission::may_rewrite_parent(&record, who)?;
-        }
+        let mut source = locked.of(&from.directory).record.clone();
         let before_from = from.directory.wcc(locked.of(&from.directory));
-        let mut target = changeable(locked.of(&to.directory), who)?.record.clone();
+        let mut target = locked.of(&to.directory).record.clone();
         let before_to = to.directory.wcc(locked.of(&to.directory));
         // The root of a tree takes its tree along.
         let is_root = record.tree == Some(moved.node.inode);
@@ -195,10 +185,7 @@ impl Core {
         }
         let old = replaced.map(|replaced| locked.of(&replaced.node).record.clone());
         if let Some(old) = &old {
-            if old.directory().is_some_and(|own| own.entries > 0) {
-                return Err(Refusal::Error(Error::NotEmpty));
-            }
-            permission::may_unlink(&target, old, who)?;
+            check_kinds(kind, old)?;
         }
 
         let mut change = NameChange::default();
@@ -256,6 +243,39 @@ impl Core {
             seen(&to.directory, before_to),
         );
         Ok(Recorded { end, reply })
+    }
+}
+
+/// Whether `who` may take the one name away and make the other, in place of what bears it.
+fn check_rights(
+    who: &Credentials,
+    from: &Place<'_>,
+    to: &Place<'_>,
+    moved: &Named,
+    replaced: Option<&Named>,
+    locked: &mut Locked<'_>,
+) -> std::result::Result<(), Refusal> {
+    let source = owned(&changeable(locked.of(&from.directory), who)?.record);
+    let target = owned(&changeable(locked.of(&to.directory), who)?.record);
+    let object = owned(&locked.of(&moved.node).record);
+    permission::may_unlink(source, object, who)?;
+    if let Some(replaced) = replaced {
+        permission::may_unlink(target, owned(&locked.of(&replaced.node).record), who)?;
+    }
+    if moved.entry.kind == Kind::Directory && from.directory.inode != to.directory.inode {
+        // Its `..` is rewritten.
+        permission::may_rewrite_parent(object, who)?;
+    }
+    Ok(())
+}
+
+/// Whether an object of this kind may take the place of `old`.
+fn check_kinds(kind: Kind, old: &InodeRecord) -> Result<()> {
+    match (kind == Kind::Directory, old.directory()) {
+        (true, None) => Err(Error::NotDirectory),
+        (false, Some(_)) => Err(Error::IsDirectory),
+        (true, Some(own)) if own.entries > 0 => Err(Error::NotEmpty),
+        (true, Some(_)) | (false, None) => Ok(()),
     }
 }
 

@@ -146,10 +146,10 @@ pub struct InodeRecord {
     pub tree: Option<Inode>,
 }
 
-impl InodeRecord {
-    /// Kind of the object.
+impl Content {
+    /// Kind of an object with this content.
     pub fn kind(&self) -> Kind {
-        match self.content {
+        match self {
             Content::Regular => Kind::Regular,
             Content::Directory(_) => Kind::Directory,
             Content::Symlink { .. } => Kind::Symlink,
@@ -158,6 +158,13 @@ impl InodeRecord {
             Content::Fifo => Kind::Fifo,
             Content::Socket => Kind::Socket,
         }
+    }
+}
+
+impl InodeRecord {
+    /// Kind of the object.
+    pub fn kind(&self) -> Kind {
+        self.content.kind()
     }
 
     /// What quotas count for it in this state, in bytes, if nothing of it is dirty.

@@ -5,6 +5,11 @@
 //! and stopped as soon as its scheduler has nothing more to propose and nothing is in work; the
 //! collector does single rounds.
 //!
+//! Who merges notes that it does, and SlateDB leaves a noted merge alone until its worker has not been
+//! heard of for half a minute. The worker of a gateway that was killed is never heard of again, and in that
+//! half minute tables pile up until commits, also that of an opening, have to wait. But whoever has opened the
+//! volume for writing is alone: before its first merge all such notes are taken back.
+//!
 //! ```text
 //!          commit                  enough tables            nothing left to merge
 //!   idle ---------> look at it  -----------------> merging ----------------------+
@@ -21,8 +26,8 @@ use std::time::{Duration, Instant};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use slatedb::compactor::{
-    CompactionScheduler, CompactionSchedulerSupplier, CompactionSpec, CompactorStateView,
-    SizeTieredCompactionSchedulerSupplier,
+    Compaction, CompactionScheduler, CompactionSchedulerSupplier, CompactionSpec, CompactionStatus,
+    CompactorStateView, SizeTieredCompactionSchedulerSupplier,
 };
 use slatedb::config::{
     CompactionWorkerOptions, CompactorOptions, GarbageCollectorDirectoryOptions,
@@ -33,12 +38,16 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::clock::VolumeClock;
-use super::close_engine;
+use super::{NEVER, close_engine};
 use crate::error::StoreError;
 
 /// Number of tables from which on they are merged. More make reads dearer, fewer spread the
 /// requests of a merge over fewer commits.
 pub(super) const COMPACT_AT_TABLES: usize = 12;
+
+/// Longest that notes of former gateways are tried to be taken back. They outlast it only if a clock was set
+/// back; SlateDB then gets there later.
+const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
 /// How often the compactor looks whether a step is done, while it runs.
 const STEP_INTERVAL: Duration = Duration::from_millis(100);
@@ -67,6 +76,7 @@ impl Housekeeper {
             path,
             retention,
             stopped,
+            alone: false,
         };
         let task = tokio::spawn(house.keep(changed));
         Housekeeper {
@@ -101,6 +111,8 @@ struct House {
     path: Path,
     retention: Duration,
     stopped: watch::Receiver<bool>,
+    /// No merge is noted as being under way by a former gateway.
+    alone: bool,
 }
 
 impl House {
@@ -130,21 +142,51 @@ impl House {
 
     /// Merges tables until there is nothing left to merge.
     async fn compact(&mut self) -> Result<(), slatedb::Error> {
+        if !self.alone {
+            self.release_merges().await?;
+            self.alone = true;
+        }
+        let options = compactor_options(self.retention);
+        self.coordinate(options, NEVER, UntilSettled::new).await?;
+        // Reads use the merged tables from now on: what they replace may be deleted.
+        self.db.refresh_manifest().await
+    }
+
+    /// Takes back what workers of former gateways have noted as their work: they have been fenced, or are gone.
+    async fn release_merges(&mut self) -> Result<(), slatedb::Error> {
+        let options = CompactorOptions {
+            worker_heartbeat_timeout: Duration::ZERO,
+            // Nobody here takes up anything meanwhile.
+            worker: None,
+            ..compactor_options(self.retention)
+        };
+        self.coordinate(options, RELEASE_LIMIT, UntilReleased::new)
+            .await
+    }
+
+    /// Runs SlateDB's compactor until its scheduler has settled, for `limit` at most.
+    async fn coordinate<S: CompactionSchedulerSupplier + 'static>(
+        &mut self,
+        options: CompactorOptions,
+        limit: Duration,
+        scheduler: impl FnOnce(Arc<Notify>) -> S,
+    ) -> Result<(), slatedb::Error> {
         let settled = Arc::new(Notify::new());
         let compactor = CompactorBuilder::new(self.path.clone(), Arc::clone(&self.store))
-            .with_options(compactor_options(self.retention))
+            .with_options(options)
             .with_system_clock(self.clock.clone())
-            .with_scheduler_supplier(Arc::new(UntilSettled(Arc::clone(&settled))))
+            .with_scheduler_supplier(Arc::new(scheduler(Arc::clone(&settled))))
             .build();
         let mut run = std::pin::pin!(compactor.run());
         let ended = tokio::select! {
             ended = &mut run => Some(ended),
             () = settled.notified() => None,
+            () = tokio::time::sleep(limit) => None,
             _ = self.stopped.wait_for(|stop| *stop) => None,
         };
         // It runs in tasks of its own, which end only when told to. Told before they have begun,
         // they would not know of it, so they are told again.
-        let ended = match ended {
+        match ended {
             Some(ended) => ended,
             None => loop {
                 let stop = async {
@@ -155,10 +197,7 @@ impl House {
                     break ended;
                 }
             },
-        };
-        ended?;
-        // Reads use the merged tables from now on: what they replace may be deleted.
-        self.db.refresh_manifest().await
+        }
     }
 
     /// Deletes what was replaced long enough ago: tables, manifests, and the compactor's notes.
@@ -215,6 +254,12 @@ fn compactor_options(retention: Duration) -> CompactorOptions {
 /// SlateDB's size-tiered scheduler, which says when it has nothing more to do.
 struct UntilSettled(Arc<Notify>);
 
+impl UntilSettled {
+    fn new(settled: Arc<Notify>) -> UntilSettled {
+        UntilSettled(settled)
+    }
+}
+
 impl CompactionSchedulerSupplier for UntilSettled {
     fn compaction_scheduler(
         &self,
@@ -235,10 +280,7 @@ struct SettlingScheduler {
 impl CompactionScheduler for SettlingScheduler {
     fn propose(&self, state: &CompactorStateView) -> Vec<CompactionSpec> {
         let proposed = self.inner.propose(state);
-        let in_work = state
-            .compactions()
-            .is_some_and(|all| all.recent_compactions().any(|one| one.active()));
-        if proposed.is_empty() && !in_work {
+        if proposed.is_empty() && !any_merge(state, Compaction::active) {
             self.settled.notify_one();
         }
         proposed
@@ -251,4 +293,41 @@ impl CompactionScheduler for SettlingScheduler {
     ) -> Result<(), slatedb::Error> {
         self.inner.validate(state, spec)
     }
+}
+
+/// Proposes nothing, and says when no merge is under way.
+struct UntilReleased(Arc<Notify>);
+
+impl UntilReleased {
+    fn new(settled: Arc<Notify>) -> UntilReleased {
+        UntilReleased(settled)
+    }
+}
+
+impl CompactionSchedulerSupplier for UntilReleased {
+    fn compaction_scheduler(
+        &self,
+        _: &CompactorOptions,
+    ) -> Box<dyn CompactionScheduler + Send + Sync> {
+        Box::new(UntilReleased(Arc::clone(&self.0)))
+    }
+}
+
+impl CompactionScheduler for UntilReleased {
+    fn propose(&self, state: &CompactorStateView) -> Vec<CompactionSpec> {
+        if !any_merge(state, |one| one.status() == CompactionStatus::Running) {
+            self.0.notify_one();
+        }
+        Vec::new()
+    }
+
+    fn validate(&self, _: &CompactorStateView, _: &CompactionSpec) -> Result<(), slatedb::Error> {
+        Ok(())
+    }
+}
+
+fn any_merge(state: &CompactorStateView, is: impl Fn(&Compaction) -> bool) -> bool {
+    state
+        .compactions()
+        .is_some_and(|all| all.recent_compactions().any(is))
 }

@@ -161,6 +161,34 @@ async fn opening_again_and_again_leaves_no_heap_of_objects() {
     );
 }
 
+/// SlateDB would leave the merge alone for half a minute, asking after it ten times a second: that is what
+/// the number of requests tells apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_that_a_killed_gateway_had_begun_is_taken_up_at_once() {
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    for n in 1..COMPACT_AT_TABLES as u32 {
+        store.commit(&numbered(n)).await.unwrap();
+    }
+    settle(&bucket).await;
+    // The commit's own table, and the first of the merge that it leads to.
+    bucket.die_at_table(2);
+    store.commit(&numbered(0)).await.unwrap();
+    while !bucket.is_dead() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let bucket = bucket.survivor();
+    drop(store);
+
+    let store = open(&bucket, settings()).await.unwrap();
+    store.commit(&numbered(0)).await.unwrap();
+    while store.tables().0 >= COMPACT_AT_TABLES {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let requests = bucket.requests();
+    assert!(requests < 200, "{requests} requests");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_the_bucket_did_not_take_is_there_once_after_its_repetition() {
     for operation in [Operation::PutTable, Operation::PutManifest] {

@@ -280,6 +280,7 @@ impl Judge<'_> {
         let count = self.totals.crash_states();
         let watched = ledger.is_some() && count.is_multiple_of(INNER);
         let world = World::of(image, 1000 + count % 7);
+        let _end = world.ends_here();
         let machine = machine.unwrap_or_else(|| world.add_machine());
         let recorder: Option<Arc<Mutex<Recorder>>> =
             watched.then(|| Recorder::watch(&world, Ledger::default()));

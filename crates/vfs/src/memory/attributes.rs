@@ -4,9 +4,9 @@ use bytes::Bytes;
 use forebay_types::Inode;
 
 use super::node::{Content, State};
-use super::{MemoryFileSystem, now, permission};
+use super::{MemoryFileSystem, now};
 use crate::{
-    Attributes, Change, Credentials, Error, FileKind, Result, SetAttributes, SetTime, Timestamp,
+    Attributes, Change, Credentials, Error, Result, SetAttributes, SetTime, Timestamp, permission,
 };
 
 /// Largest file: offsets fit a signed 64-bit `off_t`.
@@ -66,57 +66,26 @@ fn changed(
     set: &SetAttributes,
     now: Timestamp,
 ) -> Result<Attributes> {
-    let root = permission::is_root(who);
-    let owner = root || who.uid == old.uid;
-    let mut new = *old;
+    let owned = permission::after_setattr(old.into(), who, set)?;
+    let mut new = Attributes {
+        mode: owned.mode,
+        uid: owned.uid,
+        gid: owned.gid,
+        ctime: now,
+        ..*old
+    };
     if let Some(size) = set.size {
-        match old.kind {
-            FileKind::Regular => permission::may_write(old, who)?,
-            FileKind::Directory => return Err(Error::IsDirectory),
-            _ => return Err(Error::Invalid),
-        }
         if size > MAX_FILE_SIZE {
             return Err(Error::FileTooLarge);
         }
-        if size != old.size && !root {
-            new.mode = permission::without_set_id(new.mode);
-        }
         (new.size, new.mtime) = (size, now);
-    }
-    if set.uid.is_some() || set.gid.is_some() {
-        new.uid = set.uid.unwrap_or(old.uid);
-        new.gid = set.gid.unwrap_or(old.gid);
-        let own_group = new.gid == old.gid || permission::in_group(who, new.gid);
-        let may = root || owner && new.uid == old.uid && own_group;
-        if !may {
-            return Err(Error::NotOwner);
-        }
-        if !root && old.kind != FileKind::Directory {
-            new.mode = permission::without_set_id(new.mode);
-        }
-    }
-    if let Some(mode) = set.mode {
-        if !owner {
-            return Err(Error::NotOwner);
-        }
-        new.mode = mode & 0o7777;
-        if !root && old.kind != FileKind::Directory && !permission::in_group(who, new.gid) {
-            new.mode &= !permission::SETGID;
-        }
     }
     for (time, set) in [(&mut new.atime, set.atime), (&mut new.mtime, set.mtime)] {
         match set {
-            SetTime::Keep => continue,
-            SetTime::To(_) if !owner => return Err(Error::NotOwner),
+            SetTime::Keep => {}
             SetTime::To(moment) => *time = moment,
-            SetTime::Now => {
-                if !owner {
-                    permission::may_write(old, who)?;
-                }
-                *time = now;
-            }
+            SetTime::Now => *time = now,
         }
     }
-    new.ctime = now;
     Ok(new)
 }

@@ -3,8 +3,10 @@
 use forebay_types::{ByteRange, Inode};
 
 use super::attributes::MAX_FILE_SIZE;
-use super::{MemoryFileSystem, now, permission};
-use crate::{Change, Credentials, Error, ReadReply, Result, Stability, Verifier, WriteReply};
+use super::{MemoryFileSystem, now};
+use crate::{
+    Change, Credentials, Error, ReadReply, Result, Stability, Verifier, WriteReply, permission,
+};
 
 impl MemoryFileSystem {
     pub(super) fn read_file(
@@ -17,7 +19,7 @@ impl MemoryFileSystem {
         let node = self.table.find(inode)?;
         let state = node.lock()?;
         let data = state.file()?;
-        permission::may_read(&state.attributes, who)?;
+        permission::may_read(state.owned(), who)?;
         let size = state.attributes.size;
         let wanted = ByteRange::at(offset, u64::from(count));
         Ok(ReadReply {
@@ -39,7 +41,7 @@ impl MemoryFileSystem {
         let node = self.table.find(inode)?;
         let mut state = node.lock()?;
         let file = state.file()?;
-        permission::may_write(&state.attributes, who)?;
+        permission::may_write(state.owned(), who)?;
         let end = offset
             .checked_add(len)
             .filter(|end| *end <= MAX_FILE_SIZE)
@@ -53,9 +55,7 @@ impl MemoryFileSystem {
             let attributes = &mut state.attributes;
             attributes.used = used;
             attributes.size = attributes.size.max(end);
-            if !permission::is_root(who) {
-                attributes.mode = permission::without_set_id(attributes.mode);
-            }
+            attributes.mode = permission::mode_after_write(attributes.mode, who);
             state.touch(now());
         }
         Ok(WriteReply {

@@ -26,7 +26,6 @@ mod data;
 mod directory;
 mod names;
 mod node;
-mod permission;
 mod rename;
 mod space;
 mod table;
@@ -44,7 +43,7 @@ use parking_lot::Mutex;
 use crate::{
     Access, Attributes, Change, CreateMode, Created, Credentials, FileKind, FileSystem, Listing,
     NewNode, ReadReply, Result, SetAttributes, Stability, Statistics, Timestamp, Verifier,
-    WriteReply,
+    WriteReply, permission,
 };
 use directory::Directory;
 use node::{Content, Node, State};
@@ -145,7 +144,10 @@ impl FileSystem for MemoryFileSystem {
         wanted: Access,
     ) -> Result<(Access, Attributes)> {
         let attributes = self.attributes_of(inode)?;
-        Ok((permission::access(&attributes, who, wanted), attributes))
+        Ok((
+            permission::access((&attributes).into(), who, wanted),
+            attributes,
+        ))
     }
 
     async fn readlink(&self, _who: &Credentials, inode: Inode) -> Result<(Bytes, Attributes)> {

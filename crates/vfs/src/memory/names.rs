@@ -9,10 +9,10 @@ use super::attributes::MAX_FILE_SIZE;
 use super::data::Data;
 use super::directory::{DOT, DOT_DOT, Directory, check_name, check_new_name, check_old_name};
 use super::node::{Content, Node, State};
-use super::{MemoryFileSystem, now, permission};
+use super::{MemoryFileSystem, now};
 use crate::{
     Attributes, Change, CreateMode, Created, Credentials, Device, DirectoryEntry, Error, FileKind,
-    Listing, NewNode, Result, SetAttributes, SetTime, Timestamp,
+    Listing, NewNode, Result, SetAttributes, SetTime, Timestamp, permission,
 };
 
 /// Longest target of a symbolic link, in bytes.
@@ -31,7 +31,7 @@ impl MemoryFileSystem {
             let found = {
                 let state = node.lock()?;
                 let directory = state.directory()?;
-                permission::may_search(&state.attributes, who)?;
+                permission::may_search(state.owned(), who)?;
                 match name {
                     b"." => return Ok(state.attributes),
                     b".." if directory.parent == inode => return Ok(state.attributes),
@@ -55,10 +55,11 @@ impl MemoryFileSystem {
         with_attributes: bool,
     ) -> Result<Listing> {
         let node = self.table.find(inode)?;
-        let (own, found, end) = {
+        let (own, found, end, may_search) = {
             let state = node.lock()?;
             let directory = state.directory()?;
-            permission::may_list(&state.attributes, who)?;
+            permission::may_list(state.owned(), who)?;
+            let may_search = permission::may_search(state.owned(), who).is_ok();
             let parent = match directory.parent {
                 parent if parent == inode => node.clone(),
                 parent => self.table.find(parent)?,
@@ -73,8 +74,11 @@ impl MemoryFileSystem {
             let dots = dots.into_iter().filter(|(own, ..)| *own > cookie);
             let mut all = dots.chain(named);
             let found: Vec<_> = all.by_ref().take(max_entries.max(1)).collect();
-            (state.attributes, found, all.next().is_none())
+            let end = all.next().is_none();
+            (state.attributes, found, end, may_search)
         };
+        // Who may read the names only learns nothing of what they name.
+        let with_attributes = with_attributes && may_search;
         let attributes = |node: &Node| Some(node.lock().ok()?.attributes);
         let entries = found
             .into_iter()
@@ -103,7 +107,7 @@ impl MemoryFileSystem {
         let naming = self.naming.lock();
         let mut state = parent.lock()?;
         let existing = state.directory()?.find(name).cloned();
-        permission::may_search(&state.attributes, who)?;
+        permission::may_search(state.owned(), who)?;
         if let Some(existing) = existing {
             let directory = state.no_change();
             drop((state, naming));
@@ -169,7 +173,7 @@ impl MemoryFileSystem {
         let _naming = self.naming.lock();
         let mut state = parent.lock()?;
         let existing = state.directory()?.find(name);
-        permission::may_search(&state.attributes, who)?;
+        permission::may_search(state.owned(), who)?;
         if existing.is_some() {
             return Err(Error::Exists);
         }
@@ -186,7 +190,7 @@ impl MemoryFileSystem {
         new: New,
         set: &SetAttributes,
     ) -> Result<Created> {
-        permission::may_change_names(&parent.attributes, who)?;
+        permission::may_change_names(parent.owned(), who)?;
         let (before, now) = (parent.wcc(), now());
         let state = new.state(self.table.new_inode(), who, set, &parent.attributes, now)?;
         let attributes = state.attributes;
@@ -218,11 +222,11 @@ impl MemoryFileSystem {
         }
         let mut parent = parent.lock()?;
         let existing = parent.directory()?.find(name);
-        permission::may_search(&parent.attributes, who)?;
+        permission::may_search(parent.owned(), who)?;
         if existing.is_some() {
             return Err(Error::Exists);
         }
-        permission::may_change_names(&parent.attributes, who)?;
+        permission::may_change_names(parent.owned(), who)?;
         let mut state = node.lock()?;
         if state.attributes.nlink >= crate::LINK_MAX {
             return Err(Error::TooManyLinks);
@@ -243,21 +247,24 @@ impl MemoryFileSystem {
         name: &[u8],
         of_directory: bool,
     ) -> Result<Change> {
+        if of_directory && name == b".." {
+            // It has at least the directory itself in it (RFC 1813, section 3.3.13).
+            return Err(Error::Exists);
+        }
         check_old_name(name)?;
         let parent = self.table.find(directory)?;
         let _naming = self.naming.lock();
         let mut parent = parent.lock()?;
         let found = parent.directory()?.find(name).cloned();
-        permission::may_search(&parent.attributes, who)?;
+        permission::may_search(parent.owned(), who)?;
         let node = found.ok_or(Error::NotFound)?;
         let mut child = node.lock()?;
+        permission::may_unlink(parent.owned(), child.owned(), who)?;
         match (child.is_directory(), of_directory) {
             (true, false) => return Err(Error::IsDirectory),
             (false, true) => return Err(Error::NotDirectory),
             (true, true) | (false, false) => {}
         }
-        permission::may_change_names(&parent.attributes, who)?;
-        permission::may_unlink(&parent.attributes, &child.attributes, who)?;
         check_removable(&child)?;
         let (before, now) = (parent.wcc(), now());
         parent.directory_mut()?.remove(name);
@@ -356,27 +363,14 @@ impl New {
         parent: &Attributes,
         now: Timestamp,
     ) -> Result<State> {
-        let root = permission::is_root(who);
-        let uid = set.uid.unwrap_or(who.uid);
-        let inherits = parent.mode & permission::SETGID != 0;
-        let gid = set
-            .gid
-            .unwrap_or(if inherits { parent.gid } else { who.gid });
-        let foreign_group = set.gid.is_some_and(|gid| !permission::in_group(who, gid));
-        if !root && (uid != who.uid || foreign_group) {
-            return Err(Error::NotOwner);
-        }
-        let (default_mode, nlink, size) = match &self.content {
-            Content::Directory(_) => (0o755, 2, 0),
-            Content::Symlink(target) => (0o777, 1, target.len() as u64),
-            Content::File(_) | Content::Special => (0o644, 1, set.size.unwrap_or(0)),
+        let owned = permission::of_new(parent.into(), self.kind, who, set)?;
+        let (nlink, size) = match &self.content {
+            Content::Directory(_) => (2, 0),
+            Content::Symlink(target) => (1, target.len() as u64),
+            Content::File(_) | Content::Special => (1, set.size.unwrap_or(0)),
         };
         if size > MAX_FILE_SIZE {
             return Err(Error::FileTooLarge);
-        }
-        let mut mode = set.mode.unwrap_or(default_mode) & 0o7777;
-        if inherits && self.kind == FileKind::Directory {
-            mode |= permission::SETGID;
         }
         let time = |set: SetTime| match set {
             SetTime::To(moment) => moment,
@@ -385,10 +379,10 @@ impl New {
         let attributes = Attributes {
             inode,
             kind: self.kind,
-            mode,
+            mode: owned.mode,
             nlink,
-            uid,
-            gid,
+            uid: owned.uid,
+            gid: owned.gid,
             size,
             used: 0,
             device: self.device,

@@ -6,6 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::data::Data;
 use super::directory::Directory;
+use crate::permission::Owned;
 use crate::{Attributes, Change, Error, FileKind, Result, Timestamp, WccAttributes};
 
 pub(super) struct Node {
@@ -55,6 +56,11 @@ impl State {
             content,
             create_verifier: None,
         }
+    }
+
+    /// What permission checks look at.
+    pub(super) fn owned(&self) -> Owned {
+        Owned::from(&self.attributes)
     }
 
     pub(super) fn is_directory(&self) -> bool {

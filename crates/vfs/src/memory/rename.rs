@@ -7,8 +7,8 @@ use forebay_types::Inode;
 use super::directory::check_old_name;
 use super::names::{check_removable, count_in, count_out};
 use super::node::{Node, State};
-use super::{MemoryFileSystem, now, permission};
-use crate::{Change, Credentials, Error, Result};
+use super::{MemoryFileSystem, now};
+use crate::{Change, Credentials, Error, Result, permission};
 
 impl MemoryFileSystem {
     pub(super) fn move_name(
@@ -117,11 +117,11 @@ impl MemoryFileSystem {
 fn named(directory: &Node, who: &Credentials, name: &[u8]) -> Result<Option<Arc<Node>>> {
     let state = directory.lock()?;
     let names = state.directory()?;
-    permission::may_search(&state.attributes, who)?;
+    permission::may_search(state.owned(), who)?;
     Ok(names.find(name).cloned())
 }
 
-/// Checks all that may forbid a rename.
+/// Checks all that may forbid a rename: rights first, then kinds.
 fn check(
     who: &Credentials,
     source: &State,
@@ -129,19 +129,18 @@ fn check(
     moved: &State,
     replaced: Option<&State>,
 ) -> Result<()> {
-    if let Some(replaced) = replaced {
-        match (moved.is_directory(), replaced.is_directory()) {
-            (true, false) => return Err(Error::NotDirectory),
-            (false, true) => return Err(Error::IsDirectory),
-            (true, true) | (false, false) => {}
-        }
+    permission::may_unlink(source.owned(), moved.owned(), who)?;
+    let across = source.attributes.inode != target.attributes.inode;
+    if across && moved.is_directory() {
+        permission::may_rewrite_parent(moved.owned(), who)?;
     }
-    permission::may_change_names(&source.attributes, who)?;
-    permission::may_unlink(&source.attributes, &moved.attributes, who)?;
-    permission::may_change_names(&target.attributes, who)?;
-    if let Some(replaced) = replaced {
-        permission::may_unlink(&target.attributes, &replaced.attributes, who)?;
-        check_removable(replaced)?;
+    let Some(replaced) = replaced else {
+        return permission::may_change_names(target.owned(), who);
+    };
+    permission::may_unlink(target.owned(), replaced.owned(), who)?;
+    match (moved.is_directory(), replaced.is_directory()) {
+        (true, false) => Err(Error::NotDirectory),
+        (false, true) => Err(Error::IsDirectory),
+        (true, true) | (false, false) => check_removable(replaced),
     }
-    Ok(())
 }

@@ -2,12 +2,13 @@
 
 use forebay_types::Lsn;
 
-use super::{Recovery, Tail};
+use super::{LogFile, Recovery, Tail};
 use crate::error::OpenError;
 use crate::layout::{RECORD_HEADER, SEGMENT_HEADER, SegmentNumber};
 use crate::options::Options;
 use crate::segment::{FileName, Retained, Spare};
 use crate::state::{Closing, State};
+use crate::storage::Storage;
 
 /// Puts the folder in order and gives the state from which the log goes on.
 pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenError> {
@@ -16,7 +17,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
     // First of all: a power cut that took back the end of what was replayed would make the new
     // segment the continuation of something that is no longer there.
     make_durable(&recovery)?;
-    forget_half_record(&recovery)?;
+    forget_halves(&recovery)?;
     let put_away = put_away_cut_off(&recovery)?;
 
     let Recovery {
@@ -30,6 +31,10 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         ..
     } = recovery;
     let mut retained = std::collections::VecDeque::new();
+    let mut spent: Vec<_> = older
+        .iter()
+        .map(|segment| segment.file.name.text())
+        .collect();
     let mut files = put_away;
     files.extend(void.into_iter().map(|file| (file.name.text(), file.bytes)));
     let begun = older
@@ -47,6 +52,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
     for stretch in chain {
         let (file, header) = (stretch.segment.file, stretch.segment.header);
         if stretch.end <= from {
+            spent.push(file.name.text());
             files.push((file.name.text(), file.bytes));
             continue;
         }
@@ -59,6 +65,9 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
             map: None,
             header_flushed: true,
         });
+    }
+    for name in &spent {
+        forget_life(&*storage, name)?;
     }
     let mut spares = Vec::new();
     // Where headers contradict names, a file may have been renamed over another one: the last one is
@@ -152,45 +161,69 @@ fn make_durable(recovery: &Recovery) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Takes the header away of a record at the end of which a power cut has left only a part. It was judged,
-/// with what was known of how its writer ended; after a kill of the next one it would be taken for
-/// damage. Not flushed: a power cut that brings it back is known for one.
-fn forget_half_record(recovery: &Recovery) -> Result<(), OpenError> {
-    let Some(last) = recovery.chain.last() else {
-        return Ok(());
-    };
-    if recovery.tail == Tail::Clean {
-        return Ok(());
+/// Takes the header away of a record at the end of which a power cut has left only a part, and of the
+/// first record of a segment whose own header it took. They were judged, with what was known of how their
+/// writer ended; after a kill of the next one they would be taken for damage. Not flushed: a power cut that
+/// brings them back is known for one.
+fn forget_halves(recovery: &Recovery) -> Result<(), OpenError> {
+    let last = recovery.chain.last().map(|last| {
+        let end = last.end.0.saturating_sub(last.segment.header.base.0) as usize;
+        (&last.segment.file, end)
+    });
+    let last = last.filter(|_| recovery.tail != Tail::Clean);
+    let kept = matches!(recovery.tail, Tail::Damaged { .. });
+    let headless = recovery.headless.iter().filter(|_| !kept);
+    let headless = headless.map(|file| (file, 0));
+    for (file, at) in last.into_iter().chain(headless) {
+        let name = file.name.text();
+        let memory = recovery.storage.open(&name);
+        memory
+            .map_err(OpenError::io(format!("open {name}")))?
+            .clear(SEGMENT_HEADER + at..SEGMENT_HEADER + at + RECORD_HEADER);
     }
-    let name = last.segment.file.name.text();
-    let end = last.end.0.saturating_sub(last.segment.header.base.0) as usize;
-    let memory = recovery.storage.open(&name);
+    Ok(())
+}
+
+/// Takes its header away from a segment of which nothing is replayed. In a folder whose headers contradict one
+/// another it would otherwise be a part of the log as soon as the one that stands for it is used again. Not
+/// flushed, since a log that a crash can have left has no such headers.
+fn forget_life(storage: &dyn Storage, name: &str) -> Result<(), OpenError> {
+    let memory = storage.open(name);
     memory
         .map_err(OpenError::io(format!("open {name}")))?
-        .clear(SEGMENT_HEADER + end..SEGMENT_HEADER + end + RECORD_HEADER);
+        .clear(0..SEGMENT_HEADER + RECORD_HEADER);
     Ok(())
 }
 
 /// Sees to it, durably, that no segment after the end is ever taken for a part of the log. Returns
-/// the files that can be used again.
+/// the files that can be used again: all, unless the log is damaged.
 fn put_away_cut_off(recovery: &Recovery) -> Result<Vec<(String, u64)>, OpenError> {
-    let damaged = matches!(recovery.tail, Tail::Damaged { .. });
-    let mut reusable = Vec::new();
-    for segment in &recovery.cut_off {
-        let number = segment.header.number;
-        let name = segment.file.name.text();
-        let new_name = if damaged {
-            format!("{:016x}.aside", number.0)
-        } else {
-            FileName::Spare(number).text()
-        };
-        recovery
-            .storage
-            .rename(&name, &new_name)
-            .map_err(OpenError::io(format!("rename {name} to {new_name}")))?;
-        if !damaged {
-            reusable.push((new_name, segment.file.bytes));
-        }
+    let cut_off = recovery.cut_off.iter().map(|segment| &segment.file);
+    if !matches!(recovery.tail, Tail::Damaged { .. }) {
+        let headless = recovery
+            .headless
+            .iter()
+            .map(|file| (file.name.text(), file.bytes));
+        let renamed = cut_off.map(|file| {
+            let name = FileName::Spare(file.name.number()).text();
+            rename(recovery, file, &name).map(|()| (name, file.bytes))
+        });
+        return headless.map(Ok).chain(renamed).collect();
     }
-    Ok(reusable)
+    for file in cut_off.chain(&recovery.headless) {
+        rename(
+            recovery,
+            file,
+            &format!("{:016x}.aside", file.name.number().0),
+        )?;
+    }
+    Ok(Vec::new())
+}
+
+fn rename(recovery: &Recovery, file: &LogFile, new_name: &str) -> Result<(), OpenError> {
+    let name = file.name.text();
+    recovery
+        .storage
+        .rename(&name, new_name)
+        .map_err(OpenError::io(format!("rename {name} to {new_name}")))
 }

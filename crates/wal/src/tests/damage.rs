@@ -348,3 +348,35 @@ fn a_segment_prepared_from_a_former_life_is_no_damage() {
     let recovery = Recovery::scan_after(shared, VOLUME, from, WriterEnd::Stop).expect("scanned");
     assert_eq!(recovery.tail(), Tail::Clean);
 }
+
+/// After a power cut a log is opened; before anything is appended the process is killed. What the power cut has
+/// left must not be laid at the door of the kill.
+fn killed_after_a_power_cut(left: MemoryStorage) -> Tail {
+    let shared = Arc::new(left.clone());
+    let recovery = Recovery::scan_after(shared, VOLUME, Lsn::ZERO, WriterEnd::PowerCut);
+    let recovery = recovery.expect("scanned");
+    assert!(matches!(recovery.tail(), Tail::Torn { .. }));
+    let wal = recovery.into_wal(options()).expect("opened");
+    let image = left.kill();
+    wal.abandon();
+    ended(&image, WriterEnd::Kill).tail()
+}
+
+#[test]
+fn a_header_lost_in_a_power_cut_is_no_damage_after_the_next_kill() {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    append_many(&wal, 0..4, 1000);
+    wal.close().expect("flushed");
+    let first = names(&storage, ".seg").remove(0);
+    storage.edit(&first, |bytes| bytes[..4096].fill(0));
+    let tail = killed_after_a_power_cut(storage);
+    assert!(!matches!(tail, Tail::Damaged { .. }), "{tail:?}");
+}
+
+#[test]
+fn half_a_record_left_by_a_power_cut_is_no_damage_after_the_next_kill() {
+    let (storage, _, _) = damaged_within(500);
+    let tail = killed_after_a_power_cut(storage);
+    assert!(!matches!(tail, Tail::Damaged { .. }), "{tail:?}");
+}

@@ -34,6 +34,8 @@ struct Control {
     requests: AtomicU64,
     failing: Mutex<Option<Operation>>,
     dead: AtomicBool,
+    /// Tables that may still be written; the last one is the end. 0: no limit.
+    tables_left: AtomicU64,
 }
 
 impl TestBucket {
@@ -47,6 +49,15 @@ impl TestBucket {
 
     pub(super) fn heal(&self) {
         *self.control.failing.lock() = None;
+    }
+
+    /// From the n-th table on that is written, and this one, nothing is answered any more: as if the gateway were killed.
+    pub(super) fn die_at_table(&self, n: u64) {
+        self.control.tables_left.store(n, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.control.dead.load(Ordering::SeqCst)
     }
 
     /// The same objects for another machine; this one reaches them no more.
@@ -99,6 +110,15 @@ impl TestBucket {
     fn request(&self, location: Option<&Path>, put: bool) -> Result<()> {
         self.control.requests.fetch_add(1, Ordering::SeqCst);
         let location = location.map(Path::as_ref).unwrap_or_default();
+        if put && location.contains("/compacted/") {
+            let left = &self.control.tables_left;
+            let before = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                left.checked_sub(1)
+            });
+            if before == Ok(1) {
+                self.control.dead.store(true, Ordering::SeqCst);
+            }
+        }
         let fails = match *self.control.failing.lock() {
             None => false,
             Some(Operation::PutTable) => put && location.contains("/compacted/"),

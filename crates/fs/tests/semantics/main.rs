@@ -1,0 +1,54 @@
+//! What POSIX and RFC 1813 say about files, names and permissions; a module for each subject.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod attributes;
+mod data;
+mod links;
+mod listing;
+mod names;
+mod permission;
+mod rename;
+
+use common::*;
+use forebay_types::Inode;
+use forebay_vfs::{CreateMode, Credentials, Error, FileSystem, NewNode, SetAttributes};
+
+const TOP: Inode = Inode::ROOT;
+
+fn mode(mode: u32) -> SetAttributes {
+    SetAttributes {
+        mode: Some(mode),
+        ..Default::default()
+    }
+}
+
+/// Makes a file as somebody, with a mode.
+fn create_as(
+    life: &Life,
+    who: &Credentials,
+    at: (Inode, &[u8]),
+    bits: u32,
+) -> Result<Inode, Error> {
+    life.run(|volume| async move {
+        let made = volume
+            .create(who, at.0, at.1, &CreateMode::Guarded(mode(bits)))
+            .await?;
+        Ok(made.attributes.inode)
+    })
+}
+
+fn mkdir_as(life: &Life, who: &Credentials, at: (Inode, &[u8]), bits: u32) -> Result<Inode, Error> {
+    life.run(|volume| async move {
+        let made = volume
+            .make(who, at.0, at.1, NewNode::Directory, &mode(bits))
+            .await?;
+        Ok(made.attributes.inode)
+    })
+}
+
+/// A directory in which everybody may do everything.
+fn open_directory(life: &Life, name: &[u8]) -> Inode {
+    mkdir_as(life, &ROOT, (TOP, name), 0o777).unwrap()
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The client's half of posix.sh: pjdfstest three times on the folder $MOUNT, as root on this machine or in a
+# virtual one that sees its files.
+#
+#   posix-client.sh PJDFSTEST FOLDER
+#
+# FOLDER has posix.toml and remount.toml, gets remount.out, root.out and user.out, and can be entered by everybody.
+# What the cases come to is judged by posix_results.py.
+set -uo pipefail
+program=$1 folder=$2
+
+# A second file system, for what must not go from one to another.
+other=$(mktemp -d /dev/shm/forebay-posix.XXXXXX)
+trap 'rm -rf "$other"' EXIT
+chmod 755 "$other" "$MOUNT"
+
+# Cases that remount read-only come first and alone: the kernel refuses that while anything is open for writing, as
+# other cases leave it behind for a moment.
+"$program" -c "$folder/remount.toml" -p "$MOUNT" erofs >"$folder/remount.out" 2>&1
+"$program" -c "$folder/posix.toml" -p "$MOUNT" -s "$other" >"$folder/root.out" 2>&1
+
+for folder_of_user in "$MOUNT/user" "$other/user"; do
+    mkdir "$folder_of_user"
+    chown nobody:nogroup "$folder_of_user"
+done
+setpriv --reuid nobody --regid nogroup --clear-groups \
+    "$program" -c "$folder/posix.toml" -p "$MOUNT/user" -s "$other/user" >"$folder/user.out" 2>&1
+exit 0
