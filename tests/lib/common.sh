@@ -179,8 +179,8 @@ need_kernel_client() {
         die "this kernel has no NFS client; name a runner that brings one with NFS_RUNNER"
     fi
 }
-# with_mount PORT OPTIONS SECONDS COMMAND: runs a shell command with the export / of the gateway on 127.0.0.1:PORT
-# mounted at the folder that it finds in $MOUNT, by this kernel or in a virtual machine that sees this one's files and
+# with_mount PORT OPTIONS SECONDS COMMAND: runs a shell command with the export $EXPORT (/ if that is not set) of the
+# gateway on 127.0.0.1:PORT mounted at the folder that it finds in $MOUNT, by this kernel or in a virtual machine that sees this one's files and
 # may write to $WORK. Gives the command's exit code; 124 or 125 if it did not end or did not begin. Several may run
 # at once, each in a subshell: their clients share no cache.
 with_mount() {
@@ -188,12 +188,12 @@ with_mount() {
     if kernel_has_nfs; then
         mount=$(mktemp -d "$WORK/mount.XXXXXX")
         # nosharecache: two mounts of one export would be one client with one cache.
-        mount -t nfs -o "$options,nosharecache,port=$port,mountport=$port,mountproto=tcp,nolock" 127.0.0.1:/ "$mount" || return 125
+        mount -t nfs -o "$options,nosharecache,port=$port,mountport=$port,mountproto=tcp,nolock" "127.0.0.1:${EXPORT:-/}" "$mount" || return 125
         MOUNT=$mount timeout "$seconds" bash -c "$command" </dev/null || status=$?
         timeout 60 umount "$mount" || timeout 20 umount -f -l "$mount" || true
         return "$status"
     fi
-    KM_OPTS=$options KM_SHARE=$WORK KM_TIMEOUT=$seconds "$NFS_RUNNER" "$port" \
+    KM_EXPORT=${EXPORT:-/} KM_OPTS=$options KM_SHARE=$WORK KM_TIMEOUT=$seconds "$NFS_RUNNER" "$port" \
         "MOUNT=/mnt/nfs; export MOUNT; $command" </dev/null
 }
 
