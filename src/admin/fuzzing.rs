@@ -13,6 +13,7 @@ pub fn request(line: &[u8]) -> Option<Vec<u8>> {
 pub fn reply(line: &[u8]) -> Option<(Vec<u8>, String)> {
     let reply: Reply = serde_json::from_slice(line).ok()?;
     let shown = match &reply {
+        Reply::Exports(exports) => exports.iter().map(ToString::to_string).collect(),
         Reply::Flush(report) => report.to_string(),
         Reply::Status(status) => status.to_string(),
         Reply::Error(problem) => problem.clone(),
