@@ -183,6 +183,10 @@ impl<T> FileLocks<T> {
         grants
     }
 
+    pub(crate) fn is_granted(&self, id: GrantId) -> bool {
+        self.granted.iter().any(|(granted, _)| *granted == id)
+    }
+
     /// Takes a grant out, to be confirmed or given up.
     pub(crate) fn take_granted(
         &mut self,

@@ -227,6 +227,13 @@ impl<T> LockTable<T> {
         })
     }
 
+    /// Whether a grant is neither confirmed nor given back, in whatever way: only then the owner may be told.
+    pub fn is_unsettled(&self, grant: &Grant<T>) -> bool {
+        let shard = self.shard(grant.file).lock();
+        let locks = shard.get(&grant.file);
+        locks.is_some_and(|locks| locks.is_granted(grant.id))
+    }
+
     /// The owner knows of its grant: it holds the lock. Nothing happens if the grant is settled already.
     pub fn confirm(&self, grant: &Grant<T>) -> Vec<Grant<T>> {
         let host = grant.lock.owner.client.host;

@@ -130,7 +130,9 @@ fn asking_again_confirms_a_grant() {
     table.lock(FILE, &holder, None);
     table.lock(FILE, &waiter, Some("2"));
     let (_, grants) = table.unlock(FILE, &holder.owner, holder.range);
+    assert!(table.is_unsettled(&grants[0]));
     assert_eq!(table.lock(FILE, &waiter, Some("2")).0, LockOutcome::Granted);
+    assert!(!table.is_unsettled(&grants[0]));
     // That the callback failed does not matter any more.
     assert!(table.refuse(&grants[0]).is_empty());
     assert_eq!(table.lock(FILE, &holder, None).0, LockOutcome::Denied);

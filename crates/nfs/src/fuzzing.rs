@@ -31,7 +31,7 @@ impl<F: FileSystem> Service<F> {
 
     /// Serves a record that came from `address` at `now`.
     pub async fn serve(&self, address: IpAddr, record: &[u8], now: Instant) -> Answer {
-        let session = self.0.session(address);
+        let session = self.0.session(address, address);
         match execute(&session, record, now, Vec::new()).await {
             Outcome::Reply(reply) => {
                 let (mut bytes, data) = reply.finish();
