@@ -15,5 +15,6 @@ pub mod cli;
 pub mod config;
 pub mod gateway;
 pub mod kept_logs;
+mod locks;
 pub mod logging;
 pub mod serve;

@@ -165,6 +165,7 @@ async fn tell(
     };
     manager.tell(if wants_it {
         metrics.lock_callbacks.add(1);
+        tracing::debug!(client = %host, "took the lock that it waited for");
         manager.table.confirm(&grant)
     } else {
         manager.table.refuse(&grant)

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use forebay_nfs::record::{LAST_FRAGMENT, mark};
 use forebay_nfs::xdr::{Reader, Writer};
-use forebay_nfs::{Export, Limits, Metrics, Server, ServerConfig, Squash};
+use forebay_nfs::{Export, Limits, LockConfig, Metrics, Server, ServerConfig, Squash};
 use forebay_types::VolumeId;
 use forebay_vfs::FileSystem;
 use forebay_vfs::memory::MemoryFileSystem;
@@ -64,15 +64,19 @@ impl Running {
         config: ServerConfig,
         view: impl Fn(&Export) -> Arc<F>,
     ) -> Running {
+        Running::start(async move |any| Server::bind_views(any, config, view).await)
+    }
+
+    fn start<F: FileSystem>(
+        bind: impl AsyncFnOnce(SocketAddr) -> io::Result<Server<F>>,
+    ) -> Running {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
-        let server = runtime
-            .block_on(Server::bind_views(any, config, view))
-            .unwrap();
+        let server = runtime.block_on(bind(any)).unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         Running {
             address: server.local_addr().unwrap(),
@@ -81,6 +85,14 @@ impl Running {
             served: Some(runtime.spawn(server.serve(async { _ = stopped.await }))),
             runtime: Some(runtime),
         }
+    }
+
+    /// With a lock manager.
+    pub fn locking<F: FileSystem>(fs: Arc<F>, config: ServerConfig, locks: LockConfig) -> Running {
+        Running::start(async move |any| {
+            let server = Server::bind(any, fs, config).await?;
+            server.with_locks(locks).await
+        })
     }
 
     pub fn client(&self) -> Client {
