@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::*;
+use forebay_nfs::handle::{Handles, Named};
 use forebay_nfs::rpc::{Call, Reply};
 use forebay_nfs::xdr::{Reader, Writer};
 use forebay_nfs::{LockConfig, LockLimits, Notebook, Squash};
@@ -370,7 +371,7 @@ fn a_grant_that_its_client_does_not_want_goes_to_the_next() {
         reader.opaque(1024).unwrap().to_vec()
     });
     assert_eq!(callers, [b"b", b"c"]);
-    scene.server.wait_for("nfs_lock_calls", |_| true);
+    // c does not want it either; so it is free in the end.
     while scene.client.nlm(LOCK, &a) == DENIED {}
 }
 
@@ -408,9 +409,10 @@ fn what_cannot_be_locked_says_why_and_strangers_learn_nothing() {
     let root = scene.client.root();
     let others = scene.client.mkdir(&root, "others");
     let theirs = scene.client.create(&others, "theirs");
-    // The same file by a handle of the export that is for others: its number is in the bytes from 4 on.
-    let mut elsewhere = theirs.clone();
-    elsewhere[7] = 2;
+    // The same file, by a true handle of the export that is for others.
+    let handles = Handles::new(config().handle_key, config().volume);
+    let inode = handles.decode(&theirs).unwrap().inode;
+    let elsewhere = handles.encode(Named { export: 2, inode });
     let gone = scene.client.create(&root, "gone");
     assert_eq!(scene.client.nlm(LOCK, &ask("a", &gone)), GRANTED);
     let removed = scene.client.nfs(12, |w| {
@@ -442,7 +444,14 @@ fn what_cannot_be_locked_says_why_and_strangers_learn_nothing() {
 #[test]
 fn who_may_neither_read_nor_write_a_file_cannot_keep_others_from_it() {
     let mut scene = Scene::new();
-    // Files are made with mode 0 and belong to root.
+    let private = scene.client.nfs(2, |w| {
+        w.opaque(&scene.file);
+        w.bool(true);
+        w.u32(0o600);
+        // Owner, group, size, times, guard.
+        (0..6).for_each(|_| w.u32(0));
+    });
+    assert_eq!(private.status(), 0);
     let mut other = scene
         .server
         .client()
@@ -503,7 +512,7 @@ fn other_versions_procedures_and_arguments_are_rejected() {
 fn asynchronous_calls_are_answered_by_calls() {
     let mut scene = Scene::new();
     let (a, b) = (ask("a", &scene.file), ask("b", &scene.file).waiting());
-    let mut results = |scene: &mut Scene, procedure: u32, ask: &Ask| {
+    let results = |scene: &mut Scene, procedure: u32, ask: &Ask| {
         let reply = scene
             .client
             .call(NLM, 4, procedure + 5, |w| ask.arguments(procedure, w));
@@ -645,7 +654,7 @@ fn datagrams_are_for_notices_alone() {
     socket
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    let mut ask = |message: &[u8]| {
+    let ask = |message: &[u8]| {
         socket.send_to(message, scene.server.address).unwrap();
         let mut reply = [0; 128];
         let received = socket.recv(&mut reply).unwrap();
