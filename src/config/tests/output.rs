@@ -14,6 +14,8 @@ fn unusual() -> Places {
         "all",
         "async",
         "77",
+        "1m5s",
+        "off",
         "disk",
         "1GB",
         "16MB",
