@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_fs::{FsConfig, LogConfig, Volume};
+use forebay_nfs::rpcbind::Registration;
 use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, View};
 use forebay_object::{CountingStore, Store, StoreOptions};
 use parking_lot::Mutex;
@@ -15,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::admin::{CheckpointState, Control, ExportStatus, FlushReport, Status, StoreError};
 use crate::config::{self, Config, LogMode};
 use crate::exports;
+use crate::locks::{lock_config, register_with_rpcbind};
 use crate::serve::Gateway;
 
 /// How often the end of a volume's changes is looked for while a gateway stops.
@@ -69,6 +71,8 @@ pub struct NfsGateway {
     /// Dropped to stop the NFS server.
     shutdown: Mutex<Option<oneshot::Sender<()>>>,
     server: Mutex<Option<JoinHandle<()>>>,
+    /// With rpcbind, if there is one.
+    registration: Mutex<Option<Registration>>,
 }
 
 impl NfsGateway {
@@ -110,6 +114,12 @@ impl NfsGateway {
             .map_err(|error| listen_failed(config.listen, &error))?;
         let address = server.local_addr().map_err(|error| error.to_string())?;
         let export_control = server.export_control();
+        let server = server.with_locks(lock_config(&config)).await;
+        let server = server.map_err(|error| {
+            let folder = config.data_dir.display();
+            format!("cannot keep which clients hold locks in {folder}: {error}; check that the folder belongs to this user, and that its disk is not full")
+        })?;
+        let registration = register_with_rpcbind(config.rpcbind, address).await?;
         let (shutdown, stop) = oneshot::channel::<()>();
         // An error of the receiver is the sender's end: a stop as well.
         let server = tokio::spawn(server.serve(async { drop(stop.await) }));
@@ -123,6 +133,7 @@ impl NfsGateway {
             export_control,
             shutdown: Mutex::new(Some(shutdown)),
             server: Mutex::new(Some(server)),
+            registration: Mutex::new(registration),
         })
     }
 
@@ -278,6 +289,12 @@ impl Gateway for NfsGateway {
     }
 
     async fn stop(&self, limit: Duration) -> Result<u64, String> {
+        let registration = self.registration.lock().take();
+        if let Some(registration) = registration
+            && let Err(error) = registration.remove().await
+        {
+            tracing::warn!("could not take back what rpcbind was told: {error}");
+        }
         drop(self.shutdown.lock().take());
         let server = self.server.lock().take();
         if let Some(server) = server {

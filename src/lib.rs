@@ -17,5 +17,6 @@ pub mod config;
 pub mod exports;
 pub mod gateway;
 pub mod kept_logs;
+mod locks;
 pub mod logging;
 pub mod serve;

@@ -55,6 +55,13 @@ settings! {
         commit: CommitMode = Fixed("disk");
         /// How many connections are served at once; one more is closed.
         max_connections: u32 = Fixed("16384"), "1" to "65536";
+        /// How long after a restart locks are given only to clients that held them before, if any
+        /// did.
+        lock_grace: Duration = Fixed("45s"), "5s" to "10m";
+        /// Whether this machine's rpcbind is told the port, by which clients find the lock
+        /// manager; `auto` does so if one runs and `listen` is no loopback address, `on` fails
+        /// without one.
+        rpcbind: Auto = Fixed("auto");
     }
     "Log" {
         /// Where writes go before they are in the bucket: `disk` is a log in `data_dir` that

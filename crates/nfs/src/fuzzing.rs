@@ -31,7 +31,7 @@ impl<F: FileSystem> Service<F> {
 
     /// Serves a record that came from a privileged port of `address` at `now`.
     pub async fn serve(&self, address: IpAddr, record: &[u8], now: Instant) -> Answer {
-        let session = self.0.session(SocketAddr::new(address, 700));
+        let session = self.0.session(SocketAddr::new(address, 700), address);
         match execute(&session, record, now, Vec::new()).await {
             Outcome::Reply(reply) => {
                 let (mut bytes, data) = reply.finish();

@@ -41,6 +41,10 @@ impl Value {
         self.0.fetch_sub(amount, Ordering::Relaxed);
     }
 
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -96,6 +100,10 @@ metrics! {
     replays_joined: Counter, "repeated calls that waited for the first to be done";
     replays_dropped: Counter, "repeated calls left unanswered because the first was being done or was given up";
     budget_waits: Counter, "times that a connection had to wait for the shared budget of bytes";
+    lock_calls: Counter, "calls of the lock manager (NLM)";
+    locks: Gauge, "locks, waiters for locks and share reservations";
+    lock_callbacks: Counter, "clients told that they have a lock that they waited for";
+    lock_callbacks_failed: Counter, "clients that could not be told so";
     mounts: Counter, "successful MNT calls";
     mounts_refused: Counter, "MNT calls refused";
 }

@@ -19,6 +19,8 @@ fn unusual() -> Places {
         "insecure",
         "async",
         "77",
+        "1m5s",
+        "off",
         "disk",
         "1GB",
         "16MB",

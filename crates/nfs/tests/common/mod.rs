@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use forebay_nfs::record::{LAST_FRAGMENT, mark};
 use forebay_nfs::xdr::{Reader, Writer};
 use forebay_nfs::{
-    Export, ExportControl, Flavors, Limits, Metrics, Rule, Server, ServerConfig, SourcePort,
-    Squash, View,
+    Export, ExportControl, Flavors, Limits, LockConfig, Metrics, Rule, Server, ServerConfig,
+    SourcePort, Squash, View,
 };
 use forebay_types::VolumeId;
 use forebay_vfs::FileSystem;
@@ -85,15 +85,19 @@ impl Running {
         config: ServerConfig,
         view: impl Fn(View) -> Arc<F>,
     ) -> (Running, ExportControl<F>) {
+        Running::start(async move |any| Server::bind_views(any, config, view).await)
+    }
+
+    fn start<F: FileSystem>(
+        bind: impl AsyncFnOnce(SocketAddr) -> io::Result<Server<F>>,
+    ) -> (Running, ExportControl<F>) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
-        let server = runtime
-            .block_on(Server::bind_views(any, config, view))
-            .unwrap();
+        let server = runtime.block_on(bind(any)).unwrap();
         let control = server.export_control();
         let (stop, stopped) = oneshot::channel::<()>();
         let running = Running {
@@ -104,6 +108,15 @@ impl Running {
             runtime: Some(runtime),
         };
         (running, control)
+    }
+
+    /// With a lock manager.
+    pub fn locking<F: FileSystem>(fs: Arc<F>, config: ServerConfig, locks: LockConfig) -> Running {
+        Running::start(async move |any| {
+            let server = Server::bind(any, fs, config).await?;
+            server.with_locks(locks).await
+        })
+        .0
     }
 
     pub fn client(&self) -> Client {
