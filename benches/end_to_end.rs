@@ -27,7 +27,7 @@ use criterion::{
     measurement::WallTime,
 };
 use forebay_fs::Volume;
-use forebay_nfs::{AddressRange, Export, Limits, Server, ServerConfig, Squash};
+use forebay_nfs::{AddressRange, Export, Limits, Rule, Server, ServerConfig, SourcePort, Squash};
 use forebay_types::VolumeId;
 use forebay_vfs::FileSystem;
 use forebay_vfs::memory::MemoryFileSystem;
@@ -91,8 +91,12 @@ async fn start<F: FileSystem>(fs: Arc<F>) -> Running {
         exports: vec![Export {
             id: 1,
             path: b"/".to_vec(),
-            clients: vec![AddressRange::ANY_V4],
-            squash: Squash::None,
+            rules: vec![Rule {
+                clients: vec![AddressRange::ANY_V4],
+                squash: Squash::None,
+                source_port: SourcePort::Any,
+                ..Rule::default()
+            }],
         }],
         limits: Limits::default(),
     };

@@ -33,6 +33,11 @@ pub enum Request {
         /// As JSON.
         json: bool,
     },
+    /// Print the rules of a running gateway's exports.
+    Exports {
+        /// As JSON.
+        json: bool,
+    },
     /// Look at, salvage or forget what a gateway's logs hold.
     Log(LogRequest),
     /// Print the version.
@@ -106,6 +111,9 @@ pub fn parse(
             timeout: matches.get_one("timeout").copied(),
         },
         "status" => Request::Status {
+            json: matches.get_flag("json"),
+        },
+        "exports" => Request::Exports {
             json: matches.get_flag("json"),
         },
         "log" => {
@@ -195,6 +203,13 @@ pub fn command() -> Command {
             configured(
                 "status",
                 "Print what the running gateway does, and what is not in the bucket yet",
+            )
+            .arg(json.clone()),
+        )
+        .subcommand(
+            configured(
+                "exports",
+                "Print who may mount what from the running gateway, and what they may do",
             )
             .arg(json.clone()),
         )
@@ -327,7 +342,7 @@ mod tests {
 
     #[test]
     fn every_command_that_reads_the_configuration_takes_every_setting() {
-        for name in ["serve", "format", "config", "flush", "status"] {
+        for name in ["serve", "format", "config", "flush", "status", "exports"] {
             for setting in SETTINGS {
                 let line = format!("forebay {name} --{} x", setting.flag());
                 let (_, inputs) = parse_line(&line).unwrap();
@@ -351,6 +366,10 @@ mod tests {
         assert_eq!(
             request("forebay status --json"),
             Request::Status { json: true }
+        );
+        assert_eq!(
+            request("forebay exports --json"),
+            Request::Exports { json: true }
         );
         assert_eq!(
             request("forebay config --markdown"),

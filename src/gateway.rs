@@ -5,15 +5,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_fs::{CommitMode, FsConfig, LogConfig, Volume};
-use forebay_nfs::{Export, Limits, Server, ServerConfig, Squash};
+use forebay_fs::{FsConfig, LogConfig, Volume};
+use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, View};
 use forebay_object::{CountingStore, Store, StoreOptions};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::admin::{CheckpointState, Control, FlushReport, Status, StoreError};
+use crate::admin::{CheckpointState, Control, ExportStatus, FlushReport, Status, StoreError};
 use crate::config::{self, Config, LogMode};
+use crate::exports;
 use crate::serve::Gateway;
 
 /// How often the end of a volume's changes is looked for while a gateway stops.
@@ -62,6 +63,9 @@ pub struct NfsGateway {
     requests: Arc<CountingStore>,
     address: SocketAddr,
     started: Instant,
+    /// What may be mounted now.
+    exports: Mutex<Vec<Export>>,
+    export_control: ExportControl<Volume>,
     /// Dropped to stop the NFS server.
     shutdown: Mutex<Option<oneshot::Sender<()>>>,
     server: Mutex<Option<JoinHandle<()>>>,
@@ -88,11 +92,11 @@ impl NfsGateway {
             opened => opened,
         };
         let volume = volume.map_err(|error| error.to_string())?;
-        let served = exports(&config);
+        let exports = exports::served(&config);
         let nfs = ServerConfig {
             handle_key: volume.handle_key(),
             volume: volume.id(),
-            exports: served.iter().map(|served| served.export.clone()).collect(),
+            exports: exports.clone(),
             limits: Limits {
                 connections: config.max_connections as usize,
                 // Of the 128 MiB beside the block buffers.
@@ -100,15 +104,12 @@ impl NfsGateway {
                 ..Limits::default()
             },
         };
-        let view = |export: &Export| {
-            let served = served.iter().find(|served| served.export.id == export.id);
-            let commit = served.map(|served| served.commit).unwrap_or_default();
-            Arc::new(volume.with_commit_mode(commit))
-        };
+        let view = |view| seen(&volume, view);
         let server = Server::bind_views(config.listen, nfs, view)
             .await
             .map_err(|error| listen_failed(config.listen, &error))?;
         let address = server.local_addr().map_err(|error| error.to_string())?;
+        let export_control = server.export_control();
         let (shutdown, stop) = oneshot::channel::<()>();
         // An error of the receiver is the sender's end: a stop as well.
         let server = tokio::spawn(server.serve(async { drop(stop.await) }));
@@ -118,6 +119,8 @@ impl NfsGateway {
             requests,
             address,
             started: Instant::now(),
+            exports: Mutex::new(exports),
+            export_control,
             shutdown: Mutex::new(Some(shutdown)),
             server: Mutex::new(Some(server)),
         })
@@ -195,57 +198,9 @@ fn fs_config(config: &Config) -> FsConfig {
     }
 }
 
-/// An export as the server has it, and how safe its clients want their changes.
-struct Served {
-    export: Export,
-    commit: CommitMode,
-}
-
-/// What may be mounted, by whom, and as whom.
-fn exports(config: &Config) -> Vec<Served> {
-    config.exports.iter().flat_map(served).collect()
-}
-
-fn served(export: &config::Export) -> Vec<Served> {
-    let one = |id, clients, squash| Served {
-        export: Export {
-            id,
-            path: export.path.clone().into_bytes(),
-            clients,
-            squash,
-        },
-        commit: match export.commit {
-            config::CommitMode::Disk => CommitMode::Disk,
-            config::CommitMode::Bucket => CommitMode::Bucket,
-            config::CommitMode::Async => CommitMode::Async,
-        },
-    };
-    let (loopback, id) = export_ids(&export.path);
-    let all = export.clients.ranges().to_vec();
-    match export.squash {
-        config::Squash::None => vec![one(id, all, Squash::None)],
-        config::Squash::Root => vec![one(id, all, Squash::Root)],
-        config::Squash::All => vec![one(id, all, Squash::All)],
-        config::Squash::Auto => {
-            let own = all.iter().copied();
-            let own = own.filter(|range| range.is_loopback()).collect();
-            vec![one(loopback, own, Squash::None), one(id, all, Squash::Root)]
-        }
-    }
-}
-
-/// The numbers of an export in file handles: for clients on this machine whose root is not squashed,
-/// and for all others. They must never change, or clients would have to mount again: they follow
-/// from the path, whatever else is exported and in which order.
-fn export_ids(path: &str) -> (u32, u32) {
-    if path == "/" {
-        return (1, 2);
-    }
-    let hash = blake3::hash(path.as_bytes());
-    let [a, b, c, d, ..] = *hash.as_bytes();
-    // Far from those of the root, and even.
-    let id = (u32::from_be_bytes([a, b, c, d]) | 1 << 31) & !1;
-    (id, id + 1)
+/// The volume as the clients of a rule have it.
+fn seen(volume: &Volume, view: View) -> Arc<Volume> {
+    Arc::new(volume.with_commit_mode(exports::commit_mode(view)))
 }
 
 impl Control for NfsGateway {
@@ -261,6 +216,10 @@ impl Control for NfsGateway {
             uploaded_bytes: self.requests.counts().bytes_put - before.bytes_put,
             seconds: started.elapsed().as_secs_f64(),
         })
+    }
+
+    async fn exports(&self) -> Vec<ExportStatus> {
+        exports::described(&self.exports.lock())
     }
 
     async fn status(&self) -> Status {
@@ -301,6 +260,17 @@ impl Control for NfsGateway {
 impl Gateway for NfsGateway {
     fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    fn replace_exports(&self, config: &Config) -> Result<(), String> {
+        let served = exports::served(config);
+        // So long that what is shown is what was put in force last.
+        let mut shown = self.exports.lock();
+        self.export_control
+            .replace(served.clone(), |view| seen(&self.volume, view))
+            .map_err(|error| error.to_string())?;
+        *shown = served;
+        Ok(())
     }
 
     async fn failed(&self) -> String {

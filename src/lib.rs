@@ -3,6 +3,7 @@
 //! * [`config`]: everything that can be set, from flags, environment and file, in one table.
 //! * [`cli`]: the commands and their flags.
 //! * [`admin`]: the control socket of a running gateway, and who asks there.
+//! * [`exports`]: what may be mounted, from the configuration's words to the server's.
 //! * [`kept_logs`]: `forebay log`.
 //! * [`logging`]: the program's messages, on standard error.
 //! * [`serve`]: the life of a gateway from start to a clean stop.
@@ -13,6 +14,7 @@
 pub mod admin;
 pub mod cli;
 pub mod config;
+pub mod exports;
 pub mod gateway;
 pub mod kept_logs;
 pub mod logging;

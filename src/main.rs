@@ -63,6 +63,17 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 print(&status.to_string())
             }
         }
+        Request::Exports { json } => {
+            let data_dir = load()?.data_dir;
+            let exports = block_on(admin::exports(&data_dir))?;
+            if json {
+                let text = serde_json::to_string_pretty(&exports).map_err(failed)?;
+                print(&format!("{text}\n"))
+            } else {
+                let lines: String = exports.iter().map(|line| format!("{line}\n")).collect();
+                print(&lines)
+            }
+        }
         Request::Log(request) => {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
@@ -83,7 +94,8 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         Request::Serve => {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
-            run_to_end(serve::serve(&config, NfsGateway::open))
+            let again = || Config::load(inputs);
+            run_to_end(serve::serve(&config, again, NfsGateway::open))
         }
     }
 }

@@ -3,12 +3,13 @@
 //! What a gateway is made of does not matter here; it is opened by the caller's function and seen
 //! through [`Gateway`]. A first SIGTERM or SIGINT stops it within `shutdown_limit`; a second one
 //! ends the program at once, as SIGKILL would: what is in the log is published after the next
-//! start.
+//! start. SIGHUP has the configuration read again: see [`Changes`].
 
 use std::fmt;
 use std::future::Future;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::admin::{Control, Server};
-use crate::config::{Config, LogMode, Value};
+use crate::config::{Config, ConfigErrors, LogMode, Shown, Value};
 
 /// A gateway that serves clients, from the moment it is opened.
 pub trait Gateway: Control {
@@ -27,48 +28,74 @@ pub trait Gateway: Control {
     /// for good. Never returns otherwise.
     fn failed(&self) -> impl Future<Output = String> + Send;
 
+    /// Puts the exports of this configuration in force, for the next call of every client. On an error, which
+    /// is for the operator to read, those before stay.
+    fn replace_exports(&self, config: &Config) -> Result<(), String>;
+
     /// Stops: finishes calls, flushes the log, publishes for at most `limit`. Gives the bytes
     /// that are in the log and not in the bucket.
     fn stop(&self, limit: Duration) -> impl Future<Output = Result<u64, String>> + Send;
 }
 
-/// Serves until the process is told to stop.
+/// Serves until the process is told to stop. `again` reads the configuration anew.
 ///
 /// # Errors
 /// What kept the gateway from starting, going on or stopping cleanly, for the user to read.
-pub async fn serve<G, O>(config: &Config, open: impl FnOnce(Config) -> O) -> Result<(), String>
+pub async fn serve<G, O>(
+    config: &Config,
+    again: impl Fn() -> Result<Config, ConfigErrors>,
+    open: impl FnOnce(Config) -> O,
+) -> Result<(), String>
 where
     G: Gateway,
     O: Future<Output = Result<G, String>>,
 {
-    let signals = stop_signals().map_err(|error| format!("cannot receive signals: {error}"))?;
-    serve_until(config, open, signals, &mut std::io::stdout()).await
+    let signals = Signals::receive().map_err(|error| format!("cannot receive signals: {error}"))?;
+    serve_until(config, again, open, signals, &mut std::io::stdout()).await
 }
 
-/// The names of the signals that ask for a stop, as they arrive.
-fn stop_signals() -> std::io::Result<mpsc::Receiver<&'static str>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let (sender, receiver) = mpsc::channel(2);
-    tokio::spawn(async move {
-        loop {
-            let name = tokio::select! {
-                Some(()) = terminate.recv() => "SIGTERM",
-                Some(()) = interrupt.recv() => "SIGINT",
-                else => return,
-            };
-            if sender.send(name).await.is_err() {
-                return;
+/// The signals that mean something, as they arrive.
+struct Signals {
+    /// The names of those that ask for a stop.
+    stop: mpsc::Receiver<&'static str>,
+    /// SIGHUP; several that come before the first is looked at are one.
+    reload: mpsc::Receiver<()>,
+}
+
+impl Signals {
+    fn receive() -> std::io::Result<Signals> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let (stops, stop) = mpsc::channel(2);
+        let (reloads, reload) = mpsc::channel(1);
+        tokio::spawn(async move {
+            loop {
+                let name = tokio::select! {
+                    Some(()) = terminate.recv() => "SIGTERM",
+                    Some(()) = interrupt.recv() => "SIGINT",
+                    else => return,
+                };
+                if stops.send(name).await.is_err() {
+                    return;
+                }
             }
-        }
-    });
-    Ok(receiver)
+        });
+        tokio::spawn(async move {
+            while hangup.recv().await.is_some() {
+                // Full is as good as sent: one that was not looked at yet reads what there is then.
+                let _ = reloads.try_send(());
+            }
+        });
+        Ok(Signals { stop, reload })
+    }
 }
 
 async fn serve_until<G, O>(
     config: &Config,
+    again: impl Fn() -> Result<Config, ConfigErrors>,
     open: impl FnOnce(Config) -> O,
-    mut signals: mpsc::Receiver<&'static str>,
+    mut signals: Signals,
     output: &mut impl Write,
 ) -> Result<(), String>
 where
@@ -79,7 +106,7 @@ where
     let admin = Server::bind(&config.data_dir).map_err(|error| error.to_string())?;
     let gateway = tokio::select! {
         gateway = open(config.clone()) => Arc::new(gateway?),
-        Some(name) = signals.recv() => {
+        Some(name) = signals.stop.recv() => {
             tracing::info!("{name} while opening the volume: nothing was served");
             return Ok(());
         }
@@ -98,27 +125,37 @@ where
     // The control socket answers until the gateway has stopped.
     tokio::select! {
         () = admin.run(gateway.clone()) => Err("the control socket is closed".to_owned()),
-        result = live(config, &*gateway, &mut signals) => result,
+        result = live(config, again, &*gateway, &mut signals) => result,
     }
 }
 
 /// From the first call that is served to the end of the stop.
 async fn live(
     config: &Config,
+    again: impl Fn() -> Result<Config, ConfigErrors>,
     gateway: &impl Gateway,
-    signals: &mut mpsc::Receiver<&'static str>,
+    signals: &mut Signals,
 ) -> Result<(), String> {
-    let failure = tokio::select! {
-        Some(name) = signals.recv() => {
-            let limit = humantime::format_duration(config.shutdown_limit);
-            tracing::info!("{name}: stopping, publishing for at most {limit}");
-            None
+    let mut shutdown_limit = config.shutdown_limit;
+    let mut failed = pin!(gateway.failed());
+    let failure = loop {
+        tokio::select! {
+            Some(name) = signals.stop.recv() => {
+                let limit = humantime::format_duration(shutdown_limit);
+                tracing::info!("{name}: stopping, publishing for at most {limit}");
+                break None;
+            }
+            Some(()) = signals.reload.recv() => {
+                if let Some(changed) = reload(config, again(), gateway) {
+                    shutdown_limit = changed.shutdown_limit;
+                }
+            }
+            reason = &mut failed => break Some(reason),
         }
-        reason = gateway.failed() => Some(reason),
     };
     let stopped = tokio::select! {
-        stopped = gateway.stop(config.shutdown_limit) => stopped,
-        Some(name) = signals.recv() => Err(format!("ended at once by a second {name}")),
+        stopped = gateway.stop(shutdown_limit) => stopped,
+        Some(name) = signals.stop.recv() => Err(format!("ended at once by a second {name}")),
     };
     match stopped {
         Ok(0) => tracing::info!("stopped; the bucket has everything"),
@@ -131,6 +168,59 @@ async fn live(
         Err(problem) => return Err(failure.unwrap_or(problem)),
     }
     failure.map_or(Ok(()), Err)
+}
+
+/// Does what SIGHUP asks for, and says what came of it; gives the configuration that counts now if it is
+/// another one.
+fn reload(
+    started: &Config,
+    again: Result<Config, ConfigErrors>,
+    gateway: &impl Gateway,
+) -> Option<Config> {
+    let config = match again {
+        Ok(config) => config,
+        Err(errors) => {
+            for error in errors.0 {
+                tracing::error!("SIGHUP: {error}");
+            }
+            tracing::error!(
+                "SIGHUP: the configuration is wrong, so everything stays as it was: correct it and send \
+                 SIGHUP again"
+            );
+            return None;
+        }
+    };
+    if let Err(problem) = gateway.replace_exports(&config) {
+        tracing::error!("SIGHUP: the exports stay as they were: {problem}");
+        return None;
+    }
+    for change in Changes::between(started, &config).0 {
+        tracing::warn!("SIGHUP: {change}");
+    }
+    tracing::info!(
+        "SIGHUP: the exports of the configuration are in force; `forebay exports` shows them"
+    );
+    Some(config)
+}
+
+/// What a configuration that was read again says and cannot have before the next start, one sentence each.
+/// Exports, and the settings that they are made of, and `shutdown_limit` count at once.
+struct Changes(Vec<String>);
+
+impl Changes {
+    fn between(started: &Config, again: &Config) -> Changes {
+        let sentence = |(was, is): (Shown, Shown)| {
+            let counts_at_once = is.setting.is_of_exports() || is.setting.key == "shutdown_limit";
+            (was.value != is.value && !counts_at_once).then(|| {
+                format!(
+                    "{} = {} ({}) counts after the next start; until then it is {}",
+                    is.setting.key, is.value, is.source, was.value
+                )
+            })
+        };
+        let pairs = started.shown().into_iter().zip(again.shown());
+        Changes(pairs.filter_map(sentence).collect())
+    }
 }
 
 /// What a started gateway says: how to mount it, and where everything is.

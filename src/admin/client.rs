@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
-use super::{FlushReport, Status, place};
+use super::{ExportStatus, FlushReport, Status, place};
 
 /// How long a gateway may take to say how it is.
 const STATUS_PATIENCE: Duration = Duration::from_secs(10);
@@ -62,6 +62,17 @@ pub enum ClientError {
 pub async fn status(data_dir: &Path) -> Result<Status, ClientError> {
     match ask(data_dir, Command::Status, Some(STATUS_PATIENCE)).await? {
         Reply::Status(status) => Ok(*status),
+        other => Err(unexpected(data_dir, other)),
+    }
+}
+
+/// Asks the gateway that uses `data_dir` for the rules of its exports that are in force.
+///
+/// # Errors
+/// As for [`status`].
+pub async fn exports(data_dir: &Path) -> Result<Vec<ExportStatus>, ClientError> {
+    match ask(data_dir, Command::Exports, Some(STATUS_PATIENCE)).await? {
+        Reply::Exports(exports) => Ok(exports),
         other => Err(unexpected(data_dir, other)),
     }
 }
@@ -139,7 +150,7 @@ fn no_gateway(data_dir: &Path, error: io::Error) -> ClientError {
 fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
     match reply {
         Reply::Error(problem) => ClientError::Refused(problem),
-        Reply::Flush(_) | Reply::Status(_) => ClientError::Broken {
+        Reply::Exports(_) | Reply::Flush(_) | Reply::Status(_) => ClientError::Broken {
             data_dir: data_dir.to_owned(),
             problem: "it answers another question".to_owned(),
         },

@@ -5,7 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::{FlushReport, Status};
+use super::{ExportStatus, FlushReport, Status};
 
 /// What a client sends. Fields that mean nothing are refused, not ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,7 @@ pub(super) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Command {
+    Exports,
     Flush,
     Status,
 }
@@ -26,6 +27,7 @@ pub(super) enum Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Reply {
+    Exports(Vec<ExportStatus>),
     Flush(FlushReport),
     Status(Box<Status>),
     Error(String),
@@ -34,8 +36,8 @@ pub(super) enum Reply {
 /// Longest request: many times what any needs.
 pub(super) const REQUEST_LIMIT: usize = 4 << 10;
 
-/// Longest reply that a client takes. A status has some 2 KiB.
-pub(super) const REPLY_LIMIT: usize = 1 << 20;
+/// Longest reply that a client takes. A status has some 2 KiB, a client of an export 200 bytes.
+pub(super) const REPLY_LIMIT: usize = 16 << 20;
 
 /// A message as a line.
 pub(super) fn to_line(message: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {

@@ -1,10 +1,11 @@
-//! The control socket: how `forebay flush` and `forebay status` reach a running gateway.
+//! The control socket: how `forebay flush`, `status` and `exports` reach a running gateway.
 //!
 //! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
 //! reply, each one line of JSON:
 //!
 //! ```text
 //! {"command":"status"}\n      ->      {"status":{"volume":"...", ...}}\n
+//! {"command":"exports"}\n     ->      {"exports":[{"path":"/", ...}]}\n
 //! {"command":"flush"}\n       ->      {"flush":{"published_lsn":4096, ...}}\n
 //! anything else               ->      {"error":"..."}\n
 //! ```
@@ -17,6 +18,7 @@
 //! gateways never share one, and a socket that a killed gateway has left behind is recognised.
 
 mod client;
+mod exports;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -28,7 +30,8 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use client::{ClientError, flush, status};
+pub use client::{ClientError, exports, flush, status};
+pub use exports::ExportStatus;
 pub use place::PlaceError;
 pub use server::Server;
 pub use status::{CheckpointState, FlushReport, Status, StoreError};
@@ -41,4 +44,7 @@ pub trait Control: Send + Sync + 'static {
 
     /// How the gateway is. Answers at once, whatever state bucket and log are in.
     fn status(&self) -> impl Future<Output = Status> + Send;
+
+    /// The rules that count for the next call of each client. Answers at once.
+    fn exports(&self) -> impl Future<Output = Vec<ExportStatus>> + Send;
 }

@@ -101,6 +101,7 @@ async fn converse<C: Control>(
     };
     let reply = match line {
         Ok(Command::Status) => Reply::Status(Box::new(control.status().await)),
+        Ok(Command::Exports) => Reply::Exports(control.exports().await),
         Ok(Command::Flush) => {
             drop(permit);
             flush(&*control, &limits.flushes).await

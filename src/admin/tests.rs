@@ -56,6 +56,20 @@ const REPORT: FlushReport = FlushReport {
     seconds: 0.5,
 };
 
+fn export() -> ExportStatus {
+    ExportStatus {
+        path: "/home".to_owned(),
+        client: "10.0.0.0/8".to_owned(),
+        access: "ro".to_owned(),
+        squash: "root_squash".to_owned(),
+        anonuid: 150,
+        anongid: 100,
+        sec: "sys".to_owned(),
+        source_port: "secure".to_owned(),
+        commit: "disk".to_owned(),
+    }
+}
+
 impl Control for Fake {
     async fn flush(&self) -> Result<FlushReport, String> {
         if self.broken {
@@ -63,6 +77,10 @@ impl Control for Fake {
         }
         self.let_go.notified().await;
         Ok(REPORT)
+    }
+
+    async fn exports(&self) -> Vec<ExportStatus> {
+        vec![export()]
     }
 
     async fn status(&self) -> Status {
@@ -92,10 +110,16 @@ async fn send(data_dir: &Path, bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn status_and_flush_reach_the_gateway() {
+async fn questions_and_orders_reach_the_gateway() {
     let dir = tempfile::tempdir().unwrap();
     let (fake, _server) = start(dir.path(), Fake::default());
     assert_eq!(status(dir.path()).await.unwrap(), some_status());
+    let exports = exports(dir.path()).await.unwrap();
+    assert_eq!(exports, [export()]);
+    assert_eq!(
+        exports[0].to_string(),
+        "/home 10.0.0.0/8(ro,root_squash,anonuid=150,anongid=100,sec=sys,secure,commit=disk)"
+    );
     fake.let_go.notify_one();
     assert_eq!(flush(dir.path(), None).await.unwrap(), REPORT);
 }

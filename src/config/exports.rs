@@ -5,59 +5,93 @@
 //! path = "/scratch"
 //! clients = ["10.0.0.0/8"]
 //! commit = "async"
+//!
+//! [[export]]
+//! path = "/scratch"
+//! clients = ["10.1.2.3"]
+//! access = "ro"
 //! ```
 //!
-//! What an export does not say is as the setting of the same name says. Without any such table the
-//! root of the volume is exported, with these settings.
+//! A table is what exports(5) calls a client entry: some clients of a directory, with their options. What
+//! it does not say is as the setting of the same name says. Without any such table the root of the
+//! volume is exported, with these settings.
 
 use std::collections::BTreeMap;
 
+use forebay_nfs::AddressRange;
 use toml::de::{DeTable, DeValue};
 
 use super::file::{File, scalar_or_list};
 use super::{
-    Clients, CommitMode, Config, ConfigError, LogMode, Setting, Source, Squash, Value, Written,
+    Access, Clients, CommitMode, Config, ConfigError, LogMode, Security, Setting, Source,
+    SourcePort, Squash, Value, Written,
 };
 
 /// The key of the tables in the file.
 pub(super) const TABLE: &str = "export";
 
-/// The settings that an export may have its own value of.
-const OWN: [&str; 3] = ["clients", "squash", "commit"];
+/// The settings that an export may have its own value of: one row makes the field, its key and how it
+/// is read and shown.
+macro_rules! options {
+    ($($(#[doc = $documentation:literal])+ $key:ident: $kind:ty;)+) => {
+        /// Their keys.
+        pub(super) const OWN: [&str; [$(stringify!($key)),+].len()] = [$(stringify!($key)),+];
 
-/// A directory that clients may mount, with its rules.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Export {
-    /// The directory, from the root of the volume: `/`, or `/` and names with `/` between them.
-    pub path: String,
-    /// Whose hosts may mount it.
-    pub clients: Clients,
-    /// Whose identity is replaced.
-    pub squash: Squash,
-    /// What answers that promise stable storage wait for.
-    pub commit: CommitMode,
+        /// Some clients of a directory, with their rules.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Export {
+            /// The directory, from the root of the volume: `/`, or `/` and names with `/` between them.
+            pub path: String,
+            $($(#[doc = $documentation])+ pub $key: $kind,)+
+        }
+
+        impl Export {
+            /// The root of the volume, with the general settings.
+            pub(super) fn general(config: &Config) -> Export {
+                Export {
+                    path: "/".to_owned(),
+                    $($key: config.$key.clone(),)+
+                }
+            }
+
+            /// The values beside the path, as they are written in a file.
+            pub(super) fn written(&self) -> [(&'static str, Written); OWN.len()] {
+                [$((stringify!($key), self.$key.write()),)+]
+            }
+
+            /// What the table says, and what it leaves out as `config` has it.
+            fn read(
+                path: String,
+                raw: &RawExport,
+                config: &Config,
+                errors: &mut Vec<ConfigError>,
+            ) -> Export {
+                Export {
+                    path,
+                    $($key: own(raw, stringify!($key), &config.$key, errors),)+
+                }
+            }
+        }
+    };
 }
 
-impl Export {
-    /// The root of the volume, with the general settings.
-    pub(super) fn general(config: &Config) -> Export {
-        Export {
-            path: "/".to_owned(),
-            clients: config.clients.clone(),
-            squash: config.squash,
-            commit: config.commit,
-        }
-    }
-
-    /// The values beside the path, as they are written in a file.
-    pub(super) fn written(&self) -> [(&'static str, Written); 3] {
-        let [clients, squash, commit] = OWN;
-        [
-            (clients, self.clients.write()),
-            (squash, self.squash.write()),
-            (commit, self.commit.write()),
-        ]
-    }
+options! {
+    /// Whose hosts these are.
+    clients: Clients;
+    /// Whether they may change anything.
+    access: Access;
+    /// Whose identity is replaced.
+    squash: Squash;
+    /// By which user's.
+    anonuid: u32;
+    /// By which group's.
+    anongid: u32;
+    /// Which credentials they may have.
+    sec: Security;
+    /// From which ports they may connect.
+    source_port: SourcePort;
+    /// What answers that promise stable storage wait for.
+    commit: CommitMode;
 }
 
 /// The text of one table's values, and where each stands.
@@ -122,9 +156,13 @@ fn one(
                 place,
                 problem: match key.get_ref().as_ref() {
                     "path" => "path has to be a string".to_owned(),
-                    key => format!(
-                        "unknown key `{key}` in [[export]]; it takes path, clients, squash and commit"
-                    ),
+                    key => {
+                        let (last, others) = OWN.split_last().unwrap_or((&"", &[]));
+                        let others = others.join(", ");
+                        format!(
+                            "unknown key `{key}` in [[export]]; it takes path, {others} and {last}"
+                        )
+                    }
                 },
             });
             continue;
@@ -172,18 +210,18 @@ pub(super) fn read(
                 continue;
             }
         };
-        if exports.iter().any(|other| other.path == path) {
-            refuse(format!(
-                "{path} is exported twice; one [[export]] can name all its clients"
-            ));
+        let export = Export::read(path, raw, config, errors);
+        if let Some(range) = shared_range(&export, &exports) {
+            errors.push(ConfigError::Export {
+                place: place.clone(),
+                problem: format!(
+                    "{} is exported to {range} twice: nobody could say which rules count; leave it out \
+                     of one [[export]]",
+                    export.path
+                ),
+            });
             continue;
         }
-        let export = Export {
-            path,
-            clients: own(raw, "clients", &config.clients, errors),
-            squash: own(raw, "squash", &config.squash, errors),
-            commit: own(raw, "commit", &config.commit, errors),
-        };
         let commit = raw.values.get("commit").map(|(_, place)| place.clone());
         let place = commit.unwrap_or_else(|| config.source("commit"));
         check(&export, place, config, errors);
@@ -204,6 +242,17 @@ fn check(export: &Export, commit: Source, config: &Config, errors: &mut Vec<Conf
             ),
         });
     }
+}
+
+/// Clients that an earlier table of the same path names too.
+fn shared_range(export: &Export, earlier: &[Export]) -> Option<AddressRange> {
+    let same_path = earlier.iter().filter(|other| other.path == export.path);
+    let named: Vec<AddressRange> = same_path
+        .flat_map(|other| other.clients.ranges())
+        .copied()
+        .collect();
+    let mut own = export.clients.ranges().iter().copied();
+    own.find(|range| named.contains(range))
 }
 
 /// A path without slashes that say nothing.

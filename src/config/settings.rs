@@ -9,8 +9,8 @@ use super::Default::{Computed, Fixed};
 use super::inputs::{Raw, within};
 use super::table::settings;
 use super::{
-    Auto, Clients, CommitMode, Compression, ConfigError, Export, LogLevel, LogMode, Setting, Size,
-    Source, Squash, StoreUrl, Switch, Value, Written, exports,
+    Access, Auto, Clients, CommitMode, Compression, ConfigError, Export, LogLevel, LogMode,
+    Security, Setting, Size, Source, SourcePort, Squash, StoreUrl, Switch, Value, Written, exports,
 };
 
 settings! {
@@ -30,12 +30,25 @@ settings! {
     "Clients" {
         /// Address and TCP port for NFS and MOUNT.
         listen: SocketAddr = Fixed("127.0.0.1:2049");
-        /// Addresses that may mount, as networks (`10.0.0.0/8`) or single addresses. Everybody
-        /// else is refused.
+        /// Addresses that may mount, as networks (`10.0.0.0/8`, `10.0.0.0/255.0.0.0`) or single
+        /// addresses; `*` is everybody. Everybody else is refused.
         clients: Clients = Fixed("127.0.0.0/8,::1");
-        /// Whose identity is replaced by nobody's (65534): `root` for root's, `all` for everybody's,
-        /// `none`; `auto` is `root`, but lets loopback networks that `clients` names keep theirs.
+        /// Whether clients may change anything: `rw`, or `ro`, where every change is refused.
+        access: Access = Fixed("rw");
+        /// Whose identity is replaced by that of `anonuid` and `anongid`: `root_squash` for root's,
+        /// `all_squash` for everybody's, `no_root_squash` for nobody's; `auto` is `root_squash`, but lets
+        /// loopback networks that `clients` names keep theirs.
         squash: Squash = Fixed("auto");
+        /// User that squashed callers, and those without an identity, are taken for.
+        anonuid: u32 = Fixed("65534");
+        /// Group of those callers.
+        anongid: u32 = Fixed("65534");
+        /// Which credentials are taken: `sys` is user and groups as the client says, `none` takes whoever
+        /// comes without them for the anonymous user.
+        sec: Security = Fixed("sys");
+        /// From which ports clients may connect: `secure` is those below 1024, which Unix machines let root
+        /// alone use, so that other users there cannot pretend to be anybody; `insecure` is all.
+        source_port: SourcePort = Fixed("secure");
         /// What COMMIT, stable writes and changes of names wait for: `disk` is a flush of the log, which
         /// a power cut cannot undo; `bucket` is the bucket, so that losing the machine loses
         /// nothing; `async` is the log's memory, which survives a crash of the program only.

@@ -38,6 +38,11 @@ impl Setting {
         super::SETTINGS.iter().find(|setting| setting.key == key)
     }
 
+    /// Whether each export may have its own value of it.
+    pub fn is_of_exports(&self) -> bool {
+        super::exports::OWN.contains(&self.key)
+    }
+
     /// Its flag, without the dashes in front: `log-limit`.
     pub fn flag(&self) -> String {
         self.key.replace('_', "-")

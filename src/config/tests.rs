@@ -480,8 +480,8 @@ fn a_small_gateway_is_possible() {
 /// The exports of a file, as text.
 fn exports(text: &str) -> Vec<String> {
     let export = |export: &Export| {
-        let [clients, squash, commit] = export.written().map(|(_, value)| value.to_string());
-        format!("{} {clients} {squash} {commit}", export.path)
+        let own = export.written().map(|(_, value)| value.to_string());
+        format!("{} {}", export.path, own.join(" "))
     };
     let config = Places::new().system_file(text).load();
     config.exports.iter().map(export).collect()
@@ -491,7 +491,7 @@ fn exports(text: &str) -> Vec<String> {
 fn without_exports_in_the_file_the_root_is_exported_with_the_general_settings() {
     assert_eq!(
         exports("clients = [\"10.0.0.0/8\"]\nsquash = \"all\"\ncommit = \"bucket\""),
-        ["/ 10.0.0.0/8 all bucket"]
+        ["/ 10.0.0.0/8 rw all_squash 65534 65534 sys secure bucket"]
     );
 }
 
@@ -505,17 +505,39 @@ fn an_export_has_the_general_settings_but_for_its_own() {
             [[export]]
             path = "//scratch/of all/"
             clients = ["10.0.0.0/8", "192.168.1.7"]
+            access = "ro"
             squash = "none"
+            anonuid = 150
+            anongid = 100
+            sec = ["sys", "none"]
+            source_port = "insecure"
             commit = "async"
         "#,
     );
     assert_eq!(
         listed,
         [
-            "/ 127.0.0.0/8,::1 auto bucket",
-            "/scratch/of all 10.0.0.0/8,192.168.1.7 none async"
+            "/ 127.0.0.0/8,::1 rw auto 65534 65534 sys secure bucket",
+            "/scratch/of all 10.0.0.0/8,192.168.1.7 ro no_root_squash 150 100 sys,none insecure async"
         ]
     );
+}
+
+#[test]
+fn a_path_may_have_several_tables_with_clients_of_their_own() {
+    let listed = exports(
+        r#"
+            [[export]]
+            path = "/a"
+            clients = ["10.0.0.0/8"]
+            [[export]]
+            path = "/a"
+            clients = ["10.1.0.0/16"]
+            access = "ro"
+        "#,
+    );
+    assert!(listed[0].starts_with("/a 10.0.0.0/8 rw"), "{listed:?}");
+    assert!(listed[1].starts_with("/a 10.1.0.0/16 ro"), "{listed:?}");
 }
 
 #[test]
@@ -539,12 +561,18 @@ fn what_is_wrong_with_an_export_is_named_with_its_line() {
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\n[[export]]\npath = \"/a/\""),
-        "system.toml:4: /a is exported twice; one [[export]] can name all its clients"
+        "system.toml:4: /a is exported to 127.0.0.0/8 twice: nobody could say which rules count; leave it out of one [[export]]"
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\nlog_limit = \"1GiB\""),
-        "system.toml:3: unknown key `log_limit` in [[export]]; it takes path, clients, squash and commit"
+        "system.toml:3: unknown key `log_limit` in [[export]]; it takes path, clients, access, squash, anonuid, anongid, sec, source_port and commit"
     );
+    assert_eq!(
+        error("[[export]]\npath = \"/a\"\nsec = \"krb5\""),
+        "system.toml:3: sec = `krb5`: Kerberos is not supported: clients are known by their addresses, and sys is what they say of their users; expected sys, none or both"
+    );
+    let named = error("[[export]]\npath = \"/a\"\nclients = \"*.example.com\"");
+    assert!(named.contains("names are not resolved"), "{named}");
     assert_eq!(
         error("[[export]]\npath = \"/a\"\ncommit = \"paper\""),
         "system.toml:3: commit = `paper`: not one of the words; expected disk, bucket or async"

@@ -3,11 +3,15 @@
 mod choice;
 mod clients;
 mod duration;
+mod security;
 mod size;
 mod store;
 
-pub use choice::{Auto, CommitMode, Compression, LogLevel, LogMode, Squash, Switch};
+pub use choice::{
+    Access, Auto, CommitMode, Compression, LogLevel, LogMode, SourcePort, Squash, Switch,
+};
 pub use clients::Clients;
+pub use security::Security;
 pub use size::Size;
 pub use store::StoreUrl;
 

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::*;
-use crate::admin::{CheckpointState, FlushReport, Status, status};
+use crate::admin::{CheckpointState, ExportStatus, FlushReport, Status, status};
 use crate::config::Inputs;
 
 /// How the fake gateway behaves.
@@ -20,6 +21,10 @@ struct Fake {
     left: u64,
     /// Told when `stop` is called.
     stopping: Arc<Notify>,
+    /// Paths of the exports that were put in force, each time anew.
+    replaced: Arc<Mutex<Vec<String>>>,
+    /// It refuses new exports.
+    refuses: bool,
 }
 
 impl Control for Fake {
@@ -29,6 +34,10 @@ impl Control for Fake {
             uploaded_bytes: 0,
             seconds: 0.0,
         })
+    }
+
+    async fn exports(&self) -> Vec<ExportStatus> {
+        Vec::new()
     }
 
     async fn status(&self) -> Status {
@@ -61,6 +70,19 @@ impl Control for Fake {
 impl Gateway for Fake {
     fn address(&self) -> SocketAddr {
         ([127, 0, 0, 1], 12049).into()
+    }
+
+    fn replace_exports(&self, config: &Config) -> Result<(), String> {
+        if self.refuses {
+            return Err("two exports have one number".to_owned());
+        }
+        let paths: Vec<_> = config
+            .exports
+            .iter()
+            .map(|export| &export.path[..])
+            .collect();
+        self.replaced.lock().push(paths.join(" "));
+        Ok(())
     }
 
     async fn failed(&self) -> String {
@@ -96,11 +118,27 @@ fn config(data_dir: &Path, flags: &[(&'static str, &str)]) -> Config {
     Config::load(&inputs).unwrap()
 }
 
+/// The sending end of [`Signals`].
+struct Sender {
+    stop: mpsc::Sender<&'static str>,
+    reload: mpsc::Sender<()>,
+}
+
+fn signals_by_hand() -> (Sender, Signals) {
+    let (stops, stop) = mpsc::channel(2);
+    let (reloads, reload) = mpsc::channel(1);
+    let sender = Sender {
+        stop: stops,
+        reload: reloads,
+    };
+    (sender, Signals { stop, reload })
+}
+
 /// Runs the fake, with the signals that come before it is asked for the next.
 async fn run(fake: Fake, signals: &[&'static str]) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), &[]);
-    let (sender, receiver) = mpsc::channel(2);
+    let (sender, receiver) = signals_by_hand();
     let stopping = fake.stopping.clone();
     let send = async {
         for (index, name) in signals.iter().enumerate() {
@@ -109,12 +147,19 @@ async fn run(fake: Fake, signals: &[&'static str]) -> Result<(), String> {
             } else {
                 until_running(dir.path()).await;
             }
-            sender.send(*name).await.unwrap();
+            sender.stop.send(*name).await.unwrap();
         }
         std::future::pending::<()>().await;
     };
     let mut output = std::io::sink();
-    let serve = serve_until(&config, |_| async { Ok(fake) }, receiver, &mut output);
+    let again = || Ok(config.clone());
+    let serve = serve_until(
+        &config,
+        again,
+        |_| async { Ok(fake) },
+        receiver,
+        &mut output,
+    );
     timeout(Duration::from_secs(20), async {
         tokio::select! { result = serve => result, () = send => unreachable!() }
     })
@@ -175,9 +220,16 @@ async fn a_gateway_that_fails_is_stopped_and_its_reason_reported() {
 async fn a_gateway_that_cannot_be_opened_says_why_and_frees_the_folder() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), &[]);
-    let (_sender, receiver) = mpsc::channel(2);
+    let (_sender, receiver) = signals_by_hand();
     let open = |_| async { Err::<Fake, _>("the bucket holds another volume".to_owned()) };
-    let result = serve_until(&config, open, receiver, &mut std::io::sink()).await;
+    let result = serve_until(
+        &config,
+        || Ok(config.clone()),
+        open,
+        receiver,
+        &mut std::io::sink(),
+    )
+    .await;
     assert_eq!(result, Err("the bucket holds another volume".to_owned()));
     Server::bind(dir.path()).unwrap();
 }
@@ -186,10 +238,17 @@ async fn a_gateway_that_cannot_be_opened_says_why_and_frees_the_folder() {
 async fn a_signal_while_opening_ends_it() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), &[]);
-    let (sender, receiver) = mpsc::channel(2);
-    sender.send("SIGTERM").await.unwrap();
+    let (sender, receiver) = signals_by_hand();
+    sender.stop.send("SIGTERM").await.unwrap();
     let open = |_| std::future::pending::<Result<Fake, String>>();
-    let result = serve_until(&config, open, receiver, &mut std::io::sink()).await;
+    let result = serve_until(
+        &config,
+        || Ok(config.clone()),
+        open,
+        receiver,
+        &mut std::io::sink(),
+    )
+    .await;
     assert_eq!(result, Ok(()));
 }
 
@@ -198,10 +257,108 @@ async fn a_folder_in_use_is_refused_before_anything_is_opened() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), &[]);
     let _other = Server::bind(dir.path()).unwrap();
-    let (_sender, receiver) = mpsc::channel(2);
+    let (_sender, receiver) = signals_by_hand();
     let open = |_| async { panic!("opened") };
-    let result = serve_until::<Fake, _>(&config, open, receiver, &mut std::io::sink()).await;
+    let result = serve_until::<Fake, _>(
+        &config,
+        || Ok(config.clone()),
+        open,
+        receiver,
+        &mut std::io::sink(),
+    )
+    .await;
     assert!(result.unwrap_err().contains("another gateway uses"));
+}
+
+#[tokio::test]
+async fn sighup_puts_the_exports_of_the_configuration_in_force() {
+    let dir = tempfile::tempdir().unwrap();
+    let started = config(dir.path(), &[]);
+    // Each time another configuration, one of them wrong.
+    let versions = [
+        "[[export]]\npath = \"/a\"",
+        "[[export]",
+        "shutdown_limit = \"30s\"",
+    ];
+    let file = dir.path().join("forebay.toml");
+    let mut rest = versions.into_iter();
+    let fake = Fake::default();
+    let replaced = fake.replaced.clone();
+    let (sender, signals) = signals_by_hand();
+    let read = Arc::new(Notify::new());
+    let again = || {
+        let inputs = Inputs {
+            flags: vec![("data_dir", "/srv/forebay".to_owned())],
+            file: Some(file.clone()),
+            variables: Vec::new(),
+            system_file: "/nonexistent".into(),
+            is_root: false,
+        };
+        let config = Config::load(&inputs);
+        read.notify_one();
+        config
+    };
+    let send = async {
+        until_running(dir.path()).await;
+        for version in rest.by_ref() {
+            std::fs::write(&file, version).unwrap();
+            sender.reload.send(()).await.unwrap();
+            read.notified().await;
+        }
+        sender.stop.send("SIGTERM").await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    let mut output = std::io::sink();
+    let serve = serve_until(
+        &started,
+        again,
+        |_| async { Ok(fake) },
+        signals,
+        &mut output,
+    );
+    let result = timeout(Duration::from_secs(20), async {
+        tokio::select! { result = serve => result, () = send => unreachable!() }
+    });
+    assert_eq!(result.await.unwrap(), Ok(()));
+    assert_eq!(*replaced.lock(), ["/a", "/"]);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_changes_nothing() {
+    let started = config(Path::new("/srv/forebay"), &[]);
+    let wrong = || Err(ConfigErrors(Vec::new()));
+    assert!(reload(&started, wrong(), &Fake::default()).is_none());
+    let refuses = Fake {
+        refuses: true,
+        ..Fake::default()
+    };
+    assert!(reload(&started, Ok(started.clone()), &refuses).is_none());
+    let gateway = Fake::default();
+    let later = config(Path::new("/srv/forebay"), &[("shutdown_limit", "7s")]);
+    let counts = reload(&started, Ok(later), &gateway).unwrap();
+    assert_eq!(counts.shutdown_limit, Duration::from_secs(7));
+}
+
+#[test]
+fn what_counts_only_after_the_next_start_is_named() {
+    let started = config(Path::new("/srv/forebay"), &[]);
+    let changed = [
+        ("listen", "0.0.0.0:2049"),
+        ("log_limit", "8GiB"),
+        ("shutdown_limit", "1m"),
+        ("clients", "10.0.0.0/8"),
+        ("squash", "all_squash"),
+        ("commit", "bucket"),
+    ];
+    let again = config(Path::new("/srv/forebay"), &changed);
+    assert_eq!(
+        Changes::between(&started, &again).0,
+        [
+            "listen = 0.0.0.0:2049 (--listen) counts after the next start; until then it is 127.0.0.1:2049",
+            "log_limit = 8GiB (--log-limit) counts after the next start; until then it is 4GiB",
+        ]
+    );
+    assert!(Changes::between(&started, &started).0.is_empty());
 }
 
 #[test]

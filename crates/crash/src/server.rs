@@ -111,6 +111,8 @@ impl Program {
         arguments.push(self.address.to_string().into());
         arguments.push("--data-dir".into());
         arguments.push(self.data_dir.clone().into());
+        // The writers are not root everywhere.
+        arguments.extend(["--source-port", "insecure"].map(OsString::from));
         arguments.extend(self.flags.iter().map(OsString::from));
         let mut command = self.command(&arguments);
         command.stdout(Stdio::piped()).stderr(messages);

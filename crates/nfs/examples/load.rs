@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use forebay_nfs::record::mark;
 use forebay_nfs::xdr::{Reader, Writer};
-use forebay_nfs::{AddressRange, Export, Limits, Server, ServerConfig, Squash};
+use forebay_nfs::{AddressRange, Export, Limits, Rule, Server, ServerConfig, SourcePort, Squash};
 use forebay_types::VolumeId;
 use forebay_vfs::memory::MemoryFileSystem;
 
@@ -37,8 +37,12 @@ fn main() -> Result<(), Failure> {
         exports: vec![Export {
             id: 1,
             path: b"/".to_vec(),
-            clients: vec![AddressRange::ANY_V4],
-            squash: Squash::None,
+            rules: vec![Rule {
+                clients: vec![AddressRange::ANY_V4],
+                squash: Squash::None,
+                source_port: SourcePort::Any,
+                ..Rule::default()
+            }],
         }],
         limits: Limits::default(),
     };

@@ -1,11 +1,11 @@
 //! Ranges of client addresses, as exports name them.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
 /// The addresses that share their first `prefix` bits with `base` (CIDR): `10.0.0.0/8`,
-/// `fd00::/8`, or a single address without a prefix.
+/// `10.0.0.0/255.0.0.0`, `fd00::/8`, or a single address without a prefix.
 ///
 /// An IPv4 client that arrives on an IPv6 socket (`::ffff:10.1.2.3`) counts as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +20,15 @@ pub enum AddressRangeError {
     /// The part before the slash is no address.
     #[error("'{0}' is not an IP address: write one such as 10.0.0.0/8, 192.168.1.5 or fd00::/8")]
     Address(String),
+    /// It is a name, a pattern of names or a netgroup.
+    #[error(
+        "'{0}' is a name, and names are not resolved: who answers for them would decide who may mount; \
+         write addresses or networks such as 192.168.1.5 or 10.0.0.0/8, or * for everybody"
+    )]
+    Name(String),
+    /// The part after the slash has the form of an address, and is no netmask.
+    #[error("'{0}' is not a netmask: write one such as 255.255.0.0, or a prefix length such as 16")]
+    Netmask(Ipv4Addr),
     /// The part after the slash is no prefix length.
     #[error("'{text}' is not a prefix length: write a number from 0 to {max}")]
     Prefix {
@@ -82,6 +91,12 @@ impl AddressRange {
         Ok(AddressRange { base, prefix })
     }
 
+    /// How many first bits the addresses share: of two ranges with an address in common the one with more is
+    /// part of the other.
+    pub fn prefix(&self) -> u8 {
+        self.prefix
+    }
+
     /// Whether the client with this address is meant.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -106,20 +121,18 @@ impl FromStr for AddressRange {
             Some((base, prefix)) => (base, Some(prefix)),
             None => (text, None),
         };
-        let base: IpAddr = base
-            .trim()
-            .parse()
-            .map_err(|_| AddressRangeError::Address(base.to_owned()))?;
+        let base: IpAddr = base.trim().parse().map_err(|_| no_address(base.trim()))?;
         let Some(prefix) = prefix else {
             return Ok(AddressRange::from(base));
         };
-        let prefix = prefix
-            .trim()
-            .parse()
-            .map_err(|_| AddressRangeError::Prefix {
-                text: prefix.to_owned(),
-                max: bits_of(base),
-            })?;
+        let prefix = prefix.trim();
+        if let (IpAddr::V4(_), Ok(mask)) = (base, prefix.parse::<Ipv4Addr>()) {
+            return AddressRange::new(base, prefix_of(mask)?);
+        }
+        let prefix = prefix.parse().map_err(|_| AddressRangeError::Prefix {
+            text: prefix.to_owned(),
+            max: bits_of(base),
+        })?;
         AddressRange::new(base, prefix)
     }
 }
@@ -132,6 +145,28 @@ impl fmt::Display for AddressRange {
             write!(f, "{}/{}", self.base, self.prefix)
         }
     }
+}
+
+/// What is wrong with a text that is no address. The letters of IPv6 addresses end at `f`.
+fn no_address(text: &str) -> AddressRangeError {
+    let of_names = |character: char| match character {
+        '*' | '?' | '@' | '[' => true,
+        _ => character.is_ascii_alphabetic() && !character.is_ascii_hexdigit(),
+    };
+    let kind = match text.contains(of_names) && !text.contains(':') {
+        true => AddressRangeError::Name,
+        false => AddressRangeError::Address,
+    };
+    kind(text.to_owned())
+}
+
+/// The prefix length that a netmask stands for.
+fn prefix_of(mask: Ipv4Addr) -> Result<u8, AddressRangeError> {
+    let bits = mask.to_bits();
+    if bits.leading_ones() + bits.trailing_zeros() < u32::BITS {
+        return Err(AddressRangeError::Netmask(mask));
+    }
+    Ok(bits.leading_ones() as u8)
 }
 
 fn bits_of(address: IpAddr) -> u8 {
@@ -189,11 +224,28 @@ mod tests {
     #[test]
     fn a_bad_range_says_what_to_write() {
         let message = |text: &str| text.parse::<AddressRange>().unwrap_err().to_string();
-        assert!(message("localhost").contains("'localhost' is not an IP address"));
+        assert!(message("10.0.0").contains("'10.0.0' is not an IP address"));
+        for name in ["localhost", "*.example.com", "@trusted", "192.168.1.*"] {
+            let message = message(name);
+            assert!(message.contains("names are not resolved"), "{message}");
+        }
+        assert!(message("fe80::1%eth0").contains("is not an IP address"));
+        assert!(message("10.0.0.0/255.0.255.0").contains("'255.0.255.0' is not a netmask"));
         assert!(message("10.0.0.0/33").contains("a number from 0 to 32"));
         assert!(message("::1/129").contains("a number from 0 to 128"));
         assert!(message("10.0.0.0/x").contains("'x' is not a prefix length"));
         assert!(message("10.1.2.3/8").contains("write 10.0.0.0/8"));
+    }
+
+    #[test]
+    fn a_netmask_is_as_good_as_a_prefix() {
+        assert_eq!(range("10.0.0.0/255.0.0.0"), range("10.0.0.0/8"));
+        assert_eq!(range("0.0.0.0/0.0.0.0"), AddressRange::ANY_V4);
+        let one = range("192.168.1.5/255.255.255.255");
+        assert_eq!(one, range("192.168.1.5"));
+        assert!("fd00::/255.0.0.0".parse::<AddressRange>().is_err());
+        let host_bits = "10.1.0.0/255.0.0.0".parse::<AddressRange>();
+        assert!(matches!(host_bits, Err(AddressRangeError::HostBits { .. })));
     }
 
     #[test]

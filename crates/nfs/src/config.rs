@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_types::VolumeId;
 
-use crate::AddressRange;
+use crate::Rule;
 
 /// Largest READ, WRITE and directory reply that FSINFO offers, in bytes.
 pub const TRANSFER_BYTES: u32 = 1 << 20;
@@ -16,10 +16,10 @@ pub const NOBODY: u32 = 65534;
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Key of the file handles' authentication codes. Draw it at random once per volume and keep
-    /// it: handles made under another key are refused (NFS3ERR_BADHANDLE), so clients would have to
-    /// mount again. Who knows it can name any inode.
+    /// it: handles made under another key are refused (NFS3ERR_STALE), so clients would have to mount
+    /// again. Who knows it can name any inode.
     pub handle_key: [u8; 32],
-    /// The volume behind the server; a handle of another one is stale.
+    /// The volume behind the server; a handle of another one is refused.
     pub volume: VolumeId,
     /// What may be mounted, and by whom. Whoever is named by none gets nothing.
     pub exports: Vec<Export>,
@@ -31,27 +31,14 @@ pub struct ServerConfig {
 #[derive(Clone, Debug)]
 pub struct Export {
     /// Number of the export, part of every handle given out under it: keep it across restarts and
-    /// do not use it for another path.
+    /// do not use it for another path. It says nothing of the rules: those may change, and handles stay.
     pub id: u32,
     /// Path of the directory, from the root of the volume, such as `/` or `/home`. Symbolic links
     /// in it are not followed.
     pub path: Vec<u8>,
-    /// Addresses of the clients; none: nobody.
-    pub clients: Vec<AddressRange>,
-    /// Whose identity is replaced.
-    pub squash: Squash,
-}
-
-/// Which callers of an export are taken for nobody ([`NOBODY`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Squash {
-    /// Nobody is: uid 0 of a client is root here.
-    None,
-    /// User 0 and group 0, as primary or further group.
-    #[default]
-    Root,
-    /// Everyone.
-    All,
+    /// Who may mount it, and what they may do. Of those that have a client in one of their ranges the one
+    /// with the longest prefix counts, of equal ones the first.
+    pub rules: Vec<Rule>,
 }
 
 /// A cap on everything that a client can influence.
@@ -141,15 +128,7 @@ pub enum ConfigError {
 impl ServerConfig {
     /// Whether a server can work with it.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let mut ids = std::collections::HashSet::new();
-        for export in &self.exports {
-            if !ids.insert(export.id) {
-                return Err(ConfigError::DuplicateExport(export.id));
-            }
-            if export.path.first() != Some(&b'/') {
-                return Err(ConfigError::RelativePath(export.id));
-            }
-        }
+        check_exports(&self.exports)?;
         let limits = &self.limits;
         // A call or reply of the largest transfer with everything around it.
         let transfer = TRANSFER_BYTES as usize + 2048;
@@ -172,16 +151,33 @@ impl ServerConfig {
     }
 }
 
+/// Whether these can be served together.
+pub(crate) fn check_exports(exports: &[Export]) -> Result<(), ConfigError> {
+    let mut ids = std::collections::HashSet::new();
+    for export in exports {
+        if !ids.insert(export.id) {
+            return Err(ConfigError::DuplicateExport(export.id));
+        }
+        if export.path.first() != Some(&b'/') {
+            return Err(ConfigError::RelativePath(export.id));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::AddressRange;
 
     fn config() -> ServerConfig {
         let export = |id, path: &str| Export {
             id,
             path: path.into(),
-            clients: vec![AddressRange::ANY_V4],
-            squash: Squash::None,
+            rules: vec![Rule {
+                clients: vec![AddressRange::ANY_V4],
+                ..Rule::default()
+            }],
         };
         ServerConfig {
             handle_key: [0; 32],

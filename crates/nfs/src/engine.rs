@@ -2,34 +2,57 @@
 //!
 //! This is all of the protocol without its sockets. Time comes in as an argument.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use forebay_vfs::FileSystem;
 
-use crate::exports::{Client, Exports};
+use crate::config::check_exports;
+use crate::exports::{Client, Exports, InForce};
 use crate::handle::Handles;
 use crate::metrics::Metrics;
 use crate::mount::Mounts;
 use crate::replay::{Arrival, ReplayCache, ReplayKey};
-use crate::rpc::{Call, Denial, NotServed, Rejection, Reply};
+use crate::rpc::{Call, Credential, Denial, NotServed, Rejection, Reply};
 use crate::xdr::Malformed;
-use crate::{Export, ServerConfig, mount, nfs3};
+use crate::{ConfigError, Export, ServerConfig, View, mount, nfs3};
 
 /// What all connections share.
 pub(crate) struct Engine<F> {
     handles: Handles,
-    exports: Exports<F>,
+    exports: InForce<F>,
     mounts: Mounts,
     replay: Arc<ReplayCache>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// One client's connection, as the protocol sees it.
+/// One client's connection, as the protocol sees it under the rules of one time.
 pub(crate) struct Session<F> {
     pub(crate) engine: Arc<Engine<F>>,
+    peer: SocketAddr,
+    exports: Arc<Exports<F>>,
     client: Client,
+}
+
+/// Replaces the exports of a server while it serves; see [`crate::Server::export_control`].
+pub struct ExportControl<F>(pub(crate) Arc<Engine<F>>);
+
+impl<F: FileSystem> ExportControl<F> {
+    /// Puts these in the place of the server's exports. They count at once and on every connection: for the
+    /// calls that are begun after this, while those under way end under the rules under which they were
+    /// begun. Handles stay good as long as an export of their number is for the client. `view` is as for
+    /// [`crate::Server::bind_views`]. On an error the exports stay as they are.
+    pub fn replace(
+        &self,
+        exports: Vec<Export>,
+        view: impl Fn(View) -> Arc<F>,
+    ) -> Result<(), ConfigError> {
+        check_exports(&exports)?;
+        self.0.exports.replace(Exports::new(exports, view));
+        Ok(())
+    }
 }
 
 /// What is to be done about a record.
@@ -77,14 +100,13 @@ pub(crate) fn reply_bound(record: &[u8]) -> usize {
         Ok(call) if call.program == nfs3::PROGRAM => {
             nfs3::reply_bound(call.procedure, call.arguments)
         }
-        // DUMP and EXPORT list what is bounded by configuration and by the list of mounts.
-        Ok(call) if call.program == mount::PROGRAM => 16 << 10,
+        Ok(call) if call.program == mount::PROGRAM => mount::reply_bound(call.procedure),
         Ok(_) | Err(_) => 512,
     }
 }
 
 impl<F: FileSystem> Engine<F> {
-    pub(crate) fn new(config: &ServerConfig, view: impl Fn(&Export) -> Arc<F>) -> Engine<F> {
+    pub(crate) fn new(config: &ServerConfig, view: impl Fn(View) -> Arc<F>) -> Engine<F> {
         let limits = &config.limits;
         let replay = ReplayCache::new(
             limits.replay_entries,
@@ -93,19 +115,30 @@ impl<F: FileSystem> Engine<F> {
         );
         Engine {
             handles: Handles::new(config.handle_key, config.volume),
-            exports: Exports::new(config.exports.clone(), view),
+            exports: InForce::new(Exports::new(config.exports.clone(), view)),
             mounts: Mounts::default(),
             replay: Arc::new(replay),
             metrics: Arc::default(),
         }
     }
 
-    /// A connection from this address.
-    pub(crate) fn session(self: &Arc<Self>, address: IpAddr) -> Session<F> {
+    /// A connection from there.
+    pub(crate) fn session(self: &Arc<Self>, peer: SocketAddr) -> Session<F> {
+        let exports = self.exports.current();
         Session {
             engine: self.clone(),
-            client: self.exports.client(address),
+            peer,
+            client: exports.client(peer),
+            exports,
         }
+    }
+}
+
+impl<F: FileSystem> Session<F> {
+    /// The session to begin the next call in, if the exports were replaced since this one began.
+    pub(crate) fn renewed(&self) -> Option<Session<F>> {
+        let replaced = self.engine.exports.has_replaced(&self.exports);
+        replaced.then(|| self.engine.session(self.peer))
     }
 }
 
@@ -125,8 +158,7 @@ pub(crate) async fn execute<F: FileSystem>(
             return Outcome::Reply(Reply::denied(xid, denial, buffer));
         }
     };
-    let identity = std::mem::replace(&mut call.credential, crate::rpc::Credential::None);
-    let who = identity.identity();
+    let who = std::mem::replace(&mut call.credential, Credential::None);
     let xid = call.xid;
     match Program::find(call.program, call.version) {
         Ok(Program::Nfs) => nfs(session, &call, who, record, now, buffer).await,
@@ -149,7 +181,7 @@ async fn mount<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec
     let engine = &*session.engine;
     let request = mount::Request {
         handles: &engine.handles,
-        exports: &engine.exports,
+        exports: &session.exports,
         mounts: &engine.mounts,
         client: &session.client,
     };
@@ -174,7 +206,7 @@ async fn mount<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec
 async fn nfs<F: FileSystem>(
     session: &Session<F>,
     call: &Call<'_>,
-    who: forebay_vfs::Credentials,
+    who: Credential,
     record: &[u8],
     now: Instant,
     buffer: Vec<u8>,
@@ -218,9 +250,11 @@ async fn nfs<F: FileSystem>(
     };
     let request = nfs3::Request {
         handles: &engine.handles,
-        exports: &engine.exports,
+        exports: &session.exports,
         client: &session.client,
         claimed: who,
+        changes: nfs3::is_change(call.procedure),
+        too_weak: AtomicBool::new(false),
     };
     let mut reply = Reply::accepted(call.xid, buffer);
     let done = nfs3::call(&request, call.procedure, call.arguments, &mut reply).await;
@@ -229,6 +263,10 @@ async fn nfs<F: FileSystem>(
         // Nothing was done, so there is nothing to remember.
         let reply = reply.turned_into(call.xid, Rejection::GarbageArguments);
         return Outcome::Reply(reply);
+    }
+    if request.too_weak.into_inner() {
+        metrics.calls_denied.add(1);
+        return Outcome::Reply(reply.denied_after_all(call.xid, Denial::TooWeak));
     }
     if let Some((ticket, record)) = ticket.zip(reply.record()) {
         ticket.finish(record);

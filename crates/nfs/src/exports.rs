@@ -1,51 +1,78 @@
-//! Which directories clients may mount, and as whom they act there.
+//! Which directories clients may mount, and which rules are whose.
+//!
+//! [`Exports`] are never changed. A connection finds out once what its client is allowed ([`Client`]: a short
+//! list, searched by the number in a handle) and works with that, without a lock. When the rules are
+//! replaced ([`InForce`]), the connection notices it by one number before its next call and finds out anew;
+//! calls that are under way end under the rules under which they began.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_types::Inode;
 use forebay_vfs::{Credentials, Error, FileKind, FileSystem};
+use parking_lot::Mutex;
 
-use crate::{Export, NOBODY, Squash};
+use crate::{Export, Rule, View};
 
-/// The exports of a server.
+/// No path names a directory that is deeper: paths have at most 4096 bytes (PATH_MAX).
+const MAX_DEPTH: usize = 4096 / 2;
+
+/// The exports of a server, as they were given to it at one time.
 pub(crate) struct Exports<F> {
+    /// Which in turn they are.
+    version: u64,
     list: Vec<Entry<F>>,
 }
 
 struct Entry<F> {
     export: Export,
-    /// The file system as this export's clients have it.
-    fs: Arc<F>,
+    /// For each rule the file system as its clients have it.
+    views: Vec<Arc<F>>,
     /// Inode of its directory, or 0 while that is not known: so that `..` does not lead out of it.
     root: AtomicU64,
 }
 
-/// Which export of [`Exports`]: its place there.
+/// What a client is allowed: one rule of one export. Means something to the [`Exports`] that gave it,
+/// and only there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ExportIndex(usize);
+pub(crate) struct Grant {
+    /// Number of the export.
+    id: u32,
+    /// Its place in the list.
+    export: u32,
+    /// The rule's place in the export.
+    rule: u32,
+}
 
-/// A client, by what it is allowed: found out once for each connection.
+impl Grant {
+    /// Number of the export, as handles have it.
+    pub(crate) fn export(self) -> u32 {
+        self.id
+    }
+}
+
+/// A client, by what it is allowed: found out once for each connection and version of the exports.
 #[derive(Debug)]
 pub(crate) struct Client {
     /// Its address, an IPv4 one never written as IPv6.
     pub(crate) address: IpAddr,
-    /// For each export whether it is for this client.
-    allowed: Vec<bool>,
+    /// At most one of each export, by the exports' numbers.
+    grants: Box<[Grant]>,
 }
 
 impl Client {
     /// Whether any export is for it.
     pub(crate) fn is_known(&self) -> bool {
-        self.allowed.contains(&true)
+        !self.grants.is_empty()
     }
 
-    /// Whether this export is for it.
-    pub(crate) fn may_use(&self, export: ExportIndex) -> bool {
-        self.allowed.get(export.0).copied().unwrap_or(false)
+    /// What it is allowed under the export with this number. That there is no such export looks the
+    /// same as that it is for others.
+    pub(crate) fn grant(&self, export: u32) -> Option<Grant> {
+        let found = self.grants.binary_search_by_key(&export, |grant| grant.id);
+        self.grants.get(found.ok()?).copied()
     }
 }
 
@@ -56,128 +83,166 @@ fn root() -> Credentials {
 }
 
 impl<F> Exports<F> {
-    /// `view` gives the file system as the clients of an export have it.
-    pub(crate) fn new(exports: Vec<Export>, view: impl Fn(&Export) -> Arc<F>) -> Exports<F> {
-        let entry = |export| Entry {
-            fs: view(&export),
+    /// `view` gives the file system as the clients of a rule have it.
+    pub(crate) fn new(exports: Vec<Export>, view: impl Fn(View) -> Arc<F>) -> Exports<F> {
+        let entry = |export: Export| Entry {
+            views: export.rules.iter().map(|rule| view(rule.view)).collect(),
             export,
             root: AtomicU64::new(0),
         };
         Exports {
+            version: 0,
             list: exports.into_iter().map(entry).collect(),
         }
     }
 
-    /// What the client at this address is allowed.
-    pub(crate) fn client(&self, address: IpAddr) -> Client {
-        let covers = |entry: &Entry<F>| {
-            let mut ranges = entry.export.clients.iter();
-            ranges.any(|range| range.contains(address))
+    /// What the client that connects from there is allowed.
+    pub(crate) fn client(&self, from: SocketAddr) -> Client {
+        let address = from.ip().to_canonical();
+        let grant = |(export, entry): (usize, &Entry<F>)| {
+            let (rule, found) = entry.rule_of(address)?;
+            found.source_port.admits(from.port()).then_some(Grant {
+                id: entry.export.id,
+                export: export as u32,
+                rule: rule as u32,
+            })
         };
-        Client {
-            address: address.to_canonical(),
-            allowed: self.list.iter().map(covers).collect(),
-        }
+        let mut grants: Box<[Grant]> = self.list.iter().enumerate().filter_map(grant).collect();
+        grants.sort_unstable_by_key(|grant| grant.id);
+        Client { address, grants }
     }
 
-    /// All of them, for the EXPORT procedure.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Export> {
-        self.list.iter().map(|entry| &entry.export)
+    /// Those that a client at this address may mount, for the EXPORT procedure. Its port does not
+    /// count: who looks at the list need not be who mounts.
+    pub(crate) fn listed_for(&self, address: IpAddr) -> impl Iterator<Item = &Export> {
+        let covers = move |entry: &&Entry<F>| entry.rule_of(address).is_some();
+        self.list.iter().filter(covers).map(|entry| &entry.export)
     }
 
-    /// The export with this number.
-    pub(crate) fn by_id(&self, id: u32) -> Option<ExportIndex> {
-        let position = self.list.iter().position(|entry| entry.export.id == id);
-        position.map(ExportIndex)
+    /// The rule that counts for a client.
+    pub(crate) fn rule(&self, grant: Grant) -> Option<&Rule> {
+        let entry = self.list.get(grant.export as usize)?;
+        entry.export.rules.get(grant.rule as usize)
     }
 
-    /// The number of an export.
-    pub(crate) fn id(&self, export: ExportIndex) -> u32 {
-        self.list.get(export.0).map_or(0, |entry| entry.export.id)
+    /// The file system as the client has it.
+    pub(crate) fn fs(&self, grant: Grant) -> Option<&F> {
+        let entry = self.list.get(grant.export as usize)?;
+        entry.views.get(grant.rule as usize).map(|fs| &**fs)
     }
 
-    /// The file system as the clients of an export have it.
-    pub(crate) fn fs(&self, export: ExportIndex) -> Option<&F> {
-        self.list.get(export.0).map(|entry| &*entry.fs)
-    }
-
-    /// The identity that a caller has within an export.
-    pub(crate) fn squash<'a>(
-        &self,
-        export: ExportIndex,
-        who: &'a Credentials,
-    ) -> Cow<'a, Credentials> {
-        let squash = self.list.get(export.0).map(|entry| entry.export.squash);
-        let nobody = |id: u32| if id == 0 { NOBODY } else { id };
-        match squash.unwrap_or(Squash::All) {
-            Squash::None => Cow::Borrowed(who),
-            Squash::Root if who.uid != 0 && who.gid != 0 && !who.groups.contains(&0) => {
-                Cow::Borrowed(who)
-            }
-            Squash::Root => Cow::Owned(Credentials {
-                uid: nobody(who.uid),
-                gid: nobody(who.gid),
-                groups: who.groups.iter().map(|group| nobody(*group)).collect(),
-            }),
-            Squash::All => Cow::Owned(Credentials {
-                uid: NOBODY,
-                gid: NOBODY,
-                groups: Vec::new(),
-            }),
-        }
-    }
-
-    /// The export that holds `path`, and what remains of the path below it: of those that are for
-    /// this client, or else of all, the one with the longest path, and the first of the same path.
+    /// Of the exports that are for this client the deepest one that holds `path`, and what remains of the
+    /// path below it.
     pub(crate) fn holding<'a>(
         &self,
         path: &'a [u8],
         client: &Client,
-    ) -> Option<(ExportIndex, Vec<&'a [u8]>)> {
+    ) -> Option<(Grant, Vec<&'a [u8]>)> {
         let wanted: Vec<&[u8]> = names(path).collect();
-        let depth = |entry: &Entry<F>| {
+        let depth = |grant: Grant| {
+            let entry = self.list.get(grant.export as usize)?;
             let names: Vec<&[u8]> = names(&entry.export.path).collect();
             wanted.starts_with(&names).then_some(names.len())
         };
-        let candidates = self.list.iter().enumerate();
-        let (_, depth, Reverse(index)) = candidates
-            .filter_map(|(index, entry)| {
-                let allowed = client.may_use(ExportIndex(index));
-                Some((allowed, depth(entry)?, Reverse(index)))
-            })
-            .max()?;
-        Some((ExportIndex(index), wanted.into_iter().skip(depth).collect()))
+        let candidates = client.grants.iter();
+        let (depth, grant) = candidates
+            .filter_map(|grant| Some((depth(*grant)?, *grant)))
+            .max_by_key(|(depth, grant)| (*depth, Reverse(grant.export)))?;
+        Some((grant, wanted.into_iter().skip(depth).collect()))
+    }
+}
+
+impl<F> Entry<F> {
+    /// The rule that counts for a client at this address: the most specific one, which is the one
+    /// with the longest prefix, and of equal ones the first.
+    fn rule_of(&self, address: IpAddr) -> Option<(usize, &Rule)> {
+        let longest = |rule: &Rule| {
+            let ranges = rule.clients.iter();
+            let covering = ranges.filter(|range| range.contains(address));
+            covering.map(|range| range.prefix()).max()
+        };
+        let rules = self.export.rules.iter().enumerate();
+        let (_, Reverse(index), rule) = rules
+            .filter_map(|(index, rule)| Some((longest(rule)?, Reverse(index), rule)))
+            .max_by_key(|(prefix, index, _)| (*prefix, *index))?;
+        Some((index, rule))
     }
 }
 
 impl<F: FileSystem> Exports<F> {
     /// Finds the directory of an export, as it is now.
-    pub(crate) async fn resolve(&self, export: ExportIndex) -> Result<Inode, Error> {
-        let entry = self.list.get(export.0).ok_or(Error::NotFound)?;
-        let inode = walk(&*entry.fs, Inode::ROOT, names(&entry.export.path)).await?;
+    pub(crate) async fn resolve(&self, grant: Grant) -> Result<Inode, Error> {
+        let entry = self.list.get(grant.export as usize);
+        let (entry, fs) = entry.zip(self.fs(grant)).ok_or(Error::NotFound)?;
+        let inode = walk(fs, Inode::ROOT, names(&entry.export.path)).await?;
         entry.root.store(inode.0, Ordering::Relaxed);
         Ok(inode)
     }
 
-    /// Whether `directory` is the directory of the export, so that its `..` has to be itself.
-    pub(crate) async fn is_root(
-        &self,
-        export: ExportIndex,
-        directory: Inode,
-    ) -> Result<bool, Error> {
-        let Some(entry) = self.list.get(export.0) else {
+    /// Whether `..` of a directory is for clients of the export to see: it is not at the export's own
+    /// directory, nor where a directory was moved out of the export while a client had its handle.
+    pub(crate) async fn leads_out(&self, grant: Grant, directory: Inode) -> Result<bool, Error> {
+        let entry = self.list.get(grant.export as usize);
+        let Some((entry, fs)) = entry.zip(self.fs(grant)) else {
             return Ok(true);
         };
-        let known = match entry.root.load(Ordering::Relaxed) {
-            0 => self.resolve(export).await?,
+        if names(&entry.export.path).next().is_none() {
+            return Ok(directory == Inode::ROOT);
+        }
+        let top = match entry.root.load(Ordering::Relaxed) {
+            0 => self.resolve(grant).await?,
             known => Inode(known),
         };
-        Ok(known == directory)
+        let mut at = directory;
+        for _ in 0..MAX_DEPTH {
+            if at == top {
+                return Ok(directory == top);
+            }
+            if at == Inode::ROOT {
+                return Ok(true);
+            }
+            at = fs.lookup(&root(), at, b"..").await?.inode;
+        }
+        Ok(true)
+    }
+}
+
+/// The exports that count now.
+pub(crate) struct InForce<F> {
+    /// That of `exports`, to be looked at without the lock.
+    version: AtomicU64,
+    exports: Mutex<Arc<Exports<F>>>,
+}
+
+impl<F> InForce<F> {
+    pub(crate) fn new(exports: Exports<F>) -> InForce<F> {
+        InForce {
+            version: AtomicU64::new(exports.version),
+            exports: Mutex::new(Arc::new(exports)),
+        }
+    }
+
+    /// Puts others in their place: they count for every call that is begun after this.
+    pub(crate) fn replace(&self, mut exports: Exports<F>) {
+        let mut current = self.exports.lock();
+        exports.version = current.version.wrapping_add(1);
+        self.version.store(exports.version, Ordering::Release);
+        *current = Arc::new(exports);
+    }
+
+    /// Those that count now.
+    pub(crate) fn current(&self) -> Arc<Exports<F>> {
+        self.exports.lock().clone()
+    }
+
+    /// Whether these count no longer. This is all that the rules cost a call when they stay as they are.
+    pub(crate) fn has_replaced(&self, exports: &Exports<F>) -> bool {
+        self.version.load(Ordering::Acquire) != exports.version
     }
 }
 
 /// The names that make up a path.
-fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/')
         .filter(|name| !name.is_empty())
 }
@@ -206,82 +271,124 @@ pub(crate) async fn walk<'a, F: FileSystem>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ExportAccess, SourcePort};
 
-    fn export(id: u32, path: &str, clients: &str, squash: Squash) -> Export {
-        Export {
-            id,
-            path: path.into(),
-            clients: vec![clients.parse().unwrap()],
-            squash,
+    fn rule(clients: &[&str]) -> Rule {
+        Rule {
+            clients: clients.iter().map(|text| text.parse().unwrap()).collect(),
+            ..Rule::default()
         }
     }
 
-    fn exports() -> Exports<()> {
-        let exports = vec![
-            export(1, "/", "127.0.0.1", Squash::None),
-            export(2, "/home", "10.0.0.0/8", Squash::Root),
-            export(3, "/home/all/", "10.0.0.0/8", Squash::All),
-        ];
-        Exports::new(exports, |_| Arc::default())
+    fn export(id: u32, path: &str, rules: Vec<Rule>) -> Export {
+        let path = path.into();
+        Export { id, path, rules }
+    }
+
+    fn exports(list: Vec<Export>) -> Exports<()> {
+        Exports::new(list, |_| Arc::default())
+    }
+
+    /// Of a client with a privileged port.
+    fn client(exports: &Exports<()>, address: &str) -> Client {
+        exports.client(SocketAddr::new(address.parse().unwrap(), 700))
     }
 
     #[test]
-    fn a_path_belongs_to_the_deepest_export_that_holds_it() {
-        let exports = exports();
-        let nobody = exports.client("192.168.0.1".parse().unwrap());
+    fn a_path_belongs_to_the_deepest_export_that_is_for_the_client_and_holds_it() {
+        let exports = exports(vec![
+            export(9, "/", vec![rule(&["10.0.0.0/8"])]),
+            export(2, "/home", vec![rule(&["10.0.0.0/8"])]),
+            export(3, "/home/all/", vec![rule(&["10.0.0.0/8"])]),
+            export(4, "/home/all/secret", vec![rule(&["192.168.0.0/16"])]),
+        ]);
+        let ours = client(&exports, "10.1.1.1");
         let holding = |path: &'static str| {
-            let (export, rest) = exports.holding(path.as_bytes(), &nobody).unwrap();
-            (exports.id(export), rest)
+            let (grant, rest) = exports.holding(path.as_bytes(), &ours).unwrap();
+            (grant.export(), rest)
         };
-        assert_eq!(holding("/"), (1, vec![]));
-        assert_eq!(holding("/homes"), (1, vec![&b"homes"[..]]));
+        assert_eq!(holding("/"), (9, vec![]));
+        assert_eq!(holding("/homes"), (9, vec![&b"homes"[..]]));
         assert_eq!(holding("//home/"), (2, vec![]));
         assert_eq!(holding("/home/bob"), (2, vec![&b"bob"[..]]));
         assert_eq!(holding("/home/all/x/y"), (3, vec![&b"x"[..], b"y"]));
+        assert_eq!(holding("/home/all/secret"), (3, vec![&b"secret"[..]]));
+        let theirs = client(&exports, "192.168.0.1");
+        assert!(exports.holding(b"/home", &theirs).is_none());
     }
 
     #[test]
-    fn of_two_exports_of_a_path_a_client_gets_the_first_that_is_for_it() {
-        let exports = vec![
-            export(1, "/", "127.0.0.0/8", Squash::None),
-            export(2, "/", "0.0.0.0/0", Squash::Root),
-        ];
-        let exports: Exports<()> = Exports::new(exports, |_| Arc::default());
-        let gets = |address: &str| {
-            let client = exports.client(address.parse().unwrap());
-            exports.id(exports.holding(b"/", &client).unwrap().0)
-        };
-        assert_eq!(gets("127.0.0.1"), 1);
-        assert_eq!(gets("10.0.0.1"), 2);
+    fn the_rule_with_the_longest_prefix_counts_and_of_equal_ones_the_first() {
+        let exports = exports(vec![export(
+            1,
+            "/",
+            vec![
+                rule(&["0.0.0.0/0"]),
+                rule(&["10.0.0.0/8", "192.168.1.5"]),
+                rule(&["10.1.0.0/16"]),
+                rule(&["10.1.0.0/16", "::/0"]),
+            ],
+        )]);
+        let counts = |address: &str| client(&exports, address).grant(1).map(|grant| grant.rule);
+        assert_eq!(counts("203.0.113.9"), Some(0));
+        assert_eq!(counts("10.200.0.1"), Some(1));
+        assert_eq!(counts("192.168.1.5"), Some(1));
+        assert_eq!(counts("192.168.1.6"), Some(0));
+        assert_eq!(counts("10.1.2.3"), Some(2));
+        assert_eq!(counts("::ffff:10.1.2.3"), Some(2));
+        assert_eq!(counts("2001:db8::1"), Some(3));
     }
 
     #[test]
-    fn a_client_is_allowed_by_its_address() {
-        let exports = exports();
-        let client = exports.client("::ffff:10.1.1.1".parse().unwrap());
-        let allowed = [1, 2, 3].map(|id| client.may_use(exports.by_id(id).unwrap()));
-        assert_eq!(allowed, [false, true, true]);
-        assert!(client.is_known());
-        assert!(!exports.client("192.0.2.1".parse().unwrap()).is_known());
+    fn the_most_specific_rule_counts_also_where_it_allows_less() {
+        let mut narrow = rule(&["10.0.0.7"]);
+        narrow.source_port = SourcePort::Privileged;
+        let mut wide = rule(&["10.0.0.0/8"]);
+        wide.source_port = SourcePort::Any;
+        wide.access = ExportAccess::ReadOnly;
+        let exports = exports(vec![export(1, "/", vec![wide, narrow])]);
+        let granted = |address: &str, port| {
+            let from = SocketAddr::new(address.parse().unwrap(), port);
+            exports.client(from).grant(1).map(|grant| grant.rule)
+        };
+        assert_eq!(granted("10.0.0.7", 700), Some(1));
+        assert_eq!(granted("10.0.0.7", 40_000), None);
+        assert_eq!(granted("10.0.0.8", 40_000), Some(0));
     }
 
     #[test]
-    fn squashing_replaces_root_or_everyone() {
-        let exports = exports();
-        let squash = |id, who: &Credentials| {
-            let export = exports.by_id(id).unwrap();
-            exports.squash(export, who).into_owned()
+    fn a_client_is_known_by_its_address_and_port() {
+        let exports = exports(vec![
+            export(7, "/a", vec![rule(&["127.0.0.1"])]),
+            export(2, "/b", vec![rule(&["10.0.0.0/8"])]),
+            export(5, "/c", vec![rule(&["10.0.0.0/8"])]),
+        ]);
+        let allowed = client(&exports, "::ffff:10.1.1.1");
+        assert_eq!(
+            [7, 2, 5, 6].map(|id| allowed.grant(id).is_some()),
+            [false, true, true, false]
+        );
+        assert!(allowed.is_known());
+        assert!(!client(&exports, "192.0.2.1").is_known());
+        let unprivileged = exports.client("10.1.1.1:1024".parse().unwrap());
+        assert!(!unprivileged.is_known());
+        let paths = |address: &str| {
+            let listed = exports.listed_for(address.parse().unwrap());
+            listed.map(|export| export.path.clone()).collect::<Vec<_>>()
         };
-        let who = |uid, gid, groups: &[u32]| Credentials {
-            uid,
-            gid,
-            groups: groups.to_vec(),
-        };
-        let (root, bob) = (who(0, 0, &[0, 5]), who(1000, 100, &[27]));
-        assert_eq!(squash(1, &root), root);
-        assert_eq!(squash(2, &root), who(NOBODY, NOBODY, &[NOBODY, 5]));
-        assert_eq!(squash(2, &bob), bob);
-        assert_eq!(squash(2, &who(1000, 100, &[0])), who(1000, 100, &[NOBODY]));
-        assert_eq!(squash(3, &bob), who(NOBODY, NOBODY, &[]));
+        assert_eq!(paths("10.1.1.1"), [b"/b", b"/c"]);
+        assert!(paths("192.0.2.1").is_empty());
+    }
+
+    #[test]
+    fn replaced_exports_are_noticed_by_their_version() {
+        let in_force = InForce::new(exports(Vec::new()));
+        let first = in_force.current();
+        assert!(!in_force.has_replaced(&first));
+        in_force.replace(exports(vec![export(1, "/", vec![rule(&["10.0.0.1"])])]));
+        assert!(in_force.has_replaced(&first));
+        let second = in_force.current();
+        assert!(!in_force.has_replaced(&second));
+        assert!(client(&second, "10.0.0.1").is_known());
     }
 }

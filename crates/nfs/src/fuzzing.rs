@@ -1,6 +1,6 @@
 //! The protocol engine without its sockets, for the fuzz targets.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -29,9 +29,9 @@ impl<F: FileSystem> Service<F> {
         Service(Arc::new(Engine::new(config, |_| fs.clone())))
     }
 
-    /// Serves a record that came from `address` at `now`.
+    /// Serves a record that came from a privileged port of `address` at `now`.
     pub async fn serve(&self, address: IpAddr, record: &[u8], now: Instant) -> Answer {
-        let session = self.0.session(address);
+        let session = self.0.session(SocketAddr::new(address, 700));
         match execute(&session, record, now, Vec::new()).await {
             Outcome::Reply(reply) => {
                 let (mut bytes, data) = reply.finish();

@@ -8,7 +8,8 @@
 //!   on a reply; [`xdr`] is the representation of all values.
 //! * The engine picks the program: [`mount`], by which a client gets its first handle, or [`nfs3`]
 //!   with its 22 procedures. Calls that must not be done twice pass the replay cache.
-//! * [`handle`] names inodes towards clients; the exports say who may use them, and as whom.
+//! * [`handle`] names inodes towards clients; the exports say who may use them, and a [`Rule`] of theirs
+//!   what for, and as whom. [`ExportControl`] replaces them while clients go on.
 //! * [`Metrics`] counts what happens.
 //!
 //! Everything but the shell is synchronous code over byte strings, or waits for the file system
@@ -29,10 +30,13 @@ pub mod nfs3;
 pub mod record;
 mod replay;
 pub mod rpc;
+mod rule;
 mod server;
 pub mod xdr;
 
 pub use address::{AddressRange, AddressRangeError};
-pub use config::{ConfigError, Export, Limits, NOBODY, ServerConfig, Squash, TRANSFER_BYTES};
+pub use config::{ConfigError, Export, Limits, NOBODY, ServerConfig, TRANSFER_BYTES};
+pub use engine::ExportControl;
 pub use metrics::{Kind, Metrics, Sample};
+pub use rule::{Anonymous, ExportAccess, Flavors, Rule, SourcePort, Squash, View};
 pub use server::Server;

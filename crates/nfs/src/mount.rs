@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use forebay_vfs::{Error, FileSystem};
 use parking_lot::Mutex;
 
-use crate::exports::{Client, Exports, walk};
+use crate::exports::{Client, Exports, Grant, names, walk};
 use crate::handle::{HANDLE_BYTES, Handles, Named};
-use crate::rpc::{AUTH_SYS, Reply};
+use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader};
 
 /// Program number.
@@ -27,10 +27,71 @@ const SERVERFAULT: u32 = 10006;
 /// Mounts remembered for DUMP; the oldest are forgotten. The list is for people to look at: clients
 /// vanish without saying so, and it does not outlive the server.
 const MAX_MOUNTS: usize = 256;
+/// Those of one client, so that it cannot make the server forget all others.
+const MAX_MOUNTS_OF_CLIENT: usize = 64;
+
+/// Longest address as text, and longest list that DUMP gives.
+const MAX_ADDRESS_BYTES: usize = 48;
+const MAX_DUMP_BYTES: usize = MAX_MOUNTS * (3 * 4 + MAX_ADDRESS_BYTES + MAX_PATH_BYTES);
+
+/// Bytes that the reply to a call may have, told before it is begun.
+pub(crate) fn reply_bound(procedure: u32) -> usize {
+    match procedure {
+        2 => 512 + MAX_DUMP_BYTES,
+        // As long as the configuration makes it, which no client can.
+        5 => 64 << 10,
+        _ => 512,
+    }
+}
 
 /// Who has mounted what, as far as it is known.
 #[derive(Debug, Default)]
-pub(crate) struct Mounts(Mutex<VecDeque<(IpAddr, Vec<u8>)>>);
+pub(crate) struct Mounts(Mutex<VecDeque<Mount>>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    client: IpAddr,
+    /// Without slashes that say nothing.
+    path: Vec<u8>,
+    /// Number of the export that holds it.
+    export: u32,
+}
+
+impl Mounts {
+    fn add(&self, mount: Mount) {
+        let mut mounts = self.0.lock();
+        if mounts.contains(&mount) {
+            return;
+        }
+        let own = mounts.iter().filter(|other| other.client == mount.client);
+        if own.count() >= MAX_MOUNTS_OF_CLIENT
+            && let Some(oldest) = mounts.iter().position(|other| other.client == mount.client)
+        {
+            mounts.remove(oldest);
+        }
+        if mounts.len() >= MAX_MOUNTS {
+            mounts.pop_front();
+        }
+        mounts.push_back(mount);
+    }
+
+    fn remove(&self, gone: impl Fn(&Mount) -> bool) {
+        self.0.lock().retain(|mount| !gone(mount));
+    }
+}
+
+/// A path without slashes that say nothing, so that it is the same however it is written.
+fn tidy(path: &[u8]) -> Vec<u8> {
+    let mut tidy: Vec<u8> = Vec::new();
+    for name in names(path) {
+        tidy.push(b'/');
+        tidy.extend_from_slice(name);
+    }
+    if tidy.is_empty() {
+        tidy.push(b'/');
+    }
+    tidy
+}
 
 /// What the procedures work with.
 pub(crate) struct Request<'a, F> {
@@ -60,9 +121,8 @@ pub(crate) async fn call<F: FileSystem>(
     mut arguments: Reader<'_>,
     reply: &mut Reply,
 ) -> Result<Done, Malformed> {
-    let address = request.client.address;
-    // Whoever may mount nothing learns nothing, not even what there is.
-    let known = request.client.is_known();
+    // Of what is for others nobody learns that it is there, not even by its absence.
+    let client = request.client;
     match procedure {
         // NULL
         0 => arguments.end()?,
@@ -76,34 +136,36 @@ pub(crate) async fn call<F: FileSystem>(
         2 => {
             arguments.end()?;
             let mut results = reply.results();
-            for (client, path) in request.mounts.0.lock().iter().filter(|_| known) {
+            let mounts = request.mounts.0.lock();
+            let seen = |mount: &&Mount| client.grant(mount.export).is_some();
+            for mount in mounts.iter().filter(seen) {
                 results.bool(true);
-                results.opaque(client.to_string().as_bytes());
-                results.opaque(path);
+                results.opaque(mount.client.to_string().as_bytes());
+                results.opaque(&mount.path);
             }
             results.bool(false);
         }
         // UMNT
         3 => {
-            let path = arguments.opaque(MAX_PATH_BYTES)?;
+            let path = tidy(arguments.opaque(MAX_PATH_BYTES)?);
             arguments.end()?;
-            let mut mounts = request.mounts.0.lock();
-            mounts.retain(|(client, mounted)| *client != address || mounted != path);
+            let gone = |mount: &Mount| mount.client == client.address && mount.path == path;
+            request.mounts.remove(gone);
         }
         // UMNTALL
         4 => {
             arguments.end()?;
-            let mut mounts = request.mounts.0.lock();
-            mounts.retain(|(client, _)| *client != address);
+            let gone = |mount: &Mount| mount.client == client.address;
+            request.mounts.remove(gone);
         }
         // EXPORT
         5 => {
             arguments.end()?;
             let mut results = reply.results();
-            for export in request.exports.iter().filter(|_| known) {
+            for export in request.exports.listed_for(client.address) {
                 results.bool(true);
                 results.opaque(&export.path);
-                for range in &export.clients {
+                for range in export.rules.iter().flat_map(|rule| &rule.clients) {
                     results.bool(true);
                     results.opaque(range.to_string().as_bytes());
                 }
@@ -118,21 +180,25 @@ pub(crate) async fn call<F: FileSystem>(
 
 async fn mnt<F: FileSystem>(request: &Request<'_, F>, path: &[u8], reply: &mut Reply) -> Done {
     match root_handle(request, path).await {
-        Ok(handle) => {
-            let mount = (request.client.address, path.to_vec());
-            let mut mounts = request.mounts.0.lock();
-            if !mounts.contains(&mount) {
-                if mounts.len() >= MAX_MOUNTS {
-                    mounts.pop_front();
-                }
-                mounts.push_back(mount);
-            }
+        Ok((handle, grant)) => {
+            request.mounts.add(Mount {
+                client: request.client.address,
+                path: tidy(path),
+                export: grant.export(),
+            });
             let mut results = reply.results();
             results.u32(OK);
             results.opaque(&handle);
             // The flavors of credentials that are of use.
-            results.u32(1);
-            results.u32(AUTH_SYS);
+            let flavors = request
+                .exports
+                .rule(grant)
+                .map(|rule| rule.flavors.numbers());
+            results.u32(flavors.as_ref().map_or(0, ExactSizeIterator::len) as u32);
+            flavors
+                .into_iter()
+                .flatten()
+                .for_each(|flavor| results.u32(flavor));
             Done::Mounted
         }
         Err(status) => {
@@ -142,24 +208,20 @@ async fn mnt<F: FileSystem>(request: &Request<'_, F>, path: &[u8], reply: &mut R
     }
 }
 
-/// The handle of a directory at or below an export.
+/// The handle of a directory at or below an export, and what the client is allowed there.
 async fn root_handle<F: FileSystem>(
     request: &Request<'_, F>,
     path: &[u8],
-) -> Result<[u8; HANDLE_BYTES], u32> {
-    // Whoever may mount nothing learns nothing, not even what there is.
-    let (export, rest) = request.exports.holding(path, request.client).ok_or(ACCES)?;
-    if !request.client.may_use(export) {
-        return Err(ACCES);
-    }
+) -> Result<([u8; HANDLE_BYTES], Grant), u32> {
+    let (grant, rest) = request.exports.holding(path, request.client).ok_or(ACCES)?;
     let found = async {
-        let fs = request.exports.fs(export).ok_or(Error::NotFound)?;
-        let root = request.exports.resolve(export).await?;
+        let fs = request.exports.fs(grant).ok_or(Error::NotFound)?;
+        let root = request.exports.resolve(grant).await?;
         walk(fs, root, rest.into_iter()).await
     };
     let inode = found.await.map_err(mount_status)?;
-    let export = request.exports.id(export);
-    Ok(request.handles.encode(Named { export, inode }))
+    let export = grant.export();
+    Ok((request.handles.encode(Named { export, inode }), grant))
 }
 
 /// `mountstat3` has fewer errors than `nfsstat3`, with the same numbers.

@@ -5,10 +5,12 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use forebay_nfs::{NOBODY, Squash};
+use forebay_nfs::xdr::Writer;
+use forebay_nfs::{NOBODY, Squash, View};
 use forebay_vfs::memory::MemoryFileSystem;
 
 const ACCES: u32 = 13;
+const STALE: u32 = 70;
 
 #[test]
 fn mount_gives_a_handle_and_refuses_what_is_not_there() {
@@ -69,7 +71,7 @@ fn a_client_outside_every_export_gets_nothing() {
 }
 
 #[test]
-fn a_handle_of_an_export_for_others_is_refused() {
+fn a_handle_of_an_export_for_others_looks_like_one_that_was_never_given_out() {
     let fs = Arc::new(MemoryFileSystem::new());
     let open = Running::new(fs.clone(), config());
     let root = open.client().root();
@@ -80,7 +82,17 @@ fn a_handle_of_an_export_for_others_is_refused() {
     ];
     let server = Running::new(fs, split);
     let mut client = server.client();
-    assert_eq!(client.getattr(&root).status(), ACCES);
+    let mut forged = root.clone();
+    forged[31] ^= 1;
+    for procedure in 1..=21 {
+        let mut answer = |handle: &[u8]| {
+            let asked = |w: &mut Writer| arguments(w, procedure, handle, handle);
+            accepted(&client.call(NFS, 3, procedure, asked)).0
+        };
+        let results = answer(&root);
+        assert_eq!(results[..4], STALE.to_be_bytes(), "procedure {procedure}");
+        assert_eq!(results, answer(&forged), "procedure {procedure}");
+    }
 }
 
 #[test]
@@ -159,7 +171,7 @@ fn callers_are_squashed_as_the_export_says() {
         (Squash::All, NOBODY, NOBODY),
     ] {
         let mut squashed = config();
-        squashed.exports[0].squash = squash;
+        squashed.exports[0].rules[0].squash = squash;
         let fs = Arc::new(MemoryFileSystem::new());
         let server = Running::new(fs.clone(), config());
         let mut client = server.client();
@@ -203,9 +215,10 @@ fn clients_of_an_export_have_the_file_system_as_it_is_for_that_export() {
         export(1, "/", "127.0.0.1", Squash::None),
         export(2, "/own", "127.0.0.1", Squash::None),
     ];
+    both.exports[1].rules[0].view = View(1);
     // Two file systems tell apart which one was asked.
     let views = [1, 2].map(|_| Arc::new(MemoryFileSystem::new()));
-    let server = Running::with_views(both, |export| views[export.id as usize - 1].clone());
+    let server = Running::with_views(both, |view| views[view.0 as usize].clone());
     let mut client = server.client();
     let root = client.root();
     client.create(&root, "in the first");

@@ -2,12 +2,13 @@
 
 use super::{Value, Written};
 
-/// Makes an enum whose variants are the words that a setting may be.
+/// Makes an enum whose variants are the words that a setting may be. After a word may follow shorter ones
+/// that are read as well.
 macro_rules! choice {
     (
         $(#[$attribute:meta])*
         $name:ident:
-        $($(#[$documentation:meta])+ $variant:ident = $word:literal,)+
+        $($(#[$documentation:meta])+ $variant:ident = $word:literal $(or $short:literal)*,)+
     ) => {
         $(#[$attribute])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +32,7 @@ macro_rules! choice {
 
             fn read(text: &str) -> Result<Self, String> {
                 match text.trim() {
-                    $($word => Ok($name::$variant),)+
+                    $($word $(| $short)* => Ok($name::$variant),)+
                     _ => Err("not one of the words".to_owned()),
                 }
             }
@@ -73,16 +74,34 @@ choice! {
 }
 
 choice! {
-    /// Whose identity is replaced by nobody's (uid and gid 65534).
+    /// Whose identity is replaced by that of the anonymous user.
     Squash:
     /// Root's, except that of clients on this machine.
     Auto = "auto",
     /// Nobody's.
-    None = "none",
+    None = "no_root_squash" or "none",
     /// Root's.
-    Root = "root",
+    Root = "root_squash" or "root",
     /// Everybody's.
-    All = "all",
+    All = "all_squash" or "all",
+}
+
+choice! {
+    /// Whether clients may change anything.
+    Access:
+    /// They may.
+    ReadWrite = "rw",
+    /// They may not.
+    ReadOnly = "ro",
+}
+
+choice! {
+    /// From which ports clients may connect.
+    SourcePort:
+    /// From those below 1024.
+    Secure = "secure",
+    /// From all.
+    Insecure = "insecure",
 }
 
 choice! {

@@ -21,14 +21,19 @@ impl Value for Clients {
     const IS_LIST: bool = true;
 
     fn read(text: &str) -> Result<Self, String> {
-        let range = |item: &str| match item.trim() {
-            "" => Err("an empty entry lets nobody in".to_owned()),
-            item => item
-                .parse::<AddressRange>()
-                .map_err(|error| error.to_string()),
-        };
-        let ranges: Result<Vec<_>, _> = text.split(',').map(range).collect();
-        Ok(Clients(ranges?))
+        let mut ranges = Vec::new();
+        for item in text.split(',') {
+            match item.trim() {
+                "" => return Err("an empty entry lets nobody in".to_owned()),
+                // As in exports(5): everybody.
+                "*" => ranges.extend([AddressRange::ANY_V4, AddressRange::ANY_V6]),
+                item => ranges.push(
+                    item.parse::<AddressRange>()
+                        .map_err(|error| error.to_string())?,
+                ),
+            }
+        }
+        Ok(Clients(ranges))
     }
 
     fn write(&self) -> Written {
@@ -53,6 +58,13 @@ mod tests {
         };
         assert!(allowed("192.168.1.7") && allowed("10.9.9.9") && allowed("fd12::1"));
         assert!(!allowed("192.168.1.8") && !allowed("127.0.0.1"));
+    }
+
+    #[test]
+    fn a_star_is_everybody_and_a_netmask_a_prefix() {
+        let written = |text| Clients::read(text).unwrap().write().to_string();
+        assert_eq!(written("*"), "0.0.0.0/0,::/0");
+        assert_eq!(written("10.0.0.0/255.255.0.0"), "10.0.0.0/16");
     }
 
     #[test]

@@ -76,6 +76,8 @@ fn program(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Comma
         .env("AWS_CONFIG_FILE", "/dev/null")
         .env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
         .env("AWS_EC2_METADATA_DISABLED", "true")
+        // The client of the tests is not root everywhere.
+        .env("FOREBAY_SOURCE_PORT", "insecure")
         .envs(variables.iter().copied())
         .args(arguments)
         .stdin(Stdio::null())

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use forebay_nfs::fuzzing::{Answer, Service, reply_bound};
 use forebay_nfs::handle::{HANDLE_BYTES, Handles, Named};
-use forebay_nfs::{AddressRange, Export, Limits, ServerConfig, Squash};
+use forebay_nfs::{AddressRange, Export, Flavors, Limits, Rule, ServerConfig, Squash};
 use forebay_types::{Inode, VolumeId};
 use forebay_vfs::memory::MemoryFileSystem;
 
@@ -53,8 +53,12 @@ impl World {
         let export = |id, path: &str, client: IpAddr, squash| Export {
             id,
             path: path.into(),
-            clients: vec![AddressRange::from(client)],
-            squash,
+            rules: vec![Rule {
+                clients: vec![AddressRange::from(client)],
+                squash,
+                flavors: Flavors::ANY,
+                ..Rule::default()
+            }],
         };
         let config = ServerConfig {
             handle_key: HANDLE_KEY,

@@ -40,8 +40,8 @@ pub(super) async fn setattr<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
+        let who = request.identity(target)?;
         wire::check(&set)?;
-        let who = request.identity(target);
         let change = target.fs.setattr(&who, target.inode, &set, guard);
         Ok(change.await?)
     };
@@ -66,15 +66,16 @@ pub(super) async fn access<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target);
-        Ok(target.fs.access(&who, target.inode, wanted).await?)
+        let who = request.identity(target)?;
+        let asked = request.allowed(target, wanted);
+        Ok(target.fs.access(&who, target.inode, asked).await?)
     };
     match result.await {
         Ok((granted, attributes)) => {
             let mut results = reply.results();
             results.status(Status::OK);
             results.post_op(request.handles, Some(&attributes));
-            results.u32(granted.0 & wanted.0);
+            results.u32(granted.0);
         }
         Err(status) => {
             let attributes = request.attributes(target).await;

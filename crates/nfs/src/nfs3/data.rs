@@ -20,7 +20,7 @@ pub(super) async fn read<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target);
+        let who = request.identity(target)?;
         Ok(target.fs.read(&who, target.inode, offset, count).await?)
     };
     match result.await {
@@ -68,11 +68,11 @@ pub(super) async fn write<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
+        let who = request.identity(target)?;
         let end = offset.checked_add(data.len() as u64);
         if end.is_none_or(|end| end > MAX_FILE_BYTES) {
             return Err(Status::FBIG);
         }
-        let who = request.identity(target);
         let written = target.fs.write(&who, target.inode, offset, data, stability);
         Ok(written.await?)
     };
@@ -111,7 +111,7 @@ pub(super) async fn commit<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target);
+        let who = request.identity(target)?;
         Ok(target.fs.commit(&who, target.inode, offset, count).await?)
     };
     match result.await {

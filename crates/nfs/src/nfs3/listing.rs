@@ -111,7 +111,7 @@ async fn fill<F: FileSystem>(
         .checked_sub(FRAME_BYTES)
         .ok_or(Status::TOOSMALL)?;
     let mut name_room = wanted.name_bytes;
-    let who = request.identity(target);
+    let who = request.identity(target)?;
     let mut cookie = wanted.cookie;
     let mut entries = 0;
     let eof = 'listing: loop {
@@ -133,7 +133,7 @@ async fn fill<F: FileSystem>(
         let before = cookie;
         for mut entry in listing.entries {
             // What lies above an export is not for its clients.
-            if &*entry.name == b".." && request.is_export_root(target).await? {
+            if &*entry.name == b".." && request.leads_out(target).await? {
                 entry.inode = target.inode;
                 entry.attributes = entry.attributes.map(|_| listing.directory);
             }

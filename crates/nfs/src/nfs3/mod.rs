@@ -75,6 +75,7 @@ pub const PROCEDURES: [&str; 22] = [
 
 const READLINK: u32 = 5;
 const READ: u32 = 6;
+const WRITE: u32 = 7;
 const READDIR: u32 = 16;
 const READDIRPLUS: u32 = 17;
 
@@ -82,6 +83,12 @@ const READDIRPLUS: u32 = 17;
 /// (for its guard) and all that make, move or remove names. Repeating a WRITE changes nothing.
 pub(crate) fn is_replayed(procedure: u32) -> bool {
     matches!(procedure, 2 | 8..=15)
+}
+
+/// Whether the procedure changes what clients see: what an export that is `ro` refuses. COMMIT makes
+/// safe what is written already.
+pub(crate) fn is_change(procedure: u32) -> bool {
+    matches!(procedure, 2 | WRITE | 8..=15)
 }
 
 /// Room for any reply whose length does not depend on the call.
@@ -117,7 +124,7 @@ pub(crate) async fn call<F: FileSystem>(
         4 => attributes::access(request, arguments, reply).await,
         READLINK => names::readlink(request, arguments, reply).await,
         READ => data::read(request, arguments, reply).await,
-        7 => data::write(request, arguments, reply).await,
+        WRITE => data::write(request, arguments, reply).await,
         8 => names::create(request, arguments, reply).await,
         9 => names::mkdir(request, arguments, reply).await,
         10 => names::symlink(request, arguments, reply).await,

@@ -18,10 +18,10 @@ pub(super) async fn lookup<F: FileSystem>(
     let target = request.target(handle);
     let found = async {
         let target = target?;
-        let who = request.identity(target);
+        let who = request.identity(target)?;
         // What lies above an export is not for its clients.
         let name = match name {
-            b".." if request.is_export_root(target).await? => b".",
+            b".." if request.leads_out(target).await? => b".",
             name => name,
         };
         Ok((target, target.fs.lookup(&who, target.inode, name).await?))
@@ -51,7 +51,7 @@ pub(super) async fn readlink<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target);
+        let who = request.identity(target)?;
         Ok(target.fs.readlink(&who, target.inode).await?)
     };
     match result.await {
@@ -87,10 +87,10 @@ pub(super) async fn create<F: FileSystem>(
     let target = request.target(handle);
     let created = async {
         let target = target?;
+        let who = request.identity(target)?;
         if let CreateMode::Unchecked(set) | CreateMode::Guarded(set) = &mode {
             wire::check(set)?;
         }
-        let who = request.identity(target);
         Ok(target.fs.create(&who, target.inode, name, &mode).await?)
     };
     let created = created.await;
@@ -171,9 +171,9 @@ async fn make<F: FileSystem>(
     let target = request.target(handle);
     let created = async {
         let target = target?;
+        let who = request.identity(target)?;
         let node = node?;
         wire::check(set)?;
-        let who = request.identity(target);
         Ok(target.fs.make(&who, target.inode, name, node, set).await?)
     };
     let created = created.await;

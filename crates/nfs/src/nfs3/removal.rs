@@ -16,7 +16,7 @@ pub(super) async fn remove<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target);
+        let who = request.identity(target)?;
         Ok(target.fs.remove(&who, target.inode, name).await?)
     };
     let (status, change) = match result.await {
@@ -37,7 +37,7 @@ pub(super) async fn rmdir<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target);
+        let who = request.identity(target)?;
         Ok(target.fs.rmdir(&who, target.inode, name).await?)
     };
     let (status, change) = match result.await {
@@ -59,10 +59,10 @@ pub(super) async fn rename<F: FileSystem>(
     let (from, to) = (request.target(from_handle), request.target(to_handle));
     let result = async {
         let (from, to) = (from?, to?);
-        if from.export != to.export {
+        if from.grant != to.grant {
             return Err(Status::XDEV);
         }
-        let who = request.identity(from);
+        let who = request.identity(from)?;
         let (old, new) = ((from.inode, from_name), (to.inode, to_name));
         Ok(from.fs.rename(&who, old, new).await?)
     };
@@ -89,10 +89,10 @@ pub(super) async fn link<F: FileSystem>(
     let directory = request.target(directory_handle);
     let result = async {
         let (target, directory) = (target?, directory?);
-        if target.export != directory.export {
+        if target.grant != directory.grant {
             return Err(Status::XDEV);
         }
-        let who = request.identity(target);
+        let who = request.identity(target)?;
         let link = target.fs.link(&who, target.inode, directory.inode, name);
         Ok(link.await?)
     };

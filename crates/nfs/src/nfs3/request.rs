@@ -1,13 +1,16 @@
 //! What a procedure knows of its call.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_types::Inode;
-use forebay_vfs::{Attributes, Change, Credentials, FileSystem};
+use forebay_vfs::{Access, Attributes, Change, Credentials, FileSystem};
 
 use super::Status;
-use crate::exports::{Client, ExportIndex, Exports};
+use crate::Rule;
+use crate::exports::{Client, Exports, Grant};
 use crate::handle::{BadHandle, HANDLE_BYTES, Handles, Named};
+use crate::rpc::Credential;
 
 /// A call's surroundings: the file system, and who asks from where.
 pub(crate) struct Request<'a, F> {
@@ -15,7 +18,12 @@ pub(crate) struct Request<'a, F> {
     pub(crate) exports: &'a Exports<F>,
     pub(crate) client: &'a Client,
     /// As the call says; [`Request::identity`] is what counts.
-    pub(crate) claimed: Credentials,
+    pub(crate) claimed: Credential,
+    /// Whether the procedure is one that changes something.
+    pub(crate) changes: bool,
+    /// Set when the credential is not good enough for what a handle names: then the call is denied as a
+    /// whole, whatever its results are.
+    pub(crate) too_weak: AtomicBool,
 }
 
 /// What a handle of the call names, checked: it is ours, and the client may use its export.
@@ -23,7 +31,8 @@ pub(crate) struct Target<'a, F> {
     /// The file system as the export's clients have it.
     pub(crate) fs: &'a F,
     pub(crate) inode: Inode,
-    pub(crate) export: ExportIndex,
+    pub(crate) grant: Grant,
+    rule: &'a Rule,
 }
 
 // Not derived: that would ask it of the file system too.
@@ -38,33 +47,56 @@ impl<F> Copy for Target<'_, F> {}
 impl<'a, F: FileSystem> Request<'a, F> {
     /// What a handle names.
     pub(crate) fn target(&self, handle: &[u8]) -> Result<Target<'a, F>, Status> {
+        // A handle that was not made here, one for another export or volume, one whose export is
+        // gone and one whose object is gone: all look the same. Nothing is asked of the file system before the
+        // client is known to be allowed to know.
         let Named { export, inode } = self.handles.decode(handle).map_err(|bad| match bad {
-            BadHandle::Forged => Status::BADHANDLE,
-            BadHandle::OtherVolume => Status::STALE,
+            BadHandle::Malformed => Status::BADHANDLE,
+            BadHandle::Forged => Status::STALE,
         })?;
-        let export = self.exports.by_id(export).ok_or(Status::STALE)?;
-        if !self.client.may_use(export) {
+        let grant = self.client.grant(export).ok_or(Status::STALE)?;
+        let rule = self.exports.rule(grant).ok_or(Status::STALE)?;
+        let fs = self.exports.fs(grant).ok_or(Status::STALE)?;
+        if !rule.takes(&self.claimed) {
+            self.too_weak.store(true, Ordering::Relaxed);
             return Err(Status::ACCES);
         }
-        let fs = self.exports.fs(export).ok_or(Status::STALE)?;
-        Ok(Target { fs, inode, export })
+        Ok(Target {
+            fs,
+            inode,
+            grant,
+            rule,
+        })
     }
 
     /// The handle of an object that was reached from `target`.
     pub(crate) fn handle(&self, target: Target<'_, F>, inode: Inode) -> [u8; HANDLE_BYTES] {
-        let export = self.exports.id(target.export);
+        let export = target.grant.export();
         self.handles.encode(Named { export, inode })
     }
 
-    /// The identity that the caller has towards the target.
-    pub(crate) fn identity(&self, target: Target<'_, F>) -> Cow<'_, Credentials> {
-        self.exports.squash(target.export, &self.claimed)
+    /// The identity that the caller has towards the target, if the call is one that the rules allow:
+    /// whatever is asked of the file system in a client's name needs one, so no change passes by here.
+    pub(crate) fn identity(&self, target: Target<'_, F>) -> Result<Cow<'_, Credentials>, Status> {
+        if self.changes && target.rule.is_read_only() {
+            return Err(Status::ROFS);
+        }
+        Ok(target.rule.identity(&self.claimed))
     }
 
-    /// Whether the target is where its export begins.
-    pub(crate) async fn is_export_root(&self, target: Target<'_, F>) -> Result<bool, Status> {
-        let is_root = self.exports.is_root(target.export, target.inode);
-        Ok(is_root.await?)
+    /// Of these rights those that the export's rules leave.
+    pub(crate) fn allowed(&self, target: Target<'_, F>, rights: Access) -> Access {
+        let changing = Access::MODIFY.0 | Access::EXTEND.0 | Access::DELETE.0;
+        match target.rule.is_read_only() {
+            true => Access(rights.0 & !changing),
+            false => rights,
+        }
+    }
+
+    /// Whether `..` of the target is not for the client to see.
+    pub(crate) async fn leads_out(&self, target: Target<'_, F>) -> Result<bool, Status> {
+        let leads_out = self.exports.leads_out(target.grant, target.inode);
+        Ok(leads_out.await?)
     }
 
     /// The attributes of what a handle names.

@@ -12,6 +12,7 @@ impl Status {
     pub(crate) const XDEV: Status = Status(18);
     pub(crate) const INVAL: Status = Status(22);
     pub(crate) const FBIG: Status = Status(27);
+    pub(crate) const ROFS: Status = Status(30);
     pub(crate) const NAMETOOLONG: Status = Status(63);
     pub(crate) const STALE: Status = Status(70);
     pub(crate) const BADHANDLE: Status = Status(10001);
@@ -34,7 +35,7 @@ impl From<Error> for Status {
             Error::Invalid => Status::INVAL,
             Error::FileTooLarge => Status::FBIG,
             Error::NoSpace => Status(28),
-            Error::ReadOnly => Status(30),
+            Error::ReadOnly => Status::ROFS,
             Error::TooManyLinks => Status(31),
             Error::NameTooLong => Status::NAMETOOLONG,
             Error::NotEmpty => Status(66),

@@ -3,7 +3,6 @@
 use forebay_vfs::Credentials;
 
 use super::{AUTH_NONE, AUTH_SYS, CALL, MAX_AUTH_BYTES, MAX_GROUPS, MAX_MACHINE_NAME, RPC_VERSION};
-use crate::NOBODY;
 use crate::xdr::{Malformed, Reader};
 
 /// A call: what is wanted, by whom, and its arguments, not decoded yet.
@@ -32,20 +31,6 @@ pub enum Credential {
     Sys(Credentials),
 }
 
-impl Credential {
-    /// The identity; nobody without one.
-    pub fn identity(self) -> Credentials {
-        match self {
-            Credential::None => Credentials {
-                uid: NOBODY,
-                gid: NOBODY,
-                groups: Vec::new(),
-            },
-            Credential::Sys(credentials) => credentials,
-        }
-    }
-}
-
 /// Why a message is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotServed {
@@ -71,7 +56,8 @@ pub enum Denial {
     RejectedCredential,
     /// The verifier cannot be decoded (AUTH_BADVERF).
     BadVerifier,
-    /// The address of the client is in no export (AUTH_TOOWEAK).
+    /// The address or port of the client is in no export, or the export wants another flavor of
+    /// credentials (AUTH_TOOWEAK).
     TooWeak,
 }
 
@@ -188,7 +174,7 @@ mod tests {
             gid: 100,
             groups: vec![27],
         };
-        assert_eq!(call.credential.identity(), identity);
+        assert_eq!(call.credential, Credential::Sys(identity));
         assert_eq!(call.arguments.rest(), [0, 0, 0, 4, 1, 2, 3, 4]);
     }
 
@@ -213,12 +199,6 @@ mod tests {
         ] {
             assert_eq!(denied(&wire), NotServed::Denied { xid, denial });
         }
-    }
-
-    #[test]
-    fn a_caller_without_credential_is_nobody() {
-        let identity = Credential::None.identity();
-        assert_eq!((identity.uid, identity.gid), (NOBODY, NOBODY));
     }
 
     proptest! {

@@ -58,6 +58,11 @@ impl Reply {
         Reply::rejected(xid, rejection, self.head)
     }
 
+    /// Gives up the results: the call is denied.
+    pub fn denied_after_all(self, xid: u32, denial: Denial) -> Reply {
+        Reply::denied(xid, denial, self.head)
+    }
+
     /// The bytes that a repeated call was answered with before (the whole record).
     pub fn repeated(record: &[u8], mut buffer: Vec<u8>) -> Reply {
         buffer.clear();

@@ -459,6 +459,9 @@ where
         now: Instant,
         context: &mut Context<'_>,
     ) -> Result<(), End> {
+        if let Some(renewed) = self.session.renewed() {
+            self.session = Arc::new(renewed);
+        }
         let buffer = std::mem::take(&mut self.buffer);
         let call = (self.make)(self.session.clone(), record, now, buffer);
         let mut slot = match self.slot.take() {

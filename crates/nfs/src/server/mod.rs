@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::engine::{Engine, execute};
-use crate::{Export, Limits, Metrics, ServerConfig};
+use crate::{ExportControl, Limits, Metrics, ServerConfig, View};
 use budget::Budget;
 use connection::{Connection, Phase};
 use pool::Pool;
@@ -64,11 +64,11 @@ impl<F: FileSystem> Server<F> {
         Server::bind_views(address, config, |_| fs.clone()).await
     }
 
-    /// Like [`Server::bind`], where the clients of each export have the file system their own way.
+    /// Like [`Server::bind`], where the clients of each rule have the file system their own way.
     pub async fn bind_views(
         address: SocketAddr,
         config: ServerConfig,
-        view: impl Fn(&Export) -> Arc<F>,
+        view: impl Fn(View) -> Arc<F>,
     ) -> io::Result<Server<F>> {
         config
             .check()
@@ -91,6 +91,11 @@ impl<F: FileSystem> Server<F> {
     /// What it counts; stays valid when the server is gone.
     pub fn metrics(&self) -> Arc<Metrics> {
         self.shared.engine.metrics.clone()
+    }
+
+    /// By which its exports can be replaced while it serves.
+    pub fn export_control(&self) -> ExportControl<F> {
+        ExportControl(self.shared.engine.clone())
     }
 
     /// Serves until `shutdown` is done, and then stops: takes no more connections, reads no more,
@@ -167,7 +172,7 @@ impl<F: FileSystem> Shared<F> {
         metrics.connections_accepted.add(1);
         metrics.connections.add(1);
         set_options(&stream);
-        let session = Arc::new(self.engine.session(peer.ip()));
+        let session = Arc::new(self.engine.session(peer));
         let connection = Connection::new(
             stream,
             peer,

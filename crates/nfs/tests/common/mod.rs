@@ -14,7 +14,10 @@ use std::time::{Duration, Instant};
 
 use forebay_nfs::record::{LAST_FRAGMENT, mark};
 use forebay_nfs::xdr::{Reader, Writer};
-use forebay_nfs::{Export, Limits, Metrics, Server, ServerConfig, Squash};
+use forebay_nfs::{
+    Export, ExportControl, Flavors, Limits, Metrics, Rule, Server, ServerConfig, SourcePort,
+    Squash, View,
+};
 use forebay_types::VolumeId;
 use forebay_vfs::FileSystem;
 use forebay_vfs::memory::MemoryFileSystem;
@@ -33,12 +36,22 @@ pub fn config() -> ServerConfig {
     }
 }
 
+/// A rule for clients that connect from any port, with or without an identity.
+pub fn rule(clients: &str, squash: Squash) -> Rule {
+    Rule {
+        clients: vec![clients.parse().unwrap()],
+        squash,
+        flavors: Flavors::ANY,
+        source_port: SourcePort::Any,
+        ..Rule::default()
+    }
+}
+
 pub fn export(id: u32, path: &str, clients: &str, squash: Squash) -> Export {
     Export {
         id,
         path: path.into(),
-        clients: vec![clients.parse().unwrap()],
-        squash,
+        rules: vec![rule(clients, squash)],
     }
 }
 
@@ -62,8 +75,16 @@ impl Running {
 
     pub fn with_views<F: FileSystem>(
         config: ServerConfig,
-        view: impl Fn(&Export) -> Arc<F>,
+        view: impl Fn(View) -> Arc<F>,
     ) -> Running {
+        Running::controlled(config, view).0
+    }
+
+    /// Also gives what replaces its exports.
+    pub fn controlled<F: FileSystem>(
+        config: ServerConfig,
+        view: impl Fn(View) -> Arc<F>,
+    ) -> (Running, ExportControl<F>) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -73,14 +94,16 @@ impl Running {
         let server = runtime
             .block_on(Server::bind_views(any, config, view))
             .unwrap();
+        let control = server.export_control();
         let (stop, stopped) = oneshot::channel::<()>();
-        Running {
+        let running = Running {
             address: server.local_addr().unwrap(),
             metrics: server.metrics(),
             stop: Some(stop),
             served: Some(runtime.spawn(server.serve(async { _ = stopped.await }))),
             runtime: Some(runtime),
-        }
+        };
+        (running, control)
     }
 
     pub fn client(&self) -> Client {
@@ -146,7 +169,20 @@ pub struct Results(pub Vec<u8>);
 
 impl Client {
     pub fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).unwrap();
+        Client::over(TcpStream::connect(address).unwrap())
+    }
+
+    /// A client with another address of the loopback network.
+    pub fn connect_from(source: &str, address: SocketAddr) -> Client {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        let source: SocketAddr = format!("{source}:0").parse().unwrap();
+        socket.bind(&source.into()).unwrap();
+        socket.connect(&address.into()).unwrap();
+        Client::over(socket.into())
+    }
+
+    fn over(stream: TcpStream) -> Client {
         stream
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
@@ -366,6 +402,73 @@ pub fn read_arguments(w: &mut Writer, file: &[u8], offset: u64, count: u32) {
 /// A `sattr3` that sets nothing.
 pub fn no_attributes(w: &mut Writer) {
     (0..6).for_each(|_| w.u32(0));
+}
+
+/// Well-formed arguments of any procedure but NULL, for what `handle` names. Of the two handles of RENAME and
+/// LINK the second one is `other`.
+pub fn arguments(w: &mut Writer, procedure: u32, handle: &[u8], other: &[u8]) {
+    let name = |w: &mut Writer| w.opaque(b"name");
+    w.opaque(handle);
+    match procedure {
+        // SETATTR: nothing, without guard.
+        2 => (0..7).for_each(|_| w.u32(0)),
+        // LOOKUP, REMOVE, RMDIR
+        3 | 12 | 13 => name(w),
+        // ACCESS: everything.
+        4 => w.u32(0x3f),
+        // READ
+        6 => (0..3).for_each(|_| w.u32(0)),
+        // WRITE: one byte.
+        7 => {
+            w.u64(0);
+            w.u32(1);
+            w.u32(0);
+            w.opaque(b"x");
+        }
+        // CREATE (unchecked), MKDIR
+        8 => {
+            name(w);
+            w.u32(0);
+            no_attributes(w);
+        }
+        9 => {
+            name(w);
+            no_attributes(w);
+        }
+        // SYMLINK
+        10 => {
+            name(w);
+            no_attributes(w);
+            w.opaque(b"target");
+        }
+        // MKNOD: a fifo.
+        11 => {
+            name(w);
+            w.u32(7);
+            no_attributes(w);
+        }
+        // RENAME
+        14 => {
+            name(w);
+            w.opaque(other);
+            w.opaque(b"new");
+        }
+        // LINK
+        15 => {
+            w.opaque(other);
+            w.opaque(b"new");
+        }
+        // READDIR, READDIRPLUS: cookie, verifier, sizes.
+        16 | 17 => {
+            w.u64(0);
+            w.u64(0);
+            (16..=procedure).for_each(|_| w.u32(4096));
+        }
+        // COMMIT: everything.
+        21 => (0..3).for_each(|_| w.u32(0)),
+        // GETATTR, READLINK, FSSTAT, FSINFO, PATHCONF
+        _ => {}
+    }
 }
 
 /// The results of an accepted and successful call.

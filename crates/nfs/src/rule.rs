@@ -1,0 +1,272 @@
+//! What a client may do under an export, and as whom.
+//!
+//! A [`Rule`] is what exports(5) calls a client entry: some addresses with their options. Which rule is a
+//! client's is decided once for each connection, in [`crate::exports`]; what is decided here is cheap enough for
+//! every call.
+
+use std::borrow::Cow;
+
+use forebay_vfs::Credentials;
+
+use crate::rpc::{AUTH_NONE, AUTH_SYS, Credential};
+use crate::{AddressRange, NOBODY};
+
+/// First port that any user of a Unix machine may take.
+const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
+
+/// Some clients of an export, and what they may do there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Addresses of the clients; none: nobody.
+    pub clients: Vec<AddressRange>,
+    /// Whether they may change anything.
+    pub access: ExportAccess,
+    /// Whose identity is replaced.
+    pub squash: Squash,
+    /// By which it is replaced.
+    pub anonymous: Anonymous,
+    /// How they may say who they are.
+    pub flavors: Flavors,
+    /// From which ports they may connect.
+    pub source_port: SourcePort,
+    /// In which of its views they have the file system.
+    pub view: View,
+}
+
+/// No client yet; else as exports(5): root is squashed, credentials are AUTH_SYS, ports privileged. But
+/// `rw`: who may mount may write.
+impl Default for Rule {
+    fn default() -> Self {
+        Rule {
+            clients: Vec::new(),
+            access: ExportAccess::ReadWrite,
+            squash: Squash::Root,
+            anonymous: Anonymous::default(),
+            flavors: Flavors::SYS,
+            source_port: SourcePort::Privileged,
+            view: View::default(),
+        }
+    }
+}
+
+/// Whether clients may change anything (`rw`, `ro`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExportAccess {
+    /// They may, as far as permissions let them.
+    #[default]
+    ReadWrite,
+    /// Every call that would change something is answered with NFS3ERR_ROFS.
+    ReadOnly,
+}
+
+/// Which callers of an export are taken for its anonymous user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Squash {
+    /// Nobody is: uid 0 of a client is root here (`no_root_squash`).
+    None,
+    /// User 0 and group 0, as primary or further group (`root_squash`).
+    #[default]
+    Root,
+    /// Everyone (`all_squash`).
+    All,
+}
+
+/// Who callers are taken for that are squashed, or have no identity (`anonuid`, `anongid`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anonymous {
+    /// Its user.
+    pub uid: u32,
+    /// Its only group.
+    pub gid: u32,
+}
+
+impl Default for Anonymous {
+    fn default() -> Self {
+        Anonymous {
+            uid: NOBODY,
+            gid: NOBODY,
+        }
+    }
+}
+
+/// Which credentials are taken (`sec`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flavors {
+    /// AUTH_SYS, with the identity that it claims.
+    pub sys: bool,
+    /// AUTH_NONE, and with it every flavor that is not listed: the caller is the anonymous user. RFC
+    /// 2623 (section 2.7) and Linux clients take AUTH_NONE in MOUNT's list for that.
+    pub none: bool,
+}
+
+impl Flavors {
+    /// AUTH_SYS alone.
+    pub const SYS: Flavors = Flavors {
+        sys: true,
+        none: false,
+    };
+    /// AUTH_SYS for those who have it, and anonymous callers.
+    pub const ANY: Flavors = Flavors {
+        sys: true,
+        none: true,
+    };
+
+    /// Their numbers, the best first, for the reply to MNT.
+    pub(crate) fn numbers(self) -> impl ExactSizeIterator<Item = u32> {
+        let numbers = match (self.sys, self.none) {
+            (true, true) => &[AUTH_SYS, AUTH_NONE][..],
+            (true, false) => &[AUTH_SYS],
+            (false, true) => &[AUTH_NONE],
+            (false, false) => &[],
+        };
+        numbers.iter().copied()
+    }
+}
+
+/// From which ports clients may connect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourcePort {
+    /// From those that a Unix machine lets root alone take, below 1024 (`secure`): else every user of a
+    /// client could send calls of its own with whatever AUTH_SYS credentials it likes.
+    #[default]
+    Privileged,
+    /// From any (`insecure`).
+    Any,
+}
+
+impl SourcePort {
+    /// Whether a connection from this port may be used.
+    pub fn admits(self, port: u16) -> bool {
+        self == SourcePort::Any || port < FIRST_UNPRIVILEGED_PORT
+    }
+}
+
+/// One of the ways in which clients may have the file system, such as with another commit mode. The
+/// number means something to whoever binds the server, and nothing to the protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct View(pub u32);
+
+impl Rule {
+    /// Whether calls may change anything.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.access == ExportAccess::ReadOnly
+    }
+
+    /// Whether calls with such a credential are taken.
+    pub(crate) fn takes(&self, credential: &Credential) -> bool {
+        match credential {
+            Credential::Sys(_) => self.flavors.sys || self.flavors.none,
+            Credential::None => self.flavors.none,
+        }
+    }
+
+    /// Who the caller is here.
+    pub(crate) fn identity<'a>(&self, credential: &'a Credential) -> Cow<'a, Credentials> {
+        let Anonymous { uid, gid } = self.anonymous;
+        let who = match credential {
+            Credential::Sys(who) if self.flavors.sys && self.squash != Squash::All => who,
+            _ => {
+                return Cow::Owned(Credentials {
+                    uid,
+                    gid,
+                    groups: Vec::new(),
+                });
+            }
+        };
+        let is_root = who.uid == 0 || who.gid == 0 || who.groups.contains(&0);
+        if self.squash == Squash::None || !is_root {
+            return Cow::Borrowed(who);
+        }
+        let group = |id: u32| if id == 0 { gid } else { id };
+        Cow::Owned(Credentials {
+            uid: if who.uid == 0 { uid } else { who.uid },
+            gid: group(who.gid),
+            groups: who.groups.iter().map(|id| group(*id)).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
+        Credentials {
+            uid,
+            gid,
+            groups: groups.to_vec(),
+        }
+    }
+
+    fn identity(rule: &Rule, claimed: Credentials) -> Credentials {
+        rule.identity(&Credential::Sys(claimed)).into_owned()
+    }
+
+    #[test]
+    fn squashing_replaces_root_or_everyone() {
+        let rule = |squash| Rule {
+            squash,
+            ..Rule::default()
+        };
+        let (root, bob) = (who(0, 0, &[0, 5]), who(1000, 100, &[27]));
+        assert_eq!(identity(&rule(Squash::None), root.clone()), root);
+        let by_root = rule(Squash::Root);
+        assert_eq!(identity(&by_root, root), who(NOBODY, NOBODY, &[NOBODY, 5]));
+        assert_eq!(identity(&by_root, bob.clone()), bob);
+        assert_eq!(
+            identity(&by_root, who(1000, 100, &[0])),
+            who(1000, 100, &[NOBODY])
+        );
+        assert_eq!(identity(&rule(Squash::All), bob), who(NOBODY, NOBODY, &[]));
+    }
+
+    #[test]
+    fn squashed_callers_are_the_anonymous_user_of_the_rule() {
+        let anonymous = Anonymous { uid: 150, gid: 100 };
+        let rule = |squash| Rule {
+            squash,
+            anonymous,
+            flavors: Flavors::ANY,
+            ..Rule::default()
+        };
+        assert_eq!(
+            identity(&rule(Squash::Root), who(0, 0, &[0])),
+            who(150, 100, &[100])
+        );
+        assert_eq!(
+            identity(&rule(Squash::All), who(7, 7, &[7])),
+            who(150, 100, &[])
+        );
+        // Without squashing too: there is nobody else that a caller without identity could be.
+        let nobody = rule(Squash::None).identity(&Credential::None).into_owned();
+        assert_eq!(nobody, who(150, 100, &[]));
+    }
+
+    #[test]
+    fn credentials_that_are_not_listed_are_refused_or_count_for_nothing() {
+        let sys = || Credential::Sys(who(1000, 100, &[]));
+        let rule = |sys, none| Rule {
+            flavors: Flavors { sys, none },
+            ..Rule::default()
+        };
+        let taken = |rule: &Rule| [rule.takes(&sys()), rule.takes(&Credential::None)];
+        assert_eq!(taken(&rule(true, false)), [true, false]);
+        assert_eq!(taken(&rule(true, true)), [true, true]);
+        assert_eq!(taken(&rule(false, true)), [true, true]);
+        assert_eq!(taken(&rule(false, false)), [false, false]);
+        let anonymous = rule(false, true).identity(&sys()).into_owned();
+        assert_eq!(anonymous, who(NOBODY, NOBODY, &[]));
+        let known = rule(true, true).identity(&sys()).into_owned();
+        assert_eq!(known, who(1000, 100, &[]));
+    }
+
+    #[test]
+    fn ports_below_1024_are_privileged() {
+        let admits = |port| SourcePort::Privileged.admits(port);
+        assert_eq!(
+            [1, 1023, 1024, 65535].map(admits),
+            [true, true, false, false]
+        );
+        assert!(SourcePort::Any.admits(40_000));
+    }
+}

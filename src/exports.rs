@@ -1,0 +1,240 @@
+//! The exports of the configuration as the server has them, and as people read them.
+//!
+//! Tables of the configuration that name the same path are one export with several rules. Its number in
+//! file handles follows from the path alone, so that neither the order of the tables nor a change of rules
+//! makes clients mount again.
+
+use forebay_fs::CommitMode;
+use forebay_nfs::{Anonymous, Export, ExportAccess, Flavors, Rule, SourcePort, Squash, View};
+
+use crate::admin::ExportStatus;
+use crate::config::{self, Config};
+
+/// What may be mounted, by whom, and as whom.
+pub fn served(config: &Config) -> Vec<Export> {
+    let mut served: Vec<Export> = Vec::new();
+    for entry in &config.exports {
+        let path = entry.path.as_bytes();
+        match served.iter_mut().find(|export| export.path == path) {
+            Some(export) => export.rules.extend(rules(entry)),
+            None => served.push(Export {
+                id: id(&entry.path),
+                path: path.to_vec(),
+                rules: rules(entry),
+            }),
+        }
+    }
+    served
+}
+
+/// The number of an export in file handles. It must never change, or clients would have to mount again.
+fn id(path: &str) -> u32 {
+    if path == "/" {
+        return 1;
+    }
+    let hash = blake3::hash(path.as_bytes());
+    let [a, b, c, d, ..] = *hash.as_bytes();
+    // Far from that of the root.
+    u32::from_be_bytes([a, b, c, d]) | 1 << 31
+}
+
+/// The rules that a table stands for: one, or two where loopback clients are trusted more.
+fn rules(entry: &config::Export) -> Vec<Rule> {
+    let rule = |clients, squash| Rule {
+        clients,
+        access: match entry.access {
+            config::Access::ReadWrite => ExportAccess::ReadWrite,
+            config::Access::ReadOnly => ExportAccess::ReadOnly,
+        },
+        squash,
+        anonymous: Anonymous {
+            uid: entry.anonuid,
+            gid: entry.anongid,
+        },
+        flavors: Flavors {
+            sys: entry.sec.sys,
+            none: entry.sec.none,
+        },
+        source_port: match entry.source_port {
+            config::SourcePort::Secure => SourcePort::Privileged,
+            config::SourcePort::Insecure => SourcePort::Any,
+        },
+        view: view(entry.commit),
+    };
+    let all = entry.clients.ranges().to_vec();
+    match entry.squash {
+        config::Squash::None => vec![rule(all, Squash::None)],
+        config::Squash::Root => vec![rule(all, Squash::Root)],
+        config::Squash::All => vec![rule(all, Squash::All)],
+        config::Squash::Auto => {
+            let (own, others) = all.into_iter().partition(|range| range.is_loopback());
+            vec![rule(own, Squash::None), rule(others, Squash::Root)]
+        }
+    }
+}
+
+/// Each commit mode is a view of the volume.
+fn view(commit: config::CommitMode) -> View {
+    View(match commit {
+        config::CommitMode::Disk => 0,
+        config::CommitMode::Bucket => 1,
+        config::CommitMode::Async => 2,
+    })
+}
+
+/// The commit mode of a view that [`served`] gave.
+pub fn commit_mode(view: View) -> CommitMode {
+    match view.0 {
+        1 => CommitMode::Bucket,
+        2 => CommitMode::Async,
+        _ => CommitMode::Disk,
+    }
+}
+
+/// The exports as people read them: a line for each client or network.
+pub fn described(exports: &[Export]) -> Vec<ExportStatus> {
+    let mut lines = Vec::new();
+    for export in exports {
+        for rule in &export.rules {
+            let line = |range: &forebay_nfs::AddressRange| ExportStatus {
+                path: String::from_utf8_lossy(&export.path).into_owned(),
+                client: range.to_string(),
+                access: match rule.access {
+                    ExportAccess::ReadWrite => "rw",
+                    ExportAccess::ReadOnly => "ro",
+                }
+                .to_owned(),
+                squash: match rule.squash {
+                    Squash::None => "no_root_squash",
+                    Squash::Root => "root_squash",
+                    Squash::All => "all_squash",
+                }
+                .to_owned(),
+                anonuid: rule.anonymous.uid,
+                anongid: rule.anonymous.gid,
+                sec: match rule.flavors {
+                    Flavors { sys: true, none } if none => "sys:none",
+                    Flavors { sys: true, .. } => "sys",
+                    Flavors { .. } => "none",
+                }
+                .to_owned(),
+                source_port: match rule.source_port {
+                    SourcePort::Privileged => "secure",
+                    SourcePort::Any => "insecure",
+                }
+                .to_owned(),
+                commit: match commit_mode(rule.view) {
+                    CommitMode::Disk => "disk",
+                    CommitMode::Bucket => "bucket",
+                    CommitMode::Async => "async",
+                }
+                .to_owned(),
+            };
+            lines.extend(rule.clients.iter().map(line));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Inputs;
+
+    fn load(text: &str) -> Config {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("forebay.toml");
+        std::fs::write(&file, text).unwrap();
+        let inputs = Inputs {
+            flags: vec![("data_dir", "/srv/forebay".to_owned())],
+            file: Some(file),
+            variables: Vec::new(),
+            system_file: "/nonexistent".into(),
+            is_root: false,
+        };
+        Config::load(&inputs).unwrap()
+    }
+
+    fn lines(text: &str) -> Vec<String> {
+        let lines = described(&served(&load(text)));
+        lines.iter().map(ExportStatus::to_string).collect()
+    }
+
+    #[test]
+    fn tables_of_one_path_are_one_export_with_several_rules() {
+        let text = r#"
+            [[export]]
+            path = "/home"
+            clients = ["10.0.0.0/8"]
+            squash = "root_squash"
+            [[export]]
+            path = "/scratch"
+            clients = ["*"]
+            squash = "all_squash"
+            anonuid = 150
+            anongid = 100
+            commit = "async"
+            [[export]]
+            path = "/home"
+            clients = ["192.168.1.5"]
+            access = "ro"
+            squash = "no_root_squash"
+            sec = ["sys", "none"]
+            source_port = "insecure"
+            commit = "bucket"
+        "#;
+        let served = served(&load(text));
+        let paths: Vec<_> = served.iter().map(|export| &export.path[..]).collect();
+        assert_eq!(paths, [&b"/home"[..], b"/scratch"]);
+        let rest = "anonuid=65534,anongid=65534";
+        assert_eq!(
+            lines(text),
+            [
+                format!("/home 10.0.0.0/8(rw,root_squash,{rest},sec=sys,secure,commit=disk)"),
+                format!(
+                    "/home 192.168.1.5(ro,no_root_squash,{rest},sec=sys:none,insecure,commit=bucket)"
+                ),
+                "/scratch 0.0.0.0/0(rw,all_squash,anonuid=150,anongid=100,sec=sys,secure,commit=async)"
+                    .to_owned(),
+                "/scratch ::/0(rw,all_squash,anonuid=150,anongid=100,sec=sys,secure,commit=async)"
+                    .to_owned(),
+            ]
+        );
+    }
+
+    #[test]
+    fn auto_trusts_root_of_the_loopback_networks_that_are_named() {
+        let squashed = |clients: &str| {
+            let lines = lines(&format!("clients = {clients}"));
+            let squash = |line: &String| line.contains("(rw,root_squash,");
+            lines.iter().map(squash).collect::<Vec<_>>()
+        };
+        assert_eq!(squashed(r#"["127.0.0.0/8", "::1"]"#), [false, false]);
+        // Loopback first: the order within an export does not count.
+        assert_eq!(squashed(r#"["10.0.0.0/8", "127.0.0.1"]"#), [false, true]);
+        assert_eq!(squashed(r#"["*"]"#), [true, true]);
+    }
+
+    #[test]
+    fn numbers_in_handles_follow_from_the_path_alone() {
+        let ids = |text: &str| {
+            let served = served(&load(text));
+            let id = |export: &Export| {
+                (
+                    String::from_utf8_lossy(&export.path).into_owned(),
+                    export.id,
+                )
+            };
+            let mut ids: Vec<_> = served.iter().map(id).collect();
+            ids.sort();
+            ids
+        };
+        let one = "[[export]]\npath = \"/\"\n[[export]]\npath = \"/a\"\n";
+        let other = "squash = \"all\"\n[[export]]\npath = \"/a/\"\ncommit = \"async\"\n[[export]]\npath = \"/\"\n";
+        assert_eq!(ids(one), ids(other));
+        // As they were at the first release.
+        assert_eq!(ids(one)[0], ("/".to_owned(), 1));
+        assert_eq!(ids(one)[1].1, id("/a"));
+        assert_ne!(id("/a"), id("/b"));
+    }
+}
