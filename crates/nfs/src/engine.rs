@@ -16,8 +16,9 @@ use crate::metrics::Metrics;
 use crate::mount::Mounts;
 use crate::replay::{Arrival, ReplayCache, ReplayKey};
 use crate::rpc::{Call, Credential, Denial, NotServed, Rejection, Reply};
+use crate::tls::{Tls, TlsControl};
 use crate::xdr::Malformed;
-use crate::{ConfigError, Export, ServerConfig, View, mount, nfs3};
+use crate::{ConfigError, Export, ServerConfig, Transport, View, mount, nfs3};
 
 /// What all connections share.
 pub(crate) struct Engine<F> {
@@ -25,6 +26,7 @@ pub(crate) struct Engine<F> {
     exports: InForce<F>,
     mounts: Mounts,
     replay: Arc<ReplayCache>,
+    pub(crate) tls: TlsControl,
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -32,6 +34,7 @@ pub(crate) struct Engine<F> {
 pub(crate) struct Session<F> {
     pub(crate) engine: Arc<Engine<F>>,
     peer: SocketAddr,
+    transport: Transport,
     exports: Arc<Exports<F>>,
     client: Client,
 }
@@ -60,6 +63,8 @@ impl<F: FileSystem> ExportControl<F> {
 pub(crate) enum Outcome {
     /// Send this.
     Reply(Reply),
+    /// Send this, and then go over to TLS.
+    StartTls(Reply, Tls),
     /// Nothing: a repetition of a call that is answered elsewhere.
     Silence,
     /// The peer does not speak RPC: close the connection.
@@ -118,17 +123,19 @@ impl<F: FileSystem> Engine<F> {
             exports: InForce::new(Exports::new(config.exports.clone(), view)),
             mounts: Mounts::default(),
             replay: Arc::new(replay),
+            tls: TlsControl::default(),
             metrics: Arc::default(),
         }
     }
 
-    /// A connection from there.
-    pub(crate) fn session(self: &Arc<Self>, peer: SocketAddr) -> Session<F> {
+    /// A connection from there, protected like this.
+    pub(crate) fn session(self: &Arc<Self>, peer: SocketAddr, transport: Transport) -> Session<F> {
         let exports = self.exports.current();
         Session {
             engine: self.clone(),
             peer,
-            client: exports.client(peer),
+            transport,
+            client: exports.client(peer, transport),
             exports,
         }
     }
@@ -138,7 +145,12 @@ impl<F: FileSystem> Session<F> {
     /// The session to begin the next call in, if the exports were replaced since this one began.
     pub(crate) fn renewed(&self) -> Option<Session<F>> {
         let replaced = self.engine.exports.has_replaced(&self.exports);
-        replaced.then(|| self.engine.session(self.peer))
+        replaced.then(|| self.secured(self.transport))
+    }
+
+    /// The session of the same connection when it is protected like this.
+    pub(crate) fn secured(&self, transport: Transport) -> Session<F> {
+        self.engine.session(self.peer, transport)
     }
 }
 
@@ -160,6 +172,9 @@ pub(crate) async fn execute<F: FileSystem>(
     };
     let who = std::mem::replace(&mut call.credential, Credential::None);
     let xid = call.xid;
+    if who == Credential::Tls {
+        return start_tls(session, &call, buffer);
+    }
     match Program::find(call.program, call.version) {
         Ok(Program::Nfs) => nfs(session, &call, who, record, now, buffer).await,
         Ok(Program::Mount) => mount(session, &call, buffer).await,
@@ -174,6 +189,35 @@ pub(crate) async fn execute<F: FileSystem>(
             }
             Outcome::Reply(Reply::rejected(xid, rejection, buffer))
         }
+    }
+}
+
+/// Answers AUTH_TLS (RFC 9289, section 4.1), on NULL of any program that is served.
+fn start_tls<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
+    let metrics = &session.engine.metrics;
+    let deny = |denial, buffer| {
+        metrics.calls_denied.add(1);
+        Outcome::Reply(Reply::denied(call.xid, denial, buffer))
+    };
+    if call.procedure != 0 || session.transport != Transport::Plain {
+        return deny(Denial::BadCredential, buffer);
+    }
+    if let Err(rejection) = Program::find(call.program, call.version) {
+        metrics.calls_elsewhere.add(1);
+        return Outcome::Reply(Reply::rejected(call.xid, rejection, buffer));
+    }
+    if call.arguments.end().is_err() {
+        metrics.calls_garbage.add(1);
+        let rejection = Rejection::GarbageArguments;
+        return Outcome::Reply(Reply::rejected(call.xid, rejection, buffer));
+    }
+    // A handshake is work, and shows the certificate: it is for those who could mount something.
+    if !session.client.is_known() {
+        return deny(Denial::TooWeak, buffer);
+    }
+    match session.engine.tls.current() {
+        Some(tls) => Outcome::StartTls(Reply::start_tls(call.xid, buffer), tls),
+        None => deny(Denial::BadCredential, buffer),
     }
 }
 
@@ -225,7 +269,7 @@ async fn nfs<F: FileSystem>(
         return Outcome::Reply(Reply::denied(call.xid, Denial::TooWeak, buffer));
     }
     let ticket = if nfs3::is_replayed(call.procedure) {
-        let key = ReplayKey::new(session.client.address, record);
+        let key = ReplayKey::new(session.client.address, session.transport, record);
         match engine.replay.arrive(key, now) {
             Arrival::First(ticket) => Some(ticket),
             Arrival::Done(reply) => {

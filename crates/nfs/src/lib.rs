@@ -10,6 +10,8 @@
 //!   with its 22 procedures. Calls that must not be done twice pass the replay cache.
 //! * [`handle`] names inodes towards clients; the exports say who may use them, and a [`Rule`] of theirs
 //!   what for, and as whom. [`ExportControl`] replaces them while clients go on.
+//! * [`Tls`] is how a connection goes over to TLS when its client asks for it (RFC 9289); a rule says which
+//!   [`Transports`] are good enough.
 //! * [`Metrics`] counts what happens.
 //!
 //! Everything but the shell is synchronous code over byte strings, or waits for the file system
@@ -32,6 +34,8 @@ mod replay;
 pub mod rpc;
 mod rule;
 mod server;
+mod tls;
+mod transport;
 pub mod xdr;
 
 pub use address::{AddressRange, AddressRangeError};
@@ -40,3 +44,5 @@ pub use engine::ExportControl;
 pub use metrics::{Kind, Metrics, Sample};
 pub use rule::{Anonymous, ExportAccess, Flavors, Rule, SourcePort, Squash, View};
 pub use server::Server;
+pub use tls::{Tls, TlsControl, TlsError};
+pub use transport::{Transport, Transports};

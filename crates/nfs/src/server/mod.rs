@@ -3,13 +3,14 @@
 //! One task for each connection reads, begins calls, gathers replies and writes; see
 //! [`connection`]. A call whose file system operation is done at once costs no task of its own; one that has
 //! to wait becomes one, so that it neither holds up its neighbours nor is lost when its connection
-//! is. What connections may hold together is in [`budget`], how long they may wait in [`timeouts`];
+//! is. A connection goes over to TLS in [`stream`]. What connections may hold together is in [`budget`], how long they may wait in [`timeouts`];
 //! buffers are reused through [`pool`].
 
 mod budget;
 mod connection;
 mod outbox;
 mod pool;
+mod stream;
 mod timeouts;
 
 use std::future::Future;
@@ -24,7 +25,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::engine::{Engine, execute};
-use crate::{ExportControl, Limits, Metrics, ServerConfig, View};
+use crate::{ExportControl, Limits, Metrics, ServerConfig, TlsControl, Transport, View};
 use budget::Budget;
 use connection::{Connection, Phase};
 use pool::Pool;
@@ -96,6 +97,12 @@ impl<F: FileSystem> Server<F> {
     /// By which its exports can be replaced while it serves.
     pub fn export_control(&self) -> ExportControl<F> {
         ExportControl(self.shared.engine.clone())
+    }
+
+    /// By which it is given what it needs for TLS, before it serves or while it does. Until then, clients
+    /// that ask for TLS are told that there is none.
+    pub fn tls_control(&self) -> TlsControl {
+        self.shared.engine.tls.clone()
     }
 
     /// Serves until `shutdown` is done, and then stops: takes no more connections, reads no more,
@@ -172,7 +179,7 @@ impl<F: FileSystem> Shared<F> {
         metrics.connections_accepted.add(1);
         metrics.connections.add(1);
         set_options(&stream);
-        let session = Arc::new(self.engine.session(peer));
+        let session = Arc::new(self.engine.session(peer, Transport::Plain));
         let connection = Connection::new(
             stream,
             peer,
