@@ -5,6 +5,7 @@
 
 mod bad_start;
 mod damage;
+mod exports;
 mod full_disk;
 mod life;
 mod s3;

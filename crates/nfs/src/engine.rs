@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use forebay_vfs::FileSystem;
@@ -37,6 +37,8 @@ pub(crate) struct Session<F> {
     transport: Transport,
     exports: Arc<Exports<F>>,
     client: Client,
+    /// Whether the operator was told why this client may mount nothing.
+    explained: AtomicBool,
 }
 
 /// Replaces the exports of a server while it serves; see [`crate::Server::export_control`].
@@ -137,11 +139,31 @@ impl<F: FileSystem> Engine<F> {
             transport,
             client: exports.client(peer, transport),
             exports,
+            explained: AtomicBool::new(false),
         }
     }
 }
 
 impl<F: FileSystem> Session<F> {
+    /// Tells the operator of a refusal that looks like a mistake, once for each connection: that a client
+    /// which may mount comes from a port which may not.
+    fn explain_refusal(&self) {
+        let peer = self.peer;
+        let may_mount = self
+            .exports
+            .listed_for(self.client.address)
+            .next()
+            .is_some();
+        if self.client.is_known() || !may_mount || self.explained.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tracing::warn!(
+            %peer,
+            "mount refused: the client's port is not privileged (below 1024), and exports want that unless \
+             they have source_port = \"insecure\"; mount as root, and without the option noresvport"
+        );
+    }
+
     /// The session to begin the next call in, if the exports were replaced since this one began.
     pub(crate) fn renewed(&self) -> Option<Session<F>> {
         let replaced = self.engine.exports.has_replaced(&self.exports);
@@ -233,7 +255,10 @@ async fn mount<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec
     let metrics = &engine.metrics;
     match mount::call(&request, call.procedure, call.arguments, &mut reply).await {
         Ok(mount::Done::Mounted) => metrics.mounts.add(1),
-        Ok(mount::Done::Refused) => metrics.mounts_refused.add(1),
+        Ok(mount::Done::Refused) => {
+            metrics.mounts_refused.add(1);
+            session.explain_refusal();
+        }
         Ok(mount::Done::Other) => {}
         Ok(mount::Done::NoProcedure) => {
             metrics.calls_elsewhere.add(1);

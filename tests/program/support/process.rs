@@ -307,6 +307,11 @@ impl Gateway {
         kill_process(Pid::from_child(&self.process.0), Signal::CONT).unwrap();
     }
 
+    /// SIGHUP: it reads its configuration again.
+    pub(crate) fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.process.0), Signal::HUP).unwrap();
+    }
+
     /// SIGKILL: what a crash of the program is.
     pub(crate) fn kill(mut self) {
         self.process.0.kill().unwrap();
