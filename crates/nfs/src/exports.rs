@@ -41,7 +41,7 @@ pub(crate) struct Grant {
     /// Number of the export.
     id: u32,
     /// Its place in the list.
-    export: u32,
+    place: u32,
     /// The rule's place in the export.
     rule: u32,
 }
@@ -106,7 +106,7 @@ impl<F> Exports<F> {
             let (rule, found) = entry.rule_of(address)?;
             found.source_port.admits(from.port()).then_some(Grant {
                 id: entry.export.id,
-                export: export as u32,
+                place: export as u32,
                 rule: rule as u32,
             })
         };
@@ -128,13 +128,13 @@ impl<F> Exports<F> {
 
     /// The rule that counts for a client.
     pub(crate) fn rule(&self, grant: Grant) -> Option<&Rule> {
-        let entry = self.list.get(grant.export as usize)?;
+        let entry = self.list.get(grant.place as usize)?;
         entry.export.rules.get(grant.rule as usize)
     }
 
     /// The file system as the client has it.
     pub(crate) fn fs(&self, grant: Grant) -> Option<&F> {
-        let entry = self.list.get(grant.export as usize)?;
+        let entry = self.list.get(grant.place as usize)?;
         entry.views.get(grant.rule as usize).map(|fs| &**fs)
     }
 
@@ -147,14 +147,14 @@ impl<F> Exports<F> {
     ) -> Option<(Grant, Vec<&'a [u8]>)> {
         let wanted: Vec<&[u8]> = names(path).collect();
         let depth = |grant: Grant| {
-            let entry = self.list.get(grant.export as usize)?;
+            let entry = self.list.get(grant.place as usize)?;
             let names: Vec<&[u8]> = names(&entry.export.path).collect();
             wanted.starts_with(&names).then_some(names.len())
         };
         let candidates = client.grants.iter();
         let (depth, grant) = candidates
             .filter_map(|grant| Some((depth(*grant)?, *grant)))
-            .max_by_key(|(depth, grant)| (*depth, Reverse(grant.export)))?;
+            .max_by_key(|(depth, grant)| (*depth, Reverse(grant.place)))?;
         Some((grant, wanted.into_iter().skip(depth).collect()))
     }
 }
@@ -179,7 +179,7 @@ impl<F> Entry<F> {
 impl<F: FileSystem> Exports<F> {
     /// Finds the directory of an export, as it is now.
     pub(crate) async fn resolve(&self, grant: Grant) -> Result<Inode, Error> {
-        let entry = self.list.get(grant.export as usize);
+        let entry = self.list.get(grant.place as usize);
         let (entry, fs) = entry.zip(self.fs(grant)).ok_or(Error::NotFound)?;
         let inode = walk(fs, Inode::ROOT, names(&entry.export.path)).await?;
         entry.root.store(inode.0, Ordering::Relaxed);
@@ -189,7 +189,7 @@ impl<F: FileSystem> Exports<F> {
     /// Whether `..` of a directory is for clients of the export to see: it is not at the export's own
     /// directory, nor where a directory was moved out of the export while a client had its handle.
     pub(crate) async fn leads_out(&self, grant: Grant, directory: Inode) -> Result<bool, Error> {
-        let entry = self.list.get(grant.export as usize);
+        let entry = self.list.get(grant.place as usize);
         let Some((entry, fs)) = entry.zip(self.fs(grant)) else {
             return Ok(true);
         };
