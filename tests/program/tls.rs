@@ -90,7 +90,7 @@ fn call_inside(
     socket.write_all(&null(7))?;
     let mut answer = [0; 36];
     socket.read_exact(&mut answer)?;
-    assert_eq!(answer[20..28], *b"STARTTLS", "{answer:?}");
+    assert_eq!(answer[24..32], *b"STARTTLS", "{answer:?}");
     let mut roots = RootCertStore::empty();
     let trusted = CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap();
     roots.add(trusted).unwrap();

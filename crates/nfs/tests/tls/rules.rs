@@ -1,6 +1,9 @@
 //! What exports ask of connections.
 
+use std::sync::Arc;
+
 use forebay_nfs::Transports;
+use forebay_vfs::memory::MemoryFileSystem;
 
 use crate::authority::Authority;
 use crate::client::Manner;
@@ -81,6 +84,20 @@ fn a_foreign_certificate_is_no_certificate_and_ends_the_handshake() {
             .wait_for("nfs_tls_handshakes_failed", |seen| seen == failed);
     }
     assert_eq!(at.server.metric("nfs_tls_handshakes"), 0);
+}
+
+#[test]
+fn rules_that_change_count_for_connections_with_tls_as_for_others() {
+    let fs = Arc::new(MemoryFileSystem::new());
+    let (server, control) = Running::controlled(only(TLS), |_| fs.clone());
+    let at = Protected::around(server);
+    let mut client = Manner::trusting(&at.authority).connect(&at.server).unwrap();
+    let root = client.root();
+    control.replace(only(MTLS).exports, |_| fs.clone()).unwrap();
+    let reply = client.call(NFS, 3, 1, |w| w.opaque(&root));
+    assert_eq!(reply[4..], TOO_WEAK);
+    control.replace(only(TLS).exports, |_| fs.clone()).unwrap();
+    assert_eq!(client.attributes(&root).kind, 2);
 }
 
 #[test]
