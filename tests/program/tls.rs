@@ -69,7 +69,7 @@ impl Files<'_> {
 
 /// The words of a call or reply that has no results, with its record mark.
 fn record(words: &[u32]) -> Vec<u8> {
-    let mark = words.len() as u32 * 4 | 1 << 31;
+    let mark = (words.len() as u32 * 4) | (1 << 31);
     let all = std::iter::once(&mark).chain(words);
     all.flat_map(|word| word.to_be_bytes()).collect()
 }

@@ -82,7 +82,7 @@ impl<'a> Der<'a> {
             0..=0x7f => (usize::from(*first), rest),
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-                let add = |length: u64, byte: &u8| length << 8 | u64::from(*byte);
+                let add = |length: u64, byte: &u8| (length << 8) | u64::from(*byte);
                 (usize::try_from(bytes.iter().fold(0, add)).ok()?, rest)
             }
             _ => return None,

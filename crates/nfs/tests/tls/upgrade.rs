@@ -46,7 +46,7 @@ fn everything_works_inside_tls_and_in_clear_beside_it() {
     let root = client.root();
     assert_eq!(client.attributes(&root).kind, 2);
     let file = client.create(&root, "file");
-    let data: Vec<u8> = (0..1 << 20).map(|at: u32| (at * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..1 << 20).map(|at: u32| ((at * 7) >> 3) as u8).collect();
     assert_eq!(client.write(&file, 0, &data).status(), 0);
     let (read, eof) = client.read(&file, 0, 1 << 20);
     assert!(read == data && eof);
