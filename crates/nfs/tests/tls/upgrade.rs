@@ -2,12 +2,12 @@
 
 use std::io::Read;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_nfs::xdr::Writer;
 use forebay_vfs::memory::MemoryFileSystem;
 
-use crate::client::{Manner, probe, programs, records, send, told_to_start};
+use crate::client::{Manner, Secure, probe, programs, records, send, told_to_start};
 use crate::common::gated::Gated;
 use crate::common::*;
 use crate::{BAD_CREDENTIAL, Protected, TOO_WEAK, with_limits};
@@ -79,6 +79,54 @@ fn replies_that_wait_for_a_slow_client_all_arrive_inside_tls() {
         assert!(reply.ends_with(&data));
     }
     assert!(client.is_served());
+}
+
+/// Asks for reads of `bytes` one after the other without taking a reply, until `calls` were answered or the
+/// server can send no more; gives the transaction ids of those that were answered.
+fn ask_without_reading(
+    server: &Running,
+    client: &mut Secure,
+    file: &[u8],
+    bytes: u32,
+    calls: usize,
+) -> Vec<u32> {
+    let mut answered = Vec::new();
+    while answered.len() < calls {
+        let before = server.metric("nfs_sent_bytes");
+        let xid = client.send(NFS, 3, 6, |w| read_arguments(w, file, 0, bytes));
+        let sent = || server.metric("nfs_sent_bytes") >= before + u64::from(bytes);
+        let given_up = Instant::now() + Duration::from_millis(500);
+        while !sent() && Instant::now() < given_up {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if !sent() {
+            break;
+        }
+        answered.push(xid);
+    }
+    answered
+}
+
+#[test]
+fn what_tls_holds_back_for_a_full_socket_gets_out_without_another_call() {
+    const BYTES: u32 = 16 << 10;
+    let at = Protected::new();
+    let manner = Manner::trusting(&at.authority);
+    let mut client = manner.connect(&at.server).unwrap();
+    let root = client.root();
+    let file = client.create(&root, "file");
+    client.write(&file, 0, &[7; BYTES as usize]);
+    // So many replies TLS takes when nobody reads: the last of them are still with it.
+    let most = ask_without_reading(&at.server, &mut client, &file, BYTES, usize::MAX).len();
+    for fewer in 0..4 {
+        let mut client = manner.connect(&at.server).unwrap();
+        let calls = ask_without_reading(&at.server, &mut client, &file, BYTES, most - fewer);
+        assert!(calls.len() > 8);
+        for xid in calls {
+            let reply = client.receive().unwrap();
+            assert_eq!(reply[..4], xid.to_be_bytes(), "{fewer} fewer");
+        }
+    }
 }
 
 #[test]
