@@ -11,3 +11,4 @@ mod life;
 mod s3;
 mod support;
 mod takeover;
+mod tls;

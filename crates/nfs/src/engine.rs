@@ -17,8 +17,9 @@ use crate::metrics::Metrics;
 use crate::mount::Mounts;
 use crate::replay::{Arrival, ReplayCache, ReplayKey, Ticket};
 use crate::rpc::{Call, Credential, Denial, NotServed, Rejection, Reply};
+use crate::tls::{Tls, TlsControl};
 use crate::xdr::Malformed;
-use crate::{ConfigError, Export, ServerConfig, View, mount, nfs3, nlm, nsm};
+use crate::{ConfigError, Export, ServerConfig, Transport, View, mount, nfs3, nlm, nsm};
 
 /// What all connections share.
 pub(crate) struct Engine<F> {
@@ -28,6 +29,7 @@ pub(crate) struct Engine<F> {
     replay: Arc<ReplayCache>,
     /// Without it NLM and NSM are not served.
     pub(crate) locks: OnceLock<Arc<LockManager>>,
+    pub(crate) tls: TlsControl,
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -35,6 +37,7 @@ pub(crate) struct Engine<F> {
 pub(crate) struct Session<F> {
     pub(crate) engine: Arc<Engine<F>>,
     peer: SocketAddr,
+    transport: Transport,
     exports: Arc<Exports<F>>,
     client: Client,
     /// The own address that the client called.
@@ -67,6 +70,8 @@ impl<F: FileSystem> ExportControl<F> {
 pub(crate) enum Outcome {
     /// Send this.
     Reply(Reply),
+    /// Send this, and then go over to TLS.
+    StartTls(Reply, Tls),
     /// Nothing: a repetition of a call that is answered elsewhere.
     Silence,
     /// The peer does not speak RPC: close the connection.
@@ -135,17 +140,24 @@ impl<F: FileSystem> Engine<F> {
             mounts: Mounts::default(),
             replay: Arc::new(replay),
             locks: OnceLock::new(),
+            tls: TlsControl::default(),
             metrics: Arc::default(),
         }
     }
 
-    /// A connection from there, to the own address `local`.
-    pub(crate) fn session(self: &Arc<Self>, peer: SocketAddr, local: IpAddr) -> Session<F> {
+    /// A connection from there, to the own address `local`, protected like this.
+    pub(crate) fn session(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+        local: IpAddr,
+        transport: Transport,
+    ) -> Session<F> {
         let exports = self.exports.current();
         Session {
             engine: self.clone(),
             peer,
-            client: exports.client(peer),
+            transport,
+            client: exports.client(peer, transport),
             exports,
             explained: AtomicBool::new(false),
             local: local.to_canonical(),
@@ -176,7 +188,12 @@ impl<F: FileSystem> Session<F> {
     /// The session to begin the next call in, if the exports were replaced since this one began.
     pub(crate) fn renewed(&self) -> Option<Session<F>> {
         let replaced = self.engine.exports.has_replaced(&self.exports);
-        replaced.then(|| self.engine.session(self.peer, self.local))
+        replaced.then(|| self.secured(self.transport))
+    }
+
+    /// The session of the same connection when it is protected like this.
+    pub(crate) fn secured(&self, transport: Transport) -> Session<F> {
+        self.engine.session(self.peer, self.local, transport)
     }
 }
 
@@ -198,6 +215,9 @@ pub(crate) async fn execute<F: FileSystem>(
     };
     let who = std::mem::replace(&mut call.credential, Credential::None);
     let xid = call.xid;
+    if who == Credential::Tls {
+        return start_tls(session, &call, buffer);
+    }
     let locks = session.engine.locks.get().map(|locks| &**locks);
     match Program::find(call.program, call.version, locks) {
         Ok(Program::Nfs) => nfs(session, &call, who, record, now, buffer).await,
@@ -215,6 +235,36 @@ pub(crate) async fn execute<F: FileSystem>(
             }
             Outcome::Reply(Reply::rejected(xid, rejection, buffer))
         }
+    }
+}
+
+/// Answers AUTH_TLS (RFC 9289, section 4.1), on NULL of any program that is served.
+fn start_tls<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
+    let metrics = &session.engine.metrics;
+    let deny = |denial, buffer| {
+        metrics.calls_denied.add(1);
+        Outcome::Reply(Reply::denied(call.xid, denial, buffer))
+    };
+    if call.procedure != 0 || session.transport != Transport::Plain {
+        return deny(Denial::BadCredential, buffer);
+    }
+    let locks = session.engine.locks.get().map(|locks| &**locks);
+    if let Err(rejection) = Program::find(call.program, call.version, locks) {
+        metrics.calls_elsewhere.add(1);
+        return Outcome::Reply(Reply::rejected(call.xid, rejection, buffer));
+    }
+    if call.arguments.end().is_err() {
+        metrics.calls_garbage.add(1);
+        let rejection = Rejection::GarbageArguments;
+        return Outcome::Reply(Reply::rejected(call.xid, rejection, buffer));
+    }
+    // A handshake is work, and shows the certificate: it is for those who could mount something.
+    if !session.client.is_known() {
+        return deny(Denial::TooWeak, buffer);
+    }
+    match session.engine.tls.current() {
+        Some(tls) => Outcome::StartTls(Reply::start_tls(call.xid, buffer), tls),
+        None => deny(Denial::BadCredential, buffer),
     }
 }
 
@@ -313,7 +363,7 @@ async fn first_time<F: FileSystem>(
     }
     let engine = &*session.engine;
     let metrics = &engine.metrics;
-    let key = ReplayKey::new(session.client.address, record);
+    let key = ReplayKey::new(session.client.address, session.transport, record);
     match engine.replay.arrive(key, now) {
         Arrival::First(ticket) => Ok((Some(ticket), buffer)),
         Arrival::Done(reply) => {
@@ -447,6 +497,7 @@ pub(crate) fn execute_datagram<F: FileSystem>(
     };
     match outcome {
         Outcome::Reply(reply) => Some(reply),
-        Outcome::Silence | Outcome::Hangup => None,
+        // TLS is for connections.
+        Outcome::StartTls(..) | Outcome::Silence | Outcome::Hangup => None,
     }
 }

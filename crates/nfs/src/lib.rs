@@ -12,6 +12,8 @@
 //!   [`Server::with_locks`] was called, which also has the server tell clients about its own restarts.
 //! * [`handle`] names inodes towards clients; the exports say who may use them, and a [`Rule`] of theirs
 //!   what for, and as whom. [`ExportControl`] replaces them while clients go on.
+//! * [`Tls`] is how a connection goes over to TLS when its client asks for it (RFC 9289); a rule says which
+//!   [`Transports`] are good enough.
 //! * [`Metrics`] counts what happens.
 //!
 //! Everything but the shell is synchronous code over byte strings, or waits for the file system
@@ -39,6 +41,8 @@ pub mod rpc;
 pub mod rpcbind;
 mod rule;
 mod server;
+mod tls;
+mod transport;
 pub mod xdr;
 
 pub use address::{AddressRange, AddressRangeError};
@@ -49,3 +53,5 @@ pub use locks::{LockConfig, Notebook};
 pub use metrics::{Kind, Metrics, Sample};
 pub use rule::{Anonymous, ExportAccess, Flavors, Rule, SourcePort, Squash, View};
 pub use server::Server;
+pub use tls::{Tls, TlsControl, TlsError};
+pub use transport::{Transport, Transports};

@@ -89,7 +89,9 @@ metrics! {
     connections_refused: Counter, "connections closed at once because there were too many";
     accept_errors: Counter, "failures to accept a connection";
     connections_broken: Counter, "connections closed because what came was no RPC call, or a record too long";
-    connections_timed_out: Counter, "connections closed because a record was not completed, replies were not read, or nothing happened";
+    connections_timed_out: Counter, "connections closed because a record or a TLS handshake was not completed, replies were not read, or nothing happened";
+    tls_handshakes: Counter, "connections that went over to TLS";
+    tls_handshakes_failed: Counter, "connections closed because they were to go over to TLS and did not";
     received_bytes: Counter, "bytes received";
     sent_bytes: Counter, "bytes sent";
     calls_waiting: Gauge, "calls that wait for the file system";

@@ -6,6 +6,7 @@ use forebay_vfs::FileSystem;
 use tokio::net::UdpSocket;
 
 use super::ACCEPT_PAUSE;
+use crate::Transport;
 use crate::engine::{Engine, execute_datagram};
 use crate::record::MARK_BYTES;
 
@@ -22,7 +23,7 @@ pub(super) async fn serve<F: FileSystem>(engine: Arc<Engine<F>>, socket: UdpSock
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let session = engine.session(from, from.ip());
+        let session = engine.session(from, from.ip(), Transport::Plain);
         let datagram = datagram.get(..bytes).unwrap_or_default();
         let Some(reply) = execute_datagram(&session, datagram) else {
             continue;

@@ -3,7 +3,7 @@
 //! One task for each connection reads, begins calls, gathers replies and writes; see
 //! [`connection`]. A call whose file system operation is done at once costs no task of its own; one that has
 //! to wait becomes one, so that it neither holds up its neighbours nor is lost when its connection
-//! is. What connections may hold together is in [`budget`], how long they may wait in [`timeouts`];
+//! is. A connection goes over to TLS in [`stream`]. What connections may hold together is in [`budget`], how long they may wait in [`timeouts`];
 //! buffers are reused through [`pool`].
 
 mod budget;
@@ -11,6 +11,7 @@ mod connection;
 mod datagrams;
 mod outbox;
 mod pool;
+mod stream;
 mod timeouts;
 
 use std::future::Future;
@@ -26,7 +27,9 @@ use tokio::task::JoinSet;
 
 use crate::engine::{Engine, execute};
 use crate::locks::{Errands, LockManager, run};
-use crate::{ExportControl, Limits, LockConfig, Metrics, ServerConfig, View};
+use crate::{
+    ExportControl, Limits, LockConfig, Metrics, ServerConfig, TlsControl, Transport, View,
+};
 use budget::Budget;
 use connection::{Connection, Phase};
 use pool::Pool;
@@ -139,6 +142,12 @@ impl<F: FileSystem> Server<F> {
         ExportControl(self.shared.engine.clone())
     }
 
+    /// By which it is given what it needs for TLS, before it serves or while it does. Until then, clients
+    /// that ask for TLS are told that there is none.
+    pub fn tls_control(&self) -> TlsControl {
+        self.shared.engine.tls.clone()
+    }
+
     /// Serves until `shutdown` is done, and then stops: takes no more connections, reads no more,
     /// finishes the calls that were read, sends their replies, and closes, all within
     /// [`Limits::grace`]; what is not done by then is dropped, which leaves it done or not done, as
@@ -233,7 +242,7 @@ impl<F: FileSystem> Shared<F> {
         set_options(&stream);
         // A connection that has no address is gone, which reading from it will say.
         let local = stream.local_addr().map_or(peer.ip(), |local| local.ip());
-        let session = Arc::new(self.engine.session(peer, local));
+        let session = Arc::new(self.engine.session(peer, local, Transport::Plain));
         let connection = Connection::new(
             stream,
             peer,
