@@ -329,6 +329,7 @@ async fn nfs<F: FileSystem>(
         client: &session.client,
         claimed: who,
         changes: nfs3::is_change(call.procedure),
+        in_clear: false,
         too_weak: AtomicBool::new(false),
     };
     let mut reply = Reply::accepted(call.xid, buffer);
@@ -414,6 +415,7 @@ async fn lock<F: FileSystem>(
             claimed: who,
             // Nothing that is kept is changed by a lock: what is exported for reading can be locked.
             changes: false,
+            in_clear: true,
             too_weak: AtomicBool::new(false),
         },
         locks,
