@@ -68,10 +68,13 @@ pub struct Status {
 impl Status {
     pub(crate) fn of(core: &Core, volume: VolumeId) -> Status {
         let published = core.checkpoints.published();
+        // A guard made within the expression below would be held to its end, and `oldest_unpublished` asks for
+        // another one: never granted while a checkpoint waits between the two to close.
+        let checkpoint = core.gate.read().id;
         Status {
             volume,
             epoch: core.checkpoints.state().epoch,
-            checkpoint: core.gate.read().id,
+            checkpoint,
             stage: core.checkpoints.stage(),
             uploads: core.checkpoints.uploads(),
             published,

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -495,6 +496,29 @@ fn under_a_load_without_pauses_nothing_stays_unpublished_for_long() {
     eventually("the rest follows by itself", || {
         life.volume.status().oldest_unpublished.is_none()
     });
+}
+
+#[test]
+fn who_asks_for_the_status_without_a_pause_does_not_hold_up_checkpoints() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let file = life.create(b"file");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Acquire) {
+                    life.volume.status();
+                }
+            });
+        }
+        for i in 0..50 {
+            life.write(file, i * 100, b"something", Stability::Unstable);
+            life.flush();
+        }
+        over.store(true, Ordering::Release);
+    });
+    assert!(life.volume.status().oldest_unpublished.is_none());
 }
 
 #[test]
