@@ -3,7 +3,7 @@
 //! What a gateway is made of does not matter here; it is opened by the caller's function and seen
 //! through [`Gateway`]. A first SIGTERM or SIGINT stops it within `shutdown_limit`; a second one
 //! ends the program at once, as SIGKILL would: what is in the log is published after the next
-//! start. SIGHUP has the configuration read again: see [`Changes`].
+//! start. SIGHUP has the configuration read again: see `Changes`.
 
 use std::fmt;
 use std::future::Future;
