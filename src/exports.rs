@@ -5,7 +5,9 @@
 //! makes clients mount again.
 
 use forebay_fs::CommitMode;
-use forebay_nfs::{Anonymous, Export, ExportAccess, Flavors, Rule, SourcePort, Squash, View};
+use forebay_nfs::{
+    Anonymous, Export, ExportAccess, Flavors, Rule, SourcePort, Squash, Transports, View,
+};
 
 use crate::admin::ExportStatus;
 use crate::config::{self, Config};
@@ -58,6 +60,11 @@ fn rules(entry: &config::Export) -> Vec<Rule> {
         source_port: match entry.source_port {
             config::SourcePort::Secure => SourcePort::Privileged,
             config::SourcePort::Insecure => SourcePort::Any,
+        },
+        transports: Transports {
+            none: entry.xprtsec.none,
+            tls: entry.xprtsec.tls,
+            mtls: entry.xprtsec.mtls,
         },
         view: view(entry.commit),
     };
@@ -123,6 +130,7 @@ pub fn described(exports: &[Export]) -> Vec<ExportStatus> {
                     SourcePort::Any => "insecure",
                 }
                 .to_owned(),
+                xprtsec: xprtsec(rule.transports),
                 commit: match commit_mode(rule.view) {
                     CommitMode::Disk => "disk",
                     CommitMode::Bucket => "bucket",
@@ -134,6 +142,15 @@ pub fn described(exports: &[Export]) -> Vec<ExportStatus> {
         }
     }
     lines
+}
+
+/// As exports(5) writes it.
+fn xprtsec(transports: Transports) -> String {
+    let Transports { none, tls, mtls } = transports;
+    let ways = [(none, "none"), (tls, "tls"), (mtls, "mtls")];
+    let listed = ways.into_iter().filter(|(listed, _)| *listed);
+    let words: Vec<_> = listed.map(|(_, word)| word).collect();
+    words.join(":")
 }
 
 #[cfg(test)]
@@ -200,6 +217,16 @@ mod tests {
                     .to_owned(),
             ]
         );
+    }
+
+    #[test]
+    fn what_an_export_asks_of_connections_is_shown_unless_it_is_nothing() {
+        let files = "tls_certificate = \"/c\"\ntls_key = \"/k\"\ntls_client_ca = \"/a\"\n";
+        let shown = |text: &str| lines(&format!("{files}{text}")).remove(0);
+        assert!(!shown("").contains("xprtsec"));
+        assert!(shown("xprtsec = [\"mtls\", \"tls\"]").contains("secure,xprtsec=tls:mtls,commit"));
+        assert!(shown("xprtsec = \"mtls\"").contains(",xprtsec=mtls,"));
+        assert!(shown("xprtsec = \"none\"").contains(",xprtsec=none,"));
     }
 
     #[test]

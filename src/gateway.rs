@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_fs::{FsConfig, LimitChange, LogConfig, Volume};
-use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, View};
+use forebay_nfs::rpcbind::Registration;
+use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View};
 use forebay_object::{CountingStore, Store, StoreOptions};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -18,7 +19,9 @@ use crate::admin::{
 };
 use crate::config::{self, Config, LogMode};
 use crate::exports;
+use crate::locks::{lock_config, register_with_rpcbind};
 use crate::serve::Gateway;
+use crate::tls;
 
 /// How often the end of a volume's changes is looked for while a gateway stops.
 const FLUSH_SHARE: f64 = 0.9;
@@ -69,9 +72,12 @@ pub struct NfsGateway {
     /// What may be mounted now.
     exports: Mutex<Vec<Export>>,
     export_control: ExportControl<Volume>,
+    tls_control: TlsControl,
     /// Dropped to stop the NFS server.
     shutdown: Mutex<Option<oneshot::Sender<()>>>,
     server: Mutex<Option<JoinHandle<()>>>,
+    /// With rpcbind, if there is one.
+    registration: Mutex<Option<Registration>>,
 }
 
 impl NfsGateway {
@@ -81,6 +87,8 @@ impl NfsGateway {
     /// What keeps it from serving, for the user to read.
     pub async fn open(config: Config) -> Result<NfsGateway, String> {
         raise_open_files();
+        // What can be wrong here is found before anything is opened.
+        let tls = tls::load(&config)?;
         let (store, requests) = open_store(&config).await?;
         // A port that is taken is found before the volume is, and before a fence is.
         let probe = std::net::TcpListener::bind(config.listen);
@@ -113,6 +121,14 @@ impl NfsGateway {
             .map_err(|error| listen_failed(config.listen, &error))?;
         let address = server.local_addr().map_err(|error| error.to_string())?;
         let export_control = server.export_control();
+        let tls_control = server.tls_control();
+        tls_control.replace(tls);
+        let server = server.with_locks(lock_config(&config)).await;
+        let server = server.map_err(|error| {
+            let folder = config.data_dir.display();
+            format!("cannot keep which clients hold locks in {folder}: {error}; check that the folder belongs to this user, and that its disk is not full")
+        })?;
+        let registration = register_with_rpcbind(config.rpcbind, address).await?;
         let (shutdown, stop) = oneshot::channel::<()>();
         // An error of the receiver is the sender's end: a stop as well.
         let server = tokio::spawn(server.serve(async { drop(stop.await) }));
@@ -124,8 +140,10 @@ impl NfsGateway {
             started: Instant::now(),
             exports: Mutex::new(exports),
             export_control,
+            tls_control,
             shutdown: Mutex::new(Some(shutdown)),
             server: Mutex::new(Some(server)),
+            registration: Mutex::new(registration),
         })
     }
 
@@ -314,12 +332,14 @@ impl Gateway for NfsGateway {
     }
 
     fn replace_exports(&self, config: &Config) -> Result<(), String> {
+        let tls = tls::load(config)?;
         let served = exports::served(config);
         // So long that what is shown is what was put in force last.
         let mut shown = self.exports.lock();
         self.export_control
             .replace(served.clone(), |view| seen(&self.volume, view))
             .map_err(|error| error.to_string())?;
+        self.tls_control.replace(tls);
         *shown = served;
         Ok(())
     }
@@ -329,6 +349,12 @@ impl Gateway for NfsGateway {
     }
 
     async fn stop(&self, limit: Duration) -> Result<u64, String> {
+        let registration = self.registration.lock().take();
+        if let Some(registration) = registration
+            && let Err(error) = registration.remove().await
+        {
+            tracing::warn!("could not take back what rpcbind was told: {error}");
+        }
         drop(self.shutdown.lock().take());
         let server = self.server.lock().take();
         if let Some(server) = server {

@@ -6,6 +6,7 @@
 //! * [`exports`]: what may be mounted, from the configuration's words to the server's.
 //! * [`kept_logs`]: `forebay log`.
 //! * [`logging`]: the program's messages, on standard error.
+//! * [`tls`]: the files of TLS.
 //! * [`serve`]: the life of a gateway from start to a clean stop.
 //!
 //! The layers below (NFS, file system, log, cache, bucket) are crates of their own; this one wires
@@ -17,5 +18,7 @@ pub mod config;
 pub mod exports;
 pub mod gateway;
 pub mod kept_logs;
+mod locks;
 pub mod logging;
 pub mod serve;
+pub mod tls;

@@ -3,7 +3,7 @@
 //! What a gateway is made of does not matter here; it is opened by the caller's function and seen
 //! through [`Gateway`]. A first SIGTERM or SIGINT stops it within `shutdown_limit`; a second one
 //! ends the program at once, as SIGKILL would: what is in the log is published after the next
-//! start. SIGHUP has the configuration read again: see [`Changes`].
+//! start. SIGHUP has the configuration read again: see `Changes`.
 
 use std::fmt;
 use std::future::Future;
@@ -28,8 +28,9 @@ pub trait Gateway: Control {
     /// for good. Never returns otherwise.
     fn failed(&self) -> impl Future<Output = String> + Send;
 
-    /// Puts the exports of this configuration in force, for the next call of every client. On an error, which
-    /// is for the operator to read, those before stay.
+    /// Puts the exports of this configuration in force, for the next call of every client, and what its files
+    /// for TLS hold, for every client that connects. On an error, which is for the operator to read, all stays
+    /// as it was.
     fn replace_exports(&self, config: &Config) -> Result<(), String>;
 
     /// Stops: finishes calls, flushes the log, publishes for at most `limit`. Gives the bytes
@@ -204,13 +205,15 @@ fn reload(
 }
 
 /// What a configuration that was read again says and cannot have before the next start, one sentence each.
-/// Exports, and the settings that they are made of, and `shutdown_limit` count at once.
+/// Exports, and the settings that they are made of, the files of TLS, and `shutdown_limit` count at once.
 struct Changes(Vec<String>);
 
 impl Changes {
     fn between(started: &Config, again: &Config) -> Changes {
         let sentence = |(was, is): (Shown, Shown)| {
-            let counts_at_once = is.setting.is_of_exports() || is.setting.key == "shutdown_limit";
+            let key = is.setting.key;
+            let counts_at_once =
+                is.setting.is_of_exports() || key.starts_with("tls_") || key == "shutdown_limit";
             (was.value != is.value && !counts_at_once).then(|| {
                 format!(
                     "{} = {} ({}) counts after the next start; until then it is {}",

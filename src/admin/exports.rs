@@ -24,6 +24,8 @@ pub struct ExportStatus {
     pub sec: String,
     /// `secure` or `insecure`.
     pub source_port: String,
+    /// How connections have to be protected, with colons between the ways: `none`, `tls`, `mtls`.
+    pub xprtsec: String,
     /// What answers that promise stable storage wait for.
     pub commit: String,
 }
@@ -40,12 +42,18 @@ impl fmt::Display for ExportStatus {
             anongid,
             sec,
             source_port,
+            xprtsec,
             commit,
         } = self;
+        // As exportfs does: what is so unless somebody says otherwise is left out.
+        let xprtsec = match xprtsec.as_str() {
+            "none:tls:mtls" => String::new(),
+            some => format!(",xprtsec={some}"),
+        };
         write!(
             f,
             "{path} {client}({access},{squash},anonuid={anonuid},anongid={anongid},sec={sec},\
-             {source_port},commit={commit})"
+             {source_port}{xprtsec},commit={commit})"
         )
     }
 }

@@ -78,6 +78,7 @@ fn export() -> ExportStatus {
         anongid: 100,
         sec: "sys".to_owned(),
         source_port: "secure".to_owned(),
+        xprtsec: "none:tls:mtls".to_owned(),
         commit: "disk".to_owned(),
     }
 }

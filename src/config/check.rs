@@ -39,6 +39,20 @@ impl Config {
             }
         }
 
+        // A certificate is of no use without its key, and the other way round.
+        for (key, other) in [
+            ("tls_certificate", "tls_key"),
+            ("tls_key", "tls_certificate"),
+        ] {
+            if self.is_file(key) && !self.is_file(other) {
+                conflict(key, format!("needs {other}: set both, or neither"));
+            }
+        }
+        if self.is_file("tls_client_ca") && !self.is_file("tls_certificate") {
+            let problem = "needs TLS: set tls_certificate and tls_key as well, or leave it out";
+            conflict("tls_client_ca", problem.to_owned());
+        }
+
         // One checkpoint collects, one or two are on their way, and readers need room as well.
         let least = self.checkpoint_bytes.times(4);
         if self.memory_limit < least {
@@ -59,6 +73,16 @@ impl Config {
                 format!("times {packs} is {in_flight}, and must not be more than half of {memory}"),
             );
         }
+    }
+
+    /// Whether one of the files of TLS is named.
+    fn is_file(&self, key: &str) -> bool {
+        let file = match key {
+            "tls_certificate" => &self.tls_certificate,
+            "tls_key" => &self.tls_key,
+            _ => &self.tls_client_ca,
+        };
+        file.path().is_some()
     }
 
     /// A setting with its value and source, for the inside of a sentence.

@@ -24,7 +24,7 @@ use toml::de::{DeTable, DeValue};
 use super::file::{File, scalar_or_list};
 use super::{
     Access, Clients, CommitMode, Config, ConfigError, LogMode, Security, Setting, Source,
-    SourcePort, Squash, Value, Written,
+    SourcePort, Squash, Value, Written, Xprtsec,
 };
 
 /// The key of the tables in the file.
@@ -90,6 +90,8 @@ options! {
     sec: Security;
     /// From which ports they may connect.
     source_port: SourcePort;
+    /// How their connections have to be protected.
+    xprtsec: Xprtsec;
     /// What answers that promise stable storage wait for.
     commit: CommitMode;
 }
@@ -185,7 +187,8 @@ pub(super) fn read(
 ) -> Vec<Export> {
     if raw.is_empty() {
         let export = Export::general(config);
-        check(&export, config.source("commit"), config, errors);
+        let general = |key: &str| config.source(key);
+        check(&export, &general, config, errors);
         return vec![export];
     }
     let mut exports: Vec<Export> = Vec::new();
@@ -222,19 +225,27 @@ pub(super) fn read(
             });
             continue;
         }
-        let commit = raw.values.get("commit").map(|(_, place)| place.clone());
-        let place = commit.unwrap_or_else(|| config.source("commit"));
-        check(&export, place, config, errors);
+        let place = |key: &str| {
+            let own = raw.values.get(key).map(|(_, place)| place.clone());
+            own.unwrap_or_else(|| config.source(key))
+        };
+        check(&export, &place, config, errors);
         exports.push(export);
     }
     exports
 }
 
-/// Refuses what the volume as a whole cannot do.
-fn check(export: &Export, commit: Source, config: &Config, errors: &mut Vec<ConfigError>) {
+/// Refuses what the gateway as a whole cannot do. `place` tells where a value of the export was set.
+fn check(
+    export: &Export,
+    place: &impl Fn(&str) -> Source,
+    config: &Config,
+    errors: &mut Vec<ConfigError>,
+) {
+    check_xprtsec(export, place("xprtsec"), config, errors);
     if config.log == LogMode::None && export.commit == CommitMode::Async {
         errors.push(ConfigError::Export {
-            place: commit,
+            place: place("commit"),
             problem: format!(
                 "commit = async for {} has no meaning with {}: COMMIT waits for the bucket then; leave it out",
                 export.path,
@@ -242,6 +253,27 @@ fn check(export: &Export, commit: Source, config: &Config, errors: &mut Vec<Conf
             ),
         });
     }
+}
+
+/// An export that nobody could use is a mistake: what its clients need has to be there.
+fn check_xprtsec(export: &Export, place: Source, config: &Config, errors: &mut Vec<ConfigError>) {
+    let missing = match export.xprtsec {
+        Xprtsec { none: true, .. } => return,
+        _ if config.tls_certificate.path().is_none() => {
+            "TLS, which needs tls_certificate and tls_key"
+        }
+        Xprtsec { tls: true, .. } => return,
+        Xprtsec { .. } if config.tls_client_ca.path().is_some() => return,
+        Xprtsec { .. } => "certificates of clients, which needs tls_client_ca",
+    };
+    errors.push(ConfigError::Export {
+        place,
+        problem: format!(
+            "xprtsec = {} for {} asks for {missing}: set that, or add none to xprtsec",
+            export.xprtsec.write(),
+            export.path
+        ),
+    });
 }
 
 /// Clients that an earlier table of the same path names too.

@@ -42,8 +42,8 @@ pub use show::{Shown, markdown_table};
 pub use source::Source;
 pub use table::{Default, Setting};
 pub use value::{
-    Access, Auto, Clients, CommitMode, Compression, LogLevel, LogMode, Security, Size, SourcePort,
-    Squash, StoreUrl, Switch, Value, Written,
+    Access, Auto, Clients, CommitMode, Compression, LogLevel, LogMode, MaybeFile, Security, Size,
+    SourcePort, Squash, StoreUrl, Switch, Value, Written, Xprtsec,
 };
 
 impl Config {

@@ -10,7 +10,8 @@ use super::inputs::{Raw, within};
 use super::table::settings;
 use super::{
     Access, Auto, Clients, CommitMode, Compression, ConfigError, Export, LogLevel, LogMode,
-    Security, Setting, Size, Source, SourcePort, Squash, StoreUrl, Switch, Value, Written, exports,
+    MaybeFile, Security, Setting, Size, Source, SourcePort, Squash, StoreUrl, Switch, Value,
+    Written, Xprtsec, exports,
 };
 
 settings! {
@@ -49,12 +50,30 @@ settings! {
         /// From which ports clients may connect: `secure` is those below 1024, which Unix machines let root
         /// alone use, so that other users there cannot pretend to be anybody; `insecure` is all.
         source_port: SourcePort = Fixed("secure");
+        /// How connections have to be protected: `none` is not at all, `tls` is TLS, `mtls` is TLS in which
+        /// the client shows a certificate that `tls_client_ca` accepts. What is better than one that is
+        /// listed is taken as well.
+        xprtsec: Xprtsec = Fixed("none,tls,mtls");
+        /// PEM file with the certificate that the gateway shows to clients that ask for TLS (RFC 9289,
+        /// `xprtsec=tls` of mount), and those between it and its authority; without it there is no TLS.
+        tls_certificate: MaybeFile = Fixed("none");
+        /// PEM file with the private key of that certificate, readable for its owner alone.
+        tls_key: MaybeFile = Fixed("none");
+        /// PEM file with the authorities whose clients are let in where `xprtsec` asks for `mtls`.
+        tls_client_ca: MaybeFile = Fixed("none");
         /// What COMMIT, stable writes and changes of names wait for: `disk` is a flush of the log, which
         /// a power cut cannot undo; `bucket` is the bucket, so that losing the machine loses
         /// nothing; `async` is the log's memory, which survives a crash of the program only.
         commit: CommitMode = Fixed("disk");
         /// How many connections are served at once; one more is closed.
         max_connections: u32 = Fixed("16384"), "1" to "65536";
+        /// How long after a restart locks are given only to clients that held them before, if any
+        /// did.
+        lock_grace: Duration = Fixed("45s"), "5s" to "10m";
+        /// Whether this machine's rpcbind is told the port, by which clients find the lock
+        /// manager; `auto` does so if one runs and `listen` is no loopback address, `on` fails
+        /// without one.
+        rpcbind: Auto = Fixed("auto");
     }
     "Log" {
         /// Where writes go before they are in the bucket: `disk` is a log in `data_dir` that

@@ -491,7 +491,7 @@ fn exports(text: &str) -> Vec<String> {
 fn without_exports_in_the_file_the_root_is_exported_with_the_general_settings() {
     assert_eq!(
         exports("clients = [\"10.0.0.0/8\"]\nsquash = \"all\"\ncommit = \"bucket\""),
-        ["/ 10.0.0.0/8 rw all_squash 65534 65534 sys secure bucket"]
+        ["/ 10.0.0.0/8 rw all_squash 65534 65534 sys secure none,tls,mtls bucket"]
     );
 }
 
@@ -511,14 +511,15 @@ fn an_export_has_the_general_settings_but_for_its_own() {
             anongid = 100
             sec = ["sys", "none"]
             source_port = "insecure"
+            xprtsec = "none:mtls"
             commit = "async"
         "#,
     );
     assert_eq!(
         listed,
         [
-            "/ 127.0.0.0/8,::1 rw auto 65534 65534 sys secure bucket",
-            "/scratch/of all 10.0.0.0/8,192.168.1.7 ro no_root_squash 150 100 sys,none insecure async"
+            "/ 127.0.0.0/8,::1 rw auto 65534 65534 sys secure none,tls,mtls bucket",
+            "/scratch/of all 10.0.0.0/8,192.168.1.7 ro no_root_squash 150 100 sys,none insecure none,mtls async"
         ]
     );
 }
@@ -565,7 +566,7 @@ fn what_is_wrong_with_an_export_is_named_with_its_line() {
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\nlog_limit = \"1GiB\""),
-        "system.toml:3: unknown key `log_limit` in [[export]]; it takes path, clients, access, squash, anonuid, anongid, sec, source_port and commit"
+        "system.toml:3: unknown key `log_limit` in [[export]]; it takes path, clients, access, squash, anonuid, anongid, sec, source_port, xprtsec and commit"
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\nsec = \"krb5\""),
@@ -586,5 +587,42 @@ fn what_is_wrong_with_an_export_is_named_with_its_line() {
             .split(':')
             .nth(1),
         Some("4")
+    );
+}
+
+#[test]
+fn tls_is_not_asked_for_where_there_is_none() {
+    let error = |text: &str| Places::new().system_file(text).error();
+    assert_eq!(
+        error("[[export]]\npath = \"/a\"\nxprtsec = \"tls:mtls\""),
+        "system.toml:3: xprtsec = tls,mtls for /a asks for TLS, which needs tls_certificate and tls_key: set that, or add none to xprtsec"
+    );
+    let files = "tls_certificate = \"/c\"\ntls_key = \"/k\"\n";
+    let mtls = "[[export]]\npath = \"/a\"\nxprtsec = \"mtls\"";
+    assert_eq!(
+        error(&format!("{files}{mtls}")),
+        "system.toml:5: xprtsec = mtls for /a asks for certificates of clients, which needs tls_client_ca: set that, or add none to xprtsec"
+    );
+    let with_authority = format!("{files}tls_client_ca = \"/a\"\n{mtls}");
+    Places::new().system_file(&with_authority).load();
+    let tls = format!("{files}xprtsec = [\"tls\"]");
+    Places::new().system_file(&tls).load();
+}
+
+#[test]
+fn the_files_of_tls_come_together() {
+    let error = |text: &str| Places::new().system_file(text).error();
+    assert_eq!(
+        error("tls_certificate = \"/c\""),
+        "tls_certificate = /c (system.toml:1) needs tls_key: set both, or neither"
+    );
+    assert_eq!(
+        error("tls_key = \"/k\""),
+        "tls_key = /k (system.toml:1) needs tls_certificate: set both, or neither"
+    );
+    let alone = error("tls_client_ca = \"/a\"");
+    assert!(
+        alone.contains("set tls_certificate and tls_key as well"),
+        "{alone}"
     );
 }

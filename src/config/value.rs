@@ -3,17 +3,21 @@
 mod choice;
 mod clients;
 mod duration;
+mod file;
 mod security;
 mod size;
 mod store;
+mod transports;
 
 pub use choice::{
     Access, Auto, CommitMode, Compression, LogLevel, LogMode, SourcePort, Squash, Switch,
 };
 pub use clients::Clients;
+pub use file::MaybeFile;
 pub use security::Security;
 pub use size::Size;
 pub use store::StoreUrl;
+pub use transports::Xprtsec;
 
 use std::fmt;
 use std::net::SocketAddr;

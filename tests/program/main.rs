@@ -12,3 +12,4 @@ mod quota;
 mod s3;
 mod support;
 mod takeover;
+mod tls;

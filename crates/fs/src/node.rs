@@ -362,28 +362,42 @@ impl NodeTable {
 
     /// The node; where it is not in memory, `load` gives it. Concurrent callers share one load, so
     /// that an older state can never replace a newer one.
-    pub(crate) async fn get<L>(&self, inode: Inode, load: impl FnOnce() -> L) -> Result<Arc<Node>>
+    ///
+    /// There is one node for an inode, whatever becomes of a load. While a caller waits, its place in
+    /// the table may go, because the load of another one failed, or be taken by a node that was just
+    /// made, under an inode that the caller was too early to ask for. What is loaded into such a place
+    /// is nobody's, and the caller looks again.
+    pub(crate) async fn get<L>(&self, inode: Inode, load: impl Fn() -> L) -> Result<Arc<Node>>
     where
         L: Future<Output = Result<Arc<Node>>>,
     {
-        if let Some(node) = self.peek(inode) {
-            return Ok(node);
-        }
-        let slot = {
-            let mut shard = self.shard(inode).lock();
-            if shard.len() >= self.shard_limit && !shard.contains_key(&inode) {
-                sweep(&mut shard);
+        loop {
+            if let Some(node) = self.peek(inode) {
+                return Ok(node);
             }
-            shard.entry(inode).or_default().clone()
-        };
-        let loaded = slot.get_or_try_init(load).await.cloned();
-        if loaded.is_err() {
+            let slot = {
+                let mut shard = self.shard(inode).lock();
+                if shard.len() >= self.shard_limit && !shard.contains_key(&inode) {
+                    sweep(&mut shard);
+                }
+                shard.entry(inode).or_default().clone()
+            };
+            let loaded = slot.get_or_try_init(&load).await.cloned();
             let mut shard = self.shard(inode).lock();
-            if shard.get(&inode).is_some_and(|slot| !slot.initialized()) {
-                shard.remove(&inode);
+            let in_table = shard
+                .get(&inode)
+                .is_some_and(|found| Arc::ptr_eq(found, &slot));
+            match loaded {
+                Ok(node) if in_table => return Ok(node),
+                Ok(_) => {}
+                Err(error) => {
+                    if in_table && !slot.initialized() {
+                        shard.remove(&inode);
+                    }
+                    return Err(error);
+                }
             }
         }
-        loaded
     }
 
     /// Puts in a node that was just made and that nobody can know of yet.

@@ -45,7 +45,8 @@ pub struct Export {
 ///
 /// Memory that clients can make the server hold is at most `shared_bytes` plus, for each
 /// connection, about 192 KiB (64 KiB each of bytes read but not begun, of a record not yet
-/// complete, and of small calls and replies, which go on when the shared budget is used up); the
+/// complete, and of small calls and replies, which go on when the shared budget is used up), and up to
+/// 128 KiB more for one with TLS (handshake messages, then replies that are sealed and not sent); the
 /// replay cache and the pool of idle buffers (8 MiB) come on top. An idle connection holds none of
 /// it.
 #[derive(Clone, Debug)]
@@ -70,6 +71,8 @@ pub struct Limits {
     pub idle_timeout: Option<Duration>,
     /// Time from the first byte of a record to its last: 1 MiB at 17 KB/s by default.
     pub record_timeout: Duration,
+    /// Time from the answer to AUTH_TLS to the end of the TLS handshake.
+    pub handshake_timeout: Duration,
     /// Time for which a client may take no byte of the replies that wait for it. While other
     /// connections wait for the shared budget it is a tenth of this.
     pub reply_timeout: Duration,
@@ -95,6 +98,7 @@ impl Default for Limits {
             connections: 16_384,
             idle_timeout: None,
             record_timeout: Duration::from_secs(60),
+            handshake_timeout: Duration::from_secs(10),
             reply_timeout: Duration::from_secs(60),
             grace: Duration::from_secs(10),
             replay_entries: 32_768,

@@ -2,9 +2,9 @@
 //!
 //! This is all of the protocol without its sockets. Time comes in as an argument.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use forebay_vfs::FileSystem;
@@ -12,12 +12,14 @@ use forebay_vfs::FileSystem;
 use crate::config::check_exports;
 use crate::exports::{Client, Exports, InForce};
 use crate::handle::Handles;
+use crate::locks::LockManager;
 use crate::metrics::Metrics;
 use crate::mount::Mounts;
-use crate::replay::{Arrival, ReplayCache, ReplayKey};
+use crate::replay::{Arrival, ReplayCache, ReplayKey, Ticket};
 use crate::rpc::{Call, Credential, Denial, NotServed, Rejection, Reply};
+use crate::tls::{Tls, TlsControl};
 use crate::xdr::Malformed;
-use crate::{ConfigError, Export, ServerConfig, View, mount, nfs3};
+use crate::{ConfigError, Export, ServerConfig, Transport, View, mount, nfs3, nlm, nsm};
 
 /// What all connections share.
 pub(crate) struct Engine<F> {
@@ -25,6 +27,9 @@ pub(crate) struct Engine<F> {
     exports: InForce<F>,
     mounts: Mounts,
     replay: Arc<ReplayCache>,
+    /// Without it NLM and NSM are not served.
+    pub(crate) locks: OnceLock<Arc<LockManager>>,
+    pub(crate) tls: TlsControl,
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -32,8 +37,11 @@ pub(crate) struct Engine<F> {
 pub(crate) struct Session<F> {
     pub(crate) engine: Arc<Engine<F>>,
     peer: SocketAddr,
+    transport: Transport,
     exports: Arc<Exports<F>>,
     client: Client,
+    /// The own address that the client called.
+    local: IpAddr,
     /// Whether the operator was told why this client may mount nothing.
     explained: AtomicBool,
 }
@@ -62,24 +70,34 @@ impl<F: FileSystem> ExportControl<F> {
 pub(crate) enum Outcome {
     /// Send this.
     Reply(Reply),
+    /// Send this, and then go over to TLS.
+    StartTls(Reply, Tls),
     /// Nothing: a repetition of a call that is answered elsewhere.
     Silence,
     /// The peer does not speak RPC: close the connection.
     Hangup,
 }
 
-/// The programs on the port. A further one (NLM) is an entry here and an arm in [`execute`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Program {
+/// The programs on the port. A further one is an entry here and an arm in [`execute`].
+#[derive(Clone, Copy)]
+enum Program<'a> {
     Nfs,
     Mount,
+    Nlm(&'a LockManager),
+    Nsm(&'a LockManager),
 }
 
-impl Program {
-    fn find(program: u32, version: u32) -> Result<Program, Rejection> {
-        let (found, served) = match program {
-            nfs3::PROGRAM => (Program::Nfs, nfs3::VERSION),
-            mount::PROGRAM => (Program::Mount, mount::VERSION),
+impl<'a> Program<'a> {
+    fn find(
+        program: u32,
+        version: u32,
+        locks: Option<&'a LockManager>,
+    ) -> Result<Program<'a>, Rejection> {
+        let (found, served) = match (program, locks) {
+            (nfs3::PROGRAM, _) => (Program::Nfs, nfs3::VERSION),
+            (mount::PROGRAM, _) => (Program::Mount, mount::VERSION),
+            (nlm::PROGRAM, Some(locks)) => (Program::Nlm(locks), nlm::VERSION),
+            (nsm::PROGRAM, Some(locks)) => (Program::Nsm(locks), nsm::VERSION),
             _ => return Err(Rejection::ProgramUnavailable),
         };
         if version == served {
@@ -103,6 +121,7 @@ pub(crate) fn reply_bound(record: &[u8]) -> usize {
             nfs3::reply_bound(call.procedure, call.arguments)
         }
         Ok(call) if call.program == mount::PROGRAM => mount::reply_bound(call.procedure),
+        Ok(call) if call.program == nlm::PROGRAM => nlm::REPLY_BYTES,
         Ok(_) | Err(_) => 512,
     }
 }
@@ -120,19 +139,28 @@ impl<F: FileSystem> Engine<F> {
             exports: InForce::new(Exports::new(config.exports.clone(), view)),
             mounts: Mounts::default(),
             replay: Arc::new(replay),
+            locks: OnceLock::new(),
+            tls: TlsControl::default(),
             metrics: Arc::default(),
         }
     }
 
-    /// A connection from there.
-    pub(crate) fn session(self: &Arc<Self>, peer: SocketAddr) -> Session<F> {
+    /// A connection from there, to the own address `local`, protected like this.
+    pub(crate) fn session(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+        local: IpAddr,
+        transport: Transport,
+    ) -> Session<F> {
         let exports = self.exports.current();
         Session {
             engine: self.clone(),
             peer,
-            client: exports.client(peer),
+            transport,
+            client: exports.client(peer, transport),
             exports,
             explained: AtomicBool::new(false),
+            local: local.to_canonical(),
         }
     }
 }
@@ -160,7 +188,12 @@ impl<F: FileSystem> Session<F> {
     /// The session to begin the next call in, if the exports were replaced since this one began.
     pub(crate) fn renewed(&self) -> Option<Session<F>> {
         let replaced = self.engine.exports.has_replaced(&self.exports);
-        replaced.then(|| self.engine.session(self.peer))
+        replaced.then(|| self.secured(self.transport))
+    }
+
+    /// The session of the same connection when it is protected like this.
+    pub(crate) fn secured(&self, transport: Transport) -> Session<F> {
+        self.engine.session(self.peer, self.local, transport)
     }
 }
 
@@ -182,9 +215,15 @@ pub(crate) async fn execute<F: FileSystem>(
     };
     let who = std::mem::replace(&mut call.credential, Credential::None);
     let xid = call.xid;
-    match Program::find(call.program, call.version) {
+    if who == Credential::Tls {
+        return start_tls(session, &call, buffer);
+    }
+    let locks = session.engine.locks.get().map(|locks| &**locks);
+    match Program::find(call.program, call.version, locks) {
         Ok(Program::Nfs) => nfs(session, &call, who, record, now, buffer).await,
         Ok(Program::Mount) => mount(session, &call, buffer).await,
+        Ok(Program::Nlm(locks)) => lock(session, locks, &call, who, record, now, buffer).await,
+        Ok(Program::Nsm(locks)) => status(session, locks, &call, buffer),
         Err(rejection) => {
             metrics.calls_elsewhere.add(1);
             if call.program != nfs3::ACL_PROGRAM {
@@ -196,6 +235,36 @@ pub(crate) async fn execute<F: FileSystem>(
             }
             Outcome::Reply(Reply::rejected(xid, rejection, buffer))
         }
+    }
+}
+
+/// Answers AUTH_TLS (RFC 9289, section 4.1), on NULL of any program that is served.
+fn start_tls<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
+    let metrics = &session.engine.metrics;
+    let deny = |denial, buffer| {
+        metrics.calls_denied.add(1);
+        Outcome::Reply(Reply::denied(call.xid, denial, buffer))
+    };
+    if call.procedure != 0 || session.transport != Transport::Plain {
+        return deny(Denial::BadCredential, buffer);
+    }
+    let locks = session.engine.locks.get().map(|locks| &**locks);
+    if let Err(rejection) = Program::find(call.program, call.version, locks) {
+        metrics.calls_elsewhere.add(1);
+        return Outcome::Reply(Reply::rejected(call.xid, rejection, buffer));
+    }
+    if call.arguments.end().is_err() {
+        metrics.calls_garbage.add(1);
+        let rejection = Rejection::GarbageArguments;
+        return Outcome::Reply(Reply::rejected(call.xid, rejection, buffer));
+    }
+    // A handshake is work, and shows the certificate: it is for those who could mount something.
+    if !session.client.is_known() {
+        return deny(Denial::TooWeak, buffer);
+    }
+    match session.engine.tls.current() {
+        Some(tls) => Outcome::StartTls(Reply::start_tls(call.xid, buffer), tls),
+        None => deny(Denial::BadCredential, buffer),
     }
 }
 
@@ -249,29 +318,10 @@ async fn nfs<F: FileSystem>(
         metrics.calls_denied.add(1);
         return Outcome::Reply(Reply::denied(call.xid, Denial::TooWeak, buffer));
     }
-    let ticket = if nfs3::is_replayed(call.procedure) {
-        let key = ReplayKey::new(session.client.address, record);
-        match engine.replay.arrive(key, now) {
-            Arrival::First(ticket) => Some(ticket),
-            Arrival::Done(reply) => {
-                metrics.replays_answered.add(1);
-                return Outcome::Reply(Reply::repeated(&reply, buffer));
-            }
-            Arrival::UnderWay(reply) => {
-                metrics.replays_joined.add(1);
-                let Ok(reply) = reply.await else {
-                    metrics.replays_dropped.add(1);
-                    return Outcome::Silence;
-                };
-                return Outcome::Reply(Reply::repeated(&reply, buffer));
-            }
-            Arrival::Crowded => {
-                metrics.replays_dropped.add(1);
-                return Outcome::Silence;
-            }
-        }
-    } else {
-        None
+    let is_replayed = nfs3::is_replayed(call.procedure);
+    let (ticket, buffer) = match first_time(session, is_replayed, record, now, buffer).await {
+        Ok(first) => first,
+        Err(outcome) => return outcome,
     };
     let request = nfs3::Request {
         handles: &engine.handles,
@@ -279,6 +329,7 @@ async fn nfs<F: FileSystem>(
         client: &session.client,
         claimed: who,
         changes: nfs3::is_change(call.procedure),
+        in_clear: false,
         too_weak: AtomicBool::new(false),
     };
     let mut reply = Reply::accepted(call.xid, buffer);
@@ -297,4 +348,158 @@ async fn nfs<F: FileSystem>(
         ticket.finish(record);
     }
     Outcome::Reply(reply)
+}
+
+/// Looks whether a call was done before. If it was, or is being done, gives what becomes of it; else the duty
+/// to say how it went, if a repetition must not be done again.
+async fn first_time<F: FileSystem>(
+    session: &Session<F>,
+    is_replayed: bool,
+    record: &[u8],
+    now: Instant,
+    buffer: Vec<u8>,
+) -> Result<(Option<Ticket>, Vec<u8>), Outcome> {
+    if !is_replayed {
+        return Ok((None, buffer));
+    }
+    let engine = &*session.engine;
+    let metrics = &engine.metrics;
+    let key = ReplayKey::new(session.client.address, session.transport, record);
+    match engine.replay.arrive(key, now) {
+        Arrival::First(ticket) => Ok((Some(ticket), buffer)),
+        Arrival::Done(reply) => {
+            metrics.replays_answered.add(1);
+            Err(Outcome::Reply(Reply::repeated(&reply, buffer)))
+        }
+        Arrival::UnderWay(reply) => {
+            metrics.replays_joined.add(1);
+            let Ok(reply) = reply.await else {
+                metrics.replays_dropped.add(1);
+                return Err(Outcome::Silence);
+            };
+            Err(Outcome::Reply(Reply::repeated(&reply, buffer)))
+        }
+        Arrival::Crowded => {
+            metrics.replays_dropped.add(1);
+            Err(Outcome::Silence)
+        }
+    }
+}
+
+async fn lock<F: FileSystem>(
+    session: &Session<F>,
+    locks: &LockManager,
+    call: &Call<'_>,
+    who: Credential,
+    record: &[u8],
+    now: Instant,
+    buffer: Vec<u8>,
+) -> Outcome {
+    let engine = &*session.engine;
+    let metrics = &engine.metrics;
+    metrics.lock_calls.add(1);
+    if call.procedure != 0 && !session.client.is_known() {
+        metrics.calls_denied.add(1);
+        return Outcome::Reply(Reply::denied(call.xid, Denial::TooWeak, buffer));
+    }
+    let is_replayed = nlm::is_replayed(call.procedure);
+    let (ticket, buffer) = match first_time(session, is_replayed, record, now, buffer).await {
+        Ok(first) => first,
+        Err(outcome) => return outcome,
+    };
+    let request = nlm::Request {
+        nfs: nfs3::Request {
+            handles: &engine.handles,
+            exports: &session.exports,
+            client: &session.client,
+            claimed: who,
+            // Nothing that is kept is changed by a lock: what is exported for reading can be locked.
+            changes: false,
+            in_clear: true,
+            too_weak: AtomicBool::new(false),
+        },
+        locks,
+        local: session.local,
+        now,
+    };
+    let mut reply = Reply::accepted(call.xid, buffer);
+    let done = nlm::call(&request, call.procedure, call.arguments, &mut reply).await;
+    metrics.locks.set(locks.table.entries() as u64);
+    if request.nfs.too_weak.into_inner() {
+        metrics.calls_denied.add(1);
+        return Outcome::Reply(reply.denied_after_all(call.xid, Denial::TooWeak));
+    }
+    match done {
+        Ok(nlm::Done::Yes) => {
+            if let Some((ticket, record)) = ticket.zip(reply.record()) {
+                ticket.finish(record);
+            }
+            Outcome::Reply(reply)
+        }
+        Ok(nlm::Done::NoProcedure) => {
+            metrics.calls_elsewhere.add(1);
+            Outcome::Reply(reply.turned_into(call.xid, Rejection::ProcedureUnavailable))
+        }
+        Err(Malformed) => {
+            metrics.calls_garbage.add(1);
+            Outcome::Reply(reply.turned_into(call.xid, Rejection::GarbageArguments))
+        }
+    }
+}
+
+fn status<F: FileSystem>(
+    session: &Session<F>,
+    locks: &LockManager,
+    call: &Call<'_>,
+    buffer: Vec<u8>,
+) -> Outcome {
+    let metrics = &session.engine.metrics;
+    if call.procedure != 0 && !session.client.is_known() {
+        metrics.calls_denied.add(1);
+        return Outcome::Reply(Reply::denied(call.xid, Denial::TooWeak, buffer));
+    }
+    let mut reply = Reply::accepted(call.xid, buffer);
+    let host = session.client.address;
+    let done = nsm::call(locks, host, call.procedure, call.arguments, &mut reply);
+    metrics.locks.set(locks.table.entries() as u64);
+    Outcome::Reply(match done {
+        Ok(nsm::Done::Yes) => reply,
+        Ok(nsm::Done::NoProcedure) => {
+            metrics.calls_elsewhere.add(1);
+            reply.turned_into(call.xid, Rejection::ProcedureUnavailable)
+        }
+        Err(Malformed) => {
+            metrics.calls_garbage.add(1);
+            reply.turned_into(call.xid, Rejection::GarbageArguments)
+        }
+    })
+}
+
+/// Serves a datagram, of NSM alone: what answers it, if anything does. That needs no waiting.
+pub(crate) fn execute_datagram<F: FileSystem>(
+    session: &Session<F>,
+    datagram: &[u8],
+) -> Option<Reply> {
+    let call = match Call::decode(datagram) {
+        Ok(call) => call,
+        Err(NotServed::NotACall) => return None,
+        Err(NotServed::Denied { xid, denial }) => {
+            return Some(Reply::denied(xid, denial, Vec::new()));
+        }
+    };
+    let locks = session.engine.locks.get().map(|locks| &**locks);
+    let outcome = match Program::find(call.program, call.version, locks) {
+        Ok(Program::Nsm(locks)) => status(session, locks, &call, Vec::new()),
+        Ok(_) => Outcome::Reply(Reply::rejected(
+            call.xid,
+            Rejection::ProgramUnavailable,
+            Vec::new(),
+        )),
+        Err(rejection) => Outcome::Reply(Reply::rejected(call.xid, rejection, Vec::new())),
+    };
+    match outcome {
+        Outcome::Reply(reply) => Some(reply),
+        // TLS is for connections.
+        Outcome::StartTls(..) | Outcome::Silence | Outcome::Hangup => None,
+    }
 }

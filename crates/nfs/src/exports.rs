@@ -14,7 +14,7 @@ use forebay_types::Inode;
 use forebay_vfs::{Credentials, Error, FileKind, FileSystem};
 use parking_lot::Mutex;
 
-use crate::{Export, Rule, View};
+use crate::{Export, Rule, Transport, View};
 
 /// No path names a directory that is deeper: paths have at most 4096 bytes (PATH_MAX).
 const MAX_DEPTH: usize = 4096 / 2;
@@ -58,6 +58,8 @@ impl Grant {
 pub(crate) struct Client {
     /// Its address, an IPv4 one never written as IPv6.
     pub(crate) address: IpAddr,
+    /// How its connection is protected.
+    pub(crate) transport: Transport,
     /// At most one of each export, by the exports' numbers.
     grants: Box<[Grant]>,
 }
@@ -98,8 +100,9 @@ impl<F> Exports<F> {
         }
     }
 
-    /// What the client that connects from there is allowed.
-    pub(crate) fn client(&self, from: SocketAddr) -> Client {
+    /// What the client that connects from there is allowed. How its connection is protected does not count
+    /// here: Linux clients mount in clear, and go over to TLS on the connection for NFS alone.
+    pub(crate) fn client(&self, from: SocketAddr, transport: Transport) -> Client {
         let address = from.ip().to_canonical();
         let grant = |(place, entry): (usize, &Entry<F>)| {
             let (rule, found) = entry.rule_of(address)?;
@@ -111,7 +114,11 @@ impl<F> Exports<F> {
         };
         let mut grants: Box<[Grant]> = self.list.iter().enumerate().filter_map(grant).collect();
         grants.sort_unstable_by_key(|grant| grant.export);
-        Client { address, grants }
+        Client {
+            address,
+            transport,
+            grants,
+        }
     }
 
     /// Those that a client at this address may mount, for the EXPORT procedure. Its port does not
@@ -293,7 +300,10 @@ mod tests {
 
     /// Of a client with a privileged port.
     fn client(exports: &Exports<()>, address: &str) -> Client {
-        exports.client(SocketAddr::new(address.parse().unwrap(), 700))
+        exports.client(
+            SocketAddr::new(address.parse().unwrap(), 700),
+            Transport::Plain,
+        )
     }
 
     #[test]
@@ -351,7 +361,10 @@ mod tests {
         let exports = exports(vec![export(1, "/", vec![wide, narrow])]);
         let granted = |address: &str, port| {
             let from = SocketAddr::new(address.parse().unwrap(), port);
-            exports.client(from).grant(1).map(|grant| grant.rule)
+            exports
+                .client(from, Transport::Plain)
+                .grant(1)
+                .map(|grant| grant.rule)
         };
         assert_eq!(granted("10.0.0.7", 700), Some(1));
         assert_eq!(granted("10.0.0.7", 40_000), None);
@@ -372,7 +385,7 @@ mod tests {
         );
         assert!(allowed.is_known());
         assert!(!client(&exports, "192.0.2.1").is_known());
-        let unprivileged = exports.client("10.1.1.1:1024".parse().unwrap());
+        let unprivileged = exports.client("10.1.1.1:1024".parse().unwrap(), Transport::Plain);
         assert!(!unprivileged.is_known());
         let paths = |address: &str| {
             let listed = exports.listed_for(address.parse().unwrap());

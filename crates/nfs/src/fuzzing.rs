@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use forebay_vfs::FileSystem;
 
-use crate::ServerConfig;
 use crate::engine::{Engine, Outcome, execute};
+use crate::{ServerConfig, Transport};
 
 /// What all connections of a server share.
 pub struct Service<F>(Arc<Engine<F>>);
@@ -31,9 +31,10 @@ impl<F: FileSystem> Service<F> {
 
     /// Serves a record that came from a privileged port of `address` at `now`.
     pub async fn serve(&self, address: IpAddr, record: &[u8], now: Instant) -> Answer {
-        let session = self.0.session(SocketAddr::new(address, 700));
+        let from = SocketAddr::new(address, 700);
+        let session = self.0.session(from, address, Transport::Plain);
         match execute(&session, record, now, Vec::new()).await {
-            Outcome::Reply(reply) => {
+            Outcome::Reply(reply) | Outcome::StartTls(reply, _) => {
                 let (mut bytes, data) = reply.finish();
                 data.iter().for_each(|piece| bytes.extend_from_slice(piece));
                 Answer::Reply(bytes)

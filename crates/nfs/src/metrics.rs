@@ -41,6 +41,10 @@ impl Value {
         self.0.fetch_sub(amount, Ordering::Relaxed);
     }
 
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -85,7 +89,9 @@ metrics! {
     connections_refused: Counter, "connections closed at once because there were too many";
     accept_errors: Counter, "failures to accept a connection";
     connections_broken: Counter, "connections closed because what came was no RPC call, or a record too long";
-    connections_timed_out: Counter, "connections closed because a record was not completed, replies were not read, or nothing happened";
+    connections_timed_out: Counter, "connections closed because a record or a TLS handshake was not completed, replies were not read, or nothing happened";
+    tls_handshakes: Counter, "connections that went over to TLS";
+    tls_handshakes_failed: Counter, "connections closed because they were to go over to TLS and did not";
     received_bytes: Counter, "bytes received";
     sent_bytes: Counter, "bytes sent";
     calls_waiting: Gauge, "calls that wait for the file system";
@@ -96,6 +102,10 @@ metrics! {
     replays_joined: Counter, "repeated calls that waited for the first to be done";
     replays_dropped: Counter, "repeated calls left unanswered because the first was being done or was given up";
     budget_waits: Counter, "times that a connection had to wait for the shared budget of bytes";
+    lock_calls: Counter, "calls of the lock manager (NLM)";
+    locks: Gauge, "locks, waiters for locks and share reservations";
+    lock_callbacks: Counter, "clients told that they have a lock that they waited for";
+    lock_callbacks_failed: Counter, "clients that could not be told so";
     mounts: Counter, "successful MNT calls";
     mounts_refused: Counter, "MNT calls refused";
 }

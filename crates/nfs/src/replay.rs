@@ -20,6 +20,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::Transport;
+
 /// Independent parts, each with its own lock.
 const SHARDS: usize = 16;
 
@@ -34,19 +36,25 @@ const MAX_WAITING: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ReplayKey {
     address: IpAddr,
+    /// A reply that went out protected must not be had again without.
+    transport: Transport,
     checksum: [u8; 16],
 }
 
 impl ReplayKey {
-    /// The key of a record that this client sent.
-    pub(crate) fn new(address: IpAddr, record: &[u8]) -> ReplayKey {
+    /// The key of a record that this client sent over such a connection.
+    pub(crate) fn new(address: IpAddr, transport: Transport, record: &[u8]) -> ReplayKey {
         let mut checksum = [0; 16];
         let hash = blake3::hash(record);
         checksum
             .iter_mut()
             .zip(hash.as_bytes())
             .for_each(|(to, from)| *to = *from);
-        ReplayKey { address, checksum }
+        ReplayKey {
+            address,
+            transport,
+            checksum,
+        }
     }
 
     fn shard(&self) -> usize {
@@ -209,7 +217,7 @@ mod tests {
     }
 
     fn key(record: &[u8]) -> ReplayKey {
-        ReplayKey::new("10.0.0.1".parse().unwrap(), record)
+        ReplayKey::new("10.0.0.1".parse().unwrap(), Transport::Plain, record)
     }
 
     fn first(arrival: Arrival) -> Ticket {
@@ -232,7 +240,7 @@ mod tests {
         first(cache.arrive(key(b"call"), now)).finish(b"reply");
         assert_eq!(done(cache.arrive(key(b"call"), now)), &b"reply"[..]);
         first(cache.arrive(key(b"other call"), now));
-        let other = ReplayKey::new("10.0.0.2".parse().unwrap(), b"call");
+        let other = ReplayKey::new("10.0.0.2".parse().unwrap(), Transport::Plain, b"call");
         first(cache.arrive(other, now));
     }
 

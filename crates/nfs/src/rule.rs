@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use forebay_vfs::Credentials;
 
 use crate::rpc::{AUTH_NONE, AUTH_SYS, Credential};
-use crate::{AddressRange, NOBODY};
+use crate::{AddressRange, NOBODY, Transports};
 
 /// First port that any user of a Unix machine may take.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
@@ -29,12 +29,14 @@ pub struct Rule {
     pub flavors: Flavors,
     /// From which ports they may connect.
     pub source_port: SourcePort,
+    /// How their connections have to be protected.
+    pub transports: Transports,
     /// In which of its views they have the file system.
     pub view: View,
 }
 
-/// No client yet; else as exports(5): root is squashed, credentials are AUTH_SYS, ports privileged. But
-/// `rw`: who may mount may write.
+/// No client yet; else as exports(5): root is squashed, credentials are AUTH_SYS, ports privileged,
+/// TLS as the client likes. But `rw`: who may mount may write.
 impl Default for Rule {
     fn default() -> Self {
         Rule {
@@ -44,6 +46,7 @@ impl Default for Rule {
             anonymous: Anonymous::default(),
             flavors: Flavors::SYS,
             source_port: SourcePort::Privileged,
+            transports: Transports::ANY,
             view: View::default(),
         }
     }
@@ -157,6 +160,8 @@ impl Rule {
         match credential {
             Credential::Sys(_) => self.flavors.sys || self.flavors.none,
             Credential::None => self.flavors.none,
+            // It asks for a handshake, and calls nothing.
+            Credential::Tls => false,
         }
     }
 

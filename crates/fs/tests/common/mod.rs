@@ -268,7 +268,12 @@ impl Bucket {
         }
     }
 
-    fn try_start_in(&self, config: FsConfig, environment: Environment) -> Result<Life, OpenError> {
+    /// Starts a gateway in an environment of the test's own.
+    pub fn try_start_in(
+        &self,
+        config: FsConfig,
+        environment: Environment,
+    ) -> Result<Life, OpenError> {
         let runtime = runtime();
         let opened = runtime.block_on(async {
             let store = self.store().await;

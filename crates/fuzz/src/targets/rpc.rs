@@ -82,6 +82,7 @@ fn decode_again(record: &[u8]) {
     }
     match &call.credential {
         Credential::None => again.extend([0; 8]),
+        Credential::Tls => again.extend([0, 0, 0, 7, 0, 0, 0, 0]),
         Credential::Sys(who) => {
             let mut body = vec![0; 8];
             put_u32(&mut body, who.uid);

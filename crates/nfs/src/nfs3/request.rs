@@ -21,8 +21,11 @@ pub(crate) struct Request<'a, F> {
     pub(crate) claimed: Credential,
     /// Whether the procedure is one that changes something.
     pub(crate) changes: bool,
-    /// Set when the credential is not good enough for what a handle names: then the call is denied as a
-    /// whole, whatever its results are.
+    /// Whether the protection that an export wants of connections is not asked for: lockd of Linux clients
+    /// knows no TLS.
+    pub(crate) in_clear: bool,
+    /// Set when the credential or the connection is not good enough for what a handle names: then the call is
+    /// denied as a whole, whatever its results are.
     pub(crate) too_weak: AtomicBool,
 }
 
@@ -57,7 +60,8 @@ impl<'a, F: FileSystem> Request<'a, F> {
         let grant = self.client.grant(export).ok_or(Status::STALE)?;
         let rule = self.exports.rule(grant).ok_or(Status::STALE)?;
         let fs = self.exports.fs(grant).ok_or(Status::STALE)?;
-        if !rule.takes(&self.claimed) {
+        let protected = self.in_clear || rule.transports.admit(self.client.transport);
+        if !rule.takes(&self.claimed) || !protected {
             self.too_weak.store(true, Ordering::Relaxed);
             return Err(Status::ACCES);
         }

@@ -2,7 +2,9 @@
 
 use forebay_vfs::Credentials;
 
-use super::{AUTH_NONE, AUTH_SYS, CALL, MAX_AUTH_BYTES, MAX_GROUPS, MAX_MACHINE_NAME, RPC_VERSION};
+use super::{
+    AUTH_NONE, AUTH_SYS, AUTH_TLS, CALL, MAX_AUTH_BYTES, MAX_GROUPS, MAX_MACHINE_NAME, RPC_VERSION,
+};
 use crate::xdr::{Malformed, Reader};
 
 /// A call: what is wanted, by whom, and its arguments, not decoded yet.
@@ -29,6 +31,8 @@ pub enum Credential {
     None,
     /// AUTH_SYS.
     Sys(Credentials),
+    /// AUTH_TLS: nobody calls yet; the client asks for TLS (RFC 9289, section 4.1).
+    Tls,
 }
 
 /// Why a message is not served.
@@ -50,14 +54,15 @@ pub enum NotServed {
 pub enum Denial {
     /// Not RPC version 2.
     RpcMismatch,
-    /// The credential cannot be decoded, or is beyond its limits (AUTH_BADCRED).
+    /// The credential cannot be decoded, is beyond its limits, or asks for TLS where there is none to be had
+    /// (AUTH_BADCRED).
     BadCredential,
     /// A flavor of credentials that this server does not take (AUTH_REJECTEDCRED).
     RejectedCredential,
     /// The verifier cannot be decoded (AUTH_BADVERF).
     BadVerifier,
     /// The address or port of the client is in no export, or the export wants another flavor of
-    /// credentials (AUTH_TOOWEAK).
+    /// credentials or a connection that is better protected (AUTH_TOOWEAK).
     TooWeak,
 }
 
@@ -77,7 +82,10 @@ impl<'a> Call<'a> {
         let [program, version, procedure] =
             numbers(&mut reader).map_err(|Malformed| NotServed::NotACall)?;
         let credential = credential(&mut reader).map_err(denied)?;
-        verifier(&mut reader).map_err(|Malformed| denied(Denial::BadVerifier))?;
+        let is_none = verifier(&mut reader).map_err(|Malformed| denied(Denial::BadVerifier))?;
+        if credential == Credential::Tls && !is_none {
+            return Err(denied(Denial::BadVerifier));
+        }
         Ok(Call {
             xid,
             program,
@@ -102,6 +110,8 @@ fn credential(reader: &mut Reader<'_>) -> Result<Credential, Denial> {
         AUTH_SYS => auth_sys(Reader::new(body))
             .map(Credential::Sys)
             .map_err(bad),
+        AUTH_TLS if body.is_empty() => Ok(Credential::Tls),
+        AUTH_TLS => Err(Denial::BadCredential),
         _ => Err(Denial::RejectedCredential),
     }
 }
@@ -122,11 +132,12 @@ fn auth_sys(mut reader: Reader<'_>) -> Result<Credentials, Malformed> {
     Ok(Credentials { uid, gid, groups })
 }
 
-/// The verifier of AUTH_NONE and AUTH_SYS is empty; what else it holds means nothing.
-fn verifier(reader: &mut Reader<'_>) -> Result<(), Malformed> {
-    reader.u32()?;
-    reader.opaque(MAX_AUTH_BYTES)?;
-    Ok(())
+/// Whether the verifier is an empty one of AUTH_NONE. With AUTH_NONE and AUTH_SYS another one means
+/// nothing.
+fn verifier(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
+    let flavor = reader.u32()?;
+    let body = reader.opaque(MAX_AUTH_BYTES)?;
+    Ok(flavor == AUTH_NONE && body.is_empty())
 }
 
 #[cfg(test)]
@@ -199,6 +210,34 @@ mod tests {
         ] {
             assert_eq!(denied(&wire), NotServed::Denied { xid, denial });
         }
+    }
+
+    /// NULL with AUTH_TLS.
+    const PROBE: [u32; 10] = [7, 0, 2, 100_003, 3, 0, AUTH_TLS, 0, 0, 0];
+
+    fn probe(changed: &[(usize, u32)]) -> Vec<u8> {
+        let mut words = PROBE.to_vec();
+        for (index, word) in changed {
+            words[*index] = *word;
+        }
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    #[test]
+    fn a_probe_for_tls_has_an_empty_credential_and_an_empty_verifier_of_auth_none() {
+        let call = Call::decode(&probe(&[])).unwrap().credential;
+        assert_eq!(call, Credential::Tls);
+        let refused = |wire: &[u8], denial| {
+            assert_eq!(denied(wire), NotServed::Denied { xid: 7, denial });
+        };
+        // Four bytes of credential, which are those that were the verifier's flavor.
+        let mut filled = probe(&[(7, 4)]);
+        filled.extend_from_slice(&[0; 4]);
+        refused(&filled, Denial::BadCredential);
+        refused(&probe(&[(8, AUTH_SYS)]), Denial::BadVerifier);
+        let mut filled = probe(&[(9, 4)]);
+        filled.extend_from_slice(&[0; 4]);
+        refused(&filled, Denial::BadVerifier);
     }
 
     proptest! {

@@ -31,6 +31,11 @@ pub const REPLY: u32 = 1;
 pub const AUTH_NONE: u32 = 0;
 /// Flavor of a credential with the user and groups of a Unix system (RFC 5531, appendix A).
 pub const AUTH_SYS: u32 = 1;
+/// Flavor of the credential by which a client asks for TLS on its connection (RFC 9289, section 4.1).
+pub const AUTH_TLS: u32 = 7;
+
+/// The body of the verifier that says that the server goes over to TLS.
+pub const STARTTLS: [u8; 8] = *b"STARTTLS";
 
 /// Longest body of a credential or verifier, in bytes.
 pub const MAX_AUTH_BYTES: usize = 400;

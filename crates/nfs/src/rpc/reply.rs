@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Denial, REPLY, RPC_VERSION, Rejection};
+use super::{AUTH_NONE, Denial, REPLY, RPC_VERSION, Rejection, STARTTLS};
 use crate::record::{MARK_BYTES, mark};
 use crate::xdr::{Writer, padding};
 
@@ -24,6 +24,15 @@ impl Reply {
     pub fn accepted(xid: u32, buffer: Vec<u8>) -> Reply {
         let mut reply = Reply::begin(xid, buffer);
         reply.write(&[0, 0, 0, 0]);
+        reply
+    }
+
+    /// The answer to AUTH_TLS: after it the connection goes on in TLS (RFC 9289, section 4.1).
+    pub fn start_tls(xid: u32, buffer: Vec<u8>) -> Reply {
+        let mut reply = Reply::begin(xid, buffer);
+        reply.write(&[0, AUTH_NONE]);
+        reply.results().opaque(&STARTTLS);
+        reply.write(&[0]);
         reply
     }
 
@@ -184,6 +193,22 @@ mod tests {
             [0, 0, 0, 3]
         );
         assert_eq!(rejected(Rejection::GarbageArguments)[24..], [0, 0, 0, 4]);
+    }
+
+    #[test]
+    fn golden_answer_to_auth_tls() {
+        assert_eq!(
+            bytes(Reply::start_tls(7, Vec::new())),
+            [
+                &[0x80, 0, 0, 32][..],     // mark
+                &[0, 0, 0, 7, 0, 0, 0, 1], // xid, reply
+                &[0, 0, 0, 0, 0, 0, 0, 0], // accepted, AUTH_NONE
+                &[0, 0, 0, 8],
+                b"STARTTLS",
+                &[0, 0, 0, 0], // success
+            ]
+            .concat()
+        );
     }
 
     #[test]

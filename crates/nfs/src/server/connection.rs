@@ -11,7 +11,8 @@
 //!
 //! A record is *admitted* while calls in flight and reply bytes are below their limits and there is
 //! budget for it; until then it, and what follows it, stays where it is, and finally in the
-//! client's socket. Calls already begun outlive the connection: when it breaks they are finished, so
+//! client's socket. When a client asks for TLS, what was read before and after is kept apart: all that came in
+//! clear is answered in clear, and nothing that came in clear behind the request is looked at. Calls already begun outlive the connection: when it breaks they are finished, so
 //! that the client finds their replies in the replay cache.
 
 use std::future::Future;
@@ -19,12 +20,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::BufMut;
 use forebay_vfs::FileSystem;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -33,9 +34,12 @@ use super::Shared;
 use super::budget::{Account, Charge, Share, Waiting};
 use super::outbox::Outbox;
 use super::pool::{Record, SCRATCH_BYTES};
+use super::stream::Stream;
 use super::timeouts::{Busy, Timeouts};
 use crate::engine::{Outcome, Session, reply_bound};
 use crate::record::{Assembler, RecordError, Step};
+use crate::rpc::Reply;
+use crate::tls::Tls;
 
 /// What the server wants of its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +63,12 @@ enum End {
     Record(#[from] RecordError),
     #[error("what came is no RPC call")]
     NotRpc,
+    #[error(
+        "the client asked for TLS while other calls of it were under way, or sent more behind it"
+    )]
+    NotAlone,
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(io::Error),
     #[error("{0}")]
     TimedOut(&'static str),
 }
@@ -72,7 +82,9 @@ type Answer = (Outcome, Charge, usize);
 
 /// See the module's documentation. `Make` begins a call, `Call` is a call begun.
 pub(super) struct Connection<F, Make, Call> {
-    stream: TcpStream,
+    stream: Stream,
+    /// The client was told that TLS begins: it does when that is sent.
+    starting: Option<Tls>,
     peer: SocketAddr,
     session: Arc<Session<F>>,
     shared: Arc<Shared<F>>,
@@ -120,7 +132,8 @@ where
         make: Make,
     ) -> Self {
         Connection {
-            stream,
+            stream: Stream::Plain(stream),
+            starting: None,
             peer,
             session,
             shared: shared.clone(),
@@ -169,7 +182,7 @@ where
             ..
         } = self;
         let metrics = &session.engine.metrics;
-        drop(stream);
+        stream.close().await;
         // What was begun is finished; the replies to what must not be repeated are remembered. But not
         // for longer than such a reply is kept: who has not come back by then will not, and must not
         // hold memory and a connection for as long as the file system keeps its calls waiting.
@@ -197,7 +210,8 @@ where
         match end {
             End::Closed => {}
             End::Socket(_) => {}
-            End::Record(_) | End::NotRpc => metrics.connections_broken.add(1),
+            End::Handshake(_) => metrics.tls_handshakes_failed.add(1),
+            End::Record(_) | End::NotRpc | End::NotAlone => metrics.connections_broken.add(1),
             End::TimedOut(_) => metrics.connections_timed_out.add(1),
         }
         tracing::debug!(peer = %self.peer, %end, "connection ended");
@@ -206,7 +220,7 @@ where
     /// Does all that can be done now.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         let now = Instant::now();
-        if self.outbox.is_empty() {
+        if self.is_all_sent() {
             self.timeouts.reply_since = now;
         }
         let end = self.poll_rounds(now, context);
@@ -215,7 +229,7 @@ where
             Poll::Ready(Err(end)) => Poll::Ready(end),
             Poll::Pending => {
                 let busy = Busy {
-                    unsent: !self.outbox.is_empty(),
+                    unsent: !self.is_all_sent(),
                     calls: !self.calls.is_empty(),
                     others_wait: self.shared.budget.is_short(),
                 };
@@ -246,12 +260,13 @@ where
                 return Poll::Pending;
             }
             if self.reading_done {
-                let done = self.calls.is_empty() && self.outbox.is_empty();
+                let done = self.calls.is_empty() && self.is_all_sent();
                 return match done {
                     true => Poll::Ready(Ok(())),
                     false => Poll::Pending,
                 };
             }
+            ready!(self.poll_security(now, context))?;
             match self.poll_read(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(read) => match read? {
@@ -299,7 +314,24 @@ where
         self.granted.is_some()
     }
 
+    /// Whether the socket has every reply.
+    fn is_all_sent(&self) -> bool {
+        self.outbox.is_empty() && !self.stream.holds_back()
+    }
+
     fn poll_write(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        let written = self.poll_outbox(now, context);
+        if self.stream.holds_back() {
+            // TLS takes more than the socket does.
+            let flushed = Pin::new(&mut self.stream).poll_flush(context)?;
+            if flushed.is_pending() && !matches!(written, Poll::Ready(Ok(1..))) {
+                return Poll::Pending;
+            }
+        }
+        written
+    }
+
+    fn poll_outbox(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
         if self.outbox.is_empty() {
             return Poll::Ready(Ok(0));
         }
@@ -311,6 +343,31 @@ where
             self.session.engine.metrics.sent_bytes.add(*bytes);
         }
         written
+    }
+
+    /// Goes over to TLS, if the client was told so. Nothing is read before that is done.
+    fn poll_security(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+        if self.starting.is_some() && !self.is_all_sent() {
+            return Poll::Pending;
+        }
+        if let Some(tls) = self.starting.take() {
+            self.stream.begin_handshake(&tls);
+            self.timeouts.handshake_since = Some(now);
+        }
+        let secured = ready!(self.stream.poll_handshake(context)).map_err(End::Handshake)?;
+        let Some(secured) = secured else {
+            return Poll::Ready(Ok(()));
+        };
+        self.timeouts.handshake_since = None;
+        self.session = Arc::new(self.session.secured(secured.transport));
+        self.session.engine.metrics.tls_handshakes.add(1);
+        match &secured.subject {
+            Some(subject) => {
+                tracing::debug!(peer = %self.peer, subject, "TLS with a client certificate")
+            }
+            None => tracing::debug!(peer = %self.peer, "TLS without a client certificate"),
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Reads what is there, into the large record under way if there is one, or into scratch, which
@@ -493,11 +550,28 @@ where
                 self.buffer = self.outbox.put(reply, charge);
                 Ok(())
             }
+            Outcome::StartTls(reply, tls) => self.start_tls(reply, tls, charge),
             Outcome::Silence => {
                 self.account.release(charge);
                 Ok(())
             }
             Outcome::Hangup => Err(End::NotRpc),
         }
+    }
+
+    /// Has the client told that TLS begins. Whatever it sent in clear behind its request would else be taken for
+    /// something that came in TLS, and what is still being done for it would be answered there: whoever is on
+    /// the way could put calls in its mouth. So all of that ends the connection, unanswered (RFC 9289, section
+    /// 5.1.1).
+    fn start_tls(&mut self, reply: Reply, tls: Tls, charge: Charge) -> Result<(), End> {
+        let all_taken = self.taken == self.scratch.len() && !self.assembler.is_midway();
+        let alone = self.calls.is_empty() && self.record.is_none() && self.starting.is_none();
+        if !all_taken || !alone {
+            return Err(End::NotAlone);
+        }
+        let charge = self.account.settle(charge, reply.len());
+        self.buffer = self.outbox.put(reply, charge);
+        self.starting = Some(tls);
+        Ok(())
     }
 }

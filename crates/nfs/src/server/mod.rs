@@ -3,13 +3,15 @@
 //! One task for each connection reads, begins calls, gathers replies and writes; see
 //! [`connection`]. A call whose file system operation is done at once costs no task of its own; one that has
 //! to wait becomes one, so that it neither holds up its neighbours nor is lost when its connection
-//! is. What connections may hold together is in [`budget`], how long they may wait in [`timeouts`];
+//! is. A connection goes over to TLS in [`stream`]. What connections may hold together is in [`budget`], how long they may wait in [`timeouts`];
 //! buffers are reused through [`pool`].
 
 mod budget;
 mod connection;
+mod datagrams;
 mod outbox;
 mod pool;
+mod stream;
 mod timeouts;
 
 use std::future::Future;
@@ -19,12 +21,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_vfs::FileSystem;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::engine::{Engine, execute};
-use crate::{ExportControl, Limits, Metrics, ServerConfig, View};
+use crate::locks::{Errands, LockManager, run};
+use crate::{
+    ExportControl, Limits, LockConfig, Metrics, ServerConfig, TlsControl, Transport, View,
+};
 use budget::Budget;
 use connection::{Connection, Phase};
 use pool::Pool;
@@ -38,10 +43,19 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const KEEPALIVE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// An NFS and MOUNT server on one TCP port.
+/// An NFS and MOUNT server on one TCP port; with a lock manager ([`Server::with_locks`]) NLM and NSM are there as
+/// well, and NSM on the UDP port of the same number.
 pub struct Server<F> {
     listener: TcpListener,
+    locks: Option<Locks>,
     shared: Arc<Shared<F>>,
+}
+
+/// What a lock manager needs beside the connections.
+struct Locks {
+    manager: Arc<LockManager>,
+    errands: Errands,
+    datagrams: Option<UdpSocket>,
 }
 
 /// What all connections of a server share.
@@ -80,7 +94,37 @@ impl<F: FileSystem> Server<F> {
             pool: Arc::new(Pool::new(config.limits.record_bytes)),
             limits: config.limits,
         });
-        Ok(Server { listener, shared })
+        Ok(Server {
+            listener,
+            locks: None,
+            shared,
+        })
+    }
+
+    /// Has a lock manager. Where clients held locks when the last server with this notebook went, the grace
+    /// period begins now, and they are told once [`Server::serve`] runs.
+    ///
+    /// # Errors
+    /// The notebook cannot be read or written. A UDP port that is taken is no error: what clients say about
+    /// their reboots by UDP is not heard then.
+    pub async fn with_locks(mut self, config: LockConfig) -> io::Result<Server<F>> {
+        let (manager, errands) = LockManager::start(config).await?;
+        let address = self.local_addr()?;
+        let datagrams = UdpSocket::bind(address).await;
+        if let Err(error) = &datagrams {
+            tracing::warn!(
+                "cannot listen on UDP port {}: {error}; locks of clients that crash stay until they have mounted again and speak by TCP",
+                address.port()
+            );
+        }
+        // Nobody else can have set it: the server is not shared yet.
+        drop(self.shared.engine.locks.set(manager.clone()));
+        self.locks = Some(Locks {
+            manager,
+            errands,
+            datagrams: datagrams.ok(),
+        });
+        Ok(self)
     }
 
     /// The address that it listens on.
@@ -98,6 +142,12 @@ impl<F: FileSystem> Server<F> {
         ExportControl(self.shared.engine.clone())
     }
 
+    /// By which it is given what it needs for TLS, before it serves or while it does. Until then, clients
+    /// that ask for TLS are told that there is none.
+    pub fn tls_control(&self) -> TlsControl {
+        self.shared.engine.tls.clone()
+    }
+
     /// Serves until `shutdown` is done, and then stops: takes no more connections, reads no more,
     /// finishes the calls that were read, sends their replies, and closes, all within
     /// [`Limits::grace`]; what is not done by then is dropped, which leaves it done or not done, as
@@ -105,7 +155,21 @@ impl<F: FileSystem> Server<F> {
     ///
     /// Dropping the future ends everything at once.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
-        let Server { listener, shared } = self;
+        let Server {
+            listener,
+            locks,
+            shared,
+        } = self;
+        // Ends with this future.
+        let mut beside = JoinSet::new();
+        let manager = locks.as_ref().map(|locks| locks.manager.clone());
+        if let Some(locks) = locks {
+            let metrics = shared.engine.metrics.clone();
+            beside.spawn(run(locks.manager, locks.errands, metrics));
+            if let Some(socket) = locks.datagrams {
+                beside.spawn(datagrams::serve(shared.engine.clone(), socket));
+            }
+        }
         let (phase, _) = watch::channel(Phase::Serving);
         let mut connections = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
@@ -144,6 +208,10 @@ impl<F: FileSystem> Server<F> {
                 report(ended, &shared.engine.metrics);
             }
         }
+        beside.shutdown().await;
+        if let Some(manager) = manager {
+            manager.stop().await;
+        }
     }
 }
 
@@ -172,7 +240,9 @@ impl<F: FileSystem> Shared<F> {
         metrics.connections_accepted.add(1);
         metrics.connections.add(1);
         set_options(&stream);
-        let session = Arc::new(self.engine.session(peer));
+        // A connection that has no address is gone, which reading from it will say.
+        let local = stream.local_addr().map_or(peer.ip(), |local| local.ip());
+        let session = Arc::new(self.engine.session(peer, local, Transport::Plain));
         let connection = Connection::new(
             stream,
             peer,

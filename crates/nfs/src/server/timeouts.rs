@@ -20,6 +20,8 @@ pub(super) struct Timeouts {
     ticking: bool,
     /// When the record being assembled began.
     pub(super) record_since: Option<Instant>,
+    /// When a TLS handshake began that is not over.
+    pub(super) handshake_since: Option<Instant>,
     /// When the client last took bytes of replies, or had none to take.
     pub(super) reply_since: Instant,
     /// When bytes were last moved.
@@ -43,6 +45,7 @@ impl Timeouts {
             tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
             ticking: false,
             record_since: None,
+            handshake_since: None,
             reply_since: now,
             active_at: now,
         }
@@ -57,12 +60,14 @@ impl Timeouts {
         context: &mut Context<'_>,
     ) -> Option<&'static str> {
         loop {
-            if self.record_since.is_none() && !busy.unsent && limits.idle_timeout.is_none() {
+            let begun = self.record_since.or(self.handshake_since);
+            if begun.is_none() && !busy.unsent && limits.idle_timeout.is_none() {
                 // The timer may go off once more; nothing is lost by that.
                 return None;
             }
             if !self.ticking {
                 let shortest = limits.record_timeout.min(limits.reply_timeout);
+                let shortest = shortest.min(limits.handshake_timeout);
                 let idle = limits.idle_timeout.unwrap_or(shortest);
                 let tick = (shortest.min(idle) / 4).clamp(SHORTEST_TICK, LONGEST_TICK);
                 self.tick.as_mut().reset((now + tick).into());
@@ -83,6 +88,10 @@ impl Timeouts {
         let record = self.record_since.map(since).unwrap_or_default();
         if record > limits.record_timeout {
             return Some("a record was begun and not completed");
+        }
+        let handshake = self.handshake_since.map(since).unwrap_or_default();
+        if handshake > limits.handshake_timeout {
+            return Some("a TLS handshake was begun and not completed");
         }
         let patience = match busy.others_wait {
             false => limits.reply_timeout,
@@ -138,6 +147,10 @@ mod tests {
         timeouts.record_since = Some(Instant::now());
         assert_eq!(overdue(&timeouts, 59, QUIET), None);
         assert!(overdue(&timeouts, 61, QUIET).is_some());
+        timeouts.record_since = None;
+        timeouts.handshake_since = Some(Instant::now());
+        assert_eq!(overdue(&timeouts, 9, QUIET), None);
+        assert!(overdue(&timeouts, 11, QUIET).is_some());
     }
 
     #[tokio::test]

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use forebay_nfs::record::{LAST_FRAGMENT, mark};
 use forebay_nfs::xdr::{Reader, Writer};
 use forebay_nfs::{
-    Export, ExportControl, Flavors, Limits, Metrics, Rule, Server, ServerConfig, SourcePort,
-    Squash, View,
+    Export, ExportControl, Flavors, Limits, LockConfig, Metrics, Rule, Server, ServerConfig,
+    SourcePort, Squash, TlsControl, View,
 };
 use forebay_types::VolumeId;
 use forebay_vfs::FileSystem;
@@ -59,6 +59,7 @@ pub fn export(id: u32, path: &str, clients: &str, squash: Squash) -> Export {
 pub struct Running {
     pub address: SocketAddr,
     pub metrics: Arc<Metrics>,
+    pub tls: TlsControl,
     stop: Option<oneshot::Sender<()>>,
     served: Option<tokio::task::JoinHandle<()>>,
     runtime: Option<Runtime>,
@@ -85,25 +86,39 @@ impl Running {
         config: ServerConfig,
         view: impl Fn(View) -> Arc<F>,
     ) -> (Running, ExportControl<F>) {
+        Running::start(async move |any| Server::bind_views(any, config, view).await)
+    }
+
+    fn start<F: FileSystem>(
+        bind: impl AsyncFnOnce(SocketAddr) -> io::Result<Server<F>>,
+    ) -> (Running, ExportControl<F>) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
-        let server = runtime
-            .block_on(Server::bind_views(any, config, view))
-            .unwrap();
+        let server = runtime.block_on(bind(any)).unwrap();
         let control = server.export_control();
         let (stop, stopped) = oneshot::channel::<()>();
         let running = Running {
             address: server.local_addr().unwrap(),
             metrics: server.metrics(),
+            tls: server.tls_control(),
             stop: Some(stop),
             served: Some(runtime.spawn(server.serve(async { _ = stopped.await }))),
             runtime: Some(runtime),
         };
         (running, control)
+    }
+
+    /// With a lock manager.
+    pub fn locking<F: FileSystem>(fs: Arc<F>, config: ServerConfig, locks: LockConfig) -> Running {
+        Running::start(async move |any| {
+            let server = Server::bind(any, fs, config).await?;
+            server.with_locks(locks).await
+        })
+        .0
     }
 
     pub fn client(&self) -> Client {
@@ -157,9 +172,9 @@ pub enum As {
 
 pub const ROOT: As = As::User(0, 0, Vec::new());
 
-/// A connection.
-pub struct Client {
-    pub stream: TcpStream,
+/// A connection, over TCP or what is built on it.
+pub struct Client<S = TcpStream> {
+    pub stream: S,
     pub xid: u32,
     pub who: As,
 }
@@ -187,6 +202,26 @@ impl Client {
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
         stream.set_nodelay(true).unwrap();
+        Client::with_stream(stream)
+    }
+
+    /// Whether the server has closed the connection.
+    pub fn is_closed(&mut self) -> bool {
+        self.stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        match self.stream.read(&mut [0; 1]) {
+            Ok(count) => count == 0,
+            Err(error) => matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+            ),
+        }
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub fn with_stream(stream: S) -> Client<S> {
         Client {
             stream,
             // Unlike those of other connections, or the replay cache would know the calls.
@@ -195,7 +230,7 @@ impl Client {
         }
     }
 
-    pub fn with_identity(mut self, who: As) -> Client {
+    pub fn with_identity(mut self, who: As) -> Client<S> {
         self.who = who;
         self
     }
@@ -362,20 +397,6 @@ impl Client {
     pub fn is_served(&mut self) -> bool {
         let root = self.root();
         self.attributes(&root).kind == 2
-    }
-
-    /// Whether the server has closed the connection.
-    pub fn is_closed(&mut self) -> bool {
-        self.stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .unwrap();
-        match self.stream.read(&mut [0; 1]) {
-            Ok(count) => count == 0,
-            Err(error) => matches!(
-                error.kind(),
-                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
-            ),
-        }
     }
 }
 

@@ -1,0 +1,88 @@
+//! What each host has in the table, so that it can be bounded, and found when the host has gone.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use forebay_types::Inode;
+use parking_lot::Mutex;
+
+/// Independent parts, each with its own lock.
+const SHARDS: usize = 16;
+
+/// Everything that one host has: locks, granted, waiting, and reservations.
+#[derive(Default)]
+struct Account {
+    entries: usize,
+    files: HashMap<Inode, usize>,
+}
+
+#[derive(Default)]
+pub(crate) struct Accounts {
+    shards: [Mutex<HashMap<IpAddr, Account>>; SHARDS],
+    total: AtomicUsize,
+    hasher: RandomState,
+}
+
+/// How many entries there may be.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) host: usize,
+    pub(crate) total: usize,
+}
+
+impl Accounts {
+    fn shard(&self, host: IpAddr) -> &Mutex<HashMap<IpAddr, Account>> {
+        // The index is taken modulo the length.
+        &self.shards[self.hasher.hash_one(host) as usize % SHARDS]
+    }
+
+    /// Whether a host may have so many more. What hosts in different shards add at this very moment is
+    /// not seen: a bound may be passed by that, which is a few.
+    pub(crate) fn has_room(&self, host: IpAddr, growth: usize, bounds: Bounds) -> bool {
+        self.total() + growth <= bounds.total && self.entries(host) + growth <= bounds.host
+    }
+
+    /// The number of entries that a host has in a file goes from `before` to `after`.
+    pub(crate) fn change(&self, host: IpAddr, file: Inode, before: usize, after: usize) {
+        if before == after {
+            return;
+        }
+        let moved = |count: usize| (count + after).saturating_sub(before);
+        let mut shard = self.shard(host).lock();
+        let account = shard.entry(host).or_default();
+        account.entries = moved(account.entries);
+        let of_file = account.files.entry(file).or_default();
+        *of_file = moved(*of_file);
+        if *of_file == 0 {
+            account.files.remove(&file);
+        }
+        if account.entries == 0 {
+            shard.remove(&host);
+        }
+        if after > before {
+            self.total.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            self.total.fetch_sub(before - after, Ordering::Relaxed);
+        }
+    }
+
+    /// The files in which a host has anything.
+    pub(crate) fn files(&self, host: IpAddr) -> Vec<Inode> {
+        let shard = self.shard(host).lock();
+        let account = shard.get(&host);
+        account.map_or_else(Vec::new, |account| account.files.keys().copied().collect())
+    }
+
+    /// What a host has.
+    pub(crate) fn entries(&self, host: IpAddr) -> usize {
+        let shard = self.shard(host).lock();
+        shard.get(&host).map_or(0, |account| account.entries)
+    }
+
+    /// What all hosts have.
+    pub(crate) fn total(&self) -> usize {
+        self.total.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,208 @@
+//! What the lock manager has to tell others, beside its replies: grants, results of asynchronous calls, and
+//! after a start that it is a new one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_lock::Grant;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::{Callback, Errands, LockManager, Peer};
+use crate::metrics::Metrics;
+use crate::nlm::{self, Status};
+use crate::nsm;
+use crate::outgoing::{Program, Remote};
+use crate::xdr::Malformed;
+
+/// Something to be told.
+pub(super) enum Errand {
+    /// An owner has got its lock.
+    Granted(Grant<Callback>),
+    /// The results of an asynchronous call.
+    Results {
+        remote: Remote,
+        procedure: u32,
+        results: Vec<u8>,
+    },
+}
+
+/// Calls at the same time.
+const PARALLEL: usize = 64;
+
+/// Results that wait to be sent; more are dropped, as their clients ask again.
+const MAX_RESULTS: usize = 1024;
+
+/// How long an owner is tried to be told that it has its lock, before the next in line gets it: longer than the 30 s
+/// after which Linux asks again by itself, so that a client that cannot be called (a firewall) gets its locks
+/// nevertheless.
+const GRANT_PATIENCE: Duration = Duration::from_secs(40);
+
+/// The same for the news of a restart.
+const NOTICE_PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// Between attempts; each time twice as long, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+const NLM: Program = Program {
+    number: nlm::PROGRAM,
+    version: nlm::VERSION,
+};
+const NSM: Program = Program {
+    number: nsm::PROGRAM,
+    version: nsm::VERSION,
+};
+
+/// Runs errands until it is dropped.
+pub(crate) async fn run(manager: Arc<LockManager>, errands: Errands, metrics: Arc<Metrics>) {
+    let Errands {
+        mut receiver,
+        previous,
+    } = errands;
+    let parallel = Arc::new(Semaphore::new(PARALLEL));
+    let mut tasks = JoinSet::new();
+    let results_waiting = Arc::new(());
+    for peer in previous {
+        tasks.spawn(notify(manager.clone(), peer, parallel.clone()));
+    }
+    loop {
+        tokio::select! {
+            Some(_) = tasks.join_next() => {}
+            errand = receiver.recv() => match errand {
+                Some(Errand::Granted(grant)) => {
+                    let told = tell(manager.clone(), grant, parallel.clone(), metrics.clone());
+                    tasks.spawn(told);
+                }
+                Some(Errand::Results { remote, procedure, results }) => {
+                    // Each that waits has a copy.
+                    if Arc::strong_count(&results_waiting) <= MAX_RESULTS {
+                        let (copy, parallel) = (results_waiting.clone(), parallel.clone());
+                        tasks.spawn(async move {
+                            let _permit = parallel.acquire().await;
+                            if let Err(failure) = remote.call(NLM, procedure, &results).await {
+                                tracing::debug!(client = %remote.host, %failure, "could not send the results of a lock call");
+                            }
+                            drop(copy);
+                        });
+                    }
+                }
+                None => return,
+            },
+        }
+    }
+}
+
+/// The waits between attempts, as long as there is patience.
+struct Attempts {
+    end: Instant,
+    pause: Duration,
+}
+
+impl Attempts {
+    fn new(patience: Duration) -> Attempts {
+        Attempts {
+            end: Instant::now() + patience,
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// Waits for the next attempt; `false` if there is none.
+    async fn next(&mut self) -> bool {
+        let at = Instant::now() + self.pause;
+        if at > self.end {
+            return false;
+        }
+        tokio::time::sleep_until(at).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
+    }
+}
+
+/// Tells an owner that it has its lock, and does with the lock what it answers.
+async fn tell(
+    manager: Arc<LockManager>,
+    grant: Grant<Callback>,
+    parallel: Arc<Semaphore>,
+    metrics: Arc<Metrics>,
+) {
+    let host = grant.lock.owner.client.host;
+    let remote = manager.remote((host, grant.tag.local));
+    let arguments = nlm::granted_arguments(&grant);
+    let mut attempts = Attempts::new(GRANT_PATIENCE);
+    let wants_it = loop {
+        // A word that comes after the owner has given the lock back, and waits for it again, would be
+        // taken for the new grant.
+        if !manager.table.is_unsettled(&grant) {
+            return;
+        }
+        let answer = {
+            let _permit = parallel.acquire().await;
+            remote.call(NLM, nlm::GRANTED, &arguments).await
+        };
+        match answer.as_deref().map(nlm::granted_answer) {
+            Ok(Ok(Status::GRANTED)) => break true,
+            Ok(Ok(Status::DENIED)) => break false,
+            Ok(Ok(status)) => {
+                tracing::debug!(client = %host, ?status, "a client does not say whether it takes its lock");
+            }
+            Ok(Err(Malformed)) => {
+                tracing::debug!(client = %host, "a client's answer about its lock is malformed");
+            }
+            Err(failure) => {
+                tracing::debug!(client = %host, %failure, "could not tell a client that it has its lock");
+            }
+        }
+        if !attempts.next().await {
+            metrics.lock_callbacks_failed.add(1);
+            tracing::warn!(
+                client = %host,
+                "could not be told that it has its lock, which goes to the next in line; are its ports for rpcbind (111) and lockd open for this server?"
+            );
+            break false;
+        }
+    };
+    manager.tell(if wants_it {
+        metrics.lock_callbacks.add(1);
+        tracing::debug!(client = %host, "took the lock that it waited for");
+        manager.table.confirm(&grant)
+    } else {
+        manager.table.refuse(&grant)
+    });
+}
+
+/// Tells a client that the server was started anew, so that it locks again what it held.
+async fn notify(manager: Arc<LockManager>, peer: Peer, parallel: Arc<Semaphore>) {
+    let host = peer.client.host;
+    let remote = manager.remote((host, peer.local));
+    let mut attempts = Attempts::new(NOTICE_PATIENCE);
+    // A client knows its server by what its users wrote into the mount command: mostly an address, which
+    // Linux looks for whatever was written, or a name.
+    let names = [peer.local.to_string(), manager.name.clone()];
+    let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.retain(|name| !name.is_empty());
+    loop {
+        let mut failed = None;
+        for name in &names {
+            let _permit = parallel.acquire().await;
+            let arguments = nsm::notice(name, manager.state());
+            if let Err(failure) = remote.call(NSM, nsm::NOTIFY, &arguments).await {
+                failed = Some(failure);
+                break;
+            }
+        }
+        let Some(failure) = failed else {
+            tracing::debug!(client = %host, "knows of the restart");
+            return;
+        };
+        tracing::debug!(client = %host, %failure, "could not tell a client of the restart");
+        if !attempts.next().await {
+            tracing::warn!(
+                client = %host,
+                "could not be told of the restart: if it still runs, it believes that it holds locks that it does not; mount there again"
+            );
+            return;
+        }
+    }
+}

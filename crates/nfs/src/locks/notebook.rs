@@ -1,0 +1,136 @@
+//! Which clients hold locks, as it is kept for the next start.
+//!
+//! A small text, its last line a checksum of the others:
+//!
+//! ```text
+//! forebay-locks 1
+//! state 873012345            the server's NSM state number: odd, and higher at every start
+//! client 10.1.2.3 10.1.2.1 626f78
+//!        |        |        the name that it gives itself, as hexadecimal digits; may be empty
+//!        |        the own address that it knows
+//!        its address
+//! checksum 0a1b...           first 8 bytes of BLAKE3
+//! ```
+
+use std::fmt::Write;
+use std::io;
+
+use forebay_lock::Client;
+
+use super::Peer;
+
+const MAGIC: &str = "forebay-locks 1";
+
+/// Keeps a small content on stable storage.
+pub trait Notebook: Send + Sync + 'static {
+    /// What was kept last; `None` if nothing ever was.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn load(&self) -> io::Result<Option<Vec<u8>>>;
+
+    /// Replaces the content as a whole: after a crash it is the old one or the new one. The new one is on
+    /// stable storage when this returns. May take its time.
+    ///
+    /// # Errors
+    /// It cannot be written; it holds what it held before.
+    fn replace(&self, content: &[u8]) -> io::Result<()>;
+}
+
+/// What is in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Notes {
+    pub(super) state: i32,
+    pub(super) clients: Vec<Peer>,
+}
+
+impl Notes {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut text = format!("{MAGIC}\nstate {}\n", self.state);
+        for Peer { client, local } in &self.clients {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "client {} {local} ", client.host);
+            client.name.iter().for_each(|byte| {
+                let _ = write!(text, "{byte:02x}");
+            });
+            text.push('\n');
+        }
+        let checksum = checksum(&text);
+        let _ = writeln!(text, "checksum {checksum}");
+        text.into_bytes()
+    }
+
+    /// `None` if it is not what [`Notes::encode`] writes.
+    pub(super) fn decode(content: &[u8]) -> Option<Notes> {
+        let text = std::str::from_utf8(content).ok()?;
+        let (body, sum) = text.rsplit_once("checksum ")?;
+        if sum.trim_end() != checksum(body) {
+            return None;
+        }
+        let mut lines = body.lines();
+        if lines.next()? != MAGIC {
+            return None;
+        }
+        let state = lines.next()?.strip_prefix("state ")?.parse().ok()?;
+        let clients = lines.map(peer).collect::<Option<_>>()?;
+        Some(Notes { state, clients })
+    }
+}
+
+fn peer(line: &str) -> Option<Peer> {
+    let mut words = line.strip_prefix("client ")?.splitn(3, ' ');
+    let (host, local, name) = (words.next()?, words.next()?, words.next()?);
+    let digits = name.as_bytes().chunks(2);
+    let byte = |digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
+    Some(Peer {
+        client: Client {
+            host: host.parse().ok()?,
+            name: digits.map(byte).collect::<Option<_>>()?,
+        },
+        local: local.parse().ok()?,
+    })
+}
+
+fn checksum(text: &str) -> String {
+    let hash = blake3::hash(text.as_bytes()).to_hex();
+    hash.chars().take(16).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notes() -> Notes {
+        let peer = |host: &str, name: &[u8]| Peer {
+            client: Client {
+                host: host.parse().unwrap(),
+                name: name.to_vec(),
+            },
+            local: "10.1.2.1".parse().unwrap(),
+        };
+        Notes {
+            state: 7,
+            clients: vec![peer("10.1.2.3", b"box\n \xff"), peer("fe80::1", b"")],
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_back_whatever_the_names() {
+        for notes in [notes(), Notes::default()] {
+            assert_eq!(Notes::decode(&notes.encode()), Some(notes));
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_noticed() {
+        let content = notes().encode();
+        for position in 0..content.len() {
+            let mut damaged = content.clone();
+            damaged[position] ^= 1;
+            // The last byte is the end of a line, which says nothing.
+            let last = position + 1 == content.len();
+            assert!(last || Notes::decode(&damaged).is_none(), "byte {position}");
+            assert!(last || Notes::decode(&content[..position]).is_none());
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The procedures of the lock manager.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use forebay_lock::{Client, LockOutcome, Owner, Range, Share, Wanted};
+use forebay_types::Inode;
+use forebay_vfs::{Access, Error, FileKind, FileSystem};
+
+use super::Lock;
+use super::wire::{
+    CancelArguments, LockArguments, ShareArguments, Status, TestArguments, UnlockArguments, object,
+};
+use crate::locks::{Callback, LockManager, Peer};
+use crate::nfs3;
+use crate::xdr::{Malformed, Reader, Writer};
+
+const TEST: u32 = 1;
+const LOCK: u32 = 2;
+const CANCEL: u32 = 3;
+const SHARE: u32 = 20;
+const UNSHARE: u32 = 21;
+const NM_LOCK: u32 = 22;
+
+/// A call's surroundings.
+pub(crate) struct Request<'a, F> {
+    /// What NFS has: handles, exports, and who asks.
+    pub(crate) nfs: nfs3::Request<'a, F>,
+    pub(crate) locks: &'a LockManager,
+    /// The own address that the client called.
+    pub(crate) local: IpAddr,
+    pub(crate) now: Instant,
+}
+
+/// Whether whoever was in the table before may lock again, or anybody.
+#[derive(Clone, Copy)]
+struct Asked {
+    wait: bool,
+    reclaim: bool,
+    /// Whether the lock is to outlive a restart of the server.
+    monitored: bool,
+    state: i32,
+}
+
+impl<F: FileSystem> Request<'_, F> {
+    /// The client's address, and the own one that it knows.
+    pub(super) fn remote(&self) -> (IpAddr, IpAddr) {
+        (self.nfs.client.address, self.local)
+    }
+
+    /// Does a call that has results, and appends them.
+    pub(super) async fn answer(
+        &self,
+        procedure: u32,
+        arguments: Reader<'_>,
+        results: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
+        match procedure {
+            TEST => self.test(TestArguments::decode(arguments)?, results).await,
+            LOCK | NM_LOCK => {
+                let arguments = LockArguments::decode(arguments)?;
+                let monitored = procedure == LOCK;
+                let asked = Asked {
+                    // Who is not monitored is not called back either.
+                    wait: arguments.block && monitored,
+                    reclaim: arguments.reclaim,
+                    monitored,
+                    state: arguments.state,
+                };
+                let status = self.lock(&arguments, asked).await;
+                write_status(results, arguments.cookie, status);
+            }
+            CANCEL => {
+                let arguments = CancelArguments::decode(arguments)?;
+                let status = self.cancel(&arguments).unwrap_or_else(|status| status);
+                write_status(results, arguments.cookie, status);
+            }
+            SHARE | UNSHARE => {
+                let arguments = ShareArguments::decode(arguments)?;
+                let status = if procedure == SHARE {
+                    self.share(&arguments).await
+                } else {
+                    self.unshare(&arguments)
+                };
+                let status = status.unwrap_or_else(|status| status);
+                write_status(results, arguments.cookie, status);
+                // `sequence` means nothing to anybody.
+                Writer::new(results).u32(0);
+            }
+            // UNLOCK
+            _ => {
+                let arguments = UnlockArguments::decode(arguments)?;
+                let status = self.unlock(&arguments).unwrap_or_else(|status| status);
+                write_status(results, arguments.cookie, status);
+            }
+        }
+        Ok(())
+    }
+
+    /// FREE_ALL: a client that is not monitored was booted anew.
+    pub(super) fn free_all(&self, mut arguments: Reader<'_>) -> Result<(), Malformed> {
+        let name = object(&mut arguments)?;
+        // Its state number.
+        arguments.u32()?;
+        arguments.end()?;
+        self.locks
+            .tell(self.locks.table.free(&self.client(name), None));
+        Ok(())
+    }
+
+    async fn test(&self, arguments: TestArguments<'_>, results: &mut Vec<u8>) {
+        let tested = async {
+            let file = self.lockable(arguments.lock.handle).await?;
+            if !self.locks.admits(false, self.now) {
+                return Err(Status::DENIED_GRACE_PERIOD);
+            }
+            let wanted = self.wanted(&arguments.lock, arguments.exclusive, 0)?;
+            Ok(self.locks.table.test(file, &wanted))
+        };
+        match tested.await {
+            Ok(None) => write_status(results, arguments.cookie, Status::GRANTED),
+            Err(status) => write_status(results, arguments.cookie, status),
+            Ok(Some(holder)) => {
+                write_status(results, arguments.cookie, Status::DENIED);
+                let mut writer = Writer::new(results);
+                writer.bool(holder.exclusive);
+                writer.u32(holder.owner.process as u32);
+                writer.opaque(&holder.owner.handle);
+                writer.u64(holder.range.offset());
+                writer.u64(holder.range.length());
+            }
+        }
+    }
+
+    async fn lock(&self, arguments: &LockArguments<'_>, asked: Asked) -> Status {
+        let lock = &arguments.lock;
+        let locked = async {
+            let file = self.lockable(lock.handle).await?;
+            let wanted = self.wanted(lock, arguments.exclusive, asked.state)?;
+            self.check_grace(asked.reclaim)?;
+            // Lives until the lock is in the table.
+            let _guard = match asked.monitored {
+                true => Some(self.note(&wanted.owner.client).await?),
+                false => None,
+            };
+            let callback = asked.wait.then(|| Callback {
+                cookie: arguments.cookie.to_vec(),
+                handle: lock.handle.to_vec(),
+                local: self.local,
+            });
+            let (outcome, grants) = self.locks.table.lock(file, &wanted, callback);
+            self.locks.tell(grants);
+            Ok(status(outcome))
+        };
+        locked.await.unwrap_or_else(|status| status)
+    }
+
+    fn cancel(&self, arguments: &CancelArguments<'_>) -> Result<Status, Status> {
+        let lock = &arguments.lock;
+        let file = self.file(lock.handle)?;
+        let wanted = self.wanted(lock, arguments.exclusive, 0)?;
+        let (found, grants) = self.locks.table.cancel(file, &wanted);
+        self.locks.tell(grants);
+        Ok(match found {
+            true => Status::GRANTED,
+            false => Status::DENIED,
+        })
+    }
+
+    /// What is not locked may be unlocked, in the grace period too: a client that gives a lock back does not
+    /// claim it any more.
+    fn unlock(&self, arguments: &UnlockArguments<'_>) -> Result<Status, Status> {
+        let lock = &arguments.lock;
+        let file = self.file(lock.handle)?;
+        let wanted = self.wanted(lock, false, 0)?;
+        let (done, grants) = self.locks.table.unlock(file, &wanted.owner, wanted.range);
+        self.locks.tell(grants);
+        Ok(match done {
+            true => Status::GRANTED,
+            false => Status::DENIED_NOLOCKS,
+        })
+    }
+
+    async fn share(&self, arguments: &ShareArguments<'_>) -> Result<Status, Status> {
+        let file = self.lockable(arguments.handle).await?;
+        self.check_grace(arguments.reclaim)?;
+        let share = self.reservation(arguments);
+        let _guard = self.note(&share.client).await?;
+        Ok(status(self.locks.table.share(file, share)))
+    }
+
+    fn unshare(&self, arguments: &ShareArguments<'_>) -> Result<Status, Status> {
+        let file = self.file(arguments.handle)?;
+        self.locks.table.unshare(file, &self.reservation(arguments));
+        Ok(Status::GRANTED)
+    }
+
+    fn reservation(&self, arguments: &ShareArguments<'_>) -> Share {
+        let client = self.client(arguments.caller);
+        Share {
+            incarnation: self.locks.incarnation(&client, 0),
+            client: Arc::new(client),
+            handle: arguments.owner.to_vec(),
+            access: arguments.access,
+            deny: arguments.deny,
+        }
+    }
+
+    fn check_grace(&self, reclaim: bool) -> Result<(), Status> {
+        match self.locks.admits(reclaim, self.now) {
+            true => Ok(()),
+            false => Err(Status::DENIED_GRACE_PERIOD),
+        }
+    }
+
+    async fn note(&self, client: &Client) -> Result<crate::locks::Guard<'_>, Status> {
+        let peer = Peer {
+            client: client.clone(),
+            local: self.local,
+        };
+        self.locks.note(&peer).await.map_err(|error| {
+            tracing::warn!(client = %client.host, %error, "gets no lock, because it could not be noted that it has one");
+            Status::DENIED_NOLOCKS
+        })
+    }
+
+    fn client(&self, name: &[u8]) -> Client {
+        Client {
+            host: self.nfs.client.address,
+            name: name.to_vec(),
+        }
+    }
+
+    fn wanted(&self, lock: &Lock<'_>, exclusive: bool, state: i32) -> Result<Wanted, Status> {
+        let range = Range::new(lock.offset, lock.length).map_err(|_| Status::FBIG)?;
+        let client = self.client(lock.caller);
+        let incarnation = self.locks.incarnation(&client, state);
+        let owner = Owner {
+            client: Arc::new(client),
+            process: lock.process,
+            handle: lock.owner.to_vec(),
+        };
+        Ok(Wanted {
+            owner: Arc::new(owner),
+            range,
+            exclusive,
+            incarnation,
+        })
+    }
+
+    /// The file that a handle names, there or not. What is not ours, and what is not for this
+    /// client, is stale.
+    fn file(&self, handle: &[u8]) -> Result<Inode, Status> {
+        let target = self.nfs.target(handle).map_err(|_| Status::STALE_FH)?;
+        Ok(target.inode)
+    }
+
+    /// The file that a handle names, if the caller may lock it: it is there, a regular file, and the caller
+    /// may read or write it, so that nobody keeps those from a file who may.
+    async fn lockable(&self, handle: &[u8]) -> Result<Inode, Status> {
+        let target = self.nfs.target(handle).map_err(|_| Status::STALE_FH)?;
+        let who = self.nfs.identity(target).map_err(|_| Status::FAILED)?;
+        let wanted = Access(Access::READ.0 | Access::MODIFY.0);
+        let (granted, attributes) =
+            target
+                .fs
+                .access(&who, target.inode, wanted)
+                .await
+                .map_err(|error| match error {
+                    Error::Stale | Error::NotFound => Status::STALE_FH,
+                    // The bucket is away: this is how a client is told to ask again.
+                    Error::Delay => Status::DENIED_GRACE_PERIOD,
+                    _ => Status::FAILED,
+                })?;
+        let owns = attributes.uid == who.uid;
+        if attributes.kind != FileKind::Regular || granted.0 & wanted.0 == 0 && !owns {
+            return Err(Status::FAILED);
+        }
+        Ok(target.inode)
+    }
+}
+
+fn status(outcome: LockOutcome) -> Status {
+    match outcome {
+        LockOutcome::Granted => Status::GRANTED,
+        LockOutcome::Denied => Status::DENIED,
+        LockOutcome::Blocked => Status::BLOCKED,
+        LockOutcome::NoLocks => Status::DENIED_NOLOCKS,
+    }
+}
+
+fn write_status(results: &mut Vec<u8>, cookie: &[u8], status: Status) {
+    let mut writer = Writer::new(results);
+    writer.opaque(cookie);
+    writer.u32(status.0);
+}
+
+/// GRANTED at this server, which waits for nothing.
+pub(super) fn not_waiting(arguments: Reader<'_>, results: &mut Vec<u8>) -> Result<(), Malformed> {
+    let arguments = TestArguments::decode(arguments)?;
+    write_status(results, arguments.cookie, Status::DENIED);
+    Ok(())
+}

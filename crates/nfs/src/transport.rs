@@ -1,0 +1,67 @@
+//! How connections are protected, and which protection a rule asks for (`xprtsec` of exports(5)).
+
+/// How a connection is protected, weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// Not at all: whoever is on the way can read and change what passes.
+    Plain,
+    /// TLS: the client knows the server, and nobody on the way can read or change anything.
+    Tls,
+    /// TLS in which the client has shown a certificate that was accepted.
+    Mutual,
+}
+
+/// Which connections a rule takes (`none`, `tls`, `mtls`). One that is better protected than one that is
+/// listed is taken as well: so it is the weakest one listed that matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transports {
+    /// Without TLS.
+    pub none: bool,
+    /// With TLS, whether or not the client has a certificate.
+    pub tls: bool,
+    /// With TLS, by clients with a certificate.
+    pub mtls: bool,
+}
+
+impl Transports {
+    /// As the client likes.
+    pub const ANY: Transports = Transports {
+        none: true,
+        tls: true,
+        mtls: true,
+    };
+
+    /// The weakest one that is listed; none: nothing is good enough.
+    pub fn weakest(self) -> Option<Transport> {
+        match self {
+            Transports { none: true, .. } => Some(Transport::Plain),
+            Transports { tls: true, .. } => Some(Transport::Tls),
+            Transports { mtls: true, .. } => Some(Transport::Mutual),
+            Transports { .. } => None,
+        }
+    }
+
+    /// Whether calls over such a connection are taken.
+    pub(crate) fn admit(self, transport: Transport) -> bool {
+        self.weakest().is_some_and(|weakest| transport >= weakest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_weakest_that_is_listed_and_everything_better_is_taken() {
+        let taken = |none, tls, mtls| {
+            let transports = Transports { none, tls, mtls };
+            [Transport::Plain, Transport::Tls, Transport::Mutual].map(|t| transports.admit(t))
+        };
+        assert_eq!(taken(true, true, true), [true; 3]);
+        assert_eq!(taken(true, false, false), [true; 3]);
+        assert_eq!(taken(false, true, true), [false, true, true]);
+        assert_eq!(taken(false, true, false), [false, true, true]);
+        assert_eq!(taken(false, false, true), [false, false, true]);
+        assert_eq!(taken(false, false, false), [false; 3]);
+    }
+}

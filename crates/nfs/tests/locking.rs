@@ -1,0 +1,756 @@
+//! NLM and NSM over the wire: every procedure, every answer, callbacks, reboots and restarts.
+
+mod common;
+
+use std::collections::HashSet;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::*;
+use forebay_nfs::handle::{Handles, Named};
+use forebay_nfs::rpc::{Call, Reply};
+use forebay_nfs::xdr::{Reader, Writer};
+use forebay_nfs::{LockConfig, LockLimits, Notebook, Squash};
+use forebay_vfs::memory::MemoryFileSystem;
+
+const NLM: u32 = 100_021;
+const NSM: u32 = 100_024;
+
+const TEST: u32 = 1;
+const LOCK: u32 = 2;
+const CANCEL: u32 = 3;
+const UNLOCK: u32 = 4;
+const GRANTED_CALL: u32 = 5;
+const SHARE: u32 = 20;
+const UNSHARE: u32 = 21;
+const NM_LOCK: u32 = 22;
+const FREE_ALL: u32 = 23;
+
+const GRANTED: u32 = 0;
+const DENIED: u32 = 1;
+const NOLOCKS: u32 = 2;
+const BLOCKED: u32 = 3;
+const GRACE: u32 = 4;
+const STALE_FH: u32 = 7;
+const FBIG: u32 = 8;
+const FAILED: u32 = 9;
+
+/// A notebook in memory.
+#[derive(Default)]
+struct Page {
+    content: Mutex<Option<Vec<u8>>>,
+    is_full: AtomicBool,
+}
+
+impl Notebook for Page {
+    fn load(&self) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.content.lock().unwrap().clone())
+    }
+
+    fn replace(&self, content: &[u8]) -> io::Result<()> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        *self.content.lock().unwrap() = Some(content.to_vec());
+        Ok(())
+    }
+}
+
+/// A call that came to a client.
+struct Came {
+    program: u32,
+    procedure: u32,
+    arguments: Vec<u8>,
+}
+
+/// The portmapper, lock manager and status monitor of a client, on one port.
+struct ClientSide {
+    port: u16,
+    came: Receiver<Came>,
+    /// What NLM_GRANTED is answered with.
+    answer: Arc<AtomicU32>,
+}
+
+impl ClientSide {
+    fn start() -> ClientSide {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, came) = channel();
+        let answer = Arc::new(AtomicU32::new(GRANTED));
+        let status = answer.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (sender, status) = (sender.clone(), status.clone());
+                std::thread::spawn(move || serve(stream.unwrap(), port, &sender, &status));
+            }
+        });
+        ClientSide { port, came, answer }
+    }
+
+    fn next(&self) -> Came {
+        self.came.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+
+    fn nothing_came(&self) -> bool {
+        let came = self.came.recv_timeout(Duration::from_millis(200));
+        matches!(came, Err(RecvTimeoutError::Timeout))
+    }
+}
+
+/// Answers what comes over a connection until it is closed.
+fn serve(
+    mut stream: TcpStream,
+    port: u16,
+    sender: &Sender<Came>,
+    status: &AtomicU32,
+) -> Option<()> {
+    loop {
+        let mut mark = [0; 4];
+        stream.read_exact(&mut mark).ok()?;
+        let mut record = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
+        stream.read_exact(&mut record).ok()?;
+        let call = Call::decode(&record).unwrap();
+        let mut reply = Reply::accepted(call.xid, Vec::new());
+        if call.program == 100_000 {
+            assert_eq!((call.version, call.procedure), (2, 3));
+            reply.results().u32(u32::from(port));
+        } else {
+            if (call.program, call.procedure) == (NLM, GRANTED_CALL) {
+                let cookie = call.arguments.clone().opaque(1024).unwrap();
+                reply.results().opaque(cookie);
+                reply.results().u32(status.load(Ordering::Relaxed));
+            }
+            let came = Came {
+                program: call.program,
+                procedure: call.procedure,
+                arguments: call.arguments.rest().to_vec(),
+            };
+            sender.send(came).ok()?;
+        }
+        stream.write_all(&reply.finish().0).ok()?;
+    }
+}
+
+/// A lock as it is asked for.
+#[derive(Clone)]
+struct Ask {
+    caller: &'static str,
+    process: u32,
+    file: Vec<u8>,
+    offset: u64,
+    length: u64,
+    exclusive: bool,
+    block: bool,
+    reclaim: bool,
+    state: u32,
+}
+
+impl Ask {
+    fn lock(&self, w: &mut Writer) {
+        w.opaque(self.caller.as_bytes());
+        w.opaque(&self.file);
+        w.opaque(format!("{}@{}", self.process, self.caller).as_bytes());
+        w.u32(self.process);
+        w.u64(self.offset);
+        w.u64(self.length);
+    }
+
+    /// The arguments of TEST, LOCK, CANCEL and UNLOCK.
+    fn arguments(&self, procedure: u32, w: &mut Writer) {
+        w.opaque(b"cookie");
+        match procedure {
+            TEST => w.bool(self.exclusive),
+            LOCK | CANCEL | NM_LOCK => {
+                w.bool(self.block);
+                w.bool(self.exclusive);
+            }
+            _ => {}
+        }
+        self.lock(w);
+        if matches!(procedure, LOCK | NM_LOCK) {
+            w.bool(self.reclaim);
+            w.u32(self.state);
+        }
+    }
+
+    fn waiting(mut self) -> Ask {
+        self.block = true;
+        self
+    }
+
+    fn at(mut self, offset: u64, length: u64) -> Ask {
+        (self.offset, self.length) = (offset, length);
+        self
+    }
+}
+
+/// An exclusive lock of the whole file.
+fn ask(caller: &'static str, file: &[u8]) -> Ask {
+    Ask {
+        caller,
+        process: 7,
+        file: file.to_vec(),
+        offset: 0,
+        length: 0,
+        exclusive: true,
+        block: false,
+        reclaim: false,
+        state: 3,
+    }
+}
+
+/// The status, of results that are cookie and status and nothing else.
+fn status(results: &Results) -> u32 {
+    let mut reader = results.reader();
+    assert_eq!(reader.opaque(1024), Ok(&b"cookie"[..]));
+    let status = reader.u32().unwrap();
+    reader.end().unwrap();
+    status
+}
+
+impl Client {
+    fn nlm(&mut self, procedure: u32, ask: &Ask) -> u32 {
+        let reply = self.call(NLM, 4, procedure, |w| ask.arguments(procedure, w));
+        status(&accepted(&reply))
+    }
+
+    fn share(&mut self, procedure: u32, file: &[u8], caller: &str, deny: u32, access: u32) -> u32 {
+        let reply = self.call(NLM, 4, procedure, |w| {
+            [&b"cookie"[..], caller.as_bytes(), file, b"owner"]
+                .iter()
+                .for_each(|part| w.opaque(part));
+            w.u32(deny);
+            w.u32(access);
+            w.bool(false);
+        });
+        let results = accepted(&reply);
+        let mut reader = results.reader();
+        assert_eq!(reader.opaque(1024), Ok(&b"cookie"[..]));
+        let status = reader.u32().unwrap();
+        // The sequence.
+        reader.u32().unwrap();
+        reader.end().unwrap();
+        status
+    }
+}
+
+/// A server with a file to lock.
+struct Scene {
+    server: Running,
+    fs: Arc<MemoryFileSystem>,
+    page: Arc<Page>,
+    side: ClientSide,
+    client: Client,
+    file: Vec<u8>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut LockConfig)) -> Scene {
+        let (fs, page) = (Arc::new(MemoryFileSystem::new()), Arc::new(Page::default()));
+        Scene::start(fs, page, change)
+    }
+
+    fn start(
+        fs: Arc<MemoryFileSystem>,
+        page: Arc<Page>,
+        change: impl FnOnce(&mut LockConfig),
+    ) -> Scene {
+        let side = ClientSide::start();
+        let mut locks = LockConfig::new(Duration::from_secs(600), page.clone());
+        locks.portmapper = side.port;
+        locks.name = "server.example.org".into();
+        change(&mut locks);
+        let mut all = config();
+        all.exports
+            .push(export(2, "/others", "192.0.2.0/24", Squash::None));
+        let server = Running::locking(fs.clone(), all, locks);
+        let mut client = server.client();
+        let root = client.root();
+        let file = client.create(&root, "file");
+        Scene {
+            server,
+            fs,
+            page,
+            side,
+            client,
+            file,
+        }
+    }
+
+    /// The server crashes; another one starts.
+    fn restarted(self, change: impl FnOnce(&mut LockConfig)) -> Scene {
+        drop(self.server);
+        Scene::start(self.fs, self.page, change)
+    }
+}
+
+#[test]
+fn locks_of_two_clients_exclude_each_other_and_test_says_who_holds() {
+    let mut scene = Scene::new();
+    let (a, b) = (
+        ask("a", &scene.file).at(10, 5),
+        ask("b", &scene.file).at(14, 0),
+    );
+    let client = &mut scene.client;
+    assert_eq!(client.nlm(TEST, &a), GRANTED);
+    assert_eq!(client.nlm(LOCK, &a), GRANTED);
+    assert_eq!(client.nlm(LOCK, &b), DENIED);
+    let reply = client.call(NLM, 4, TEST, |w| b.arguments(TEST, w));
+    let results = accepted(&reply);
+    let mut reader = results.reader();
+    assert_eq!(reader.opaque(1024), Ok(&b"cookie"[..]));
+    assert_eq!(
+        (reader.u32(), reader.bool(), reader.u32()),
+        (Ok(DENIED), Ok(true), Ok(7))
+    );
+    assert_eq!(reader.opaque(1024), Ok(&b"7@a"[..]));
+    assert_eq!(
+        (reader.u64(), reader.u64(), reader.end()),
+        (Ok(10), Ok(5), Ok(()))
+    );
+    assert_eq!(client.nlm(LOCK, &b.clone().at(15, 0)), GRANTED);
+    assert_eq!(client.nlm(UNLOCK, &a.at(0, 0)), GRANTED);
+    assert_eq!(client.nlm(LOCK, &b), GRANTED);
+    // What is not locked may be unlocked.
+    assert_eq!(client.nlm(UNLOCK, &ask("c", &scene.file)), GRANTED);
+    assert_eq!(scene.server.metric("nfs_locks"), 1);
+    let ping = scene.client.call(NLM, 4, 0, |_| {});
+    assert!(accepted(&ping).0.is_empty());
+}
+
+#[test]
+fn who_waits_is_called_back_with_what_it_asked_for() {
+    let mut scene = Scene::new();
+    let (a, b) = (
+        ask("a", &scene.file),
+        ask("b", &scene.file).at(3, 4).waiting(),
+    );
+    assert_eq!(scene.client.nlm(LOCK, &a), GRANTED);
+    assert_eq!(scene.client.nlm(LOCK, &b), BLOCKED);
+    assert_eq!(scene.client.nlm(LOCK, &b), BLOCKED);
+    assert!(scene.side.nothing_came());
+    assert_eq!(scene.client.nlm(UNLOCK, &a), GRANTED);
+    let came = scene.side.next();
+    assert_eq!((came.program, came.procedure), (NLM, GRANTED_CALL));
+    // The arguments of GRANTED are those of TEST.
+    let mut expected = Vec::new();
+    b.arguments(TEST, &mut Writer::new(&mut expected));
+    assert_eq!(came.arguments, expected);
+    scene
+        .server
+        .wait_for("nfs_lock_callbacks", |told| told == 1);
+    assert_eq!(scene.client.nlm(LOCK, &a), DENIED);
+    assert!(scene.side.nothing_came(), "it was told once");
+}
+
+#[test]
+fn a_grant_that_its_client_does_not_want_goes_to_the_next() {
+    let mut scene = Scene::new();
+    let (a, b, c) = (
+        ask("a", &scene.file),
+        ask("b", &scene.file),
+        ask("c", &scene.file),
+    );
+    scene.client.nlm(LOCK, &a);
+    assert_eq!(scene.client.nlm(LOCK, &b.waiting()), BLOCKED);
+    assert_eq!(scene.client.nlm(LOCK, &c.waiting()), BLOCKED);
+    scene.side.answer.store(DENIED, Ordering::Relaxed);
+    scene.client.nlm(UNLOCK, &a);
+    let callers = [scene.side.next(), scene.side.next()].map(|came| {
+        let mut reader = Reader::new(&came.arguments);
+        reader.opaque(1024).unwrap();
+        reader.bool().unwrap();
+        reader.opaque(1024).unwrap().to_vec()
+    });
+    assert_eq!(callers, [b"b", b"c"]);
+    // c does not want it either; so it is free in the end.
+    while scene.client.nlm(LOCK, &a) == DENIED {}
+}
+
+#[test]
+fn a_client_that_cannot_be_called_gets_its_lock_by_asking_again() {
+    // Nobody listens at port 1.
+    let mut scene = Scene::with(|locks| locks.portmapper = 1);
+    let (a, b) = (ask("a", &scene.file), ask("b", &scene.file).waiting());
+    scene.client.nlm(LOCK, &a);
+    assert_eq!(scene.client.nlm(LOCK, &b), BLOCKED);
+    scene.client.nlm(UNLOCK, &a);
+    assert_eq!(scene.client.nlm(LOCK, &a), DENIED, "it is b's turn");
+    assert_eq!(scene.client.nlm(LOCK, &b), GRANTED);
+    assert_eq!(scene.client.nlm(UNLOCK, &b), GRANTED);
+    assert_eq!(scene.client.nlm(LOCK, &a), GRANTED);
+}
+
+#[test]
+fn cancel_ends_waiting_and_nothing_else() {
+    let mut scene = Scene::new();
+    let (a, b) = (ask("a", &scene.file), ask("b", &scene.file).waiting());
+    scene.client.nlm(LOCK, &a);
+    assert_eq!(scene.client.nlm(CANCEL, &b), DENIED);
+    assert_eq!(scene.client.nlm(LOCK, &b), BLOCKED);
+    assert_eq!(scene.client.nlm(CANCEL, &b), GRANTED);
+    assert_eq!(scene.client.nlm(CANCEL, &a), DENIED);
+    scene.client.nlm(UNLOCK, &a);
+    assert!(scene.side.nothing_came());
+    assert_eq!(scene.client.nlm(LOCK, &a), GRANTED);
+}
+
+#[test]
+fn what_cannot_be_locked_says_why_and_strangers_learn_nothing() {
+    let mut scene = Scene::new();
+    let root = scene.client.root();
+    let others = scene.client.mkdir(&root, "others");
+    let theirs = scene.client.create(&others, "theirs");
+    // The same file, by a true handle of the export that is for others.
+    let handles = Handles::new(config().handle_key, config().volume);
+    let inode = handles.decode(&theirs).unwrap().inode;
+    let elsewhere = handles.encode(Named { export: 2, inode });
+    let gone = scene.client.create(&root, "gone");
+    assert_eq!(scene.client.nlm(LOCK, &ask("a", &gone)), GRANTED);
+    let removed = scene.client.nfs(12, |w| {
+        w.opaque(&root);
+        w.opaque(b"gone");
+    });
+    assert_eq!(removed.status(), 0);
+    for procedure in [TEST, LOCK] {
+        let client = &mut scene.client;
+        assert_eq!(client.nlm(procedure, &ask("a", &gone)), STALE_FH);
+        assert_eq!(client.nlm(procedure, &ask("a", &elsewhere)), STALE_FH);
+        assert_eq!(client.nlm(procedure, &ask("a", b"forged")), STALE_FH);
+        assert_eq!(client.nlm(procedure, &ask("a", &root)), FAILED);
+        assert_eq!(
+            client.nlm(procedure, &ask("a", &scene.file).at(u64::MAX, 2)),
+            FBIG
+        );
+    }
+    for procedure in [CANCEL, UNLOCK] {
+        assert_eq!(scene.client.nlm(procedure, &ask("a", b"forged")), STALE_FH);
+    }
+    assert_eq!(scene.client.share(SHARE, b"forged", "a", 0, 1), STALE_FH);
+    assert_eq!(scene.client.share(UNSHARE, b"forged", "a", 0, 1), STALE_FH);
+    // The last lock of a file that is gone can be given back.
+    assert_eq!(scene.client.nlm(UNLOCK, &ask("a", &gone)), GRANTED);
+    assert_eq!(scene.server.metric("nfs_locks"), 0);
+}
+
+#[test]
+fn who_may_neither_read_nor_write_a_file_cannot_keep_others_from_it() {
+    let mut scene = Scene::new();
+    let private = scene.client.nfs(2, |w| {
+        w.opaque(&scene.file);
+        w.bool(true);
+        w.u32(0o600);
+        // Owner, group, size, times, guard.
+        (0..6).for_each(|_| w.u32(0));
+    });
+    assert_eq!(private.status(), 0);
+    let mut other = scene
+        .server
+        .client()
+        .with_identity(As::User(1000, 1000, vec![]));
+    assert_eq!(other.nlm(LOCK, &ask("b", &scene.file)), FAILED);
+    assert_eq!(other.nlm(TEST, &ask("b", &scene.file)), FAILED);
+    assert_eq!(scene.client.nlm(LOCK, &ask("a", &scene.file)), GRANTED);
+}
+
+#[test]
+fn a_client_of_no_export_gets_nothing_but_null() {
+    let page = Arc::new(Page::default());
+    let mut closed = config();
+    closed.exports = vec![export(1, "/", "192.0.2.0/24", Squash::None)];
+    let locks = LockConfig::new(Duration::from_secs(600), page);
+    let server = Running::locking(Arc::new(MemoryFileSystem::new()), closed, locks);
+    let mut client = server.client();
+    for program in [(NLM, 4), (NSM, 1)] {
+        assert_eq!(
+            accept_stat(&client.call(program.0, program.1, 0, |_| {})),
+            0
+        );
+        let denied = client.call(program.0, program.1, 1, |_| {});
+        assert_eq!(denied[8..], [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5]);
+    }
+}
+
+#[test]
+fn other_versions_procedures_and_arguments_are_rejected() {
+    let mut scene = Scene::new();
+    let client = &mut scene.client;
+    for version in [1, 2, 3, 5] {
+        let reply = client.call(NLM, version, 0, |_| {});
+        assert_eq!(reply[20..], [0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 4]);
+    }
+    assert_eq!(accept_stat(&client.call(NSM, 2, 0, |_| {})), 2);
+    for procedure in [16, 19, 24, u32::MAX] {
+        assert_eq!(accept_stat(&client.call(NLM, 4, procedure, |_| {})), 3);
+    }
+    assert_eq!(accept_stat(&client.call(NSM, 1, 5, |_| {})), 3);
+    for procedure in (1..=10).chain(20..=23) {
+        let garbage = client.call(NLM, 4, procedure, |w| w.u32(9));
+        assert_eq!(accept_stat(&garbage), 4, "procedure {procedure}");
+    }
+    assert_eq!(accept_stat(&client.call(NSM, 1, 6, |w| w.u32(9))), 4);
+    // A name that is longer than names may be.
+    let long = client.call(NLM, 4, FREE_ALL, |w| {
+        w.opaque(&[b'x'; 1025]);
+        w.u32(1);
+    });
+    assert_eq!(accept_stat(&long), 4);
+    let without = Running::memory();
+    let reply = without.client().call(NLM, 4, 0, |_| {});
+    assert_eq!(accept_stat(&reply), 1);
+}
+
+#[test]
+fn asynchronous_calls_are_answered_by_calls() {
+    let mut scene = Scene::new();
+    let (a, b) = (ask("a", &scene.file), ask("b", &scene.file).waiting());
+    let results = |scene: &mut Scene, procedure: u32, ask: &Ask| {
+        let reply = scene
+            .client
+            .call(NLM, 4, procedure + 5, |w| ask.arguments(procedure, w));
+        assert!(accepted(&reply).0.is_empty());
+        let came = scene.side.next();
+        assert_eq!((came.program, came.procedure), (NLM, procedure + 10));
+        let mut reader = Reader::new(&came.arguments);
+        assert_eq!(reader.opaque(1024), Ok(&b"cookie"[..]));
+        reader.u32().unwrap()
+    };
+    assert_eq!(results(&mut scene, LOCK, &a), GRANTED);
+    assert_eq!(results(&mut scene, TEST, &b), DENIED);
+    assert_eq!(results(&mut scene, LOCK, &b), BLOCKED);
+    assert_eq!(results(&mut scene, CANCEL, &b), GRANTED);
+    assert_eq!(results(&mut scene, UNLOCK, &a), GRANTED);
+    // The server itself waits for nothing.
+    let reply = scene
+        .client
+        .call(NLM, 4, GRANTED_CALL, |w| a.arguments(TEST, w));
+    assert_eq!(status(&accepted(&reply)), DENIED);
+    let reply = scene.client.call(NLM, 4, 10, |w| a.arguments(TEST, w));
+    assert!(accepted(&reply).0.is_empty());
+    assert_eq!(scene.side.next().procedure, 15);
+    for procedure in 11..=15 {
+        let reply = scene.client.call(NLM, 4, procedure, |w| w.u32(0));
+        assert!(accepted(&reply).0.is_empty());
+    }
+}
+
+#[test]
+fn share_reservations_of_two_clients() {
+    let mut scene = Scene::new();
+    let (file, client) = (scene.file.clone(), &mut scene.client);
+    let (read, write) = (1, 2);
+    assert_eq!(client.share(SHARE, &file, "a", write, read), GRANTED);
+    assert_eq!(client.share(SHARE, &file, "b", 0, write), DENIED);
+    assert_eq!(client.share(SHARE, &file, "b", 0, read), GRANTED);
+    assert_eq!(client.share(UNSHARE, &file, "a", write, read), GRANTED);
+    assert_eq!(client.share(SHARE, &file, "b", 0, write), GRANTED);
+    assert_eq!(scene.server.metric("nfs_locks"), 1);
+}
+
+#[test]
+fn unmonitored_locks_do_not_wait_and_go_with_free_all() {
+    let mut scene = Scene::new();
+    let (a, b) = (ask("a", &scene.file), ask("b", &scene.file).waiting());
+    assert_eq!(scene.client.nlm(NM_LOCK, &a), GRANTED);
+    assert_eq!(scene.client.nlm(NM_LOCK, &b), DENIED);
+    let noted = scene.page.content.lock().unwrap().clone().unwrap();
+    assert!(!String::from_utf8(noted).unwrap().contains("client"));
+    assert_eq!(scene.client.nlm(LOCK, &b), BLOCKED);
+    let free_all = |client: &mut Client, name: &[u8]| {
+        let reply = client.call(NLM, 4, FREE_ALL, |w| {
+            w.opaque(name);
+            w.u32(5);
+        });
+        assert!(accepted(&reply).0.is_empty());
+    };
+    free_all(&mut scene.client, b"c");
+    assert!(scene.side.nothing_came());
+    free_all(&mut scene.client, b"a");
+    assert_eq!(scene.side.next().procedure, GRANTED_CALL);
+}
+
+#[test]
+fn a_repeated_call_that_comes_late_does_not_lock_again() {
+    let mut scene = Scene::new();
+    let a = ask("a", &scene.file);
+    let xid = scene.client.send(NLM, 4, LOCK, |w| a.arguments(LOCK, w));
+    let first = scene.client.receive().unwrap();
+    assert_eq!(scene.client.nlm(UNLOCK, &a), GRANTED);
+    let mut again = scene.server.client();
+    again.xid = xid;
+    let message = again.message(NLM, 4, LOCK, |w| a.arguments(LOCK, w));
+    again.send_record(&message);
+    assert_eq!(again.receive().unwrap(), first);
+    assert_eq!(scene.client.nlm(LOCK, &ask("b", &scene.file)), GRANTED);
+}
+
+#[test]
+fn at_the_limit_and_without_a_note_there_are_no_locks() {
+    let limits = LockLimits {
+        per_host: 1,
+        ..LockLimits::default()
+    };
+    let mut scene = Scene::with(|locks| locks.limits = limits);
+    scene.page.is_full.store(true, Ordering::Relaxed);
+    let a = ask("a", &scene.file).at(0, 10);
+    assert_eq!(scene.client.nlm(LOCK, &a), NOLOCKS);
+    scene.page.is_full.store(false, Ordering::Relaxed);
+    assert_eq!(scene.client.nlm(LOCK, &a), GRANTED);
+    assert_eq!(scene.client.nlm(LOCK, &a.clone().at(20, 1)), NOLOCKS);
+    // It would have to be split.
+    assert_eq!(scene.client.nlm(UNLOCK, &a.clone().at(5, 1)), NOLOCKS);
+    assert_eq!(scene.client.nlm(UNLOCK, &a), GRANTED);
+}
+
+/// SM_NOTIFY by datagram; gives the reply.
+fn rebooted(scene: &Scene, name: &str, state: u32) -> Vec<u8> {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let message = scene.client.message(NSM, 1, 6, |w| {
+        w.opaque(name.as_bytes());
+        w.u32(state);
+    });
+    socket.send_to(&message, scene.server.address).unwrap();
+    let mut reply = [0; 128];
+    let received = socket.recv(&mut reply).unwrap();
+    reply[..received].to_vec()
+}
+
+#[test]
+fn a_client_that_was_booted_anew_has_no_locks_from_before() {
+    let mut scene = Scene::new();
+    let a = ask("a", &scene.file).at(0, 10);
+    scene.client.nlm(LOCK, &a);
+    let b = ask("b", &scene.file).at(50, 1);
+    scene.client.nlm(LOCK, &b);
+    let c = ask("c", &scene.file);
+    assert_eq!(scene.client.nlm(LOCK, &c.clone().waiting()), BLOCKED);
+    assert_eq!(accepted(&rebooted(&scene, "a", 5)).0, []);
+    assert!(scene.side.nothing_came(), "b holds still");
+    // The notice again, after the new life has locked something.
+    let new = Ask { state: 5, ..a };
+    assert_eq!(scene.client.nlm(LOCK, &new), GRANTED);
+    rebooted(&scene, "a", 5);
+    assert_eq!(scene.client.nlm(LOCK, &c), DENIED);
+    rebooted(&scene, "a", 7);
+    rebooted(&scene, "b", 7);
+    assert_eq!(scene.side.next().procedure, GRANTED_CALL);
+}
+
+#[test]
+fn datagrams_are_for_notices_alone() {
+    let scene = Scene::new();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let ask = |message: &[u8]| {
+        socket.send_to(message, scene.server.address).unwrap();
+        let mut reply = [0; 128];
+        let received = socket.recv(&mut reply).unwrap();
+        reply[..received].to_vec()
+    };
+    // What is no call is not answered: the reply that comes is to the next.
+    socket.send_to(b"?", scene.server.address).unwrap();
+    assert_eq!(
+        accept_stat(&ask(&scene.client.message(NFS, 3, 0, |_| {}))),
+        1
+    );
+    assert_eq!(
+        accept_stat(&ask(&scene.client.message(NLM, 4, 0, |_| {}))),
+        1
+    );
+    assert_eq!(
+        accept_stat(&ask(&scene.client.message(NSM, 2, 0, |_| {}))),
+        2
+    );
+    assert_eq!(
+        accept_stat(&ask(&scene.client.message(NSM, 1, 0, |_| {}))),
+        0
+    );
+}
+
+#[test]
+fn the_status_monitor_monitors_nobody_and_tells_its_state() {
+    let mut scene = Scene::new();
+    let mut states = HashSet::new();
+    for procedure in 1..=4 {
+        let reply = scene.client.call(NSM, 1, procedure, |w| w.opaque(b"host"));
+        let results = accepted(&reply);
+        let mut reader = results.reader();
+        if procedure <= 2 {
+            assert_eq!(reader.u32(), Ok(1), "it fails");
+        }
+        states.insert(reader.u32().unwrap());
+        reader.end().unwrap();
+    }
+    assert_eq!(states.len(), 1);
+    assert!(states.iter().all(|state| state % 2 == 1));
+}
+
+#[test]
+fn after_a_restart_who_held_locks_is_told_and_nobody_else_gets_any() {
+    let mut scene = Scene::new();
+    let a = ask("a", &scene.file);
+    assert_eq!(scene.client.nlm(LOCK, &a), GRANTED);
+    let mut scene = scene.restarted(|_| {});
+    // By both names that it may know.
+    let notices = [scene.side.next(), scene.side.next()].map(|came| {
+        assert_eq!((came.program, came.procedure), (NSM, 6));
+        let mut reader = Reader::new(&came.arguments);
+        let name = String::from_utf8(reader.opaque(1024).unwrap().to_vec()).unwrap();
+        assert_eq!(reader.u32().unwrap() % 2, 1);
+        name
+    });
+    assert_eq!(notices, ["127.0.0.1", "server.example.org"]);
+    let b = ask("b", &scene.file);
+    assert_eq!(scene.client.nlm(LOCK, &b), GRACE);
+    assert_eq!(scene.client.nlm(NM_LOCK, &b), GRACE);
+    assert_eq!(scene.client.nlm(TEST, &b), GRACE);
+    assert_eq!(scene.client.share(SHARE, &scene.file, "b", 0, 1), GRACE);
+    // Giving back is always possible.
+    assert_eq!(scene.client.nlm(UNLOCK, &a), GRANTED);
+    let again = Ask {
+        reclaim: true,
+        ..a.clone()
+    };
+    assert_eq!(scene.client.nlm(LOCK, &again), GRANTED);
+    let thief = Ask {
+        reclaim: true,
+        ..b.clone()
+    };
+    assert_eq!(scene.client.nlm(LOCK, &thief), DENIED);
+    // And once more, until the grace period is over.
+    let mut scene = scene.restarted(|locks| locks.grace = Duration::from_secs(2));
+    assert_eq!(scene.client.nlm(LOCK, &again), GRANTED);
+    while scene.client.nlm(LOCK, &b) == GRACE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(scene.client.nlm(LOCK, &b), DENIED);
+    assert_eq!(scene.client.nlm(LOCK, &again), GRACE, "too late");
+    assert_eq!(scene.client.nlm(UNLOCK, &a), GRANTED);
+    assert_eq!(scene.client.nlm(LOCK, &b), GRANTED);
+}
+
+#[test]
+fn who_holds_nothing_at_an_orderly_stop_delays_nobody() {
+    let mut scene = Scene::new();
+    let a = ask("a", &scene.file);
+    scene.client.nlm(LOCK, &a);
+    scene.client.nlm(UNLOCK, &a);
+    scene.server.begin_stop();
+    scene.server.stopped();
+    let mut scene = scene.restarted(|_| {});
+    assert_eq!(scene.client.nlm(LOCK, &a), GRANTED);
+    assert!(scene.side.nothing_came());
+}

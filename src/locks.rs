@@ -1,0 +1,147 @@
+//! What the lock manager needs of this machine: a file that survives, a name, and an rpcbind that tells clients its
+//! port.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_nfs::rpcbind::{Registration, RpcbindError, SOCKETS, register};
+use forebay_nfs::{LockConfig, Notebook};
+
+use crate::config::{Auto, Config};
+
+/// Name of the file in `data_dir`.
+const FILE_NAME: &str = "locks";
+
+/// How the lock manager of this configuration works.
+pub(crate) fn lock_config(config: &Config) -> LockConfig {
+    let folder = config.data_dir.clone();
+    let system = rustix::system::uname();
+    LockConfig {
+        name: system.nodename().to_string_lossy().into_owned(),
+        ..LockConfig::new(config.lock_grace, Arc::new(LockFile { folder }))
+    }
+}
+
+/// The list of clients that hold locks, in a file.
+struct LockFile {
+    folder: PathBuf,
+}
+
+impl Notebook for LockFile {
+    fn load(&self) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.folder.join(FILE_NAME)) {
+            Ok(content) => Ok(Some(content)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn replace(&self, content: &[u8]) -> io::Result<()> {
+        let beside = self.folder.join(format!("{FILE_NAME}.new"));
+        let mut file = File::create(&beside)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&beside, self.folder.join(FILE_NAME))?;
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+/// Registers a server that listens at `address` with this machine's rpcbind, if the configuration wants it.
+///
+/// # Errors
+/// It must be registered (`rpcbind = on`), and cannot be; for the user to read.
+pub(crate) async fn register_with_rpcbind(
+    setting: Auto,
+    address: SocketAddr,
+) -> Result<Option<Registration>, String> {
+    let must = match setting.decided() {
+        Some(false) => return Ok(None),
+        Some(true) => true,
+        // Who asks this machine's rpcbind from elsewhere would be sent to a port that is closed for it; and a
+        // client on this machine has a lock manager of its own, which takes NLM's place there.
+        None if address.ip().is_loopback() => return Ok(None),
+        None => false,
+    };
+    let exists = |path: &&Path| path.exists();
+    let [first, second] = SOCKETS.map(Path::new);
+    let socket = [first, second].into_iter().find(exists).unwrap_or(first);
+    match register(address, socket).await {
+        Ok(registration) => {
+            report(&registration, address);
+            Ok(Some(registration))
+        }
+        Err(error) if must => Err(format!(
+            "rpcbind = on, but {error}; start rpcbind, or set rpcbind = auto"
+        )),
+        Err(error @ RpcbindError::Absent { .. }) => {
+            tracing::info!(
+                "not registered: {error}; clients must name port and mountport and mount with nolock, unless rpcbind runs here when the gateway is started"
+            );
+            Ok(None)
+        }
+        Err(error) => {
+            tracing::warn!("not registered: {error}; clients must mount with nolock");
+            Ok(None)
+        }
+    }
+}
+
+fn report(registration: &Registration, address: SocketAddr) {
+    if registration.taken.is_empty() {
+        tracing::info!(
+            "registered with rpcbind: clients find NFS, MOUNT, NLM and NSM at port {}",
+            address.port()
+        );
+    }
+    for taken in &registration.taken {
+        let consequence = match taken.program {
+            "NLM" => {
+                "clients cannot lock through this gateway: an NFS mount or another NFS server on this machine has taken the place"
+            }
+            "NSM" => {
+                "locks of a client that crashes stay until it has mounted again: stop rpc.statd here, and start the gateway anew"
+            }
+            _ => "clients must name port and mountport",
+        };
+        tracing::warn!("rpcbind knows another server: {taken}; {consequence}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_replaced_as_a_whole_and_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_owned();
+        let file = LockFile { folder };
+        assert_eq!(file.load().unwrap(), None);
+        for content in [&b"long content"[..], b"short"] {
+            file.replace(content).unwrap();
+            assert_eq!(file.load().unwrap().as_deref(), Some(content));
+        }
+        // What a crash left beside it means nothing.
+        fs::write(dir.path().join("locks.new"), "half").unwrap();
+        assert_eq!(file.load().unwrap().as_deref(), Some(&b"short"[..]));
+    }
+
+    #[tokio::test]
+    async fn a_gateway_for_this_machine_alone_is_not_registered() {
+        for address in ["127.0.0.1:2049", "[::1]:2049"] {
+            let address = address.parse().unwrap();
+            let registration = register_with_rpcbind(Auto::Auto, address).await;
+            assert!(registration.unwrap().is_none());
+        }
+        let any = "0.0.0.0:2049".parse().unwrap();
+        assert!(
+            register_with_rpcbind(Auto::Off, any)
+                .await
+                .unwrap()
+                .is_none()
+        );
+    }
+}
