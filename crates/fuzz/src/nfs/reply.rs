@@ -79,8 +79,9 @@ impl Reply {
                 match status {
                     0 => {
                         self.handle(fields)?;
-                        let flavors = fields.u32()?;
-                        (flavors == 1 && fields.u32()? == 1).then_some(())?;
+                        // The export takes AUTH_SYS and AUTH_NONE.
+                        let flavors = [fields.u32()?, fields.u32()?, fields.u32()?];
+                        (flavors == [2, 1, 0]).then_some(())?;
                     }
                     1 | 2 | 5 | 13 | 20 | 22 | 63 | 10004 | 10006 => {}
                     _ => return None,

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use forebay_types::Lsn;
 
+use super::LIMIT;
 use super::rules::{self, HeaderVerdict};
 use super::{Begun, Traces};
 use crate::error::OpenError;
@@ -228,7 +229,8 @@ pub(super) fn first_record(
         return Ok(None);
     };
     let payload_start = start + RECORD_HEADER as u64;
-    if u64::from(record.payload) > bytes.saturating_sub(payload_start) {
+    // No log reaches so far, and counting on from there would overflow.
+    if record.lsn.0 >= LIMIT || u64::from(record.payload) > bytes.saturating_sub(payload_start) {
         return Ok(None);
     }
     let mut payload = vec![0; record.payload as usize];
