@@ -5,6 +5,8 @@
 //!
 //! Exit codes: 0 it worked, 1 it failed, 2 the command line or the configuration is wrong.
 
+mod bench;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 
 use crate::admin::{QuotaLimit, QuotaRequest};
+use crate::bench::Plan;
 use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Size, Value};
 
 /// What the user wants done.
@@ -48,6 +51,13 @@ pub enum Request {
     },
     /// Look at, salvage or forget what a gateway's logs hold.
     Log(LogRequest),
+    /// Measure how fast a folder is.
+    Bench {
+        /// What is measured.
+        plan: Plan,
+        /// As JSON.
+        json: bool,
+    },
     /// Print the version.
     Version,
 }
@@ -109,6 +119,12 @@ pub fn parse(
 ) -> Result<(Request, Inputs), clap::Error> {
     let matches = command().try_get_matches_from(arguments)?;
     let (name, matches) = matches.subcommand().unwrap_or(("version", &matches));
+    if name == "bench" {
+        let json = matches.get_flag("json");
+        let plan = bench::plan(matches);
+        // It asks no gateway and needs no configuration.
+        return Ok((Request::Bench { plan, json }, environment));
+    }
     let request = match name {
         "serve" => Request::Serve,
         "format" => Request::Format,
@@ -249,6 +265,7 @@ pub fn command() -> Command {
             .arg(json.clone()),
         )
         .subcommand(log_command(&json))
+        .subcommand(bench::command(&json))
         .subcommand(Command::new("version").about("Print the version"))
 }
 

@@ -1,5 +1,6 @@
 //! The program: what stands between a shell and the file system.
 //!
+//! * [`mod@bench`]: `forebay bench`, which measures any folder.
 //! * [`config`]: everything that can be set, from flags, environment and file, in one table.
 //! * [`cli`]: the commands and their flags.
 //! * [`admin`]: the control socket of a running gateway, and who asks there.
@@ -13,6 +14,7 @@
 //! them together and knows no more of them than that.
 
 pub mod admin;
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod exports;

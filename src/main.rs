@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use forebay::admin::{self, QuotaRequest, QuotaTable};
+use forebay::bench::{self, Interrupt, Plan};
 use forebay::cli::{self, ConfigForm, Request};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::gateway::{self, NfsGateway};
@@ -98,6 +99,15 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 Err(failure) => Err(failure),
             }
         }
+        Request::Bench { plan, json } => {
+            let report = measure(plan)?;
+            if json {
+                let text = serde_json::to_string_pretty(&report).map_err(failed)?;
+                print(&format!("{text}\n"))
+            } else {
+                print(&report.to_string())
+            }
+        }
         Request::Format => {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
@@ -111,6 +121,26 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             run_to_end(serve::serve(&config, again, NfsGateway::open))
         }
     }
+}
+
+/// Measures a folder, until it is done or SIGINT comes.
+fn measure(plan: Plan) -> Result<bench::Report, Failure> {
+    let interrupt = Interrupt::default();
+    let on_signal = interrupt.clone();
+    run_to_end(async move {
+        tokio::spawn(async move {
+            // The run ends by itself then, and removes what it made.
+            if tokio::signal::ctrl_c().await.is_ok() {
+                on_signal.set();
+            }
+        });
+        let progress = |what: &str| eprintln!("forebay: {what}");
+        let work = tokio::task::spawn_blocking(move || bench::run(&plan, &interrupt, progress));
+        match work.await {
+            Ok(done) => done.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    })
 }
 
 /// Runs a gateway, or what else needs the bucket, to its end.

@@ -4,6 +4,7 @@
 //! flags, variables, files, signals, NFS over TCP, exit codes and messages.
 
 mod bad_start;
+mod bench;
 mod damage;
 mod exports;
 mod full_disk;

@@ -1,0 +1,45 @@
+//! What is written: bytes that do not compress, and that tell where they belong.
+
+use fastrand::Rng;
+
+/// Bytes of one piece of a file at a time, and the comparison with what came back.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    /// Whose bytes: the file, and how often it was written over.
+    file: u64,
+    expected: Vec<u8>,
+}
+
+impl Pattern {
+    /// Of file number `file`, in pieces of at most `bytes`.
+    pub(super) fn new(file: u64, bytes: usize) -> Pattern {
+        Pattern {
+            file,
+            expected: vec![0; bytes],
+        }
+    }
+
+    /// What belongs at `offset`, `bytes` long.
+    pub(super) fn at(&mut self, offset: u64, bytes: usize) -> &[u8] {
+        let piece = &mut self.expected[..bytes];
+        // An odd factor: no two pieces of a file have the same seed, and none of two files in practice.
+        let seed = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (self.file << 48);
+        Rng::with_seed(seed).fill(piece);
+        piece
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_the_same_again_and_differ_from_those_of_other_places_and_files() {
+        let mut pattern = Pattern::new(1, 4096);
+        let first = pattern.at(0, 4096).to_vec();
+        assert_eq!(pattern.at(0, 4096), first);
+        assert_ne!(pattern.at(4096, 4096), first);
+        assert_ne!(Pattern::new(2, 4096).at(0, 4096), first);
+        assert_eq!(pattern.at(0, 100), &first[..100]);
+    }
+}
