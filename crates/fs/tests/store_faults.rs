@@ -208,6 +208,24 @@ fn a_frame_that_arrives_damaged_is_fetched_again_and_an_error_only_if_it_stays_s
     assert_bytes(&life.read(inode, 0, 1 << 20), &data);
 }
 
+#[test]
+fn a_pack_that_the_store_refuses_is_put_before_anything_of_it_is_published() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let inode = life.create(b"file");
+    let data = pattern(1, 1 << 20);
+    life.write(inode, 0, &data, Stability::Unstable);
+    // More often than one request is repeated by itself.
+    let times = 9;
+    let kind = FaultKind::ServerError;
+    bucket.controls.next(Request::Put, "packs/", kind, times);
+    life.flush();
+    assert_eq!(bucket.controls.injected()[&kind], times);
+    life.crash();
+    let elsewhere = bucket.start_elsewhere(|_| {});
+    assert_bytes(&elsewhere.read(inode, 0, 1 << 20), &data);
+}
+
 /// The manifest is the one object that two gateways may both want to write. Its put is conditional, so that one that
 /// worked and was answered with an error meets itself when it is repeated.
 fn a_manifest_that_was_written_is_not_taken_for_that_of_a_rival(url: &str) {
