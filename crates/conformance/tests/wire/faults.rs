@@ -1,0 +1,167 @@
+//! Errors of what is below the server: records and packs that are damaged, a bucket that does not answer, a disk that
+//! fails.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use forebay_conformance::Procedure::{self, *};
+use forebay_conformance::call::Stable;
+use forebay_conformance::{Call, Status};
+use forebay_object::faults::{FaultKind, Request};
+
+use crate::resources::change_record;
+use crate::stack::Stack;
+use crate::table::{Scenario, Scene, Who};
+use crate::volume::disk::{Fault, Step};
+use crate::volume::{eventually, pattern};
+
+/// Name of the object that is made for a procedure.
+fn name_for(procedure: Procedure) -> Vec<u8> {
+    format!("for-{procedure:?}").into_bytes()
+}
+
+/// The handle that an object had before; GETATTR of it would not do any more.
+fn known(scene: &Scene, procedure: Procedure) -> Vec<u8> {
+    let handles = scene.known.iter();
+    let mut handles = handles.filter(|(name, _)| *name == name_for(procedure));
+    handles.next().unwrap().1.clone()
+}
+
+/// For a volume in whose bucket the records of the known objects are damaged.
+pub(crate) const DAMAGED: &[Scenario] = &[Scenario {
+    name: "the object's record in the bucket is damaged",
+    gives: Status::IO,
+    by: &Procedure::ALL,
+    who: Who::Root,
+    call: |scene, procedure| {
+        let object = known(scene, procedure);
+        Call::any(procedure, &object, b"name", &scene.top)
+    },
+}];
+
+/// For a gateway that has been started anew and whose bucket is away.
+pub(crate) const AWAY: &[Scenario] = &[Scenario {
+    name: "the bucket that has the object does not answer",
+    gives: Status::JUKEBOX,
+    by: &Procedure::ALL,
+    who: Who::Root,
+    call: |scene, procedure| {
+        let object = known(scene, procedure);
+        Call::any(procedure, &object, b"name", &scene.top)
+    },
+}];
+
+/// For a gateway whose log is on a disk that fails.
+pub(crate) const LOG: &[Scenario] = &[Scenario {
+    name: "the disk fails under a change that cannot be made twice",
+    gives: Status::IO,
+    by: &[Create, Mkdir, Symlink, Mknod, Remove, Rmdir, Rename, Link],
+    who: Who::Root,
+    call: |scene, procedure| {
+        log_works(scene);
+        let place = scene.place();
+        match procedure {
+            Rmdir => drop(scene.root.directory(&place, b"name")),
+            Remove | Rename => drop(scene.root.file(&place, b"name")),
+            _ => {}
+        }
+        let object = match procedure {
+            Link => scene.root.file(&place, b"object"),
+            _ => place.clone(),
+        };
+        scene.stack.disk().fail(Step::Flush, Fault::Io, 0, 1);
+        Call::any(procedure, &object, b"name", &place)
+    },
+}];
+
+fn log_works(scene: &Scene) {
+    eventually("the log begins anew", || {
+        let status = scene.stack.life().volume.status();
+        status.log_trouble.is_none()
+    });
+}
+
+/// A volume with an object for each procedure, which a gateway that is started knows from the bucket alone.
+fn published() -> (Stack, Vec<(Vec<u8>, Vec<u8>)>, Vec<u64>) {
+    let mut stack = Stack::new();
+    let mut root = stack.root();
+    let top = root.top();
+    let (mut known, mut inodes) = (Vec::new(), Vec::new());
+    for procedure in Procedure::ALL {
+        let name = name_for(procedure);
+        let object = root.object(procedure, &top, &name);
+        inodes.push(root.attributes(&object).fileid);
+        known.push((name, object));
+    }
+    stack.stop();
+    (stack, known, inodes)
+}
+
+#[test]
+fn damaged_records() {
+    let (mut stack, known, inodes) = published();
+    for inode in inodes {
+        change_record(&stack, inode, |_, _| Bytes::from_static(b"\xffnonsense"));
+    }
+    stack.start();
+    let mut scene = Scene::new(stack);
+    scene.known = known;
+    scene.prove(DAMAGED);
+    // All else can be used.
+    let place = scene.place();
+    scene.root.file(&place, b"file");
+}
+
+#[test]
+fn damaged_bytes() {
+    let mut stack = Stack::new();
+    let mut root = stack.root();
+    let top = root.top();
+    let file = root.file(&top, b"file");
+    root.ok(&Call::write(
+        &file,
+        0,
+        &pattern(1, 100_000),
+        Stable::FileSync,
+    ));
+    stack.stop();
+    stack.start();
+    let faults = &stack.bucket.controls;
+    faults.next(Request::Get, "packs/", FaultKind::WrongBytes, 100);
+    let mut root = stack.root();
+    let read = Call::read(&file, 0, 100_000);
+    let results = root.call(&read);
+    assert_eq!(results.status(), Status::IO);
+    assert_eq!(results.attributes[0], Some(root.attributes(&file)));
+    stack.bucket.controls.heal();
+    assert_eq!(root.ok(&read).data, pattern(1, 100_000));
+}
+
+#[test]
+fn a_bucket_that_is_away() {
+    let (mut stack, known, _) = published();
+    stack.start();
+    let mut scene = Scene::new(stack);
+    scene.known = known;
+    scene.stack.away.store(true, Ordering::Relaxed);
+    scene.prove(AWAY);
+    scene.stack.away.store(false, Ordering::Relaxed);
+    let (_, object) = scene.known[0].clone();
+    scene.root.ok(&Call::getattr(&object));
+}
+
+#[test]
+fn a_disk_that_fails() {
+    let mut scene = Scene::new(Stack::new());
+    scene.prove(LOG);
+    assert_eq!(scene.stack.disk().struck(), LOG[0].by.len() as u64);
+    // A write that may be made again is asked for again.
+    log_works(&scene);
+    let place = scene.place();
+    let file = scene.root.file(&place, b"file");
+    scene.stack.disk().fail(Step::Flush, Fault::Io, 0, 1);
+    let write = Call::write(&file, 0, b"data", Stable::FileSync);
+    assert_eq!(scene.root.status(&write), Status::JUKEBOX);
+    log_works(&scene);
+    scene.root.ok(&write);
+}

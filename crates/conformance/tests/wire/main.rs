@@ -1,0 +1,18 @@
+//! The whole server, held to RFC 1813 over TCP: raw calls to the protocol engine, behind it the real file system
+//! on a bucket in a local folder whose store and disk fail on demand. It runs in the test's own process, since
+//! most of what can go wrong behind a server cannot be ordered from a program.
+//!
+//! * `table`: which scenario shows which error of which procedure, why some errors cannot be, and why some that
+//!   RFC 1813 does not list are given. A status that the table does not have fails any test here that meets it.
+//! * `requests`, `resources`, `faults`: the scenarios of the table.
+//! * `creation`: CREATE in its three ways, repeated, after a restart; guards.
+
+mod creation;
+mod faults;
+mod metadata;
+mod requests;
+mod resources;
+mod stack;
+mod table;
+#[path = "../../../fs/tests/common/mod.rs"]
+mod volume;
