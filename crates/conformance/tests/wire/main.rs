@@ -5,13 +5,21 @@
 //! * `table`: which scenario shows which error of which procedure, why some errors cannot be, and why some that
 //!   RFC 1813 does not list are given. A status that the table does not have fails any test here that meets it.
 //! * `requests`, `resources`, `faults`: the scenarios of the table.
+//! * `sizes`: boundary sizes of data, names, handles and XDR itself.
+//! * `listing`: READDIR and READDIRPLUS by every size, while names come and go, across a restart.
+//! * `consistency`: what replies say was before and after a change.
 //! * `creation`: CREATE in its three ways, repeated, after a restart; guards.
+//! * `mounting`: the errors of MNT, and the handles that it gives.
 
+mod consistency;
 mod creation;
 mod faults;
+mod listing;
 mod metadata;
+mod mounting;
 mod requests;
 mod resources;
+mod sizes;
 mod stack;
 mod table;
 #[path = "../../../fs/tests/common/mod.rs"]
