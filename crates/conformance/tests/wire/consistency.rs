@@ -136,46 +136,46 @@ fn is_a_chain(first: Before, mut told: Vec<(Before, Before)>) {
     }
 }
 
-#[test]
-fn changes_of_one_object_by_many_at_the_same_time_form_one_chain() {
+/// Has several clients change one object at the same time, each with calls of its own.
+fn change_together(stack: &Stack, object: &[u8], call: impl Fn(usize, u64) -> Call + Sync) {
     const CLIENTS: usize = 4;
     const CALLS: u64 = 40;
+    let first = Before::from(&stack.root().attributes(object));
+    let told = std::thread::scope(|scope| {
+        let call = &call;
+        let clients = (0..CLIENTS).map(|client| {
+            let mut connection = stack.root();
+            scope.spawn(move || {
+                let told = (0..CALLS).map(|number| {
+                    let results = connection.ok(&call(client, number));
+                    let change = &results.changes[0];
+                    let after = change.after.as_ref().unwrap();
+                    (change.before.clone().unwrap(), Before::from(after))
+                });
+                told.collect::<Vec<_>>()
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        let told = clients.into_iter().map(|client| client.join().unwrap());
+        told.flatten().collect::<Vec<_>>()
+    });
+    assert_eq!(told.len(), CLIENTS * CALLS as usize);
+    is_a_chain(first, told);
+}
+
+#[test]
+fn changes_of_one_object_by_many_at_the_same_time_form_one_chain() {
     let stack = Stack::new();
     let mut root = stack.root();
     let top = root.top();
-    let place = root.directory(&top, b"place");
     let file = root.file(&top, b"file");
-    let calls: [(&[u8], fn(&[u8], usize, u64) -> Call); 2] = [
-        (&file, |file, client, i| {
-            let offset = i * 1000 + client as u64 * 7;
-            Call::write(file, offset, b"some bytes", Stable::Unstable)
-        }),
-        (&place, |place, client, i| {
-            let name = format!("{client}-{i}");
-            Call::any(Create, place, name.as_bytes(), b"")
-        }),
-    ];
-    for (object, call) in calls {
-        let first = Before::from(&root.attributes(object));
-        let told = std::thread::scope(|scope| {
-            let clients: Vec<_> = (0..CLIENTS)
-                .map(|client| {
-                    let mut connection = stack.root();
-                    scope.spawn(move || {
-                        let told = (0..CALLS).map(|i| {
-                            let results = connection.ok(&call(object, client, i));
-                            let change = &results.changes[0];
-                            let after = change.after.as_ref().unwrap();
-                            (change.before.clone().unwrap(), Before::from(after))
-                        });
-                        told.collect::<Vec<_>>()
-                    })
-                })
-                .collect();
-            let told = clients.into_iter().map(|client| client.join().unwrap());
-            told.flatten().collect::<Vec<_>>()
-        });
-        assert_eq!(told.len(), CLIENTS * CALLS as usize);
-        is_a_chain(first, told);
-    }
+    change_together(&stack, &file, |client, number| {
+        let offset = number * 1000 + client as u64 * 7;
+        Call::write(&file, offset, b"some bytes", Stable::Unstable)
+    });
+    let place = root.directory(&top, b"place");
+    change_together(&stack, &place, |client, number| {
+        let name = format!("{client}-{number}");
+        Call::any(Create, &place, name.as_bytes(), b"")
+    });
 }

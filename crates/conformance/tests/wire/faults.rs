@@ -1,6 +1,7 @@
 //! Errors of what is below the server: records and packs that are damaged, a bucket that does not answer, a disk that
 //! fails.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -15,28 +16,13 @@ use crate::table::{Scenario, Scene, Who};
 use crate::volume::disk::{Fault, Step};
 use crate::volume::{eventually, pattern};
 
-/// Name of the object that is made for a procedure.
-fn name_for(procedure: Procedure) -> Vec<u8> {
-    format!("for-{procedure:?}").into_bytes()
-}
-
-/// The handle that an object had before; GETATTR of it would not do any more.
-fn known(scene: &Scene, procedure: Procedure) -> Vec<u8> {
-    let handles = scene.known.iter();
-    let mut handles = handles.filter(|(name, _)| *name == name_for(procedure));
-    handles.next().unwrap().1.clone()
-}
-
 /// For a volume in whose bucket the records of the known objects are damaged.
 pub(crate) const DAMAGED: &[Scenario] = &[Scenario {
     name: "the object's record in the bucket is damaged",
     gives: Status::IO,
     by: &Procedure::ALL,
     who: Who::Root,
-    call: |scene, procedure| {
-        let object = known(scene, procedure);
-        Call::any(procedure, &object, b"name", &scene.top)
-    },
+    call: |scene, procedure| Call::any(procedure, &scene.known[&procedure], b"name", &scene.top),
 }];
 
 /// For a gateway that has been started anew and whose bucket is away.
@@ -45,10 +31,7 @@ pub(crate) const AWAY: &[Scenario] = &[Scenario {
     gives: Status::JUKEBOX,
     by: &Procedure::ALL,
     who: Who::Root,
-    call: |scene, procedure| {
-        let object = known(scene, procedure);
-        Call::any(procedure, &object, b"name", &scene.top)
-    },
+    call: |scene, procedure| Call::any(procedure, &scene.known[&procedure], b"name", &scene.top),
 }];
 
 /// For a gateway whose log is on a disk that fails.
@@ -60,17 +43,9 @@ pub(crate) const LOG: &[Scenario] = &[Scenario {
     call: |scene, procedure| {
         log_works(scene);
         let place = scene.place();
-        match procedure {
-            Rmdir => drop(scene.root.directory(&place, b"name")),
-            Remove | Rename => drop(scene.root.file(&place, b"name")),
-            _ => {}
-        }
-        let object = match procedure {
-            Link => scene.root.file(&place, b"object"),
-            _ => place.clone(),
-        };
+        let call = scene.ordinary(procedure, &place);
         scene.stack.disk().fail(Step::Flush, Fault::Io, 0, 1);
-        Call::any(procedure, &object, b"name", &place)
+        call
     },
 }];
 
@@ -82,16 +57,16 @@ fn log_works(scene: &Scene) {
 }
 
 /// A volume with an object for each procedure, which a gateway that is started knows from the bucket alone.
-fn published() -> (Stack, Vec<(Vec<u8>, Vec<u8>)>, Vec<u64>) {
+fn published() -> (Stack, BTreeMap<Procedure, Vec<u8>>, Vec<u64>) {
     let mut stack = Stack::new();
     let mut root = stack.root();
     let top = root.top();
-    let (mut known, mut inodes) = (Vec::new(), Vec::new());
+    let (mut known, mut inodes) = (BTreeMap::new(), Vec::new());
     for procedure in Procedure::ALL {
-        let name = name_for(procedure);
-        let object = root.object(procedure, &top, &name);
+        let name = format!("for-{procedure:?}");
+        let object = root.object(procedure, &top, name.as_bytes());
         inodes.push(root.attributes(&object).fileid);
-        known.push((name, object));
+        known.insert(procedure, object);
     }
     stack.stop();
     (stack, known, inodes)
@@ -146,8 +121,7 @@ fn a_bucket_that_is_away() {
     scene.stack.away.store(true, Ordering::Relaxed);
     scene.prove(AWAY);
     scene.stack.away.store(false, Ordering::Relaxed);
-    let (_, object) = scene.known[0].clone();
-    scene.root.ok(&Call::getattr(&object));
+    scene.root.ok(&Call::getattr(&scene.known[&Getattr]));
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //!
 //! * `table`: which scenario shows which error of which procedure, why some errors cannot be, and why some that
 //!   RFC 1813 does not list are given. A status that the table does not have fails any test here that meets it.
-//! * `requests`, `resources`, `faults`: the scenarios of the table.
+//! * `names`, `kinds`, `rights`, `resources`, `faults`: the scenarios of the table.
+//! * `stack`: server and clients; `metadata`: a bucket out of reach.
 //! * `sizes`: boundary sizes of data, names, handles and XDR itself.
 //! * `listing`: READDIR and READDIRPLUS by every size, while names come and go, across a restart.
 //! * `consistency`: what replies say was before and after a change.
@@ -14,11 +15,13 @@
 mod consistency;
 mod creation;
 mod faults;
+mod kinds;
 mod listing;
 mod metadata;
 mod mounting;
-mod requests;
+mod names;
 mod resources;
+mod rights;
 mod sizes;
 mod stack;
 mod table;

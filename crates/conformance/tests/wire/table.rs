@@ -4,11 +4,14 @@
 //! the reason why it cannot be. Errors that RFC 1813 does not list for a procedure have a reason as well
 //! ([`BEYOND`]) and are shown like all others.
 
+use std::collections::BTreeMap;
+
 use forebay_conformance::Procedure::{self, *};
+use forebay_conformance::call::{How, Node, Set};
 use forebay_conformance::{Call, Status};
 
-use crate::stack::{Client, Stack};
-use crate::{faults, requests, resources};
+use crate::stack::{Client, Stack, is_of_directories};
+use crate::{faults, kinds, names, resources, rights};
 
 /// Who makes the call of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +44,8 @@ pub(crate) struct Scene {
     read_only: Client,
     /// The volume's root directory.
     pub(crate) top: Vec<u8>,
-    /// Handles of what was there before the gateway was started, by name.
-    pub(crate) known: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Handles of objects that were there before the gateway was started, by the procedure that each is for.
+    pub(crate) known: BTreeMap<Procedure, Vec<u8>>,
     names: u32,
 }
 
@@ -55,7 +58,7 @@ impl Scene {
             read_only: stack.read_only(),
             root,
             stack,
-            known: Vec::new(),
+            known: BTreeMap::new(),
             names: 0,
         }
     }
@@ -72,6 +75,21 @@ impl Scene {
         let place = self.root.directory(&self.top, &name);
         self.root.chmod(&place, 0o777);
         place
+    }
+
+    /// A call for the object of `procedure` in `place`, where the name it has does not exist, or for those that look
+    /// for one does.
+    pub(crate) fn ordinary(&mut self, procedure: Procedure, place: &[u8]) -> Call {
+        match procedure {
+            Lookup | Remove | Rename => drop(self.root.file(place, b"name")),
+            Rmdir => drop(self.root.directory(place, b"name")),
+            _ => {}
+        }
+        let object = match is_of_directories(procedure) {
+            true => place.to_vec(),
+            false => self.root.object(procedure, place, b"object"),
+        };
+        Call::any(procedure, &object, b"name", place)
     }
 
     /// Runs scenarios: each must come to its status, and tell nothing but the truth of the objects that it
@@ -101,6 +119,16 @@ impl Scene {
                 }
             }
         }
+    }
+}
+
+/// One of the procedures that make objects, with attributes to begin with.
+pub(crate) fn make(procedure: Procedure, directory: &[u8], set: Set) -> Call {
+    match procedure {
+        Create => Call::create(directory, b"new", How::Unchecked(set)),
+        Mkdir => Call::mkdir(directory, b"new", &set),
+        Symlink => Call::symlink(directory, b"new", &set, b"path"),
+        _ => Call::mknod(directory, b"new", Node::Socket(set)),
     }
 }
 
@@ -224,10 +252,10 @@ const BEYOND: &[Excuse] = &[
 /// All scenarios.
 fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     let groups: [&[Scenario]; 8] = [
-        requests::HANDLES,
-        requests::NAMES,
-        requests::KINDS,
-        requests::RIGHTS,
+        names::HANDLES,
+        names::NAMES,
+        kinds::KINDS,
+        rights::RIGHTS,
         resources::LIMITS,
         resources::FULL,
         resources::LINKS,
