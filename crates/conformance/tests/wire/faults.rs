@@ -2,7 +2,6 @@
 //! fails.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use forebay_conformance::Procedure::{self, *};
@@ -72,8 +71,8 @@ fn published() -> (Stack, BTreeMap<Procedure, Vec<u8>>, Vec<u64>) {
     (stack, known, inodes)
 }
 
-#[test]
-fn damaged_records() {
+/// The same volume, in whose bucket the records of these objects are damaged.
+pub(crate) fn damaged() -> Scene {
     let (mut stack, known, inodes) = published();
     for inode in inodes {
         change_record(&stack, inode, |_, _| Bytes::from_static(b"\xffnonsense"));
@@ -81,6 +80,12 @@ fn damaged_records() {
     stack.start();
     let mut scene = Scene::new(stack);
     scene.known = known;
+    scene
+}
+
+#[test]
+fn damaged_records() {
+    let mut scene = damaged();
     scene.prove(DAMAGED);
     // All else can be used.
     let place = scene.place();
@@ -118,9 +123,9 @@ fn a_bucket_that_is_away() {
     stack.start();
     let mut scene = Scene::new(stack);
     scene.known = known;
-    scene.stack.away.store(true, Ordering::Relaxed);
+    scene.stack.set_away(true);
     scene.prove(AWAY);
-    scene.stack.away.store(false, Ordering::Relaxed);
+    scene.stack.set_away(false);
     scene.root.ok(&Call::getattr(&scene.known[&Getattr]));
 }
 

@@ -11,12 +11,14 @@
 //! * `consistency`: what replies say was before and after a change.
 //! * `creation`: CREATE in its three ways, repeated, after a restart; guards.
 //! * `mounting`: the errors of MNT, and the handles that it gives.
+//! * `locks`: NLM where it meets the file system.
 
 mod consistency;
 mod creation;
 mod faults;
 mod kinds;
 mod listing;
+mod locks;
 mod metadata;
 mod mounting;
 mod names;

@@ -57,7 +57,7 @@ fn every_error_of_mnt() {
     assert_eq!(root.top(), top);
     stack.stop();
     stack.start();
-    stack.away.store(true, std::sync::atomic::Ordering::Relaxed);
+    stack.set_away(true);
     // `mountstat3` has nothing that would say "later".
     assert_eq!(stack.root().mount(b"/directory"), Err(SERVERFAULT));
 }

@@ -1,7 +1,7 @@
 //! Errors of callers who may not do what they ask for.
 
 use forebay_conformance::Procedure::{self, *};
-use forebay_conformance::call::{Set, SetTime};
+use forebay_conformance::call::{Node, Set, SetTime};
 use forebay_conformance::{Call, Status};
 
 use crate::stack::Stack;
@@ -110,6 +110,26 @@ pub(crate) const RIGHTS: &[Scenario] = &[
         by: &[Create, Mkdir, Symlink, Mknod],
         who: Who::User,
         call: |scene, procedure| make(procedure, &scene.place(), FOREIGN),
+    },
+    Scenario {
+        name: "a block device by who is not root",
+        gives: Status::PERM,
+        by: &[Mknod],
+        who: Who::User,
+        call: |scene, _| Call::mknod(&scene.place(), b"sda", Node::Block(Set::default(), 8, 0)),
+    },
+    Scenario {
+        name: "a character device by who is not root",
+        gives: Status::PERM,
+        by: &[Mknod],
+        who: Who::User,
+        call: |scene, _| {
+            Call::mknod(
+                &scene.place(),
+                b"mem",
+                Node::Character(Set::default(), 1, 1),
+            )
+        },
     },
     Scenario {
         name: "names of others in a sticky directory",

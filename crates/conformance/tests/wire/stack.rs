@@ -1,15 +1,18 @@
 //! A server with a real volume behind it, its clients, and what they make in it.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use forebay_conformance::call::{How, Set};
 use forebay_conformance::results::Attributes;
 use forebay_conformance::{Call, Connection, Identity, Procedure, Rejected, Results, Status};
 use forebay_fs::{Environment, FsConfig};
 use forebay_nfs::{
-    Export, ExportAccess, Flavors, Limits, Rule, Server, ServerConfig, SourcePort, Squash,
+    Export, ExportAccess, Flavors, Limits, LockConfig, Notebook, Rule, Server, ServerConfig,
+    SourcePort, Squash,
 };
 
 use crate::metadata::Reach;
@@ -32,7 +35,7 @@ pub(crate) struct Stack {
     pub(crate) bucket: Bucket,
     disk: Disk,
     /// Whether the metadata in the bucket are out of reach.
-    pub(crate) away: Arc<AtomicBool>,
+    away: Arc<AtomicBool>,
     running: Option<Running>,
     change: fn(&mut FsConfig),
 }
@@ -85,6 +88,8 @@ impl Stack {
             };
             let any = "127.0.0.1:0".parse().unwrap();
             let server = Server::bind(any, Arc::new(volume), config).await.unwrap();
+            let locks = LockConfig::new(Duration::ZERO, Arc::new(NoNotes));
+            let server = server.with_locks(locks).await.unwrap();
             sender.send(server.local_addr().unwrap()).unwrap();
             server.serve(std::future::pending()).await;
         });
@@ -95,6 +100,11 @@ impl Stack {
     /// The running gateway.
     pub(crate) fn life(&self) -> &Life {
         &self.running.as_ref().unwrap().life
+    }
+
+    /// Has the metadata in the bucket out of reach, or not any more.
+    pub(crate) fn set_away(&self, away: bool) {
+        self.away.store(away, Ordering::Relaxed);
     }
 
     /// The disk of the log.
@@ -140,6 +150,19 @@ impl Stack {
         socket.connect(&address.into()).unwrap();
         let xid = NEXT_XID.fetch_add(1 << 20, Ordering::Relaxed);
         Client(Connection::new(socket.into(), xid, who).unwrap())
+    }
+}
+
+/// Of a lock manager that tells nobody about its restarts.
+struct NoNotes;
+
+impl Notebook for NoNotes {
+    fn load(&self) -> io::Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    fn replace(&self, _: &[u8]) -> io::Result<()> {
+        Ok(())
     }
 }
 

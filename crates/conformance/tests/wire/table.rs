@@ -230,7 +230,7 @@ const BEYOND: &[Excuse] = &[
     Excuse {
         error: Status::PERM,
         by: &[Create, Mkdir, Symlink, Mknod],
-        why: "SETATTR has it for the same: an object is made for another owner by who is not root",
+        why: "SETATTR has it for the same: what root alone may want, another owner or a device",
     },
     Excuse {
         error: Status::PERM,
