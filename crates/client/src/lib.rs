@@ -14,7 +14,7 @@
 mod link;
 mod reply;
 mod request;
-mod xdr;
+pub mod xdr;
 
 pub use link::{Answer, CallId, Link, LinkError, Reach, Reached, Steady};
 pub use reply::{

@@ -2,71 +2,92 @@
 
 use crate::reply::Malformed;
 
+const EARLY: &str = "it ends too early";
+
 /// Bytes being put together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Encoder(pub(crate) Vec<u8>);
+pub struct Encoder(pub Vec<u8>);
 
 impl Encoder {
-    pub(crate) fn u32s(mut self, values: &[u32]) -> Encoder {
+    /// Unsigned integers, enumerations and truth values.
+    pub fn u32s(mut self, values: &[u32]) -> Encoder {
         for value in values {
             self.0.extend_from_slice(&value.to_be_bytes());
         }
         self
     }
 
-    pub(crate) fn u64(mut self, value: u64) -> Encoder {
+    /// An unsigned hyper integer.
+    pub fn u64(mut self, value: u64) -> Encoder {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
 
     /// Bytes of a length that both sides know.
-    pub(crate) fn fixed(mut self, bytes: &[u8]) -> Encoder {
+    pub fn fixed(mut self, bytes: &[u8]) -> Encoder {
         self.0.extend_from_slice(bytes);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self
     }
 
     /// Length and bytes. What is too long for XDR would be too long for any record.
-    pub(crate) fn opaque(self, bytes: &[u8]) -> Encoder {
+    pub fn opaque(self, bytes: &[u8]) -> Encoder {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.u32s(&[length]).fixed(bytes)
     }
 }
 
-/// Bytes being taken apart.
+/// Bytes being taken apart. Each value fails when the bytes end before it does.
 #[derive(Clone, Debug)]
-pub(crate) struct Decoder {
+pub struct Decoder {
     bytes: Vec<u8>,
     at: usize,
 }
 
 impl Decoder {
-    pub(crate) fn new(bytes: Vec<u8>) -> Decoder {
+    /// From the first byte on.
+    pub fn new(bytes: Vec<u8>) -> Decoder {
         Decoder { bytes, at: 0 }
     }
 
-    pub(crate) fn fixed(&mut self, length: usize) -> Result<&[u8], Malformed> {
+    /// Bytes of a length that both sides know, and what fills them up to a multiple of four: zeros (RFC
+    /// 4506, section 3).
+    pub fn fixed(&mut self, length: usize) -> Result<&[u8], Malformed> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let taken = rest.get(..length).ok_or(Malformed("it ends too early"))?;
-        self.at += length.next_multiple_of(4);
-        Ok(taken)
+        let padded = length.next_multiple_of(4);
+        let padding = rest.get(length..padded).ok_or(Malformed(EARLY))?;
+        if padding.iter().any(|byte| *byte != 0) {
+            return Err(Malformed("its padding is not zero"));
+        }
+        self.at += padded;
+        rest.get(..length).ok_or(Malformed(EARLY))
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        self.fixed(N)?
-            .try_into()
-            .map_err(|_| Malformed("it ends too early"))
+    /// The end: nothing may be left.
+    pub fn end(&self) -> Result<(), Malformed> {
+        match self.bytes.len() == self.at {
+            true => Ok(()),
+            false => Err(Malformed("it goes on behind its end")),
+        }
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+    /// Bytes of a fixed length.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        self.fixed(N)?.try_into().map_err(|_| Malformed(EARLY))
+    }
+
+    /// An unsigned integer, or an enumeration.
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_be_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+    /// An unsigned hyper integer.
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_be_bytes)
     }
 
-    pub(crate) fn bool(&mut self) -> Result<bool, Malformed> {
+    /// A truth value.
+    pub fn bool(&mut self) -> Result<bool, Malformed> {
         match self.u32()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -74,7 +95,8 @@ impl Decoder {
         }
     }
 
-    pub(crate) fn opaque(&mut self) -> Result<Vec<u8>, Malformed> {
+    /// Bytes whose length stands before them.
+    pub fn opaque(&mut self) -> Result<Vec<u8>, Malformed> {
         let length = self.u32()? as usize;
         self.fixed(length).map(<[u8]>::to_vec)
     }
@@ -110,5 +132,11 @@ mod tests {
         assert!(decoder.u32().is_err());
         let mut decoder = Decoder::new(Encoder::default().u32s(&[2]).0);
         assert!(decoder.bool().is_err());
+        let mut decoder = Decoder::new(vec![0, 0, 0, 1, b'x']);
+        assert!(decoder.opaque().is_err(), "the padding is missing");
+        let mut decoder = Decoder::new(vec![0, 0, 0, 1, b'x', 0, 0, 1]);
+        assert!(decoder.opaque().is_err(), "the padding is not zero");
+        assert!(Decoder::new(vec![0; 4]).end().is_err());
+        assert!(Decoder::new(Vec::new()).end().is_ok());
     }
 }

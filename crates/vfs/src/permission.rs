@@ -261,8 +261,8 @@ fn with_own_setgid(mode: u32, object: Owned, who: &Credentials) -> u32 {
 /// Nobody makes a file that would run with the rights of a group that he is not in.
 ///
 /// # Errors
-/// [`Error::NotOwner`] if it is to belong to another, or to a group that `who` is not in; only
-/// root may want that.
+/// [`Error::NotOwner`] if it is to belong to another, or to a group that `who` is not in, or is a device, which
+/// would be one on every client; only root may want that.
 pub fn of_new(
     parent: Owned,
     kind: FileKind,
@@ -270,6 +270,9 @@ pub fn of_new(
     set: &SetAttributes,
 ) -> Result<Owned> {
     let root = is_root(who);
+    if !root && matches!(kind, FileKind::BlockDevice | FileKind::CharDevice) {
+        return Err(Error::NotOwner);
+    }
     let uid = match set.uid {
         Some(uid) if uid != who.uid && !root => return Err(Error::NotOwner),
         uid => uid.unwrap_or(who.uid),

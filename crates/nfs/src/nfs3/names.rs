@@ -19,6 +19,7 @@ pub(super) async fn lookup<F: FileSystem>(
     let found = async {
         let target = target?;
         let who = request.identity(target)?;
+        wire::check_name(name)?;
         // What lies above an export is not for its clients.
         let name = match name {
             b".." if request.leads_out(target).await? => b".",
@@ -88,6 +89,7 @@ pub(super) async fn create<F: FileSystem>(
     let created = async {
         let target = target?;
         let who = request.identity(target)?;
+        wire::check_name(name)?;
         if let CreateMode::Unchecked(set) | CreateMode::Guarded(set) = &mode {
             wire::check(set)?;
         }
@@ -172,6 +174,7 @@ async fn make<F: FileSystem>(
     let created = async {
         let target = target?;
         let who = request.identity(target)?;
+        wire::check_name(name)?;
         let node = node?;
         wire::check(set)?;
         Ok(target.fs.make(&who, target.inode, name, node, set).await?)

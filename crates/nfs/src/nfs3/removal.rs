@@ -17,6 +17,11 @@ pub(super) async fn remove<F: FileSystem>(
     let result = async {
         let target = target?;
         let who = request.identity(target)?;
+        wire::check_name(name)?;
+        // They are names of directories, and RMDIR alone has errors of its own for them.
+        if matches!(name, b"." | b"..") {
+            return Err(Status::ACCES);
+        }
         Ok(target.fs.remove(&who, target.inode, name).await?)
     };
     let (status, change) = match result.await {
@@ -38,6 +43,7 @@ pub(super) async fn rmdir<F: FileSystem>(
     let result = async {
         let target = target?;
         let who = request.identity(target)?;
+        wire::check_name(name)?;
         Ok(target.fs.rmdir(&who, target.inode, name).await?)
     };
     let (status, change) = match result.await {
@@ -63,6 +69,8 @@ pub(super) async fn rename<F: FileSystem>(
             return Err(Status::XDEV);
         }
         let who = request.identity(from)?;
+        wire::check_name(from_name)?;
+        wire::check_name(to_name)?;
         let (old, new) = ((from.inode, from_name), (to.inode, to_name));
         Ok(from.fs.rename(&who, old, new).await?)
     };
@@ -93,6 +101,7 @@ pub(super) async fn link<F: FileSystem>(
             return Err(Status::XDEV);
         }
         let who = request.identity(target)?;
+        wire::check_name(name)?;
         let link = target.fs.link(&who, target.inode, directory.inode, name);
         Ok(link.await?)
     };

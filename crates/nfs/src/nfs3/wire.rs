@@ -23,6 +23,15 @@ pub(super) fn name<'a>(arguments: &mut Reader<'a>) -> Result<(&'a [u8], &'a [u8]
     Ok((handle(arguments)?, arguments.opaque(usize::MAX)?))
 }
 
+/// Whether a name can be one at all: an empty one, and one with bytes that no name has, is NFS3ERR_ACCES (RFC
+/// 1813, section 3.2.2). Whether it is too long, or one of the dots, is for the file system to say.
+pub(super) fn check_name(name: &[u8]) -> Result<(), Status> {
+    if name.is_empty() || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
+        return Err(Status::ACCES);
+    }
+    Ok(())
+}
+
 /// Takes `nfstime3`.
 pub(super) fn time(arguments: &mut Reader<'_>) -> Result<Timestamp, Malformed> {
     Ok(Timestamp {
@@ -228,6 +237,16 @@ mod tests {
             ..SetAttributes::default()
         };
         assert_eq!(check(&set), Err(Status::INVAL));
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_refused_before_the_file_system_sees_them() {
+        for name in [&b""[..], b"/", b"a/b", b"\0", b"a\0"] {
+            assert_eq!(check_name(name), Err(Status::ACCES));
+        }
+        for name in [&b"a"[..], b".", b"..", b"\xff\x01 \\", &[b'n'; 300]] {
+            assert_eq!(check_name(name), Ok(()));
+        }
     }
 
     proptest! {

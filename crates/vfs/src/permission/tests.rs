@@ -273,3 +273,15 @@ fn nobody_makes_a_setgid_file_of_a_group_that_he_is_not_in() {
     assert_eq!(made(&superuser(), FileKind::Regular), 0o6755);
     assert_eq!(made(&user(7, 8, &[]), FileKind::Directory), 0o6755);
 }
+
+#[test]
+fn devices_are_made_by_root_alone() {
+    let made = |who: &Credentials, kind| of_new(directory(0o777), kind, who, &NOTHING).map(drop);
+    for kind in [FileKind::BlockDevice, FileKind::CharDevice] {
+        assert_eq!(made(&user(7, 8, &[0]), kind), Err(Error::NotOwner));
+        assert_eq!(made(&superuser(), kind), Ok(()));
+    }
+    for kind in [FileKind::Fifo, FileKind::Socket] {
+        assert_eq!(made(&user(7, 8, &[]), kind), Ok(()));
+    }
+}
