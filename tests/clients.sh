@@ -18,6 +18,7 @@
 #
 # Environment, with what holds without it:
 #   NFS_RUNNER=         see above; must be given
+#   KEEP_OUTPUT=        a folder that gets the output of the scenarios
 #   ONLY=               run these scenarios alone (names as they are printed), and what they need
 #   LIMIT_S=            each machine may run so long; 300, with --long 1800
 #   FB_BINARY=          the program; without it the release build of this checkout, built if need be
@@ -43,6 +44,8 @@ sources=("${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/lz4-sys-*/liblz4)
 shopt -u nullglob
 [ ${#sources[@]} -gt 0 ] || die "the cargo registry has no source of lz4-sys (cargo fetch)"
 SOURCE=${sources[0]}
+# What is copied about.
+TREE=$([ -n "$LONG" ] && say "$SOURCE" || say "$SOURCE/tests")
 
 work_folder clients
 # Users other than root come to what libnfs copies.
@@ -51,6 +54,7 @@ GATEWAY=$(mktemp -d /dev/shm/forebay-clients.XXXXXX)
 at_exit "rm -rf '$GATEWAY'"
 OUT=$WORK/out SCENARIOS=$TESTS/lib/clients
 mkdir "$OUT"
+[ -z "${KEEP_OUTPUT:-}" ] || at_exit 'cp "$OUT"/* "$KEEP_OUTPUT"/'
 
 cat >"$GATEWAY/forebay.toml" <<TOML
 store = "file://$GATEWAY/bucket"
@@ -132,10 +136,10 @@ expect "mounted with locks" "0 1 "
 
 scenario a git.sh "$PROJECT"
 scenario a tar.sh
-scenario a copies.sh "$SOURCE"
-scenario b rsync.sh "$SOURCE"
+scenario a copies.sh "$TREE"
+scenario b rsync.sh "$TREE"
 scenario b make.sh "$SOURCE"
-scenario b find.sh "$SOURCE"
+scenario b find.sh "$TREE"
 scenario b unlinked.py
 
 # Meanwhile, without a kernel's client: as a user with ports of his own, and by what rpcbind tells.
@@ -236,5 +240,5 @@ fi
 
 for machine in a b c; do touch "$CONTROL/$machine.end"; done
 say "$(seconds_since "$began") s"
-[ "$FAILED" -eq 0 ] || tail -n 30 "$LOG"
+[ "$FAILED" -eq 0 ] || grep -E ' (WARN|ERROR|INFO) ' "$LOG" | tail -n 30
 summary

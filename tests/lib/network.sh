@@ -50,7 +50,8 @@ while :; do
     rm "$WORK/start"
     "$PROGRAM" serve >>"$WORK/gateway.log" 2>&1 &
     echo $! >"$WORK/gateway.pid.part" && mv "$WORK/gateway.pid.part" "$WORK/gateway.pid"
-    wait $!
+    # Without what bash says of a process that was killed.
+    { wait $!; } 2>/dev/null
 done
 PLACE
     nsenter --net="/run/netns/$NET" unshare --mount --pid --fork --kill-child bash "$WORK/place" </dev/null &

@@ -13,8 +13,8 @@ gateway_killed_while_clients_write() {
             echo 3 >/proc/sys/vm/drop_caches && cmp /dev/shm/large killed-$machine && rm /dev/shm/large"
     done
     ONLY= begin a small killed-tree "cd /mnt/nfs && n=0 && until [ -e $gone ]; do \
-            n=\$((n + 1)); rm -rf killed-tree && cp -a $SOURCE killed-tree || exit 1; touch $OUT/writes-tree; done && \
-        echo 3 >/proc/sys/vm/drop_caches && diff -r $SOURCE killed-tree"
+            n=\$((n + 1)); rm -rf killed-tree && cp -a $TREE killed-tree || exit 1; touch $OUT/writes-tree; done && \
+        echo 3 >/proc/sys/vm/drop_caches && diff -r $TREE killed-tree"
     ONLY= begin b small killed-synced "cd /mnt/nfs && n=0 && until [ -e $gone ]; do \
             n=\$((n + 1)); echo \$n | dd of=killed-synced oflag=append conv=notrunc,fsync status=none || exit 1; \
             touch $OUT/writes-synced; done && \
@@ -49,10 +49,10 @@ still_running() {
 program_killed_while_the_gateway_is_silent() {
     ask a main shell "echo before >/mnt/nfs/silent; sync"
     signal_gateway STOP
-    # Each gets 2 s; 137 is the status of what SIGKILL has ended.
+    # All at once, each for 2 s; 137 is the status of what SIGKILL has ended.
     send a main shell "for call in 'stat /mnt/nfs/no-such-name' 'ls /mnt/nfs/libnfs' 'mkdir /mnt/nfs/silent-made' \
         'dd if=/dev/zero of=/mnt/nfs/silent-large bs=1M count=4 conv=fsync' 'flock /mnt/nfs/silent true'; do \
-        timeout -s KILL 2 \$call >/dev/null 2>&1; echo \$?; done"
+        { timeout -s KILL 2 \$call >/dev/null 2>&1; echo \$?; } & done; wait"
     answer a 40
     signal_gateway CONT
     expect "interrupted: programs that wait for a silent gateway can be killed" "0 137 137 137 137 137 "
@@ -86,7 +86,7 @@ machine_vanishes_while_it_writes() {
     ask b one fcntl locked ex try 0 0
     expect "vanished: its lock waits for it" refused
     send b one fcntl locked ex wait 0 0
-    ask a main shell "cp -a $SOURCE /mnt/nfs/beside && diff -r $SOURCE /mnt/nfs/beside && rm -r /mnt/nfs/beside && echo well"
+    ask a main shell "cp -a $TREE /mnt/nfs/beside && diff -r $TREE /mnt/nfs/beside && rm -r /mnt/nfs/beside && echo well"
     expect "vanished: others go on" "0 well "
     if wait_for 60 nothing_is_dirty; then
         pass "vanished: what it had sent is in the bucket, and no memory is kept for it"

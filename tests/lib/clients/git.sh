@@ -53,10 +53,11 @@ check "fsck with cold caches" git fsck --full --strict --no-progress
 check "the tree is as it was merged" equal "$merged" tree .
 check "clean, by what git remembers of files" silent git diff-files --name-only
 check "clean, by the bytes of files" silent status_by_bytes
-check "clone on the mount" git clone -q . ../second
+check "clone on the mount" git clone -q -n . ../second
 check "it shares the pack by a link" \
     bash -c '[ "$(stat -c %h:%i .git/objects/pack/*.pack)" = "$(stat -c %h:%i ../second/.git/objects/pack/*.pack)" ] &&
              [ "$(stat -c %h .git/objects/pack/*.pack)" -eq 2 ]'
 check "with the same tree" equal "$merged" tree ../second
+[ -z "$LONG" ] || check "and all its objects" git -C ../second fsck --full --strict --no-progress
 cd /
 summary

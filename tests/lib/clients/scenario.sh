@@ -15,6 +15,11 @@ LOCAL=$(mktemp -d "/dev/shm/forebay-scenario.XXXXXX")
 at_exit "rm -rf '$LOCAL'"
 LONG=${LONG:-}
 
+# With the second in which it was found.
+pass() {
+    PASSED=$((PASSED + 1))
+    say "ok      $* ($SECONDS s)"
+}
 # Nothing that was read or written before is answered from this machine's memory.
 forget() {
     sync

@@ -11,7 +11,8 @@ T=$LOCAL/tree
 make_tree() {
     local index name
     mkdir -p "$T/deep/a/b/c/d/e" "$T/empty" "$T/many" && cd "$T" || return
-    for index in $(seq 1 100); do head -c $((index * index * 7)) /dev/urandom >"many/$index"; done
+    head -c 1M /dev/urandom >many/1 && split -a 3 -n 99 --numeric-suffixes=2 many/1 many/ || return
+    for index in $(seq 2 10); do mv "many/$(printf '%03d' "$index")" "many/$index" || return; done
     for name in $'new\nline' $'not \xff UTF-8' '-dash' ' blank ' '*' "it's" '"' '\'; do echo "$name" >"deep/$name" || return; done
     head -c 100 /dev/urandom >"deep/$(printf 'n%.0s' $(seq 255))"
     ln many/1 deep/hard && ln many/1 deep/a/hard && ln many/2 many/also-2
