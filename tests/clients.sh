@@ -169,13 +169,13 @@ fi
 
 # ---- two machines at the same files ------------------------------------------------------------
 
-TRANSACTIONS=$([ -n "$LONG" ] && echo 1000 || echo 60)
+TRANSACTIONS=$([ -n "$LONG" ] && echo 1000 || echo 100)
 DATABASE=/mnt/nfs/sqlite.db
 if wanted sqlite; then
     ask a main shell "$(sqlite begin $DATABASE)"
     [ "${ANSWER%% *}" = 0 ] || die "cannot make a database: $ANSWER"
 fi
-for machine in a b; do begin $machine main sqlite "$(sqlite write $DATABASE $machine "$TRANSACTIONS")"; done
+for machine in a b; do begin $machine main sqlite "$(sqlite write $DATABASE $machine "$TRANSACTIONS" "$OUT")"; done
 done_by sqlite "two machines write one database, $TRANSACTIONS transactions each" a b
 for machine in a b; do
     begin $machine main sqlite "echo 3 >/proc/sys/vm/drop_caches; $(sqlite check $DATABASE "$TRANSACTIONS" a b)"
@@ -189,16 +189,16 @@ if wanted rename || wanted claim || wanted list; then
 fi
 me=0
 for machine in a b; do
-    begin $machine main rename "$(together rename $SHARED $me "$([ -n "$LONG" ] && echo 60 || echo 4)")"
-    begin $machine main claim "$(together claim $SHARED $me)"
+    begin $machine main rename "$(together rename $SHARED $me "$OUT" "$([ -n "$LONG" ] && echo 60 || echo 4)")"
+    begin $machine main claim "$(together claim $SHARED $me "$OUT")"
     me=$((me + 1))
 done
 done_by rename "two machines rename in one tree" a b
 done_by claim "two machines take jobs by rename, link and exclusive create" a b
-if wanted rename && wanted claim; then
-    begin a main rename "$(together check $SHARED 2)"
-    done_by rename "no file is lost or doubled, no job taken twice" a
-fi
+begin a main rename "$(together check-rename $SHARED)"
+done_by rename "no file is lost or doubled" a
+begin b main claim "$(together check-claim $SHARED)"
+done_by claim "no job is taken twice or by nobody" b
 begin b main list "$(together list $SHARED)"
 begin a main list "sleep 0.5; $(together remove $SHARED)"
 done_by list "a directory is removed while another machine lists it" a b

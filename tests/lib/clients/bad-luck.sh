@@ -3,7 +3,7 @@
 # Proven: what hard mounts have under way when the gateway is killed they do again when it is back, over one connection and over eight,
 # and every byte is right; programs notice nothing.
 gateway_killed_while_clients_write() {
-    local machine pieces=$([ -n "$LONG" ] && echo 64 || echo 12) gone=$OUT/gone
+    local machine pieces=$([ -n "$LONG" ] && echo 32 || echo 12) gone=$OUT/gone
     # Each goes on until it sees that the gateway was killed, and then to the end of its round: whenever that happens, calls are under way.
     for machine in a b; do
         begin $machine large killed "head -c $((pieces * 4))M /dev/urandom >/dev/shm/large && cd /mnt/nfs && \
