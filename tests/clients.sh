@@ -3,18 +3,19 @@
 #
 #   NFS_RUNNER=... tests/clients.sh [--long]
 #
-# Three machines mount one gateway, with locks; one of them over eight connections (nconnect=8). git, tar, rsync, make -j,
-# find, cp, mv, du, df and Python's compiler run on them, and what files do that are removed while open; SQLite writes one database
-# from two machines; two machines rename in one tree, take jobs from one queue, and remove what the other lists. libnfs lists and
-# copies without a kernel, and showmount asks. Then clients have bad luck: the gateway is killed while they write, a program is
-# killed while the gateway does not answer, a machine vanishes while it writes and boots again. In the end the gateway
-# is killed once more, and all that is left of it all is compared: on the machines that made it, and on one that was booted anew.
+# Three machines mount one gateway, with locks; one of them over eight connections (nconnect=8). git, tar, rsync, make
+# -j, find, cp, mv, du, df and Python's compiler run on them, and what files do that are removed while open; SQLite
+# writes one database from two machines; two machines rename in one tree, take jobs from one queue, and remove what
+# the other lists. libnfs lists and copies without a kernel, and showmount asks. Then clients have bad luck: the
+# gateway is killed while they write, a program is killed while the gateway does not answer, a machine vanishes while
+# it writes and boots again. In the end the gateway is killed once more, and all that is left of it all is compared:
+# on the machines that made it, and on one that was booted anew.
 #
 # The scenarios are in lib/clients; each says at its head what it proves. --long does more of the same, and also waits
 # until the gateway has given up the connections of a machine that has vanished.
 #
-# $NFS_RUNNER names a program that boots a machine in a network: see lib/network.sh. Programs that are missing are installed on
-# Debian and Ubuntu.
+# $NFS_RUNNER names a program that boots a machine in a network: see lib/network.sh. Programs that are missing are
+# installed on Debian and Ubuntu.
 #
 # Environment, with what holds without it:
 #   NFS_RUNNER=         see above; must be given
@@ -31,8 +32,8 @@ case "$*" in
 --long) LONG=yes ;;
 *) die "usage: $0 [--long]" ;;
 esac
-need_programs git:git rsync:rsync tar:tar make:make "cc:gcc libc6-dev" nfs-ls:libnfs-utils showmount:nfs-common rpcbind:rpcbind ip:iproute2 \
-    ss:iproute2 setpriv:util-linux /usr/bin/python3:python3
+need_programs git:git rsync:rsync tar:tar make:make "cc:gcc libc6-dev" nfs-ls:libnfs-utils showmount:nfs-common \
+    rpcbind:rpcbind ip:iproute2 ss:iproute2 setpriv:util-linux /usr/bin/python3:python3
 need_network
 LIMIT_S=${LIMIT_S:-$([ -n "$LONG" ] && echo 1800 || echo 300)} ONLY=${ONLY:-}
 PROGRAM=$(forebay_binary)

@@ -2,13 +2,13 @@
 #
 #   . "$(dirname "$0")/lib/network.sh"
 #
-# Gives: need_network, start_network (network, rpcbind, gateway), start, signal_gateway and kill_gateway, in_network (a command
-# in it), begin_boot, booted and boot (machines), crash_machine, send, answer, ask and expect (what machines are asked to
-# do), wait_for.
+# Gives: need_network, start_network (network, rpcbind, gateway), start, signal_gateway and kill_gateway, in_network
+# (a command in it), begin_boot, booted and boot (machines), crash_machine, send, answer, ask and expect (what
+# machines are asked to do), wait_for.
 #
-# $NFS_RUNNER names a program that boots a machine in that network: see main-job.sh; beside what that needs, KM_NETNS (the network),
-# KM_GUEST (the machine's address in it) and KM_LOCK (start what locking needs) must be understood.
-# A machine runs lock_client.py, which does what is asked by files in $CONTROL.
+# $NFS_RUNNER names a program that boots a machine in that network: see main-job.sh; beside what that needs, KM_NETNS
+# (the network), KM_GUEST (the machine's address in it) and KM_LOCK (start what locking needs) must be understood. A
+# machine runs lock_client.py, which does what is asked by files in $CONTROL.
 
 need_network() {
     [ "$(id -u)" = 0 ] || die "must be root, to make a network"
@@ -29,8 +29,9 @@ wait_for() {
 
 # ---- the network, rpcbind and the gateway ------------------------------------------------------
 
-# start_network NAME: with a gateway as the FOREBAY_* variables say, which are unset by it. It listens on port 2049 of all
-# addresses there, of which the machines know 10.99.0.1. Sets LOG, what the gateway says, and CONTROL. Needs $WORK and $PROGRAM.
+# start_network NAME: with a gateway as the FOREBAY_* variables say, which are unset by it. It listens on port 2049 of
+# all addresses there, of which the machines know 10.99.0.1. Sets LOG, what the gateway says, and CONTROL. Needs $WORK
+# and $PROGRAM.
 start_network() {
     local name
     NET=forebay-$1-$$ CONTROL=$WORK/control LOG=$WORK/gateway.log

@@ -1,10 +1,11 @@
 # Scenarios of clients.sh in which gateway or machines go; sourced, not run, for it is clients.sh that ends them.
 
-# Proven: what hard mounts have under way when the gateway is killed they do again when it is back, over one connection and over eight,
-# and every byte is right; programs notice nothing.
+# Proven: what hard mounts have under way when the gateway is killed they do again when it is back, over one
+# connection and over eight, and every byte is right; programs notice nothing.
 gateway_killed_while_clients_write() {
     local machine pieces=$([ -n "$LONG" ] && echo 32 || echo 12) gone=$OUT/gone
-    # Each goes on until it sees that the gateway was killed, and then to the end of its round: whenever that happens, calls are under way.
+    # Each goes on until it sees that the gateway was killed, and then to the end of its round: whenever that happens,
+    # calls are under way.
     for machine in a b; do
         begin $machine large killed "head -c $((pieces * 4))M /dev/urandom >/dev/shm/large && cd /mnt/nfs && \
             until [ -e $gone ]; do for i in \$(seq 0 $((pieces - 1))); do \
@@ -44,8 +45,8 @@ still_running() {
     done
 }
 
-# Proven: programs that wait for a gateway that does not answer can be killed, whatever they wait in; and nothing is the worse for
-# it when the gateway goes on.
+# Proven: programs that wait for a gateway that does not answer can be killed, whatever they wait in; and nothing is
+# the worse for it when the gateway goes on.
 program_killed_while_the_gateway_is_silent() {
     ask a main shell "echo before >/mnt/nfs/silent; sync"
     signal_gateway STOP
@@ -65,9 +66,9 @@ dirty_bytes() { "$PROGRAM" status --json --config "$GATEWAY/forebay.toml" | sed 
 nothing_is_dirty() { [ "$(dirty_bytes)" = 0 ]; }
 no_connection_from() { [ "$(in_network ss -Htn "( sport = :2049 )" dst "$1" | grep -vc TIME-WAIT)" -eq 0 ]; }
 
-# Proven: a machine that vanishes while it writes, without a word, holds nobody up: others write and read, what it has sent reaches the bucket, and
-# its memory is given back. Its lock waits for it to boot again (NLM has no leases), and is free then. In the long form: its connections are
-# given up.
+# Proven: a machine that vanishes while it writes, without a word, holds nobody up: others write and read, what it has
+# sent reaches the bucket, and its memory is given back. Its lock waits for it to boot again (NLM has no leases), and
+# is free then. In the long form: its connections are given up.
 machine_vanishes_while_it_writes() {
     local before
     ask c lock shell "touch /mnt/nfs/vanished /mnt/nfs/locked"

@@ -3,9 +3,9 @@
 #
 #   copies.sh FOLDER SOURCE
 #
-# Proven: cp -a --sparse=always keeps every byte and takes no more blocks; mv within the mount keeps inodes and takes whole
-# trees, between file systems it copies all; du counts what was written; df counts what is written and gives it back; python3 -m
-# compileall writes modules that are taken, and none a second time.
+# Proven: cp -a --sparse=always keeps every byte and takes no more blocks; mv within the mount keeps inodes and takes
+# whole trees, between file systems it copies all; du counts what was written; df counts what is written and gives it
+# back; python3 -m compileall writes modules that are taken, and none a second time.
 . "$(dirname "$0")/scenario.sh"
 SOURCE=${2:?a source}
 
@@ -19,10 +19,11 @@ head -c 5000000 /dev/urandom >sparse/full
 sync
 blocks() { du -s --block-size=512 "$1" | cut -f1; }
 fewer_blocks() {
-    say "$(blocks copy/zeros) of $(blocks sparse/zeros), $(blocks copy/hole) of $(blocks sparse/hole), $(blocks copy/full) of $(blocks sparse/full)"
+    du --block-size=512 sparse/* copy/*
     # Zeros are holes now, in pieces of the 1 MiB that the mount gives as its block size.
-    [ "$(blocks copy/zeros)" -le $((1 << 11)) ] && [ "$(blocks copy/zeros)" -ge 195 ] && [ "$(blocks sparse/zeros)" -eq $((6 << 11)) ] &&
-        [ "$(blocks copy/hole)" -le "$(blocks sparse/hole)" ] && [ "$(blocks copy/full)" -le "$(blocks sparse/full)" ]
+    [ "$(blocks copy/zeros)" -le $((1 << 11)) ] && [ "$(blocks copy/zeros)" -ge 195 ] &&
+        [ "$(blocks sparse/zeros)" -eq $((6 << 11)) ] && [ "$(blocks copy/hole)" -le "$(blocks sparse/hole)" ] &&
+        [ "$(blocks copy/full)" -le "$(blocks sparse/full)" ]
 }
 check "cp -a --sparse=always" cp -a --sparse=always sparse copy
 forget

@@ -3,8 +3,9 @@
 #
 #   find.sh FOLDER SOURCE
 #
-# Proven: what READDIR and GETATTR say, with cold caches: kinds, sizes, times, links, modes, owners, emptiness, inode numbers (which are
-# unique, found again and the same by name and by listing), and directories of more entries than one reply holds.
+# Proven: what READDIR and GETATTR say, with cold caches: kinds, sizes, times, links, modes, owners, emptiness, inode
+# numbers (which are unique, found again and the same by name and by listing), and directories of more entries than
+# one reply holds.
 . "$(dirname "$0")/scenario.sh"
 cp -a "${2:?a source}" "$LOCAL/tree"
 cd "$LOCAL/tree" || exit 1

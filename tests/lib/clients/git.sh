@@ -3,9 +3,9 @@
 #
 #   git.sh FOLDER REPOSITORY
 #
-# Proven: what git writes it reads again (fsck --full --strict, by checksums); the trees are those of the repository that was cloned;
-# with cold caches the state is clean, so times, sizes and inodes are the ones that git's index remembers; a clone on the mount, which
-# shares objects by hard links, has all of them.
+# Proven: what git writes it reads again (fsck --full --strict, by checksums); the trees are those of the repository
+# that was cloned; with cold caches the state is clean, so times, sizes and inodes are the ones that git's index
+# remembers; a clone on the mount, which shares objects by hard links, has all of them.
 . "$(dirname "$0")/scenario.sh"
 REPOSITORY=${2:?the repository}
 

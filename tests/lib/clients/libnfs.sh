@@ -1,7 +1,8 @@
 # The scenario libnfs of clients.sh; sourced, not run: libnfs needs no kernel, and no machine of its own.
 #
-# Proven: the utilities of libnfs (nfs-ls, nfs-cp, nfs-cat), as a user whose ports are above 1023, list and copy in and out, every byte,
-# where an export lets such ports in, and are refused where it does not; with ports found by rpcbind, and with ports given.
+# Proven: the utilities of libnfs (nfs-ls, nfs-cp, nfs-cat), as a user whose ports are above 1023, list and copy in
+# and out, every byte, where an export lets such ports in, and are refused where it does not; with ports found by
+# rpcbind, and with ports given.
 
 # As nobody, from a folder that is his.
 as_nobody() { in_network setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }

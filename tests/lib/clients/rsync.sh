@@ -3,8 +3,9 @@
 #
 #   rsync.sh FOLDER SOURCE
 #
-# Proven: the second time, with cold caches, nothing is moved or set, so times (to the nanosecond), modes, owners and sizes are as they
-# were set; not even when all bytes are compared. What has changed is moved, and no more; from the mount back as well.
+# Proven: the second time, with cold caches, nothing is moved or set, so times (to the nanosecond), modes, owners and
+# sizes are as they were set; not even when all bytes are compared. What has changed is moved, and no more; from the
+# mount back as well.
 . "$(dirname "$0")/scenario.sh"
 cp -a "${2:?a source}" "$LOCAL/source"
 SOURCE=$LOCAL/source

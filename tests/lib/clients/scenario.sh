@@ -3,8 +3,8 @@
 #   . "$(dirname "$0")/scenario.sh"
 #
 # A scenario is called with a folder of the mount that is its own and begins empty; what it leaves there is compared
-# again when the gateway was killed. Gives the checks of common.sh, and: FOLDER (where the scenario runs), LOCAL (memory of
-# this machine), forget, equal, same, listing, same_tree.
+# again when the gateway was killed. Gives the checks of common.sh, and: FOLDER (where the scenario runs), LOCAL
+# (memory of this machine), forget, equal, same, listing, same_tree.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 set +e

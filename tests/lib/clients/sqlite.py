@@ -4,10 +4,10 @@
     sqlite.py write FILE MACHINE COUNT MEETING      MEETING is a folder where two machines wait for each other
     sqlite.py check FILE COUNT MACHINE ...
 
-With a rollback journal, since a write-ahead log needs shared memory. Each transaction adds a row, and one to a number that all
-share. Proven by check: no transaction is lost or done twice, the database is sound, and no journal is left. Without locks, or with
-bytes from a cache that locking should have dropped, the number is too small or the database is damaged. That they were at it
-at once, and not one after the other, is checked as well.
+With a rollback journal, since a write-ahead log needs shared memory. Each transaction adds a row, and one to a number
+that all share. Proven by check: no transaction is lost or done twice, the database is sound, and no journal is left.
+Without locks, or with bytes from a cache that locking should have dropped, the number is too small or the database is
+damaged. That they were at it at once, and not one after the other, is checked as well.
 """
 
 import os
@@ -28,7 +28,8 @@ def connect(file):
 def begin(file):
     connection = connect(file)
     connection.executescript("""
-        CREATE TABLE entry (machine TEXT NOT NULL, number INTEGER NOT NULL, total INTEGER NOT NULL, filling BLOB, PRIMARY KEY (machine, number));
+        CREATE TABLE entry (machine TEXT NOT NULL, number INTEGER NOT NULL, total INTEGER NOT NULL, filling BLOB,
+                            PRIMARY KEY (machine, number));
         CREATE TABLE total (value INTEGER NOT NULL);
         INSERT INTO total VALUES (0);
     """)

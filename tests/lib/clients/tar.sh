@@ -3,8 +3,9 @@
 #
 #   tar.sh FOLDER
 #
-# Proven: kinds, modes (setuid, setgid and sticky too), owners, times to the nanosecond and before 2000, symbolic and hard links,
-# names of 255 bytes and names that are no UTF-8, holes, and every byte, with cold caches; an archive that lies on the mount as well.
+# Proven: kinds, modes (setuid, setgid and sticky too), owners, times to the nanosecond and before 2000, symbolic and
+# hard links, names of 255 bytes and names that are no UTF-8, holes, and every byte, with cold caches; an archive that
+# lies on the mount as well.
 . "$(dirname "$0")/scenario.sh"
 T=$LOCAL/tree
 

@@ -3,13 +3,14 @@
     together.py begin FOLDER
     together.py rename FOLDER ME MEETING SECONDS    moves files and directories about, at random
     together.py claim FOLDER ME MEETING             takes jobs from a queue, by rename, by link and by exclusive create
-    together.py remove FOLDER               removes a directory that another lists
-    together.py list FOLDER                 lists it until it is gone
+    together.py remove FOLDER                       removes a directory that another lists
+    together.py list FOLDER                         lists it until it is gone
     together.py check-rename FOLDER
     together.py check-claim FOLDER
 
 MEETING is a folder where two machines wait for each other. Proven by the checks: a name that many rename is lost by
-nobody and doubled by nobody; a job is taken by one alone, and both have taken some; and by list: a directory that shrinks is listed without a name twice, without one that never was, and with no error but that it is gone.
+nobody and doubled by nobody; a job is taken by one alone, and both have taken some; and by list: a
+directory that shrinks is listed without a name twice, without one that never was, and with no error but that it is gone.
 """
 
 import errno
@@ -177,5 +178,4 @@ def check_claim(folder):
 
 
 {"begin": begin, "rename": rename, "claim": claim, "remove": remove, "list": list_until_gone, "check-rename": check_rename,
- "check-claim": check_claim}[
-    sys.argv[1]](*sys.argv[2:])
+ "check-claim": check_claim}[sys.argv[1]](*sys.argv[2:])

@@ -2,9 +2,9 @@
 
     unlinked.py FOLDER
 
-Proven: a removed or replaced file that a program has open is renamed to .nfs... ("silly rename") and can be read, written and grown until
-it is closed; then that name goes away by itself; its directory cannot be removed before, and can be afterwards; a file
-that replaces it has its own bytes.
+Proven: a removed or replaced file that a program has open is renamed to .nfs... ("silly rename") and can be read,
+written and grown until it is closed; then that name goes away by itself; its directory cannot be removed before, and can
+be afterwards; a file that replaces it has its own bytes.
 """
 
 import errno
