@@ -76,6 +76,8 @@ signal_gateway() {
     local status
     for status in $(grep -lxs "NSpid:.*[[:space:]]$(cat "$WORK/gateway.pid")" /proc/[0-9]*/status); do
         grep -qx 'Name:[[:space:]]forebay' "$status" || continue
+        # Another run's gateway may have the same number in its own.
+        [ "${status%/status}/ns/net" -ef "/run/netns/$NET" ] || continue
         kill "-$1" "$(basename "$(dirname "$status")")"
         return
     done
