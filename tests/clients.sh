@@ -219,7 +219,7 @@ fi
 # ---- what is left ------------------------------------------------------------------------------
 
 # Everything but access times, which nobody keeps.
-LIST="cd /mnt/nfs && find . ! -path ./vanished -printf '%p %i %y %m %U:%G %n %s %T@ %l\\\\n' | LC_ALL=C sort >$OUT/list.NAME && \
+LIST="cd /mnt/nfs && find . ! -path ./vanished -printf '%p %i %y %m %U:%G %n %s %T@ %l\\n' | LC_ALL=C sort >$OUT/list.NAME && \
       find . -type f ! -path ./vanished -print0 | LC_ALL=C sort -z | xargs -0 sha256sum >>$OUT/list.NAME"
 # left_on MACHINE ...: what is there now, to $OUT/list.MACHINE
 left_on() {
