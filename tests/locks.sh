@@ -8,8 +8,7 @@
 # of the gateway, and nobody else gets them meanwhile.
 #
 # The gateway and an rpcbind run in a network of their own. $NFS_RUNNER names a program that boots a machine in
-# it: see main-job.sh; beside what that needs, KM_NETNS (the network), KM_GUEST (the machine's address in
-# it) and KM_LOCK (start what locking needs) must be understood.
+# it: see lib/network.sh.
 #
 # Environment, with what holds without it:
 #   NFS_RUNNER=         see above; must be given
@@ -17,117 +16,15 @@
 #   GRACE_S=20          grace period of the gateway
 #   FB_BINARY=          the program; without it the release build of this checkout, built if need be
 . "$(dirname "$0")/lib/common.sh"
+. "$(dirname "$0")/lib/network.sh"
 
-[ "$(id -u)" = 0 ] || die "must be root, to make a network"
-[ -n "${NFS_RUNNER:-}" ] || die "name a runner that boots a client with NFS_RUNNER"
-command -v rpcbind >/dev/null || die "needs rpcbind"
+need_network
 LIMIT_S=${LIMIT_S:-300} GRACE_S=${GRACE_S:-20}
 PROGRAM=$(forebay_binary)
 work_folder locks
-CONTROL=$WORK/control LOG=$WORK/gateway.log
-mkdir "$CONTROL"
-
-# ---- the network, rpcbind and the gateway ------------------------------------------------------
-
-NET=forebay-locks-$$
-ip netns add "$NET"
-at_exit "ip netns del $NET"
-ip -n "$NET" link set lo up
-# A /run of its own: the sockets of this machine's rpcbind, if it has one, are not for this.
-export NET WORK
-cat >"$WORK/place" <<'PLACE'
-#!/bin/bash
-mount -t tmpfs run /run
-rpcbind -w || exit 1
-touch "$WORK/place.ready"
-while :; do
-    while [ ! -e "$WORK/start" ]; do sleep 0.05; done
-    rm "$WORK/start"
-    "$PROGRAM" serve >>"$WORK/gateway.log" 2>&1 &
-    echo $! >"$WORK/gateway.pid.part" && mv "$WORK/gateway.pid.part" "$WORK/gateway.pid"
-    wait $!
-done
-PLACE
-export PROGRAM FOREBAY_LISTEN=0.0.0.0:2049 FOREBAY_CLIENTS=10.99.0.0/24 FOREBAY_SQUASH=none
+export FOREBAY_CLIENTS=10.99.0.0/24 FOREBAY_SQUASH=none FOREBAY_LOG_LEVEL=debug
 export FOREBAY_DATA_DIR=$WORK/data FOREBAY_STORE=file://$WORK/bucket FOREBAY_LOCK_GRACE=${GRACE_S}s
-export FOREBAY_RPCBIND=on FOREBAY_LOG_LEVEL=debug
-nsenter --net="/run/netns/$NET" unshare --mount --pid --fork --kill-child bash "$WORK/place" </dev/null &
-place=$!
-at_exit "{ kill -9 $place; wait $place; } 2>/dev/null"
-for name in $(compgen -e | grep '^FOREBAY_'); do unset "$name"; done
-
-# wait_for SECONDS COMMAND ...
-wait_for() {
-    local limit=$1 tick
-    shift
-    for ((tick = 0; tick < limit * 10; tick++)); do
-        "$@" && return 0
-        sleep 0.1
-    done
-    return 1
-}
-listens() { nsenter --net="/run/netns/$NET" bash -c 'exec 3<>/dev/tcp/127.0.0.1/2049' 2>/dev/null; }
-start() {
-    touch "$WORK/start"
-    wait_for 60 listens || {
-        tail -n 20 "$LOG"
-        die "the gateway does not start"
-    }
-}
-# The gateway's number is one of its own namespace.
-kill_gateway() {
-    local status
-    for status in $(grep -lxs "NSpid:.*[[:space:]]$(cat "$WORK/gateway.pid")" /proc/[0-9]*/status); do
-        grep -qx 'Name:[[:space:]]forebay' "$status" || continue
-        kill -9 "$(basename "$(dirname "$status")")"
-        return
-    done
-    die "the gateway is gone"
-}
-wait_for 10 test -e "$WORK/place.ready" || die "rpcbind does not start"
-start
-
-# ---- the clients -------------------------------------------------------------------------------
-
-declare -A MACHINE ASKED
-# boot NAME ADDRESS
-boot() {
-    rm -f "$CONTROL/$1".*
-    ASKED[$1]=0
-    KM_NETNS=$NET KM_GUEST=$2 KM_LOCK=1 KM_SHARE=$WORK KM_TIMEOUT=$LIMIT_S KM_MEM=256M \
-        setsid "$NFS_RUNNER" 2049 "exec python3 $TESTS/lib/lock_client.py /mnt/nfs $CONTROL $1" \
-        </dev/null >"$WORK/$1.out" 2>&1 &
-    MACHINE[$1]=$!
-    at_exit "{ kill $!; wait $!; } 2>/dev/null"
-    wait_for 90 test -e "$CONTROL/$1.ready" || {
-        tail -n 20 "$WORK/$1.out" "$LOG"
-        die "client $1 does not start"
-    }
-}
-# send NAME REQUEST ...: without waiting for the answer.
-send() {
-    local name=$1
-    shift
-    ASKED[$name]=$((ASKED[$name] + 1))
-    say "$*" >"$CONTROL/$name.part"
-    mv "$CONTROL/$name.part" "$CONTROL/$name.request.${ASKED[$name]}"
-}
-# answer NAME SECONDS: to the last request; sets ANSWER and TOOK (seconds).
-answer() {
-    local file=$CONTROL/$1.reply.${ASKED[$1]}
-    ANSWER="no answer" TOOK=$2
-    wait_for "$2" test -e "$file" || return 0
-    read -r line <"$file"
-    TOOK=${line##* } ANSWER=${line% *}
-}
-ask() {
-    send "$@"
-    answer "$1" 60
-}
-# expect WHAT ANSWER: that the last answer was this.
-expect() {
-    if [ "$ANSWER" = "$2" ]; then pass "$1 ($ANSWER, $TOOK s)"; else fail "$1: $ANSWER and not $2"; fi
-}
+start_network locks
 told() { grep -c 'took the lock that it waited for' "$LOG" || true; }
 
 boot a 10.99.0.2
@@ -225,15 +122,10 @@ ask a one fcntl f ex try 0 100
 expect "a holds before it crashes" held
 # What a machine with a disk would find there when it has booted again.
 ask a sh shell "mkdir -p $WORK/nfs && cp -a /var/lib/nfs/sm /var/lib/nfs/state $WORK/nfs/"
-kill -9 -- "-${MACHINE[a]}"
-{ wait "${MACHINE[a]}" || true; } 2>/dev/null
+crash_machine a
 ask b one fcntl f ex try 0 100
 expect "what a crashed client held is not free by itself" refused
 send b one fcntl f ex wait 0 100
-ip -n "$NET" -o link show type tun | awk -F': ' '{ print $2 }' >"$WORK/taps"
-for tap in $(<"$WORK/taps"); do
-    ip -n "$NET" addr show dev "$tap" | grep -q 'peer 10.99.0.2' && ip -n "$NET" link del "$tap"
-done
 boot a 10.99.0.2
 ask a sh shell "cp -a $WORK/nfs/sm $WORK/nfs/state /var/lib/nfs/ && chown -R statd /var/lib/nfs && sm-notify -f"
 answer b 60

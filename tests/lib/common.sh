@@ -3,7 +3,7 @@
 #   . "$(dirname "$0")/lib/common.sh"
 #
 # Gives: check and summary (counted results), at_exit (clean-up that also runs on failure),
-# work_folder, free_port, wait_for_port, s3_server (MinIO or versitygw, built when missing), cargo_tool,
+# work_folder, need_programs, free_port, wait_for_port, s3_server (MinIO or versitygw, built when missing), cargo_tool,
 # forebay_binary, crash_binary, start_gateway and stop_gateway (a gateway on 127.0.0.1).
 # Everything that is started is a child of the script and is ended by its clean-up.
 
@@ -80,6 +80,20 @@ check() {
 summary() {
     say "$PASSED passed, $FAILED failed"
     [ "$FAILED" -eq 0 ] && [ "$PASSED" -gt 0 ]
+}
+
+# need_programs PROGRAM:PACKAGE ...: installs the packages of those that are missing, on Debian and Ubuntu.
+need_programs() {
+    local pair missing=()
+    PATH=$PATH:/usr/sbin:/sbin
+    # Several packages of one program are divided by blanks.
+    for pair in "$@"; do command -v "${pair%%:*}" >/dev/null || missing+=(${pair#*:}); done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    command -v apt-get >/dev/null || die "install what Debian has in these packages: ${missing[*]}"
+    say "installing ${missing[*]}" >&2
+    local apt=(apt-get -q -y -o DPkg::Lock::Timeout=600)
+    { "${apt[@]}" update && DEBIAN_FRONTEND=noninteractive "${apt[@]}" install --no-install-recommends "${missing[@]}"; } \
+        </dev/null >&2 || die "cannot install ${missing[*]}"
 }
 
 seconds_now() { date +%s.%N; }
