@@ -23,7 +23,7 @@ use crate::{ConfigError, Export, ServerConfig, Transport, View, mount, nfs3, nlm
 
 /// What all connections share.
 pub(crate) struct Engine<F> {
-    handles: Handles,
+    pub(crate) handles: Handles,
     exports: InForce<F>,
     mounts: Mounts,
     replay: Arc<ReplayCache>,
@@ -38,8 +38,8 @@ pub(crate) struct Session<F> {
     pub(crate) engine: Arc<Engine<F>>,
     peer: SocketAddr,
     transport: Transport,
-    exports: Arc<Exports<F>>,
-    client: Client,
+    pub(crate) exports: Arc<Exports<F>>,
+    pub(crate) client: Client,
     /// The own address that the client called.
     local: IpAddr,
     /// Whether the operator was told why this client may mount nothing.
