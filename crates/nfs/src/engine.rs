@@ -15,7 +15,7 @@ use crate::handle::Handles;
 use crate::locks::LockManager;
 use crate::metrics::Metrics;
 use crate::mount::Mounts;
-use crate::replay::{Arrival, ReplayCache, ReplayKey, Ticket};
+use crate::replay::{Arrival, ReplayCache, Ticket};
 use crate::rpc::{Call, Credential, Denial, NotServed, Rejection, Reply};
 use crate::tls::{Tls, TlsControl};
 use crate::xdr::Malformed;
@@ -26,7 +26,7 @@ pub(crate) struct Engine<F> {
     pub(crate) handles: Handles,
     exports: InForce<F>,
     mounts: Mounts,
-    replay: Arc<ReplayCache>,
+    replay: ReplayCache,
     /// Without it NLM and NSM are not served.
     pub(crate) locks: OnceLock<Arc<LockManager>>,
     pub(crate) tls: TlsControl,
@@ -138,7 +138,7 @@ impl<F: FileSystem> Engine<F> {
             handles: Handles::new(config.handle_key, config.volume),
             exports: InForce::new(Exports::new(config.exports.clone(), view)),
             mounts: Mounts::default(),
-            replay: Arc::new(replay),
+            replay,
             locks: OnceLock::new(),
             tls: TlsControl::default(),
             metrics: Arc::default(),
@@ -352,20 +352,23 @@ async fn nfs<F: FileSystem>(
 
 /// Looks whether a call was done before. If it was, or is being done, gives what becomes of it; else the duty
 /// to say how it went, if a repetition must not be done again.
-async fn first_time<F: FileSystem>(
-    session: &Session<F>,
+async fn first_time<'a, F: FileSystem>(
+    session: &'a Session<F>,
     is_replayed: bool,
     record: &[u8],
     now: Instant,
     buffer: Vec<u8>,
-) -> Result<(Option<Ticket>, Vec<u8>), Outcome> {
+) -> Result<(Option<Ticket<'a>>, Vec<u8>), Outcome> {
     if !is_replayed {
         return Ok((None, buffer));
     }
     let engine = &*session.engine;
     let metrics = &engine.metrics;
-    let key = ReplayKey::new(session.client.address, session.transport, record);
-    match engine.replay.arrive(key, now) {
+    let address = session.client.address;
+    let arrival = engine
+        .replay
+        .arrive(address, session.transport, record, now);
+    match arrival {
         Arrival::First(ticket) => Ok((Some(ticket), buffer)),
         Arrival::Done(reply) => {
             metrics.replays_answered.add(1);

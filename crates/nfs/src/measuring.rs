@@ -11,7 +11,7 @@ use forebay_vfs::{Access, FileSystem};
 
 use crate::engine::{Engine, Outcome, Session, execute};
 use crate::handle::Named;
-use crate::replay::{Arrival, ReplayCache, ReplayKey};
+use crate::replay::{Arrival, ReplayCache};
 use crate::rpc::Credential;
 use crate::{Limits, ServerConfig, Transport, nfs3};
 
@@ -83,16 +83,16 @@ impl<F: FileSystem> Connected<F> {
 }
 
 /// A replay cache.
-pub struct Replay(Arc<ReplayCache>);
+pub struct Replay(ReplayCache);
 
 impl Replay {
     /// With the limits of a server.
     pub fn new(limits: &Limits) -> Replay {
-        Replay(Arc::new(ReplayCache::new(
+        Replay(ReplayCache::new(
             limits.replay_entries,
             limits.replay_bytes,
             limits.replay_age,
-        )))
+        ))
     }
 
     /// The way of a call of this procedure through the cache: nothing if it may be repeated, else from its
@@ -108,8 +108,7 @@ impl Replay {
         if !nfs3::is_replayed(procedure) {
             return true;
         }
-        let key = ReplayKey::new(address, Transport::Plain, record);
-        match self.0.arrive(key, now) {
+        match self.0.arrive(address, Transport::Plain, record, now) {
             Arrival::First(ticket) => {
                 ticket.finish(reply);
                 true
