@@ -21,7 +21,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::Transport;
@@ -29,7 +29,7 @@ use key::{Keys, ReplayKey};
 use shard::{Known, Shard};
 
 /// Independent parts, each with its own lock: many more than processors.
-const SHARDS: usize = 16;
+const SHARDS: usize = 32;
 
 /// What is known of a call that has arrived.
 pub(crate) enum Arrival<'a> {
@@ -43,25 +43,36 @@ pub(crate) enum Arrival<'a> {
     Crowded,
 }
 
-/// A shard in cache lines of its own, two at a time as processors fetch them: whoever locks one does not slow down
-/// the others.
+/// A shard behind its lock, in cache lines of its own, two at a time as processors fetch them: whoever locks one does
+/// not slow down the others.
 #[repr(align(128))]
-struct Apart(Mutex<Shard>);
+struct Guarded {
+    shard: Mutex<Shard>,
+    /// How often it was locked, for the tests.
+    #[cfg(test)]
+    locked: std::sync::atomic::AtomicU64,
+}
+
+impl Guarded {
+    fn with<T>(&self, step: impl FnOnce(&mut Shard) -> T) -> T {
+        #[cfg(test)]
+        self.locked
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        step(&mut self.shard.lock())
+    }
+}
 
 /// See the module's documentation.
 pub(crate) struct ReplayCache {
     keys: Keys,
-    shards: [Apart; SHARDS],
+    shards: [Guarded; SHARDS],
     age: Duration,
-    /// Locks that were taken, for the tests.
-    #[cfg(test)]
-    locked: std::sync::atomic::AtomicU64,
 }
 
 /// The right and the duty to do a call. Dropped without [`Ticket::finish`] the call counts as never
 /// arrived.
 pub(crate) struct Ticket<'a> {
-    cache: &'a ReplayCache,
+    shard: &'a Guarded,
     key: ReplayKey,
     finished: bool,
 }
@@ -70,22 +81,16 @@ impl ReplayCache {
     /// Keeps at most so many replies, in at most so many bytes, for at most so long. Calls under way are known
     /// whatever the limits.
     pub(crate) fn new(entries: usize, bytes: usize, age: Duration) -> ReplayCache {
-        let shard = |_| Apart(Mutex::new(Shard::new(entries / SHARDS, bytes / SHARDS)));
+        let shard = |_| Guarded {
+            shard: Mutex::new(Shard::new(entries / SHARDS, bytes / SHARDS)),
+            #[cfg(test)]
+            locked: Default::default(),
+        };
         ReplayCache {
             keys: Keys::new(),
             shards: std::array::from_fn(shard),
             age,
-            #[cfg(test)]
-            locked: Default::default(),
         }
-    }
-
-    fn shard(&self, key: &ReplayKey) -> MutexGuard<'_, Shard> {
-        #[cfg(test)]
-        self.locked
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        // The index is taken modulo the length.
-        self.shards[(key.spread() >> 32) as usize % SHARDS].0.lock()
     }
 
     /// This record has arrived from this client, over such a connection.
@@ -96,11 +101,13 @@ impl ReplayCache {
         record: &[u8],
         now: Instant,
     ) -> Arrival<'_> {
-        let key = self.keys.of(address, transport, record);
-        let known = self.shard(&key).arrive(key, now, self.age);
+        let (key, number) = self.keys.of(address, transport, record);
+        // The index is taken modulo the length.
+        let shard = &self.shards[number as usize % SHARDS];
+        let known = shard.with(|shard| shard.arrive(key, now, self.age));
         match known {
             Known::Nothing => Arrival::First(Ticket {
-                cache: self,
+                shard,
                 key,
                 finished: false,
             }),
@@ -115,7 +122,7 @@ impl Ticket<'_> {
     /// The call is done and this is the record that answers it.
     pub(crate) fn finish(mut self, record: &[u8]) {
         self.finished = true;
-        let waiting = self.cache.shard(&self.key).finish(&self.key, record);
+        let waiting = self.shard.with(|shard| shard.finish(&self.key, record));
         if waiting.is_empty() {
             return;
         }
@@ -131,7 +138,7 @@ impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         if !self.finished {
             // Those who wait learn of it when their senders are dropped, after the lock.
-            let waiting = self.cache.shard(&self.key).forget(&self.key);
+            let waiting = self.shard.with(|shard| shard.forget(&self.key));
             drop(waiting);
         }
     }

@@ -8,13 +8,12 @@
 //!  +-------------------+----+-------------------------+----+
 //! ```
 
-/// Where a reply is, while it is there.
+/// Bytes before a reply, which tell its length.
+const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// Where a reply is, while it is there: its place in all that was ever written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    /// Place in all that was ever written.
-    begin: u64,
-    bytes: u32,
-}
+pub(super) struct Begin(u64);
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -36,35 +35,36 @@ impl Replies {
     }
 
     /// Keeps a reply; `None` if it is longer than the ring.
-    pub(super) fn keep(&mut self, reply: &[u8]) -> Option<Span> {
-        if reply.len() > self.capacity {
+    pub(super) fn keep(&mut self, reply: &[u8]) -> Option<Begin> {
+        let bytes = LENGTH_BYTES + reply.len();
+        if bytes > self.capacity {
             return None;
         }
         let mut at = self.place(self.written)?;
-        if at + reply.len() > self.capacity {
+        if at + bytes > self.capacity {
             self.written += (self.capacity - at) as u64;
             at = 0;
         }
-        let end = at + reply.len();
-        if self.ring.len() < end {
-            self.ring.resize(end, 0);
+        if self.ring.len() < at + bytes {
+            self.ring.resize(at + bytes, 0);
         }
-        self.ring.get_mut(at..end)?.copy_from_slice(reply);
-        let span = Span {
-            begin: self.written,
-            bytes: reply.len() as u32,
-        };
-        self.written += reply.len() as u64;
-        Some(span)
+        let place = self.ring.get_mut(at..at + bytes)?;
+        let (length, data) = place.split_at_mut(LENGTH_BYTES);
+        length.copy_from_slice(&(reply.len() as u32).to_ne_bytes());
+        data.copy_from_slice(reply);
+        let begin = Begin(self.written);
+        self.written += bytes as u64;
+        Some(begin)
     }
 
     /// A reply that was kept, unless others have taken its place.
-    pub(super) fn get(&self, span: Span) -> Option<&[u8]> {
-        if self.written - span.begin > self.capacity as u64 {
+    pub(super) fn get(&self, begin: Begin) -> Option<&[u8]> {
+        if self.written - begin.0 > self.capacity as u64 {
             return None;
         }
-        let at = self.place(span.begin)?;
-        self.ring.get(at..at + span.bytes as usize)
+        let at = self.place(begin.0)?;
+        let (length, rest) = self.ring.get(at..)?.split_first_chunk()?;
+        rest.get(..u32::from_ne_bytes(*length) as usize)
     }
 
     /// Where in the ring something is that was written then.
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_reply_is_there_until_its_place_is_taken() {
-        let mut replies = Replies::new(10);
+        let mut replies = Replies::new(18);
         let first = replies.keep(b"1234").unwrap();
         let second = replies.keep(b"5678").unwrap();
         assert_eq!(replies.get(first), Some(&b"1234"[..]));
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(replies.get(first), None);
         assert_eq!(replies.get(second), Some(&b"5678"[..]));
         assert_eq!(replies.get(third), Some(&b"abc"[..]));
-        assert_eq!(replies.keep(b"longer than it"), None);
+        assert_eq!(replies.keep(b"longer than the ring"), None);
         assert_eq!(replies.get(third), Some(&b"abc"[..]));
     }
 
@@ -106,17 +106,17 @@ mod tests {
             for (number, length) in lengths.into_iter().enumerate() {
                 let reply = vec![number as u8; length];
                 match replies.keep(&reply) {
-                    Some(span) => kept.push((span, reply)),
-                    None => prop_assert!(length > capacity),
+                    Some(begin) => kept.push((begin, reply)),
+                    None => prop_assert!(length + LENGTH_BYTES > capacity),
                 }
                 prop_assert!(replies.ring.len() <= capacity);
-                // However the end of the ring falls, half of it is of use.
+                // However the end of the ring falls, no more than one reply's bytes are lost.
                 let mut newest = 0;
-                for (span, reply) in kept.iter().rev() {
-                    newest += reply.len();
-                    match replies.get(*span) {
+                for (begin, reply) in kept.iter().rev() {
+                    newest += reply.len() + LENGTH_BYTES;
+                    match replies.get(*begin) {
                         Some(bytes) => prop_assert_eq!(bytes, &reply[..]),
-                        None => prop_assert!(newest + 60 > capacity / 2),
+                        None => prop_assert!(newest + 64 > capacity),
                     }
                 }
             }

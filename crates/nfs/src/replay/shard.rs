@@ -6,11 +6,11 @@
 //!  |  7 -----+      |  3   |  4   |  5   |  6   |  7   |  8   |  <- the next arrival is 9
 //!  |  8  |   |      +------+------+------+------+------+------+
 //!  |  2  |   |         ^                            |
-//!  +-----+   |         +---------- older -----------+
+//!  +-----+   |         +----------- back -----------+
 //!            +--------------------------------------^
 //! ```
 //!
-//! A head is the newest call of its bucket, and each slot knows the next older one of the same bucket. Numbers grow and
+//! A head is the newest call of its bucket, and each slot knows how far back the next older one of the same bucket is. Numbers grow and
 //! slots leave at the front: a number below the first slot's (2 in the drawing) is of a call that left, and
 //! so are all behind it. Nothing has to be taken out of a bucket when a call leaves, and there are as many buckets as
 //! calls: a step looks at a call or two, whatever is kept.
@@ -22,7 +22,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::key::ReplayKey;
-use super::replies::{Replies, Span};
+use super::replies::{Begin, Replies};
 
 /// Repetitions that may wait for one call under way; more are dropped, as their client repeats them.
 pub(super) const MAX_WAITING: usize = 4;
@@ -50,21 +50,27 @@ pub(super) enum Known {
 
 #[derive(Debug)]
 enum State {
-    UnderWay(Waiting),
-    Done(Span),
+    /// With those who wait for it; mostly nobody does.
+    UnderWay(Option<Box<Waiting>>),
+    Done(Begin),
     /// Given up, or its reply was too long: as if it had never arrived.
     Void,
 }
 
+/// A cache line, which each call fetches once.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Slot {
     key: ReplayKey,
-    /// Serial number of the next older call of its bucket, or of one that left.
-    older: u64,
-    /// When it arrived.
-    at: Instant,
+    /// By how much smaller the serial number of the next older call of its bucket is; what has left is far enough.
+    back: u32,
+    /// When it arrived, in nanoseconds since the first arrival: half of an `Instant`.
+    at: u64,
     state: State,
 }
+
+// Else it would be two cache lines.
+const _: () = assert!(size_of::<Slot>() == 64);
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -77,6 +83,8 @@ pub(super) struct Shard {
     /// Calls that may be kept; there are more only while that many are under way.
     entries: usize,
     replies: Replies,
+    /// The first arrival.
+    begin: Option<Instant>,
     /// Slots that were looked at, for the tests.
     #[cfg(test)]
     pub(super) looked_at: std::cell::Cell<u64>,
@@ -92,6 +100,7 @@ impl Shard {
             first: 1,
             entries,
             replies: Replies::new(bytes.saturating_sub(entries * SLOT_BYTES)),
+            begin: None,
             #[cfg(test)]
             looked_at: std::cell::Cell::default(),
         }
@@ -99,11 +108,14 @@ impl Shard {
 
     /// A call has arrived.
     pub(super) fn arrive(&mut self, key: ReplayKey, now: Instant, age: Duration) -> Known {
+        let begin = *self.begin.get_or_insert(now);
+        let now = now.saturating_duration_since(begin).as_nanos() as u64;
         let found = self.find(&key);
         let found = found.and_then(|serial| self.place(serial));
         if let Some(slot) = found.and_then(|place| self.slots.get_mut(place)) {
             match &mut slot.state {
                 State::UnderWay(waiting) => {
+                    let waiting = waiting.get_or_insert_default();
                     waiting.retain(|sender| !sender.is_closed());
                     if waiting.len() >= MAX_WAITING {
                         return Known::Crowded;
@@ -112,8 +124,8 @@ impl Shard {
                     waiting.push(sender);
                     return Known::UnderWay(receiver);
                 }
-                State::Done(span) if now.saturating_duration_since(slot.at) <= age => {
-                    if let Some(reply) = self.replies.get(*span) {
+                State::Done(begin) if u128::from(now.saturating_sub(slot.at)) <= age.as_nanos() => {
+                    if let Some(reply) = self.replies.get(*begin) {
                         return Known::Done(Bytes::copy_from_slice(reply));
                     }
                 }
@@ -121,7 +133,7 @@ impl Shard {
             }
         }
         self.make_room();
-        self.push(key, now, State::UnderWay(Waiting::new()));
+        self.push(key, now, State::UnderWay(None));
         Known::Nothing
     }
 
@@ -142,7 +154,7 @@ impl Shard {
             return Waiting::new();
         };
         match std::mem::replace(&mut slot.state, state) {
-            State::UnderWay(waiting) => waiting,
+            State::UnderWay(waiting) => waiting.map_or_else(Waiting::new, |waiting| *waiting),
             State::Done(_) | State::Void => Waiting::new(),
         }
     }
@@ -167,7 +179,7 @@ impl Shard {
         }
     }
 
-    fn push(&mut self, key: ReplayKey, at: Instant, state: State) {
+    fn push(&mut self, key: ReplayKey, at: u64, state: State) {
         let serial = self.first + self.slots.len() as u64;
         let bucket = self.bucket(&key);
         let Some(head) = self.heads.get_mut(bucket) else {
@@ -176,7 +188,7 @@ impl Shard {
         let older = std::mem::replace(head, serial);
         self.slots.push_back(Slot {
             key,
-            older,
+            back: u32::try_from(serial - older).unwrap_or(u32::MAX),
             at,
             state,
         });
@@ -193,7 +205,7 @@ impl Shard {
             if slot.key == *key {
                 return Some(serial);
             }
-            serial = slot.older;
+            serial = serial.saturating_sub(slot.back.into());
         }
     }
 

@@ -43,7 +43,8 @@ fn a_repeated_call_gets_the_first_reply() {
 /// Whatever bit of a call differs: it is another call.
 #[test]
 fn calls_that_differ_in_one_bit_are_not_taken_for_one_another() {
-    let (cache, now) = (cache(32_768, 16 << 20), Instant::now());
+    // One shard holds all that have one transaction id.
+    let (cache, now) = (cache(SHARDS << 14, 256 << 20), Instant::now());
     for length in [4, 16, 60, 200, 300, 1200] {
         let record = vec![0x5a; length];
         first(arrive(&cache, &record, now)).finish(b"reply");
@@ -110,25 +111,24 @@ fn an_old_reply_is_not_given_again() {
 #[test]
 fn the_newest_replies_are_kept_within_the_limits() {
     let now = Instant::now();
+    let record = |number: u32| (number << 16 | 1).to_be_bytes();
     // At first the number of entries limits, then the bytes.
     let by_bytes = SHARDS * 16 * (SLOT_BYTES + 288);
     for (entries, bytes) in [(SHARDS * 16, 1 << 20), (1 << 20, by_bytes)] {
         let cache = cache(entries, bytes);
         for number in 0..5000_u32 {
-            let record = number.to_be_bytes();
-            first(arrive(&cache, &record, now)).finish(&[0; 288]);
-            assert_eq!(done(arrive(&cache, &record, now)).len(), 288);
+            first(arrive(&cache, &record(number), now)).finish(&[0; 288]);
+            assert_eq!(done(arrive(&cache, &record(number), now)).len(), 288);
             for shard in &cache.shards {
-                assert!(shard.0.lock().is_within(16, 0));
+                assert!(shard.shard.lock().is_within(16, 0));
             }
         }
-        // There are 256 in all: no shard has 16 of the newest 32.
+        // There are 512 in all: no shard has 16 of the newest 32.
         for number in 4968..5000_u32 {
-            let record = number.to_be_bytes();
-            assert_eq!(done(arrive(&cache, &record, now)).len(), 288);
+            assert_eq!(done(arrive(&cache, &record(number), now)).len(), 288);
         }
         for number in 0..1000_u32 {
-            first(arrive(&cache, &number.to_be_bytes(), now));
+            first(arrive(&cache, &record(number), now));
         }
     }
 }
@@ -169,13 +169,39 @@ fn a_call_under_way_is_known_however_many_are_done_meanwhile() {
     assert_eq!(done(arrive(&cache, last, now)), &b"slow"[..]);
 }
 
+/// Whoever counts up, and whoever does not: both have all of the cache.
+#[test]
+fn a_client_has_the_whole_cache_however_it_counts_its_calls() {
+    let now = Instant::now();
+    for step in [1_u32, 2, 32, 1024, 65_536] {
+        let cache = cache(32_768, 16 << 20);
+        for number in 0..32_768_u32 {
+            let record = number.wrapping_mul(step).to_be_bytes();
+            first(arrive(
+                &cache,
+                &[&record[..], &number.to_be_bytes()].concat(),
+                now,
+            ));
+        }
+        let shards = cache.shards.iter();
+        let used = shards.filter(|shard| shard.locked.load(Ordering::Relaxed) > 32_768 / 128);
+        assert!(used.count() > SHARDS * 3 / 4, "{step}");
+    }
+}
+
 /// No lock that all calls share, and no looking through what is kept.
 #[test]
 fn a_call_takes_one_shards_lock_twice_and_looks_at_a_few_entries_however_many_are_kept() {
     let now = Instant::now();
     let looked_at = |cache: &ReplayCache| -> u64 {
         let shards = cache.shards.iter();
-        shards.map(|shard| shard.0.lock().looked_at.get()).sum()
+        shards.map(|shard| shard.shard.lock().looked_at.get()).sum()
+    };
+    let locked = |cache: &ReplayCache| -> u64 {
+        let shards = cache.shards.iter();
+        shards
+            .map(|shard| shard.locked.load(Ordering::Relaxed))
+            .sum()
     };
     for entries in [SHARDS * 4, 1024, 32_768, 1 << 17] {
         let cache = cache(entries, 64 << 20);
@@ -184,11 +210,10 @@ fn a_call_takes_one_shards_lock_twice_and_looks_at_a_few_entries_however_many_ar
         };
         let fill = entries as u32 * 2;
         (0..fill).for_each(call);
-        let (locked, before) = (cache.locked.load(Ordering::Relaxed), looked_at(&cache));
+        let (before_locked, before) = (locked(&cache), looked_at(&cache));
         let calls = 4096;
         (fill..fill + calls).for_each(call);
-        let locked = cache.locked.load(Ordering::Relaxed) - locked;
-        assert_eq!(locked, u64::from(calls) * 2);
+        assert_eq!(locked(&cache) - before_locked, u64::from(calls) * 2);
         // Of the bucket on arrival and when it is done, and the one that leaves.
         let looked_at = (looked_at(&cache) - before) as f64 / f64::from(calls);
         assert!(looked_at < 3.5, "{looked_at} of {entries}");
@@ -199,12 +224,13 @@ fn a_call_takes_one_shards_lock_twice_and_looks_at_a_few_entries_however_many_ar
 #[test]
 fn shards_have_locks_of_their_own() {
     let (cache, now) = (cache(1000, 1 << 20), Instant::now());
-    let held = cache.shards[0].0.lock();
+    let held = cache.shards[0].shard.lock();
     let others = (0..200_u32).filter(|number| {
-        let record = number.to_be_bytes();
+        // Far from one another.
+        let record = (number << 16).to_be_bytes();
         let address = "10.0.0.1".parse().unwrap();
-        let key = cache.keys.of(address, Transport::Plain, &record);
-        let is_other = (key.spread() >> 32) as usize % SHARDS != 0;
+        let (_, number) = cache.keys.of(address, Transport::Plain, &record);
+        let is_other = number as usize % SHARDS != 0;
         if is_other {
             first(arrive(&cache, &record, now)).finish(b"reply");
         }

@@ -126,9 +126,11 @@ fn auth_sys(mut reader: Reader<'_>) -> Result<Credentials, Malformed> {
     if count > MAX_GROUPS {
         return Err(Malformed);
     }
-    let groups = (0..count)
-        .map(|_| reader.u32())
-        .collect::<Result<_, Malformed>>()?;
+    // Collected through `Result` they would be allocated in several steps.
+    let mut groups = Vec::with_capacity(count);
+    for _ in 0..count {
+        groups.push(reader.u32()?);
+    }
     Ok(Credentials { uid, gid, groups })
 }
 
