@@ -19,7 +19,7 @@ use crate::replay::{Arrival, ReplayCache, Ticket};
 use crate::rpc::{Call, Credential, Denial, NotServed, Rejection, Reply};
 use crate::tls::{Tls, TlsControl};
 use crate::xdr::Malformed;
-use crate::{ConfigError, Export, ServerConfig, Transport, View, mount, nfs3, nlm, nsm};
+use crate::{ConfigError, Export, ServerConfig, Transport, View, mount, nfs3, nlm, nsm, rpc};
 
 /// What all connections share.
 pub(crate) struct Engine<F> {
@@ -116,13 +116,12 @@ pub(crate) fn reply_bound(record: &[u8]) -> usize {
     if record.len() > LONGEST_SMALL_CALL {
         return 512;
     }
-    match Call::decode(record) {
-        Ok(call) if call.program == nfs3::PROGRAM => {
-            nfs3::reply_bound(call.procedure, call.arguments)
-        }
-        Ok(call) if call.program == mount::PROGRAM => mount::reply_bound(call.procedure),
-        Ok(call) if call.program == nlm::PROGRAM => nlm::REPLY_BYTES,
-        Ok(_) | Err(_) => 512,
+    // It is decoded when it is begun; a call that cannot be has a short reply.
+    match rpc::wanted(record) {
+        Some((nfs3::PROGRAM, procedure)) => nfs3::reply_bound(procedure, record),
+        Some((mount::PROGRAM, procedure)) => mount::reply_bound(procedure),
+        Some((nlm::PROGRAM, _)) => nlm::REPLY_BYTES,
+        Some(_) | None => 512,
     }
 }
 

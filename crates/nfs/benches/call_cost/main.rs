@@ -26,7 +26,7 @@ use std::env;
 use std::error::Error;
 use std::fs;
 
-use paths::Path;
+use instructions::Counts;
 use rounds::{Effort, Rounds};
 
 /// What the two lines of a text contain between which the tables are.
@@ -43,10 +43,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // What the program starts itself for.
     if let Some(key) = after(instructions::LOOP) {
-        let path = Path::find(key).ok_or("no such path")?;
         let count = arguments.last().ok_or("how often?")?.parse()?;
-        instructions::run(path, count);
-        return Ok(());
+        return instructions::run(key, count);
     }
     if has(rounds::RAW) {
         print!("{}", rounds::measure(Effort::FULL)?);
@@ -54,13 +52,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     if !has("--bench") {
         let quick = rounds::measure(Effort::QUICK)?;
-        print!("{}", report::tables(&Rounds::of(vec![quick]), None, &[]));
+        print!(
+            "{}",
+            report::tables(&Rounds::of(vec![quick]), None, &Counts::default())
+        );
         return Ok(());
     }
 
     let count = after("--rounds").map_or(Ok(9), str::parse)?;
     let (own, other) = rounds::in_turns(count, after("--beside"))?;
-    let tables = report::tables(&own, other.as_ref(), &instructions::count_all()?);
+    let tables = report::tables(&own, other.as_ref(), &Counts::take()?);
     match after("--update") {
         None => print!("{tables}"),
         Some(file) => {

@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
+use crate::instructions::Counts;
 use crate::paths::Path;
 use crate::rounds::{
-    CONNECTIONS, Median, Rounds, SHARED, alone, rate, shared, socket_rate, through_socket, unshared,
+    CONNECTIONS, Median, ONE_AT_A_TIME, Rounds, SHARED, alone, rate, shared, socket_rate,
+    through_socket, unshared,
 };
 use crate::socket::DEPTH;
 
@@ -33,11 +35,7 @@ fn nanoseconds(value: Median) -> String {
 }
 
 /// All tables; `other` is a build that was measured in turns with this one.
-pub(crate) fn tables(
-    rounds: &Rounds,
-    other: Option<&Rounds>,
-    instructions: &[(Path, f64)],
-) -> String {
+pub(crate) fn tables(rounds: &Rounds, other: Option<&Rounds>, instructions: &Counts) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = parts(&mut text, rounds, instructions);
@@ -48,7 +46,7 @@ pub(crate) fn tables(
     text
 }
 
-fn parts(text: &mut String, rounds: &Rounds, instructions: &[(Path, f64)]) -> std::fmt::Result {
+fn parts(text: &mut String, rounds: &Rounds, instructions: &Counts) -> std::fmt::Result {
     let socket = through_socket(1);
     writeln!(
         text,
@@ -62,17 +60,23 @@ fn parts(text: &mut String, rounds: &Rounds, instructions: &[(Path, f64)]) -> st
     writeln!(text, "|---|---|---|---|")?;
     writeln!(
         text,
-        "| GETATTR through the socket, {DEPTH} under way | {} | | 100 % |",
-        nanoseconds(rounds.median(&socket))
+        "| GETATTR through the socket, {DEPTH} under way | {} | {} | 100 % |",
+        nanoseconds(rounds.median(&socket)),
+        instructions.through_socket(),
+    )?;
+    writeln!(
+        text,
+        "| GETATTR through the socket, one at a time | {} | | {} |",
+        nanoseconds(rounds.median(ONE_AT_A_TIME)),
+        percent(rounds.ratio(ONE_AT_A_TIME, &socket)),
     )?;
     for path in Path::ALL {
-        let counted = instructions.iter().find(|(of, _)| *of == path);
         writeln!(
             text,
             "| {} | {} | {} | {} |",
             name(path),
             nanoseconds(rounds.median(&alone(path))),
-            counted.map_or(String::new(), |(_, count)| format!("{count:.0}")),
+            instructions.of(path),
             percent(rounds.ratio(&alone(path), &socket)),
         )?;
     }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use crate::paths::{Path, Sharing, contend};
 use crate::records::GETATTR;
-use crate::socket;
+use crate::socket::{self, DEPTH};
 
 /// Has the program print one round.
 pub(crate) const RAW: &str = "--raw";
@@ -69,6 +69,9 @@ pub(crate) fn through_socket(connections: usize) -> String {
     format!("socket {connections}")
 }
 
+/// The same of a client that waits for each reply before it calls again.
+pub(crate) const ONE_AT_A_TIME: &str = "socket-one-at-a-time";
+
 /// Thousand calls a second through sockets, clients included.
 pub(crate) fn socket_rate(connections: usize) -> String {
     format!("socket-rate {connections}")
@@ -82,6 +85,8 @@ pub(crate) fn measure(effort: Effort) -> io::Result<Round> {
         let cost = contend(path, 1, Sharing::One, effort.alone);
         values.insert(alone(path), cost.cpu_ns);
     }
+    let cost = socket::measure(GETATTR, 1, 1, effort.through_socket / 10)?;
+    values.insert(ONE_AT_A_TIME.to_owned(), cost.cpu_ns);
     for connections in CONNECTIONS {
         for path in SHARED {
             let cost = contend(path, connections, Sharing::One, effort.alone);
@@ -90,7 +95,7 @@ pub(crate) fn measure(effort: Effort) -> io::Result<Round> {
             let cost = contend(path, connections, Sharing::EachItsOwn, effort.alone);
             values.insert(unshared(path, connections), cost.cpu_ns);
         }
-        let cost = socket::measure(GETATTR, connections, effort.through_socket)?;
+        let cost = socket::measure(GETATTR, connections, DEPTH, effort.through_socket)?;
         values.insert(through_socket(connections), cost.cpu_ns);
         values.insert(socket_rate(connections), cost.thousand_a_second);
     }

@@ -230,7 +230,7 @@ fn shards_have_locks_of_their_own() {
         let record = (number << 16).to_be_bytes();
         let address = "10.0.0.1".parse().unwrap();
         let (_, number) = cache.keys.of(address, Transport::Plain, &record);
-        let is_other = number as usize % SHARDS != 0;
+        let is_other = !(number as usize).is_multiple_of(SHARDS);
         if is_other {
             first(arrive(&cache, &record, now)).finish(b"reply");
         }

@@ -97,6 +97,15 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Program and procedure of a record, if it is long enough to have them. Nothing else of it is looked at.
+pub(crate) fn wanted(record: &[u8]) -> Option<(u32, u32)> {
+    let mut reader = Reader::new(record);
+    // Transaction id, CALL, version of RPC.
+    reader.array::<12>().ok()?;
+    let [program, _, procedure] = numbers(&mut reader).ok()?;
+    Some((program, procedure))
+}
+
 fn numbers(reader: &mut Reader<'_>) -> Result<[u32; 3], Malformed> {
     Ok([reader.u32()?, reader.u32()?, reader.u32()?])
 }
