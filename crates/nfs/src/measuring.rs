@@ -48,37 +48,43 @@ impl<F: FileSystem> Connected<F> {
         }
     }
 
+    /// A call that claims to be this caller's, and only looks.
+    pub fn claimed(&self, claimed: Credential) -> Claimed<'_, F> {
+        let session = &self.0;
+        Claimed {
+            session,
+            request: nfs3::Request {
+                handles: &session.engine.handles,
+                exports: &session.exports,
+                client: &session.client,
+                claimed,
+                changes: false,
+                in_clear: false,
+                too_weak: AtomicBool::new(false),
+            },
+        }
+    }
+}
+
+/// A call whose header is decoded.
+pub struct Claimed<'a, F> {
+    session: &'a Session<F>,
+    request: nfs3::Request<'a, F>,
+}
+
+impl<F: FileSystem> Claimed<'_, F> {
     /// The whole way of a call through the rules and the permissions: are the rules still those of this
     /// connection, is the client known, has it the export, does the rule take its credential and its connection,
-    /// who is the caller after squashing, and what may he do with such an object. Gives the credential back.
-    pub fn permit(
-        &self,
-        named: Named,
-        claimed: Credential,
-        object: Owned,
-        wanted: Access,
-    ) -> (Option<Access>, Credential) {
-        let session = &self.0;
+    /// who is the caller after squashing, and what may he do with such an object. `None` if nothing.
+    pub fn permitted(&self, named: Named, object: Owned, wanted: Access) -> Option<Access> {
+        let Claimed { session, request } = self;
         if session.renewed().is_some() || !session.client.is_known() {
-            return (None, claimed);
+            return None;
         }
-        let request = nfs3::Request {
-            handles: &session.engine.handles,
-            exports: &session.exports,
-            client: &session.client,
-            claimed,
-            changes: false,
-            in_clear: false,
-            too_weak: AtomicBool::new(false),
-        };
-        let allowed = || {
-            let target = request.admitted(named).ok()?;
-            let who = request.identity(target).ok()?;
-            let granted = permission::access(object, &who, wanted);
-            Some(request.allowed(target, granted))
-        };
-        let allowed = allowed();
-        (allowed, request.claimed)
+        let target = request.admitted(named).ok()?;
+        let who = request.identity(target).ok()?;
+        let granted = permission::access(object, &who, wanted);
+        Some(request.allowed(target, granted))
     }
 }
 

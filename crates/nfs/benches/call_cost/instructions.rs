@@ -32,7 +32,7 @@ pub(crate) fn run(key: &str, count: u64) -> Result<(), Box<dyn Error>> {
     let path = Path::find(key).ok_or("no such path")?;
     let common = Common::new(WARM);
     let mut connection = Connection::new(&common, 1);
-    (0..count).for_each(|_| connection.step(&common, path));
+    connection.turn(&common, path, count);
     Ok(())
 }
 

@@ -100,7 +100,7 @@ pub(crate) struct Connection {
     getattr: Vec<u8>,
     setattr: Vec<u8>,
     handle: [u8; 32],
-    credential: Option<Credential>,
+    credential: Credential,
     buffer: Vec<u8>,
     /// As long as that to a SETATTR.
     reply: [u8; 144],
@@ -117,7 +117,7 @@ impl Connection {
             getattr: records::call(GETATTR),
             setattr: records::call(SETATTR),
             handle: records::handle(),
-            credential: Some(records::credential()),
+            credential: records::credential(),
             buffer: Vec::new(),
             reply: [0; 144],
             xid: 0,
@@ -141,8 +141,32 @@ impl Connection {
         self.buffer = reply;
     }
 
+    /// Asks so often for what one caller may do; what the header of a call says is decoded once.
+    fn permit(&self, calls: u64) {
+        let object = Owned {
+            kind: FileKind::Regular,
+            mode: 0o640,
+            uid: 7,
+            gid: 100,
+        };
+        let claimed = self.connected.claimed(self.credential.clone());
+        for _ in 0..calls {
+            let (named, object) = black_box((records::named(), object));
+            let granted = black_box(&claimed).permitted(named, object, Access(0x3f));
+            assert!(granted == Some(Access::READ), "{granted:?}");
+        }
+    }
+
+    /// Goes the way so often as it is a connection's turn.
+    pub(crate) fn turn(&mut self, common: &Common, path: Path, calls: u64) {
+        match path {
+            Path::Permission => self.permit(calls),
+            _ => (0..calls).for_each(|_| self.step(common, path)),
+        }
+    }
+
     /// Goes the way once.
-    pub(crate) fn step(&mut self, common: &Common, path: Path) {
+    fn step(&mut self, common: &Common, path: Path) {
         self.xid = self.xid.wrapping_add(1);
         match path {
             Path::Getattr => self.serve(GETATTR),
@@ -159,20 +183,7 @@ impl Connection {
                 let pass = &common.replay;
                 assert!(pass.pass(procedure, address, record, self.now, &self.reply));
             }
-            Path::Permission => {
-                let object = Owned {
-                    kind: FileKind::Regular,
-                    mode: 0o640,
-                    uid: 7,
-                    gid: 100,
-                };
-                let credential = self.credential.take().expect("it is given back");
-                let named = black_box(records::named());
-                let all = Access(0x3f);
-                let (granted, back) = self.connected.permit(named, credential, object, all);
-                assert!(granted == Some(Access::READ), "{granted:?}");
-                self.credential = Some(back);
-            }
+            Path::Permission => self.permit(1),
             Path::Handle => {
                 let named = common.gateway.named(black_box(&self.handle));
                 assert!(named.is_some());
@@ -220,7 +231,7 @@ pub(crate) fn contend(path: Path, connections: usize, sharing: Sharing, calls: u
         let (begin, cpu) = (Instant::now(), thread_cpu());
         for _ in 0..rounds {
             for connection in &mut own {
-                (0..TURN).for_each(|_| connection.step(common, path));
+                connection.turn(common, path, TURN);
             }
         }
         (begin.elapsed(), thread_cpu() - cpu)

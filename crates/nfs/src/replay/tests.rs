@@ -162,6 +162,9 @@ fn a_call_under_way_is_known_however_many_are_done_meanwhile() {
             }
         }
     }
+    for shard in &cache.shards {
+        assert!(shard.shard.lock().is_within(4, slow.len()));
+    }
     for ticket in tickets {
         ticket.finish(b"slow");
     }
