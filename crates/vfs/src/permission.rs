@@ -162,19 +162,23 @@ pub fn may_rewrite_parent(directory: Owned, who: &Credentials) -> Result<()> {
 pub fn access(object: Owned, who: &Credentials, wanted: Access) -> Access {
     let directory = object.is_directory();
     let has = object.rights(who);
-    let [read, write, execute] = [READ, WRITE, EXECUTE].map(|right| has & right != 0);
-    let rights = [
-        (Access::READ, read),
-        (Access::LOOKUP, directory && execute),
-        (Access::MODIFY, write),
-        (Access::EXTEND, write),
-        (Access::DELETE, directory && write),
-        (Access::EXECUTE, !directory && execute),
-    ];
-    let granted = rights
-        .into_iter()
-        .filter(|(_, has)| *has)
-        .fold(0, |bits, (right, _)| bits | right.0);
+    let mut granted = 0;
+    if has & READ != 0 {
+        granted |= Access::READ.0;
+    }
+    if has & WRITE != 0 {
+        granted |= Access::MODIFY.0 | Access::EXTEND.0;
+    }
+    if has & WRITE != 0 && directory {
+        granted |= Access::DELETE.0;
+    }
+    if has & EXECUTE != 0 {
+        granted |= if directory {
+            Access::LOOKUP.0
+        } else {
+            Access::EXECUTE.0
+        };
+    }
     Access(wanted.0 & granted)
 }
 

@@ -176,11 +176,11 @@ impl Round {
 
 fn median(mut values: Vec<f64>) -> Median {
     values.sort_by(f64::total_cmp);
-    let at = |part: usize| values[(values.len() - 1) * part / 4];
+    let last = values.len() - 1;
     Median {
-        value: at(2),
-        low: at(1),
-        high: at(3),
+        value: values[last / 2],
+        low: values[last / 4],
+        high: values[(last * 3).div_ceil(4)],
     }
 }
 
