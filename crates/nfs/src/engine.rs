@@ -15,18 +15,18 @@ use crate::handle::Handles;
 use crate::locks::LockManager;
 use crate::metrics::Metrics;
 use crate::mount::Mounts;
-use crate::replay::{Arrival, ReplayCache, ReplayKey, Ticket};
+use crate::replay::{Arrival, ReplayCache, Ticket};
 use crate::rpc::{Call, Credential, Denial, NotServed, Rejection, Reply};
 use crate::tls::{Tls, TlsControl};
 use crate::xdr::Malformed;
-use crate::{ConfigError, Export, ServerConfig, Transport, View, mount, nfs3, nlm, nsm};
+use crate::{ConfigError, Export, ServerConfig, Transport, View, mount, nfs3, nlm, nsm, rpc};
 
 /// What all connections share.
 pub(crate) struct Engine<F> {
-    handles: Handles,
+    pub(crate) handles: Handles,
     exports: InForce<F>,
     mounts: Mounts,
-    replay: Arc<ReplayCache>,
+    replay: ReplayCache,
     /// Without it NLM and NSM are not served.
     pub(crate) locks: OnceLock<Arc<LockManager>>,
     pub(crate) tls: TlsControl,
@@ -38,8 +38,8 @@ pub(crate) struct Session<F> {
     pub(crate) engine: Arc<Engine<F>>,
     peer: SocketAddr,
     transport: Transport,
-    exports: Arc<Exports<F>>,
-    client: Client,
+    pub(crate) exports: Arc<Exports<F>>,
+    pub(crate) client: Client,
     /// The own address that the client called.
     local: IpAddr,
     /// Whether the operator was told why this client may mount nothing.
@@ -116,13 +116,12 @@ pub(crate) fn reply_bound(record: &[u8]) -> usize {
     if record.len() > LONGEST_SMALL_CALL {
         return 512;
     }
-    match Call::decode(record) {
-        Ok(call) if call.program == nfs3::PROGRAM => {
-            nfs3::reply_bound(call.procedure, call.arguments)
-        }
-        Ok(call) if call.program == mount::PROGRAM => mount::reply_bound(call.procedure),
-        Ok(call) if call.program == nlm::PROGRAM => nlm::REPLY_BYTES,
-        Ok(_) | Err(_) => 512,
+    // It is decoded when it is begun; a call that cannot be has a short reply.
+    match rpc::wanted(record) {
+        Some((nfs3::PROGRAM, procedure)) => nfs3::reply_bound(procedure, record),
+        Some((mount::PROGRAM, procedure)) => mount::reply_bound(procedure),
+        Some((nlm::PROGRAM, _)) => nlm::REPLY_BYTES,
+        Some(_) | None => 512,
     }
 }
 
@@ -138,7 +137,7 @@ impl<F: FileSystem> Engine<F> {
             handles: Handles::new(config.handle_key, config.volume),
             exports: InForce::new(Exports::new(config.exports.clone(), view)),
             mounts: Mounts::default(),
-            replay: Arc::new(replay),
+            replay,
             locks: OnceLock::new(),
             tls: TlsControl::default(),
             metrics: Arc::default(),
@@ -352,20 +351,23 @@ async fn nfs<F: FileSystem>(
 
 /// Looks whether a call was done before. If it was, or is being done, gives what becomes of it; else the duty
 /// to say how it went, if a repetition must not be done again.
-async fn first_time<F: FileSystem>(
-    session: &Session<F>,
+async fn first_time<'a, F: FileSystem>(
+    session: &'a Session<F>,
     is_replayed: bool,
     record: &[u8],
     now: Instant,
     buffer: Vec<u8>,
-) -> Result<(Option<Ticket>, Vec<u8>), Outcome> {
+) -> Result<(Option<Ticket<'a>>, Vec<u8>), Outcome> {
     if !is_replayed {
         return Ok((None, buffer));
     }
     let engine = &*session.engine;
     let metrics = &engine.metrics;
-    let key = ReplayKey::new(session.client.address, session.transport, record);
-    match engine.replay.arrive(key, now) {
+    let address = session.client.address;
+    let arrival = engine
+        .replay
+        .arrive(address, session.transport, record, now);
+    match arrival {
         Arrival::First(ticket) => Ok((Some(ticket), buffer)),
         Arrival::Done(reply) => {
             metrics.replays_answered.add(1);

@@ -29,6 +29,9 @@ mod exports;
 pub mod fuzzing;
 pub mod handle;
 mod locks;
+#[cfg(feature = "measuring")]
+#[doc(hidden)]
+pub mod measuring;
 mod metrics;
 pub mod mount;
 pub mod nfs3;

@@ -136,6 +136,14 @@ impl Assembler {
         self.record = buffer;
     }
 
+    /// Takes a buffer for the next record, so that none has to be allocated for it; it is dropped if that has begun.
+    pub fn reuse(&mut self, mut buffer: Vec<u8>) {
+        if self.record.is_empty() {
+            buffer.clear();
+            self.record = buffer;
+        }
+    }
+
     /// Where to read the next bytes of the stream straight into, and how many at most, when a large
     /// record lacks many. [`Assembler::take`] has to be called afterwards.
     pub fn direct(&mut self) -> Option<(&mut Vec<u8>, usize)> {
@@ -210,6 +218,24 @@ mod tests {
             assert!(input.is_empty());
         }
         Ok(records)
+    }
+
+    #[test]
+    fn a_buffer_is_used_again_for_the_next_record_and_never_for_one_that_has_begun() {
+        let mut assembler = Assembler::new(LIMIT);
+        assembler.reuse(vec![9; 300]);
+        assert!(!assembler.is_midway());
+        let wire = fragment(&[1; 100], true);
+        let (begin, rest) = wire.split_at(50);
+        let mut input = begin;
+        assert_eq!(assembler.take(&mut input), Ok(Step::NeedInput));
+        assembler.reuse(vec![8; 300]);
+        let mut input = rest;
+        let Ok(Step::Record(record)) = assembler.take(&mut input) else {
+            panic!("it is complete");
+        };
+        assert_eq!(record, [1; 100]);
+        assert_eq!(record.capacity(), 300);
     }
 
     fn fragment(data: &[u8], last: bool) -> Vec<u8> {

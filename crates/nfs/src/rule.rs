@@ -178,8 +178,8 @@ impl Rule {
                 });
             }
         };
-        let is_root = who.uid == 0 || who.gid == 0 || who.groups.contains(&0);
-        if self.squash == Squash::None || !is_root {
+        let is_root = || who.uid == 0 || who.gid == 0 || who.groups.contains(&0);
+        if self.squash == Squash::None || !is_root() {
             return Cow::Borrowed(who);
         }
         let group = |id: u32| if id == 0 { gid } else { id };

@@ -57,13 +57,13 @@ impl Owned {
         self.kind == FileKind::Directory
     }
 
-    /// Whether the mode bits give `who` all of `wanted` (bits of one class, 0 to 7). The classes
+    /// The bits of one class (0 to 7) that the mode gives `who`. The classes
     /// exclude each other: an owner has the owner's rights, and no more if the group has more.
-    fn allows(&self, who: &Credentials, wanted: u32) -> bool {
+    fn rights(&self, who: &Credentials) -> u32 {
         if is_root(who) {
             // Root may not execute what nobody may execute.
             let executable = self.is_directory() || self.mode & 0o111 != 0;
-            return wanted & EXECUTE == 0 || executable;
+            return READ | WRITE | if executable { EXECUTE } else { 0 };
         }
         let class = if who.uid == self.uid {
             self.mode >> 6
@@ -72,7 +72,12 @@ impl Owned {
         } else {
             self.mode
         };
-        class & wanted == wanted
+        class & (READ | WRITE | EXECUTE)
+    }
+
+    /// Whether the mode bits give `who` all of `wanted` (bits of one class).
+    fn allows(&self, who: &Credentials, wanted: u32) -> bool {
+        self.rights(who) & wanted == wanted
     }
 }
 
@@ -94,7 +99,7 @@ fn require(allowed: bool) -> Result<()> {
 /// [`Error::Access`].
 pub fn may_read(file: Owned, who: &Credentials) -> Result<()> {
     let owner = who.uid == file.uid;
-    require(owner || file.allows(who, READ) || file.allows(who, EXECUTE))
+    require(owner || file.rights(who) & (READ | EXECUTE) != 0)
 }
 
 /// WRITE to a regular file, or a change of its size.
@@ -156,21 +161,24 @@ pub fn may_rewrite_parent(directory: Owned, who: &Credentials) -> Result<()> {
 /// rights of directories, EXECUTE is one of everything else.
 pub fn access(object: Owned, who: &Credentials, wanted: Access) -> Access {
     let directory = object.is_directory();
-    let read = object.allows(who, READ);
-    let write = object.allows(who, WRITE);
-    let execute = object.allows(who, EXECUTE);
-    let rights = [
-        (Access::READ, read),
-        (Access::LOOKUP, directory && execute),
-        (Access::MODIFY, write),
-        (Access::EXTEND, write),
-        (Access::DELETE, directory && write),
-        (Access::EXECUTE, !directory && execute),
-    ];
-    let granted = rights
-        .into_iter()
-        .filter(|(_, has)| *has)
-        .fold(0, |bits, (right, _)| bits | right.0);
+    let has = object.rights(who);
+    let mut granted = 0;
+    if has & READ != 0 {
+        granted |= Access::READ.0;
+    }
+    if has & WRITE != 0 {
+        granted |= Access::MODIFY.0 | Access::EXTEND.0;
+    }
+    if has & WRITE != 0 && directory {
+        granted |= Access::DELETE.0;
+    }
+    if has & EXECUTE != 0 {
+        granted |= if directory {
+            Access::LOOKUP.0
+        } else {
+            Access::EXECUTE.0
+        };
+    }
     Access(wanted.0 & granted)
 }
 

@@ -95,12 +95,12 @@ pub(crate) fn is_change(procedure: u32) -> bool {
 const SMALL_REPLY_BYTES: usize = 512;
 
 /// At most so many bytes the reply to a call will have, told before it is begun.
-pub(crate) fn reply_bound(procedure: u32, arguments: Reader<'_>) -> usize {
+pub(crate) fn reply_bound(procedure: u32, record: &[u8]) -> usize {
     match procedure {
         READLINK => SMALL_REPLY_BYTES + MAX_SYMLINK_BYTES,
         // The last argument of all three is the size that the client wants.
         READ | READDIR | READDIRPLUS => {
-            let wanted = arguments.rest().last_chunk().copied();
+            let wanted = record.last_chunk().copied();
             let wanted = wanted.map_or(0, u32::from_be_bytes);
             SMALL_REPLY_BYTES + wanted.min(TRANSFER_BYTES) as usize
         }

@@ -53,10 +53,16 @@ impl<'a, F: FileSystem> Request<'a, F> {
         // A handle that was not made here, one for another export or volume, one whose export is
         // gone and one whose object is gone: all look the same. Nothing is asked of the file system before the
         // client is known to be allowed to know.
-        let Named { export, inode } = self.handles.decode(handle).map_err(|bad| match bad {
+        let named = self.handles.decode(handle).map_err(|bad| match bad {
             BadHandle::Malformed => Status::BADHANDLE,
             BadHandle::Forged => Status::STALE,
         })?;
+        self.admitted(named)
+    }
+
+    /// What a handle of ours names, if the export's rules let this client call for it.
+    pub(crate) fn admitted(&self, named: Named) -> Result<Target<'a, F>, Status> {
+        let Named { export, inode } = named;
         let grant = self.client.grant(export).ok_or(Status::STALE)?;
         let rule = self.exports.rule(grant).ok_or(Status::STALE)?;
         let fs = self.exports.fs(grant).ok_or(Status::STALE)?;

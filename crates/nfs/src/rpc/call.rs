@@ -97,6 +97,15 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Program and procedure of a record, if it is long enough to have them. Nothing else of it is looked at.
+pub(crate) fn wanted(record: &[u8]) -> Option<(u32, u32)> {
+    let mut reader = Reader::new(record);
+    // Transaction id, CALL, version of RPC.
+    reader.array::<12>().ok()?;
+    let [program, _, procedure] = numbers(&mut reader).ok()?;
+    Some((program, procedure))
+}
+
 fn numbers(reader: &mut Reader<'_>) -> Result<[u32; 3], Malformed> {
     Ok([reader.u32()?, reader.u32()?, reader.u32()?])
 }
@@ -126,9 +135,11 @@ fn auth_sys(mut reader: Reader<'_>) -> Result<Credentials, Malformed> {
     if count > MAX_GROUPS {
         return Err(Malformed);
     }
-    let groups = (0..count)
-        .map(|_| reader.u32())
-        .collect::<Result<_, Malformed>>()?;
+    // Collected through `Result` they would be allocated in several steps.
+    let mut groups = Vec::with_capacity(count);
+    for _ in 0..count {
+        groups.push(reader.u32()?);
+    }
     Ok(Credentials { uid, gid, groups })
 }
 

@@ -16,6 +16,7 @@
 mod call;
 mod reply;
 
+pub(crate) use call::wanted;
 pub use call::{Call, Credential, Denial, NotServed};
 pub use reply::Reply;
 

@@ -122,7 +122,7 @@ impl<F, Make, Call> Connection<F, Make, Call>
 where
     F: FileSystem,
     Make: Fn(Arc<Session<F>>, Record, Instant, Vec<u8>) -> Call + Send,
-    Call: Future<Output = Outcome> + Send + 'static,
+    Call: Future<Output = (Outcome, Record)> + Send + 'static,
 {
     pub(super) fn new(
         stream: TcpStream,
@@ -529,15 +529,18 @@ where
             None => Box::pin(call),
         };
         match slot.as_mut().poll(context) {
-            Poll::Ready(outcome) => {
+            Poll::Ready((outcome, record)) => {
                 self.slot = Some(slot);
+                if let Some(buffer) = record.into_small_buffer() {
+                    self.assembler.reuse(buffer);
+                }
                 self.answer(outcome, charge)
             }
             Poll::Pending => {
                 self.expected += expected;
                 self.session.engine.metrics.calls_waiting.add(1);
                 self.calls
-                    .spawn(async move { (slot.await, charge, expected) });
+                    .spawn(async move { (slot.await.0, charge, expected) });
                 Ok(())
             }
         }

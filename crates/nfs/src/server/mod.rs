@@ -249,7 +249,8 @@ impl<F: FileSystem> Shared<F> {
             session,
             self,
             async |session, record, now, buffer| {
-                execute(&session, record.bytes(), now, buffer).await
+                let outcome = execute(&session, record.bytes(), now, buffer).await;
+                (outcome, record)
             },
         );
         connections.spawn(connection.run(phase.subscribe()));

@@ -12,6 +12,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
 use super::budget::{Account, Charge};
+use super::pool;
 use crate::rpc::Reply;
 
 /// Pieces passed to one write.
@@ -92,7 +93,8 @@ impl Outbox {
             bytes.extend_from_slice(data);
             return;
         }
-        let mut bytes = Vec::with_capacity(data.len().max(COPY_BYTES));
+        let mut bytes = pool::gathering();
+        bytes.reserve(data.len().max(COPY_BYTES));
         bytes.extend_from_slice(data);
         self.pieces.push_back(Piece::Gathered { bytes, sent: 0 });
     }
@@ -135,7 +137,9 @@ impl Outbox {
                 break;
             }
             written -= unsent;
-            self.pieces.pop_front();
+            if let Some(Piece::Gathered { bytes, .. }) = self.pieces.pop_front() {
+                pool::give_gathering(bytes);
+            }
         }
         while self
             .charges

@@ -1,6 +1,7 @@
 //! Buffers that are used again, so that the kernel does not have to clear fresh pages for every
 //! megabyte that passes.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -13,9 +14,43 @@ const IDLE_BYTES: usize = 8 << 20;
 /// Size of the buffers that sockets are read into.
 pub(super) const SCRATCH_BYTES: usize = 64 << 10;
 
-/// Idle scratch buffers kept. A connection has one only while it has unread bytes, so there are
-/// mostly as many as threads.
+/// Idle scratch buffers kept beside those of the threads. A connection has one only while it has unread
+/// bytes, so there are mostly as many as threads.
 const IDLE_SCRATCH: usize = 32;
+
+/// A small record's buffer is used again for the next one up to this capacity, which its connection is charged for.
+const SMALL_BYTES: usize = 512;
+
+/// Idle buffers of replies that a thread keeps, and the capacity up to which it keeps them: half a MiB in all.
+const IDLE_GATHERING: usize = 32;
+const GATHERING_BYTES: usize = 16 << 10;
+
+thread_local! {
+    /// The scratch buffer that this thread read into last, or none: two system calls in a row need no lock, and find
+    /// it in the processor's cache.
+    static NEAR: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+
+    /// Buffers of replies that this thread has sent.
+    static SENT: Cell<Vec<Vec<u8>>> = const { Cell::new(Vec::new()) };
+}
+
+/// An empty buffer to gather replies in, of whatever capacity.
+pub(super) fn gathering() -> Vec<u8> {
+    let mut sent = SENT.take();
+    let buffer = sent.pop();
+    SENT.set(sent);
+    buffer.unwrap_or_default()
+}
+
+/// Gives such a buffer back that was sent.
+pub(super) fn give_gathering(mut buffer: Vec<u8>) {
+    let mut sent = SENT.take();
+    if sent.len() < IDLE_GATHERING && buffer.capacity() <= GATHERING_BYTES {
+        buffer.clear();
+        sent.push(buffer);
+    }
+    SENT.set(sent);
+}
 
 /// Idle buffers.
 pub(super) struct Pool {
@@ -42,6 +77,10 @@ impl Pool {
 
     /// An empty buffer of [`SCRATCH_BYTES`].
     pub(super) fn scratch(&self) -> Vec<u8> {
+        let near = NEAR.take();
+        if near.capacity() > 0 {
+            return near;
+        }
         let idle = self.scratch.lock().pop();
         idle.unwrap_or_else(|| Vec::with_capacity(SCRATCH_BYTES))
     }
@@ -49,9 +88,13 @@ impl Pool {
     /// Gives a scratch buffer back.
     pub(super) fn give_scratch(&self, mut scratch: Vec<u8>) {
         scratch.clear();
+        let before = NEAR.replace(scratch);
+        if before.capacity() == 0 {
+            return;
+        }
         let mut idle = self.scratch.lock();
         if idle.len() < IDLE_SCRATCH {
-            idle.push(scratch);
+            idle.push(before);
         }
     }
 
@@ -88,6 +131,12 @@ impl Record {
         &self.bytes
     }
 
+    /// The buffer, if it is worth using again for the next small record.
+    pub(super) fn into_small_buffer(mut self) -> Option<Vec<u8>> {
+        let small = self.large.is_none() && self.bytes.capacity() <= SMALL_BYTES;
+        small.then(|| std::mem::take(&mut self.bytes))
+    }
+
     /// Bytes that are not charged yet.
     pub(super) fn uncharged_bytes(&self) -> usize {
         match self.large {
@@ -102,5 +151,44 @@ impl Drop for Record {
         if let Some((pool, _)) = self.large.take() {
             pool.give_record(std::mem::take(&mut self.bytes));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_keeps_some_buffers_of_replies_and_no_large_ones() {
+        give_gathering(Vec::with_capacity(GATHERING_BYTES + 1));
+        assert_eq!(gathering().capacity(), 0);
+        for _ in 0..IDLE_GATHERING + 5 {
+            give_gathering(vec![7; 100]);
+        }
+        for _ in 0..IDLE_GATHERING {
+            let buffer = gathering();
+            assert!(buffer.is_empty() && buffer.capacity() >= 100);
+        }
+        assert_eq!(gathering().capacity(), 0);
+    }
+
+    #[test]
+    fn scratch_buffers_come_back_to_their_thread_and_then_to_all() {
+        let pool = Arc::new(Pool::new(1 << 20));
+        let [mut first, mut second] = [pool.scratch(), pool.scratch()];
+        first.push(1);
+        second.push(2);
+        pool.give_scratch(first);
+        pool.give_scratch(second);
+        assert_eq!(pool.scratch.lock().len(), 1);
+        assert!(pool.scratch().is_empty() && pool.scratch().is_empty());
+        assert!(pool.scratch.lock().is_empty());
+    }
+
+    #[test]
+    fn only_the_buffers_of_short_records_are_used_again() {
+        let buffer = |capacity| Record::small(Vec::with_capacity(capacity)).into_small_buffer();
+        assert!(buffer(SMALL_BYTES).is_some());
+        assert!(buffer(SMALL_BYTES + 1).is_none());
     }
 }

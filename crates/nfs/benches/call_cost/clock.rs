@@ -1,0 +1,39 @@
+//! The time that threads had a processor: what others do on the machine counts less there than in time that
+//! passes.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+fn read(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Of the calling thread.
+pub(crate) fn thread_cpu() -> Duration {
+    read(ClockId::ThreadCPUTime)
+}
+
+/// Of all threads of the process.
+pub(crate) fn process_cpu() -> Duration {
+    read(ClockId::ProcessCPUTime)
+}
+
+/// What calls took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PerCall {
+    /// Processor time of one.
+    pub(crate) cpu_ns: f64,
+    /// How many there were in a second that passed, in thousands.
+    pub(crate) thousand_a_second: f64,
+}
+
+impl PerCall {
+    pub(crate) fn new(calls: u64, wall: Duration, cpu: Duration) -> PerCall {
+        PerCall {
+            cpu_ns: cpu.as_nanos() as f64 / calls as f64,
+            thousand_a_second: calls as f64 / wall.as_secs_f64() / 1e3,
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The ways of a call that are measured without sockets, and how connections share what they go through.
+
+use std::hint::black_box;
+use std::pin::pin;
+use std::sync::Barrier;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Instant;
+
+use forebay_nfs::measuring::{Connected, Gateway, Replay};
+use forebay_nfs::rpc::Credential;
+use forebay_nfs::{Limits, record::MARK_BYTES};
+use forebay_vfs::memory::MemoryFileSystem;
+use forebay_vfs::permission::Owned;
+use forebay_vfs::{Access, FileKind};
+
+use crate::clock::{PerCall, thread_cpu};
+use crate::records::{self, GETATTR, SETATTR};
+
+/// Threads that serve connections, as many as there are processors.
+const THREADS: usize = 2;
+
+/// Calls that a connection makes before it is the turn of the next one of its thread: as many as a client mostly has
+/// under way.
+const TURN: u64 = 32;
+
+/// A way, or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// All of a GETATTR, from its record to its reply.
+    Getattr,
+    /// All of a SETATTR, which is kept for repetitions.
+    Setattr,
+    /// Replay cache: a call that must not be done twice and was not done before, in a cache that is full.
+    ReplayFirst,
+    /// Replay cache: a call that may be repeated.
+    ReplayIdempotent,
+    /// The export's rule, the credential, squashing and the mode bits.
+    Permission,
+    /// The handle's authentication.
+    Handle,
+    /// Finding the rules of a client by its address: once for each connection, not for each call.
+    Address,
+}
+
+impl Path {
+    pub(crate) const ALL: [Path; 7] = [
+        Path::Getattr,
+        Path::Setattr,
+        Path::ReplayFirst,
+        Path::ReplayIdempotent,
+        Path::Permission,
+        Path::Handle,
+        Path::Address,
+    ];
+
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Path::Getattr => "getattr",
+            Path::Setattr => "setattr",
+            Path::ReplayFirst => "replay-first",
+            Path::ReplayIdempotent => "replay-idempotent",
+            Path::Permission => "permission",
+            Path::Handle => "handle",
+            Path::Address => "address",
+        }
+    }
+
+    pub(crate) fn find(key: &str) -> Option<Path> {
+        Path::ALL.into_iter().find(|path| path.key() == key)
+    }
+}
+
+/// What connections share.
+pub(crate) struct Common {
+    gateway: Gateway<MemoryFileSystem>,
+    replay: Replay,
+}
+
+impl Common {
+    /// For so many calls: enough of them find a replay cache that is full, as it is after a while.
+    pub(crate) fn new(calls: u64) -> Common {
+        let limits = Limits::default();
+        let common = Common {
+            gateway: Gateway::new(finish(records::file_system()), &records::config()),
+            replay: Replay::new(&limits),
+        };
+        let mut filler = Connection::new(&common, 0);
+        // Those of all shards, which do not fill at the same time.
+        let full = limits.replay_entries as u64 * 2;
+        (0..full.min(calls)).for_each(|_| filler.step(&common, Path::ReplayFirst));
+        common
+    }
+}
+
+/// A connection, with its client's own address and transaction ids.
+pub(crate) struct Connection {
+    connected: Connected<MemoryFileSystem>,
+    peer: std::net::SocketAddr,
+    getattr: Vec<u8>,
+    setattr: Vec<u8>,
+    handle: [u8; 32],
+    credential: Credential,
+    buffer: Vec<u8>,
+    /// As long as that to a SETATTR.
+    reply: [u8; 144],
+    xid: u32,
+    now: Instant,
+}
+
+impl Connection {
+    pub(crate) fn new(common: &Common, number: usize) -> Connection {
+        let peer = records::peer(number);
+        Connection {
+            connected: common.gateway.connect(peer),
+            peer,
+            getattr: records::call(GETATTR),
+            setattr: records::call(SETATTR),
+            handle: records::handle(),
+            credential: records::credential(),
+            buffer: Vec::new(),
+            reply: [0; 144],
+            xid: 0,
+            now: Instant::now(),
+        }
+    }
+
+    fn serve(&mut self, procedure: u32) {
+        let record = match procedure {
+            GETATTR => &mut self.getattr,
+            _ => &mut self.setattr,
+        };
+        records::set_xid(record, self.xid);
+        let buffer = std::mem::take(&mut self.buffer);
+        let reply = self
+            .connected
+            .serve(&record[MARK_BYTES..], self.now, buffer);
+        let reply = finish(reply).expect("an answer");
+        // Accepted, and NFS3_OK.
+        assert!(reply[MARK_BYTES + 20..][..8] == [0; 8], "{reply:?}");
+        self.buffer = reply;
+    }
+
+    /// Asks so often for what one caller may do; what the header of a call says is decoded once.
+    fn permit(&self, calls: u64) {
+        let object = Owned {
+            kind: FileKind::Regular,
+            mode: 0o640,
+            uid: 7,
+            gid: 100,
+        };
+        let claimed = self.connected.claimed(self.credential.clone());
+        for _ in 0..calls {
+            let (named, object) = black_box((records::named(), object));
+            let granted = black_box(&claimed).permitted(named, object, Access(0x3f));
+            assert!(granted == Some(Access::READ), "{granted:?}");
+        }
+    }
+
+    /// Goes the way so often as it is a connection's turn.
+    pub(crate) fn turn(&mut self, common: &Common, path: Path, calls: u64) {
+        match path {
+            Path::Permission => self.permit(calls),
+            _ => (0..calls).for_each(|_| self.step(common, path)),
+        }
+    }
+
+    /// Goes the way once.
+    fn step(&mut self, common: &Common, path: Path) {
+        self.xid = self.xid.wrapping_add(1);
+        match path {
+            Path::Getattr => self.serve(GETATTR),
+            Path::Setattr => self.serve(SETATTR),
+            Path::ReplayFirst | Path::ReplayIdempotent => {
+                let procedure = match path {
+                    Path::ReplayFirst => SETATTR,
+                    _ => GETATTR,
+                };
+                records::set_xid(&mut self.setattr, self.xid);
+                let record = &self.setattr[MARK_BYTES..];
+                let address = self.peer.ip();
+                let procedure = black_box(procedure);
+                let pass = &common.replay;
+                assert!(pass.pass(procedure, address, record, self.now, &self.reply));
+            }
+            Path::Permission => self.permit(1),
+            Path::Handle => {
+                let named = common.gateway.named(black_box(&self.handle));
+                assert!(named.is_some());
+            }
+            Path::Address => {
+                black_box(common.gateway.connect(black_box(self.peer)));
+            }
+        }
+    }
+}
+
+/// What a future comes to that never waits.
+fn finish<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("memory does not wait"),
+    }
+}
+
+/// Whether threads share what they go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// All connections go through one server's parts, as they do.
+    One,
+    /// Every thread has parts of its own: what the same work costs on these processors when nothing is shared.
+    EachItsOwn,
+}
+
+/// Goes a way about `calls` times, in turns of so many connections.
+pub(crate) fn contend(path: Path, connections: usize, sharing: Sharing, calls: u64) -> PerCall {
+    let threads = connections.min(THREADS);
+    let commons: Vec<Common> = match sharing {
+        Sharing::One => vec![Common::new(calls)],
+        Sharing::EachItsOwn => (0..threads).map(|_| Common::new(calls)).collect(),
+    };
+    let barrier = Barrier::new(threads);
+    let rounds = (calls / connections as u64 / TURN).max(1);
+    let work = |thread: usize| {
+        let common = &commons[thread % commons.len()];
+        let numbers = (1..=connections).filter(|number| number % threads == thread);
+        let mut own: Vec<_> = numbers
+            .map(|number| Connection::new(common, number))
+            .collect();
+        barrier.wait();
+        let (begin, cpu) = (Instant::now(), thread_cpu());
+        for _ in 0..rounds {
+            for connection in &mut own {
+                connection.turn(common, path, TURN);
+            }
+        }
+        (begin.elapsed(), thread_cpu() - cpu)
+    };
+    let times: Vec<_> = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads)
+            .map(|thread| scope.spawn(move || work(thread)))
+            .collect();
+        running
+            .into_iter()
+            .map(|thread| thread.join().expect("it ends"))
+            .collect()
+    });
+    let calls = rounds * TURN * connections as u64;
+    let wall = times
+        .iter()
+        .map(|(wall, _)| *wall)
+        .max()
+        .unwrap_or_default();
+    PerCall::new(calls, wall, times.iter().map(|(_, cpu)| *cpu).sum())
+}

@@ -1,0 +1,157 @@
+//! The tables, in Markdown.
+
+use std::fmt::Write;
+
+use crate::instructions::Counts;
+use crate::paths::Path;
+use crate::rounds::{
+    CONNECTIONS, Median, ONE_AT_A_TIME, Rounds, SHARED, alone, rate, shared, socket_rate,
+    through_socket, unshared,
+};
+use crate::socket::DEPTH;
+
+fn name(path: Path) -> &'static str {
+    match path {
+        Path::Getattr => "GETATTR in the engine, from its record to its reply",
+        Path::Setattr => "SETATTR in the engine, kept by the replay cache",
+        Path::ReplayFirst => "replay cache, a call that must not be done twice",
+        Path::ReplayIdempotent => "replay cache, a call that may be repeated",
+        Path::Permission => "rules and permissions",
+        Path::Handle => "authentication of the handle",
+        Path::Address => "rules by address (16 rules; once a connection)",
+    }
+}
+
+fn percent(ratio: Median) -> String {
+    format!("{:.1} %", ratio.value * 100.0)
+}
+
+fn times(ratio: Median) -> String {
+    format!("{:.2} ({:.2} to {:.2})", ratio.value, ratio.low, ratio.high)
+}
+
+fn nanoseconds(value: Median) -> String {
+    format!("{:.0} ({:.0} to {:.0})", value.value, value.low, value.high)
+}
+
+/// All tables; `other` is a build that was measured in turns with this one.
+pub(crate) fn tables(rounds: &Rounds, other: Option<&Rounds>, instructions: &Counts) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = parts(&mut text, rounds, instructions);
+    let _ = connections(&mut text, rounds);
+    if let Some(other) = other {
+        let _ = beside(&mut text, rounds, other);
+    }
+    text
+}
+
+fn parts(text: &mut String, rounds: &Rounds, instructions: &Counts) -> std::fmt::Result {
+    let socket = through_socket(1);
+    writeln!(
+        text,
+        "One connection, medians of {} rounds (quartiles):\n",
+        rounds.count()
+    )?;
+    writeln!(
+        text,
+        "| | processor ns | instructions | of a GETATTR through the socket |"
+    )?;
+    writeln!(text, "|---|---|---|---|")?;
+    writeln!(
+        text,
+        "| GETATTR through the socket, {DEPTH} under way | {} | {} | 100 % |",
+        nanoseconds(rounds.median(&socket)),
+        instructions.through_socket(),
+    )?;
+    writeln!(
+        text,
+        "| GETATTR through the socket, one at a time | {} | | {} |",
+        nanoseconds(rounds.median(ONE_AT_A_TIME)),
+        percent(rounds.ratio(ONE_AT_A_TIME, &socket)),
+    )?;
+    for path in Path::ALL {
+        writeln!(
+            text,
+            "| {} | {} | {} | {} |",
+            name(path),
+            nanoseconds(rounds.median(&alone(path))),
+            instructions.of(path),
+            percent(rounds.ratio(&alone(path), &socket)),
+        )?;
+    }
+    Ok(())
+}
+
+fn connections(text: &mut String, rounds: &Rounds) -> std::fmt::Result {
+    writeln!(
+        text,
+        "\nGETATTR through the socket, and what the parts cost beside it:\n"
+    )?;
+    writeln!(
+        text,
+        "| connections | thousand a second | processor ns | replay cache | rules and permissions |"
+    )?;
+    writeln!(text, "|---|---|---|---|---|")?;
+    for count in CONNECTIONS {
+        let socket = through_socket(count);
+        writeln!(
+            text,
+            "| {count} | {:.0} | {} | {} | {} |",
+            rounds.median(&socket_rate(count)).value,
+            nanoseconds(rounds.median(&socket)),
+            percent(rounds.ratio(&shared(Path::ReplayFirst, count), &socket)),
+            percent(rounds.ratio(&shared(Path::Permission, count), &socket)),
+        )?;
+    }
+    for path in SHARED {
+        writeln!(text, "\n{}, on two threads:\n", name(path))?;
+        writeln!(
+            text,
+            "| connections | thousand a second | processor ns | of that with 1 | of that when nothing is shared |"
+        )?;
+        writeln!(text, "|---|---|---|---|---|")?;
+        for count in CONNECTIONS {
+            let key = shared(path, count);
+            writeln!(
+                text,
+                "| {count} | {:.0} | {} | {} | {} |",
+                rounds.median(&rate(path, count)).value,
+                nanoseconds(rounds.median(&key)),
+                times(rounds.ratio(&key, &shared(path, 1))),
+                times(rounds.ratio(&key, &unshared(path, count))),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn beside(text: &mut String, rounds: &Rounds, other: &Rounds) -> std::fmt::Result {
+    writeln!(
+        text,
+        "\nProcessor time beside that of the other build, in turns:\n"
+    )?;
+    writeln!(text, "| | other, ns | this, ns | ratio |")?;
+    writeln!(text, "|---|---|---|---|")?;
+    let mut row = |name: &str, key: &str| {
+        writeln!(
+            text,
+            "| {name} | {} | {} | {} |",
+            nanoseconds(other.median(key)),
+            nanoseconds(rounds.median(key)),
+            times(rounds.ratio_to(other, key)),
+        )
+    };
+    for count in [1, 8, 64] {
+        let what = format!("GETATTR through the socket, connections: {count}");
+        row(&what, &through_socket(count))?;
+    }
+    for path in Path::ALL {
+        row(name(path), &alone(path))?;
+    }
+    for count in [2, 64] {
+        let what = format!("{}, connections: {count}", name(Path::ReplayFirst));
+        row(&what, &shared(Path::ReplayFirst, count))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! One of the cache's independent parts: calls in the order of their arrival, found by their keys.
+//!
+//! ```text
+//!  heads, by key         slots, by serial number, oldest first
+//!  +-----+          +------+------+------+------+------+------+
+//!  |  7 -----+      |  3   |  4   |  5   |  6   |  7   |  8   |  <- the next arrival is 9
+//!  |  8  |   |      +------+------+------+------+------+------+
+//!  |  2  |   |         ^                            |
+//!  +-----+   |         +----------- back -----------+
+//!            +--------------------------------------^
+//! ```
+//!
+//! A head is the newest call of its bucket, and each slot knows how far back the next older one of the same bucket is. Numbers grow and
+//! slots leave at the front: a number below the first slot's (2 in the drawing) is of a call that left, and
+//! so are all behind it. Nothing has to be taken out of a bucket when a call leaves, and there are as many buckets as
+//! calls: a step looks at a call or two, whatever is kept.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::key::ReplayKey;
+use super::replies::{Begin, Replies};
+
+/// Repetitions that may wait for one call under way; more are dropped, as their client repeats them.
+pub(super) const MAX_WAITING: usize = 4;
+
+/// What a call takes besides the bytes of its reply: its slot, and its part of the heads.
+pub(super) const SLOT_BYTES: usize = size_of::<Slot>() + 2 * size_of::<u64>();
+
+/// Room for the reply to any call that is kept and is not odd.
+const REPLY_BYTES: usize = 288;
+
+/// Those who wait for the reply to a call.
+pub(super) type Waiting = Vec<oneshot::Sender<Bytes>>;
+
+/// What is known of a call that arrives.
+pub(super) enum Known {
+    /// Nothing: it counts as under way from now on.
+    Nothing,
+    /// It was answered with this.
+    Done(Bytes),
+    /// It is being done.
+    UnderWay(oneshot::Receiver<Bytes>),
+    /// It is being done, and enough repetitions wait.
+    Crowded,
+}
+
+#[derive(Debug)]
+enum State {
+    /// With those who wait for it; mostly nobody does.
+    UnderWay(Option<Box<Waiting>>),
+    Done(Begin),
+    /// Given up, or its reply was too long: as if it had never arrived.
+    Void,
+}
+
+/// A cache line, which each call fetches once.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Slot {
+    key: ReplayKey,
+    /// By how much smaller the serial number of the next older call of its bucket is; what has left is far enough.
+    back: u32,
+    /// When it arrived, in nanoseconds since the first arrival: half of an `Instant`.
+    at: u64,
+    state: State,
+}
+
+// Else it would be two cache lines.
+const _: () = assert!(size_of::<Slot>() == 64);
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Shard {
+    /// Serial numbers by bucket; their number is a power of two.
+    heads: Box<[u64]>,
+    slots: VecDeque<Slot>,
+    /// Serial number of the first slot. The first of all is 1: heads begin with 0, of a call that left.
+    first: u64,
+    /// Calls that may be kept; there are more only while that many are under way.
+    entries: usize,
+    replies: Replies,
+    /// The first arrival.
+    begin: Option<Instant>,
+    /// Slots that were looked at, for the tests.
+    #[cfg(test)]
+    pub(super) looked_at: std::cell::Cell<u64>,
+}
+
+impl Shard {
+    /// Keeps so many calls in so many bytes, or at least one.
+    pub(super) fn new(entries: usize, bytes: usize) -> Shard {
+        let entries = entries.min(bytes / (SLOT_BYTES + REPLY_BYTES)).max(1);
+        Shard {
+            heads: vec![0; entries.next_power_of_two()].into(),
+            slots: VecDeque::new(),
+            first: 1,
+            entries,
+            replies: Replies::new(bytes.saturating_sub(entries * SLOT_BYTES)),
+            begin: None,
+            #[cfg(test)]
+            looked_at: std::cell::Cell::default(),
+        }
+    }
+
+    /// A call has arrived.
+    pub(super) fn arrive(&mut self, key: ReplayKey, now: Instant, age: Duration) -> Known {
+        let begin = *self.begin.get_or_insert(now);
+        let now = now.saturating_duration_since(begin).as_nanos() as u64;
+        let found = self.find(&key);
+        let found = found.and_then(|serial| self.place(serial));
+        if let Some(slot) = found.and_then(|place| self.slots.get_mut(place)) {
+            match &mut slot.state {
+                State::UnderWay(waiting) => {
+                    let waiting = waiting.get_or_insert_default();
+                    waiting.retain(|sender| !sender.is_closed());
+                    if waiting.len() >= MAX_WAITING {
+                        return Known::Crowded;
+                    }
+                    let (sender, receiver) = oneshot::channel();
+                    waiting.push(sender);
+                    return Known::UnderWay(receiver);
+                }
+                State::Done(begin) if u128::from(now.saturating_sub(slot.at)) <= age.as_nanos() => {
+                    if let Some(reply) = self.replies.get(*begin) {
+                        return Known::Done(Bytes::copy_from_slice(reply));
+                    }
+                }
+                State::Done(_) | State::Void => {}
+            }
+        }
+        self.make_room();
+        self.push(key, now, State::UnderWay(None));
+        Known::Nothing
+    }
+
+    /// A call that is under way was answered with this. Gives those who wait for it.
+    pub(super) fn finish(&mut self, key: &ReplayKey, reply: &[u8]) -> Waiting {
+        let done = self.replies.keep(reply).map_or(State::Void, State::Done);
+        self.end(key, done)
+    }
+
+    /// A call that is under way was given up. Gives those who wait for it.
+    pub(super) fn forget(&mut self, key: &ReplayKey) -> Waiting {
+        self.end(key, State::Void)
+    }
+
+    fn end(&mut self, key: &ReplayKey, state: State) -> Waiting {
+        let place = self.find(key).and_then(|serial| self.place(serial));
+        let Some(slot) = place.and_then(|place| self.slots.get_mut(place)) else {
+            return Waiting::new();
+        };
+        match std::mem::replace(&mut slot.state, state) {
+            State::UnderWay(waiting) => waiting.map_or_else(Waiting::new, |waiting| *waiting),
+            State::Done(_) | State::Void => Waiting::new(),
+        }
+    }
+
+    /// Has the oldest calls leave if there are as many as may be. One under way stays and becomes the newest; so
+    /// that this costs the same however many are under way, there can then be one more than may be, and the next
+    /// times two leave.
+    fn make_room(&mut self) {
+        for _ in 0..2 {
+            if self.slots.len() < self.entries {
+                break;
+            }
+            let Some(oldest) = self.slots.pop_front() else {
+                break;
+            };
+            self.first += 1;
+            #[cfg(test)]
+            self.looked_at.update(|count| count + 1);
+            if let State::UnderWay(_) = oldest.state {
+                self.push(oldest.key, oldest.at, oldest.state);
+            }
+        }
+    }
+
+    fn push(&mut self, key: ReplayKey, at: u64, state: State) {
+        let serial = self.first + self.slots.len() as u64;
+        let bucket = self.bucket(&key);
+        let Some(head) = self.heads.get_mut(bucket) else {
+            return;
+        };
+        let older = std::mem::replace(head, serial);
+        self.slots.push_back(Slot {
+            key,
+            back: u32::try_from(serial - older).unwrap_or(u32::MAX),
+            at,
+            state,
+        });
+    }
+
+    /// The newest call with this key.
+    fn find(&self, key: &ReplayKey) -> Option<u64> {
+        let mut serial = *self.heads.get(self.bucket(key))?;
+        // Each is older than the one before, so this ends.
+        loop {
+            let slot = self.slots.get(self.place(serial)?)?;
+            #[cfg(test)]
+            self.looked_at.update(|count| count + 1);
+            if slot.key == *key {
+                return Some(serial);
+            }
+            serial = serial.saturating_sub(slot.back.into());
+        }
+    }
+
+    /// Where a call is, if it has not left.
+    fn place(&self, serial: u64) -> Option<usize> {
+        serial.checked_sub(self.first).map(|place| place as usize)
+    }
+
+    fn bucket(&self, key: &ReplayKey) -> usize {
+        // The upper bits have chosen the shard.
+        key.spread() as usize & (self.heads.len() - 1)
+    }
+
+    /// Whether it keeps to its limits, with so many calls under way.
+    #[cfg(test)]
+    pub(super) fn is_within(&self, entries: usize, under_way: usize) -> bool {
+        self.slots.len() <= entries + under_way
+    }
+}

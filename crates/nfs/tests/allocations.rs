@@ -1,0 +1,169 @@
+//! How often a call allocates in the steady state, counted in the whole process but for the client's thread. The
+//! bounds are what was reached: they may only go down.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::*;
+use forebay_nfs::record::mark;
+use forebay_nfs::xdr::Writer;
+use forebay_vfs::memory::MemoryFileSystem;
+
+/// The system's allocator, which counts.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// What this thread allocates is the client's.
+    static IS_CLIENT: Cell<bool> = const { Cell::new(false) };
+}
+
+fn count() {
+    // A thread that is ending has no such value any more; it is none that serves.
+    if IS_CLIENT.try_with(Cell::get) == Ok(false) {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: everything is handed on to the system's allocator as it came; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps to the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps to the contract of `dealloc`, and `alloc` and `realloc` gave the pointer.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps to the contract of `realloc`, and `alloc` and `realloc` gave the pointer.
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Calls under way at the same time.
+const DEPTH: usize = 32;
+/// Bytes that READ and WRITE move.
+const DATA_BYTES: u32 = 4096;
+
+/// Allocations of one call, of many that are answered alike.
+fn allocations(client: &mut Client, procedure: u32, arguments: impl FnOnce(&mut Writer)) -> f64 {
+    let message = client.message(NFS, 3, procedure, arguments);
+    let mut record = mark(message.len()).to_vec();
+    record.extend_from_slice(&message);
+    client.send_record(&message);
+    let reply = client.receive().unwrap();
+    // Accepted, and NFS3_OK.
+    assert_eq!(reply[20..28], [0; 8]);
+    let mut calls = record.repeat(DEPTH);
+    let mut replies = vec![0; (4 + reply.len()) * DEPTH];
+    let mut xid = client.xid;
+    let mut round = |count: usize| {
+        for _ in 0..count {
+            for call in calls.chunks_exact_mut(record.len()) {
+                xid = xid.wrapping_add(1);
+                call[4..8].copy_from_slice(&xid.to_be_bytes());
+            }
+            client.stream.write_all(&calls).unwrap();
+            client.stream.read_exact(&mut replies).unwrap();
+        }
+    };
+    round(50);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let rounds = 100;
+    round(rounds);
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    client.xid = xid;
+    allocations as f64 / (rounds * DEPTH) as f64
+}
+
+#[test]
+fn calls_allocate_no_more_than_they_did() {
+    IS_CLIENT.set(true);
+    let mut config = config();
+    // So that the cache is full soon, and grows no more.
+    config.limits.replay_entries = 512;
+    let server = Running::new(Arc::new(MemoryFileSystem::new()), config);
+    let mut client = server.client();
+    let root = client.root();
+    let file = client.create(&root, "file");
+    let mut measured = Vec::new();
+    // By a caller without further groups, and by one with five, which are a list.
+    for (groups, list) in [(vec![], 0.0), (vec![4, 24, 27, 100, 1000], 1.0)] {
+        client.who = As::User(0, 0, groups);
+        let mut check = |name: &str, bound: f64, count: f64| {
+            measured.push(format!("{name}: {count:.3} of {bound}"));
+            // The buffers of what is under way grow now and then, not with each call.
+            (count <= bound + 0.1).then_some(()).ok_or(name.to_owned())
+        };
+        let outcomes = [
+            check(
+                "GETATTR",
+                list,
+                allocations(&mut client, 1, |w| w.opaque(&file)),
+            ),
+            check(
+                "SETATTR",
+                list,
+                allocations(&mut client, 2, |w| {
+                    w.opaque(&file);
+                    no_attributes(w);
+                    w.u32(0);
+                }),
+            ),
+            check(
+                "LOOKUP",
+                list,
+                allocations(&mut client, 3, |w| {
+                    w.opaque(&root);
+                    w.opaque(b"file");
+                }),
+            ),
+            check(
+                "ACCESS",
+                list,
+                allocations(&mut client, 4, |w| {
+                    w.opaque(&file);
+                    w.u32(0x3f);
+                }),
+            ),
+            // The record, which is too long for the memory of the one before to be kept.
+            check(
+                "WRITE",
+                list + 1.0,
+                allocations(&mut client, 7, |w| {
+                    w.opaque(&file);
+                    w.u64(0);
+                    w.u32(DATA_BYTES);
+                    w.u32(0);
+                    w.opaque(&[7; DATA_BYTES as usize]);
+                }),
+            ),
+            // The list of the data's pieces.
+            check(
+                "READ",
+                list + 1.0,
+                allocations(&mut client, 6, |w| {
+                    w.opaque(&file);
+                    w.u64(0);
+                    w.u32(DATA_BYTES);
+                }),
+            ),
+        ];
+        let failed: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        assert!(failed.is_empty(), "{failed:?}: {measured:#?}");
+    }
+}
