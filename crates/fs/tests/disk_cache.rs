@@ -117,7 +117,9 @@ fn data_that_is_written_over_is_never_found_in_its_former_state() {
     let mut expected = pattern(1, FILE_BYTES)[..6 << 20].to_vec();
     expected[5 << 20..][..5].copy_from_slice(b"newer");
     assert_bytes(&life.read(inode, 0, FILE_BYTES), &expected);
-    assert!(cache(&life).hits > 0);
+    let status = cache(&life);
+    assert!(status.hits > 0, "{status:?}");
+    assert_eq!(status.damaged, 0, "one frame is not taken for another");
 }
 
 #[test]
