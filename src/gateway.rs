@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::admin::{
-    CheckpointState, Control, ExportStatus, FlushReport, QuotaLimit, QuotaReport, QuotaRequest,
-    Status, StoreError,
+    CheckpointState, Control, DiskCache, ExportStatus, FlushReport, LogError, QuotaLimit,
+    QuotaReport, QuotaRequest, Status, StoreError,
 };
 use crate::config::{self, Config, LogMode};
 use crate::exports;
@@ -215,6 +215,7 @@ fn fs_config(config: &Config) -> FsConfig {
         upload_parallel: config.upload_parallel as usize,
         pack_bytes: config.pack_bytes.bytes(),
         volume_limit: config.volume_limit.bytes(),
+        disk_cache_limit: config.disk_cache_limit.bytes(),
         ..FsConfig::new(config.data_dir.clone())
     }
 }
@@ -262,6 +263,17 @@ impl Control for NfsGateway {
             memory_limit_bytes: status.memory_limit,
             log_bytes: status.log.map_or(0, |(used, _)| used),
             log_limit_bytes: status.log.map_or(0, |(_, limit)| limit),
+            log_error: status.log_trouble.map(|(message, since)| LogError {
+                message,
+                for_seconds: since.map(|since| since.as_secs_f64()),
+            }),
+            disk_cache: status.disk_cache.map(|cache| DiskCache {
+                limit_bytes: cache.limit_bytes,
+                hits: cache.hits,
+                misses: cache.misses,
+                damaged: cache.damaged,
+                failed: cache.failed,
+            }),
             checkpoint: status.checkpoint.0,
             checkpoint_state: match status.stage {
                 forebay_fs::Stage::Idle => CheckpointState::Open,

@@ -42,6 +42,10 @@ pub struct Status {
     pub log_bytes: u64,
     /// Bytes of disk that it may take; 0 without a log.
     pub log_limit_bytes: u64,
+    /// What is wrong with the log, while it is; null when all is well.
+    pub log_error: Option<LogError>,
+    /// The local disk cache; null if there is none.
+    pub disk_cache: Option<DiskCache>,
     /// Number of the checkpoint that collects changes.
     pub checkpoint: u64,
     /// What is done about the checkpoint before it.
@@ -64,6 +68,30 @@ pub enum CheckpointState {
     Uploading,
     /// Its metadata is on its way to the bucket.
     Publishing,
+}
+
+/// Trouble with the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogError {
+    /// What the system said.
+    pub message: String,
+    /// For how long writes have been refused; null if they are not, but may have to wait.
+    pub for_seconds: Option<f64>,
+}
+
+/// What the local disk cache did since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskCache {
+    /// Bytes of disk that it has.
+    pub limit_bytes: u64,
+    /// Frames that were read from it.
+    pub hits: u64,
+    /// Frames that it did not have.
+    pub misses: u64,
+    /// Frames that were damaged in it, and fetched from the bucket instead.
+    pub damaged: u64,
+    /// Whether its disk failed, so that it is not used until the next start.
+    pub failed: bool,
 }
 
 /// Trouble with the store.
@@ -129,6 +157,20 @@ impl fmt::Display for Status {
                 limit => of_limit(self.log_bytes, limit),
             },
         )?;
+        if let Some(error) = &self.log_error {
+            let refused = match error.for_seconds {
+                Some(seconds) => format!("writes are refused for {}: ", age(seconds)),
+                None => "writers may have to wait: ".to_owned(),
+            };
+            row("log error", format!("{refused}{}", error.message))?;
+        }
+        row(
+            "disk cache",
+            match &self.disk_cache {
+                None => "none".to_owned(),
+                Some(cache) => cache.described(),
+            },
+        )?;
         row(
             "store error",
             match &self.store_error {
@@ -149,6 +191,24 @@ impl fmt::Display for Status {
                 requests.join(", ")
             },
         )
+    }
+}
+
+impl DiskCache {
+    fn described(&self) -> String {
+        let asked = self.hits + self.misses + self.damaged;
+        let mut text = format!(
+            "{}, {} of {asked} frames found since the start",
+            size(self.limit_bytes),
+            self.hits
+        );
+        if self.damaged > 0 {
+            text += &format!(", {} damaged: check its disk", self.damaged);
+        }
+        if self.failed {
+            text += "; its disk failed: not used until the next start";
+        }
+        text
     }
 }
 

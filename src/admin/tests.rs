@@ -39,6 +39,17 @@ fn some_status() -> Status {
         memory_limit_bytes: 1 << 30,
         log_bytes: 32 << 20,
         log_limit_bytes: 4 << 30,
+        log_error: Some(LogError {
+            message: "No space left on device".to_owned(),
+            for_seconds: None,
+        }),
+        disk_cache: Some(DiskCache {
+            limit_bytes: 10 << 30,
+            hits: 5,
+            misses: 3,
+            damaged: 1,
+            failed: false,
+        }),
         checkpoint: 12,
         checkpoint_state: CheckpointState::Uploading,
         uploads_in_flight: 2,
@@ -362,6 +373,8 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         "unpublished   4.8 KiB of log, the oldest 1s 250ms old\n",
         "LSN           published 4096, durable 8192, end 9000\n",
         "memory        1.0 MiB of 1.0 GiB\n",
+        "log error     writers may have to wait: No space left on device\n",
+        "disk cache    10.0 GiB, 5 of 9 frames found since the start, 1 damaged: check its disk\n",
         "store error   for 3s: 503 SlowDown\n",
         "requests      WRITE 12\n",
     ] {
@@ -370,6 +383,8 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
     let idle = Status {
         oldest_unpublished_age_seconds: None,
         store_error: None,
+        log_error: None,
+        disk_cache: None,
         log_limit_bytes: 0,
         ..some_status()
     };
@@ -379,4 +394,6 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         "{text}"
     );
     assert!(text.contains("log           none\n"), "{text}");
+    assert!(text.contains("disk cache    none\n"), "{text}");
+    assert!(!text.contains("log error"), "{text}");
 }

@@ -1,5 +1,7 @@
 //! Rules between settings.
 
+use forebay_fs::MIN_DISK_CACHE;
+
 use super::{Config, ConfigError, LogMode, Size, Source};
 
 impl Config {
@@ -60,6 +62,14 @@ impl Config {
             conflict(
                 "memory_limit",
                 format!("must be at least {least}, four times {bytes}; raise it or lower that one"),
+            );
+        }
+
+        if (1..MIN_DISK_CACHE).contains(&self.disk_cache_limit.bytes()) {
+            let least = Size::from_bytes(MIN_DISK_CACHE);
+            conflict(
+                "disk_cache_limit",
+                format!("must be 0B, for none, or at least {least}"),
             );
         }
 

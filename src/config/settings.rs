@@ -86,8 +86,14 @@ settings! {
     }
     "Memory" {
         /// Bytes of memory for block buffers, dirty and clean. The program needs up to 128MiB
-        /// besides.
+        /// besides, and 48MiB more with a disk cache.
         memory_limit: Size = Fixed("1GiB"), "64MiB" to "64TiB";
+    }
+    "Disk cache" {
+        /// Bytes of disk in `data_dir` for what was read from the bucket, so that it is not fetched again, after a
+        /// restart neither; all of them are taken at the start. `0B` is none, else 256MiB or
+        /// more.
+        disk_cache_limit: Size = Fixed("0B"), "0B" to "512GiB";
     }
     "Bucket" {
         /// How often what was written is published to the bucket: at most this much is missing

@@ -60,6 +60,8 @@ impl Control for Fake {
             memory_limit_bytes: 0,
             log_bytes: 0,
             log_limit_bytes: 0,
+            log_error: None,
+            disk_cache: None,
             checkpoint: 1,
             checkpoint_state: CheckpointState::Open,
             uploads_in_flight: 0,

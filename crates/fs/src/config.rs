@@ -38,6 +38,9 @@ pub struct FsConfig {
     pub fetch_parallel: usize,
     /// How far ahead of a sequential reader blocks are fetched, at most.
     pub prefetch_bytes: u64,
+    /// Bytes of disk in `data_dir` for frames that were fetched from the bucket; 0 for none, else
+    /// from [`crate::MIN_DISK_CACHE`] to [`crate::MAX_DISK_CACHE`].
+    pub disk_cache_limit: u64,
 }
 
 /// Where changes are recorded before they are in the bucket.
@@ -76,6 +79,7 @@ impl FsConfig {
             metadata_cache: 16 << 20,
             fetch_parallel: 8,
             prefetch_bytes: 32 << 20,
+            disk_cache_limit: 0,
         }
     }
 }

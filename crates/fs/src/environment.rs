@@ -22,6 +22,9 @@ use crate::local::StateFile;
 /// Folder of the log in the local folder.
 pub(crate) const LOG_FOLDER: &str = "log";
 
+/// Folder of the disk cache in the local folder.
+const CACHE_FOLDER: &str = "cache";
+
 /// The mark in the local folder.
 const MARK_FILE: &str = "published";
 
@@ -89,6 +92,11 @@ pub trait LocalFolder: Send + Sync + 'static {
     /// The id that the kernel drew when it booted: as long as it is the same, nothing that was
     /// written is lost, flushed or not. Zeros where that is not known.
     fn boot_id(&self) -> [u8; 16];
+
+    /// Where a disk cache may be, which does not exist yet or is from an earlier run; `None` if there can be none.
+    fn disk_cache(&self) -> Option<PathBuf> {
+        None
+    }
 
     /// Goes on with a recovered log.
     fn start_log(
@@ -247,6 +255,10 @@ impl LocalFolder for DiskFolder {
         text.ok()
             .and_then(|text| crate::local::unhex(&text.trim().replace('-', "")).ok())
             .unwrap_or_default()
+    }
+
+    fn disk_cache(&self) -> Option<PathBuf> {
+        Some(self.path.join(CACHE_FOLDER))
     }
 }
 

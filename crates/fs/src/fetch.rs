@@ -14,6 +14,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
+use crate::disk_cache::{DiskCache, FrameKey};
 use crate::environment::{Randomness, fraction};
 
 /// Why the bytes of a frame cannot be had.
@@ -45,6 +46,7 @@ pub(crate) struct PackStore {
     fetches: Semaphore,
     prefetches: Arc<Semaphore>,
     random: Arc<dyn Randomness>,
+    pub(crate) disk: Option<DiskCache>,
 }
 
 impl PackStore {
@@ -64,7 +66,13 @@ impl PackStore {
             fetches: Semaphore::new(parallel.max(1)),
             prefetches: Arc::new(Semaphore::new((parallel / 2).max(1))),
             random,
+            disk: None,
         }
+    }
+
+    /// Frames are looked for here before they are fetched, and kept here after that.
+    pub(crate) fn with_disk_cache(self, disk: Option<DiskCache>) -> PackStore {
+        PackStore { disk, ..self }
     }
 
     pub(crate) fn keys(&self) -> &PackKeys {
@@ -117,6 +125,21 @@ impl PackStore {
             raw_len: address.raw_len,
             crc32: address.crc32,
         };
+        let key = FrameKey {
+            pack: address.pack,
+            offset: address.offset,
+        };
+        if let Some(disk) = &self.disk
+            && let Some(stored) = disk.get(key).await
+        {
+            match open_frame(stored, &reference, block, &self.keys) {
+                Ok(frame) => {
+                    disk.was_right();
+                    return Ok(Arc::new(frame));
+                }
+                Err(error) => disk.was_damaged(key, &error),
+            }
+        }
         let location = self.location(address.pack);
         let range = reference.stored_range();
         let mut attempt = 1;
@@ -133,8 +156,13 @@ impl PackStore {
                 }
                 error => FetchError::Unavailable(error.to_string()),
             })?;
-            match open_frame(stored, &reference, block, &self.keys) {
-                Ok(frame) => return Ok(Arc::new(frame)),
+            match open_frame(stored.clone(), &reference, block, &self.keys) {
+                Ok(frame) => {
+                    if let Some(disk) = &self.disk {
+                        disk.put(key, stored);
+                    }
+                    return Ok(Arc::new(frame));
+                }
                 Err(error) if error.is_worth_another_fetch() && attempt < ATTEMPTS => {
                     tracing::warn!("{location}: {error}; fetched again");
                 }

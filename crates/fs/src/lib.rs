@@ -30,6 +30,7 @@ mod config;
 mod convert;
 mod core;
 mod data;
+mod disk_cache;
 mod durability;
 mod environment;
 mod fetch;
@@ -51,6 +52,7 @@ mod volume;
 
 pub use config::{FsConfig, LogConfig};
 pub use core::Stopped;
+pub use disk_cache::{DiskCacheStatus, MAX_DISK_CACHE, MIN_DISK_CACHE};
 pub use durability::CommitMode;
 pub use environment::{Clock, Compute, Environment, LocalFolder, Metadata, Randomness};
 pub use forebay_pack::Compression;

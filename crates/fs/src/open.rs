@@ -1,6 +1,7 @@
 //! Formatting and opening a volume: taking the epoch, deciding what the local log is worth, and
 //! replaying it.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::checkpoint::Checkpoints;
 use crate::config::{FsConfig, LogConfig};
 use crate::convert;
 use crate::core::{Core, Parts};
+use crate::disk_cache::DiskCache;
 use crate::environment::{Environment, LocalFolder, draw};
 use crate::fetch::PackStore;
 use crate::journal::Journal;
@@ -272,7 +274,8 @@ pub(crate) async fn open(
         PackKeys::new(descriptor.volume, &descriptor.hash_key),
         config.fetch_parallel,
         environment.random.clone(),
-    );
+    )
+    .with_disk_cache(open_disk_cache(&*local.folder, &config).await);
     let log = config.log;
     let core = Arc::new(Core::new(Parts {
         environment,
@@ -324,6 +327,32 @@ pub(crate) async fn open(
         descriptor,
         state,
     })
+}
+
+/// Opens the disk cache, if there is to be one. The volume can do without.
+async fn open_disk_cache(local: &dyn LocalFolder, config: &FsConfig) -> Option<DiskCache> {
+    let folder = local.disk_cache()?;
+    if config.disk_cache_limit == 0 {
+        // What an earlier run left there is nobody's any more.
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => tracing::warn!(
+                "the disk cache in {}, which is not used any more, cannot be removed: {error}",
+                folder.display()
+            ),
+            _ => {}
+        }
+        return None;
+    }
+    match DiskCache::open(&folder, config.disk_cache_limit).await {
+        Ok(cache) => Some(cache),
+        Err(error) => {
+            tracing::warn!(
+                "there is no disk cache: {} cannot be used: {error}; what is not in memory is fetched from the bucket each time. Make room there, or set a smaller disk_cache_limit, and start again",
+                folder.display()
+            );
+            None
+        }
+    }
 }
 
 /// Tells the operator how the log ends, and says whether it is damaged.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use forebay_types::{CheckpointId, Epoch, Lsn, VolumeId};
 
 use crate::core::{Core, Stopped};
+use crate::disk_cache::{DiskCache, DiskCacheStatus};
 
 /// What is done about the last closed checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub struct Status {
     pub memory_limit: u64,
     /// Bytes of the log in use, and their limit; none for a volume without a log.
     pub log: Option<(u64, u64)>,
+    /// The local disk cache; none if there is none.
+    pub disk_cache: Option<DiskCacheStatus>,
     /// Bytes that published files use.
     pub used_bytes: u64,
     /// Objects in the volume.
@@ -86,6 +89,7 @@ impl Status {
             memory_bytes: core.cache.allocated_bytes(),
             memory_limit: core.cache.limit_bytes(),
             log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),
+            disk_cache: core.packs.disk.as_ref().map(DiskCache::status),
             used_bytes: core.checkpoints.state().used_bytes,
             inodes: core.accounts.volume().used().files,
             nodes: core.nodes.len(),

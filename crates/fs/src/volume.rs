@@ -265,6 +265,9 @@ impl Volume {
                 tracing::warn!("{error}");
             }
         }
+        if let Some(disk) = &self.core.packs.disk {
+            disk.close().await;
+        }
         // What it has acknowledged is in the bucket: nothing depends on this.
         let meta = self.core.catalog.store().close();
         match tokio::time::timeout(CLOSE_LIMIT, meta).await {

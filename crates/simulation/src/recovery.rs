@@ -49,6 +49,7 @@ pub(crate) fn config(plan: &Plan) -> FsConfig {
         upload_parallel: 2,
         pack_bytes: 3000,
         prefetch_bytes: 0,
+        disk_cache_limit: 0,
         ..FsConfig::new("/simulated".into())
     }
 }
