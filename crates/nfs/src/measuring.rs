@@ -77,14 +77,25 @@ impl<F: FileSystem> Claimed<'_, F> {
     /// connection, is the client known, has it the export, does the rule take its credential and its connection,
     /// who is the caller after squashing, and what may he do with such an object. `None` if nothing.
     pub fn permitted(&self, named: Named, object: Owned, wanted: Access) -> Option<Access> {
+        let Claimed { request, .. } = self;
+        let target = self.target(named)?;
+        let who = request.identity(target).ok()?;
+        let granted = permission::access(object, &who, wanted);
+        Some(request.allowed(target, granted))
+    }
+
+    /// The part of that way which a GETATTR goes, since it is for everybody who has the export: whether it may be
+    /// answered.
+    pub fn admitted(&self, named: Named) -> bool {
+        self.target(named).is_some()
+    }
+
+    fn target(&self, named: Named) -> Option<nfs3::Target<'_, F>> {
         let Claimed { session, request } = self;
         if session.renewed().is_some() || !session.client.is_known() {
             return None;
         }
-        let target = request.admitted(named).ok()?;
-        let who = request.identity(target).ok()?;
-        let granted = permission::access(object, &who, wanted);
-        Some(request.allowed(target, granted))
+        request.admitted(named).ok()
     }
 }
 

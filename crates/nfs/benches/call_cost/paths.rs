@@ -37,6 +37,8 @@ pub(crate) enum Path {
     ReplayIdempotent,
     /// The export's rule, the credential, squashing and the mode bits.
     Permission,
+    /// What a GETATTR goes of that way: the rule and the credential.
+    Admission,
     /// The handle's authentication.
     Handle,
     /// Finding the rules of a client by its address: once for each connection, not for each call.
@@ -44,12 +46,13 @@ pub(crate) enum Path {
 }
 
 impl Path {
-    pub(crate) const ALL: [Path; 7] = [
+    pub(crate) const ALL: [Path; 8] = [
         Path::Getattr,
         Path::Setattr,
         Path::ReplayFirst,
         Path::ReplayIdempotent,
         Path::Permission,
+        Path::Admission,
         Path::Handle,
         Path::Address,
     ];
@@ -61,6 +64,7 @@ impl Path {
             Path::ReplayFirst => "replay-first",
             Path::ReplayIdempotent => "replay-idempotent",
             Path::Permission => "permission",
+            Path::Admission => "admission",
             Path::Handle => "handle",
             Path::Address => "address",
         }
@@ -157,10 +161,20 @@ impl Connection {
         }
     }
 
+    /// Asks so often whether a GETATTR of one caller may be answered.
+    fn admit(&self, calls: u64) {
+        let claimed = self.connected.claimed(self.credential.clone());
+        for _ in 0..calls {
+            let named = black_box(records::named());
+            assert!(black_box(&claimed).admitted(named));
+        }
+    }
+
     /// Goes the way so often as it is a connection's turn.
     pub(crate) fn turn(&mut self, common: &Common, path: Path, calls: u64) {
         match path {
             Path::Permission => self.permit(calls),
+            Path::Admission => self.admit(calls),
             _ => (0..calls).for_each(|_| self.step(common, path)),
         }
     }
@@ -184,6 +198,7 @@ impl Connection {
                 assert!(pass.pass(procedure, address, record, self.now, &self.reply));
             }
             Path::Permission => self.permit(1),
+            Path::Admission => self.admit(1),
             Path::Handle => {
                 let named = common.gateway.named(black_box(&self.handle));
                 assert!(named.is_some());

@@ -19,7 +19,13 @@ pub(crate) const RAW: &str = "--raw";
 pub(crate) const CONNECTIONS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// Ways of which it is measured what sharing them costs.
-pub(crate) const SHARED: [Path; 3] = [Path::Getattr, Path::ReplayFirst, Path::Permission];
+pub(crate) const SHARED: [Path; 5] = [
+    Path::Getattr,
+    Path::ReplayFirst,
+    Path::ReplayIdempotent,
+    Path::Permission,
+    Path::Admission,
+];
 
 /// How many calls a measurement makes.
 #[derive(Clone, Copy)]
@@ -151,6 +157,14 @@ impl Rounds {
     /// The median of the ratios that each round has.
     pub(crate) fn ratio(&self, key: &str, to: &str) -> Median {
         self.median_of(|round| round.get(key) / round.get(to))
+    }
+
+    /// The same of a sum.
+    pub(crate) fn ratio_of_sum(&self, keys: &[String], to: &str) -> Median {
+        self.median_of(|round| {
+            let sum: f64 = keys.iter().map(|key| round.get(key)).sum();
+            sum / round.get(to)
+        })
     }
 
     /// The median of the ratios of the rounds of two builds that were run in turns.

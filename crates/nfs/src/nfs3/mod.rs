@@ -23,7 +23,7 @@ mod status;
 mod volume;
 mod wire;
 
-pub(crate) use request::Request;
+pub(crate) use request::{Request, Target};
 pub(crate) use status::Status;
 
 use forebay_vfs::FileSystem;
