@@ -218,3 +218,65 @@ pub(crate) fn backoff(attempt: u32, random: &dyn Randomness) -> Duration {
         Duration::from_millis(100 << attempt.saturating_sub(1).min(6)).min(Duration::from_secs(5));
     ceiling.mul_f64(0.5 + 0.5 * fraction(random))
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_pack::{Compression, PackWriter};
+    use forebay_types::{BlockIndex, ByteRange, Inode, VolumeId};
+
+    use super::*;
+    use crate::disk_cache::MIN_DISK_CACHE;
+    use crate::environment::SystemRandomness;
+
+    /// What the library that keeps the cache takes for right need not be the frame.
+    #[tokio::test]
+    async fn another_frame_under_its_name_in_the_disk_cache_is_never_served_and_replaced() {
+        let keys = PackKeys::new(VolumeId([1; 16]), &[2; 32]);
+        let pack = PackId(7);
+        let block = BlockKey {
+            inode: Inode(9),
+            block: BlockIndex(0),
+        };
+        let mut writer = PackWriter::new(pack, &keys, Compression::Off);
+        for (start, byte) in [(0, 1), (4096, 2)] {
+            let range = ByteRange::at(start, 4096);
+            writer.push(block, range, std::iter::once(&[byte; 4096][..]));
+        }
+        let finished = writer.finish();
+        let frame = finished.frames[1].frame;
+        let other = finished.frames[0].frame.stored_range();
+
+        let folder = tempfile::tempdir().unwrap();
+        let disk = DiskCache::open(folder.path(), MIN_DISK_CACHE)
+            .await
+            .unwrap();
+        let key = FrameKey {
+            pack,
+            offset: frame.offset,
+        };
+        let range = other.start as usize..other.end as usize;
+        disk.put(key, finished.bytes.slice(range));
+        disk.close().await;
+        let disk = DiskCache::open(folder.path(), MIN_DISK_CACHE)
+            .await
+            .unwrap();
+        assert!(disk.get(key).await.is_some());
+
+        let store = Arc::new(object_store::memory::InMemory::new());
+        let packs = PackStore::new(store, Path::default(), keys, 2, Arc::new(SystemRandomness))
+            .with_disk_cache(Some(disk));
+        packs.put(pack, finished.bytes).await.unwrap();
+        let address = FrameAddress {
+            pack,
+            offset: frame.offset,
+            stored_len: frame.stored_len,
+            raw_start: frame.start,
+            raw_len: frame.raw_len,
+            crc32: frame.crc32,
+        };
+        let fetched = packs.fetch(block, &address).await.unwrap();
+        assert_eq!(fetched.data, [2; 4096][..]);
+        let disk = packs.disk.as_ref().unwrap();
+        assert_eq!((disk.status().damaged, disk.status().hits), (1, 0));
+    }
+}

@@ -23,7 +23,9 @@ mod status;
 mod volume;
 mod wire;
 
-pub(crate) use request::{Request, Target};
+pub(crate) use request::Request;
+#[cfg(feature = "measuring")]
+pub(crate) use request::Target;
 pub(crate) use status::Status;
 
 use forebay_vfs::FileSystem;
