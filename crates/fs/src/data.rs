@@ -283,6 +283,8 @@ impl Core {
             else {
                 continue;
             };
+            // On its way it is memory beside the block buffer that it goes into.
+            let _lease = self.cache.lease(u64::from(address.raw_len));
             let frame = match self.packs.fetch(key, address).await {
                 Ok(frame) => frame,
                 Err(error) => {
