@@ -19,6 +19,7 @@ pub struct Cache {
     /// Counts uses: orders them, and names versions of blocks.
     ticks: AtomicU64,
     dirty_bytes: AtomicU64,
+    leased_bytes: AtomicU64,
 }
 
 impl Cache {
@@ -29,6 +30,7 @@ impl Cache {
             order: Order::default(),
             ticks: AtomicU64::new(0),
             dirty_bytes: AtomicU64::new(0),
+            leased_bytes: AtomicU64::new(0),
         })
     }
 
@@ -71,14 +73,15 @@ impl Cache {
     /// A write of n bytes needs at most n plus 128 KiB for its two ragged ends, and up to 64 KiB
     /// for each piece that it has to copy.
     pub fn has_room(&self, bytes: u64) -> bool {
-        self.pool.make_room(bytes);
-        self.allocated_bytes().saturating_add(bytes) <= self.limit_bytes()
+        let wanted = bytes.saturating_add(self.leased_bytes.load(Relaxed));
+        self.pool.make_room(wanted);
+        self.allocated_bytes().saturating_add(wanted) <= self.limit_bytes()
     }
 
-    /// Counts `bytes` as allocated for as long as what this gives lives: memory of others that stands beside block
-    /// buffers, such as what is on its way into one.
+    /// Takes `bytes` of the budget for as long as what this gives lives, whether there is room or not: for memory of
+    /// others beside the block buffers, such as what is on its way into one.
     pub fn lease(self: &Arc<Self>, bytes: u64) -> Lease {
-        self.pool.change_overhead(0, bytes);
+        self.leased_bytes.fetch_add(bytes, Relaxed);
         Lease {
             cache: self.clone(),
             bytes,
@@ -129,7 +132,7 @@ impl Cache {
     }
 }
 
-/// Bytes that count as allocated. See [`Cache::lease`].
+/// Bytes of the budget that somebody else has. See [`Cache::lease`].
 #[derive(Debug)]
 pub struct Lease {
     cache: Arc<Cache>,
@@ -138,7 +141,7 @@ pub struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.cache.pool.change_overhead(self.bytes, 0);
+        self.cache.leased_bytes.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -150,7 +153,7 @@ mod tests {
     fn what_is_leased_takes_room_until_it_is_given_back() {
         let cache = Cache::new(1 << 20);
         let lease = cache.lease(1 << 19);
-        assert_eq!(cache.allocated_bytes(), 1 << 19);
+        assert_eq!(cache.allocated_bytes(), 0, "it is no block buffer");
         assert!(cache.has_room(1 << 19));
         assert!(!cache.has_room((1 << 19) + 1));
         drop(lease);
