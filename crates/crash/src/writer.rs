@@ -4,6 +4,7 @@
 
 mod answer;
 mod choose;
+mod sequence;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use forebay_client::{Create, Handle, Request, Stable};
 
-use super::{Writer, open_book};
+use super::{Writer, open_book, sequence};
 use crate::content::{DataOp, Payload};
 use crate::gate::Phase;
 use crate::ledger::{File, Ledger, Pending};
@@ -19,7 +19,7 @@ const LINKS: usize = 14;
 
 /// Sizes of files: most are small, some have several blocks' worth of pieces, one in a while
 /// reaches over the end of a block.
-const SMALL: u64 = 48 << 10;
+pub(super) const SMALL: u64 = 48 << 10;
 const MEDIUM: u64 = 400 << 10;
 const LARGE: u64 = (4 << 20) + (96 << 10);
 
@@ -28,7 +28,7 @@ const SLOTS: u64 = 6;
 const SLOT: u64 = 20_000;
 
 /// Permission bits of what is made.
-const MODE: u32 = 0o644;
+pub(super) const MODE: u32 = 0o644;
 
 impl Writer {
     /// A call that can be made now, if there is one.
@@ -54,7 +54,7 @@ impl Writer {
                 Phase::StableWrites => write(ledger, random, longest, Some(true)),
                 Phase::Commits => commit(ledger, random, true),
                 Phase::Names => name(ledger, random),
-                Phase::Any if self.style.sequencer => sequence(ledger, &mut self.turn),
+                Phase::Any if self.style.sequencer => sequence::next(ledger, &mut self.turn),
                 Phase::Any => match roll {
                     0..24 => name(ledger, random),
                     24..34 => commit(ledger, random, false),
@@ -202,7 +202,7 @@ fn send_again(ledger: &mut Ledger, told: forebay_client::Verifier) -> Option<Pen
     None
 }
 
-fn data(node: NodeId, parts: Vec<usize>, op: DataOp, stable: bool) -> Pending {
+pub(super) fn data(node: NodeId, parts: Vec<usize>, op: DataOp, stable: bool) -> Pending {
     Pending::Data {
         node,
         parts,
@@ -430,80 +430,6 @@ fn name(ledger: &mut Ledger, random: &mut Random) -> Option<Pending> {
     Some(Pending::Name { op, done: None })
 }
 
-fn make(place: Place, node: NodeId, kind: Kind) -> NameOp {
+pub(super) fn make(place: Place, node: NodeId, kind: Kind) -> NameOp {
     NameOp::Make { place, node, kind }
-}
-
-/// The sequencer: a counter is written to one file, then to another, then their marker is renamed, then a
-/// file with that number takes the place of the one before. Whatever is found must be one moment
-/// of it.
-fn sequence(ledger: &mut Ledger, turn: &mut u64) -> Option<Pending> {
-    let own = |name: &str| Place {
-        directory: OWN,
-        name: name.to_owned(),
-    };
-    for name in ["a", "b", "marker-0"] {
-        let marker = |place: &&Place| place.directory == OWN && place.name.starts_with("marker-");
-        let there = match name {
-            "marker-0" => ledger.tree.names.keys().any(|place| marker(&place)),
-            _ => ledger.tree.names.contains_key(&own(name)),
-        };
-        if !there {
-            let node = ledger.new_node();
-            ledger.files.insert(node, File::new(0, 0, SMALL, MODE));
-            let op = make(own(name), node, Kind::File);
-            return Some(Pending::Name { op, done: None });
-        }
-    }
-    *turn += 1;
-    let number = *turn / 5;
-    let counter = |ledger: &Ledger, name: &str| {
-        let node = *ledger.tree.names.get(&own(name))?;
-        let op = DataOp::Write {
-            offset: number * 64 % SMALL,
-            length: 64,
-            payload: Payload::Bytes(Arc::from(format!("{number:>63}\n").into_bytes())),
-        };
-        Some(data(node, vec![0], op, number.is_multiple_of(4)))
-    };
-    let find = |start: &str, shared: bool| {
-        let directory = if shared { SHARED } else { OWN };
-        ledger
-            .tree
-            .names
-            .keys()
-            .find(|place| place.directory == directory && place.name.starts_with(start))
-            .cloned()
-    };
-    let in_shared = format!("w{}-", ledger.writer);
-    let op = match *turn % 5 {
-        0 => return counter(ledger, "a"),
-        1 => return counter(ledger, "b"),
-        2 => NameOp::Rename {
-            from: find("marker-", false)?,
-            to: own(&format!("marker-{}", ledger.new_node().0)),
-        },
-        3 => {
-            let node = ledger.new_node();
-            ledger.files.insert(node, File::new(0, 0, SMALL, MODE));
-            let place = Place {
-                directory: SHARED,
-                name: format!("{in_shared}{}", node.0),
-            };
-            make(place, node, Kind::File)
-        }
-        _ => {
-            // Two stay.
-            let names = ledger.tree.names.keys();
-            let mine = names.filter(|place| place.name.starts_with(&in_shared));
-            let mine: Vec<_> = mine.cloned().collect();
-            match &mine[..] {
-                [first, _, _, ..] => NameOp::Remove {
-                    place: first.clone(),
-                },
-                _ => return None,
-            }
-        }
-    };
-    Some(Pending::Name { op, done: None })
 }
