@@ -25,14 +25,15 @@
 //!
 //! # Damage on the way
 //!
-//! A block that fails its checksum may have been damaged on its way, so reads are repeated up to three times
-//! before the metadata are called damaged.
+//! Tables have checksums of SlateDB's, all else has one of ours (`ChecksummedStore`). What fails its checksum may have
+//! been damaged on its way, so reads are repeated up to three times before the metadata are called damaged.
 //!
 //! # Memory
 //!
 //! At most [`SlateSettings::cache_bytes`] for blocks that were read, 64 MiB of batches that are not
 //! in the bucket yet (and one batch more), and some 32 MiB while tables are merged.
 
+mod checksummed;
 mod clock;
 mod housekeeping;
 mod reader;
@@ -53,6 +54,7 @@ use crate::batch::{Batch, Entry, MAX_KEY_BYTES};
 use crate::error::StoreError;
 use crate::key::KeyRange;
 use crate::store::MetaStore;
+use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
 use housekeeping::Housekeeper;
 
@@ -126,6 +128,7 @@ impl SlateStore {
         path: Path,
         settings: SlateSettings,
     ) -> Result<SlateStore, StoreError> {
+        let store: Arc<dyn ObjectStore> = Arc::new(ChecksummedStore::new(store));
         let retention = settings.retention.max(settings.timeout);
         let cache = FoyerCache::new_with_opts(FoyerCacheOptions {
             max_capacity: settings.cache_bytes,
@@ -303,15 +306,28 @@ async fn within<T>(
 
 /// By what the caller can do.
 fn sorted(error: &slatedb::Error) -> StoreError {
+    let corrupt = || {
+        StoreError::Corrupt(format!(
+            "the metadata in the bucket is damaged ({error}); attach an undamaged copy of the bucket"
+        ))
+    };
+    if sources(error).any(|source| source.is::<Damaged>()) {
+        return corrupt();
+    }
     match error.kind() {
         ErrorKind::Closed(CloseReason::Fenced) => StoreError::Fenced,
         ErrorKind::Closed(CloseReason::Clean) => StoreError::Fatal("it is closed".into()),
         ErrorKind::Unavailable | ErrorKind::Transaction => StoreError::Transient(error.to_string()),
-        ErrorKind::Data => StoreError::Corrupt(format!(
-            "the metadata in the bucket is damaged ({error}); attach an undamaged copy of the bucket"
-        )),
+        ErrorKind::Data => corrupt(),
         _ => StoreError::Fatal(error.to_string()),
     }
+}
+
+/// The error and what it came from.
+fn sources<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
 }
 
 #[cfg(test)]

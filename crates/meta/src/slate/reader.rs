@@ -10,6 +10,7 @@ use object_store::path::Path;
 use slatedb::config::{DbReaderOptions, ScanOptions};
 use slatedb::{DbReader, DbReaderMode};
 
+use super::checksummed::ChecksummedStore;
 use super::{NEVER, within};
 use crate::batch::Batch;
 use crate::error::StoreError;
@@ -39,6 +40,7 @@ impl SlateReader {
             skip_wal_replay: true,
             ..DbReaderOptions::default()
         };
+        let store = Arc::new(ChecksummedStore::new(store));
         let build = DbReader::builder(path, store)
             .with_reader_mode(DbReaderMode::FollowLatest)
             .with_options(options)

@@ -302,7 +302,7 @@ async fn a_damaged_table_is_reported_and_never_served() {
     let store = open(&bucket, settings()).await.unwrap();
     store.commit(&numbered(1)).await.unwrap();
     store.close().await.unwrap();
-    bucket.damage_tables().await;
+    assert!(bucket.damage("/compacted/").await > 0);
     let store = match open(&bucket, settings()).await {
         Ok(store) => store,
         Err(error) => {
@@ -312,6 +312,45 @@ async fn a_damaged_table_is_reported_and_never_served() {
     };
     let read = store.get(b"latest").await;
     assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_manifest_is_reported_and_never_believed() {
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    store.commit(&numbered(1)).await.unwrap();
+    store.close().await.unwrap();
+    assert!(bucket.damage("/manifest/").await > 0);
+    let opened = open(&bucket, settings()).await.err();
+    let Some(StoreError::Corrupt(why)) = opened else {
+        panic!("{opened:?}");
+    };
+    assert!(why.contains(".manifest does not match"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_arrives_damaged_of_any_kind_is_read_again() {
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    let mut latest = 0;
+    store.commit(&numbered(latest)).await.unwrap();
+    store.close().await.unwrap();
+    for round in 0..7 {
+        // Not so often in a row that it would be taken for damage in the bucket.
+        bucket.damage_on_the_way("/manifest/", 1 + round % 3);
+        let store = open(&bucket, settings()).await.unwrap();
+        let read = store.get(b"latest").await.unwrap().unwrap();
+        assert_eq!(read.as_ref(), u32::to_be_bytes(latest));
+        assert_eq!(bucket.damage_to_come(), 0);
+        bucket.damage_on_the_way("/compactions/", 1 + round % 3);
+        for _ in 0..2 * COMPACT_AT_TABLES {
+            latest += 1;
+            store.commit(&numbered(latest)).await.unwrap();
+        }
+        settle(&bucket).await;
+        assert_eq!(bucket.damage_to_come(), 0, "nothing was merged");
+        store.close().await.unwrap();
+    }
 }
 
 #[tokio::test]

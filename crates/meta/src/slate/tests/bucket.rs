@@ -10,8 +10,9 @@ use futures_util::{StreamExt, TryStreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result,
 };
 use parking_lot::Mutex;
 
@@ -36,6 +37,8 @@ struct Control {
     dead: AtomicBool,
     /// Tables that may still be written; the last one is the end. 0: no limit.
     tables_left: AtomicU64,
+    /// Bodies of objects in a folder that still arrive damaged.
+    damaged_on_the_way: Mutex<(&'static str, u64)>,
 }
 
 impl TestBucket {
@@ -85,12 +88,14 @@ impl TestBucket {
             .count()
     }
 
-    /// Turns over one byte in the middle of the first half of each table.
-    pub(super) async fn damage_tables(&self) {
+    /// Turns over one byte in the middle of the first half of each object in this folder; says how many these are.
+    pub(super) async fn damage(&self, folder: &str) -> usize {
+        let mut damaged = 0;
         for name in self.objects().await {
-            if !name.contains("/compacted/") {
+            if !name.contains(folder) {
                 continue;
             }
+            damaged += 1;
             let path = Path::from(name);
             let bytes = self
                 .objects
@@ -105,6 +110,17 @@ impl TestBucket {
             bytes[at] ^= 0x55;
             self.objects.put(&path, bytes.into()).await.unwrap();
         }
+        damaged
+    }
+
+    /// In the next so many bodies of objects in this folder a byte is wrong, another one each time.
+    pub(super) fn damage_on_the_way(&self, folder: &'static str, times: u64) {
+        *self.control.damaged_on_the_way.lock() = (folder, times);
+    }
+
+    /// How many of these are still to come.
+    pub(super) fn damage_to_come(&self) -> u64 {
+        self.control.damaged_on_the_way.lock().1
     }
 
     fn request(&self, location: Option<&Path>, put: bool) -> Result<()> {
@@ -164,7 +180,31 @@ impl ObjectStore for TestBucket {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         self.request(Some(location), false)?;
-        self.objects.get_opts(location, options).await
+        let head = options.head;
+        let found = self.objects.get_opts(location, options).await?;
+        let turn = {
+            let mut damaged = self.control.damaged_on_the_way.lock();
+            let applies = !head && damaged.1 > 0 && location.as_ref().contains(damaged.0);
+            damaged.1 -= u64::from(applies);
+            applies.then_some(damaged.1)
+        };
+        let Some(turn) = turn else {
+            return Ok(found);
+        };
+        let (meta, range) = (found.meta.clone(), found.range.clone());
+        let attributes = found.attributes.clone();
+        let mut bytes = found.bytes().await?.to_vec();
+        let at = bytes.len() * (turn as usize % 7) / 7;
+        bytes[at] ^= 0x55;
+        Ok(GetResult {
+            payload: GetResultPayload::Stream(
+                futures_util::stream::once(async { Ok(bytes.into()) }).boxed(),
+            ),
+            meta,
+            range,
+            attributes,
+            extensions: Default::default(),
+        })
     }
 
     fn delete_stream(

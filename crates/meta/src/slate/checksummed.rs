@@ -1,0 +1,208 @@
+//! A checksum for what SlateDB keeps without one.
+//!
+//! Its tables have a CRC32 for each block. Its manifests, its notes on merges and its marks of the collector have
+//! none: a byte that arrives wrong would stop the store at best, and at worst be taken for what was written. So here
+//! each object that is not a table ends in a trailer, which is checked and taken off when it is read:
+//!
+//! ```text
+//! 0  [u8; 4]  magic   "FBck"
+//! 4  u32      crc32   of the last part of the object's name, and of its bytes without the trailer; little-endian
+//! ```
+//!
+//! What does not match may have been damaged on its way and is fetched again, as blocks of tables are.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use slatedb_common::retry::NonRetryable;
+
+use super::{READ_AGAIN, READS};
+
+const MAGIC: [u8; 4] = *b"FBck";
+const TRAILER_BYTES: usize = 8;
+
+/// An object that has arrived damaged each time.
+#[derive(Debug, thiserror::Error)]
+#[error("{location} does not match its checksum")]
+pub(super) struct Damaged {
+    location: Path,
+}
+
+/// A store that gives all objects but tables a trailer. Sizes in its listings are with the trailer.
+#[derive(Debug)]
+pub(super) struct ChecksummedStore {
+    inner: Arc<dyn ObjectStore>,
+}
+
+impl ChecksummedStore {
+    pub(super) fn new(inner: Arc<dyn ObjectStore>) -> ChecksummedStore {
+        ChecksummedStore { inner }
+    }
+
+    /// An object with a trailer, without it.
+    async fn get_checked(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        // All of it is needed; these objects are small.
+        let whole = GetOptions {
+            range: None,
+            ..options.clone()
+        };
+        let mut attempt = 1;
+        loop {
+            let found = self.inner.get_opts(location, whole.clone()).await?;
+            let (mut meta, attributes) = (found.meta.clone(), found.attributes.clone());
+            let extensions = found.extensions.clone();
+            let Some(bytes) = opened(location, &found.bytes().await?) else {
+                if attempt == READS {
+                    return Err(damaged(location));
+                }
+                tracing::warn!("{location} does not match its checksum; read again");
+                tokio::time::sleep(READ_AGAIN * attempt).await;
+                attempt += 1;
+                continue;
+            };
+            meta.size = bytes.len() as u64;
+            let range = match &options.range {
+                None => 0..meta.size,
+                Some(range) => range.as_range(meta.size).map_err(|error| Error::Generic {
+                    store: "checksummed",
+                    source: Box::new(error),
+                })?,
+            };
+            let piece = bytes.slice(range.start as usize..range.end as usize);
+            return Ok(GetResult {
+                payload: GetResultPayload::Stream(stream::once(async { Ok(piece) }).boxed()),
+                meta,
+                range,
+                attributes,
+                extensions,
+            });
+        }
+    }
+}
+
+/// Whether SlateDB has no checksum of its own in it.
+fn has_trailer(location: &Path) -> bool {
+    location.extension() != Some("sst")
+}
+
+fn checksum<'a>(location: &Path, bytes: impl IntoIterator<Item = &'a Bytes>) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(location.filename().unwrap_or_default().as_bytes());
+    bytes.into_iter().for_each(|piece| hasher.update(piece));
+    hasher.finalize()
+}
+
+fn with_trailer(location: &Path, payload: &PutPayload) -> PutPayload {
+    let crc = checksum(location, payload.iter());
+    let trailer = [MAGIC, crc.to_le_bytes()].concat();
+    let pieces = payload.iter().cloned();
+    pieces.chain([Bytes::from(trailer)]).collect()
+}
+
+/// The bytes before the trailer, if that is right.
+fn opened(location: &Path, stored: &Bytes) -> Option<Bytes> {
+    let bytes = stored.slice(..stored.len().checked_sub(TRAILER_BYTES)?);
+    let crc = checksum(location, [&bytes]);
+    (stored[bytes.len()..] == *[MAGIC, crc.to_le_bytes()].concat()).then_some(bytes)
+}
+
+fn damaged(location: &Path) -> Error {
+    let location = location.clone();
+    Error::Generic {
+        store: "checksummed",
+        // It was tried often enough.
+        source: Box::new(NonRetryable(Box::new(Damaged { location }))),
+    }
+}
+
+impl fmt::Display for ChecksummedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChecksummedStore({})", self.inner)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for ChecksummedStore {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let payload = if has_trailer(location) {
+            with_trailer(location, &payload)
+        } else {
+            payload
+        };
+        self.inner.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        if has_trailer(location) {
+            // Only tables are large enough.
+            return Err(Error::NotImplemented {
+                operation: format!("an upload of {location} in parts"),
+                implementer: self.to_string(),
+            });
+        }
+        self.inner.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if !has_trailer(location) {
+            return self.inner.get_opts(location, options).await;
+        }
+        if options.head {
+            let mut found = self.inner.get_opts(location, options).await?;
+            found.meta.size = found.meta.size.saturating_sub(TRAILER_BYTES as u64);
+            return Ok(found);
+        }
+        self.get_checked(location, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list_with_offset(prefix, offset)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        if has_trailer(from) != has_trailer(to) || from.filename() != to.filename() {
+            return Err(Error::NotImplemented {
+                operation: format!("a copy of {from} to {to}"),
+                implementer: self.to_string(),
+            });
+        }
+        self.inner.copy_opts(from, to, options).await
+    }
+}
