@@ -42,6 +42,7 @@ fn small(config: &mut FsConfig) {
 fn brief(seed: u64) -> PaceSettings {
     PaceSettings {
         answer_limit: Duration::from_millis(400),
+        slowest_transfer: 32 << 20,
         seed: Some(seed),
         ..PaceSettings::default()
     }

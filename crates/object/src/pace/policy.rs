@@ -29,15 +29,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Pause before the first probe; doubles with each one.
 const FIRST_PROBE: Duration = Duration::from_secs(1);
 const LONGEST_PROBE: Duration = Duration::from_secs(15);
-/// The slowest transfer that is waited for.
-const MIN_BYTES_PER_S: u64 = 64 << 10;
-
 /// Limits of a store's pace. The default is right for every store; tests that have no time choose shorter ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PaceSettings {
-    /// Until a request without a body has to be answered; default 25 s. One that carries bytes has a second more for
-    /// every 64 KiB.
+    /// Until a request without a body has to be answered; default 25 s. One that carries bytes has as much more as
+    /// they take at `slowest_transfer`.
     pub answer_limit: Duration,
+    /// The slowest transfer that is waited for, in bytes per second, 1 or more; default 64 KiB/s.
+    pub slowest_transfer: u64,
     /// How often one call asks, at most; default 4.
     pub attempts: u32,
     /// Repeats that may fail before any success has to be seen, 1 or more; default 20.
@@ -52,6 +51,7 @@ impl Default for PaceSettings {
     fn default() -> Self {
         PaceSettings {
             answer_limit: Duration::from_secs(25),
+            slowest_transfer: 64 << 10,
             attempts: 4,
             reserve: 20.0,
             earned: 0.2,
@@ -151,7 +151,10 @@ impl Pace {
 
     /// How long a request that carries so many bytes may take.
     pub(super) fn limit(&self, transfer: u64) -> Duration {
-        self.settings.answer_limit + Duration::from_secs(transfer / MIN_BYTES_PER_S)
+        self.settings.answer_limit
+            + Duration::from_secs_f64(
+                transfer as f64 / self.settings.slowest_transfer.max(1) as f64,
+            )
     }
 
     pub(super) fn admit(&mut self, repeated: bool, now: Instant) -> Admission {
