@@ -5,6 +5,7 @@ use crate::piece::Pieces;
 use crate::pool::Pool;
 use crate::snapshot::Snapshot;
 use crate::{BlockVersion, Cache};
+use bytes::Bytes;
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, CheckpointId};
 use std::sync::Arc;
 
@@ -163,6 +164,11 @@ impl Block {
             self.copy(known, &mut out[part]);
         }
         self.coverage.unset_ranges(range).for_each(&mut missing);
+    }
+
+    /// The bytes of `range`, all of which must be covered, without a copy where that pays.
+    pub(crate) fn lend(&self, range: ByteRange) -> impl Iterator<Item = Bytes> {
+        self.pieces.lend(range)
     }
 
     fn copy(&self, range: ByteRange, out: &mut [u8]) {

@@ -104,8 +104,8 @@ impl Cache {
         self.order.len()
     }
 
-    /// How many pieces were copied on write since the start, because a snapshot or a closed
-    /// checkpoint held them. For metrics.
+    /// How many pieces were copied on write since the start, because a snapshot, a closed
+    /// checkpoint or a reader held them. For metrics.
     pub fn copied_pieces(&self) -> u64 {
         self.pool.copied_pieces()
     }

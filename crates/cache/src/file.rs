@@ -2,7 +2,9 @@
 
 use crate::block::{Block, Footprint};
 use crate::fetch::{FetchToken, Lost};
+use crate::piece::PIECE_SIZE;
 use crate::{BlockVersion, Cache, Snapshot};
+use bytes::Bytes;
 use forebay_types::{BlockIndex, BlockKey, ByteRange, CheckpointId, Inode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -95,6 +97,26 @@ impl FileBlocks {
                 None => miss(absolute(within)),
             }
         }
+    }
+
+    /// The bytes of `range`, the newest ones, in order; `None`, and no use of the blocks, if one of them is not here.
+    ///
+    /// They stay as they are, whatever is written meanwhile. Most of them are not copied: they share memory with the
+    /// blocks, which counts as allocated and keeps these from being evicted until they are dropped. That is at most
+    /// twice as much memory as there are bytes.
+    pub fn lend(&mut self, range: ByteRange) -> Option<Vec<Bytes>> {
+        if !self.is_covered(range) {
+            return None;
+        }
+        let tick = self.cache.tick();
+        let mut lent = Vec::with_capacity((range.len() / PIECE_SIZE) as usize + 2);
+        for (index, within) in BlockIndex::split(range) {
+            if let Some(block) = self.blocks.get_mut(&index) {
+                block.last_use = tick;
+                lent.extend(block.lend(within));
+            }
+        }
+        Some(lent)
     }
 
     /// Whether every byte of the range is here.

@@ -42,6 +42,12 @@
 //!
 //! Only a clean block is evicted, which makes it empty again.
 //!
+//! # Readers borrow
+//! [`FileBlocks::lend`] gives what is read as the pieces themselves, which go to the socket as they are: nothing is
+//! copied in between. A writer copies a piece that a reader still has, as he does one of a snapshot.
+//! Where little is read of a large piece, that little is copied, so that readers who are slow to take it keep
+//! at most twice as much memory as they asked for. [`FileBlocks::read`] copies, and also reads what is there in part.
+//!
 //! The cache is not told when a checkpoint closes: the first change for a newer one shows it. The
 //! block then keeps the closed checkpoint's ranges, and shares the pieces that hold them; reads go
 //! on to see the newest bytes. Normally one closed checkpoint at most is unpublished; more would

@@ -6,6 +6,7 @@
 
 use crate::bitmap::RangeBitmap;
 use crate::pool::{Buffer, Class, Pool};
+use bytes::Bytes;
 use forebay_types::{BLOCK_SIZE, ByteRange};
 use std::sync::Arc;
 
@@ -152,6 +153,16 @@ impl Pieces {
         })
     }
 
+    /// The bytes of `range`, all of which must have been written, for somebody who reads them later: as they are
+    /// now, whatever is written meanwhile.
+    pub(crate) fn lend(&self, range: ByteRange) -> impl Iterator<Item = Bytes> {
+        split(range).filter_map(|(index, start, end)| {
+            let piece = self.table.get(index)?.as_ref();
+            debug_assert!(piece.is_some(), "covered bytes have a piece");
+            Some(lent(piece?, start, end))
+        })
+    }
+
     /// The pieces that hold any byte of `ranges`, shared.
     pub(crate) fn share(&self, ranges: &RangeBitmap) -> Pieces {
         let mut table = Vec::new();
@@ -197,6 +208,32 @@ impl Pieces {
         let mut pieces = self.table.iter().flatten();
         pieces.any(|piece| Arc::strong_count(piece) > 1)
     }
+}
+
+/// A stretch of a piece in the hands of a reader.
+struct Lent {
+    piece: Arc<Piece>,
+    start: usize,
+    end: usize,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        self.piece.bytes(self.start, self.end)
+    }
+}
+
+/// Shares the memory where the stretch is half of it or more. Less is copied: it would keep more than twice as much from
+/// being evicted for as long as its reader takes.
+fn lent(piece: &Arc<Piece>, start: usize, end: usize) -> Bytes {
+    if (end - start) * 2 < piece.window().class.size() {
+        return Bytes::copy_from_slice(piece.bytes(start, end));
+    }
+    Bytes::from_owner(Lent {
+        piece: Arc::clone(piece),
+        start,
+        end,
+    })
 }
 
 /// Writes to a piece that exists: in place where it is ours alone and large enough, else to a new

@@ -190,16 +190,23 @@ impl Core {
                 let attributes = node.attributes(&state);
                 let wanted = ByteRange::at(offset, u64::from(count))
                     .intersect(ByteRange::new(0, state.record.size));
+                let eof = offset.saturating_add(u64::from(count)) >= state.record.size;
+                if !wanted.is_empty()
+                    && let Some(ahead) = state.reads.next(wanted, self.config.prefetch_bytes)
+                {
+                    let ahead = ahead.intersect(ByteRange::new(0, state.record.size));
+                    self.prefetch(&node, ahead);
+                }
+                if let Some(data) = state.blocks.lend(wanted) {
+                    return Ok(ReadReply {
+                        data,
+                        eof,
+                        attributes,
+                    });
+                }
                 let mut data = vec![0; wanted.len() as usize];
                 let mut missing = Vec::new();
-                if !wanted.is_empty() {
-                    state.blocks.read(wanted.start, &mut data, &mut missing);
-                    if let Some(ahead) = state.reads.next(wanted, self.config.prefetch_bytes) {
-                        let ahead = ahead.intersect(ByteRange::new(0, state.record.size));
-                        self.prefetch(&node, ahead);
-                    }
-                }
-                let eof = offset.saturating_add(u64::from(count)) >= state.record.size;
+                state.blocks.read(wanted.start, &mut data, &mut missing);
                 let plan = FetchPlan {
                     token: state.blocks.fetch_token(),
                     published_end: if state.published {
