@@ -6,6 +6,7 @@ mod answer;
 mod choose;
 mod sequence;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -45,6 +46,8 @@ pub struct Writer {
     style: Style,
     /// The server's verifier, as it told last.
     told: Option<Verifier>,
+    /// Calls under way that another server may have executed under another number.
+    repeated: BTreeSet<CallId>,
     /// Of the sequencer.
     turn: u64,
 }
@@ -61,6 +64,7 @@ impl Writer {
             random,
             style,
             told: None,
+            repeated: BTreeSet::new(),
             turn: 0,
         }
     }
@@ -120,13 +124,16 @@ impl Writer {
     }
 
     /// Sends a call that was answered "later" once more, under another number.
-    fn again(&mut self, call: CallId, pending: Pending) -> Result<(), Wrong> {
+    fn again(&mut self, call: CallId, pending: Pending, repeated: bool) -> Result<(), Wrong> {
         std::thread::sleep(Duration::from_millis(100));
         let request = {
             let ledger = open_book(&self.ledger);
             choose::request(&ledger, &pending).ok_or(Wrong::Lost(call))?
         };
         let call = self.link.reserve();
+        if repeated {
+            self.repeated.insert(call);
+        }
         open_book(&self.ledger).pending.insert(call, pending);
         Ok(self.link.send_as(call, &request)?)
     }

@@ -367,6 +367,8 @@ fn with_the_store_away_and_the_log_full_writers_wait_and_all_go_on_when_it_is_ba
     let files: Vec<Inode> = (0..3u8).map(|i| life.create(&[b'a' + i])).collect();
     life.flush();
     bucket.controls.set_down(true);
+    // What is read below, whoever gets the rest of the log.
+    life.write(files[0], 0, &pattern(0, 1 << 20), Stability::Unstable);
     let writers: Vec<_> = files.iter().map(|&file| fill(&life, file)).collect();
     eventually("the log is full", || {
         let (used, limit) = life.volume.status().log.unwrap();

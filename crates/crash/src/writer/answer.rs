@@ -17,11 +17,12 @@ impl Writer {
         if sent > 1 {
             count(&self.shared.counts.repeated, 1);
         }
+        let repeated = self.repeated.remove(&call) || sent > 1;
         if reply.clone().done() == Err(Failure::Status(Status::JUKEBOX)) {
-            return self.again(call, pending);
+            return self.again(call, pending, repeated);
         }
         match &pending {
-            Pending::Name { op, done } => self.name_answered(op, *done, sent > 1, reply)?,
+            Pending::Name { op, done } => self.name_answered(op, *done, repeated, reply)?,
             Pending::Data { .. } => self.data_answered(&pending, reply)?,
             Pending::Commit {
                 node,
