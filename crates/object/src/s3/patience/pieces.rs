@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use super::Upload;
 
-/// Small enough that an uplink of 64 KiB/s takes one a second, large enough that 8 MiB are a hundred system calls at most.
+/// Small enough that an uplink of 64 KiB/s takes one a second, large enough that cutting it off costs nothing beside
+/// sending it; the connection gathers several for one system call.
 const PIECE: usize = 64 << 10;
 
 /// The bytes of `body` unchanged, at most [`PIECE`] of them at a time and none of them copied, with a note of

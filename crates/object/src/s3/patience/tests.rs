@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http_body::Body;
 use object_store::path::Path;
-use object_store::{Error, ObjectStoreExt, PutPayload, Result};
+use object_store::{ObjectStoreExt, PutPayload, PutResult, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
@@ -29,7 +29,7 @@ fn body(len: usize) -> Bytes {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
-/// One end of a loopback connection that a test plays the server of.
+/// A listener, behind which the test itself plays the server, and a store that talks to it.
 struct Server {
     listener: TcpListener,
     store: S3Store,
@@ -57,7 +57,7 @@ impl Server {
     }
 
     /// Puts an object of `len` bytes, beside what the test does as the server.
-    fn put(&self, len: usize) -> JoinHandle<Result<object_store::PutResult>> {
+    fn put(&self, len: usize) -> JoinHandle<Result<PutResult>> {
         let store = self.store.clone();
         tokio::spawn(async move {
             let payload = PutPayload::from(body(len));
@@ -183,7 +183,7 @@ async fn a_request_without_a_body_has_to_be_answered() {
         .unwrap()
         .unwrap_err();
     assert_eq!(Fault::of(&error), Fault::Unreachable);
-    assert!(matches!(error, Error::Generic { .. }), "{error:?}");
+    assert!(error.to_string().contains("no answer"), "{error}");
 }
 
 /// The SDK asks again with the body that it kept, not with the one that was cut into pieces.
