@@ -5,9 +5,9 @@
 //!
 //! * **Retries.** There are none here: [`crate::Store`] decides what is asked again. Parts of uploads are
 //!   the exception, since the trait cannot repeat one: they are sent up to three times by the SDK.
-//! * **Time.** Connecting takes at most 3 s, the first byte of an answer at most 20 s (longer in proportion
-//!   to what is uploaded), and a body that stops moving for 20 s is given up. So an outage is an
-//!   error within a minute or so, never a hang.
+//! * **Time.** Connecting takes at most 3 s, the first byte of an answer at most 20 s (after an upload up to 16 s more),
+//!   and a body that stops moving for 20 s is given up, either way (see [`patience`]). So an outage is
+//!   an error within a minute or so, never a hang.
 //! * **Integrity.** Every put carries a CRC32 of ours, which the server verifies. What is read is
 //!   under checksums of the layers above.
 
@@ -16,10 +16,12 @@ pub(crate) mod error;
 mod get;
 mod list;
 mod multipart;
+mod patience;
 mod put;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_sdk_s3::Client;
@@ -34,6 +36,7 @@ use object_store::{
 
 use crate::StoreOptions;
 pub(crate) use error::S3Error;
+use patience::PATIENCE;
 
 /// A bucket. Clones share one client and its connections.
 #[derive(Clone)]
@@ -54,7 +57,11 @@ const DELETE_BATCH: usize = 1000;
 impl S3Store {
     /// The bucket that `options` and the environment lead to. Nothing is asked of the server yet.
     pub async fn connect(bucket: &str, options: &StoreOptions) -> S3Store {
-        let (client, sign_payload) = client::connect(options).await;
+        S3Store::connect_with(bucket, options, PATIENCE).await
+    }
+
+    async fn connect_with(bucket: &str, options: &StoreOptions, patience: Duration) -> S3Store {
+        let (client, sign_payload) = client::connect(options, patience).await;
         S3Store {
             shared: Arc::new(Shared {
                 client,

@@ -15,15 +15,10 @@ use aws_sdk_s3::config::{
 };
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 
+use super::patience::PatientClient;
 use crate::StoreOptions;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Until the first byte of an answer to a request without a body.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// A body that does not move for so long is given up.
-const STALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// The slowest upload that is waited for.
-const MIN_UPLOAD_BYTES_PER_S: u64 = 64 << 10;
 
 /// How often a part of an upload is sent, and its completion: the trait has no way to ask for that again.
 const PART_ATTEMPTS: u32 = 3;
@@ -33,7 +28,7 @@ const LONGEST_PART_BACKOFF: Duration = Duration::from_secs(5);
 const DEFAULT_REGION: &str = "us-east-1";
 
 /// A client, and whether payloads have to be signed.
-pub(super) async fn connect(options: &StoreOptions) -> (Client, bool) {
+pub(super) async fn connect(options: &StoreOptions, patience: Duration) -> (Client, bool) {
     // The service's own variable comes first, as everywhere in the SDKs.
     let endpoint = options.endpoint_url.clone().or_else(|| {
         ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]
@@ -44,13 +39,21 @@ pub(super) async fn connect(options: &StoreOptions) -> (Client, bool) {
         .tls_provider(Provider::Rustls(CryptoMode::Ring))
         .build_https();
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
-        .http_client(http)
+        .http_client(PatientClient::new(http, patience))
         // What is asked again, and when, is decided above all stores.
         .retry_config(RetryConfig::disabled())
-        .timeout_config(timeouts(0))
+        // No limit for answers: that is the patient client's. With one and the same setting for all requests, they
+        // also share one pool of connections.
+        .timeout_config(
+            TimeoutConfig::builder()
+                .connect_timeout(CONNECT_TIMEOUT)
+                .build(),
+        )
+        // For bodies of answers only: it sees nothing of uploads that come from memory.
         .stalled_stream_protection(
             StalledStreamProtectionConfig::enabled()
-                .grace_period(STALL_TIMEOUT)
+                .upload_enabled(false)
+                .grace_period(patience)
                 .build(),
         );
     if let Some(region) = region(options, endpoint.is_some()) {
@@ -105,21 +108,9 @@ fn region(options: &StoreOptions, has_endpoint: bool) -> Option<RegionProviderCh
     Some(found.or_else(profile.build()))
 }
 
-fn timeouts(upload_len: u64) -> TimeoutConfig {
-    TimeoutConfig::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .read_timeout(ANSWER_TIMEOUT + Duration::from_secs(upload_len / MIN_UPLOAD_BYTES_PER_S))
-        .build()
-}
-
-/// What differs for a request that uploads: time for its body.
-pub(super) fn upload_config(upload_len: usize) -> config::Builder {
-    config::Config::builder().timeout_config(timeouts(upload_len as u64))
-}
-
 /// What differs for a part of an upload, and for its completion: see [`PART_ATTEMPTS`].
-pub(super) fn part_config(upload_len: usize) -> config::Builder {
-    upload_config(upload_len).retry_config(
+pub(super) fn part_config() -> config::Builder {
+    config::Config::builder().retry_config(
         RetryConfig::standard()
             .with_max_attempts(PART_ATTEMPTS)
             .with_initial_backoff(PART_BACKOFF)

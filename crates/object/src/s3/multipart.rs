@@ -72,7 +72,6 @@ struct Target {
 impl Target {
     async fn put_part(&self, number: i32, body: Bytes) -> Result<()> {
         let crc32 = crc32_header(&body);
-        let config = client::part_config(body.len());
         let request = self
             .shared
             .client
@@ -84,7 +83,7 @@ impl Target {
             .checksum_crc32(&crc32)
             .body(ByteStream::from(body))
             .customize()
-            .config_override(config);
+            .config_override(client::part_config());
         let request = if self.shared.sign_payload {
             request
         } else {
@@ -148,7 +147,7 @@ impl MultipartUpload for S3Upload {
             .upload_id(&target.id)
             .multipart_upload(parts.build())
             .customize()
-            .config_override(client::part_config(0))
+            .config_override(client::part_config())
             .send()
             .await
             .map_err(|error| error::from_sdk(&target.location, error))?;

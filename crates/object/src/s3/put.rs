@@ -11,7 +11,7 @@ use object_store::{
     Attribute, Attributes, Error, PutMode, PutOptions, PutPayload, PutResult, Result,
 };
 
-use super::{Shared, client, error};
+use super::{Shared, error};
 
 impl Shared {
     pub(super) async fn put(
@@ -39,8 +39,7 @@ impl Shared {
             .set_storage_class(headers.storage_class)
             .set_metadata(headers.metadata)
             .body(ByteStream::from(put.body.clone()))
-            .customize()
-            .config_override(client::upload_config(put.body.len()));
+            .customize();
         let request = if self.sign_payload {
             request
         } else {

@@ -1,0 +1,192 @@
+//! How long a request is waited for: as long as it gets on.
+//!
+//! The SDK limits the time from a request to its answer as a whole, which for an upload has to be enough for the slowest
+//! uplink, so that a connection that died is noticed after minutes. Its protection against streams that stall does
+//! not help: a body in memory is taken by the connection in one go, and counts as sent from then on. So the
+//! limits are kept here, between the SDK, with its retries, and its HTTP client:
+//!
+//! ```text
+//!   request ---- piece ---- piece ---- ... ---- last piece --------------------- answer
+//!          | 20 s |  | 20 s |                             | 20 s, and up to 16 s |
+//! ```
+//!
+//! * A body goes out in [pieces](Pieces), slices of the one buffer. The connection asks for the next one when it has
+//!   room, so that a socket that does not move is a piece that nobody asks for, and the upload is given up
+//!   [`PATIENCE`] after the last one.
+//! * From the last piece on, or from the start where there is no body, the server has as long for its answer. The end
+//!   of the body is still in the buffers of the connection and of the socket then, where nobody sees it move,
+//!   so it gets the time that the slowest uplink needs for it.
+//!
+//! However long an upload takes in sum is of no interest here; [`crate::pace`] has a limit for that.
+//!
+//! What is given up is dropped, and its connection with it: whether the server did what it was asked for is unknown.
+
+mod pieces;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_s3::config::http::HttpRequest;
+use aws_sdk_s3::config::{ConfigBag, HttpClient, RuntimeComponents, SharedHttpClient};
+use aws_smithy_runtime_api::box_error::BoxError;
+use aws_smithy_runtime_api::client::connector_metadata::ConnectorMetadata;
+use aws_smithy_runtime_api::client::http::{
+    HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponentsBuilder;
+use aws_smithy_types::body::SdkBody;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use pieces::Pieces;
+
+/// For a body to move on, and then for the first byte of an answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// The slowest uplink that is waited for.
+const MIN_UPLOAD_BYTES_PER_S: u64 = 64 << 10;
+/// How much of the end of a body is given that time. At 68 KiB/s 1.3 MiB were in buffers after the last piece: up to
+/// 0.4 in hyper's and 0.9 in the socket's, which the kernel sizes by what is on its way. What is more than this comes
+/// out of the time for the answer.
+const UNSEEN: u64 = 1 << 20;
+
+/// Why a request was given up.
+#[derive(Debug, thiserror::Error)]
+enum GivenUp {
+    #[error("the upload stands still: {sent} bytes were taken, and none for {} s", limit.as_secs_f32())]
+    Stalled { sent: u64, limit: Duration },
+    #[error("no answer within {} s", limit.as_secs_f32())]
+    Unanswered { limit: Duration },
+}
+
+/// How far the body of a request is on its way.
+#[derive(Debug)]
+struct Upload {
+    /// Bytes that the connection has taken.
+    sent: u64,
+    /// There are no more.
+    is_whole: bool,
+    /// When it took some; at first, when the request was made.
+    last: Instant,
+}
+
+impl Upload {
+    fn new(is_empty: bool, now: Instant) -> Upload {
+        Upload {
+            sent: 0,
+            is_whole: is_empty,
+            last: now,
+        }
+    }
+
+    fn took(&mut self, bytes: u64, is_whole: bool, now: Instant) {
+        self.sent += bytes;
+        self.is_whole = is_whole;
+        self.last = now;
+    }
+
+    /// How long after the last progress it is given up. Never shorter than it was before.
+    fn limit(&self, patience: Duration) -> Duration {
+        if self.is_whole {
+            let unseen = self.sent.min(UNSEEN);
+            patience + Duration::from_secs(unseen / MIN_UPLOAD_BYTES_PER_S)
+        } else {
+            patience
+        }
+    }
+
+    fn given_up(&self, patience: Duration) -> GivenUp {
+        let limit = self.limit(patience);
+        if self.is_whole {
+            GivenUp::Unanswered { limit }
+        } else {
+            let sent = self.sent;
+            GivenUp::Stalled { sent, limit }
+        }
+    }
+}
+
+/// An HTTP client that waits for the requests of `inner` no longer than they get on.
+#[derive(Debug)]
+pub(super) struct PatientClient {
+    inner: SharedHttpClient,
+    patience: Duration,
+}
+
+impl PatientClient {
+    pub(super) fn new(inner: SharedHttpClient, patience: Duration) -> PatientClient {
+        PatientClient { inner, patience }
+    }
+}
+
+impl HttpClient for PatientClient {
+    fn http_connector(
+        &self,
+        settings: &HttpConnectorSettings,
+        components: &RuntimeComponents,
+    ) -> SharedHttpConnector {
+        SharedHttpConnector::new(PatientConnector {
+            inner: self.inner.http_connector(settings, components),
+            patience: self.patience,
+        })
+    }
+
+    fn validate_base_client_config(
+        &self,
+        components: &RuntimeComponentsBuilder,
+        config: &ConfigBag,
+    ) -> Result<(), BoxError> {
+        self.inner.validate_base_client_config(components, config)
+    }
+
+    fn validate_final_config(
+        &self,
+        components: &RuntimeComponents,
+        config: &ConfigBag,
+    ) -> Result<(), BoxError> {
+        self.inner.validate_final_config(components, config)
+    }
+
+    fn connector_metadata(&self) -> Option<ConnectorMetadata> {
+        self.inner.connector_metadata()
+    }
+}
+
+#[derive(Debug)]
+struct PatientConnector {
+    inner: SharedHttpConnector,
+    patience: Duration,
+}
+
+impl HttpConnector for PatientConnector {
+    /// The request is signed by now, so that its body may be cut into pieces; a retry comes with a body of its own.
+    fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
+        let is_empty = request.body().content_length() == Some(0);
+        let upload = Arc::new(Mutex::new(Upload::new(is_empty, Instant::now())));
+        if !is_empty {
+            let body = std::mem::replace(request.body_mut(), SdkBody::taken());
+            let pieces = Pieces::new(body, Arc::clone(&upload));
+            *request.body_mut() = SdkBody::from_body_1_x(pieces);
+        }
+        let mut answer = self.inner.call(request);
+        let patience = self.patience;
+        HttpConnectorFuture::new(async move {
+            loop {
+                let deadline = {
+                    let upload = upload.lock();
+                    let deadline = upload.last + upload.limit(patience);
+                    if deadline <= Instant::now() {
+                        return Err(ConnectorError::timeout(upload.given_up(patience).into()));
+                    }
+                    deadline
+                };
+                if let Ok(answer) = timeout_at(deadline, &mut answer).await {
+                    return answer;
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! A body that goes out in pieces.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use aws_smithy_types::body::SdkBody;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::Upload;
+
+/// Small enough that an uplink of 64 KiB/s takes one a second, large enough that cutting it off costs nothing beside
+/// sending it; the connection gathers several for one system call.
+const PIECE: usize = 64 << 10;
+
+/// The bytes of `body` unchanged, at most [`PIECE`] of them at a time and none of them copied, with a note of
+/// when each piece was taken.
+pub(super) struct Pieces {
+    body: SdkBody,
+    /// What came of `body` and was not taken yet.
+    rest: Bytes,
+    upload: Arc<Mutex<Upload>>,
+}
+
+impl Pieces {
+    pub(super) fn new(body: SdkBody, upload: Arc<Mutex<Upload>>) -> Pieces {
+        Pieces {
+            body,
+            rest: Bytes::new(),
+            upload,
+        }
+    }
+
+    fn took(&self, bytes: usize, is_whole: bool) {
+        let now = Instant::now();
+        self.upload.lock().took(bytes as u64, is_whole, now);
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = <SdkBody as Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                None => {
+                    self.took(0, true);
+                    return Poll::Ready(None);
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+            }
+        }
+        let len = self.rest.len().min(PIECE);
+        let piece = self.rest.split_to(len);
+        // The connection need not ask again once this says that there is nothing left.
+        self.took(len, self.is_end_stream());
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (hint, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut sum = SizeHint::new();
+        sum.set_lower(hint.lower().saturating_add(rest));
+        if let Some(upper) = hint.upper() {
+            sum.set_upper(upper.saturating_add(rest));
+        }
+        sum
+    }
+}
