@@ -67,7 +67,8 @@ def check(file, count, *machines):
                list(rows) == [(n, bytes([n % 256]) * (n * 37 % 3000)) for n in range(count)])
     order = [machine for (machine,) in connection.execute("SELECT machine FROM entry ORDER BY total")]
     turns = sum(one != other for one, other in zip(order, order[1:]))
-    expect("they took turns (%d times)" % turns, True, turns >= count // 20)
+    # How often depends on who sleeps how long when he finds it locked; one after the other would be once.
+    expect("they took turns (%d times)" % turns, True, turns >= 4)
     connection.close()
     expect("no journal", False, os.path.exists(file + "-journal"))
     sys.exit(1 if wrong else 0)
