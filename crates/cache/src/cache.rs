@@ -75,6 +75,16 @@ impl Cache {
         self.allocated_bytes().saturating_add(bytes) <= self.limit_bytes()
     }
 
+    /// Counts `bytes` as allocated for as long as what this gives lives: memory of others that stands beside block
+    /// buffers, such as what is on its way into one.
+    pub fn lease(self: &Arc<Self>, bytes: u64) -> Lease {
+        self.pool.change_overhead(0, bytes);
+        Lease {
+            cache: self.clone(),
+            bytes,
+        }
+    }
+
     /// Takes the block that comes first for eviction out of the order of use, or none if no clean
     /// block waits. The caller must then call [`FileBlocks::evict`] for it under the lock of its
     /// file: that puts the block back where it belongs if it cannot go. Ask again until enough is
@@ -116,5 +126,34 @@ impl Cache {
             let change = after.dirty_bytes.wrapping_sub(before.dirty_bytes);
             self.dirty_bytes.fetch_add(change, Relaxed);
         }
+    }
+}
+
+/// Bytes that count as allocated. See [`Cache::lease`].
+#[derive(Debug)]
+pub struct Lease {
+    cache: Arc<Cache>,
+    bytes: u64,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.cache.pool.change_overhead(self.bytes, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_leased_takes_room_until_it_is_given_back() {
+        let cache = Cache::new(1 << 20);
+        let lease = cache.lease(1 << 19);
+        assert_eq!(cache.allocated_bytes(), 1 << 19);
+        assert!(cache.has_room(1 << 19));
+        assert!(!cache.has_room((1 << 19) + 1));
+        drop(lease);
+        assert!(cache.has_room(1 << 20));
     }
 }

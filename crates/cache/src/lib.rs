@@ -88,7 +88,7 @@ mod pool;
 mod snapshot;
 
 pub use bitmap::RangeBitmap;
-pub use cache::Cache;
+pub use cache::{Cache, Lease};
 pub use fetch::FetchToken;
 pub use file::{Eviction, FileBlocks};
 pub use snapshot::Snapshot;
