@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -62,7 +63,11 @@ fn fill(bucket: &Bucket, inode: Inode) {
 /// Deletes all file data from the bucket: what is read now comes from elsewhere.
 fn delete_packs(bucket: &Bucket) {
     for (pack, _) in bucket.packs() {
-        fs::remove_file(pack).unwrap();
+        match fs::remove_file(pack) {
+            // The gateway has collected it meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            removed => removed.unwrap(),
+        }
     }
 }
 
