@@ -16,7 +16,7 @@
 // It is a program, and prints what it found.
 #![allow(clippy::print_stdout)]
 
-mod volume;
+mod surroundings;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,19 +68,20 @@ impl Bucket {
         let near =
             forebay_object::open(&format!("memory://{name}"), &StoreOptions::default()).await?;
         Volume::format(&near).await?;
-        let local = tempfile::tempdir_in(volume::memory_folder())?;
+        let local = tempfile::tempdir_in(surroundings::memory_folder())?;
         let volume = Volume::open(&near, FsConfig::new(local.path().to_owned())).await?;
         let mut files = Vec::new();
-        for name in [b"one", b"two"] {
+        for name in [&b"one"[..], b"two"] {
             let mode = CreateMode::Unchecked(SetAttributes::default());
-            let made = volume.create(&ROOT, Inode::ROOT, name, mode).await?;
+            let made = volume.create(&ROOT, Inode::ROOT, name, &mode).await?;
+            let made = made.attributes.inode;
             for offset in (0..file_bytes).step_by(MIB as usize) {
-                let bytes = volume::noise(offset ^ made.inode.0, MIB as usize);
+                let bytes = surroundings::noise(offset ^ made.0, MIB as usize);
                 volume
-                    .write(&ROOT, made.inode, offset, &bytes, Stability::Unstable)
+                    .write(&ROOT, made, offset, &bytes, Stability::Unstable)
                     .await?;
             }
-            files.push(made.inode);
+            files.push(made);
         }
         volume.flush().await?;
         volume.close(Duration::from_secs(60)).await;
@@ -112,7 +113,7 @@ impl Bucket {
     }
 
     async fn open(&self) -> Result<Cold, Failure> {
-        let local = tempfile::tempdir_in(volume::memory_folder())?;
+        let local = tempfile::tempdir_in(surroundings::memory_folder())?;
         let (far, requests) = self.far();
         let volume = Volume::open(&far, FsConfig::new(local.path().to_owned())).await?;
         Ok(Cold {
@@ -158,7 +159,7 @@ impl Cold {
     /// All of a file in order; gives its bytes.
     async fn sequentially(&self, file: Inode, bytes: u64) -> Result<(), Failure> {
         stream::iter((0..bytes).step_by(MIB as usize))
-            .map(|offset| self.volume.read(&ROOT, file, offset, MIB as u32))
+            .map(|offset| async move { self.volume.read(&ROOT, file, offset, MIB as u32).await })
             .buffered(UNDER_WAY)
             .try_for_each(|read| async move {
                 assert_eq!(
