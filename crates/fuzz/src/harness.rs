@@ -213,6 +213,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether a failure at the same place is among them.
+fn is_known(failures: &[(Failure, PathBuf)], failure: &Failure) -> bool {
+    failures
+        .iter()
+        .any(|(known, _)| known.place == failure.place)
+}
+
 impl Run<'_> {
     fn job(&self, job: usize, seed: u64) -> io::Result<()> {
         let mut random = Random(seed);
@@ -224,25 +231,21 @@ impl Run<'_> {
             let ended = attempt(self.target, &input);
             self.executions.fetch_add(1, Ordering::AcqRel);
             let Err(failure) = ended else { continue };
-            if self.is_known(&failure) {
+            if is_known(&lock(&self.failures), &failure) {
                 continue;
             }
             let failure = minimise(self.target, failure);
-            if !self.is_known(&failure) {
+            // Held from the look to the entry: another job may have found the same place at the same time.
+            let mut failures = lock(&self.failures);
+            if !is_known(&failures, &failure) {
                 let path = keep(self.folder, self.target, &failure.input)?;
-                lock(&self.failures).push((failure, path));
+                failures.push((failure, path));
             }
         }
         if let Some(trying) = self.trying.get(job) {
             *lock(trying) = None;
         }
         Ok(())
-    }
-
-    fn is_known(&self, failure: &Failure) -> bool {
-        lock(&self.failures)
-            .iter()
-            .any(|(known, _)| known.place == failure.place)
     }
 
     /// Looks for inputs that never end.

@@ -152,8 +152,15 @@ async fn opening_again_and_again_leaves_no_heap_of_objects() {
         store.close().await.unwrap();
     }
     let store = open(&bucket, brief).await.unwrap();
-    collect(&store, &bucket, &numbered(30)).await;
-    let objects = bucket.objects().await;
+    // How much goes at a time depends on when the merges of the brief openings were given up.
+    let mut objects = Vec::new();
+    for _ in 0..5 {
+        collect(&store, &bucket, &numbered(30)).await;
+        objects = bucket.objects().await;
+        if objects.len() < 40 {
+            break;
+        }
+    }
     assert!(objects.len() < 40, "{objects:#?}");
     assert_eq!(
         store.get(&7u32.to_be_bytes()).await.unwrap().unwrap().len(),
