@@ -4,7 +4,7 @@
 //! about what one connection to S3 gives. Every measurement opens the volume anew, so that nothing is in
 //! memory, and goes through all of the file system but the network.
 //!
-//! * *Sequential*: a file of 512 MiB from its beginning to its end, in reads of 1 MiB, 4 of them under way, as
+//! * *Sequential*: a file of 1 GiB from its beginning to its end, in reads of 1 MiB, 4 of them under way, as
 //!   an NFS client with read-ahead has them. Beside it: what the bucket gives to 32 parallel GETs of 4 MiB of the
 //!   same packs.
 //! * *Two streams*: the same of two files at once.
@@ -278,7 +278,7 @@ fn main() -> Result<(), Failure> {
         .build()?;
     let full = std::env::args().any(|argument| argument == "--bench");
     let done = match full {
-        true => runtime.block_on(measure("cold-reads", 512 * MIB, 100)),
+        true => runtime.block_on(measure("cold-reads", 1024 * MIB, 100)),
         false => runtime.block_on(measure("cold-reads", 12 * MIB, 3)),
     };
     // Tasks of the metadata store may wait for each other when they are cut off.

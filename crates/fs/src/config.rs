@@ -39,7 +39,7 @@ pub struct FsConfig {
     /// blocks would take more than an eighth of `memory_limit`.
     pub fetch_parallel: usize,
     /// How far ahead of a sequential reader blocks are fetched, at most: less where that would be
-    /// more than an eighth of `memory_limit`. 0 for not at all.
+    /// more than a quarter of `memory_limit`. 0 for not at all.
     pub prefetch_bytes: u64,
     /// Bytes of disk in `data_dir` for frames that were fetched from the bucket; 0 for none, else
     /// from [`crate::MIN_DISK_CACHE`] to [`crate::MAX_DISK_CACHE`].
@@ -69,7 +69,7 @@ impl FsConfig {
 
     /// How far ahead of a reader blocks are fetched.
     pub(crate) fn prefetch_window(&self) -> u64 {
-        self.prefetch_bytes.min(self.memory_limit / 8)
+        self.prefetch_bytes.min(self.memory_limit / 4)
     }
 
     /// Defaults, with everything local in `data_dir`.

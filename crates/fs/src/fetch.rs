@@ -34,6 +34,9 @@ pub(crate) enum FetchError {
 /// being served.
 const ATTEMPTS: u32 = 4;
 
+/// Fetches that nobody who reads ahead can take away from those who wait for bytes.
+const READERS_OWN: usize = 4;
+
 /// Blocks that may wait to be fetched ahead of readers, of all files together: four windows of the largest size.
 const MAX_WAITING: usize = 256;
 
@@ -55,7 +58,7 @@ pub(crate) struct PackStore {
 }
 
 impl PackStore {
-    /// `parallel` frames are fetched at the same time, three quarters of them ahead of readers.
+    /// `parallel` frames are fetched at the same time ahead of readers, and some more for readers that wait.
     pub(crate) fn new(
         store: Arc<dyn ObjectStore>,
         root: Path,
@@ -68,8 +71,8 @@ impl PackStore {
             root,
             keys,
             fetching: Mutex::default(),
-            fetches: Semaphore::new(parallel.max(1)),
-            prefetches: Semaphore::new((parallel - parallel / 4).max(1)),
+            fetches: Semaphore::new(parallel.max(1) + READERS_OWN),
+            prefetches: Semaphore::new(parallel.max(1)),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
             random,
             disk: None,

@@ -11,8 +11,8 @@ use crate::read::FetchPlan;
 /// How the reads of one file follow one another. Knows no clock and does no I/O.
 ///
 /// A read that begins where the ones before ended, or at most one block away from there (clients
-/// send reads in parallel, and they arrive in any order), continues the stream; the window then
-/// doubles with each block, up to a limit. Any other read ends the stream, so random readers pay for
+/// send reads in parallel, and they arrive in any order), continues the stream; the window ahead of it
+/// grows with what was read, up to a limit. Any other read ends the stream, so random readers pay for
 /// nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
@@ -22,14 +22,16 @@ pub(crate) struct Stream {
     run: u64,
     /// Up to where blocks were asked for.
     asked: u64,
-    /// How far ahead to ask.
-    window: u64,
     /// How many streams there were before.
     number: u64,
 }
 
 /// Bytes in a row that make a reader a sequential one.
 const SEQUENTIAL: u64 = 256 << 10;
+
+/// How far ahead to ask, of what was read in a row: enough that after two or three round trips to the bucket as much is
+/// on its way as may be, and not much in vain when a reader stops early.
+const WINDOW_PER_RUN: u64 = 4;
 
 impl Stream {
     /// The number of the stream, by which one that has ended is known.
@@ -59,13 +61,9 @@ impl Stream {
         if self.run < SEQUENTIAL || limit < BLOCK_SIZE {
             return None;
         }
+        let window = (self.run * WINDOW_PER_RUN).clamp(BLOCK_SIZE, limit);
         let from = self.asked.max(self.end);
-        // Ask again when half of the window is used up.
-        if from > self.end + self.window / 2 {
-            return None;
-        }
-        self.window = (self.window * 2).clamp(BLOCK_SIZE, limit);
-        let to = BlockIndex::of(self.end + self.window).start();
+        let to = BlockIndex::of(self.end.saturating_add(window)).start();
         if to <= from {
             return None;
         }
