@@ -156,6 +156,13 @@ impl Core {
             };
             contents.push((block.key, block.snapshot, rewritten));
         }
+        // The pack is memory beside the block buffers whose bytes it has, until the bucket has it.
+        let raw_bytes = contents.iter().map(|(_, snapshot, rewritten)| {
+            rewritten
+                .as_ref()
+                .map_or(snapshot.dirty_bytes(), |whole| 2 * whole.len() as u64)
+        });
+        let _lease = self.cache.lease(raw_bytes.sum());
         let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
         let encoded = self.environment.compute.run(move || {
             let mut writer = PackWriter::new(pack, &keys, compression);
