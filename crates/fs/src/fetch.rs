@@ -12,7 +12,7 @@ use forebay_types::{BlockKey, PackId};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use parking_lot::Mutex;
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::disk_cache::{DiskCache, FrameKey};
 use crate::environment::{Randomness, fraction};
@@ -34,6 +34,12 @@ pub(crate) enum FetchError {
 /// being served.
 const ATTEMPTS: u32 = 4;
 
+/// Fetches that nobody who reads ahead can take away from those who wait for bytes.
+const READERS_OWN: usize = 4;
+
+/// Blocks that may wait to be fetched ahead of readers, of all files together: four windows of the largest size.
+const MAX_WAITING: usize = 256;
+
 /// A frame that is being fetched, for all who wait for it.
 type Waiting = Arc<OnceCell<Arc<Frame>>>;
 
@@ -44,13 +50,15 @@ pub(crate) struct PackStore {
     keys: PackKeys,
     fetching: Mutex<HashMap<(PackId, u32), Waiting>>,
     fetches: Semaphore,
-    prefetches: Arc<Semaphore>,
+    prefetches: Semaphore,
+    /// Places for those who wait for a turn to fetch ahead.
+    waiting: Arc<Semaphore>,
     random: Arc<dyn Randomness>,
     pub(crate) disk: Option<DiskCache>,
 }
 
 impl PackStore {
-    /// `parallel` frames are fetched at the same time, half as many of them ahead of readers.
+    /// `parallel` frames are fetched at the same time ahead of readers, and some more for readers that wait.
     pub(crate) fn new(
         store: Arc<dyn ObjectStore>,
         root: Path,
@@ -63,8 +71,9 @@ impl PackStore {
             root,
             keys,
             fetching: Mutex::default(),
-            fetches: Semaphore::new(parallel.max(1)),
-            prefetches: Arc::new(Semaphore::new((parallel / 2).max(1))),
+            fetches: Semaphore::new(parallel.max(1) + READERS_OWN),
+            prefetches: Semaphore::new(parallel.max(1)),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
             random,
             disk: None,
         }
@@ -85,9 +94,14 @@ impl PackStore {
             .fold(self.root.clone(), |path, part| path.join(part))
     }
 
-    /// Permission to fetch ahead; none while enough of that is under way.
-    pub(crate) fn prefetch_permit(&self) -> Option<OwnedSemaphorePermit> {
-        self.prefetches.clone().try_acquire_owned().ok()
+    /// A place among those who wait to fetch ahead; none while there are too many.
+    pub(crate) fn prefetch_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.waiting.clone().try_acquire_owned().ok()
+    }
+
+    /// Permission to fetch ahead, when it is this one's turn.
+    pub(crate) async fn prefetch_turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.prefetches.acquire().await.ok()
     }
 
     /// The frame at `address`, which holds bytes of `block`. Concurrent callers share one GET.

@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 use super::close::Closed;
 use super::{Halted, pack_plan};
 use crate::core::{Core, Stopped};
-use crate::data::address_key;
 use crate::fetch::FetchError;
+use crate::read::address_key;
 
 /// What a checkpoint has put into the bucket.
 #[derive(Default)]
