@@ -67,6 +67,12 @@ impl FsConfig {
         self.fetch_parallel.min(fit as usize).max(4)
     }
 
+    /// What of `memory_limit` neither writers nor readers ahead may take: it is for frames that somebody waits for and
+    /// for packs on their way to the bucket, so that those are within the limit too.
+    pub(crate) fn memory_reserve(&self) -> u64 {
+        self.memory_limit / 8
+    }
+
     /// How far ahead of a reader blocks are fetched.
     pub(crate) fn prefetch_window(&self) -> u64 {
         self.prefetch_bytes.min(self.memory_limit / 4)

@@ -104,10 +104,6 @@ impl Core {
                 published_end: state.published_end(),
             }
         };
-        // Room for the bytes twice, while they are copied. Without it they would be fetched in vain.
-        if !self.make_room(2 * range.len()) {
-            return;
-        }
         // A failure here is the reader's to report, when it comes that far.
         let _ = self.fetch_missing(node, &[range], plan, None).await;
     }

@@ -4,10 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_cache::FetchToken;
+use forebay_cache::{FetchToken, Lease};
 use forebay_meta::FrameAddress;
 use forebay_meta::record::BlockMap;
-use forebay_pack::Frame;
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, PackId};
 use forebay_vfs::{Credentials, Error, ReadReply, Result, permission};
 use futures_util::StreamExt;
@@ -16,7 +15,7 @@ use futures_util::stream;
 use crate::convert::owned;
 use crate::core::Core;
 use crate::data::writable;
-use crate::fetch::FetchError;
+use crate::fetch::{FetchError, Fetched, memory_of};
 use crate::node::Node;
 
 /// How often a read plans its fetches again because the file changed under them, before it asks
@@ -84,8 +83,9 @@ impl Core {
         Err(Error::Delay)
     }
 
-    /// Fetches what is missing of a file, into the cache where there is room, and into a reply.
-    /// False when the file has changed so that the plan must be made anew.
+    /// Fetches what is missing of a file, into the cache where there is room, and into a reply. Without a reply it is
+    /// fetched ahead of a reader, into the cache alone: only with memory to spare, which is taken before.
+    /// False when the file has changed so that the plan must be made anew, or when there is none to spare.
     pub(crate) async fn fetch_missing(
         &self,
         node: &Arc<Node>,
@@ -134,15 +134,28 @@ impl Core {
             .filter_map(|(part, address)| Some((part, *address?)))
             .filter(|(_, address)| seen.insert(address_key(address)))
             .collect();
-        // Several at a time, and taken in one after the other.
+        let mut spare = None;
+        if reply.is_none() {
+            let addresses = wanted.iter().map(|(_, address)| address);
+            let Some(lease) = self.lease_spare(memory_ahead(addresses)).await else {
+                return Ok(false);
+            };
+            spare = Some(lease);
+        }
+        // Several at a time, and taken in one after the other. Who reads ahead has one at a time, for which he has
+        // memory, and keeps no reader from his turn.
+        let (ahead, at_once) = match spare {
+            Some(_) => (true, 1),
+            None => (false, FRAMES_AT_ONCE),
+        };
         let mut frames = stream::iter(wanted)
             .map(|(part, address)| async move {
-                let lease = self.cache.lease(u64::from(address.raw_len));
-                let frame = self.packs.fetch(key, &address).await;
-                (part, address, frame, lease)
+                let lease = |bytes| (!ahead).then(|| self.lease(bytes));
+                let frame = self.packs.fetch(key, &address, lease).await;
+                (part, address, frame)
             })
-            .buffered(FRAMES_AT_ONCE);
-        while let Some((part, address, frame, _lease)) = frames.next().await {
+            .buffered(at_once);
+        while let Some((part, address, frame)) = frames.next().await {
             let frame = match frame {
                 Ok(frame) => frame,
                 Err(error) => {
@@ -163,20 +176,21 @@ impl Core {
                 address: &address,
                 frame: &frame,
             };
-            if !self.take_in(node, taken, plan, reply.as_deref_mut())? {
+            if !self.take_in(node, taken, plan, reply.as_deref_mut(), spare.as_mut())? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Puts what counts of a frame into a reply, and into the cache where there is room.
+    /// Puts what counts of a frame into a reply, and into the cache where there is room: `spare`, or what can be had.
     fn take_in(
         &self,
         node: &Arc<Node>,
         taken: Taken<'_>,
         plan: FetchPlan,
         reply: Option<&mut Reply>,
+        spare: Option<&mut Lease>,
     ) -> Result<bool> {
         let Taken {
             block,
@@ -207,17 +221,27 @@ impl Core {
         }
         // The rest of the frame comes for nothing: keep all of it that still counts, if there
         // is room without pushing writers back.
-        let room = self.make_room(frame.range.len());
+        let found = match spare {
+            Some(_) => None,
+            None => self.try_lease(frame.range.len()),
+        };
+        let room = spare.is_some() || found.is_some();
         let mut state = node.lock();
         let whole = ByteRange::at(block.start(), BLOCK_SIZE);
         if !state.blocks.is_current(plan.token, whole) {
             return Ok(false);
         }
         if room {
+            let mut filled = 0;
             for range in live {
                 if let Some(bytes) = bytes(range) {
                     state.blocks.fill(block.start() + range.start, bytes);
+                    filled += range.len();
                 }
+            }
+            // From here on the block buffers themselves count them.
+            if let Some(spare) = spare {
+                spare.give_back(filled);
             }
         }
         Ok(true)
@@ -259,6 +283,13 @@ impl Core {
 /// Frames of one block that are fetched at the same time for one reader.
 const FRAMES_AT_ONCE: usize = 8;
 
+/// Memory for frames of one block that are fetched one after the other, and for the block buffer that they go into.
+fn memory_ahead<'a>(addresses: impl Iterator<Item = &'a FrameAddress> + Clone) -> u64 {
+    let largest = addresses.clone().map(memory_of).max().unwrap_or(0);
+    let raw: u64 = addresses.map(|address| u64::from(address.raw_len)).sum();
+    largest + raw.min(BLOCK_SIZE)
+}
+
 /// A frame that was fetched, and what for.
 struct Taken<'a> {
     block: BlockIndex,
@@ -266,7 +297,7 @@ struct Taken<'a> {
     within: ByteRange,
     map: &'a BlockMap,
     address: &'a FrameAddress,
-    frame: &'a Frame,
+    frame: &'a Fetched,
 }
 
 /// Under which conditions fetched bytes count.
