@@ -15,6 +15,7 @@
 
 mod nfs_client;
 mod nfsserve_adapter;
+mod surroundings;
 mod volume;
 
 use std::net::SocketAddr;
@@ -206,7 +207,7 @@ impl Course {
         Course {
             servers: servers.expect("a runtime"),
             client: client.expect("a runtime"),
-            payload: volume::noise(1, MIB as usize),
+            payload: surroundings::noise(1, MIB as usize),
             directories: AtomicU64::new(0),
         }
     }
@@ -330,7 +331,7 @@ fn end_to_end(criterion: &mut Criterion) {
     let memory = Arc::new(MemoryFileSystem::new());
     let opened = course
         .servers
-        .block_on(volume::open(volume::LOG, volume::memory_folder()));
+        .block_on(volume::open(volume::LOG, surroundings::memory_folder()));
     let contenders = [
         Contender::Forebay(memory.clone()),
         Contender::Nfsserve(memory),

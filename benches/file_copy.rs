@@ -13,6 +13,7 @@
 // The macro of criterion makes a public function without documentation.
 #![allow(missing_docs)]
 
+mod surroundings;
 mod volume;
 
 use std::path::PathBuf;
@@ -46,7 +47,7 @@ struct Variant {
 }
 
 fn variants() -> [Variant; 3] {
-    let in_memory = volume::memory_folder().to_owned();
+    let in_memory = surroundings::memory_folder().to_owned();
     [
         Variant {
             name: "log on disk",
@@ -162,7 +163,7 @@ fn copies(criterion: &mut Criterion, name: &str, commit: bool) {
             .warm_up_time(Duration::from_millis(300))
             .measurement_time(Duration::from_secs(1));
         for size in SIZES {
-            let source = volume::noise(size as u64, size);
+            let source = surroundings::noise(size as u64, size);
             group.throughput(Throughput::Bytes(size as u64));
             for (calls, call) in CALLS {
                 let id = BenchmarkId::new(calls, format!("{} MiB", size / MIB));

@@ -143,10 +143,17 @@ fn measure(plan: Plan) -> Result<bench::Report, Failure> {
     })
 }
 
+/// Threads for what blocks: packs that are encoded, files of a bucket in a folder. Each of them keeps some memory of the
+/// allocator, and more of them than disks and processors do at once get nothing done sooner; unbounded, a reader of a
+/// bucket in a folder has 150 of them. Nothing that is done there waits for something else that is done there; for
+/// other processes (the lock of a folder, the names of clients) only a few wait at a time.
+const BLOCKING_THREADS: usize = 32;
+
 /// Runs a gateway, or what else needs the bucket, to its end.
 fn run_to_end<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
         .build()
         .map_err(failed)?;
     let done = runtime.block_on(work);

@@ -20,11 +20,6 @@ pub(crate) const LOG: LogConfig = LogConfig::Disk {
     segment: 32 << 20,
 };
 
-/// The folder for what needs no disk.
-pub(crate) fn memory_folder() -> &'static Path {
-    Path::new("/dev/shm")
-}
-
 /// Makes a volume and opens it with defaults, but for the log, which lies in a new folder
 /// within `folder`.
 pub(crate) async fn open(log: LogConfig, folder: &Path) -> Opened {
@@ -46,18 +41,4 @@ impl Opened {
     pub(crate) async fn close(self) {
         self.volume.close(Duration::from_secs(10)).await;
     }
-}
-
-/// Bytes that do not compress and that differ from seed to seed.
-pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
 }

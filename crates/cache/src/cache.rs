@@ -19,18 +19,22 @@ pub struct Cache {
     /// Counts uses: orders them, and names versions of blocks.
     ticks: AtomicU64,
     dirty_bytes: AtomicU64,
-    leased_bytes: AtomicU64,
 }
 
 impl Cache {
     /// A budget of `limit_bytes` with nothing allocated.
     pub fn new(limit_bytes: u64) -> Arc<Cache> {
+        Cache::with_reserve(limit_bytes, 0)
+    }
+
+    /// A budget of `limit_bytes` with nothing allocated, of which `reserve_bytes` are for those who
+    /// [`draw`](Self::draw) on it: nobody else finds room there.
+    pub fn with_reserve(limit_bytes: u64, reserve_bytes: u64) -> Arc<Cache> {
         Arc::new(Cache {
-            pool: Pool::new(limit_bytes),
+            pool: Pool::new(limit_bytes, reserve_bytes),
             order: Order::default(),
             ticks: AtomicU64::new(0),
             dirty_bytes: AtomicU64::new(0),
-            leased_bytes: AtomicU64::new(0),
         })
     }
 
@@ -69,22 +73,40 @@ impl Cache {
         self.dirty_bytes.load(Relaxed)
     }
 
-    /// Whether `bytes` more fit in the budget. Frees idle buffers first if they stand in the way.
+    /// Whether `bytes` more fit in the budget beside what is allocated, leased and held in reserve. Frees idle
+    /// buffers first if they stand in the way.
     /// A write of n bytes needs at most n plus 128 KiB for its two ragged ends, and up to 64 KiB
     /// for each piece that it has to copy.
     pub fn has_room(&self, bytes: u64) -> bool {
-        let wanted = bytes.saturating_add(self.leased_bytes.load(Relaxed));
-        self.pool.make_room(wanted);
-        self.allocated_bytes().saturating_add(wanted) <= self.limit_bytes()
+        self.pool.make_room(bytes);
+        self.pool.has_room(bytes)
     }
 
-    /// Takes `bytes` of the budget for as long as what this gives lives, whether there is room or not: for memory of
-    /// others beside the block buffers, such as what is on its way into one.
-    pub fn lease(self: &Arc<Self>, bytes: u64) -> Lease {
-        self.leased_bytes.fetch_add(bytes, Relaxed);
-        Lease {
-            cache: self.clone(),
+    /// Bytes of the budget that others have beside the block buffers: what is leased and what is drawn.
+    pub fn leased_bytes(&self) -> u64 {
+        self.pool.lent_bytes()
+    }
+
+    /// Takes `bytes` of the budget for as long as what this gives lives, if [there is room](Self::has_room): for
+    /// memory of others beside the block buffers, such as what is on its way into one. Of several who ask at once,
+    /// no two are given the same room.
+    pub fn try_lease(&self, bytes: u64) -> Option<Lease> {
+        self.pool.make_room(bytes);
+        self.pool.lend(bytes).then(|| Lease {
+            pool: Arc::clone(&self.pool),
             bytes,
+            drawn: false,
+        })
+    }
+
+    /// Takes `bytes` of the budget for as long as what this gives lives, whether there is room or not, of the reserve
+    /// first: for those without whom nothing would go on, such as what brings dirty bytes to the bucket.
+    pub fn draw(&self, bytes: u64) -> Lease {
+        self.pool.draw(bytes);
+        Lease {
+            pool: Arc::clone(&self.pool),
+            bytes,
+            drawn: true,
         }
     }
 
@@ -132,16 +154,32 @@ impl Cache {
     }
 }
 
-/// Bytes of the budget that somebody else has. See [`Cache::lease`].
+/// Bytes of the budget that somebody else has. See [`Cache::try_lease`] and [`Cache::draw`].
 #[derive(Debug)]
 pub struct Lease {
-    cache: Arc<Cache>,
+    pool: Arc<Pool>,
     bytes: u64,
+    /// Whether they were taken without asking.
+    drawn: bool,
+}
+
+impl Lease {
+    /// How many bytes they are.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives some of them back; all, if there are not as many.
+    pub fn give_back(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.pool.take_back(bytes, self.drawn);
+    }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.cache.leased_bytes.fetch_sub(self.bytes, Relaxed);
+        self.pool.take_back(self.bytes, self.drawn);
     }
 }
 
@@ -152,11 +190,71 @@ mod tests {
     #[test]
     fn what_is_leased_takes_room_until_it_is_given_back() {
         let cache = Cache::new(1 << 20);
-        let lease = cache.lease(1 << 19);
+        let mut lease = cache.try_lease(3 << 18).unwrap();
         assert_eq!(cache.allocated_bytes(), 0, "it is no block buffer");
+        assert_eq!(cache.leased_bytes(), 3 << 18);
+        assert!(cache.try_lease(1 << 19).is_none());
+        lease.give_back(1 << 18);
+        assert_eq!((lease.bytes(), cache.leased_bytes()), (1 << 19, 1 << 19));
         assert!(cache.has_room(1 << 19));
         assert!(!cache.has_room((1 << 19) + 1));
+        lease.give_back(u64::MAX);
+        assert_eq!(cache.leased_bytes(), 0);
         drop(lease);
         assert!(cache.has_room(1 << 20));
+    }
+
+    #[test]
+    fn the_reserve_is_for_those_who_draw_on_it_alone() {
+        let cache = Cache::with_reserve(1 << 20, 1 << 18);
+        assert!(cache.has_room(3 << 18));
+        assert!(!cache.has_room((3 << 18) + 1));
+        assert!(cache.try_lease((3 << 18) + 1).is_none());
+        let lease = cache.try_lease(3 << 18).unwrap();
+        // The reserve is there for him whatever the others have, and is not counted twice.
+        let drawn = cache.draw(1 << 18);
+        assert!(cache.has_room(0));
+        let beyond = cache.draw(1);
+        assert!(!cache.has_room(0));
+        drop((lease, beyond));
+        assert!(cache.has_room(3 << 18));
+        drop(drawn);
+        assert_eq!(cache.leased_bytes(), 0);
+        assert!(!cache.has_room((3 << 18) + 1), "it is held back again");
+    }
+
+    #[test]
+    fn several_who_lease_at_once_are_not_given_more_than_there_is() {
+        let cache = Cache::new(100);
+        let taken = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        (0..1000)
+                            .filter_map(|_| cache.try_lease(1))
+                            .collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            let leases = threads.into_iter().map(|thread| thread.join().unwrap());
+            leases.collect::<Vec<_>>()
+        });
+        assert_eq!(taken.iter().map(Vec::len).sum::<usize>(), 100);
+        drop(taken);
+        assert_eq!(cache.leased_bytes(), 0);
+    }
+
+    #[test]
+    fn idle_buffers_make_way_for_what_is_drawn_and_are_not_kept_beside_it() {
+        let cache = Cache::new(128 << 10);
+        drop(cache.pool.take(crate::pool::Class::Whole));
+        assert_eq!(cache.pooled_bytes(), 64 << 10);
+        let drawn = cache.draw(96 << 10);
+        assert_eq!(cache.pooled_bytes(), 0);
+        drop(cache.pool.take(crate::pool::Class::Whole));
+        assert_eq!(cache.pooled_bytes(), 0);
+        drop(drawn);
+        drop(cache.pool.take(crate::pool::Class::Whole));
+        assert_eq!(cache.pooled_bytes(), 64 << 10);
     }
 }

@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_piece_grows_around_what_it_holds() {
-        let pool = Pool::new(1 << 20);
+        let pool = Pool::new(1 << 20, 0);
         let mut pieces = Pieces::default();
         pieces.write(40960, b"middle", false, &pool);
         assert_eq!(pieces.buffer_bytes(), 4096);
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_stream_takes_whole_pieces_after_the_first() {
-        let pool = Pool::new(1 << 20);
+        let pool = Pool::new(1 << 20, 0);
         let mut pieces = Pieces::default();
         pieces.write(0, &[1; 65536], false, &pool);
         pieces.write(65536, &[2; 4096], true, &pool);
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_shared_piece_is_copied_once_and_a_fully_replaced_one_never() {
-        let pool = Pool::new(1 << 20);
+        let pool = Pool::new(1 << 20, 0);
         let mut pieces = Pieces::default();
         pieces.write(0, &[1; 131072], false, &pool);
         let held = pieces.share(&bitmap(0, 131072));
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn only_pieces_with_bytes_in_the_ranges_are_shared() {
-        let pool = Pool::new(1 << 20);
+        let pool = Pool::new(1 << 20, 0);
         let mut pieces = Pieces::default();
         pieces.write(0, &[1; 3 * 65536], false, &pool);
         let held = pieces.share(&bitmap(70000, 70001));

@@ -1,4 +1,5 @@
-//! Buffers in three size classes, recycled, and the account of all memory that blocks cost.
+//! Buffers in three size classes, recycled, and the account of all memory that blocks cost, and of what others
+//! have of the same budget.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -40,18 +41,27 @@ pub(crate) struct Pool {
     idle_bytes: AtomicU64,
     /// What blocks cost beside their buffers.
     overhead_bytes: AtomicU64,
+    /// What others have beside all that: those for whom there was room.
+    leased_bytes: AtomicU64,
+    /// And those who take without asking, of the reserve first.
+    drawn_bytes: AtomicU64,
+    /// What is kept free for them.
+    reserve_bytes: u64,
     /// Pieces copied because a snapshot or a closed checkpoint held them.
     copied_pieces: AtomicU64,
     idle: [Mutex<Vec<Vec<u8>>>; Class::ALL.len()],
 }
 
 impl Pool {
-    pub(crate) fn new(limit_bytes: u64) -> Arc<Pool> {
+    pub(crate) fn new(limit_bytes: u64, reserve_bytes: u64) -> Arc<Pool> {
         Arc::new(Pool {
             limit_bytes,
             used_bytes: AtomicU64::new(0),
             idle_bytes: AtomicU64::new(0),
             overhead_bytes: AtomicU64::new(0),
+            leased_bytes: AtomicU64::new(0),
+            drawn_bytes: AtomicU64::new(0),
+            reserve_bytes,
             copied_pieces: AtomicU64::new(0),
             idle: Default::default(),
         })
@@ -112,13 +122,57 @@ impl Pool {
         }
     }
 
+    /// Bytes that others have.
+    pub(crate) fn lent_bytes(&self) -> u64 {
+        self.leased_bytes.load(Relaxed) + self.drawn_bytes.load(Relaxed)
+    }
+
+    /// Whether `bytes` fit, idle buffers aside, and the reserve stays for those it is for.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.fits(self.leased_bytes.load(Relaxed), bytes)
+    }
+
+    fn fits(&self, leased: u64, bytes: u64) -> bool {
+        let drawn = self.drawn_bytes.load(Relaxed).max(self.reserve_bytes);
+        [leased, drawn, bytes]
+            .into_iter()
+            .fold(self.allocated_bytes(), u64::saturating_add)
+            <= self.limit_bytes
+    }
+
+    /// Counts `bytes` as leased if there is room for them.
+    pub(crate) fn lend(&self, bytes: u64) -> bool {
+        self.leased_bytes
+            .fetch_update(Relaxed, Relaxed, |leased| {
+                self.fits(leased, bytes).then(|| leased + bytes)
+            })
+            .is_ok()
+    }
+
+    /// Counts `bytes` as drawn.
+    pub(crate) fn draw(&self, bytes: u64) {
+        self.make_room(bytes);
+        self.drawn_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts bytes no longer that were lent.
+    pub(crate) fn take_back(&self, bytes: u64, drawn: bool) {
+        let account = if drawn {
+            &self.drawn_bytes
+        } else {
+            &self.leased_bytes
+        };
+        account.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Memory that there is: what is allocated, idle or lent.
+    fn real_bytes(&self) -> u64 {
+        self.allocated_bytes() + self.idle_bytes() + self.lent_bytes()
+    }
+
     /// Frees idle buffers, as far as there are any, until `bytes` more fit in the limit.
     pub(crate) fn make_room(&self, bytes: u64) {
-        let room = |pool: &Pool| {
-            let total = pool.allocated_bytes().saturating_add(pool.idle_bytes());
-            total.saturating_add(bytes) <= pool.limit_bytes
-        };
-        self.free_idle(|| room(self));
+        self.free_idle(|| self.real_bytes().saturating_add(bytes) <= self.limit_bytes);
     }
 
     /// Frees every idle buffer.
@@ -141,8 +195,7 @@ impl Pool {
     fn give_back(&self, class: Class, bytes: Vec<u8>) {
         let size = class.size() as u64;
         self.used_bytes.fetch_sub(size, Relaxed);
-        let total = self.allocated_bytes() + self.idle_bytes() + size;
-        if total > self.limit_bytes {
+        if self.real_bytes() + size > self.limit_bytes {
             return;
         }
         self.idle_bytes.fetch_add(size, Relaxed);
@@ -204,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_dropped_buffer_is_recycled_and_given_back_when_asked() {
-        let pool = Pool::new(1 << 20);
+        let pool = Pool::new(1 << 20, 0);
         let mut buffer = pool.take(Class::Small);
         buffer.write(100, b"abc");
         assert_eq!((pool.used_bytes(), pool.idle_bytes()), (4096, 0));
@@ -218,7 +271,7 @@ mod tests {
 
     #[test]
     fn idle_buffers_give_way_to_another_class_at_the_limit() {
-        let pool = Pool::new(64 << 10);
+        let pool = Pool::new(64 << 10, 0);
         drop(pool.take(Class::Whole));
         assert_eq!(pool.idle_bytes(), 64 << 10);
         let small = pool.take(Class::Small);
@@ -228,7 +281,7 @@ mod tests {
 
     #[test]
     fn beyond_the_limit_nothing_is_kept_idle() {
-        let pool = Pool::new(4096);
+        let pool = Pool::new(4096, 0);
         let (first, second) = (pool.take(Class::Small), pool.take(Class::Small));
         drop(first);
         assert_eq!(pool.idle_bytes(), 0);
@@ -238,7 +291,7 @@ mod tests {
 
     #[test]
     fn writes_land_where_they_belong_whatever_was_there() {
-        let pool = Pool::new(1 << 20);
+        let pool = Pool::new(1 << 20, 0);
         let mut buffer = pool.take(Class::Small);
         buffer.write(4, b"tail");
         assert_eq!(buffer.bytes(), b"\0\0\0\0tail");

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_pack::Compression;
+use forebay_types::BLOCK_SIZE;
 
 /// Settings of one gateway on one volume. Where nothing else is said, sizes are in bytes.
 #[derive(Clone, Debug)]
@@ -34,9 +35,11 @@ pub struct FsConfig {
     pub overlay_limit: u64,
     /// Memory for the cache of published metadata.
     pub metadata_cache: u64,
-    /// Frames that are fetched from the bucket at the same time.
+    /// Frames that are fetched from the bucket at the same time, at most: fewer where those of whole
+    /// blocks would take more than an eighth of `memory_limit`.
     pub fetch_parallel: usize,
-    /// How far ahead of a sequential reader blocks are fetched, at most.
+    /// How far ahead of a sequential reader blocks are fetched, at most: less where that would be
+    /// more than a quarter of `memory_limit`. 0 for not at all.
     pub prefetch_bytes: u64,
     /// Bytes of disk in `data_dir` for frames that were fetched from the bucket; 0 for none, else
     /// from [`crate::MIN_DISK_CACHE`] to [`crate::MAX_DISK_CACHE`].
@@ -58,6 +61,23 @@ pub enum LogConfig {
 }
 
 impl FsConfig {
+    /// Frames that are fetched at the same time: at least 4.
+    pub(crate) fn fetches(&self) -> usize {
+        let fit = self.memory_limit / 8 / BLOCK_SIZE;
+        self.fetch_parallel.min(fit as usize).max(4)
+    }
+
+    /// What of `memory_limit` neither writers nor readers ahead may take: it is for frames that somebody waits for and
+    /// for packs on their way to the bucket, so that those are within the limit too.
+    pub(crate) fn memory_reserve(&self) -> u64 {
+        self.memory_limit / 8
+    }
+
+    /// How far ahead of a reader blocks are fetched.
+    pub(crate) fn prefetch_window(&self) -> u64 {
+        self.prefetch_bytes.min(self.memory_limit / 4)
+    }
+
     /// Defaults, with everything local in `data_dir`.
     pub fn new(data_dir: PathBuf) -> FsConfig {
         FsConfig {
@@ -77,8 +97,8 @@ impl FsConfig {
             node_limit: 100_000,
             overlay_limit: 64 << 20,
             metadata_cache: 16 << 20,
-            fetch_parallel: 8,
-            prefetch_bytes: 32 << 20,
+            fetch_parallel: 32,
+            prefetch_bytes: 256 << 20,
             disk_cache_limit: 0,
         }
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use forebay_cache::Cache;
+use forebay_cache::{Cache, Lease};
 use forebay_meta::{Catalog, StoreError};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{Error, Result, Timestamp, Verifier};
@@ -64,6 +64,8 @@ pub(crate) struct Core {
     admitted: AtomicU64,
     /// Wakes writers that wait for memory.
     freed: Notify,
+    /// How many there are.
+    writers_waiting: AtomicUsize,
     stopped: tokio::sync::watch::Sender<Option<Stopped>>,
 }
 
@@ -83,7 +85,7 @@ pub(crate) struct Parts {
 impl Core {
     pub(crate) fn new(parts: Parts) -> Core {
         Core {
-            cache: Cache::new(parts.config.memory_limit),
+            cache: Cache::with_reserve(parts.config.memory_limit, parts.config.memory_reserve()),
             nodes: NodeTable::new(parts.config.node_limit),
             config: parts.config,
             environment: parts.environment,
@@ -100,6 +102,7 @@ impl Core {
             verifier: Mutex::new(parts.verifier),
             admitted: AtomicU64::new(0),
             freed: Notify::new(),
+            writers_waiting: AtomicUsize::new(0),
             stopped: tokio::sync::watch::Sender::new(None),
         }
     }
@@ -211,10 +214,11 @@ impl Core {
     /// Waits until `bytes` of data may be written to the cache, evicting what is clean.
     pub(crate) async fn admit(&self, bytes: u64) -> Result<Admission<'_>> {
         self.check_running()?;
+        if let Some(admission) = self.try_admit(bytes) {
+            return Ok(admission);
+        }
+        let _waiting = WaitingWriter::new(self);
         loop {
-            if let Some(admission) = self.try_admit(bytes) {
-                return Ok(admission);
-            }
             let freed = self.freed.notified();
             tokio::pin!(freed);
             // Registered before the last look, so that no wake-up falls in between.
@@ -261,8 +265,48 @@ impl Core {
 
     /// Evicts clean blocks, least recently used first, until `bytes` more fit in the cache.
     pub(crate) fn make_room(&self, bytes: u64) -> bool {
+        self.evict_until(|| self.cache.has_room(bytes))
+    }
+
+    /// Takes `bytes` of the memory of block buffers for something else, evicting what is clean, if that leaves all
+    /// writers who were let in what they need.
+    pub(crate) fn try_lease(&self, bytes: u64) -> Option<Lease> {
+        let mut lease = None;
+        self.evict_until(|| {
+            if self.cache.has_room(bytes + self.admitted_bytes()) {
+                lease = self.cache.try_lease(bytes);
+            }
+            lease.is_some()
+        });
+        lease
+    }
+
+    /// The same for those who cannot do without: out of the reserve where there is no other room.
+    pub(crate) fn lease(&self, bytes: u64) -> Lease {
+        self.try_lease(bytes)
+            .unwrap_or_else(|| self.cache.draw(bytes))
+    }
+
+    /// The same for those who can do without: not while writers wait, and none after a short while in which nothing
+    /// became free.
+    pub(crate) async fn lease_spare(&self, bytes: u64) -> Option<Lease> {
+        let spare = || match self.writers_waiting.load(Ordering::Relaxed) {
+            0 => self.try_lease(bytes),
+            _ => None,
+        };
+        let freed = self.freed.notified();
+        tokio::pin!(freed);
+        freed.as_mut().enable();
+        if let Some(lease) = spare() {
+            return Some(lease);
+        }
+        let _ = tokio::time::timeout(LOOK_AGAIN, freed).await;
+        spare()
+    }
+
+    fn evict_until(&self, mut enough: impl FnMut() -> bool) -> bool {
         let mut rounds = self.cache.candidates() + 1;
-        while !self.cache.has_room(bytes) {
+        while !enough() {
             let Some(key) = self.cache.coldest() else {
                 return false;
             };
@@ -368,6 +412,22 @@ impl Core {
         } else {
             Ok(())
         }
+    }
+}
+
+/// Counts a writer who waits for memory, also when the wait is given up.
+struct WaitingWriter<'a>(&'a AtomicUsize);
+
+impl WaitingWriter<'_> {
+    fn new(core: &Core) -> WaitingWriter<'_> {
+        core.writers_waiting.fetch_add(1, Ordering::Relaxed);
+        WaitingWriter(&core.writers_waiting)
+    }
+}
+
+impl Drop for WaitingWriter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

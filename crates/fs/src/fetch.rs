@@ -2,17 +2,20 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_cache::Lease;
 use forebay_meta::FrameAddress;
+use forebay_pack::header::FRAME_HEADER_LEN;
 use forebay_pack::{Frame, FrameRef, PackKeys, object_name, open_frame};
 use forebay_types::{BlockKey, PackId};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use parking_lot::Mutex;
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::disk_cache::{DiskCache, FrameKey};
 use crate::environment::{Randomness, fraction};
@@ -34,8 +37,51 @@ pub(crate) enum FetchError {
 /// being served.
 const ATTEMPTS: u32 = 4;
 
+/// Fetches that nobody who reads ahead can take away from those who wait for bytes.
+const READERS_OWN: usize = 4;
+
+/// Blocks that may wait to be fetched ahead of readers, of all files together: four windows of the largest size.
+const MAX_WAITING: usize = 256;
+
 /// A frame that is being fetched, for all who wait for it.
-type Waiting = Arc<OnceCell<Arc<Frame>>>;
+type Waiting = Arc<OnceCell<Arc<Fetched>>>;
+
+/// A frame that was fetched. Its memory is counted for as long as somebody has it.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    frame: Frame,
+    _lease: Option<Lease>,
+}
+
+impl Fetched {
+    /// What was leased to fetch the frame, less what is over now.
+    fn new(frame: Frame, mut lease: Option<Lease>) -> Arc<Fetched> {
+        if let Some(lease) = &mut lease {
+            let over = lease.bytes().saturating_sub(frame.data.len() as u64);
+            lease.give_back(over);
+        }
+        Arc::new(Fetched {
+            frame,
+            _lease: lease,
+        })
+    }
+}
+
+impl Deref for Fetched {
+    type Target = Frame;
+
+    fn deref(&self) -> &Frame {
+        &self.frame
+    }
+}
+
+/// Memory that the frame at `address` takes while it is fetched: what is stored, and what comes of it where it is
+/// compressed.
+pub(crate) fn memory_of(address: &FrameAddress) -> u64 {
+    let (stored, raw) = (u64::from(address.stored_len), u64::from(address.raw_len));
+    let is_compressed = stored < raw + FRAME_HEADER_LEN as u64;
+    stored + if is_compressed { raw } else { 0 }
+}
 
 /// The packs of a volume in the bucket.
 pub(crate) struct PackStore {
@@ -44,13 +90,15 @@ pub(crate) struct PackStore {
     keys: PackKeys,
     fetching: Mutex<HashMap<(PackId, u32), Waiting>>,
     fetches: Semaphore,
-    prefetches: Arc<Semaphore>,
+    prefetches: Semaphore,
+    /// Places for those who wait for a turn to fetch ahead.
+    waiting: Arc<Semaphore>,
     random: Arc<dyn Randomness>,
     pub(crate) disk: Option<DiskCache>,
 }
 
 impl PackStore {
-    /// `parallel` frames are fetched at the same time, half as many of them ahead of readers.
+    /// `parallel` frames are fetched at the same time ahead of readers, and some more for readers that wait.
     pub(crate) fn new(
         store: Arc<dyn ObjectStore>,
         root: Path,
@@ -63,8 +111,9 @@ impl PackStore {
             root,
             keys,
             fetching: Mutex::default(),
-            fetches: Semaphore::new(parallel.max(1)),
-            prefetches: Arc::new(Semaphore::new((parallel / 2).max(1))),
+            fetches: Semaphore::new(parallel.max(1) + READERS_OWN),
+            prefetches: Semaphore::new(parallel.max(1)),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
             random,
             disk: None,
         }
@@ -85,17 +134,25 @@ impl PackStore {
             .fold(self.root.clone(), |path, part| path.join(part))
     }
 
-    /// Permission to fetch ahead; none while enough of that is under way.
-    pub(crate) fn prefetch_permit(&self) -> Option<OwnedSemaphorePermit> {
-        self.prefetches.clone().try_acquire_owned().ok()
+    /// A place among those who wait to fetch ahead; none while there are too many.
+    pub(crate) fn prefetch_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.waiting.clone().try_acquire_owned().ok()
     }
 
-    /// The frame at `address`, which holds bytes of `block`. Concurrent callers share one GET.
+    /// Permission to fetch ahead, when it is this one's turn.
+    pub(crate) async fn prefetch_turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.prefetches.acquire().await.ok()
+    }
+
+    /// The frame at `address`, which holds bytes of `block`. Concurrent callers share one GET. The one who makes it
+    /// is asked for the memory, so many bytes, just before; he may give none if he has it already, for the
+    /// frame and for as long as he has it.
     pub(crate) async fn fetch(
         &self,
         block: BlockKey,
         address: &FrameAddress,
-    ) -> Result<Arc<Frame>, FetchError> {
+        lease: impl Fn(u64) -> Option<Lease>,
+    ) -> Result<Arc<Fetched>, FetchError> {
         let key = (address.pack, address.offset);
         let cell = match self.fetching.lock().entry(key) {
             Entry::Occupied(entry) => entry.get().clone(),
@@ -108,7 +165,7 @@ impl PackStore {
         };
         match &waiter.cell {
             Some(cell) => cell
-                .get_or_try_init(|| self.get(block, address))
+                .get_or_try_init(|| self.get(block, address, lease))
                 .await
                 .cloned(),
             // Only its drop takes it.
@@ -116,7 +173,13 @@ impl PackStore {
         }
     }
 
-    async fn get(&self, block: BlockKey, address: &FrameAddress) -> Result<Arc<Frame>, FetchError> {
+    async fn get(
+        &self,
+        block: BlockKey,
+        address: &FrameAddress,
+        lease: impl Fn(u64) -> Option<Lease>,
+    ) -> Result<Arc<Fetched>, FetchError> {
+        let lease = || lease(memory_of(address));
         let reference = FrameRef {
             pack: address.pack,
             offset: address.offset,
@@ -129,26 +192,28 @@ impl PackStore {
             pack: address.pack,
             offset: address.offset,
         };
-        if let Some(disk) = &self.disk
-            && let Some(stored) = disk.get(key).await
-        {
-            match open_frame(stored, &reference, block, &self.keys) {
-                Ok(frame) => {
-                    disk.was_right();
-                    return Ok(Arc::new(frame));
+        if let Some(disk) = &self.disk {
+            let lease = lease();
+            if let Some(stored) = disk.get(key).await {
+                match open_frame(stored, &reference, block, &self.keys) {
+                    Ok(frame) => {
+                        disk.was_right();
+                        return Ok(Fetched::new(frame, lease));
+                    }
+                    Err(error) => disk.was_damaged(key, &error),
                 }
-                Err(error) => disk.was_damaged(key, &error),
             }
         }
         let location = self.location(address.pack);
         let range = reference.stored_range();
         let mut attempt = 1;
         loop {
-            let fetched = {
+            let (fetched, lease) = {
                 let _permit = self.fetches.acquire().await;
-                self.store
-                    .get_range(&location, range.start..range.end)
-                    .await
+                // Not before it is this one's turn: who waits for that takes no memory.
+                let lease = lease();
+                let range = range.start..range.end;
+                (self.store.get_range(&location, range).await, lease)
             };
             let stored = fetched.map_err(|error| match error {
                 object_store::Error::NotFound { .. } => {
@@ -161,7 +226,7 @@ impl PackStore {
                     if let Some(disk) = &self.disk {
                         disk.put(key, stored);
                     }
-                    return Ok(Arc::new(frame));
+                    return Ok(Fetched::new(frame, lease));
                 }
                 Err(error) if error.is_worth_another_fetch() && attempt < ATTEMPTS => {
                     tracing::warn!("{location}: {error}; fetched again");
@@ -274,7 +339,7 @@ mod tests {
             raw_len: frame.raw_len,
             crc32: frame.crc32,
         };
-        let fetched = packs.fetch(block, &address).await.unwrap();
+        let fetched = packs.fetch(block, &address, |_| None).await.unwrap();
         assert_eq!(fetched.data, [2; 4096][..]);
         let disk = packs.disk.as_ref().unwrap();
         assert_eq!((disk.status().damaged, disk.status().hits), (1, 0));

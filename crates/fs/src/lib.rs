@@ -46,6 +46,7 @@ mod node;
 mod open;
 mod prefetch;
 mod quota;
+mod read;
 mod replay;
 mod status;
 mod volume;

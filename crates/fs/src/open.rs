@@ -272,7 +272,7 @@ pub(crate) async fn open(
         store.store.clone(),
         store.root.clone(),
         PackKeys::new(descriptor.volume, &descriptor.hash_key),
-        config.fetch_parallel,
+        config.fetches(),
         environment.random.clone(),
     )
     .with_disk_cache(open_disk_cache(&*local.folder, &config).await);

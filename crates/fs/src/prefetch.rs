@@ -5,14 +5,14 @@ use std::sync::Arc;
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange};
 
 use crate::core::Core;
-use crate::data::FetchPlan;
 use crate::node::Node;
+use crate::read::FetchPlan;
 
 /// How the reads of one file follow one another. Knows no clock and does no I/O.
 ///
 /// A read that begins where the ones before ended, or at most one block away from there (clients
-/// send reads in parallel, and they arrive in any order), continues the stream; the window then
-/// doubles with each block, up to a limit. Any other read ends the stream, so random readers pay for
+/// send reads in parallel, and they arrive in any order), continues the stream; the window ahead of it
+/// grows with what was read, up to a limit. Any other read ends the stream, so random readers pay for
 /// nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
@@ -22,14 +22,28 @@ pub(crate) struct Stream {
     run: u64,
     /// Up to where blocks were asked for.
     asked: u64,
-    /// How far ahead to ask.
-    window: u64,
+    /// How many streams there were before.
+    number: u64,
 }
 
 /// Bytes in a row that make a reader a sequential one.
 const SEQUENTIAL: u64 = 256 << 10;
 
+/// How far ahead to ask, of what was read in a row: enough that after two or three round trips to the bucket as much is
+/// on its way as may be, and not much in vain when a reader stops early.
+const WINDOW_PER_RUN: u64 = 4;
+
 impl Stream {
+    /// The number of the stream, by which one that has ended is known.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether the reader for whom this range was to be fetched has not come to its end, and goes on.
+    pub(crate) fn still_wants(&self, range: ByteRange, stream: u64) -> bool {
+        self.number == stream && range.end > self.end
+    }
+
     /// Notes a read and says what should be fetched ahead of it, if anything.
     pub(crate) fn next(&mut self, read: ByteRange, limit: u64) -> Option<ByteRange> {
         let near = self.end.saturating_sub(BLOCK_SIZE)..=self.end.saturating_add(BLOCK_SIZE);
@@ -37,6 +51,7 @@ impl Stream {
             *self = Stream {
                 end: read.end,
                 run: read.len(),
+                number: self.number + 1,
                 ..Stream::default()
             };
             return None;
@@ -46,13 +61,9 @@ impl Stream {
         if self.run < SEQUENTIAL || limit < BLOCK_SIZE {
             return None;
         }
+        let window = (self.run * WINDOW_PER_RUN).clamp(BLOCK_SIZE, limit);
         let from = self.asked.max(self.end);
-        // Ask again when half of the window is used up.
-        if from > self.end + self.window / 2 {
-            return None;
-        }
-        self.window = (self.window * 2).clamp(BLOCK_SIZE, limit);
-        let to = BlockIndex::of(self.end + self.window).start();
+        let to = BlockIndex::of(self.end.saturating_add(window)).start();
         if to <= from {
             return None;
         }
@@ -62,35 +73,39 @@ impl Stream {
 }
 
 impl Core {
-    /// Fetches a range of a file into the cache in the background, if there is room for it.
-    pub(crate) fn prefetch(self: &Arc<Self>, node: &Arc<Node>, range: ByteRange) {
+    /// Fetches a range of a file into the cache in the background, in its order, for a reader who is so far in the
+    /// file's stream. What is not his turn yet when he comes there he fetches himself.
+    pub(crate) fn prefetch(self: &Arc<Self>, node: &Arc<Node>, range: ByteRange, stream: u64) {
         for (block, within) in BlockIndex::split(range) {
-            let Some(permit) = self.packs.prefetch_permit() else {
+            let Some(place) = self.packs.prefetch_place() else {
                 return;
             };
             let (core, node) = (self.clone(), node.clone());
             let range = ByteRange::at(block.start() + within.start, within.len());
             tokio::spawn(async move {
-                core.prefetch_range(&node, range).await;
-                drop(permit);
+                // It waits here: the semaphore is fair, so blocks come in the order in which they were asked for.
+                let turn = core.packs.prefetch_turn().await;
+                drop(place);
+                core.prefetch_range(&node, range, stream).await;
+                drop(turn);
             });
         }
     }
 
-    async fn prefetch_range(&self, node: &Arc<Node>, range: ByteRange) {
-        let (missing, plan) = {
+    async fn prefetch_range(&self, node: &Arc<Node>, range: ByteRange, stream: u64) {
+        let plan = {
             let Ok(state) = node.lock_live() else { return };
-            if !state.published || state.blocks.is_covered(range) {
+            let wanted = state.reads.still_wants(range, stream);
+            if !wanted || !state.published || state.blocks.is_covered(range) {
                 return;
             }
-            let plan = FetchPlan {
+            FetchPlan {
                 token: state.blocks.fetch_token(),
                 published_end: state.published_end(),
-            };
-            ([range], plan)
+            }
         };
         // A failure here is the reader's to report, when it comes that far.
-        let _ = self.fetch_missing(node, &missing, plan, None).await;
+        let _ = self.fetch_missing(node, &[range], plan, None).await;
     }
 }
 
@@ -129,6 +144,28 @@ mod tests {
             }
         }
         assert!(asked >= 48 << 20);
+    }
+
+    #[test]
+    fn what_a_reader_has_passed_or_left_is_not_wanted_any_more() {
+        let mut stream = Stream::default();
+        let ahead = loop {
+            let end = stream.end;
+            if let Some(ahead) = read(&mut stream, end, 1 << 20) {
+                break ahead;
+            }
+        };
+        let number = stream.number();
+        assert!(stream.still_wants(ahead, number));
+        while stream.end < ahead.end {
+            let end = stream.end;
+            read(&mut stream, end, 1 << 20);
+        }
+        assert!(!stream.still_wants(ahead, number), "the reader has it");
+        read(&mut stream, 1 << 40, 4096);
+        let behind = ByteRange::at(1 << 41, 4096);
+        assert!(!stream.still_wants(behind, number), "he is elsewhere");
+        assert!(stream.still_wants(behind, stream.number()));
     }
 
     #[test]

@@ -47,7 +47,9 @@ pub struct Status {
     pub admitted_bytes: u64,
     /// Memory that block buffers take, in bytes.
     pub memory_bytes: u64,
-    /// Limit of that, in bytes.
+    /// Memory that packs on their way to the bucket and frames on their way from it have of the same limit, in bytes.
+    pub leased_bytes: u64,
+    /// Limit of all that, in bytes.
     pub memory_limit: u64,
     /// Bytes of the log in use, and their limit; none for a volume without a log.
     pub log: Option<(u64, u64)>,
@@ -87,6 +89,7 @@ impl Status {
             dirty_bytes: core.cache.dirty_bytes(),
             admitted_bytes: core.admitted_bytes(),
             memory_bytes: core.cache.allocated_bytes(),
+            leased_bytes: core.cache.leased_bytes(),
             memory_limit: core.cache.limit_bytes(),
             log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),
             disk_cache: core.packs.disk.as_ref().map(DiskCache::status),

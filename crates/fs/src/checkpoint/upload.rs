@@ -7,15 +7,15 @@ use std::sync::atomic::Ordering;
 
 use forebay_cache::Snapshot;
 use forebay_meta::record::{BlockMap, FrameAddress, MAX_EXTENTS, PackRecord};
-use forebay_pack::{FinishedPack, Frame, FrameRef, PackWriter};
+use forebay_pack::{FinishedPack, FrameRef, PackWriter};
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, Inode, PackId};
 use tokio::task::JoinSet;
 
 use super::close::Closed;
 use super::{Halted, pack_plan};
 use crate::core::{Core, Stopped};
-use crate::data::address_key;
-use crate::fetch::FetchError;
+use crate::fetch::{FetchError, Fetched};
+use crate::read::address_key;
 
 /// What a checkpoint has put into the bucket.
 #[derive(Default)]
@@ -47,6 +47,14 @@ impl DirtyBlock {
     fn bytes(&self) -> u64 {
         match self.rewrite {
             Some(_) => BLOCK_SIZE,
+            None => self.snapshot.dirty_bytes(),
+        }
+    }
+
+    /// Bytes of memory, at most, that its upload takes: a block that is written anew is put together first.
+    fn memory(&self) -> u64 {
+        match self.rewrite {
+            Some(_) => 2 * BLOCK_SIZE,
             None => self.snapshot.dirty_bytes(),
         }
     }
@@ -148,6 +156,10 @@ impl Core {
         pack: PackId,
         group: Vec<DirtyBlock>,
     ) -> Result<(PackId, PackRecord, Vec<(BlockKey, FrameRef)>), Halted> {
+        // The pack, and blocks that are put together for it, are memory beside the block buffers whose bytes they
+        // have, until the bucket has them.
+        let bytes = group.iter().map(DirtyBlock::memory).sum();
+        let _lease = self.lease(bytes);
         let mut contents = Vec::with_capacity(group.len());
         for block in group {
             let rewritten = match &block.rewrite {
@@ -156,13 +168,6 @@ impl Core {
             };
             contents.push((block.key, block.snapshot, rewritten));
         }
-        // The pack is memory beside the block buffers whose bytes it has, until the bucket has it.
-        let raw_bytes = contents.iter().map(|(_, snapshot, rewritten)| {
-            rewritten
-                .as_ref()
-                .map_or(snapshot.dirty_bytes(), |whole| 2 * whole.len() as u64)
-        });
-        let _lease = self.cache.lease(raw_bytes.sum());
         let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
         let encoded = self.environment.compute.run(move || {
             let mut writer = PackWriter::new(pack, &keys, compression);
@@ -279,10 +284,11 @@ impl Core {
         &self,
         block: BlockKey,
         address: &FrameAddress,
-    ) -> Result<Option<Arc<Frame>>, Halted> {
+    ) -> Result<Option<Arc<Fetched>>, Halted> {
         let mut attempt = 1;
         loop {
-            match self.packs.fetch(block, address).await {
+            let lease = |bytes| Some(self.lease(bytes));
+            match self.packs.fetch(block, address, lease).await {
                 Ok(frame) => return Ok(Some(frame)),
                 Err(FetchError::Unavailable(why)) => {
                     self.wait_for_store(&why, attempt).await?;

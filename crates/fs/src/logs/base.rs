@@ -189,7 +189,8 @@ impl Base {
                 key.block.start() + range.start
             ))
         };
-        let frame = self.packs.fetch(key, &extent.frame).await;
+        // One at a time, in a program that has no block buffers.
+        let frame = self.packs.fetch(key, &extent.frame, |_| None).await;
         let frame = frame.map_err(|error| failed(error.to_string()))?;
         let start = range.start.checked_sub(frame.range.start);
         let bytes = start.and_then(|start| {

@@ -1,0 +1,287 @@
+//! Reads of what only the bucket has, far away. `cargo bench --bench cold_reads`.
+//!
+//! The bucket is in memory; 20 ms pass before each request is begun, and each connection gives 62 MB/s, which is
+//! about what one connection to S3 gives. Every measurement opens the volume anew, so that nothing is in
+//! memory, and goes through all of the file system but the network.
+//!
+//! * *Sequential*: a file of 1 GiB from its beginning to its end, in reads of 1 MiB, 4 of them under way, as
+//!   an NFS client with read-ahead has them. Beside it: what the bucket gives to 32 parallel GETs of 4 MiB of the
+//!   same packs.
+//! * *Two streams*: the same of two files at once.
+//! * *Random*: 4 KiB anywhere in the file, one after the other. Its latency is told in round trips.
+//!
+//! *Amplification* is what was fetched for each byte that was read. Run by `cargo test`, a small file shows that it
+//! works.
+
+// It is a program, and prints what it found.
+#![allow(clippy::print_stdout)]
+
+mod surroundings;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forebay_fs::{FsConfig, Volume};
+use forebay_object::{CountingStore, RequestCounts, Store, StoreOptions};
+use forebay_types::Inode;
+use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Stability};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
+use object_store::{ObjectStore, ObjectStoreExt};
+
+const MIB: u64 = 1 << 20;
+const ROUND_TRIP: Duration = Duration::from_millis(20);
+/// 62 MB/s for each connection.
+const PER_BYTE: Duration = Duration::from_nanos(16);
+/// Reads that a client has under way.
+const UNDER_WAY: usize = 4;
+/// GETs of the bucket alone, at once.
+const PARALLEL: usize = 32;
+const GET_BYTES: u64 = 4 * MIB;
+const RANDOM_BYTES: u32 = 4096;
+
+const ROOT: Credentials = Credentials {
+    uid: 0,
+    gid: 0,
+    groups: Vec::new(),
+};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// The bucket, and the files in it.
+struct Bucket {
+    near: Store,
+    files: Vec<Inode>,
+    file_bytes: u64,
+}
+
+/// A gateway that has nothing in memory, and the way to its bucket.
+struct Cold {
+    volume: Volume,
+    requests: Arc<CountingStore>,
+    _local: tempfile::TempDir,
+}
+
+impl Bucket {
+    /// With two files of so many bytes.
+    async fn fill(name: &str, file_bytes: u64) -> Result<Bucket, Failure> {
+        let near =
+            forebay_object::open(&format!("memory://{name}"), &StoreOptions::default()).await?;
+        Volume::format(&near).await?;
+        let local = tempfile::tempdir_in(surroundings::memory_folder())?;
+        let volume = Volume::open(&near, FsConfig::new(local.path().to_owned())).await?;
+        let mut files = Vec::new();
+        for name in [&b"one"[..], b"two"] {
+            let mode = CreateMode::Unchecked(SetAttributes::default());
+            let made = volume.create(&ROOT, Inode::ROOT, name, &mode).await?;
+            let made = made.attributes.inode;
+            for offset in (0..file_bytes).step_by(MIB as usize) {
+                let bytes = surroundings::noise(offset ^ made.0, MIB as usize);
+                volume
+                    .write(&ROOT, made, offset, &bytes, Stability::Unstable)
+                    .await?;
+            }
+            files.push(made);
+        }
+        volume.flush().await?;
+        volume.close(Duration::from_secs(60)).await;
+        Ok(Bucket {
+            near,
+            files,
+            file_bytes,
+        })
+    }
+
+    /// The way to it from afar, and the count of what goes over it.
+    fn far(&self) -> (Store, Arc<CountingStore>) {
+        let config = ThrottleConfig {
+            wait_get_per_call: ROUND_TRIP,
+            wait_get_per_byte: PER_BYTE,
+            wait_put_per_call: ROUND_TRIP,
+            wait_list_per_call: ROUND_TRIP,
+            wait_delete_per_call: ROUND_TRIP,
+            ..ThrottleConfig::default()
+        };
+        let throttled: Arc<dyn ObjectStore> =
+            Arc::new(ThrottledStore::new(self.near.store.clone(), config));
+        let counted = Arc::new(CountingStore::new(throttled));
+        let store = Store {
+            store: counted.clone(),
+            ..self.near.clone()
+        };
+        (store, counted)
+    }
+
+    async fn open(&self) -> Result<Cold, Failure> {
+        let local = tempfile::tempdir_in(surroundings::memory_folder())?;
+        let (far, requests) = self.far();
+        let volume = Volume::open(&far, FsConfig::new(local.path().to_owned())).await?;
+        Ok(Cold {
+            volume,
+            requests,
+            _local: local,
+        })
+    }
+
+    /// MB/s of 32 parallel GETs.
+    async fn parallel_gets(&self) -> Result<f64, Failure> {
+        let (far, _) = self.far();
+        let packs: Vec<_> = self
+            .near
+            .store
+            .list(Some(&far.path("packs")))
+            .try_collect()
+            .await?;
+        let ranges: Vec<_> = packs
+            .iter()
+            .flat_map(|pack| {
+                let whole = pack.size - pack.size % GET_BYTES;
+                (0..whole)
+                    .step_by(GET_BYTES as usize)
+                    .map(|start| (pack.location.clone(), start..start + GET_BYTES))
+            })
+            .collect();
+        let count = ranges.len() as u64;
+        let began = Instant::now();
+        stream::iter(ranges)
+            .map(|(pack, range)| {
+                let store = far.store.clone();
+                async move { store.get_range(&pack, range).await }
+            })
+            .buffer_unordered(PARALLEL)
+            .try_for_each(|_| async { Ok(()) })
+            .await?;
+        Ok(rate(count * GET_BYTES, began.elapsed()))
+    }
+}
+
+impl Cold {
+    /// All of a file in order; gives its bytes.
+    async fn sequentially(&self, file: Inode, bytes: u64) -> Result<(), Failure> {
+        stream::iter((0..bytes).step_by(MIB as usize))
+            .map(|offset| async move { self.volume.read(&ROOT, file, offset, MIB as u32).await })
+            .buffered(UNDER_WAY)
+            .try_for_each(|read| async move {
+                assert_eq!(
+                    read.data
+                        .iter()
+                        .map(|piece| piece.len() as u64)
+                        .sum::<u64>(),
+                    MIB
+                );
+                Ok(())
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Reads anywhere, and how long each took.
+    async fn randomly(
+        &self,
+        file: Inode,
+        bytes: u64,
+        count: u64,
+    ) -> Result<Vec<Duration>, Failure> {
+        let mut times = Vec::new();
+        for index in 0..count {
+            // Far apart, and never the same block twice in a row.
+            let block =
+                index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (bytes / u64::from(RANDOM_BYTES));
+            let began = Instant::now();
+            self.volume
+                .read(&ROOT, file, block * u64::from(RANDOM_BYTES), RANDOM_BYTES)
+                .await?;
+            times.push(began.elapsed());
+        }
+        times.sort_unstable();
+        Ok(times)
+    }
+
+    async fn close(self) {
+        self.volume.close(Duration::from_secs(10)).await;
+    }
+}
+
+fn rate(bytes: u64, time: Duration) -> f64 {
+    bytes as f64 / 1e6 / time.as_secs_f64()
+}
+
+/// What the requests since `before` came to, for so many bytes that were read.
+fn requests(cold: &Cold, before: RequestCounts, read: u64) -> String {
+    let now = cold.requests.counts();
+    let fetched = now.bytes_got - before.bytes_got;
+    format!(
+        "{} | {:.2}",
+        now.gets - before.gets,
+        fetched as f64 / read as f64
+    )
+}
+
+async fn measure(name: &str, file_bytes: u64, random: u64) -> Result<(), Failure> {
+    let bucket = Bucket::fill(name, file_bytes).await?;
+    let alone = bucket.parallel_gets().await?;
+    println!("| | MB/s | of 32 parallel GETs | GETs | amplification |");
+    println!("|---|---|---|---|---|");
+    println!("| 32 parallel GETs of the bucket | {alone:.0} | 100 % | | |");
+
+    let cold = bucket.open().await?;
+    let (before, began) = (cold.requests.counts(), Instant::now());
+    cold.sequentially(bucket.files[0], bucket.file_bytes)
+        .await?;
+    let speed = rate(bucket.file_bytes, began.elapsed());
+    println!(
+        "| sequential, one stream | {speed:.0} | {:.0} % | {} |",
+        speed / alone * 100.0,
+        requests(&cold, before, bucket.file_bytes)
+    );
+    cold.close().await;
+
+    let cold = bucket.open().await?;
+    let (before, began) = (cold.requests.counts(), Instant::now());
+    let both = bucket
+        .files
+        .iter()
+        .map(|file| cold.sequentially(*file, bucket.file_bytes));
+    futures_util::future::try_join_all(both).await?;
+    let speed = rate(2 * bucket.file_bytes, began.elapsed());
+    println!(
+        "| sequential, two streams | {speed:.0} | {:.0} % | {} |",
+        speed / alone * 100.0,
+        requests(&cold, before, 2 * bucket.file_bytes)
+    );
+    cold.close().await;
+
+    let cold = bucket.open().await?;
+    let before = cold.requests.counts();
+    let times = cold
+        .randomly(bucket.files[0], bucket.file_bytes, random)
+        .await?;
+    let trips = |time: Duration| time.as_secs_f64() / ROUND_TRIP.as_secs_f64();
+    let (p50, p90) = (times[times.len() / 2], times[times.len() * 9 / 10]);
+    println!();
+    println!("| | round trips, p50 | p90 | GETs | amplification |");
+    println!("|---|---|---|---|---|");
+    println!(
+        "| {random} random reads of 4 KiB | {:.1} | {:.1} | {} |",
+        trips(p50),
+        trips(p90),
+        requests(&cold, before, random * u64::from(RANDOM_BYTES))
+    );
+    cold.close().await;
+    Ok(())
+}
+
+fn main() -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let full = std::env::args().any(|argument| argument == "--bench");
+    let done = match full {
+        true => runtime.block_on(measure("cold-reads", 1024 * MIB, 100)),
+        false => runtime.block_on(measure("cold-reads", 12 * MIB, 3)),
+    };
+    // Tasks of the metadata store may wait for each other when they are cut off.
+    runtime.shutdown_background();
+    done
+}

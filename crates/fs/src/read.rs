@@ -1,0 +1,329 @@
+//! READ: what is in memory from there, the rest from the bucket.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_cache::{FetchToken, Lease};
+use forebay_meta::FrameAddress;
+use forebay_meta::record::BlockMap;
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, PackId};
+use forebay_vfs::{Credentials, Error, ReadReply, Result, permission};
+use futures_util::StreamExt;
+use futures_util::stream;
+
+use crate::convert::owned;
+use crate::core::Core;
+use crate::data::writable;
+use crate::fetch::{FetchError, Fetched, memory_of};
+use crate::node::Node;
+
+/// How often a read plans its fetches again because the file changed under them, before it asks
+/// the client to come back.
+const FETCH_ROUNDS: usize = 16;
+
+impl Core {
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        who: &Credentials,
+        inode: Inode,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadReply> {
+        let node = self.node(inode).await?;
+        for _ in 0..FETCH_ROUNDS {
+            let (mut reply, missing, plan) = {
+                let mut state = node.lock_live()?;
+                writable(state.record.kind())?;
+                permission::may_read(owned(&state.record), who)?;
+                let attributes = node.attributes(&state);
+                let wanted = ByteRange::at(offset, u64::from(count))
+                    .intersect(ByteRange::new(0, state.record.size));
+                let eof = offset.saturating_add(u64::from(count)) >= state.record.size;
+                if !wanted.is_empty()
+                    && let Some(ahead) = state.reads.next(wanted, self.config.prefetch_window())
+                {
+                    let ahead = ahead.intersect(ByteRange::new(0, state.record.size));
+                    self.prefetch(&node, ahead, state.reads.number());
+                }
+                if let Some(data) = state.blocks.lend(wanted) {
+                    return Ok(ReadReply {
+                        data,
+                        eof,
+                        attributes,
+                    });
+                }
+                let mut data = vec![0; wanted.len() as usize];
+                let mut missing = Vec::new();
+                state.blocks.read(wanted.start, &mut data, &mut missing);
+                let plan = FetchPlan {
+                    token: state.blocks.fetch_token(),
+                    published_end: if state.published {
+                        state.published_end()
+                    } else {
+                        0
+                    },
+                };
+                (
+                    Reply {
+                        data,
+                        start: wanted.start,
+                        eof,
+                        attributes,
+                    },
+                    missing,
+                    plan,
+                )
+            };
+            if self
+                .fetch_missing(&node, &missing, plan, Some(&mut reply))
+                .await?
+            {
+                return Ok(ReadReply {
+                    data: vec![Bytes::from(reply.data)],
+                    eof: reply.eof,
+                    attributes: reply.attributes,
+                });
+            }
+        }
+        Err(Error::Delay)
+    }
+
+    /// Fetches what is missing of a file, into the cache where there is room, and into a reply. Without a reply it is
+    /// fetched ahead of a reader, into the cache alone: only with memory to spare, which is taken before.
+    /// False when the file has changed so that the plan must be made anew, or when there is none to spare.
+    pub(crate) async fn fetch_missing(
+        &self,
+        node: &Arc<Node>,
+        missing: &[ByteRange],
+        plan: FetchPlan,
+        mut reply: Option<&mut Reply>,
+    ) -> Result<bool> {
+        // What lies behind is a hole: the reply has zeros there already.
+        let published = ByteRange::new(0, plan.published_end);
+        let parts = missing
+            .iter()
+            .flat_map(|range| BlockIndex::split(range.intersect(published)));
+        for (block, within) in parts {
+            let reply = reply.as_deref_mut();
+            if !self.fetch_block(node, block, within, plan, reply).await? {
+                return Ok(false);
+            }
+        }
+        // Also a read of nothing but holes must not have been overtaken.
+        let state = node.lock();
+        Ok(missing
+            .iter()
+            .all(|range| state.blocks.is_current(plan.token, *range)))
+    }
+
+    async fn fetch_block(
+        &self,
+        node: &Arc<Node>,
+        block: BlockIndex,
+        within: ByteRange,
+        plan: FetchPlan,
+        mut reply: Option<&mut Reply>,
+    ) -> Result<bool> {
+        let map = self.catalog.block_map(node.inode, block).await;
+        let Some(map) = map.map_err(|error| self.store_failed(error))? else {
+            return Ok(true);
+        };
+        let key = BlockKey {
+            inode: node.inode,
+            block,
+        };
+        // Each frame once, though small writes may have cut it into many extents.
+        let mut seen = HashSet::new();
+        let wanted: Vec<_> = map
+            .lookup(within)
+            .filter_map(|(part, address)| Some((part, *address?)))
+            .filter(|(_, address)| seen.insert(address_key(address)))
+            .collect();
+        let mut spare = None;
+        if reply.is_none() {
+            let addresses = wanted.iter().map(|(_, address)| address);
+            let Some(lease) = self.lease_spare(memory_ahead(addresses)).await else {
+                return Ok(false);
+            };
+            spare = Some(lease);
+        }
+        // Several at a time, and taken in one after the other. Who reads ahead has one at a time, for which he has
+        // memory, and keeps no reader from his turn.
+        let (ahead, at_once) = match spare {
+            Some(_) => (true, 1),
+            None => (false, FRAMES_AT_ONCE),
+        };
+        let mut frames = stream::iter(wanted)
+            .map(|(part, address)| async move {
+                let lease = |bytes| (!ahead).then(|| self.lease(bytes));
+                let frame = self.packs.fetch(key, &address, lease).await;
+                (part, address, frame)
+            })
+            .buffered(at_once);
+        while let Some((part, address, frame)) = frames.next().await {
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => {
+                    // A pack that has gone belongs to a map that has gone: the file was truncated, or
+                    // these bytes were written anew and published since.
+                    let whole = ByteRange::at(block.start(), BLOCK_SIZE);
+                    let overtaken = !node.lock().blocks.is_current(plan.token, whole);
+                    if overtaken || self.is_replaced(key, part, &address).await? {
+                        return Ok(false);
+                    }
+                    return Err(self.fetch_failed(key, &error));
+                }
+            };
+            let taken = Taken {
+                block,
+                within,
+                map: &map,
+                address: &address,
+                frame: &frame,
+            };
+            if !self.take_in(node, taken, plan, reply.as_deref_mut(), spare.as_mut())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts what counts of a frame into a reply, and into the cache where there is room: `spare`, or what can be had.
+    fn take_in(
+        &self,
+        node: &Arc<Node>,
+        taken: Taken<'_>,
+        plan: FetchPlan,
+        reply: Option<&mut Reply>,
+        spare: Option<&mut Lease>,
+    ) -> Result<bool> {
+        let Taken {
+            block,
+            within,
+            map,
+            address,
+            frame,
+        } = taken;
+        let bytes = |range: ByteRange| {
+            let start = range.start.checked_sub(frame.range.start)? as usize;
+            frame.data.get(start..start + range.len() as usize)
+        };
+        let end = plan.published_end.saturating_sub(block.start());
+        let live: Vec<ByteRange> = map
+            .extents()
+            .iter()
+            .filter(|extent| extent.frame == *address)
+            .map(|extent| extent.range.intersect(ByteRange::new(0, end)))
+            .collect();
+        if let Some(reply) = reply {
+            let wanted = live.iter().map(|range| range.intersect(within));
+            for range in wanted.filter(|range| !range.is_empty()) {
+                let from = bytes(range).ok_or(Error::Io)?;
+                let at = (block.start() + range.start - reply.start) as usize;
+                let to = reply.data.get_mut(at..at + from.len()).ok_or(Error::Io)?;
+                to.copy_from_slice(from);
+            }
+        }
+        // The rest of the frame comes for nothing: keep all of it that still counts, if there
+        // is room without pushing writers back.
+        let found = match spare {
+            Some(_) => None,
+            None => self.try_lease(frame.range.len()),
+        };
+        let room = spare.is_some() || found.is_some();
+        let mut state = node.lock();
+        let whole = ByteRange::at(block.start(), BLOCK_SIZE);
+        if !state.blocks.is_current(plan.token, whole) {
+            return Ok(false);
+        }
+        if room {
+            let mut filled = 0;
+            for range in live {
+                if let Some(bytes) = bytes(range) {
+                    state.blocks.fill(block.start() + range.start, bytes);
+                    filled += range.len();
+                }
+            }
+            // From here on the block buffers themselves count them.
+            if let Some(spare) = spare {
+                spare.give_back(filled);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the block map no longer refers to the frame at `address` for all of `part`.
+    async fn is_replaced(
+        &self,
+        key: BlockKey,
+        part: ByteRange,
+        address: &FrameAddress,
+    ) -> Result<bool> {
+        let map = self.catalog.block_map(key.inode, key.block).await;
+        let Some(map) = map.map_err(|error| self.store_failed(error))? else {
+            return Ok(true);
+        };
+        let replaced = map.lookup(part).any(|(_, now)| now != Some(address));
+        Ok(replaced)
+    }
+
+    fn fetch_failed(&self, block: BlockKey, error: &FetchError) -> Error {
+        match error {
+            FetchError::Unavailable(why) => {
+                self.checkpoints.read_error(why);
+                Error::Delay
+            }
+            FetchError::Damaged(why) => {
+                tracing::error!(
+                    "inode {}, bytes from {} on, cannot be read: {why}; the rest of the file still can",
+                    block.inode,
+                    block.block.start()
+                );
+                Error::Io
+            }
+        }
+    }
+}
+
+/// Frames of one block that are fetched at the same time for one reader.
+const FRAMES_AT_ONCE: usize = 8;
+
+/// Memory for frames of one block that are fetched one after the other, and for the block buffer that they go into.
+fn memory_ahead<'a>(addresses: impl Iterator<Item = &'a FrameAddress> + Clone) -> u64 {
+    let largest = addresses.clone().map(memory_of).max().unwrap_or(0);
+    let raw: u64 = addresses.map(|address| u64::from(address.raw_len)).sum();
+    largest + raw.min(BLOCK_SIZE)
+}
+
+/// A frame that was fetched, and what for.
+struct Taken<'a> {
+    block: BlockIndex,
+    /// What was missing of the block.
+    within: ByteRange,
+    map: &'a BlockMap,
+    address: &'a FrameAddress,
+    frame: &'a Fetched,
+}
+
+/// Under which conditions fetched bytes count.
+#[derive(Clone, Copy)]
+pub(crate) struct FetchPlan {
+    pub(crate) token: FetchToken,
+    /// Where the published block maps stop to count.
+    pub(crate) published_end: u64,
+}
+
+/// A reply to READ that is being put together.
+pub(crate) struct Reply {
+    data: Vec<u8>,
+    /// Where in the file `data` begins.
+    start: u64,
+    eof: bool,
+    attributes: forebay_vfs::Attributes,
+}
+
+/// What tells one frame from another.
+pub(crate) fn address_key(address: &FrameAddress) -> (PackId, u32) {
+    (address.pack, address.offset)
+}

@@ -1,0 +1,158 @@
+//! Frames on their way from the bucket are memory: they count before they are asked for, and reading ahead takes none
+//! of what writers, uploads and readers who wait for bytes need.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Bucket, Life, assert_bytes, eventually, pattern, read, write};
+use forebay_fs::FsConfig;
+use forebay_types::Inode;
+use forebay_vfs::Stability;
+
+const MIB: u64 = 1 << 20;
+const BLOCK: u64 = 4 * MIB;
+const LIMIT: u64 = 32 * MIB;
+
+/// Copies that writers make of what is being uploaded, and the frame headers.
+const SLACK: u64 = 4 * MIB;
+
+fn limited(config: &mut FsConfig) {
+    config.memory_limit = LIMIT;
+}
+
+/// A bucket with a file of so many bytes in it, and a gateway that has nothing of it in memory.
+fn cold(bytes: u64) -> (Bucket, Life, Inode) {
+    let bucket = Bucket::new();
+    let life = bucket.start(limited);
+    let inode = life.create(b"cold");
+    for at in (0..bytes).step_by(MIB as usize) {
+        life.write(inode, at, &pattern(at, MIB as usize), Stability::Unstable);
+    }
+    life.flush();
+    life.stop();
+    let life = bucket.start(limited);
+    (bucket, life, inode)
+}
+
+/// Block buffers and what is leased beside them.
+fn taken(life: &Life) -> u64 {
+    let status = life.volume.status();
+    status.memory_bytes + status.leased_bytes
+}
+
+#[test]
+fn frames_on_their_way_count_as_memory_before_they_are_asked_for() {
+    let (bucket, life, inode) = cold(4 * BLOCK);
+    bucket.controls.pack_gets.close();
+    let readers: Vec<_> = (0..3)
+        .map(|block| {
+            life.spawn(move |volume| async move {
+                // Two readers of one frame share it.
+                let at = block * BLOCK;
+                let both = [at, at + 2 * MIB].map(|at| read(&volume, inode, at, 4096));
+                for bytes in futures_util::future::join_all(both).await {
+                    assert_eq!(bytes.unwrap().len(), 4096);
+                }
+            })
+        })
+        .collect();
+    eventually("three frames are leased", || {
+        let leased = life.volume.status().leased_bytes;
+        assert!(leased < 4 * BLOCK, "each frame counts once: {leased} bytes");
+        leased >= 3 * BLOCK
+    });
+    assert!(life.volume.status().memory_bytes < MIB, "none has arrived");
+    bucket.controls.pack_gets.open();
+    readers.into_iter().for_each(|reader| life.join(reader));
+    eventually("all is given back", || {
+        life.volume.status().leased_bytes == 0
+    });
+    let kept = life.volume.status().memory_bytes;
+    assert!(kept >= 3 * BLOCK, "they are kept: {kept} bytes");
+    assert_bytes(
+        &life.read(inode, BLOCK, MIB as usize),
+        &pattern(BLOCK, MIB as usize),
+    );
+}
+
+#[test]
+fn with_the_memory_full_of_dirty_bytes_readers_get_theirs_and_nothing_is_read_ahead() {
+    let (bucket, life, inode) = cold(6 * BLOCK);
+    bucket.controls.pack_puts.close();
+    let hot = life.create(b"hot");
+    let writer = life.spawn(move |volume| async move {
+        for i in 0..48 {
+            write(
+                &volume,
+                hot,
+                i * MIB,
+                &pattern(i, MIB as usize),
+                Stability::Unstable,
+            )
+            .await;
+        }
+    });
+    let mut before = 0;
+    eventually("the writer waits", || {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = life.volume.status().dirty_bytes;
+        std::mem::replace(&mut before, now) == now && now > LIMIT / 2
+    });
+    let full = taken(&life);
+    assert!(full <= LIMIT + SLACK, "{full} bytes");
+    let mut highest = 0;
+    for at in (0..6 * BLOCK).step_by(MIB as usize) {
+        assert_bytes(
+            &life.read(inode, at, MIB as usize),
+            &pattern(at, MIB as usize),
+        );
+        highest = highest.max(taken(&life));
+    }
+    assert!(
+        highest <= full + BLOCK + MIB,
+        "{full}, then {highest} bytes"
+    );
+    bucket.controls.pack_puts.open();
+    life.join(writer);
+}
+
+#[test]
+fn memory_stays_within_its_limit_while_streams_and_writers_share_it() {
+    let (_bucket, life, inode) = cold(24 * BLOCK);
+    let mut tasks: Vec<_> = (0..3u64)
+        .map(|part| {
+            life.spawn(move |volume| async move {
+                let from = part * 8 * BLOCK;
+                for at in (from..from + 8 * BLOCK).step_by(MIB as usize) {
+                    let bytes = read(&volume, inode, at, MIB as usize).await.unwrap();
+                    assert_bytes(&bytes, &pattern(at, MIB as usize));
+                }
+            })
+        })
+        .collect();
+    let hot = life.create(b"hot");
+    tasks.push(life.spawn(move |volume| async move {
+        for i in 0..64 {
+            write(
+                &volume,
+                hot,
+                i * MIB,
+                &pattern(i, MIB as usize),
+                Stability::Unstable,
+            )
+            .await;
+        }
+    }));
+    let mut highest = 0;
+    while !tasks.iter().all(tokio::task::JoinHandle::is_finished) {
+        highest = highest.max(taken(&life));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    tasks.into_iter().for_each(|task| life.join(task));
+    assert!(highest > LIMIT / 2, "the limit was never near");
+    assert!(highest <= LIMIT + SLACK, "{highest} bytes");
+    eventually("what was leased is given back", || {
+        life.volume.status().leased_bytes == 0
+    });
+}
