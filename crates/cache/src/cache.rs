@@ -99,6 +99,15 @@ impl Cache {
         })
     }
 
+    /// Takes `bytes` of the reserve for as long as what this gives lives, if so much of it is left.
+    pub fn try_draw(&self, bytes: u64) -> Option<Lease> {
+        self.pool.draw_reserve(bytes).then(|| Lease {
+            pool: Arc::clone(&self.pool),
+            bytes,
+            drawn: true,
+        })
+    }
+
     /// Takes `bytes` of the budget for as long as what this gives lives, whether there is room or not, of the reserve
     /// first: for those without whom nothing would go on, such as what brings dirty bytes to the bucket.
     pub fn draw(&self, bytes: u64) -> Lease {
@@ -212,8 +221,9 @@ mod tests {
         assert!(cache.try_lease((3 << 18) + 1).is_none());
         let lease = cache.try_lease(3 << 18).unwrap();
         // The reserve is there for him whatever the others have, and is not counted twice.
-        let drawn = cache.draw(1 << 18);
+        let drawn = cache.try_draw(1 << 18).unwrap();
         assert!(cache.has_room(0));
+        assert!(cache.try_draw(1).is_none(), "it is used up");
         let beyond = cache.draw(1);
         assert!(!cache.has_room(0));
         drop((lease, beyond));

@@ -149,6 +149,15 @@ impl Pool {
             .is_ok()
     }
 
+    /// Counts `bytes` as drawn if so much of the reserve is left.
+    pub(crate) fn draw_reserve(&self, bytes: u64) -> bool {
+        let left = |drawn: u64| (drawn + bytes <= self.reserve_bytes).then_some(drawn + bytes);
+        self.make_room(bytes);
+        self.drawn_bytes
+            .fetch_update(Relaxed, Relaxed, left)
+            .is_ok()
+    }
+
     /// Counts `bytes` as drawn.
     pub(crate) fn draw(&self, bytes: u64) {
         self.make_room(bytes);

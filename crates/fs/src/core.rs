@@ -281,9 +281,14 @@ impl Core {
         lease
     }
 
-    /// The same for those who cannot do without: out of the reserve where there is no other room.
+    /// The same for those without whom nothing goes on: out of the reserve where there is no other room.
+    pub(crate) fn try_lease_reserve(&self, bytes: u64) -> Option<Lease> {
+        self.try_lease(bytes).or_else(|| self.cache.try_draw(bytes))
+    }
+
+    /// The same for those who cannot wait either: where there is none, the limit is exceeded.
     pub(crate) fn lease(&self, bytes: u64) -> Lease {
-        self.try_lease(bytes)
+        self.try_lease_reserve(bytes)
             .unwrap_or_else(|| self.cache.draw(bytes))
     }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use forebay_cache::Snapshot;
+use forebay_cache::{Lease, Snapshot};
 use forebay_meta::record::{BlockMap, FrameAddress, MAX_EXTENTS, PackRecord};
 use forebay_pack::{FinishedPack, FrameRef, PackWriter};
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, Inode, PackId};
@@ -64,16 +64,26 @@ impl Core {
     pub(crate) async fn upload(self: &Arc<Self>, closed: &Closed) -> Result<Uploaded, Halted> {
         let blocks = self.dirty_blocks(closed).await?;
         let groups = pack_plan::group(blocks, DirtyBlock::bytes, self.config.pack_bytes);
-        let mut groups = groups.into_iter();
+        let mut groups = groups.into_iter().peekable();
         let mut uploads = JoinSet::new();
         let mut uploaded = Uploaded::default();
         loop {
             // Oldest first, and no more at a time than configured.
             while uploads.len() < self.config.upload_parallel
-                && let Some(group) = groups.next()
+                && let Some(group) = groups.peek()
             {
+                // The pack, and blocks that are put together for it, are memory beside the block buffers whose
+                // bytes they have, until the bucket has them. One at a time there is always, for memory becomes
+                // free by uploads; the next one waits for room, at most until that one is done.
+                let bytes = group.iter().map(DirtyBlock::memory).sum();
+                let lease = match uploads.is_empty() {
+                    true => Some(self.lease(bytes)),
+                    false => self.try_lease_reserve(bytes),
+                };
+                let Some(lease) = lease else { break };
+                let Some(group) = groups.next() else { break };
                 let (core, pack) = (self.clone(), self.checkpoints.new_pack());
-                uploads.spawn(async move { core.upload_pack(pack, group).await });
+                uploads.spawn(async move { core.upload_pack(pack, group, lease).await });
             }
             self.checkpoints
                 .uploads
@@ -155,11 +165,8 @@ impl Core {
         self: Arc<Self>,
         pack: PackId,
         group: Vec<DirtyBlock>,
+        _lease: Lease,
     ) -> Result<(PackId, PackRecord, Vec<(BlockKey, FrameRef)>), Halted> {
-        // The pack, and blocks that are put together for it, are memory beside the block buffers whose bytes they
-        // have, until the bucket has them.
-        let bytes = group.iter().map(DirtyBlock::memory).sum();
-        let _lease = self.lease(bytes);
         let mut contents = Vec::with_capacity(group.len());
         for block in group {
             let rewritten = match &block.rewrite {
