@@ -11,6 +11,8 @@ cp -a "${2:?a source}" "$LOCAL/source"
 SOURCE=$LOCAL/source
 ln "$SOURCE/$(cd "$SOURCE" && find . -type f | LC_ALL=C sort | head -n 1)" "$SOURCE/linked"
 ln -s target "$SOURCE/symbolic"
+# rsync leaves a symbolic link the time at which it was copied, if that is in the same second.
+touch -h -d "2001-02-03 04:05:06.789012345" "$SOURCE/symbolic"
 
 sync_to() { rsync -aH --delete --itemize-changes "$@"; }
 moved() { rsync -aH --delete --stats "$@" | sed -n 's/^Number of regular files transferred: //p'; }

@@ -13,6 +13,7 @@ damaged. That they were at it at once, and not one after the other, is checked a
 import os
 import sqlite3
 import sys
+import time
 
 import barrier
 
@@ -45,6 +46,8 @@ def write(file, machine, count, meeting):
         connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (machine, number, value, filling))
         connection.execute("UPDATE total SET value = ?", (value + 1,))
         connection.execute("COMMIT")
+        # Whoever finds the database locked sleeps; without a pause here he might sleep until the other one is done.
+        time.sleep(0.005)
 
 
 def check(file, count, *machines):

@@ -32,9 +32,21 @@ const TRAILER_BYTES: usize = 8;
 
 /// An object that has arrived damaged each time.
 #[derive(Debug, thiserror::Error)]
-#[error("{location} does not match its checksum")]
+#[error("{location} {flaw}")]
 pub(super) struct Damaged {
     location: Path,
+    flaw: Flaw,
+}
+
+/// What is wrong with an object.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+enum Flaw {
+    #[error("does not match its checksum")]
+    Wrong,
+    #[error(
+        "has no checksum, as if it were cut off or written by something older than this program"
+    )]
+    Missing,
 }
 
 /// A store that gives all objects but tables a trailer. Sizes in its listings are with the trailer.
@@ -60,14 +72,15 @@ impl ChecksummedStore {
             let found = self.inner.get_opts(location, whole.clone()).await?;
             let (mut meta, attributes) = (found.meta.clone(), found.attributes.clone());
             let extensions = found.extensions.clone();
-            let Some(bytes) = opened(location, &found.bytes().await?) else {
-                if attempt == READS {
-                    return Err(damaged(location));
+            let bytes = match opened(location, &found.bytes().await?) {
+                Ok(bytes) => bytes,
+                Err(flaw) if attempt == READS => return Err(damaged(location, flaw)),
+                Err(flaw) => {
+                    tracing::warn!("{location} {flaw}; read again");
+                    tokio::time::sleep(READ_AGAIN * attempt).await;
+                    attempt += 1;
+                    continue;
                 }
-                tracing::warn!("{location} does not match its checksum; read again");
-                tokio::time::sleep(READ_AGAIN * attempt).await;
-                attempt += 1;
-                continue;
             };
             meta.size = bytes.len() as u64;
             let range = match &options.range {
@@ -109,18 +122,23 @@ fn with_trailer(location: &Path, payload: &PutPayload) -> PutPayload {
 }
 
 /// The bytes before the trailer, if that is right.
-fn opened(location: &Path, stored: &Bytes) -> Option<Bytes> {
-    let bytes = stored.slice(..stored.len().checked_sub(TRAILER_BYTES)?);
-    let crc = checksum(location, [&bytes]);
-    (stored[bytes.len()..] == *[MAGIC, crc.to_le_bytes()].concat()).then_some(bytes)
+fn opened(location: &Path, stored: &Bytes) -> std::result::Result<Bytes, Flaw> {
+    let len = stored.len().checked_sub(TRAILER_BYTES);
+    let bytes = stored.slice(..len.ok_or(Flaw::Missing)?);
+    let trailer = stored.slice(bytes.len()..);
+    let crc = trailer.strip_prefix(&MAGIC).ok_or(Flaw::Missing)?;
+    if crc != checksum(location, [&bytes]).to_le_bytes() {
+        return Err(Flaw::Wrong);
+    }
+    Ok(bytes)
 }
 
-fn damaged(location: &Path) -> Error {
+fn damaged(location: &Path, flaw: Flaw) -> Error {
     let location = location.clone();
     Error::Generic {
         store: "checksummed",
         // It was tried often enough.
-        source: Box::new(NonRetryable(Box::new(Damaged { location }))),
+        source: Box::new(NonRetryable(Box::new(Damaged { location, flaw }))),
     }
 }
 

@@ -326,6 +326,12 @@ async fn a_damaged_manifest_is_reported_and_never_believed() {
         panic!("{opened:?}");
     };
     assert!(why.contains(".manifest does not match"), "{why}");
+    assert!(bucket.cut_off("/manifest/", 8).await > 0);
+    let opened = open(&bucket, settings()).await.err();
+    let Some(StoreError::Corrupt(why)) = opened else {
+        panic!("{opened:?}");
+    };
+    assert!(why.contains(".manifest has no checksum"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -90,27 +90,33 @@ impl TestBucket {
 
     /// Turns over one byte in the middle of the first half of each object in this folder; says how many these are.
     pub(super) async fn damage(&self, folder: &str) -> usize {
-        let mut damaged = 0;
+        self.alter(folder, |bytes| {
+            let at = bytes.len() / 4;
+            bytes[at] ^= 0x55;
+        })
+        .await
+    }
+
+    /// Takes the last bytes off each object in this folder; says how many these are.
+    pub(super) async fn cut_off(&self, folder: &str, bytes_off: usize) -> usize {
+        self.alter(folder, |bytes| bytes.truncate(bytes.len() - bytes_off))
+            .await
+    }
+
+    async fn alter(&self, folder: &str, change: impl Fn(&mut Vec<u8>)) -> usize {
+        let mut altered = 0;
         for name in self.objects().await {
             if !name.contains(folder) {
                 continue;
             }
-            damaged += 1;
             let path = Path::from(name);
-            let bytes = self
-                .objects
-                .get(&path)
-                .await
-                .unwrap()
-                .bytes()
-                .await
-                .unwrap();
-            let mut bytes = bytes.to_vec();
-            let at = bytes.len() / 4;
-            bytes[at] ^= 0x55;
+            let found = self.objects.get(&path).await.unwrap();
+            let mut bytes = found.bytes().await.unwrap().to_vec();
+            change(&mut bytes);
             self.objects.put(&path, bytes.into()).await.unwrap();
+            altered += 1;
         }
-        damaged
+        altered
     }
 
     /// In the next so many bodies of objects in this folder a byte is wrong, another one each time.
