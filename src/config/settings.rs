@@ -85,7 +85,8 @@ settings! {
         log_segment: Size = Fixed("32MiB"), "4MiB" to "1GiB";
     }
     "Memory" {
-        /// Bytes of memory for block buffers, dirty and clean. The program needs up to 128MiB
+        /// Bytes of memory for block buffers, dirty and clean, and for what is on its way to or from the bucket,
+        /// for which an eighth of it is kept free of dirty bytes. The program needs up to 128MiB
         /// besides, and 48MiB more with a disk cache.
         memory_limit: Size = Fixed("1GiB"), "64MiB" to "64TiB";
     }
