@@ -1,11 +1,9 @@
 //! What is in the bucket: exactly a state of the log, for no more requests and bytes than it takes.
 
-mod common;
-
 use std::time::Duration;
 
-use common::model::{Model, draw};
-use common::*;
+use crate::common::model::{Model, draw};
+use crate::common::*;
 use forebay_fs::FsConfig;
 use forebay_pack::Compression;
 use forebay_types::{BLOCK_SIZE, Inode, Lsn};

@@ -1,8 +1,6 @@
 //! What an answered COMMIT has reached, by commit mode: the log, the disk, the bucket.
 
-mod common;
-
-use common::{Bucket, Life, ROOT, eventually};
+use crate::common::{Bucket, Life, ROOT, eventually};
 use forebay_fs::{CommitMode, LogConfig, Volume};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};

@@ -1,14 +1,12 @@
 //! The local disk cache: what was fetched from the bucket is not fetched again, also after a restart, and no
 //! byte of it is served that is not the bucket's.
 
-mod common;
-
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use common::{Bucket, Life, assert_bytes, pattern};
+use crate::common::{Bucket, Life, assert_bytes, pattern};
 use forebay_fs::{DiskCacheStatus, FsConfig, MIN_DISK_CACHE};
 use forebay_types::Inode;
 use forebay_vfs::Stability;

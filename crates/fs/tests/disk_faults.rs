@@ -1,12 +1,10 @@
 //! The local disk misbehaves: it is full, fails at a flush, refuses a file, loses power. Nothing that it
 //! did not take is acknowledged, nothing that was acknowledged is lost, and work goes on by itself.
 
-mod common;
-
 use std::time::Duration;
 
-use common::disk::{Disk, Fault, Step};
-use common::*;
+use crate::common::disk::{Disk, Fault, Step};
+use crate::common::*;
 use forebay_fs::{FsConfig, LogConfig, Volume};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability, Verifier};

@@ -1,14 +1,10 @@
 //! Two gateways and one bucket: the later one has it, whatever the earlier one was doing, and what the
 //! earlier one had acknowledged alone is kept and can be brought back.
-#![allow(missing_docs)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{Bucket, Life, ROOT, assert_bytes, eventually, folder, pattern, user};
+use crate::common::{Bucket, Life, ROOT, assert_bytes, eventually, folder, pattern, user};
 use forebay_fs::logs::{Base, Content, Logs, Salvage};
 use forebay_fs::{Stopped, Volume};
 use forebay_types::{Inode, Lsn};

@@ -1,13 +1,11 @@
 //! Openings that end before they are done, one after the other: none of them may cost the log.
 
-mod common;
-
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::*;
+use crate::common::*;
 use forebay_fs::{Environment, LocalFolder, Volume};
 use forebay_types::Inode;
 use forebay_wal::Storage;

@@ -1,11 +1,9 @@
 //! At a limit writers wait and nothing fails; without the bucket everything local goes on.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use forebay_fs::{FsConfig, LogConfig};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
@@ -447,7 +445,7 @@ fn clients_that_give_up_while_they_wait_for_the_log_or_for_memory_leave_nothing_
 #[test]
 fn calls_that_wait_for_the_disk_do_not_count_as_memory_twice() {
     let bucket = Bucket::new();
-    let disk = common::disk::Disk::default();
+    let disk = crate::common::disk::Disk::default();
     let life = bucket.start_on(&disk, memory(16 << 20));
     let file = life.create(b"file");
     disk.log_files().hold_flushes(true);

@@ -3,10 +3,8 @@
 //!
 //! `FOREBAY_MODEL_CASES` sets how many histories are tried (default 12).
 
-mod common;
-
-use common::model::{Model, Op, draw};
-use common::*;
+use crate::common::model::{Model, Op, draw};
+use crate::common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

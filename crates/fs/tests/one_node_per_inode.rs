@@ -1,14 +1,12 @@
 //! There is one node for an inode, however the reads of its record end: with two of them, what is
 //! written to one would be lost to the other, and both would be published.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::common::*;
 use async_trait::async_trait;
 use bytes::Bytes;
-use common::*;
 use forebay_fs::{Environment, Metadata};
 use forebay_meta::{Batch, Key, KeyRange, MetaStore, StoreError};
 use forebay_object::Store;

@@ -1,11 +1,9 @@
 //! Quotas: what a tree may hold is enforced before anything is recorded, and what it is said to hold is
 //! what a walk over it finds, whatever happened.
 
-mod common;
-
 use std::collections::HashSet;
 
-use common::*;
+use crate::common::*;
 use forebay_fs::{LimitChange, Quota, QuotaError};
 use forebay_meta::record::VolumeState;
 use forebay_meta::{Batch, Key, Record as _};
@@ -113,12 +111,14 @@ fn a_tree_is_full_to_the_byte_and_objects_are_counted_with_its_root() {
             (b"f", NewNode::Fifo),
         ] {
             let refused = volume
-                .make(&common::ROOT, directory, name, node, &set)
+                .make(&crate::common::ROOT, directory, name, node, &set)
                 .await;
             assert_eq!(refused, Err(Error::Quota));
         }
         let guarded = forebay_vfs::CreateMode::Guarded(set);
-        let refused = volume.create(&common::ROOT, top, b"f", &guarded).await;
+        let refused = volume
+            .create(&crate::common::ROOT, top, b"f", &guarded)
+            .await;
         assert_eq!(refused, Err(Error::Quota));
     });
     // A further name of what is there is no further object.
@@ -355,7 +355,7 @@ fn writers_at_the_same_time_never_pass_a_limit_together() {
                     let data = pattern(piece, 64 << 10);
                     let at = piece * (64 << 10);
                     let done = volume
-                        .write(&common::ROOT, file, at, &data, Stability::Unstable)
+                        .write(&crate::common::ROOT, file, at, &data, Stability::Unstable)
                         .await;
                     match done {
                         Ok(reply) => written += u64::from(reply.count),

@@ -1,11 +1,9 @@
 //! Frames on their way from the bucket are memory: they count before they are asked for, and reading ahead takes none
 //! of what writers, uploads and readers who wait for bytes need.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Bucket, Life, assert_bytes, eventually, pattern, read, write};
+use crate::common::{Bucket, Life, assert_bytes, eventually, pattern, read, write};
 use forebay_fs::FsConfig;
 use forebay_types::Inode;
 use forebay_vfs::Stability;

@@ -1,12 +1,10 @@
 //! Restarts, take-overs and damage: what is found again, and what is refused with a way out.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use forebay_fs::{FsConfig, LogConfig, Stopped, Volume};
 use forebay_types::{BLOCK_SIZE, Inode};
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability, Verifier};

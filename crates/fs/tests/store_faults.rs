@@ -3,12 +3,10 @@
 //!
 //! `FOREBAY_SEED` repeats a run: the seed is printed.
 
-mod common;
-
 use std::time::Duration;
 
-use common::model::{Model, draw};
-use common::*;
+use crate::common::model::{Model, draw};
+use crate::common::*;
 use forebay_fs::{FsConfig, Volume};
 use forebay_object::faults::{FaultKind, Request};
 use forebay_object::{PaceSettings, Store, StoreOptions};

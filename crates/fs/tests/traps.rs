@@ -1,10 +1,8 @@
 //! The ten traps into which an earlier system of this shape fell, each of which lost data.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use forebay_types::{BLOCK_SIZE, Inode};
 use forebay_vfs::{CreateMode, FileSystem, NewNode, SetAttributes, Stability};
 

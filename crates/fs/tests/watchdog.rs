@@ -4,15 +4,13 @@
 //!
 //! `FOREBAY_SEED` repeats a history (as far as threads let it), `FOREBAY_LONG_TESTS` makes it long.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::disk::{Disk, Fault, Step};
-use common::watchdog::Watchdog;
-use common::*;
+use crate::common::disk::{Disk, Fault, Step};
+use crate::common::watchdog::Watchdog;
+use crate::common::*;
 use forebay_fs::{FsConfig, LogConfig, Volume};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, NewNode, SetAttributes, Stability};

@@ -6,8 +6,8 @@ use forebay_vfs::{
     Timestamp,
 };
 
+use super::{TOP, mode};
 use crate::common::*;
-use crate::{TOP, mode};
 
 #[test]
 fn replies_carry_the_attributes_from_before_and_after() {

@@ -2,7 +2,7 @@
 
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
 
-use crate::TOP;
+use super::TOP;
 use crate::common::*;
 
 #[test]

@@ -2,8 +2,8 @@
 
 use forebay_vfs::{Device, Error, FileKind, FileSystem, NewNode, Stability};
 
+use super::{TOP, mode};
 use crate::common::*;
-use crate::{TOP, mode};
 
 #[test]
 fn hard_links_share_one_object_until_the_last_name_is_gone() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes};
 
-use crate::TOP;
+use super::TOP;
 use crate::common::*;
 
 /// Makes many files at once, as a busy client does.

@@ -1,8 +1,5 @@
 //! What POSIX and RFC 1813 say about files, names and permissions; a module for each subject.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod attributes;
 mod data;
 mod links;
@@ -11,7 +8,7 @@ mod names;
 mod permission;
 mod rename;
 
-use common::*;
+use crate::common::*;
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Credentials, Error, FileSystem, NewNode, SetAttributes};
 

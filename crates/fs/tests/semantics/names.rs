@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, NewNode, SetAttributes, Stability};
 
+use super::{TOP, mode};
 use crate::common::*;
-use crate::{TOP, mode};
 
 #[test]
 fn exclusive_create_finds_its_own_file_and_no_other() {

@@ -6,8 +6,8 @@ use forebay_vfs::{
     Timestamp,
 };
 
+use super::{TOP, create_as, mkdir_as, mode, open_directory};
 use crate::common::*;
-use crate::{TOP, create_as, mkdir_as, mode, open_directory};
 
 #[test]
 fn classes_of_permission_bits_are_owner_group_and_others() {

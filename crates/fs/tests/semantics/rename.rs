@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileKind, FileSystem, NewNode, SetAttributes};
 
-use crate::TOP;
+use super::TOP;
 use crate::common::*;
 
 #[test]

@@ -1,0 +1,22 @@
+//! What the file system promises, proven on all of it: a volume that runs, on a bucket and a log that fail, stall and
+//! end as the test says. One program of all of them, for linking it costs more than running it; a module for each subject.
+
+#![allow(missing_docs)]
+
+mod checkpoints;
+mod commit_modes;
+mod common;
+mod disk_cache;
+mod disk_faults;
+mod fencing;
+mod interrupted_opening;
+mod limits;
+mod model;
+mod one_node_per_inode;
+mod quota;
+mod reading_ahead;
+mod restart;
+mod semantics;
+mod store_faults;
+mod traps;
+mod watchdog;
