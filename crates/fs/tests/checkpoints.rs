@@ -452,3 +452,27 @@ fn attributes_names_and_times_reach_the_bucket_without_any_data() {
     life.crash();
     assert_eq!(bucket.start_elsewhere(|_| {}).getattr(inode), Ok(expected));
 }
+
+#[test]
+fn ten_thousand_small_files_cost_at_most_twenty_puts() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| {
+        uncompressed(config);
+        // What is published when is the machine's speed otherwise.
+        config.checkpoint_interval = Duration::from_secs(3600);
+    });
+    life.flush();
+    let before = bucket.counts();
+    let directory = life.mkdir(Inode::ROOT, b"small");
+    for i in 0..10_000u64 {
+        let inode = life.create_in(directory, format!("file-{i}").as_bytes());
+        life.write(inode, 0, &pattern(i, 4096), Stability::Unstable);
+    }
+    life.flush();
+    let after = bucket.counts();
+    let (puts, bytes) = (after.puts - before.puts, after.bytes_put - before.bytes_put);
+    assert!(puts <= 20, "{puts} PUTs");
+    assert_eq!(after.multipart_uploads, before.multipart_uploads);
+    // Names, attributes and maps are a twentieth of it.
+    assert!(bytes < 10_000 * 4096 * 21 / 20 + (1 << 20), "{bytes} bytes");
+}
