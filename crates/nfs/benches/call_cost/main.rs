@@ -24,14 +24,16 @@ mod socket;
 
 use std::env;
 use std::error::Error;
-use std::fs;
 
+use forebay_measure::{Machine, Rounds, marks};
 use instructions::Counts;
-use rounds::{Effort, Rounds};
+use rounds::Effort;
 
-/// What the two lines of a text contain between which the tables are.
-const BEGINS: &str = "<!-- the output of the benchmark call_cost: begin -->\n";
-const ENDS: &str = "<!-- the output of the benchmark call_cost: end -->";
+/// What the two lines of a text name between which the tables are.
+const MARKS: &str = "the benchmark call_cost";
+
+/// How the tables are made.
+const COMMAND: &str = "cargo bench -p forebay-nfs --bench call_cost";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -54,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let quick = rounds::measure(Effort::QUICK)?;
         print!(
             "{}",
-            report::tables(&Rounds::of(vec![quick]), None, &Counts::default())
+            report::tables(&Rounds::new(vec![quick]), None, &Counts::default())
         );
         return Ok(());
     }
@@ -65,10 +67,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     match after("--update") {
         None => print!("{tables}"),
         Some(file) => {
-            let text = fs::read_to_string(file)?;
-            let (before, rest) = text.split_once(BEGINS).ok_or("the first mark is missing")?;
-            let (_, behind) = rest.split_once(ENDS).ok_or("the second mark is missing")?;
-            fs::write(file, format!("{before}{BEGINS}\n{tables}\n{ENDS}{behind}"))?;
+            let figures = format!("medians of {count} rounds, quartiles in brackets");
+            let caption = Machine::this().caption(COMMAND, &figures);
+            marks::update(file.as_ref(), MARKS, &format!("{caption}\n\n{tables}"))?;
         }
     }
     Ok(())

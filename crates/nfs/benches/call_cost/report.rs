@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 
+use forebay_measure::Rounds;
+use forebay_measure::table::{percent, times, whole};
+
 use crate::instructions::Counts;
 use crate::paths::Path;
 use crate::rounds::{
-    CONNECTIONS, Median, ONE_AT_A_TIME, Rounds, SHARED, alone, rate, shared, socket_rate,
-    through_socket, unshared,
+    CONNECTIONS, ONE_AT_A_TIME, SHARED, alone, rate, shared, socket_rate, through_socket, unshared,
 };
 use crate::socket::DEPTH;
 
@@ -21,18 +23,6 @@ fn name(path: Path) -> &'static str {
         Path::Handle => "authentication of the handle",
         Path::Address => "rules by address (16 rules; once a connection)",
     }
-}
-
-fn percent(ratio: Median) -> String {
-    format!("{:.1} %", ratio.value * 100.0)
-}
-
-fn times(ratio: Median) -> String {
-    format!("{:.2} ({:.2} to {:.2})", ratio.value, ratio.low, ratio.high)
-}
-
-fn nanoseconds(value: Median) -> String {
-    format!("{:.0} ({:.0} to {:.0})", value.value, value.low, value.high)
 }
 
 /// All tables; `other` is a build that was measured in turns with this one.
@@ -62,13 +52,13 @@ fn parts(text: &mut String, rounds: &Rounds, instructions: &Counts) -> std::fmt:
     writeln!(
         text,
         "| GETATTR through the socket, {DEPTH} under way | {} | {} | 100 % |",
-        nanoseconds(rounds.median(&socket)),
+        whole(rounds.median(&socket)),
         instructions.through_socket(),
     )?;
     writeln!(
         text,
         "| GETATTR through the socket, one at a time | {} | | {} |",
-        nanoseconds(rounds.median(ONE_AT_A_TIME)),
+        whole(rounds.median(ONE_AT_A_TIME)),
         percent(rounds.ratio(ONE_AT_A_TIME, &socket)),
     )?;
     for path in Path::ALL {
@@ -76,7 +66,7 @@ fn parts(text: &mut String, rounds: &Rounds, instructions: &Counts) -> std::fmt:
             text,
             "| {} | {} | {} | {} |",
             name(path),
-            nanoseconds(rounds.median(&alone(path))),
+            whole(rounds.median(&alone(path))),
             instructions.of(path),
             percent(rounds.ratio(&alone(path), &socket)),
         )?;
@@ -101,7 +91,7 @@ fn connections(text: &mut String, rounds: &Rounds) -> std::fmt::Result {
             text,
             "| {count} | {:.0} | {} | {} | {} | {} |",
             rounds.median(&socket_rate(count)).value,
-            nanoseconds(rounds.median(&socket)),
+            whole(rounds.median(&socket)),
             percent(rounds.ratio_of_sum(&passed, &socket)),
             percent(rounds.ratio(&shared(Path::ReplayFirst, count), &socket)),
             percent(rounds.ratio(&shared(Path::Permission, count), &socket)),
@@ -120,7 +110,7 @@ fn connections(text: &mut String, rounds: &Rounds) -> std::fmt::Result {
                 text,
                 "| {count} | {:.0} | {} | {} | {} |",
                 rounds.median(&rate(path, count)).value,
-                nanoseconds(rounds.median(&key)),
+                whole(rounds.median(&key)),
                 times(rounds.ratio(&key, &shared(path, 1))),
                 times(rounds.ratio(&key, &unshared(path, count))),
             )?;
@@ -140,8 +130,8 @@ fn beside(text: &mut String, rounds: &Rounds, other: &Rounds) -> std::fmt::Resul
         writeln!(
             text,
             "| {name} | {} | {} | {} |",
-            nanoseconds(other.median(key)),
-            nanoseconds(rounds.median(key)),
+            whole(other.median(key)),
+            whole(rounds.median(key)),
             times(rounds.ratio_to(other, key)),
         )
     };

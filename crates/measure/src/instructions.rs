@@ -1,0 +1,158 @@
+//! Instructions of an operation, counted by Valgrind.
+//!
+//! A program is run twice, with a small and with a large number of turns of the same loop; the difference of the
+//! instructions is of the turns alone, without the start and the end of the program. What the kernel does is
+//! not counted. All threads are, unless the count is confined to a function.
+//!
+//! Valgrind's processor is always the same one, whatever the machine's is, as far as the machine has what that
+//! needs; and the environment of the program is emptied, but for what finds libraries and folders. So counts are the
+//! same on different machines as far as compiler and C library are.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What a program keeps of the environment.
+const KEPT: [&str; 5] = [
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "VALGRIND_LIB",
+    "TMPDIR",
+    "GLIBC_TUNABLES",
+];
+
+/// Why there is no count.
+#[derive(Debug, thiserror::Error)]
+pub enum CountError {
+    /// Valgrind is not installed.
+    #[error("valgrind is not installed: it is in the package of that name")]
+    NoValgrind,
+    /// It could not be run.
+    #[error("valgrind cannot be run")]
+    Io(#[from] io::Error),
+    /// The program failed under it.
+    #[error("the program failed under valgrind:\n{0}")]
+    Failed(String),
+    /// It did not say how many there were.
+    #[error("valgrind does not say what it collected:\n{0}")]
+    Unclear(String),
+}
+
+/// How often a loop is gone through in the two runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// In the one.
+    pub few: u64,
+    /// In the other; more than `few`.
+    pub many: u64,
+}
+
+impl Turns {
+    /// A quarter of `many`, and `many`, which is at least 4.
+    pub const fn upto(many: u64) -> Turns {
+        Turns {
+            few: many / 4,
+            many,
+        }
+    }
+
+    /// Instructions of one turn; `count` gives those of a run with so many of them.
+    pub fn each<E>(self, mut count: impl FnMut(u64) -> Result<u64, E>) -> Result<f64, E> {
+        let (few, many) = (count(self.few)?, count(self.many)?);
+        let turns = self.many.saturating_sub(self.few).max(1);
+        Ok((many as f64 - few as f64) / turns as f64)
+    }
+}
+
+/// A program whose instructions are counted.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    program: PathBuf,
+    within: Option<String>,
+}
+
+impl Counted {
+    /// Every thread of it from start to end.
+    pub fn program(program: impl Into<PathBuf>) -> Counted {
+        Counted {
+            program: program.into(),
+            within: None,
+        }
+    }
+
+    /// This very program.
+    pub fn this() -> io::Result<Counted> {
+        std::env::current_exe().map(Counted::program)
+    }
+
+    /// Only what is done in functions whose names contain this, and in what they call, by the thread that calls
+    /// them: not what other threads do meanwhile.
+    pub fn within(mut self, function: &str) -> Counted {
+        self.within = Some(format!("*{function}*"));
+        self
+    }
+
+    /// Instructions of a run with these arguments.
+    pub fn run(&self, arguments: &[&str]) -> Result<u64, CountError> {
+        let mut command = Command::new("valgrind");
+        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+        if let Some(within) = &self.within {
+            command.arg(format!("--toggle-collect={within}"));
+        }
+        let output = command
+            .arg(&self.program)
+            .args(arguments)
+            .env_clear()
+            .envs(
+                KEPT.iter()
+                    .filter_map(|name| Some((name, std::env::var_os(name)?))),
+            )
+            .stdin(Stdio::null())
+            .output();
+        let output = match output {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(CountError::NoValgrind);
+            }
+            output => output?,
+        };
+        let text = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            return Err(CountError::Failed(text.into_owned()));
+        }
+        collected(&text).ok_or_else(|| CountError::Unclear(text.into_owned()))
+    }
+}
+
+/// Of the last lines of callgrind, "==PID== Collected : NUMBER".
+fn collected(text: &str) -> Option<u64> {
+    let (_, number) = text
+        .lines()
+        .find_map(|line| line.split_once("Collected : "))?;
+    number.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_the_difference_of_two_runs() {
+        // 1000 to start, 7 a turn.
+        let run = |turns: u64| Ok::<_, ()>(1000 + 7 * turns);
+        assert_eq!(Turns::upto(400).each(run), Ok(7.0));
+        assert_eq!(Turns { few: 1, many: 2 }.each(run), Ok(7.0));
+        assert_eq!(
+            Turns::upto(8).each(|_| Err::<u64, _>("ended")),
+            Err("ended")
+        );
+    }
+
+    #[test]
+    fn the_count_is_found_in_what_callgrind_says() {
+        let text = "==7== Callgrind, a call-graph generating cache profiler\n==7== \n\
+                    ==7== Events    : Ir\n==7== Collected : 1234567\n==7== \n==7== I   refs:      1,234,567\n";
+        assert_eq!(collected(text), Some(1_234_567));
+        assert_eq!(collected("==7== Collected : \n"), None);
+        assert_eq!(collected("valgrind: command not found"), None);
+    }
+}
