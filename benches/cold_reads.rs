@@ -10,11 +10,8 @@
 //! * *Two streams*: the same of two files at once.
 //! * *Random*: 4 KiB anywhere in the file, one after the other. Its latency is told in round trips.
 //!
-//! *Amplification* is what was fetched for each byte that was read. Run by `cargo test`, a small file shows that it
+//! *Amplification* is what was fetched for each byte that was read. `--update FILE` puts the tables in that text. Run by `cargo test`, a small file shows that it
 //! works.
-
-// It is a program, and prints what it found.
-#![allow(clippy::print_stdout)]
 
 mod surroundings;
 
@@ -22,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_fs::{FsConfig, Volume};
+use forebay_measure::{Arguments, Machine, table};
 use forebay_object::{CountingStore, RequestCounts, Store, StoreOptions};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Stability};
@@ -206,69 +204,56 @@ fn rate(bytes: u64, time: Duration) -> f64 {
     bytes as f64 / 1e6 / time.as_secs_f64()
 }
 
-/// What the requests since `before` came to, for so many bytes that were read.
-fn requests(cold: &Cold, before: RequestCounts, read: u64) -> String {
+/// GETs since `before`, and how much they fetched for each of so many bytes that were read.
+fn requests(cold: &Cold, before: RequestCounts, read: u64) -> (String, String) {
     let now = cold.requests.counts();
     let fetched = now.bytes_got - before.bytes_got;
-    format!(
-        "{} | {:.2}",
-        now.gets - before.gets,
-        fetched as f64 / read as f64
+    (
+        (now.gets - before.gets).to_string(),
+        table::three(fetched as f64 / read as f64),
     )
 }
 
-async fn measure(name: &str, file_bytes: u64, random: u64) -> Result<(), Failure> {
+async fn measure(name: &str, file_bytes: u64, random: u64) -> Result<String, Failure> {
     let bucket = Bucket::fill(name, file_bytes).await?;
     let alone = bucket.parallel_gets().await?;
-    println!("| | MB/s | of 32 parallel GETs | GETs | amplification |");
-    println!("|---|---|---|---|---|");
-    println!("| 32 parallel GETs of the bucket | {alone:.0} | 100 % | | |");
-
-    let cold = bucket.open().await?;
-    let (before, began) = (cold.requests.counts(), Instant::now());
-    cold.sequentially(bucket.files[0], bucket.file_bytes)
-        .await?;
-    let speed = rate(bucket.file_bytes, began.elapsed());
-    println!(
-        "| sequential, one stream | {speed:.0} | {:.0} % | {} |",
-        speed / alone * 100.0,
-        requests(&cold, before, bucket.file_bytes)
-    );
-    cold.close().await;
-
-    let cold = bucket.open().await?;
-    let (before, began) = (cold.requests.counts(), Instant::now());
-    let both = bucket
-        .files
-        .iter()
-        .map(|file| cold.sequentially(*file, bucket.file_bytes));
-    futures_util::future::try_join_all(both).await?;
-    let speed = rate(2 * bucket.file_bytes, began.elapsed());
-    println!(
-        "| sequential, two streams | {speed:.0} | {:.0} % | {} |",
-        speed / alone * 100.0,
-        requests(&cold, before, 2 * bucket.file_bytes)
-    );
-    cold.close().await;
+    let mut text = table::head(&["", "MB/s", "of 32 parallel GETs", "GETs", "amplification"]);
+    let given = table::three(alone);
+    text += &table::line(["32 parallel GETs of the bucket", &given, "100 %", "", ""]);
+    for (name, files) in [
+        ("sequential, one stream", &bucket.files[..1]),
+        ("sequential, two streams", &bucket.files[..]),
+    ] {
+        let cold = bucket.open().await?;
+        let (before, began) = (cold.requests.counts(), Instant::now());
+        let streams = files
+            .iter()
+            .map(|file| cold.sequentially(*file, bucket.file_bytes));
+        futures_util::future::try_join_all(streams).await?;
+        let bytes = files.len() as u64 * bucket.file_bytes;
+        let speed = rate(bytes, began.elapsed());
+        let (gets, amplification) = requests(&cold, before, bytes);
+        let share = format!("{:.0} %", speed / alone * 100.0);
+        text += &table::line([name, &table::three(speed), &share, &gets, &amplification]);
+        cold.close().await;
+    }
 
     let cold = bucket.open().await?;
     let before = cold.requests.counts();
     let times = cold
         .randomly(bucket.files[0], bucket.file_bytes, random)
         .await?;
-    let trips = |time: Duration| time.as_secs_f64() / ROUND_TRIP.as_secs_f64();
-    let (p50, p90) = (times[times.len() / 2], times[times.len() * 9 / 10]);
-    println!();
-    println!("| | round trips, p50 | p90 | GETs | amplification |");
-    println!("|---|---|---|---|---|");
-    println!(
-        "| {random} random reads of 4 KiB | {:.1} | {:.1} | {} |",
-        trips(p50),
-        trips(p90),
-        requests(&cold, before, random * u64::from(RANDOM_BYTES))
-    );
+    let (gets, amplification) = requests(&cold, before, random * u64::from(RANDOM_BYTES));
     cold.close().await;
-    Ok(())
+    let trips = |of_ten: usize| {
+        let time = times[times.len() * of_ten / 10];
+        format!("{:.1}", time.as_secs_f64() / ROUND_TRIP.as_secs_f64())
+    };
+    text.push('\n');
+    text += &table::head(&["", "round trips, p50", "p90", "GETs", "amplification"]);
+    let name = format!("{random} random reads of 4 KiB");
+    text += &table::line([&name, &trips(5), &trips(9), &gets, &amplification]);
+    Ok(text)
 }
 
 fn main() -> Result<(), Failure> {
@@ -276,12 +261,14 @@ fn main() -> Result<(), Failure> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let full = std::env::args().any(|argument| argument == "--bench");
-    let done = match full {
+    let arguments = Arguments::of_this();
+    let tables = match arguments.full() {
         true => runtime.block_on(measure("cold-reads", 1024 * MIB, 100)),
         false => runtime.block_on(measure("cold-reads", 12 * MIB, 3)),
     };
     // Tasks of the metadata store may wait for each other when they are cut off.
     runtime.shutdown_background();
-    done
+    let caption = Machine::this().caption("cargo bench --bench cold_reads", "one run");
+    arguments.show("cold_reads", &format!("{caption}\n\n{}", tables?))?;
+    Ok(())
 }

@@ -15,6 +15,7 @@
 
 mod nfs_client;
 mod nfsserve_adapter;
+mod server;
 mod surroundings;
 mod volume;
 
@@ -28,17 +29,13 @@ use criterion::{
     measurement::WallTime,
 };
 use forebay_fs::Volume;
-use forebay_nfs::{AddressRange, Export, Limits, Rule, Server, ServerConfig, SourcePort, Squash};
-use forebay_types::VolumeId;
-use forebay_vfs::FileSystem;
 use forebay_vfs::memory::MemoryFileSystem;
 use nfsserve::tcp::{NFSTcp, NFSTcpListener};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use nfs_client::{Call, Client, Handle};
 use nfsserve_adapter::Adapter;
+use server::Running;
 
 const KIB_4: u64 = 4 << 10;
 const MIB: u64 = 1 << 20;
@@ -51,13 +48,6 @@ enum Contender {
     Forebay(Arc<MemoryFileSystem>),
     Nfsserve(Arc<MemoryFileSystem>),
     Volume(Volume),
-}
-
-/// A server that runs.
-struct Running {
-    address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    served: JoinHandle<()>,
 }
 
 impl Contender {
@@ -78,38 +68,10 @@ impl Contender {
 
     async fn start(&self) -> Running {
         match self {
-            Contender::Forebay(fs) => start(fs.clone()).await,
-            Contender::Volume(volume) => start(Arc::new(volume.clone())).await,
+            Contender::Forebay(fs) => server::start(fs.clone()).await,
+            Contender::Volume(volume) => server::start(Arc::new(volume.clone())).await,
             Contender::Nfsserve(fs) => start_nfsserve(fs.clone()).await,
         }
-    }
-}
-
-async fn start<F: FileSystem>(fs: Arc<F>) -> Running {
-    let config = ServerConfig {
-        handle_key: [7; 32],
-        volume: VolumeId([7; 16]),
-        exports: vec![Export {
-            id: 1,
-            path: b"/".to_vec(),
-            rules: vec![Rule {
-                clients: vec![AddressRange::ANY_V4],
-                squash: Squash::None,
-                source_port: SourcePort::Any,
-                ..Rule::default()
-            }],
-        }],
-        limits: Limits::default(),
-    };
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let server = Server::bind(any, fs, config).await.expect("a free port");
-    let address = server.local_addr().expect("an address");
-    let (stop, stopped) = oneshot::channel::<()>();
-    let served = tokio::spawn(server.serve(async { stopped.await.unwrap_or_default() }));
-    Running {
-        address,
-        stop: Some(stop),
-        served,
     }
 }
 
@@ -121,22 +83,7 @@ async fn start_nfsserve(fs: Arc<MemoryFileSystem>) -> Running {
         // It serves until it is aborted.
         let _ = listener.handle_forever().await;
     });
-    Running {
-        address,
-        stop: None,
-        served,
-    }
-}
-
-impl Running {
-    async fn stop(self) {
-        match self.stop {
-            Some(stop) => stop.send(()).expect("it runs"),
-            None => self.served.abort(),
-        }
-        // An aborted task says so.
-        let _ = self.served.await;
-    }
+    Running::endless(address, served)
 }
 
 /// What is called again and again.

@@ -95,6 +95,11 @@ impl<'a> Call<'a> {
             .no_attributes()
     }
 
+    /// COMMIT of all of a file.
+    pub(crate) fn commit(file: &Handle) -> Call<'a> {
+        Call::new(NFS, 21).opaque(&file.0).long(0).word(0)
+    }
+
     pub(super) fn mkdir(directory: &Handle, name: &str) -> Call<'a> {
         Call::new(NFS, 9)
             .opaque(&directory.0)

@@ -1,5 +1,7 @@
 //! What measurements work on: a folder in memory, and data.
 
+#![allow(dead_code, reason = "no benchmark needs all of it")]
+
 use std::path::Path;
 
 /// The folder for what needs no disk.
@@ -16,6 +18,43 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
         state ^= state >> 7;
         state ^= state << 17;
         bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Text that compresses to about a third, as source code and logs do.
+pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
+    const WORDS: [&str; 16] = [
+        "block",
+        "let mut",
+        "return",
+        "offset",
+        "self.",
+        "=",
+        "+= 1;\n",
+        "(inode)",
+        "match ",
+        " => ",
+        "{\n    ",
+        "}\n",
+        "0x",
+        "Ok(())",
+        "frame",
+        "// what is left\n",
+    ];
+    let mut bytes = Vec::with_capacity(len + 32);
+    for number in noise(seed, len) {
+        if bytes.len() >= len {
+            break;
+        }
+        bytes.extend_from_slice(WORDS[usize::from(number % 16)].as_bytes());
+        // Names and numbers that are not there a second time.
+        if number >= 192 {
+            bytes.extend_from_slice(
+                format!("{:x}", u64::from(number) * bytes.len() as u64).as_bytes(),
+            );
+        }
     }
     bytes.truncate(len);
     bytes

@@ -1,5 +1,7 @@
 //! A volume for measurements: its bucket is in memory, its log where the benchmark says.
 
+#![allow(dead_code, reason = "no benchmark needs all of it")]
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,6 +25,15 @@ pub(crate) const LOG: LogConfig = LogConfig::Disk {
 /// Makes a volume and opens it with defaults, but for the log, which lies in a new folder
 /// within `folder`.
 pub(crate) async fn open(log: LogConfig, folder: &Path) -> Opened {
+    open_with(log, folder, |_| ()).await
+}
+
+/// The same with other settings besides.
+pub(crate) async fn open_with(
+    log: LogConfig,
+    folder: &Path,
+    set: impl FnOnce(&mut FsConfig),
+) -> Opened {
     let local = tempfile::tempdir_in(folder).expect("a local folder");
     let options = StoreOptions::default();
     let store = forebay_object::open("memory://", &options).await;
@@ -30,6 +41,7 @@ pub(crate) async fn open(log: LogConfig, folder: &Path) -> Opened {
     Volume::format(&store).await.expect("a new volume");
     let mut config = FsConfig::new(local.path().to_owned());
     config.log = log;
+    set(&mut config);
     let volume = Volume::open(&store, config).await.expect("an open volume");
     Opened {
         volume,

@@ -13,6 +13,7 @@
 //! * Tables are [printed by programs](marks), never typed, and say on which [`Machine`] and with which command they
 //!   were made.
 
+mod arguments;
 mod date;
 pub mod instructions;
 mod machine;
@@ -21,6 +22,7 @@ mod median;
 mod round;
 pub mod table;
 
+pub use arguments::Arguments;
 pub use machine::Machine;
 pub use median::Median;
 pub use round::{InvalidRound, Round, Rounds, in_turns};
