@@ -1,4 +1,4 @@
-//! Requests and bytes of everyday work: what a bill for a bucket is made of. `cargo bench --bench requests`.
+//! Requests and bytes of everyday work: what a bill for a bucket is made of. `cargo bench --bench tables -- requests`.
 //!
 //! Each row is a piece of work on a volume of its own, by the settings that a volume has unless others are made, from
 //! where the bucket has all of what was there before until it has all of the work. Names are made as the kernel's client
@@ -9,30 +9,21 @@
 //! not needed any more, come later or not at all, as there is reason: they are *afterwards*, up to 20 s without
 //! any request. *Idle* begins after that.
 //!
-//! `--update FILE` puts the table in that text. Run by `cargo test`, less of each work shows that it works.
-
-mod surroundings;
+//! Run by `cargo test`, less of each work shows that it works.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::{Failure, ROOT, surroundings};
 use forebay_fs::{FsConfig, Volume};
 use forebay_measure::{Arguments, Machine, table};
 use forebay_object::{CountingStore, RequestCounts, Store, StoreOptions};
 use forebay_types::Inode;
-use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Stability};
+use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 
-const COMMAND: &str = "cargo bench --bench requests";
+const COMMAND: &str = "cargo bench --bench tables -- requests";
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-
-static ROOT: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: Vec::new(),
-};
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// How much of each work is done.
 #[derive(Clone, Copy)]
@@ -368,12 +359,9 @@ async fn measure(effort: Effort) -> Result<String, Failure> {
     Ok(table.text)
 }
 
-fn main() -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let arguments = Arguments::of_this();
+/// The tables, with what they were measured on.
+pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
+    let runtime = crate::runtime()?;
     let effort = match arguments.full() {
         true => Effort::FULL,
         false => Effort::QUICK,
@@ -385,6 +373,5 @@ fn main() -> Result<(), Failure> {
         COMMAND,
         "one run; what is counted does not depend on the machine",
     );
-    arguments.show("requests", &format!("{caption}\n\n{}", table?))?;
-    Ok(())
+    Ok(format!("{caption}\n\n{}", table?))
 }

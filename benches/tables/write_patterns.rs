@@ -1,4 +1,4 @@
-//! The write patterns of a published file layer, through ours and through NFS. `cargo bench --bench write_patterns`.
+//! The write patterns of a published file layer, through ours and through NFS. `cargo bench --bench tables -- write_patterns`.
 //!
 //! That layer was measured on a machine of the same kind: each pattern once, into chunk files on the local disk,
 //! writes acknowledged from buffers, nothing flushed. Here each pattern is written to new files of a volume that is
@@ -17,11 +17,6 @@
 //! quartiles. `--rounds N`: 9 if it is not given; `--update FILE` puts the tables in that text. Run by `cargo test`,
 //! one round of small patterns shows that it works.
 
-mod nfs_client;
-mod server;
-mod surroundings;
-mod volume;
-
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,23 +27,16 @@ use forebay_fs::{Compression, Volume};
 use forebay_measure::{Arguments, Machine, Round, Rounds, table};
 
 use forebay_types::Inode;
-use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Stability};
+use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 use tokio::runtime::{Builder, Runtime};
 
-use nfs_client::{Call, Client};
-use volume::Opened;
+use crate::nfs_client::{Call, Client};
+use crate::volume::Opened;
+use crate::{Failure, ROOT, server, surroundings, volume};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-const COMMAND: &str = "cargo bench --bench write_patterns";
-
-static ROOT: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: Vec::new(),
-};
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+const COMMAND: &str = "cargo bench --bench tables -- write_patterns";
 
 /// A write: where, and how many bytes.
 type Piece = (u64, usize);
@@ -390,7 +378,7 @@ fn round(course: &Course, patterns: &[Pattern]) -> Result<Round, Failure> {
     Ok(round)
 }
 
-fn tables(rounds: &Rounds, patterns: &[Pattern]) -> Result<String, std::fmt::Error> {
+fn shown(rounds: &Rounds, patterns: &[Pattern]) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     let figures = format!("MB/s, medians of {} rounds (quartiles)", rounds.count());
     writeln!(text, "{}", Machine::this().caption(COMMAND, &figures))?;
@@ -418,8 +406,8 @@ fn tables(rounds: &Rounds, patterns: &[Pattern]) -> Result<String, std::fmt::Err
     Ok(text)
 }
 
-fn main() -> Result<(), Failure> {
-    let arguments = Arguments::of_this();
+/// The tables, with what they were measured on.
+pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let full = arguments.full();
     let mut patterns = Pattern::all();
     let count = match full {
@@ -436,8 +424,7 @@ fn main() -> Result<(), Failure> {
     }
     let rounds: Result<Vec<Round>, Failure> =
         (0..count).map(|_| round(&course, &patterns)).collect();
-    let tables = tables(&Rounds::new(rounds?), &patterns)?;
-    arguments.show("write_patterns", &tables)?;
+    let tables = shown(&Rounds::new(rounds?), &patterns)?;
     let Course {
         runtime,
         plain,
@@ -449,5 +436,5 @@ fn main() -> Result<(), Failure> {
         compressed.opened.close().await;
     });
     runtime.shutdown_background();
-    Ok(())
+    Ok(tables)
 }

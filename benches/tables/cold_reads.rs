@@ -1,7 +1,6 @@
-//! Reads of what only the bucket has, far away. `cargo bench --bench cold_reads`.
+//! Reads of what only the bucket has, far away. `cargo bench --bench tables -- cold_reads`.
 //!
-//! The bucket is in memory; 20 ms pass before each request is begun, and each connection gives 62 MB/s, which is
-//! about what one connection to S3 gives. Every measurement opens the volume anew, so that nothing is in
+//! The bucket is in memory, [far away](crate::far): 1, 20 and 100 ms. Every measurement opens the volume anew, so that nothing is in
 //! memory, and goes through all of the file system but the network.
 //!
 //! * *Sequential*: a file of 1 GiB from its beginning to its end, in reads of 1 MiB, 4 of them under way, as
@@ -13,24 +12,19 @@
 //! *Amplification* is what was fetched for each byte that was read. `--update FILE` puts the tables in that text. Run by `cargo test`, a small file shows that it
 //! works.
 
-mod surroundings;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::{Failure, ROOT, far, surroundings};
 use forebay_fs::{FsConfig, Volume};
 use forebay_measure::{Arguments, Machine, table};
 use forebay_object::{CountingStore, RequestCounts, Store, StoreOptions};
 use forebay_types::Inode;
-use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Stability};
+use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use object_store::{ObjectStore, ObjectStoreExt};
 
 const MIB: u64 = 1 << 20;
-const ROUND_TRIP: Duration = Duration::from_millis(20);
-/// 62 MB/s for each connection.
-const PER_BYTE: Duration = Duration::from_nanos(16);
 /// Reads that a client has under way.
 const UNDER_WAY: usize = 4;
 /// GETs of the bucket alone, at once.
@@ -38,19 +32,13 @@ const PARALLEL: usize = 32;
 const GET_BYTES: u64 = 4 * MIB;
 const RANDOM_BYTES: u32 = 4096;
 
-const ROOT: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: Vec::new(),
-};
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
 /// The bucket, and the files in it.
 struct Bucket {
     near: Store,
     files: Vec<Inode>,
     file_bytes: u64,
+    /// How far away it is.
+    round_trip: Duration,
 }
 
 /// A gateway that has nothing in memory, and the way to its bucket.
@@ -87,32 +75,13 @@ impl Bucket {
             near,
             files,
             file_bytes,
+            round_trip: far::ROUND_TRIP,
         })
-    }
-
-    /// The way to it from afar, and the count of what goes over it.
-    fn far(&self) -> (Store, Arc<CountingStore>) {
-        let config = ThrottleConfig {
-            wait_get_per_call: ROUND_TRIP,
-            wait_get_per_byte: PER_BYTE,
-            wait_put_per_call: ROUND_TRIP,
-            wait_list_per_call: ROUND_TRIP,
-            wait_delete_per_call: ROUND_TRIP,
-            ..ThrottleConfig::default()
-        };
-        let throttled: Arc<dyn ObjectStore> =
-            Arc::new(ThrottledStore::new(self.near.store.clone(), config));
-        let counted = Arc::new(CountingStore::new(throttled));
-        let store = Store {
-            store: counted.clone(),
-            ..self.near.clone()
-        };
-        (store, counted)
     }
 
     async fn open(&self) -> Result<Cold, Failure> {
         let local = tempfile::tempdir_in(surroundings::memory_folder())?;
-        let (far, requests) = self.far();
+        let (far, requests) = far::way_to(&self.near, self.round_trip);
         let volume = Volume::open(&far, FsConfig::new(local.path().to_owned())).await?;
         Ok(Cold {
             volume,
@@ -123,7 +92,7 @@ impl Bucket {
 
     /// MB/s of 32 parallel GETs.
     async fn parallel_gets(&self) -> Result<f64, Failure> {
-        let (far, _) = self.far();
+        let (far, _) = far::way_to(&self.near, self.round_trip);
         let packs: Vec<_> = self
             .near
             .store
@@ -214,12 +183,10 @@ fn requests(cold: &Cold, before: RequestCounts, read: u64) -> (String, String) {
     )
 }
 
-async fn measure(name: &str, file_bytes: u64, random: u64) -> Result<String, Failure> {
-    let bucket = Bucket::fill(name, file_bytes).await?;
+/// All that is told of a bucket as far away as this one is.
+async fn rows(bucket: &Bucket, random: u64, text: &mut String) -> Result<(), Failure> {
     let alone = bucket.parallel_gets().await?;
-    let mut text = table::head(&["", "MB/s", "of 32 parallel GETs", "GETs", "amplification"]);
-    let given = table::three(alone);
-    text += &table::line(["32 parallel GETs of the bucket", &given, "100 %", "", ""]);
+    let away = format!("{} ms", bucket.round_trip.as_millis());
     for (name, files) in [
         ("sequential, one stream", &bucket.files[..1]),
         ("sequential, two streams", &bucket.files[..]),
@@ -233,8 +200,19 @@ async fn measure(name: &str, file_bytes: u64, random: u64) -> Result<String, Fai
         let bytes = files.len() as u64 * bucket.file_bytes;
         let speed = rate(bytes, began.elapsed());
         let (gets, amplification) = requests(&cold, before, bytes);
-        let share = format!("{:.0} %", speed / alone * 100.0);
-        text += &table::line([name, &table::three(speed), &share, &gets, &amplification]);
+        let told = [
+            away.clone(),
+            name.to_owned(),
+            format!("{} MB/s", table::three(speed)),
+            format!(
+                "{:.0} % of {} MB/s",
+                speed / alone * 100.0,
+                table::three(alone)
+            ),
+            gets,
+            amplification,
+        ];
+        *text += &table::line(told);
         cold.close().await;
     }
 
@@ -245,30 +223,50 @@ async fn measure(name: &str, file_bytes: u64, random: u64) -> Result<String, Fai
         .await?;
     let (gets, amplification) = requests(&cold, before, random * u64::from(RANDOM_BYTES));
     cold.close().await;
-    let trips = |of_ten: usize| {
-        let time = times[times.len() * of_ten / 10];
-        format!("{:.1}", time.as_secs_f64() / ROUND_TRIP.as_secs_f64())
-    };
-    text.push('\n');
-    text += &table::head(&["", "round trips, p50", "p90", "GETs", "amplification"]);
-    let name = format!("{random} random reads of 4 KiB");
-    text += &table::line([&name, &trips(5), &trips(9), &gets, &amplification]);
+    let time = |of_ten: usize| times[times.len() * of_ten / 10].as_secs_f64();
+    let told = [
+        away,
+        format!("{random} random reads of 4 KiB"),
+        format!("{} ms", table::three(time(5) * 1e3)),
+        format!(
+            "{} round trips, p90 {}",
+            table::three(time(5) / bucket.round_trip.as_secs_f64()),
+            table::three(time(9) / bucket.round_trip.as_secs_f64())
+        ),
+        gets,
+        amplification,
+    ];
+    *text += &table::line(told);
+    Ok(())
+}
+
+async fn measure(name: &str, file_bytes: u64, random: u64) -> Result<String, Failure> {
+    let mut bucket = Bucket::fill(name, file_bytes).await?;
+    let head = [
+        "away",
+        "",
+        "",
+        "beside 32 parallel GETs",
+        "GETs",
+        "amplification",
+    ];
+    let mut text = table::head(&head);
+    for milliseconds in [1, 20, 100] {
+        bucket.round_trip = Duration::from_millis(milliseconds);
+        rows(&bucket, random, &mut text).await?;
+    }
     Ok(text)
 }
 
-fn main() -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let arguments = Arguments::of_this();
+/// The tables, with what they were measured on.
+pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
+    let runtime = crate::runtime()?;
     let tables = match arguments.full() {
         true => runtime.block_on(measure("cold-reads", 1024 * MIB, 100)),
         false => runtime.block_on(measure("cold-reads", 12 * MIB, 3)),
     };
     // Tasks of the metadata store may wait for each other when they are cut off.
     runtime.shutdown_background();
-    let caption = Machine::this().caption("cargo bench --bench cold_reads", "one run");
-    arguments.show("cold_reads", &format!("{caption}\n\n{}", tables?))?;
-    Ok(())
+    let caption = Machine::this().caption("cargo bench --bench tables -- cold_reads", "one run");
+    Ok(format!("{caption}\n\n{}", tables?))
 }

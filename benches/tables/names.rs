@@ -1,4 +1,4 @@
-//! Names in numbers: one large directory, and a volume of many files. `cargo bench --bench names`.
+//! Names in numbers: one large directory, and a volume of many files. `cargo bench --bench tables -- names`.
 //!
 //! * *One directory* of 100,000 files: made, listed with attributes, looked at in any order, renamed, removed, 64
 //!   calls at a time, through all of the file system but the network; and listed and looked at by a gateway that has
@@ -10,22 +10,21 @@
 //!
 //! `--update FILE` puts the tables in that text. Run by `cargo test`, few files show that it works.
 
-mod surroundings;
-
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::{Failure, ROOT, surroundings};
 use forebay_fs::{FsConfig, LogConfig, Volume};
 use forebay_measure::{Arguments, Machine, table};
 use forebay_object::{CountingStore, Store, StoreOptions};
 use forebay_types::Inode;
-use forebay_vfs::{CreateMode, Credentials, FileSystem, NewNode, SetAttributes, Stability};
+use forebay_vfs::{CreateMode, FileSystem, NewNode, SetAttributes, Stability};
 use tokio::runtime::{Builder, Runtime};
 
-const COMMAND: &str = "cargo bench --bench names";
+const COMMAND: &str = "cargo bench --bench tables -- names";
 const MIB: u64 = 1 << 20;
 /// Calls that are under way at the same time.
 const AT_ONCE: u64 = 64;
@@ -35,14 +34,6 @@ const PAGE: usize = 500;
 const IN_DIRECTORY: u64 = 1000;
 /// Looks at files of the volume.
 const LOOKS: u64 = 10_000;
-
-static ROOT: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: Vec::new(),
-};
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// How much of everything.
 #[derive(Clone, Copy)]
@@ -441,8 +432,8 @@ fn measure(effort: Effort) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn main() -> Result<(), Failure> {
-    let arguments = Arguments::of_this();
+/// The tables, with what they were measured on.
+pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let effort = match arguments.full() {
         true => Effort {
             directory: 100_000,
@@ -457,6 +448,5 @@ fn main() -> Result<(), Failure> {
             log_bytes: 16 * MIB,
         },
     };
-    arguments.show("names", &measure(effort)?)?;
-    Ok(())
+    measure(effort)
 }

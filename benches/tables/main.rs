@@ -1,0 +1,70 @@
+//! Tables about a volume: `cargo bench --bench tables -- [NAME ...] [--update FILE]`.
+//!
+//! | name | what |
+//! |---|---|
+//! | [`cold_reads`] | reads of what only the bucket has, 1 to 100 ms away |
+//! | [`names`] | one large directory, and a volume of many files |
+//! | [`requests`] | requests and bytes of everyday work |
+//! | [`uploads`] | how fast what was written leaves |
+//! | [`write_patterns`] | the write patterns of a published file layer |
+//!
+//! One program of all of them, for linking it costs more than most of them do. Without names all are measured.
+//! `--update FILE` puts each table between its marks in that text instead of printing it. Run by `cargo test`, little of
+//! everything shows that it works.
+
+mod cold_reads;
+mod far;
+mod names;
+#[path = "../nfs_client/mod.rs"]
+mod nfs_client;
+mod requests;
+#[path = "../server/mod.rs"]
+mod server;
+#[path = "../surroundings/mod.rs"]
+mod surroundings;
+mod uploads;
+#[path = "../volume/mod.rs"]
+mod volume;
+mod write_patterns;
+
+use forebay_measure::Arguments;
+use forebay_vfs::Credentials;
+use tokio::runtime::{Builder, Runtime};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Measures, and gives a table in Markdown.
+type Tables = fn(&Arguments) -> Result<String, Failure>;
+
+const ALL: [(&str, Tables); 5] = [
+    ("cold_reads", cold_reads::tables),
+    ("names", names::tables),
+    ("requests", requests::tables),
+    ("uploads", uploads::tables),
+    ("write_patterns", write_patterns::tables),
+];
+
+static ROOT: Credentials = Credentials {
+    uid: 0,
+    gid: 0,
+    groups: Vec::new(),
+};
+
+/// As the program has it on a machine with two processors.
+fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+}
+
+fn main() -> Result<(), Failure> {
+    let arguments = Arguments::of_this();
+    let is_named = ALL.iter().any(|(name, _)| arguments.has(name));
+    for (name, tables) in ALL {
+        if arguments.has(name) || !is_named {
+            arguments.show(name, &tables(&arguments)?)?;
+        }
+    }
+    Ok(())
+}

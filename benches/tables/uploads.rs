@@ -1,0 +1,205 @@
+//! How fast what was written leaves for a bucket that is far away. `cargo bench --bench tables -- uploads`.
+//!
+//! * *A burst*: 512 MiB are written to memory and log, and then all of it is asked into the bucket.
+//! * *A stream*: 4 GiB are written as fast as the volume takes them with its default memory of 1 GiB; the time runs until all
+//!   of it is in the bucket.
+//! * *Small files*: 10,000 files of 16 KiB, and then all of them asked into the bucket.
+//!
+//! Beside each: what the bucket takes of the same bytes in plain parallel PUTs, as large and as many at a time as the
+//! volume's packs are. The bucket is in memory, [far away](crate::far). The log is in memory as well. Bytes are noise: what
+//! compresses leaves faster.
+//!
+//! Rounds of each and its plain PUTs take turns; what is told are medians and quartiles. `--rounds N`: 5 if it
+//! is not given; `--update FILE` puts the table in that text. Run by `cargo test`, little of it shows that it works.
+
+use std::time::{Duration, Instant};
+
+use crate::{Failure, ROOT, far, surroundings};
+use forebay_fs::{Compression, FsConfig, Volume};
+use forebay_measure::{Arguments, Machine, Round, Rounds, table};
+use forebay_object::{Store, StoreOptions};
+use forebay_types::Inode;
+use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+
+const MIB: u64 = 1 << 20;
+
+/// What is written.
+#[derive(Clone, Copy)]
+struct Load {
+    name: &'static str,
+    files: u64,
+    file_bytes: u64,
+    /// Whether the writing is part of the time.
+    streamed: bool,
+}
+
+impl Load {
+    fn all(full: bool) -> [Load; 3] {
+        let part = if full { 1 } else { 64 };
+        let load = |name, files, file_bytes, streamed| Load {
+            name,
+            files,
+            file_bytes,
+            streamed,
+        };
+        [
+            load("a burst of 512 MiB", 1, 512 * MIB / part, false),
+            load("a stream of 4 GiB", 1, 4096 * MIB / part, true),
+            load("10,000 files of 16 KiB", 10_000 / part, 16 << 10, false),
+        ]
+    }
+
+    fn bytes(&self) -> u64 {
+        self.files * self.file_bytes
+    }
+}
+
+/// A new bucket, as it is near.
+async fn bucket(number: u64) -> Result<Store, Failure> {
+    let url = format!("memory://uploads-{number}");
+    let near = forebay_object::open(&url, &StoreOptions::default()).await?;
+    Volume::format(&near).await?;
+    Ok(near)
+}
+
+/// Takes all objects away, so that memory does not grow.
+async fn empty(near: &Store) -> Result<(), Failure> {
+    let all = near.store.list(None).map_ok(|object| object.location);
+    near.store
+        .delete_stream(all.boxed())
+        .try_for_each(|_| async { Ok(()) })
+        .await?;
+    Ok(())
+}
+
+/// Seconds until the bucket has all of it, and how many bytes were put for that.
+async fn through_a_volume(load: &Load, number: u64) -> Result<(f64, u64), Failure> {
+    let near = bucket(number).await?;
+    let (far, requests) = far::way_to(&near, far::ROUND_TRIP);
+    let local = tempfile::tempdir_in(surroundings::memory_folder())?;
+    let mut config = FsConfig::new(local.path().to_owned());
+    config.compression = Compression::Off;
+    if !load.streamed {
+        // All of it is there before any of it leaves.
+        config.checkpoint_interval = Duration::from_secs(3600);
+        config.checkpoint_bytes = 2 * load.bytes();
+    }
+    let volume = Volume::open(&far, config).await?;
+    volume.flush().await?;
+    let noise = surroundings::noise(number, MIB as usize);
+    let before = requests.counts().bytes_put;
+    let mut began = Instant::now();
+    for file in 0..load.files {
+        let name = format!("file {file}");
+        let mode = CreateMode::Guarded(SetAttributes::default());
+        let made = volume.create(&ROOT, Inode::ROOT, name.as_bytes(), &mode);
+        let inode = made.await?.attributes.inode;
+        for offset in (0..load.file_bytes).step_by(MIB as usize) {
+            let data = &noise[..(load.file_bytes - offset).min(MIB) as usize];
+            volume
+                .write(&ROOT, inode, offset, data, Stability::Unstable)
+                .await?;
+        }
+    }
+    if !load.streamed {
+        began = Instant::now();
+    }
+    volume.flush().await?;
+    let taken = began.elapsed();
+    let put = requests.counts().bytes_put - before;
+    volume.close(Duration::from_secs(60)).await;
+    empty(&near).await?;
+    Ok((taken.as_secs_f64(), put))
+}
+
+/// Seconds that as many bytes take in PUTs of the size of packs.
+async fn plain(load: &Load, number: u64) -> Result<f64, Failure> {
+    let near = bucket(number).await?;
+    let (far, _) = far::way_to(&near, far::ROUND_TRIP);
+    let config = FsConfig::new("unused".into());
+    let pack = PutPayload::from(surroundings::noise(number, config.pack_bytes as usize));
+    let sizes = (0..load.bytes())
+        .step_by(pack.content_length())
+        .map(|at| (load.bytes() - at).min(pack.content_length() as u64) as usize);
+    let began = Instant::now();
+    stream::iter(sizes.enumerate())
+        .map(|(number, len)| {
+            let store = far.store.clone();
+            let bytes = pack.iter().map(|all| all.slice(..len.min(all.len())));
+            let (path, bytes) = (far.path(&format!("plain/{number}")), bytes.collect());
+            async move { store.put(&path, bytes).await }
+        })
+        .buffer_unordered(config.upload_parallel)
+        .try_for_each(|_| async { Ok(()) })
+        .await?;
+    let taken = began.elapsed();
+    empty(&near).await?;
+    Ok(taken.as_secs_f64())
+}
+
+/// Names of a load's figures in a round.
+fn keys(load: &Load) -> [String; 3] {
+    ["volume", "plain", "bytes put"].map(|figure| format!("{figure}, {}", load.name))
+}
+
+async fn round(loads: &[Load], number: u64) -> Result<Round, Failure> {
+    let mut round = Round::default();
+    for (at, load) in loads.iter().enumerate() {
+        let number = 2 * (number * loads.len() as u64 + at as u64);
+        let [volume, bare, put] = keys(load);
+        let (taken, bytes) = through_a_volume(load, number).await?;
+        // What share of the bucket's rate the volume reaches: less time is more.
+        round.insert(bare, plain(load, number + 1).await?);
+        round.insert(volume, taken);
+        round.insert(put, bytes as f64 / load.bytes() as f64);
+    }
+    Ok(round)
+}
+
+fn shown(loads: &[Load], rounds: &Rounds) -> String {
+    let head = [
+        "",
+        "MB/s",
+        "plain parallel PUTs, MB/s",
+        "share",
+        "bytes put for each byte",
+    ];
+    let mut text = table::head(&head);
+    for load in loads {
+        let [volume, bare, put] = keys(load);
+        let rate = |seconds: f64| load.bytes() as f64 / 1e6 / seconds;
+        text += &table::line([
+            load.name.to_owned(),
+            table::digits(rounds.median(&volume).reversed(rate)),
+            table::digits(rounds.median(&bare).reversed(rate)),
+            table::times(rounds.ratio(&bare, &volume)),
+            table::three(rounds.median(&put).value),
+        ]);
+    }
+    text
+}
+
+/// The tables, with what they were measured on.
+pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
+    let runtime = crate::runtime()?;
+    let loads = Load::all(arguments.full());
+    let count = match arguments.full() {
+        true => arguments.after("--rounds").map_or(Ok(5), str::parse)?,
+        false => 1,
+    };
+    let rounds: Result<Vec<Round>, Failure> = runtime.block_on(async {
+        let mut rounds = Vec::new();
+        for number in 0..count {
+            rounds.push(round(&loads, number).await?);
+        }
+        Ok(rounds)
+    });
+    // Tasks of the metadata store may wait for each other when they are cut off.
+    runtime.shutdown_background();
+    let figures = format!("medians of {count} rounds (quartiles)");
+    let caption = Machine::this().caption("cargo bench --bench tables -- uploads", &figures);
+    let tables = shown(&loads, &Rounds::new(rounds?));
+    Ok(format!("{caption}\n\n{tables}"))
+}
