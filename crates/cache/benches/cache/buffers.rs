@@ -1,4 +1,14 @@
 //! The pool of buffers.
+//!
+//! What came out in November 2026 on two processors of an AMD EPYC, in processor time:
+//!
+//! * A buffer taken and put back costs 37 to 43 ns. Of a file that is written and dropped, the pool saves nothing at 32 KiB, a
+//!   tenth at 1 MiB, up to a third at 16 MiB, and 3 to 7 % at 128 MiB, where memory is what it waits for: the program's allocator
+//!   recycles nearly as well.
+//! * Huge pages pay, and are there without being asked for here: the allocator advises its arenas. Without them
+//!   (`prctl(PR_SET_THP_DISABLE)`, the two in turns) writes of 4 KiB at random places of 512 MiB take 1.25 to 1.29 times as
+//!   long, those of 32 KiB 1.21 to 1.25 times, reads 1.00 to 1.20 times; 128 MiB written through take 1.13 to 1.23 times as long, with 24,600
+//!   page faults the first time instead of 86. Huge pages of the pool's own would add nothing to that.
 
 use crate::files::{KIB, MIB, OPEN, cache, file};
 use criterion::{BenchmarkId, Criterion, Throughput};
