@@ -188,18 +188,25 @@ impl Block {
         self.coverage.contains(range)
     }
 
-    /// Forgets everything from `from` on, in the name of `open`: closed checkpoints keep theirs.
-    pub(crate) fn truncate(&mut self, from: u64, open: CheckpointId, tick: u64) {
+    /// Forgets everything from `from` on, in the name of `open`: closed checkpoints keep theirs. Returns the
+    /// checkpoint in which the block is no longer dirty by this, if there is one.
+    pub(crate) fn truncate(
+        &mut self,
+        from: u64,
+        open: CheckpointId,
+        tick: u64,
+    ) -> Option<CheckpointId> {
         let gone = ByteRange::new(from, BLOCK_SIZE);
-        if self.coverage.set_ranges(gone).next().is_none() {
-            return;
-        }
+        self.coverage.set_ranges(gone).next()?;
         self.close_before(open);
+        let was_dirty = !self.dirty.ranges.is_empty();
         self.coverage.clear(gone);
         self.dirty.ranges.clear(gone);
         self.dirty.version = BlockVersion(tick);
         self.dirty.handed_over = false;
         self.pieces.drop_uncovered(from, &self.coverage);
+        let was = self.dirty.checkpoint.filter(|_| was_dirty);
+        was.filter(|_| self.dirty.ranges.is_empty())
     }
 
     /// The state of this checkpoint's dirty ranges, if it has any.

@@ -17,8 +17,7 @@ pub struct FileBlocks {
     inode: Inode,
     cache: Arc<Cache>,
     blocks: BTreeMap<BlockIndex, Box<Block>>,
-    /// Which blocks became dirty in which unpublished checkpoint. May name blocks whose dirty
-    /// ranges were truncated away since.
+    /// Which blocks are dirty in which unpublished checkpoint.
     dirty_in: BTreeMap<CheckpointId, BTreeSet<BlockIndex>>,
     dirty_bytes: u64,
     lost: Lost,
@@ -185,7 +184,13 @@ impl FileBlocks {
             .collect();
         for index in indices {
             let from = size.saturating_sub(index.start());
-            self.change_if_there(index, |block| block.truncate(from, open, tick));
+            let cleaned = self.change_if_there(index, |block| block.truncate(from, open, tick));
+            let dirty = cleaned
+                .flatten()
+                .and_then(|checkpoint| self.dirty_in.get_mut(&checkpoint));
+            if let Some(dirty) = dirty {
+                dirty.remove(&index);
+            }
         }
     }
 
@@ -197,11 +202,8 @@ impl FileBlocks {
 
     /// The blocks in which this checkpoint, open or closed, has dirty ranges; ascending.
     pub fn dirty_blocks(&self, checkpoint: CheckpointId) -> Vec<BlockIndex> {
-        let Some(indices) = self.dirty_in.get(&checkpoint) else {
-            return Vec::new();
-        };
-        let dirty = |index: &&BlockIndex| self.version(**index, checkpoint).is_some();
-        indices.iter().filter(dirty).copied().collect()
+        let dirty = self.dirty_in.get(&checkpoint);
+        dirty.map_or_else(Vec::new, |dirty| dirty.iter().copied().collect())
     }
 
     /// Names the state of this checkpoint's dirty ranges in the block; none if it has none. Changes

@@ -89,6 +89,9 @@ mod cache;
 mod fetch;
 mod file;
 mod lru;
+#[cfg(feature = "measuring")]
+#[doc(hidden)]
+pub mod measuring;
 mod piece;
 mod pool;
 mod snapshot;

@@ -13,7 +13,7 @@
 //! verifier 0011223344556677
 //! boot 0f3a...              the kernel's boot id, 32 hexadecimal digits; zeros while a failed log is
 //!                           not replaced yet
-//! clean 1                   whether the log was flushed to its end by an orderly stop
+//! clean 1 8192              whether the log was flushed to its end by an orderly stop, and the LSN of its end
 //! crc32 0a1b2c3d
 //! ```
 //!
@@ -24,7 +24,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use forebay_types::{Epoch, VolumeId};
+use forebay_types::{Epoch, Lsn, VolumeId};
 use forebay_vfs::Verifier;
 use forebay_wal::WriterEnd;
 
@@ -71,6 +71,8 @@ pub(crate) struct LocalState {
     pub(crate) verifier: Verifier,
     pub(crate) boot: [u8; 16],
     pub(crate) clean: bool,
+    /// Where the log ended then, if there was one.
+    pub(crate) log_end: Option<Lsn>,
 }
 
 impl LocalState {
@@ -85,7 +87,7 @@ impl LocalState {
     /// runs.
     pub(crate) fn ending(&self, boot: [u8; 16]) -> WriterEnd {
         if self.clean {
-            WriterEnd::Stop
+            self.log_end.map_or(WriterEnd::Stop, WriterEnd::StopAt)
         } else if self.boot == boot && boot != [0; 16] {
             WriterEnd::Kill
         } else {
@@ -94,8 +96,10 @@ impl LocalState {
     }
 
     pub(crate) fn encode(&self) -> String {
+        let log_end = self.log_end.filter(|_| self.clean);
+        let log_end = log_end.map_or(String::new(), |end| format!(" {}", end.0));
         let body = format!(
-            "{MAGIC}\nvolume {}\ngateway {}\nepoch {}\nintent {}\nverifier {}\nboot {}\nclean {}\n",
+            "{MAGIC}\nvolume {}\ngateway {}\nepoch {}\nintent {}\nverifier {}\nboot {}\nclean {}{log_end}\n",
             self.volume,
             hex(&self.gateway),
             self.epoch.0,
@@ -129,7 +133,7 @@ impl LocalState {
                 .ok_or("a line is missing")
         };
         let number = |text: &str| text.parse::<u64>().map_err(|_| "a number is malformed");
-        Ok(LocalState {
+        let mut state = LocalState {
             volume: value("volume")?
                 .parse()
                 .map_err(|()| "the volume id is malformed")?,
@@ -138,8 +142,18 @@ impl LocalState {
             intent: Epoch(number(value("intent")?)?),
             verifier: Verifier(unhex(value("verifier")?)?),
             boot: unhex(value("boot")?)?,
-            clean: value("clean")? == "1",
-        })
+            clean: false,
+            log_end: None,
+        };
+        let clean = value("clean")?;
+        match clean.split_once(' ') {
+            Some((_, end)) => {
+                state.clean = true;
+                state.log_end = Some(Lsn(number(end)?));
+            }
+            None => state.clean = clean == "1",
+        }
+        Ok(state)
     }
 }
 
@@ -230,6 +244,7 @@ mod tests {
             verifier: Verifier([3; 8]),
             boot: [4; 16],
             clean: false,
+            log_end: None,
         }
     }
 
@@ -240,6 +255,15 @@ mod tests {
         assert_eq!(load(&*local).unwrap(), None);
         store(&*local, &state()).unwrap();
         assert_eq!(load(&*local).unwrap(), Some(state()));
+        for log_end in [None, Some(Lsn(u64::MAX))] {
+            let stopped = LocalState {
+                clean: true,
+                log_end,
+                ..state()
+            };
+            store(&*local, &stopped).unwrap();
+            assert_eq!(load(&*local).unwrap(), Some(stopped));
+        }
     }
 
     #[test]
@@ -275,6 +299,8 @@ mod tests {
         assert_eq!(state.ending([5; 16]), WriterEnd::PowerCut);
         state.clean = true;
         assert_eq!(state.ending([5; 16]), WriterEnd::Stop);
+        state.log_end = Some(Lsn(800));
+        assert_eq!(state.ending([5; 16]), WriterEnd::StopAt(Lsn(800)));
         state.clean = false;
         state.boot = [0; 16];
         assert_eq!(state.ending([0; 16]), WriterEnd::PowerCut);

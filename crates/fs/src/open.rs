@@ -210,6 +210,7 @@ pub(crate) async fn open(
             .map_or_else(new_verifier, |state| state.verifier),
         boot: local.state.as_ref().map_or([0; 16], |state| state.boot),
         clean: local.state.as_ref().is_some_and(|state| state.clean),
+        log_end: local.state.as_ref().and_then(|state| state.log_end),
     };
     if continues {
         // An opening that took this epoch may have ended before it was noted down; the next one may
@@ -233,7 +234,7 @@ pub(crate) async fn open(
     // them may be lost as well, clients have handles that nobody else knows of: those must stay stale.
     let knows_all = continues
         && match state.ending(local.folder.boot_id()) {
-            WriterEnd::Stop => true,
+            WriterEnd::Stop | WriterEnd::StopAt(_) => true,
             WriterEnd::Kill => config.log != LogConfig::None,
             WriterEnd::PowerCut => false,
         };
@@ -321,6 +322,7 @@ pub(crate) async fn open(
     state.epoch = epoch;
     state.boot = local.folder.boot_id();
     state.clean = false;
+    state.log_end = None;
     local::store(&*local.folder, &state)?;
     Ok(Opened {
         core,

@@ -260,6 +260,7 @@ impl Volume {
         if log_flushed && !fenced {
             let mut state = self.shared.state.lock();
             state.clean = true;
+            state.log_end = self.core.log().map(|log| log.next_lsn());
             state.verifier = self.core.verifier();
             if let Err(error) = local::store(&*self.core.environment.local, &state) {
                 tracing::warn!("{error}");

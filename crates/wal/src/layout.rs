@@ -61,7 +61,8 @@ pub(crate) const SEGMENT_HEADER_USED: usize = SEG_CRC + 4;
 
 const RECORD_MAGIC: [u8; 2] = *b"FR";
 const RECORD_CRC: usize = 0;
-const RECORD_TAG: usize = RECORD_CRC + 4;
+/// What the CRC of a record covers begins here.
+pub(crate) const RECORD_TAG: usize = RECORD_CRC + 4;
 const RECORD_KIND: usize = RECORD_TAG + 2;
 const RECORD_LSN: usize = RECORD_KIND + 2;
 const RECORD_SALT: usize = RECORD_LSN + 8;
@@ -228,14 +229,12 @@ impl RecordHeader {
         put(&mut bytes, RECORD_LSN, &self.lsn.0.to_le_bytes());
         put(&mut bytes, RECORD_SALT, &self.salt.0.to_le_bytes());
         put(&mut bytes, RECORD_LENGTH, &self.payload.to_le_bytes());
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&bytes[RECORD_TAG..]);
-        (bytes, crc)
+        (bytes, RecordHeader::begin_crc(&bytes))
     }
 
     /// Puts the finished CRC into an encoded header.
-    pub(crate) fn seal(bytes: &mut [u8; RECORD_HEADER], crc: u32) {
-        put(bytes, RECORD_CRC, &crc.to_le_bytes());
+    pub(crate) fn seal(bytes: &mut [u8], crc: u32) {
+        bytes[RECORD_CRC..RECORD_TAG].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// The header and the CRC that it claims, if these bytes have the form of one.
@@ -253,18 +252,25 @@ impl RecordHeader {
         Some((header, u32::from_le_bytes(take(bytes, RECORD_CRC))))
     }
 
-    /// Whether a record could begin with these 8 bytes: a quick look, before
+    /// Whether a record could begin with these bytes: a quick look, before
     /// [`decode`](RecordHeader::decode).
-    pub(crate) fn may_begin_with(bytes: &[u8]) -> bool {
-        bytes.get(RECORD_TAG..RECORD_KIND) == Some(&RECORD_MAGIC[..])
+    pub(crate) fn may_begin_with(bytes: &[u8; ALIGNMENT as usize]) -> bool {
+        const MAGIC: u64 = u16::from_le_bytes(RECORD_MAGIC) as u64;
+        u64::from_le_bytes(*bytes) >> (8 * RECORD_TAG) & 0xffff == MAGIC
     }
 
     /// The CRC that a record with these bytes must have.
     pub(crate) fn crc(bytes: &[u8; RECORD_HEADER], payload: &[u8]) -> u32 {
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&bytes[RECORD_TAG..]);
+        let mut crc = RecordHeader::begin_crc(bytes);
         crc.update(payload);
         crc.finalize()
+    }
+
+    /// The CRC of what it covers of the header.
+    fn begin_crc(bytes: &[u8; RECORD_HEADER]) -> crc32fast::Hasher {
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&bytes[RECORD_TAG..]);
+        crc
     }
 }
 

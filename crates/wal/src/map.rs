@@ -1,7 +1,7 @@
 //! The mapped memory of a segment that is being written, cut into slots that never overlap.
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,36 +10,48 @@ use crate::storage::SegmentMemory;
 /// Hands out every byte of a mapped segment once.
 pub(crate) struct SegmentMap {
     memory: Box<dyn SegmentMemory>,
+    /// Bytes of the memory.
+    limit: usize,
     /// Bytes that have been handed out, from the front.
     reserved: AtomicUsize,
 }
 
-/// Some bytes of a segment that nobody else can write.
-pub(crate) struct Slot {
-    map: Arc<SegmentMap>,
+/// Some bytes of a segment that nobody else can write. Whoever takes it along shares the map; whoever fills
+/// it on the spot borrows it.
+pub(crate) struct Slot<M = Arc<SegmentMap>> {
+    map: M,
     range: Range<usize>,
 }
 
 impl SegmentMap {
     pub(crate) fn new(memory: Box<dyn SegmentMemory>) -> SegmentMap {
         SegmentMap {
+            limit: memory.memory().len(),
             memory,
             reserved: AtomicUsize::new(0),
         }
     }
 
     /// The next `bytes` bytes, or `None` when so many are not left.
-    pub(crate) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Slot> {
-        let limit = self.memory.memory().len();
-        let grown = |at: usize| at.checked_add(bytes).filter(|end| *end <= limit);
+    pub(crate) fn reserve(&self, bytes: usize) -> Option<Slot<&SegmentMap>> {
+        let range = self.hand_out(bytes)?;
+        Some(Slot { map: self, range })
+    }
+
+    /// The same, to take along.
+    pub(crate) fn reserve_shared(self: &Arc<Self>, bytes: usize) -> Option<Slot> {
+        let range = self.hand_out(bytes)?;
+        let map = Arc::clone(self);
+        Some(Slot { map, range })
+    }
+
+    fn hand_out(&self, bytes: usize) -> Option<Range<usize>> {
+        let grown = |at: usize| at.checked_add(bytes).filter(|end| *end <= self.limit);
         let start = self
             .reserved
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown)
             .ok()?;
-        Some(Slot {
-            map: Arc::clone(self),
-            range: start..start + bytes,
-        })
+        Some(start..start + bytes)
     }
 
     /// Bytes that have been handed out.
@@ -49,7 +61,7 @@ impl SegmentMap {
 
     /// Bytes that are left.
     pub(crate) fn left(&self) -> usize {
-        self.memory.memory().len() - self.reserved()
+        self.limit - self.reserved()
     }
 
     /// Puts a range on stable storage that is not being written to.
@@ -69,12 +81,12 @@ impl SegmentMap {
     }
 }
 
-impl Slot {
+impl<M: Deref<Target = SegmentMap>> Slot<M> {
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         let memory = self.map.memory.memory();
-        // SAFETY: the range lies within the memory (checked by `reserve`), which stays mapped at
-        // the same place while `map` lives (promise of `SegmentMemory`). `reserve` hands out each
-        // byte once, and `&mut self` excludes a second slice of this slot. The log maps a file only
+        // SAFETY: the range lies within the memory (checked by `hand_out`), which stays mapped at
+        // the same place while `map` lives (promise of `SegmentMemory`); `map` is a reference of one
+        // kind or the other, and always leads to the same. `hand_out` gives each byte away once, and `&mut self` excludes a second slice of this slot. The log maps a file only
         // once at a time (promise of the callers of `Storage::open`), and the storage belongs to
         // one process.
         unsafe {
@@ -94,7 +106,7 @@ mod tests {
     #[test]
     fn slots_do_not_overlap_and_end_with_the_memory() {
         let memory = MemoryStorage::new().create("a", 4096).expect("created");
-        let map = Arc::new(SegmentMap::new(memory));
+        let map = SegmentMap::new(memory);
         let mut first = map.reserve(4000).expect("room");
         assert!(map.reserve(97).is_none());
         let mut second = map.reserve(96).expect("room");

@@ -46,13 +46,16 @@
 //! | behind the end | the writer | so it is | because |
 //! |---|---|---|---|
 //! | a header says that more had been durable | any | damaged | |
+//! | anything | stopped in order, further on | damaged | |
 //! | no trace of a record | any | clean | |
 //! | any trace | stopped in order | damaged | the log was flushed to its end, with no append under way |
 //! | the whole header of a record whose payload does not match, or records in a segment whose header is gone | was killed | damaged | the kernel kept all that was written; a record's header is written after its payload, a segment's before its records |
 //! | any other trace | | torn | an append that was under way leaves a hole; a power cut takes unflushed pages in any order |
 //!
 //! Damage that leaves no trace behind it (the last file removed, or all of it overwritten) cannot be told
-//! from a log that ends there.
+//! from a log that ends there, unless it is known [where the writer stopped](WriterEnd::StopAt). Where that is
+//! where the records end, the rest of the last segment is not looked through either, which takes longer than reading
+//! a short log.
 //!
 //! What follows the end is never read again: [`Recovery::into_wal`] first puts the recovered
 //! records on stable storage, takes later segments out of the way, and then goes on in a new
@@ -126,6 +129,8 @@ pub enum WriterEnd {
     Kill,
     /// In order: no append was under way, and the log was flushed to its end.
     Stop,
+    /// The same, and this was its end: what [`Wal::next_lsn`] said when it was closed.
+    StopAt(Lsn),
 }
 
 /// A file of the log's folder.
@@ -281,7 +286,10 @@ impl Recovery {
             self.end = end.max(self.from);
             let next = rest.peek().map(|next| &next.header);
             if rules::next_segment(self.end, epoch, next) == NextVerdict::LogEnds {
-                traces = cursor.traces_after(end)?;
+                // Up to where the writer stopped it is known what there was, and behind it is nothing.
+                if !matches!(self.ending, WriterEnd::StopAt(stop) if self.end <= stop) {
+                    traces = cursor.traces_after(end)?;
+                }
                 // Of a record below what is in the bucket nothing is needed.
                 traces.half = place == Place::Torn && end >= self.from;
                 traces.any |= traces.half;

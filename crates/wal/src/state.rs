@@ -120,9 +120,42 @@ impl State {
         self.retained.back().filter(|last| last.end.is_none())
     }
 
-    /// Assigns LSN and place to a record, beginning the prepared segment if the current one is
-    /// full.
+    /// Assigns LSN and place to a record, which its append fills without the lock.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<Reserved, AppendError> {
+        let size = self.make_way(bytes)?;
+        let (map, header) = self.place(bytes).ok_or(AppendError::Full)?;
+        let slot = map.reserve_shared(size).ok_or(AppendError::Full)?;
+        self.passed(header);
+        Ok(Reserved {
+            slot,
+            header,
+            sequence: self.in_flight.begin(header.end),
+        })
+    }
+
+    /// Assigns LSN and place to a record that is filled on the spot; [`State::filled`] is next.
+    pub(crate) fn reserve_here(
+        &mut self,
+        bytes: u64,
+    ) -> Result<(Slot<&SegmentMap>, RecordPlace), AppendError> {
+        let size = self.make_way(bytes)?;
+        let (map, header) = self.place(bytes).ok_or(AppendError::Full)?;
+        Ok((map.reserve(size).ok_or(AppendError::Full)?, header))
+    }
+
+    /// Notes that what [`State::reserve_here`] has given is filled. The wakers in `due` are woken
+    /// without the lock.
+    pub(crate) fn filled(&mut self, header: RecordPlace, due: &mut Vec<Waker>) {
+        self.passed(header);
+        if let Some(complete) = self.in_flight.pass(header.end) {
+            self.complete = complete;
+            self.for_complete.take_due(complete, due);
+        }
+    }
+
+    /// Sees to it that the current segment has room for so many bytes, beginning the prepared one if
+    /// the current one is full.
+    fn make_way(&mut self, bytes: u64) -> Result<usize, AppendError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone().into());
         }
@@ -130,34 +163,33 @@ impl State {
             return Err(self.closed().into());
         }
         let size = usize::try_from(bytes).map_err(|_| AppendError::Full)?;
-        loop {
-            let current = self.retained.back().filter(|last| last.end.is_none());
-            if let Some((current, map)) = current.and_then(|c| Some((c, c.map.as_ref()?)))
-                && let Some(slot) = map.reserve(size)
-            {
-                let lsn = self.next;
-                let end = lsn.advance(bytes);
-                let header = RecordPlace {
-                    lsn,
-                    end,
-                    salt: current.salt,
-                };
-                let sequence = self.in_flight.begin(end);
-                self.next = end;
-                self.stats.appends += 1;
-                self.stats.appended_bytes += bytes;
-                return Ok(Reserved {
-                    slot,
-                    header,
-                    sequence,
-                });
-            }
+        let fits = |current: &Retained| current.map.as_ref().is_some_and(|map| map.left() >= size);
+        while !self.current().is_some_and(fits) {
             let Some(prepared) = self.prepared.take() else {
                 self.try_again = true;
                 return Err(AppendError::Full);
             };
             self.begin(prepared, false);
         }
+        Ok(size)
+    }
+
+    /// Where the next record goes, if there is a current segment.
+    fn place(&self, bytes: u64) -> Option<(&Arc<SegmentMap>, RecordPlace)> {
+        let current = self.current()?;
+        let place = RecordPlace {
+            lsn: self.next,
+            end: self.next.advance(bytes),
+            salt: current.salt,
+        };
+        Some((current.map.as_ref()?, place))
+    }
+
+    /// Counts a record that has its place.
+    fn passed(&mut self, place: RecordPlace) {
+        self.stats.appends += 1;
+        self.stats.appended_bytes += place.end.0 - place.lsn.0;
+        self.next = place.end;
     }
 
     /// Writes a segment's header into memory and makes it the current one.
@@ -416,6 +448,16 @@ impl InFlight {
         self.first + self.appends.len() as u64 - 1
     }
 
+    /// An append that ends at `end` has begun and is done; as [`finish`](Self::finish).
+    fn pass(&mut self, end: Lsn) -> Option<Lsn> {
+        if self.appends.is_empty() {
+            self.first += 1;
+            return Some(end);
+        }
+        self.appends.push_back((end, true));
+        None
+    }
+
     /// The new end of what has no hole before it, if that has moved.
     fn finish(&mut self, sequence: u64) -> Option<Lsn> {
         let index = usize::try_from(sequence.checked_sub(self.first)?).ok()?;
@@ -448,7 +490,11 @@ mod tests {
             None,
             "a second time changes nothing"
         );
-        assert_eq!(appends.finish(ids[2]), Some(Lsn(24)));
+        assert_eq!(appends.pass(Lsn(32)), None, "another hole is before it");
+        assert_eq!(appends.finish(ids[2]), Some(Lsn(32)));
         assert!(appends.is_empty());
+        assert_eq!(appends.pass(Lsn(40)), Some(Lsn(40)));
+        let last = appends.begin(Lsn(48));
+        assert_eq!(appends.finish(last), Some(Lsn(48)));
     }
 }

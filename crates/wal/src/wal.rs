@@ -16,8 +16,8 @@ use forebay_types::Lsn;
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{AppendError, LogFailed, OpenError};
-use crate::layout::{RECORD_HEADER, RecordHeader, RecordKind, record_bytes};
-use crate::state::{Closing, Reserved, State};
+use crate::layout::{RECORD_HEADER, RECORD_TAG, RecordHeader, RecordKind, record_bytes};
+use crate::state::{Closing, RecordPlace, Reserved, State};
 use crate::storage::Storage;
 
 pub use futures::{Complete, Durable, Failed, Room};
@@ -25,6 +25,10 @@ pub use hand::Hand;
 
 /// Bytes that are checksummed and then copied while they are still in the processor's cache.
 const COPY_PIECE: usize = 32 << 10;
+
+/// Records with payloads up to this many bytes are copied under the lock: that takes no longer than giving
+/// it up and taking it again.
+const COPIED_UNDER_LOCK: u64 = 1 << 10;
 
 /// Where a record was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,12 +149,30 @@ impl Wal {
     /// the disk. The record is complete in memory when this returns, but it can be recovered only
     /// once all before it are: see [`Wal::complete`].
     pub fn append(&self, kind: RecordKind, parts: &[&[u8]]) -> Result<Appended, AppendError> {
-        let reservation = self.reserve(parts.iter().map(|part| part.len() as u64).sum())?;
-        Ok(reservation.fill(kind, parts))
+        let payload = parts.iter().map(|part| part.len() as u64).sum();
+        if payload > COPIED_UNDER_LOCK {
+            return Ok(self.reserve(payload)?.fill(kind, parts));
+        }
+        self.check_size(payload)?;
+        self.shared.change(|state, due| {
+            let prepared = state.prepared.is_some();
+            let reserved = state.reserve_here(record_bytes(payload));
+            let reserved = reserved.map(|(mut slot, place)| {
+                fill(slot.bytes(), kind, place, payload as u32, parts);
+                place
+            });
+            if let Ok(place) = &reserved {
+                state.filled(*place, due);
+            }
+            if reserved.is_err() || prepared && state.prepared.is_none() {
+                self.shared.preparer.notify_one();
+            }
+            let RecordPlace { lsn, end, .. } = reserved?;
+            Ok(Appended { lsn, end })
+        })
     }
 
-    /// The first half of an append: LSN and place.
-    pub(crate) fn reserve(&self, payload: u64) -> Result<Reservation<'_>, AppendError> {
+    fn check_size(&self, payload: u64) -> Result<(), AppendError> {
         let limit = self.shared.largest_payload;
         if payload > limit {
             return Err(AppendError::TooLarge {
@@ -158,6 +180,12 @@ impl Wal {
                 limit,
             });
         }
+        Ok(())
+    }
+
+    /// The first half of an append: LSN and place.
+    pub(crate) fn reserve(&self, payload: u64) -> Result<Reservation<'_>, AppendError> {
+        self.check_size(payload)?;
         let mut state = self.shared.state.lock();
         let prepared = state.prepared.is_some();
         let reserved = state.reserve(record_bytes(payload));
@@ -167,7 +195,7 @@ impl Wal {
         Ok(Reservation {
             shared: &self.shared,
             reserved: reserved?,
-            payload: payload as usize,
+            payload: payload as u32,
         })
     }
 
@@ -183,12 +211,14 @@ impl Wal {
     /// Ready when every record that ends at or before `upto` is completely in the log, with no hole
     /// before it: from then on it survives the end of the process. Waits for as long as
     /// nobody appends that far.
+    #[inline]
     pub fn complete(&self, upto: Lsn) -> Complete {
         Complete::new(&self.shared, upto)
     }
 
     /// Ready when every record that ends at or before `upto` is on stable storage. Asks the syncer when
     /// first polled; all who wait share a flush; what is durable already costs none.
+    #[inline]
     pub fn durable(&self, upto: Lsn) -> Durable {
         Durable::new(&self.shared, upto)
     }
@@ -216,8 +246,13 @@ impl Wal {
     /// Says that everything below `below` is safe elsewhere (published in the bucket): it counts as
     /// durable, and segments wholly below are used again or deleted.
     pub fn recycle(&self, below: Lsn) {
-        self.shared.change(|state, due| state.recycle(below, due));
-        self.shared.preparer.notify_one();
+        let due = self.shared.change(|state, due| {
+            state.recycle(below, due);
+            preparer::is_due(state)
+        });
+        if due {
+            self.shared.preparer.notify_one();
+        }
     }
 
     /// Bytes that the log needs for what was not recycled yet; reaches [`Wal::limit_bytes`] when it
@@ -338,7 +373,7 @@ impl Shared {
 pub(crate) struct Reservation<'a> {
     shared: &'a Shared,
     reserved: Reserved,
-    payload: usize,
+    payload: u32,
 }
 
 impl Reservation<'_> {
@@ -349,26 +384,7 @@ impl Reservation<'_> {
             header: place,
             sequence,
         } = self.reserved;
-        let record = RecordHeader {
-            kind,
-            lsn: place.lsn,
-            salt: place.salt,
-            payload: self.payload as u32,
-        };
-        let (mut header, mut crc) = record.encode();
-        let (head, mut rest) = slot.bytes().split_at_mut(RECORD_HEADER);
-        for piece in parts.iter().flat_map(|part| part.chunks(COPY_PIECE)) {
-            crc.update(piece);
-            let (to, after) = rest.split_at_mut(piece.len());
-            to.copy_from_slice(piece);
-            rest = after;
-        }
-        rest.fill(0);
-        RecordHeader::seal(&mut header, crc.finalize());
-        // After the payload: a header over a payload that does not match is then the mark of damage,
-        // not of a process that was killed here.
-        compiler_fence(Ordering::Release);
-        head.copy_from_slice(&header);
+        fill(slot.bytes(), kind, place, self.payload, parts);
         // Before completion, after which the map may go.
         drop(slot);
         self.shared.change(|state, due| state.finish(sequence, due));
@@ -377,4 +393,29 @@ impl Reservation<'_> {
             end: place.end,
         }
     }
+}
+
+/// Writes a record into its place. The payload's length is that of all `parts`.
+fn fill(slot: &mut [u8], kind: RecordKind, place: RecordPlace, payload: u32, parts: &[&[u8]]) {
+    let record = RecordHeader {
+        kind,
+        lsn: place.lsn,
+        salt: place.salt,
+        payload,
+    };
+    let (header, mut crc) = record.encode();
+    let (head, mut rest) = slot.split_at_mut(RECORD_HEADER);
+    for piece in parts.iter().flat_map(|part| part.chunks(COPY_PIECE)) {
+        crc.update(piece);
+        let (to, after) = rest.split_at_mut(piece.len());
+        to.copy_from_slice(piece);
+        rest = after;
+    }
+    rest.fill(0);
+    let crc = crc.finalize();
+    // After the payload: a header over a payload that does not match is then the mark of damage,
+    // not of a process that was killed here.
+    compiler_fence(Ordering::Release);
+    RecordHeader::seal(head, crc);
+    head[RECORD_TAG..].copy_from_slice(&header[RECORD_TAG..]);
 }

@@ -3,6 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use forebay_types::{Epoch, Lsn, VolumeId};
 use forebay_wal::{AppendError, MemoryStorage, Options, RecordKind, Recovery, Wal};
@@ -47,7 +48,7 @@ fn append(wal: &Wal, payload: &[u8]) -> u64 {
 }
 
 #[test]
-fn append_with_nobody_waiting_allocates_nothing() {
+fn append_and_commit_with_nobody_waiting_allocate_nothing() {
     let volume = VolumeId([1; 16]);
     let options = Options {
         segment_bytes: 64 << 10,
@@ -56,12 +57,22 @@ fn append_with_nobody_waiting_allocates_nothing() {
     let storage = Arc::new(MemoryStorage::new());
     let recovery = Recovery::scan(storage, volume, Lsn::ZERO).expect("scanned");
     let wal = recovery.into_wal(options).expect("opened");
-    let payload = [7; 500];
+    // One that is copied under the log's lock, and one that is not.
+    let payload = |turn: usize| &[7; 4000][..[500, 4000][turn % 2]];
     // The lists find their size, here over 16 segments.
-    let warming: u64 = (0..16 * 120).map(|_| append(&wal, &payload)).sum();
+    let warming: u64 = (0..16 * 28).map(|turn| append(&wal, payload(turn))).sum();
     assert!(warming > 0, "the counter does not count");
     wal.recycle(wal.next_lsn());
     // Twelve more segments, beginnings of segments included.
-    let allocations: u64 = (0..12 * 120).map(|_| append(&wal, &payload)).sum();
+    let allocations: u64 = (0..12 * 28).map(|turn| append(&wal, payload(turn))).sum();
     assert_eq!(allocations, 0);
+    wal.recycle(wal.next_lsn());
+    let before = ALLOCATIONS.get();
+    for _ in 0..100 {
+        let durable = std::pin::pin!(wal.durable(wal.durable_lsn()));
+        let complete = std::pin::pin!(wal.complete(wal.next_lsn()));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(durable.poll(&mut cx).is_ready() && complete.poll(&mut cx).is_ready());
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
 }

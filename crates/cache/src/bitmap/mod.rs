@@ -143,14 +143,22 @@ impl RangeBitmap {
         if words::all_set(&self.full, start / GRANULE, end.div_ceil(GRANULE)) {
             return true;
         }
-        let cut = Cut::of(range);
-        words::all_set(&self.full, cut.whole.start, cut.whole.end)
-            && cut.ragged().all(|(granule, from, to)| {
-                self.is_full(granule)
-                    || self
-                        .find(granule)
-                        .is_ok_and(|at| self.partial[at].1.contains(from, to))
-            })
+        // Else those at its ends need not be, as long as the bytes in question are set.
+        let (first, last) = (start / GRANULE, (end - 1) / GRANULE);
+        if first == last {
+            return self.contains_within(first, start % GRANULE, (end - 1) % GRANULE + 1);
+        }
+        words::all_set(&self.full, first + 1, last)
+            && self.contains_within(first, start % GRANULE, GRANULE)
+            && self.contains_within(last, 0, (end - 1) % GRANULE + 1)
+    }
+
+    fn contains_within(&self, granule: usize, from: usize, to: usize) -> bool {
+        if self.is_full(granule) {
+            return true;
+        }
+        let at = self.find(granule);
+        at.is_ok_and(|at| self.partial[at].1.contains(from, to))
     }
 
     /// The set bytes of `within` as the fewest ranges, ascending.
@@ -179,7 +187,7 @@ impl RangeBitmap {
     }
 
     fn is_full(&self, granule: usize) -> bool {
-        words::all_set(&self.full, granule, granule + 1)
+        words::is_set(&self.full, granule)
     }
 
     fn find(&self, granule: usize) -> Result<usize, usize> {

@@ -37,6 +37,11 @@ pub(super) fn clear(words: &mut [u64], start: usize, end: usize) -> usize {
     changed
 }
 
+/// Whether this bit is set.
+pub(super) fn is_set(words: &[u64], bit: usize) -> bool {
+    words[bit / BITS] >> (bit % BITS) & 1 == 1
+}
+
 /// Whether all bits `start..end` are set.
 pub(super) fn all_set(words: &[u64], start: usize, end: usize) -> bool {
     masks(start, end).all(|(word, mask)| words[word] & mask == mask)

@@ -127,19 +127,15 @@ impl SegmentCursor {
             let (bytes, salt) = (self.bytes(window), self.header.salt);
             let steps =
                 (bytes.len().saturating_sub(RECORD_HEADER - 1)).div_ceil(ALIGNMENT as usize) as u64;
-            let found = bytes
-                .windows(RECORD_HEADER)
-                .step_by(ALIGNMENT as usize)
-                .zip(0..)
-                .find(|(bytes, step)| {
-                    let header = bytes.first_chunk().and_then(RecordHeader::decode);
-                    header.is_some_and(|(header, _)| {
-                        header.salt == salt
-                            && header.lsn.0 == lsn.0.saturating_add(ALIGNMENT * step)
-                    })
-                });
-            if let Some((_, step)) = found {
-                return Ok(Some(lsn.advance(ALIGNMENT * step)));
+            let found = possible_records(bytes).find(|at| {
+                let header = bytes.get(*at..).and_then(<[u8]>::first_chunk);
+                let header = header.and_then(RecordHeader::decode);
+                header.is_some_and(|(header, _)| {
+                    header.salt == salt && header.lsn.0 == lsn.0.saturating_add(*at as u64)
+                })
+            });
+            if let Some(at) = found {
+                return Ok(Some(lsn.advance(at as u64)));
             }
             if steps == 0 {
                 return Ok(None);
@@ -155,12 +151,8 @@ impl SegmentCursor {
         while let Some(start) = self.position(from).filter(|start| *start < self.bytes) {
             let window = READ_BYTES.min((self.bytes - start) as usize);
             let window = self.load(start, window)?;
-            let candidates: Vec<u64> = self
-                .bytes(window.clone())
-                .chunks_exact(8)
-                .enumerate()
-                .filter(|(_, bytes)| RecordHeader::may_begin_with(bytes))
-                .map(|(step, _)| from.0 + 8 * step as u64)
+            let candidates: Vec<u64> = possible_records(self.bytes(window.clone()))
+                .map(|at| from.0 + at as u64)
                 .collect();
             for lsn in candidates.into_iter().map(Lsn) {
                 if matches!(self.look(lsn)?, Place::Record { .. }) {
@@ -215,6 +207,30 @@ impl SegmentCursor {
         let available = (self.buffered.end - position).min(count as u64) as usize;
         Ok(start..start + available)
     }
+}
+
+/// Bytes that are looked at in one go: so many that the processor compares several at once.
+const STRIDE: usize = 128;
+
+/// Where in these bytes, of which the first is aligned, records could begin. Behind the end of a log nearly all is
+/// passed over, at the pace of memory.
+fn possible_records(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let within = |stride: &[u8]| {
+        let mut found = false;
+        for bytes in stride.as_chunks().0 {
+            found |= RecordHeader::may_begin_with(bytes);
+        }
+        found
+    };
+    let strides = bytes.chunks(STRIDE).enumerate();
+    strides
+        .filter(move |(_, stride)| within(stride))
+        .flat_map(|(number, stride)| {
+            let places = stride.as_chunks().0.iter().enumerate();
+            places
+                .filter(|(_, bytes)| RecordHeader::may_begin_with(bytes))
+                .map(move |(step, _)| number * STRIDE + step * ALIGNMENT as usize)
+        })
 }
 
 /// LSN and end of the record at the first place of a file without a header, if there is a whole one.

@@ -77,12 +77,16 @@ pub(super) fn next_segment(end: Lsn, epoch: Epoch, next: Option<&SegmentHeader>)
 
 /// Fourth table.
 pub(super) fn tail(end: Lsn, durable: Lsn, behind: Traces, ending: WriterEnd) -> Tail {
-    let until = behind.beyond.unwrap_or(end).max(durable);
+    let stopped_at = match ending {
+        WriterEnd::StopAt(stop) => stop,
+        _ => end,
+    };
+    let until = behind.beyond.unwrap_or(end).max(durable).max(stopped_at);
     let damaged = Tail::Damaged { at: end, until };
     match ending {
-        _ if durable > end => damaged,
+        _ if durable > end || stopped_at > end => damaged,
         _ if !behind.any => Tail::Clean,
-        WriterEnd::Stop => damaged,
+        WriterEnd::Stop | WriterEnd::StopAt(_) => damaged,
         WriterEnd::Kill if behind.half || behind.headless => damaged,
         WriterEnd::Kill | WriterEnd::PowerCut => Tail::Torn {
             at: end,
@@ -206,8 +210,13 @@ mod tests {
             assert_eq!(verdict, damaged(808));
             assert_eq!(tail(at, at, Traces::default(), ending), Tail::Clean);
         }
+        let stopped_at = |lsn| tail(at, at, Traces::default(), WriterEnd::StopAt(Lsn(lsn)));
+        assert_eq!(stopped_at(808), damaged(808));
+        assert_eq!(stopped_at(800), Tail::Clean);
+        assert_eq!(stopped_at(792), Tail::Clean);
         for traces in [hole, half, headless] {
             assert_eq!(tail(at, at, traces, WriterEnd::Stop), damaged(900));
+            assert_eq!(tail(at, at, traces, WriterEnd::StopAt(at)), damaged(900));
             assert_eq!(tail(at, at, traces, WriterEnd::PowerCut), torn);
         }
         assert_eq!(tail(at, at, half, WriterEnd::Kill), damaged(900));

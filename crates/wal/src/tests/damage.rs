@@ -349,6 +349,45 @@ fn a_segment_prepared_from_a_former_life_is_no_damage() {
     assert_eq!(recovery.tail(), Tail::Clean);
 }
 
+#[test]
+fn a_log_that_does_not_reach_to_where_its_writer_stopped_has_lost_something() {
+    let storage = MemoryStorage::new();
+    let wal = open(&storage);
+    append_many(&wal, 0..60, 1000);
+    wal.close().expect("flushed");
+    let stop = wal.next_lsn();
+    let tail = |ending| ended(&storage, ending).tail();
+    assert_eq!(tail(WriterEnd::StopAt(stop)), Tail::Clean);
+    // What lies behind the end of the log's last segment was never written; nobody looks at it.
+    let begun = |name: &&String| {
+        let mut first = [0; 4];
+        let file = storage.read(name).expect("there");
+        file.read_at(4096, &mut first).expect("readable");
+        first != [0; 4]
+    };
+    let segments = names(&storage, ".seg");
+    let last = segments.iter().rfind(begun).expect("begun");
+    for name in segments.iter().skip_while(|name| *name != last) {
+        storage.remove(name).expect("removed");
+    }
+    assert_eq!(tail(WriterEnd::Stop), Tail::Clean, "nothing tells of it");
+    let Tail::Damaged { at, until } = tail(WriterEnd::StopAt(stop)) else {
+        panic!("the last segment is not missed");
+    };
+    assert!(at < until);
+    assert_eq!(until, stop);
+}
+
+#[test]
+fn an_end_that_was_noted_too_early_hides_nothing() {
+    let (storage, written, until) = damaged_within(500);
+    let at = written[1].0;
+    let early = WriterEnd::StopAt(Lsn(at.0 - 8));
+    assert_eq!(ended(&storage, early).tail(), Tail::Damaged { at, until });
+    let exact = WriterEnd::StopAt(until);
+    assert_eq!(ended(&storage, exact).tail(), Tail::Damaged { at, until });
+}
+
 /// After a power cut a log is opened; before anything is appended the process is killed. What the power cut has
 /// left must not be laid at the door of the kill.
 fn killed_after_a_power_cut(left: MemoryStorage) -> Tail {

@@ -4,16 +4,14 @@ use super::*;
 use crate::{AppendError, OpenError};
 
 fn file_bytes(storage: &MemoryStorage) -> u64 {
-    let names = storage.list().expect("listed");
-    names
-        .iter()
-        .map(|name| {
-            storage
-                .read(name)
-                .and_then(|file| file.size())
-                .expect("there")
-        })
-        .sum()
+    loop {
+        let names = storage.list().expect("listed");
+        let sizes = names.iter().map(|name| storage.read(name)?.size());
+        // A file may have been given another name meanwhile.
+        if let Ok(bytes) = sizes.sum::<std::io::Result<u64>>() {
+            return bytes;
+        }
+    }
 }
 
 /// Appends until there is no room, giving the preparer every chance.

@@ -62,28 +62,32 @@ impl Drop for Place {
 #[must_use = "futures do nothing unless polled"]
 pub struct Complete {
     upto: Lsn,
-    place: Place,
+    /// None where there was nothing to wait for from the beginning.
+    place: Option<Place>,
 }
 
 impl Complete {
+    #[inline]
     pub(super) fn new(shared: &Arc<Shared>, upto: Lsn) -> Complete {
-        Complete {
-            upto,
-            place: Place::new(shared, |state| &mut state.for_complete),
-        }
+        let waits = upto.0 > shared.complete.load(Ordering::Acquire);
+        let place = waits.then(|| Place::new(shared, |state| &mut state.for_complete));
+        Complete { upto, place }
     }
 }
 
 impl Future for Complete {
     type Output = ();
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let upto = self.upto;
-        if upto.0 <= self.place.shared.complete.load(Ordering::Acquire) {
+        let Some(place) = &mut self.place else {
+            return Poll::Ready(());
+        };
+        if upto.0 <= place.shared.complete.load(Ordering::Acquire) {
             return Poll::Ready(());
         }
-        self.place
-            .poll(upto, cx, |state| (upto <= state.complete).then_some(()))
+        place.poll(upto, cx, |state| (upto <= state.complete).then_some(()))
     }
 }
 
@@ -91,27 +95,32 @@ impl Future for Complete {
 #[must_use = "futures do nothing unless polled"]
 pub struct Durable {
     upto: Lsn,
-    place: Place,
+    /// None where there was nothing to wait for from the beginning.
+    place: Option<Place>,
 }
 
 impl Durable {
+    #[inline]
     pub(super) fn new(shared: &Arc<Shared>, upto: Lsn) -> Durable {
-        Durable {
-            upto,
-            place: Place::new(shared, |state| &mut state.for_durable),
-        }
+        let waits = upto.0 > shared.durable.load(Ordering::Acquire);
+        let place = waits.then(|| Place::new(shared, |state| &mut state.for_durable));
+        Durable { upto, place }
     }
 }
 
 impl Future for Durable {
     type Output = Result<(), LogFailed>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let upto = self.upto;
-        if upto.0 <= self.place.shared.durable.load(Ordering::Acquire) {
+        let Some(place) = &mut self.place else {
+            return Poll::Ready(Ok(()));
+        };
+        if upto.0 <= place.shared.durable.load(Ordering::Acquire) {
             return Poll::Ready(Ok(()));
         }
-        self.place.poll(upto, cx, |state| state.durability(upto))
+        place.poll(upto, cx, |state| state.durability(upto))
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) fn work_off(shared: &Shared) {
 }
 
 /// Whether [`pick`] would find something.
-fn is_due(state: &State) -> bool {
+pub(super) fn is_due(state: &State) -> bool {
     let settled = state.failure.is_none() && !state.restarting && state.closing == Closing::Open;
     let may_try = state.shortage.is_none() || state.try_again;
     let source = may_try && (!state.spares.is_empty() || state.may_create());

@@ -1,0 +1,22 @@
+//! What only the benchmarks reach from outside.
+
+use crate::Cache;
+use crate::pool::{Buffer, Class};
+
+/// Bytes of the buffers that there are.
+pub const BUFFER_SIZES: [usize; 3] = [
+    Class::Small.size(),
+    Class::Middle.size(),
+    Class::Whole.size(),
+];
+
+/// Goes back to its pool when dropped.
+#[derive(Debug)]
+pub struct TakenBuffer(#[allow(dead_code, reason = "it is there to be dropped")] Buffer);
+
+/// The smallest buffer of at least `bytes`, or else the largest.
+pub fn take_buffer(cache: &Cache, bytes: usize) -> TakenBuffer {
+    let fits = |class: &Class| class.size() >= bytes;
+    let class = Class::ALL.into_iter().find(fits).unwrap_or(Class::Whole);
+    TakenBuffer(cache.pool.take(class))
+}
