@@ -1,7 +1,8 @@
 //! Requests and bytes of everyday work: what a bill for a bucket is made of. `cargo bench --bench tables -- requests`.
 //!
-//! Each row is a piece of work on a volume of its own, by the settings that a volume has unless others are made, from
-//! where the bucket has all of what was there before until it has all of the work. Names are made as the kernel's client
+//! The rows are pieces of work, one after the other, on two volumes, one of small files and one with a large file, by the
+//! settings that a volume has unless others are made. Each begins when the bucket has all of what was there before, and
+//! ends when it has all of the work. Names are made as the kernel's client
 //! makes them: CREATE, then a WRITE that is stable before its reply. The bucket is in memory; the counts are those
 //! of S3 but for retries, pages of listings (1,000 names each) and parts of uploads.
 //!
