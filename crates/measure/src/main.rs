@@ -137,7 +137,14 @@ fn compare(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     })
 }
 
-fn main() -> Result<ExitCode, Box<dyn Error>> {
+fn main() -> ExitCode {
+    run().unwrap_or_else(|error| {
+        eprintln!("forebay-measure: {error}");
+        ExitCode::from(2)
+    })
+}
+
+fn run() -> Result<ExitCode, Box<dyn Error>> {
     let mut given = env::args().skip(1);
     let command = given.next().unwrap_or_default();
     let tables = ["--rows", "--criterion", "--update"];
