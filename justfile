@@ -28,9 +28,18 @@ fmt:
 doc *flags:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps {{flags}}
 
-# Run the benchmarks, or those whose names contain the filter
+# Run the benchmarks, or those whose names contain the filter, and print their tables (docs/performance.md)
 bench *filter:
     cargo bench --workspace -- {{filter}}
+    cargo run --quiet --package forebay-measure -- results
+
+# Run the benchmarks of this tree and of another revision in turns; fails where this one is slower
+bench-compare base *programs:
+    benches/compare.sh {{base}} {{programs}}
+
+# Count instructions, and fail where they are a tenth above what is kept
+bench-check:
+    cargo bench --bench instructions -- --check benches/instructions.baseline
 
 # Run fuzz targets under libFuzzer, all of them or those named (docs/fuzzing.md)
 fuzz *flags:

@@ -7,7 +7,7 @@
 //!
 //! * `--rounds N`: 9 if it is not given.
 //! * `--beside FILE`: also measures this other build of the benchmark, in turns with itself.
-//! * `--update FILE`: puts the tables in that text, between its two marks.
+//! * `--update FILE`: puts the tables in that text, between their marks.
 //!
 //! Run by `cargo test`, it makes a few calls of each kind, and shows that it works.
 
@@ -31,9 +31,11 @@ use rounds::Effort;
 
 /// What the two lines of a text name between which the tables are.
 const MARKS: &str = "the benchmark call_cost";
+const MARKS_BESIDE: &str = "the benchmark call_cost beside another build";
 
 /// How the tables are made.
 const COMMAND: &str = "cargo bench -p forebay-nfs --bench call_cost";
+const COMMAND_BESIDE: &str = "cargo bench -p forebay-nfs --bench call_cost -- --beside FILE";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -56,21 +58,28 @@ fn main() -> Result<(), Box<dyn Error>> {
         let quick = rounds::measure(Effort::QUICK)?;
         print!(
             "{}",
-            report::tables(&Rounds::new(vec![quick]), None, &Counts::default())
+            report::tables(&Rounds::new(vec![quick]), &Counts::default())
         );
         return Ok(());
     }
 
     let count = after("--rounds").map_or(Ok(9), str::parse)?;
     let (own, other) = rounds::in_turns(count, after("--beside"))?;
-    let tables = report::tables(&own, other.as_ref(), &Counts::take()?);
-    match after("--update") {
-        None => print!("{tables}"),
-        Some(file) => {
-            let figures = format!("medians of {count} rounds, quartiles in brackets");
-            let caption = Machine::this().caption(COMMAND, &figures);
-            marks::update(file.as_ref(), MARKS, &format!("{caption}\n\n{tables}"))?;
+    let figures = format!("medians of {count} rounds, quartiles in brackets");
+    let machine = Machine::this();
+    let put = |name: &str, command: &str, tables: String| match after("--update") {
+        None => {
+            println!("{tables}");
+            Ok(())
         }
+        Some(file) => {
+            let caption = machine.caption(command, &figures);
+            marks::update(file.as_ref(), name, &format!("{caption}\n\n{tables}"))
+        }
+    };
+    put(MARKS, COMMAND, report::tables(&own, &Counts::take()?))?;
+    if let Some(other) = other {
+        put(MARKS_BESIDE, COMMAND_BESIDE, report::beside(&own, &other))?;
     }
     Ok(())
 }

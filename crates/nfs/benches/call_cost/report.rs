@@ -25,15 +25,20 @@ fn name(path: Path) -> &'static str {
     }
 }
 
-/// All tables; `other` is a build that was measured in turns with this one.
-pub(crate) fn tables(rounds: &Rounds, other: Option<&Rounds>, instructions: &Counts) -> String {
+/// All tables of this build.
+pub(crate) fn tables(rounds: &Rounds, instructions: &Counts) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = parts(&mut text, rounds, instructions);
     let _ = connections(&mut text, rounds);
-    if let Some(other) = other {
-        let _ = beside(&mut text, rounds, other);
-    }
+    text
+}
+
+/// The table of a build that was measured in turns with this one.
+pub(crate) fn beside(rounds: &Rounds, other: &Rounds) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = pairs(&mut text, rounds, other);
     text
 }
 
@@ -119,10 +124,10 @@ fn connections(text: &mut String, rounds: &Rounds) -> std::fmt::Result {
     Ok(())
 }
 
-fn beside(text: &mut String, rounds: &Rounds, other: &Rounds) -> std::fmt::Result {
+fn pairs(text: &mut String, rounds: &Rounds, other: &Rounds) -> std::fmt::Result {
     writeln!(
         text,
-        "\nProcessor time beside that of the other build, in turns:\n"
+        "Processor time beside that of the other build, in turns:\n"
     )?;
     writeln!(text, "| | other, ns | this, ns | ratio |")?;
     writeln!(text, "|---|---|---|---|")?;
