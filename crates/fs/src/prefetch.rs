@@ -29,9 +29,9 @@ pub(crate) struct Stream {
 /// Bytes in a row that make a reader a sequential one.
 const SEQUENTIAL: u64 = 256 << 10;
 
-/// How far ahead to ask, of what was read in a row: enough that after two or three round trips to the bucket as much is
-/// on its way as may be, and not much in vain when a reader stops early.
-const WINDOW_PER_RUN: u64 = 4;
+/// How far ahead to ask, of what was read in a row: enough that after two round trips to the bucket as much is
+/// on its way as may be, and bounded by what a reader has read already when he stops early.
+const WINDOW_PER_RUN: u64 = 8;
 
 impl Stream {
     /// The number of the stream, by which one that has ended is known.
