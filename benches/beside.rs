@@ -9,6 +9,7 @@
 //! is what the others are compared with, round by round. Further options:
 //!
 //! * `--rounds N`: 5 without it
+//! * `--pause SECONDS`: before each workload, so that what the one before has left for the background is done; 0 without it
 //! * `--promise NAME=TEXT`: what it means there that something is committed, for the table
 //! * `--settle NAME=COMMAND`: run after each turn of it, so that what it does in the background is not the next one's
 //! * `--update FILE`: puts the tables between their marks in that text
@@ -27,6 +28,7 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_measure::{Arguments, Machine, Median, Round, Rounds, in_turns, table};
 use forebay_vfs::memory::MemoryFileSystem;
@@ -65,9 +67,10 @@ impl Contender {
         &mut self,
         folder: &str,
         data: &Data,
+        pause: Duration,
         notes: &RefCell<Vec<String>>,
     ) -> Result<Round, Failure> {
-        let turn = turn(&mut *self.place, folder, data);
+        let turn = turn(&mut *self.place, folder, data, pause);
         for failure in turn.failures {
             let note = format!("{}: {failure}", self.name);
             eprintln!("{note}");
@@ -121,6 +124,7 @@ fn measure(
     contenders: &mut [Contender],
     rounds: usize,
     data: &Data,
+    pause: Duration,
 ) -> Result<(Vec<Rounds>, Vec<String>), Failure> {
     let notes = RefCell::new(Vec::new());
     let mut turns: Vec<_> = contenders
@@ -130,7 +134,7 @@ fn measure(
             move || {
                 number += 1;
                 let folder = format!("beside {} {number}", std::process::id());
-                contender.turn(&folder, data, notes)
+                contender.turn(&folder, data, pause, notes)
             }
         })
         .collect();
@@ -275,7 +279,7 @@ fn show_that_it_works() -> Result<(), Failure> {
         Contender::new("nfsserve", over(format!("127.0.0.1:{port}:/"))?),
         Contender::new("folder", Folder::new(folder.path().to_owned())),
     ];
-    let (measured, notes) = measure(&mut contenders, 2, &data)?;
+    let (measured, notes) = measure(&mut contenders, 2, &data, Duration::ZERO)?;
     let text = tables(&contenders, &measured, &notes, &data);
     assert!(notes.is_empty() && !text.contains("failed"), "{text}");
     assert_eq!(
@@ -306,8 +310,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     let rounds = arguments.after("--rounds").unwrap_or("5").parse()?;
+    let pause = Duration::from_secs(arguments.after("--pause").unwrap_or("0").parse()?);
     let data = Data::new(Effort::FULL);
-    let (measured, notes) = measure(&mut contenders, rounds, &data)?;
+    let (measured, notes) = measure(&mut contenders, rounds, &data, pause)?;
     arguments.show("beside", &tables(&contenders, &measured, &notes, &data))?;
     Ok(())
 }

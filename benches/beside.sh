@@ -21,6 +21,7 @@
 #   BESIDE_BINARY=  the client; likewise
 #   ONLY=           names from the first column, divided by commas: no others take part (the first one always does)
 #   TMPDIR=/tmp     on a disk, since a flush costs nothing in memory
+#   BUCKETS=        the folder for what MinIO keeps; without it within TMPDIR, where it shares the disk with the logs
 . "$(dirname "$0")/../tests/lib/common.sh"
 
 # Builds the client and prints its path.
@@ -45,7 +46,12 @@ if [ -z "${BESIDE_WORK:-}" ]; then
     PROGRAM=$(forebay_binary) CLIENT=$(beside_binary) MINIO=$(s3_server minio)
     work_folder beside
     [ "$(stat -f -c %T "$WORK")" != tmpfs ] || die "TMPDIR is in memory: a flush would cost nothing"
-    export FB_BINARY=$PROGRAM BESIDE_BINARY=$CLIENT BESIDE_MINIO=$MINIO BESIDE_WORK=$WORK
+    BESIDE_BUCKETS=$WORK/minio
+    if [ -n "${BUCKETS:-}" ]; then
+        BESIDE_BUCKETS=$(mktemp -d "$BUCKETS/forebay-beside.XXXXXX")
+        at_exit "rm -rf '$BESIDE_BUCKETS' '$BESIDE_BUCKETS.log'"
+    fi
+    export FB_BINARY=$PROGRAM BESIDE_BINARY=$CLIENT BESIDE_MINIO=$MINIO BESIDE_WORK=$WORK BESIDE_BUCKETS
     apart=()
     # With their own numbers of processes, all of them end when the first one does.
     [ "$(id -u)" != 0 ] || apart=(unshare --net --mount --pid --fork --kill-child --mount-proc)
@@ -74,8 +80,8 @@ started() {
     return 1
 }
 
-mkdir -p "$WORK/minio/rclone" "$WORK/minio/s3fs"
-start_minio "$BESIDE_MINIO" "$WORK/minio" "$(free_port)"
+mkdir -p "$BESIDE_BUCKETS/rclone" "$BESIDE_BUCKETS/s3fs"
+start_minio "$BESIDE_MINIO" "$BESIDE_BUCKETS" "$(free_port)"
 at_exit 'end_process $STORE_PID 5'
 
 start_forebay() {
@@ -94,7 +100,7 @@ start_ganesha() {
     [ "$(id -u)" = 0 ] || { skipped "$name" "it has to be root"; return 0; }
     command -v ganesha.nfsd >/dev/null || { skipped "$name" "ganesha.nfsd is not installed"; return 0; }
     command -v rpcbind >/dev/null || { skipped "$name" "it insists on rpcbind, which is not installed"; return 0; }
-    # Sockets, locks and state of its own.
+    # Sockets, locks and state of its own. It listens on all addresses there are in this network, which is one.
     mount -t tmpfs run /run
     mkdir -p "$WORK/ganesha/state" "$WORK/ganesha/export" /run/ganesha
     rpcbind -w
@@ -103,7 +109,6 @@ start_ganesha() {
 NFS_CORE_PARAM {
     NFS_Port = $port;
     MNT_Port = $mount_port;
-    Bind_addr = 127.0.0.1;
     Protocols = 3;
     Enable_NLM = false;
     Enable_RQUOTA = false;

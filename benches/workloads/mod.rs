@@ -16,7 +16,8 @@ mod tree;
 mod unpack;
 
 use std::io;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use forebay_measure::Round;
 
@@ -57,9 +58,9 @@ impl Effort {
     pub(crate) const FULL: Effort = Effort {
         file_bytes: 256 * MIB,
         piece_bytes: MIB,
-        random: 20_000,
+        random: 8000,
         names: 2000,
-        looks: 5,
+        looks: 3,
         tree_files: 1500,
     };
     /// Enough to show that it works.
@@ -261,8 +262,8 @@ pub(crate) struct Turn {
     pub(crate) failures: Vec<String>,
 }
 
-/// Does everything once. What fails is told, and is missing in the round.
-pub(crate) fn turn(place: &mut dyn Place, folder: &str, data: &Data) -> Turn {
+/// Does everything once, with a pause before each workload. What fails is told, and is missing in the round.
+pub(crate) fn turn(place: &mut dyn Place, folder: &str, data: &Data, pause: Duration) -> Turn {
     let mut turn = Turn::default();
     if let Err(error) = place.begin(folder) {
         turn.failures.push(format!("making a folder: {error}"));
@@ -272,6 +273,7 @@ pub(crate) fn turn(place: &mut dyn Place, folder: &str, data: &Data) -> Turn {
         if !place.has(workload) {
             continue;
         }
+        thread::sleep(pause);
         match timed(place, workload, data) {
             Ok(rate) => turn.round.insert(workload.key(), rate),
             Err(error) => turn.failures.push(format!("{workload:?}: {error}")),
