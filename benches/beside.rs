@@ -306,7 +306,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut contenders = contenders(arguments)?;
     if !arguments.full() || contenders.is_empty() {
         show_that_it_works()?;
-        println!("It works. For figures, run {COMMAND}: it starts the servers.");
+        eprintln!("It works. For figures, run {COMMAND}: it starts the servers.");
         return Ok(());
     }
     let rounds = arguments.after("--rounds").unwrap_or("5").parse()?;

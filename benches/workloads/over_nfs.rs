@@ -218,9 +218,10 @@ impl Place for Server {
                 let into = made.tree_directories.first().cloned().flatten();
                 let into = into.ok_or_else(|| wrong("there is no folder".to_owned()))?;
                 let mut unpack = Unpack::new(&data.tree, into, made.write_bytes);
-                client.run(KEPT_BYTES, &mut unpack).await?;
+                let unpacked = client.run(KEPT_BYTES, &mut unpack).await;
+                // Also of half a tree: it has to be removed.
                 made.tree_directories = unpack.into_directories();
-                Ok(())
+                unpacked
             }
         })
     }
@@ -236,28 +237,37 @@ impl Place for Server {
         })
     }
 
+    /// What cannot be removed does not keep the rest from being removed: after a failure not everything is there.
     fn end(&mut self, data: &Data) -> io::Result<()> {
         self.with(async |client, made| {
-            let folder = made.folder()?;
+            let folder = made.folder()?.clone();
+            let mut removed = Ok(());
+            let mut remove = async |call: Call<'_>| {
+                let done = client.call(call).await.map(drop);
+                if removed.is_ok() {
+                    removed = done;
+                }
+            };
             if made.file.is_some() {
-                client.call(Call::remove(folder, FILE)).await?;
+                remove(Call::remove(&folder, FILE)).await;
             }
             for entry in data.tree.entries.iter().rev() {
                 let Some(Some(parent)) = made.tree_directories.get(entry.parent) else {
                     continue;
                 };
-                match entry.kind {
-                    Kind::Directory(_) => client.call(Call::rmdir(parent, &entry.name)).await?,
-                    Kind::File { .. } => client.call(Call::remove(parent, &entry.name)).await?,
-                };
+                remove(match entry.kind {
+                    Kind::Directory(_) => Call::rmdir(parent, &entry.name),
+                    Kind::File { .. } => Call::remove(parent, &entry.name),
+                })
+                .await;
             }
             if !made.tree_directories.is_empty() {
-                client.call(Call::rmdir(folder, TREE)).await?;
+                remove(Call::rmdir(&folder, TREE)).await;
             }
             if let Some(root) = &made.root {
-                client.call(Call::rmdir(root, &made.folder_name)).await?;
+                remove(Call::rmdir(root, &made.folder_name)).await;
             }
-            Ok(())
+            removed
         })
     }
 }
