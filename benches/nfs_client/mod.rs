@@ -1,5 +1,8 @@
 //! A small NFS client for measurements: one connection, calls pipelined, as little work of its own
 //! as it can do. It knows what the benchmarks call and no more, and shares no code with the engine.
+//!
+//! What is called is told by [`Work`], which also sees the answers, so that a call may need what an earlier one gave;
+//! [`Client::pipeline`] is the simple case of calls that need nothing of one another.
 
 #![allow(dead_code, reason = "no benchmark needs all of it")]
 
@@ -13,13 +16,12 @@ use std::net::SocketAddr;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-pub(crate) use xdr::Call;
+pub(crate) use xdr::{Call, Limits, Results};
 
 use replies::Replies;
-use xdr::Results;
 
 /// Calls that are under way at the same time.
-const DEPTH: usize = 32;
+pub(crate) const DEPTH: usize = 32;
 /// Bytes taken from the socket at once.
 const INPUT_BYTES: usize = 256 << 10;
 /// Bytes of a reply that are looked at: its header and status. The rest is counted.
@@ -38,6 +40,16 @@ pub(crate) struct Client {
 #[derive(Clone)]
 pub(crate) struct Handle(Vec<u8>);
 
+/// Calls that follow from what was answered before.
+pub(crate) trait Work<'a> {
+    /// The next call, and a number that tells it from others under way. `None` if there is none before a
+    /// further answer has come; the work has ended when there is none and nothing is under way.
+    fn next(&mut self) -> Option<(u64, Call<'a>)>;
+
+    /// The call of this number has succeeded. Of the reply there is as much as [`Client::run`] was told to keep.
+    fn answered(&mut self, number: u64, results: Results<'_>) -> io::Result<()>;
+}
+
 impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> io::Result<Client> {
         let stream = TcpStream::connect(address).await?;
@@ -51,13 +63,24 @@ impl Client {
 
     /// MOUNT of `/`.
     pub(crate) async fn mount(&mut self) -> io::Result<Handle> {
-        let reply = self.call(Call::mount("/")).await?;
-        Ok(Handle(Results::of(&reply)?.opaque()?))
+        self.mount_export("/").await
+    }
+
+    /// MOUNT of an export.
+    pub(crate) async fn mount_export(&mut self, path: &str) -> io::Result<Handle> {
+        let reply = self.call(Call::mount(path)).await?;
+        Ok(Handle(Results::of(&reply)?.opaque()?.to_vec()))
+    }
+
+    /// What one READ and one WRITE may move.
+    pub(crate) async fn limits(&mut self, root: &Handle) -> io::Result<Limits> {
+        let reply = self.call(Call::fsinfo(root)).await?;
+        Results::of(&reply)?.limits()
     }
 
     pub(crate) async fn lookup(&mut self, directory: &Handle, name: &str) -> io::Result<Handle> {
         let reply = self.call(Call::lookup(directory, name)).await?;
-        Ok(Handle(Results::of(&reply)?.opaque()?))
+        Ok(Handle(Results::of(&reply)?.opaque()?.to_vec()))
     }
 
     /// CREATE and LOOKUP.
@@ -80,15 +103,33 @@ impl Client {
         count: u32,
     ) -> io::Result<Vec<u8>> {
         let reply = self.call(Call::read(file, offset, count)).await?;
-        Results::of(&reply)?.read_data()
+        Ok(Results::of(&reply)?.read_data()?.to_vec())
+    }
+
+    /// Names of everything in a directory but itself and its parent, listed with attributes.
+    pub(crate) async fn list(&mut self, directory: &Handle) -> io::Result<Vec<Vec<u8>>> {
+        let (mut names, mut cookie, mut verifier) = (Vec::new(), 0, [0; 8]);
+        loop {
+            let call = Call::readdirplus(directory, cookie, verifier);
+            let reply = self.call(call).await?;
+            let page = Results::of(&reply)?.entries()?;
+            let Some((last, _)) = page.entries.last() else {
+                return Ok(names);
+            };
+            cookie = *last;
+            verifier = page.verifier;
+            let entries = page.entries.into_iter().map(|(_, name)| name);
+            names.extend(entries.filter(|name| !matches!(&name[..], b"." | b"..")));
+            if page.end {
+                return Ok(names);
+            }
+        }
     }
 
     /// Makes one call and gives its reply, which has succeeded.
-    async fn call(&mut self, call: Call<'_>) -> io::Result<Vec<u8>> {
-        let mut call = Some(call);
+    pub(crate) async fn call(&mut self, call: Call<'_>) -> io::Result<Vec<u8>> {
         let mut replies = Replies::new(usize::MAX, 0);
-        self.exchange(1, &mut replies, |_| call.take().expect("called once"))
-            .await?;
+        self.exchange(&mut replies, &mut One(Some(call))).await?;
         Ok(replies.into_last())
     }
 
@@ -101,26 +142,42 @@ impl Client {
         reply_bytes: usize,
         next: impl FnMut(u64) -> Call<'a>,
     ) -> io::Result<()> {
+        let mut each = Each {
+            count,
+            issued: 0,
+            next,
+        };
         let mut replies = Replies::new(HEAD_BYTES, reply_bytes);
-        self.exchange(count, &mut replies, next).await
+        self.exchange(&mut replies, &mut each).await
+    }
+
+    /// Does all of a work, with up to [`DEPTH`] calls under way at the same time. It sees `keep` bytes of each reply.
+    /// Fails if a call does not succeed.
+    pub(crate) async fn run<'a>(
+        &mut self,
+        keep: usize,
+        work: &mut impl Work<'a>,
+    ) -> io::Result<()> {
+        self.exchange(&mut Replies::new(keep, 0), work).await
     }
 
     async fn exchange<'a>(
         &mut self,
-        count: u64,
         replies: &mut Replies,
-        mut next: impl FnMut(u64) -> Call<'a>,
+        work: &mut impl Work<'a>,
     ) -> io::Result<()> {
         let mut queue = VecDeque::with_capacity(DEPTH);
-        let mut issued = 0;
-        while replies.done() < count {
-            while issued < count && replies.outstanding() < DEPTH {
-                let mut call = next(issued);
+        loop {
+            while replies.outstanding() < DEPTH
+                && let Some((number, mut call)) = work.next()
+            {
                 call.set_xid(self.next_xid);
-                replies.expect(self.next_xid);
+                replies.expect(self.next_xid, number);
                 queue.push_back(call);
                 self.next_xid = self.next_xid.wrapping_add(1);
-                issued += 1;
+            }
+            if replies.outstanding() == 0 {
+                return Ok(());
             }
             let wanted = match queue.is_empty() {
                 true => Interest::READABLE,
@@ -131,10 +188,9 @@ impl Client {
                 self.send(&mut queue)?;
             }
             if ready.is_readable() {
-                self.receive(replies)?;
+                self.receive(replies, work)?;
             }
         }
-        Ok(())
     }
 
     /// Sends of the queue what the socket takes.
@@ -162,12 +218,49 @@ impl Client {
     }
 
     /// Takes in what the socket has.
-    fn receive(&mut self, replies: &mut Replies) -> io::Result<()> {
+    fn receive<'a>(&mut self, replies: &mut Replies, work: &mut impl Work<'a>) -> io::Result<()> {
         match self.stream.try_read(&mut self.input) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(read) => replies.take_in(&self.input[..read]),
+            Ok(read) => replies.take_in(&self.input[..read], |number, results| {
+                work.answered(number, results)
+            }),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// A single call.
+struct One<'a>(Option<Call<'a>>);
+
+impl<'a> Work<'a> for One<'a> {
+    fn next(&mut self) -> Option<(u64, Call<'a>)> {
+        Some((0, self.0.take()?))
+    }
+
+    fn answered(&mut self, _number: u64, _results: Results<'_>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// So many calls that need nothing of one another.
+struct Each<F> {
+    count: u64,
+    issued: u64,
+    next: F,
+}
+
+impl<'a, F: FnMut(u64) -> Call<'a>> Work<'a> for Each<F> {
+    fn next(&mut self) -> Option<(u64, Call<'a>)> {
+        let number = self.issued;
+        if number == self.count {
+            return None;
+        }
+        self.issued += 1;
+        Some((number, (self.next)(number)))
+    }
+
+    fn answered(&mut self, _number: u64, _results: Results<'_>) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -10,8 +10,8 @@ const LAST_FRAGMENT: u32 = 1 << 31;
 
 /// Replies to the calls under way.
 pub(super) struct Replies {
-    outstanding: Vec<u32>,
-    done: u64,
+    /// Transaction numbers, and the numbers of the work.
+    outstanding: Vec<(u32, u64)>,
     /// How much of each reply is kept.
     keep: usize,
     /// How long each must be.
@@ -31,7 +31,6 @@ impl Replies {
     pub(super) fn new(keep: usize, least_bytes: usize) -> Replies {
         Replies {
             outstanding: Vec::new(),
-            done: 0,
             keep,
             least_bytes,
             mark: Vec::with_capacity(4),
@@ -43,17 +42,12 @@ impl Replies {
         }
     }
 
-    pub(super) fn expect(&mut self, xid: u32) {
-        self.outstanding.push(xid);
+    pub(super) fn expect(&mut self, xid: u32, number: u64) {
+        self.outstanding.push((xid, number));
     }
 
     pub(super) fn outstanding(&self) -> usize {
         self.outstanding.len()
-    }
-
-    /// Number of calls that were answered.
-    pub(super) fn done(&self) -> u64 {
-        self.done
     }
 
     /// What was kept of the last reply.
@@ -61,7 +55,12 @@ impl Replies {
         self.last
     }
 
-    pub(super) fn take_in(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    /// Takes in what has come; each reply that is complete goes to `answered`.
+    pub(super) fn take_in(
+        &mut self,
+        mut bytes: &[u8],
+        mut answered: impl FnMut(u64, Results<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
         while !bytes.is_empty() {
             if self.fragment_left == 0 {
                 let (mark, rest) = bytes.split_at(bytes.len().min(4 - self.mark.len()));
@@ -83,22 +82,26 @@ impl Replies {
                 bytes = rest;
             }
             if self.fragment_left == 0 && self.last_fragment {
-                self.end_of_reply()?;
+                self.end_of_reply(&mut answered)?;
             }
         }
         Ok(())
     }
 
-    fn end_of_reply(&mut self) -> io::Result<()> {
-        let xid = Results::of(&self.reply)?.xid;
-        let place = self.outstanding.iter().position(|waiting| *waiting == xid);
+    fn end_of_reply(
+        &mut self,
+        answered: &mut impl FnMut(u64, Results<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let results = Results::of(&self.reply)?;
+        let waiting = |(xid, _): &(u32, u64)| *xid == results.xid;
+        let place = self.outstanding.iter().position(waiting);
         let place = place.ok_or_else(|| io::Error::other("a reply that nobody waits for"))?;
         if self.reply_bytes < self.least_bytes {
             let problem = format!("a reply of only {} bytes", self.reply_bytes);
             return Err(io::Error::other(problem));
         }
-        self.outstanding.swap_remove(place);
-        self.done += 1;
+        let (_, number) = self.outstanding.swap_remove(place);
+        answered(number, results)?;
         self.last_fragment = false;
         self.reply_bytes = 0;
         std::mem::swap(&mut self.last, &mut self.reply);

@@ -32,6 +32,18 @@ impl Arguments {
         self.0.get(at + 1).map(String::as_str)
     }
 
+    /// Each of these options and what follows it, in the order of the command line: options that may be given again
+    /// and again.
+    pub fn all_after<'a>(
+        &'a self,
+        options: &'a [&str],
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let pairs = self.0.iter().zip(self.0.iter().skip(1));
+        pairs
+            .map(|(option, value)| (option.as_str(), value.as_str()))
+            .filter(move |(option, _)| options.contains(option))
+    }
+
     /// Prints tables, or puts them between the marks of the benchmark of this name in the text after `--update`.
     pub fn show(&self, benchmark: &str, tables: &str) -> Result<(), MarkError> {
         match self.after("--update") {
@@ -63,5 +75,14 @@ mod tests {
         assert_eq!(arguments.after("--update"), None, "nothing follows");
         assert_eq!(arguments.after("--files"), None);
         assert!(arguments.full() && arguments.has("--rounds") && !arguments.has("--raw"));
+    }
+
+    #[test]
+    fn options_given_again_and_again_are_all_found_in_their_order() {
+        let given = "--server a --folder b --rounds 3 --server c --server";
+        let arguments = Arguments(given.split(' ').map(str::to_owned).collect());
+        let found: Vec<_> = arguments.all_after(&["--server", "--folder"]).collect();
+        let wanted = [("--server", "a"), ("--folder", "b"), ("--server", "c")];
+        assert_eq!(found, wanted, "nothing follows the last one");
     }
 }

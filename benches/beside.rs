@@ -1,0 +1,328 @@
+//! Forebay beside other servers: the same client, the same work, in turns. `benches/beside.sh` starts them all and
+//! runs this; docs/beside.md has what came of it.
+//!
+//! ```text
+//! cargo bench --bench beside -- --server NAME=ADDRESS:PORT[:MOUNTPORT]:/EXPORT --folder NAME=/MOUNTED ...
+//! ```
+//!
+//! Servers get calls over one connection of a pipelined client, 32 under way; folders get system calls. The first one
+//! is what the others are compared with, round by round. Further options:
+//!
+//! * `--rounds N`: 5 without it
+//! * `--pause SECONDS`: before each workload, so that what the one before has left for the background is done; 0 without it
+//! * `--promise NAME=TEXT`: what it means there that something is committed, for the table
+//! * `--settle NAME=COMMAND`: run after each turn of it, so that what it does in the background is not the next one's
+//! * `--update FILE`: puts the tables between their marks in that text
+//! * `--serve-nfsserve PORT`: measures nothing, but is `nfsserve` over a file system in memory, until it is ended
+//!
+//! Run by `cargo test`, or without servers, it shows with little work that it works, against our engine and `nfsserve`,
+//! both over a file system in memory, and in a folder.
+
+mod nfs_client;
+mod nfsserve_adapter;
+mod server;
+mod surroundings;
+mod workloads;
+
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_measure::{Arguments, Machine, Median, Round, Rounds, in_turns, table};
+use forebay_vfs::memory::MemoryFileSystem;
+use nfsserve::tcp::{NFSTcp, NFSTcpListener};
+use tokio::runtime::{Builder, Runtime};
+
+use nfsserve_adapter::Adapter;
+use workloads::{Data, Effort, Folder, Place, Server, ServerSpec, Workload, turn};
+
+const COMMAND: &str = "benches/beside.sh";
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// A server or folder that takes part.
+struct Contender {
+    name: String,
+    place: Box<dyn Place>,
+    /// What it means there that something is committed.
+    promise: Option<String>,
+    /// A command for after its turn.
+    settle: Option<String>,
+}
+
+impl Contender {
+    fn new(name: &str, place: impl Place + 'static) -> Contender {
+        Contender {
+            name: name.to_owned(),
+            place: Box::new(place),
+            promise: None,
+            settle: None,
+        }
+    }
+
+    /// One turn of it. What fails is told once, and noted.
+    fn turn(
+        &mut self,
+        folder: &str,
+        data: &Data,
+        pause: Duration,
+        notes: &RefCell<Vec<String>>,
+    ) -> Result<Round, Failure> {
+        let turn = turn(&mut *self.place, folder, data, pause);
+        for failure in turn.failures {
+            let note = format!("{}: {failure}", self.name);
+            eprintln!("{note}");
+            let mut notes = notes.borrow_mut();
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        if let Some(command) = &self.settle {
+            let status = Command::new("sh").arg("-c").arg(command).status()?;
+            if !status.success() {
+                return Err(format!("{command:?} has failed ({status})").into());
+            }
+        }
+        Ok(turn.round)
+    }
+}
+
+/// What takes part, as the command line has it.
+fn contenders(arguments: &Arguments) -> Result<Vec<Contender>, Failure> {
+    let pair = |value: &str| -> Result<(String, String), Failure> {
+        let (name, rest) = value
+            .split_once('=')
+            .ok_or_else(|| format!("{value:?} is not NAME=..."))?;
+        Ok((name.to_owned(), rest.to_owned()))
+    };
+    let mut contenders: Vec<Contender> = Vec::new();
+    for (option, value) in arguments.all_after(&["--server", "--folder"]) {
+        let (name, rest) = pair(value)?;
+        contenders.push(match option {
+            "--server" => Contender::new(&name, Server::new(rest.parse::<ServerSpec>()?)?),
+            _ => Contender::new(&name, Folder::new(rest.into())),
+        });
+    }
+    for (option, value) in arguments.all_after(&["--promise", "--settle"]) {
+        let (name, rest) = pair(value)?;
+        let named = contenders
+            .iter_mut()
+            .find(|contender| contender.name == name);
+        let named = named.ok_or_else(|| format!("{option} {value:?}: nothing has this name"))?;
+        match option {
+            "--promise" => named.promise = Some(rest),
+            _ => named.settle = Some(rest),
+        }
+    }
+    Ok(contenders)
+}
+
+/// Measures all of them in turns; gives the rounds of each, and what has failed.
+fn measure(
+    contenders: &mut [Contender],
+    rounds: usize,
+    data: &Data,
+    pause: Duration,
+) -> Result<(Vec<Rounds>, Vec<String>), Failure> {
+    let notes = RefCell::new(Vec::new());
+    let mut turns: Vec<_> = contenders
+        .iter_mut()
+        .map(|contender| {
+            let (notes, mut number) = (&notes, 0);
+            move || {
+                number += 1;
+                let folder = format!("beside {} {number}", std::process::id());
+                contender.turn(&folder, data, pause, notes)
+            }
+        })
+        .collect();
+    let mut turns: Vec<_> = turns
+        .iter_mut()
+        .map(|turn| turn as &mut dyn FnMut() -> Result<Round, Failure>)
+        .collect();
+    let measured = in_turns(rounds, &mut turns)?;
+    drop(turns);
+    Ok((measured, notes.into_inner()))
+}
+
+// ---- tables ------------------------------------------------------------------------------------
+
+/// Workloads that share a table.
+const GROUPS: [(&str, &[Workload]); 4] = [
+    (
+        "A file of 256 MiB, 1 MiB at a time",
+        &[Workload::SequentialWrite, Workload::SequentialRead],
+    ),
+    (
+        "4 KiB at random in it",
+        &[Workload::RandomWrite, Workload::RandomRead],
+    ),
+    (
+        "2,000 files in a directory, how many a second",
+        &[
+            Workload::Create,
+            Workload::LookUp,
+            Workload::GetAttributes,
+            Workload::List,
+            Workload::Remove,
+        ],
+    ),
+    (
+        "A source tree of 1,500 files is unpacked",
+        &[Workload::Unpack],
+    ),
+];
+
+fn tables(contenders: &[Contender], measured: &[Rounds], notes: &[String], data: &Data) -> String {
+    let (Some(first), Some(first_rounds)) = (contenders.first(), measured.first()) else {
+        return String::new();
+    };
+    let mut text = String::new();
+    let rounds = first_rounds.count();
+    let figures = format!(
+        "medians of {rounds} rounds in turns (quartiles); in brackets how many times as fast {} is, median of the ratios within the rounds",
+        first.name
+    );
+    text += &Machine::this().caption(COMMAND, &figures);
+    text.push('\n');
+    if contenders
+        .iter()
+        .any(|contender| contender.promise.is_some())
+    {
+        text.push('\n');
+        text += &table::head(&["", "what is committed is"]);
+        for contender in contenders {
+            text += &table::line([
+                &contender.name[..],
+                contender.promise.as_deref().unwrap_or(""),
+            ]);
+        }
+    }
+    for (title, workloads) in GROUPS {
+        let _ = write!(text, "\n{title}");
+        if workloads.contains(&Workload::Unpack) {
+            let _ = write!(text, " ({:.1} MB)", data.tree_bytes() as f64 / 1e6);
+        }
+        text += ":\n\n";
+        let heads: Vec<_> = [""]
+            .into_iter()
+            .chain(workloads.iter().map(|workload| workload.name()))
+            .collect();
+        text += &table::head(&heads);
+        for (contender, rounds) in contenders.iter().zip(measured) {
+            let cells = workloads.iter().map(|workload| {
+                let key = workload.key();
+                if !contender.place.has(*workload) {
+                    return String::new();
+                }
+                let ratio = first_rounds.ratio_to(rounds, &key);
+                cell(
+                    rounds.median(&key),
+                    ratio,
+                    std::ptr::eq(rounds, first_rounds),
+                )
+            });
+            text += &table::line([contender.name.clone()].into_iter().chain(cells));
+        }
+    }
+    for note in notes {
+        let _ = write!(text, "\nFailed: {note}.\n");
+    }
+    text
+}
+
+fn cell(rate: Median, ratio: Median, is_first: bool) -> String {
+    match (rate.value.is_nan(), is_first) {
+        (true, _) => "failed".to_owned(),
+        (false, true) => table::digits(rate),
+        (false, false) => format!("{} [{}]", table::digits(rate), table::three(ratio.value)),
+    }
+}
+
+// ---- nfsserve, and the little work -------------------------------------------------------------
+
+fn two_threads() -> Result<Runtime, Failure> {
+    Ok(Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?)
+}
+
+async fn nfsserve_on(port: u16) -> std::io::Result<NFSTcpListener<Adapter<MemoryFileSystem>>> {
+    let fs = Adapter(Arc::new(MemoryFileSystem::new()));
+    NFSTcpListener::bind(&format!("127.0.0.1:{port}"), fs).await
+}
+
+/// Little work for our engine, `nfsserve` and a folder: everything must succeed, and the tables must have it.
+fn show_that_it_works() -> Result<(), Failure> {
+    let data = Data::new(Effort::TINY);
+    let servers = two_threads()?;
+    let own = servers.block_on(server::start(Arc::new(MemoryFileSystem::new())));
+    let (port, running) = servers.block_on(async {
+        let listener = nfsserve_on(0).await?;
+        let port = listener.get_listen_port();
+        let running = tokio::spawn(async move { listener.handle_forever().await });
+        std::io::Result::Ok((port, running))
+    })?;
+    let folder = tempfile::tempdir()?;
+    let over =
+        |text: String| -> Result<Server, Failure> { Ok(Server::new(text.parse::<ServerSpec>()?)?) };
+    let own_port = own.address.port();
+    let mut contenders = [
+        // MOUNT over a connection of its own, although it is the same port.
+        Contender::new(
+            "forebay",
+            over(format!("127.0.0.1:{own_port}:{own_port}:/"))?,
+        ),
+        Contender::new("nfsserve", over(format!("127.0.0.1:{port}:/"))?),
+        Contender::new("folder", Folder::new(folder.path().to_owned())),
+    ];
+    let (measured, notes) = measure(&mut contenders, 2, &data, Duration::ZERO)?;
+    let text = tables(&contenders, &measured, &notes, &data);
+    assert!(notes.is_empty() && !text.contains("failed"), "{text}");
+    assert_eq!(
+        text.matches("\n| nfsserve | ").count(),
+        GROUPS.len(),
+        "{text}"
+    );
+    let left = std::fs::read_dir(folder.path())?.count();
+    assert_eq!(left, 0, "everything is removed");
+    servers.block_on(own.stop());
+    running.abort();
+    servers.shutdown_background();
+    Ok(())
+}
+
+fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(port) = arguments.after("--serve-nfsserve") {
+        let port = port.parse()?;
+        return two_threads()?.block_on(async {
+            nfsserve_on(port).await?.handle_forever().await?;
+            Ok(())
+        });
+    }
+    let mut contenders = contenders(arguments)?;
+    if !arguments.full() || contenders.is_empty() {
+        show_that_it_works()?;
+        eprintln!("It works. For figures, run {COMMAND}: it starts the servers.");
+        return Ok(());
+    }
+    let rounds = arguments.after("--rounds").unwrap_or("5").parse()?;
+    let pause = Duration::from_secs(arguments.after("--pause").unwrap_or("0").parse()?);
+    let data = Data::new(Effort::FULL);
+    let (measured, notes) = measure(&mut contenders, rounds, &data, pause)?;
+    arguments.show("beside", &tables(&contenders, &measured, &notes, &data))?;
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::of_this()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("beside: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

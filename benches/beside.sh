@@ -1,0 +1,201 @@
+#!/usr/bin/env bash
+# Forebay beside other servers: starts them all, has the same client do the same work on each, in turns, and prints
+# tables:
+#
+#   benches/beside.sh [options of the benchmark, such as --rounds 5 or --update docs/beside.md]
+#
+# | what takes part   | serves                              | needs                                  |
+# | Forebay           | a volume in MinIO, log on disk      | MinIO, or Go to build it               |
+# | nfs-ganesha       | a local folder                      | root; ganesha.nfsd with its VFS module, rpcbind |
+# | nfsserve          | a file system in memory             |                                        |
+# | rclone serve nfs  | a bucket of the same MinIO          | rclone                                 |
+# | s3fs              | another one, mounted                | root; s3fs, FUSE                       |
+#
+# What is not installed is left out, and a line says so. docs/beside.md says what the figures mean.
+#
+# As root, everything runs in a network of its own that has a loopback interface and nothing else: nobody outside
+# sees the servers, and rpcbind's port is free. What is written is on the disk of TMPDIR, which needs 8 GiB; it is gone at the end.
+#
+# Environment:
+#   FB_BINARY=      the program; without it the release build of this checkout, built if need be
+#   BESIDE_BINARY=  the client; likewise
+#   ONLY=           names from the first column, divided by commas: no others take part (the first one always does)
+#   TMPDIR=/tmp     on a disk, since a flush costs nothing in memory
+#   BUCKETS=        the folder for what MinIO keeps; without it within TMPDIR, where it shares the disk with the logs
+. "$(dirname "$0")/../tests/lib/common.sh"
+
+# Builds the client and prints its path.
+beside_binary() {
+    if [ -n "${BESIDE_BINARY:-}" ]; then
+        say "$BESIDE_BINARY"
+        return
+    fi
+    (cd "$PROJECT" && cargo bench --quiet --no-run --bench beside --message-format=json) |
+        python3 -c '
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("target", {}).get("name") == "beside" and message.get("executable"):
+        print(message["executable"])' ||
+        die "cannot build the client"
+}
+
+# ---- outside: what has to be built, and a network ---------------------------------------------
+
+if [ -z "${BESIDE_WORK:-}" ]; then
+    PROGRAM=$(forebay_binary) CLIENT=$(beside_binary) MINIO=$(s3_server minio)
+    work_folder beside
+    [ "$(stat -f -c %T "$WORK")" != tmpfs ] || die "TMPDIR is in memory: a flush would cost nothing"
+    BESIDE_BUCKETS=$WORK/minio
+    if [ -n "${BUCKETS:-}" ]; then
+        BESIDE_BUCKETS=$(mktemp -d "$BUCKETS/forebay-beside.XXXXXX")
+        at_exit "rm -rf '$BESIDE_BUCKETS' '$BESIDE_BUCKETS.log'"
+    fi
+    export FB_BINARY=$PROGRAM BESIDE_BINARY=$CLIENT BESIDE_MINIO=$MINIO BESIDE_WORK=$WORK BESIDE_BUCKETS
+    apart=()
+    # With their own numbers of processes, all of them end when the first one does.
+    [ "$(id -u)" != 0 ] || apart=(unshare --net --mount --pid --fork --kill-child --mount-proc)
+    "${apart[@]}" bash "$0" "$@" &
+    INSIDE=$!
+    at_exit 'end_process $INSIDE 5'
+    wait "$INSIDE"
+    exit
+fi
+
+# ---- inside: the servers -----------------------------------------------------------------------
+
+WORK=$BESIDE_WORK
+TAKE_PART=()
+PATH=$PATH:/usr/sbin:/sbin:$TEST_BIN
+[ "$(id -u)" != 0 ] || ip link set lo up
+
+wanted() { [ -z "${ONLY:-}" ] || [[ ",$ONLY," == *",$1,"* ]]; }
+# skipped NAME WHY
+skipped() { say "$1 is left out: $2" >&2; }
+# started NAME PID PORT LOG: waits until it serves; gives 1, and says what it said, if it does not.
+started() {
+    wait_for_port "$3" "$2" 30 && return 0
+    skipped "$1" "it does not start"
+    tail -n 5 "$4" >&2
+    return 1
+}
+
+mkdir -p "$BESIDE_BUCKETS/rclone" "$BESIDE_BUCKETS/s3fs"
+start_minio "$BESIDE_MINIO" "$BESIDE_BUCKETS" "$(free_port)"
+at_exit 'end_process $STORE_PID 5'
+
+start_forebay() {
+    local port
+    port=$(free_port)
+    start_gateway "$FB_BINARY" "$port" "$WORK/forebay.log" --store s3://forebay/volume --data-dir "$WORK/data"
+    at_exit 'end_process $GATEWAY_PID 20'
+    TAKE_PART+=(--server "Forebay=127.0.0.1:$port:/"
+        --promise "Forebay=on the local disk, flushed; in the bucket seconds later"
+        --settle "Forebay='$FB_BINARY' flush --data-dir '$WORK/data' >'$WORK/flush.log'")
+}
+
+start_ganesha() {
+    local name=nfs-ganesha port mount_port
+    wanted "$name" || return 0
+    [ "$(id -u)" = 0 ] || { skipped "$name" "it has to be root"; return 0; }
+    command -v ganesha.nfsd >/dev/null || { skipped "$name" "ganesha.nfsd is not installed"; return 0; }
+    command -v rpcbind >/dev/null || { skipped "$name" "it insists on rpcbind, which is not installed"; return 0; }
+    # Sockets, locks and state of its own. It listens on all addresses there are in this network, which is one.
+    mount -t tmpfs run /run
+    mkdir -p "$WORK/ganesha/state" "$WORK/ganesha/export" /run/ganesha
+    rpcbind -w
+    port=$(free_port) mount_port=$(free_port)
+    cat >"$WORK/ganesha/conf" <<CONF
+NFS_CORE_PARAM {
+    NFS_Port = $port;
+    MNT_Port = $mount_port;
+    Protocols = 3;
+    Enable_NLM = false;
+    Enable_RQUOTA = false;
+}
+NFSV4 { RecoveryRoot = "$WORK/ganesha/state"; }
+EXPORT {
+    Export_Id = 1;
+    Path = "$WORK/ganesha/export";
+    Pseudo = "/export";
+    Protocols = 3;
+    Transports = TCP;
+    Access_Type = RW;
+    Squash = No_Root_Squash;
+    FSAL { Name = VFS; }
+}
+CONF
+    ganesha.nfsd -F -f "$WORK/ganesha/conf" -L "$WORK/ganesha/log" -p "$WORK/ganesha/pid" -N WARN </dev/null &
+    local pid=$!
+    at_exit "end_process $pid 5"
+    started "$name" "$pid" "$mount_port" "$WORK/ganesha/log" || return 0
+    TAKE_PART+=(--server "$name=127.0.0.1:$port:$mount_port:$WORK/ganesha/export"
+        --promise "$name=data: on the local disk, flushed; new and removed names: in the kernel's memory")
+}
+
+start_nfsserve() {
+    local name=nfsserve port
+    wanted "$name" || return 0
+    port=$(free_port)
+    "$BESIDE_BINARY" --serve-nfsserve "$port" >"$WORK/nfsserve.log" 2>&1 </dev/null &
+    local pid=$!
+    at_exit "end_process $pid 5"
+    started "$name" "$pid" "$port" "$WORK/nfsserve.log" || return 0
+    TAKE_PART+=(--server "$name=127.0.0.1:$port:/"
+        --promise "$name=in the server's memory; it calls every write stable")
+}
+
+start_rclone() {
+    local name='rclone serve nfs' port
+    wanted "$name" || return 0
+    command -v rclone >/dev/null || { skipped "$name" "rclone is not installed"; return 0; }
+    port=$(free_port)
+    # Without TLS, its client for S3 cannot make the checksums that it otherwise sends of its own accord.
+    AWS_REQUEST_CHECKSUM_CALCULATION=when_required RCLONE_CONFIG=/dev/null \
+        RCLONE_CONFIG_STORE_TYPE=s3 RCLONE_CONFIG_STORE_PROVIDER=Minio \
+        RCLONE_CONFIG_STORE_ENV_AUTH=true RCLONE_CONFIG_STORE_ENDPOINT=$AWS_ENDPOINT_URL \
+        rclone serve nfs store:rclone --addr "127.0.0.1:$port" --vfs-cache-mode full \
+        --cache-dir "$WORK/rclone" >"$WORK/rclone.log" 2>&1 </dev/null &
+    local pid=$!
+    at_exit "end_process $pid 5"
+    started "$name" "$pid" "$port" "$WORK/rclone.log" || return 0
+    TAKE_PART+=(--server "$name=127.0.0.1:$port:/"
+        --promise "$name=in the kernel's memory, for a file of its cache; in the bucket seconds after the last write; it calls every write stable"
+        --settle "$name=sleep 6")
+}
+
+start_s3fs() {
+    local name=s3fs tick
+    wanted "$name" || return 0
+    command -v s3fs >/dev/null || { skipped "$name" "it is not installed"; return 0; }
+    [ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || { skipped "$name" "it has to be root, with /dev/fuse"; return 0; }
+    mkdir -p "$WORK/s3fs/mounted" "$WORK/s3fs/tmp"
+    (umask 077 && say "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" >"$WORK/s3fs/password")
+    s3fs s3fs "$WORK/s3fs/mounted" -f -o "url=$AWS_ENDPOINT_URL" -o use_path_request_style \
+        -o "passwd_file=$WORK/s3fs/password" -o "tmpdir=$WORK/s3fs/tmp" >"$WORK/s3fs/log" 2>&1 </dev/null &
+    local pid=$!
+    at_exit "umount -l '$WORK/s3fs/mounted' 2>/dev/null; end_process $pid 5"
+    for ((tick = 0; tick < 200; tick++)); do
+        ! grep -qs " $WORK/s3fs/mounted fuse" /proc/self/mounts || break
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.05
+    done
+    if ! grep -qs " $WORK/s3fs/mounted fuse" /proc/self/mounts; then
+        skipped "$name" "it does not mount"
+        tail -n 5 "$WORK/s3fs/log" >&2
+        return 0
+    fi
+    TAKE_PART+=(--folder "$name=$WORK/s3fs/mounted" --promise "$name=in the bucket")
+}
+
+start_forebay
+start_ganesha
+start_nfsserve
+start_rclone
+start_s3fs
+
+# In the background, so that a signal ends it.
+"$BESIDE_BINARY" --bench "${TAKE_PART[@]}" "$@" &
+MEASURING=$!
+at_exit 'end_process $MEASURING 2'
+wait "$MEASURING"
