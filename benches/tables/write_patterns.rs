@@ -31,6 +31,7 @@ use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::nfs_client::{Call, Client};
+use crate::server::Running;
 use crate::volume::Opened;
 use crate::{Failure, ROOT, server, surroundings, volume};
 
@@ -177,7 +178,7 @@ impl Variant {
 /// What patterns are written to.
 struct Target {
     opened: Opened,
-    address: SocketAddr,
+    running: Running,
 }
 
 /// Everything that rounds need.
@@ -203,10 +204,7 @@ impl Course {
                 let set = |config: &mut forebay_fs::FsConfig| config.compression = compression;
                 let opened = volume::open_with(volume::LOG, &std::env::temp_dir(), set).await;
                 let running = server::start(Arc::new(opened.volume.clone())).await;
-                Target {
-                    opened,
-                    address: running.address,
-                }
+                Target { opened, running }
             })
         };
         Course {
@@ -256,7 +254,7 @@ impl Course {
                 } else {
                     &self.noise
                 };
-                let writing = through_nfs(target.address, pattern, variant, &names, data);
+                let writing = through_nfs(target.running.address, pattern, variant, &names, data);
                 self.client.block_on(writing)?
             }
         };
@@ -432,8 +430,10 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
         ..
     } = course;
     runtime.block_on(async {
-        plain.opened.close().await;
-        compressed.opened.close().await;
+        for target in [plain, compressed] {
+            target.running.stop().await;
+            target.opened.close().await;
+        }
     });
     runtime.shutdown_background();
     Ok(tables)
