@@ -52,6 +52,14 @@ fn key(address: &FrameAddress) -> (PackId, u32) {
     (address.pack, address.offset)
 }
 
+/// What the disk cache knows it by.
+fn disk_key(address: &FrameAddress) -> FrameKey {
+    FrameKey {
+        pack: address.pack,
+        offset: address.offset,
+    }
+}
+
 /// Whether `next` lies right behind `last`.
 fn follows(last: &FrameAddress, next: &FrameAddress) -> bool {
     let end = u64::from(last.offset) + u64::from(last.stored_len);
@@ -192,10 +200,7 @@ impl PackStore {
         address: &FrameAddress,
         lease: Option<Lease>,
     ) -> Option<Arc<Fetched>> {
-        let key = FrameKey {
-            pack: address.pack,
-            offset: address.offset,
-        };
+        let key = disk_key(address);
         let stored = disk.get(key).await?;
         match open_frame(stored, &reference(address), block, &self.keys) {
             Ok(frame) => {
@@ -245,8 +250,7 @@ impl PackStore {
                 outcomes.push(match opened {
                     Ok(frame) => {
                         if let Some(disk) = &self.disk {
-                            let (pack, offset) = key(address);
-                            disk.put(FrameKey { pack, offset }, stored);
+                            disk.put(disk_key(address), stored);
                         }
                         Ok(Fetched::new(frame, lease))
                     }
