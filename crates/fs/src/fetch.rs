@@ -1,7 +1,7 @@
 //! Frames from the bucket: fetched once however many ask, verified, and bounded in number.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+mod run;
+
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,15 @@ use bytes::Bytes;
 use forebay_cache::Lease;
 use forebay_meta::FrameAddress;
 use forebay_pack::header::FRAME_HEADER_LEN;
-use forebay_pack::{Frame, FrameRef, PackKeys, object_name, open_frame};
-use forebay_types::{BlockKey, PackId};
+use forebay_pack::{Frame, PackKeys, object_name};
+use forebay_types::PackId;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use parking_lot::Mutex;
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::disk_cache::{DiskCache, FrameKey};
+use self::run::Fetching;
+use crate::disk_cache::DiskCache;
 use crate::environment::{Randomness, fraction};
 
 /// Why the bytes of a frame cannot be had.
@@ -42,9 +43,6 @@ const READERS_OWN: usize = 4;
 
 /// Blocks that may wait to be fetched ahead of readers, of all files together: four windows of the largest size.
 const MAX_WAITING: usize = 256;
-
-/// A frame that is being fetched, for all who wait for it.
-type Waiting = Arc<OnceCell<Arc<Fetched>>>;
 
 /// A frame that was fetched. Its memory is counted for as long as somebody has it.
 #[derive(Debug)]
@@ -88,7 +86,7 @@ pub(crate) struct PackStore {
     store: Arc<dyn ObjectStore>,
     root: Path,
     keys: PackKeys,
-    fetching: Mutex<HashMap<(PackId, u32), Waiting>>,
+    fetching: Mutex<Fetching>,
     fetches: Semaphore,
     prefetches: Semaphore,
     /// Places for those who wait for a turn to fetch ahead.
@@ -144,100 +142,6 @@ impl PackStore {
         self.prefetches.acquire().await.ok()
     }
 
-    /// The frame at `address`, which holds bytes of `block`. Concurrent callers share one GET. The one who makes it
-    /// is asked for the memory, so many bytes, just before; he may give none if he has it already, for the
-    /// frame and for as long as he has it.
-    pub(crate) async fn fetch(
-        &self,
-        block: BlockKey,
-        address: &FrameAddress,
-        lease: impl Fn(u64) -> Option<Lease>,
-    ) -> Result<Arc<Fetched>, FetchError> {
-        let key = (address.pack, address.offset);
-        let cell = match self.fetching.lock().entry(key) {
-            Entry::Occupied(entry) => entry.get().clone(),
-            Entry::Vacant(entry) => entry.insert(Waiting::default()).clone(),
-        };
-        let waiter = Waiter {
-            packs: self,
-            key,
-            cell: Some(cell),
-        };
-        match &waiter.cell {
-            Some(cell) => cell
-                .get_or_try_init(|| self.get(block, address, lease))
-                .await
-                .cloned(),
-            // Only its drop takes it.
-            None => Err(FetchError::Unavailable("the fetch was given up".into())),
-        }
-    }
-
-    async fn get(
-        &self,
-        block: BlockKey,
-        address: &FrameAddress,
-        lease: impl Fn(u64) -> Option<Lease>,
-    ) -> Result<Arc<Fetched>, FetchError> {
-        let lease = || lease(memory_of(address));
-        let reference = FrameRef {
-            pack: address.pack,
-            offset: address.offset,
-            stored_len: address.stored_len,
-            start: address.raw_start,
-            raw_len: address.raw_len,
-            crc32: address.crc32,
-        };
-        let key = FrameKey {
-            pack: address.pack,
-            offset: address.offset,
-        };
-        if let Some(disk) = &self.disk {
-            let lease = lease();
-            if let Some(stored) = disk.get(key).await {
-                match open_frame(stored, &reference, block, &self.keys) {
-                    Ok(frame) => {
-                        disk.was_right();
-                        return Ok(Fetched::new(frame, lease));
-                    }
-                    Err(error) => disk.was_damaged(key, &error),
-                }
-            }
-        }
-        let location = self.location(address.pack);
-        let range = reference.stored_range();
-        let mut attempt = 1;
-        loop {
-            let (fetched, lease) = {
-                let _permit = self.fetches.acquire().await;
-                // Not before it is this one's turn: who waits for that takes no memory.
-                let lease = lease();
-                let range = range.start..range.end;
-                (self.store.get_range(&location, range).await, lease)
-            };
-            let stored = fetched.map_err(|error| match error {
-                object_store::Error::NotFound { .. } => {
-                    FetchError::Damaged(format!("pack {location} is gone: {error}"))
-                }
-                error => FetchError::Unavailable(error.to_string()),
-            })?;
-            match open_frame(stored.clone(), &reference, block, &self.keys) {
-                Ok(frame) => {
-                    if let Some(disk) = &self.disk {
-                        disk.put(key, stored);
-                    }
-                    return Ok(Fetched::new(frame, lease));
-                }
-                Err(error) if error.is_worth_another_fetch() && attempt < ATTEMPTS => {
-                    tracing::warn!("{location}: {error}; fetched again");
-                }
-                Err(error) => return Err(FetchError::Damaged(format!("{location}: {error}"))),
-            }
-            tokio::time::sleep(backoff(attempt, &*self.random)).await;
-            attempt += 1;
-        }
-    }
-
     /// Puts a pack into the bucket.
     pub(crate) async fn put(&self, pack: PackId, bytes: Bytes) -> object_store::Result<()> {
         self.store
@@ -255,27 +159,6 @@ impl PackStore {
     }
 }
 
-/// Removes a fetch from the table when the last who waits for it is served or gone.
-struct Waiter<'a> {
-    packs: &'a PackStore,
-    key: (PackId, u32),
-    cell: Option<Waiting>,
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        let mut fetching = self.packs.fetching.lock();
-        // Given up under the lock: of several that leave at once, the last one sees itself alone.
-        self.cell = None;
-        if fetching
-            .get(&self.key)
-            .is_some_and(|waiting| Arc::strong_count(waiting) == 1)
-        {
-            fetching.remove(&self.key);
-        }
-    }
-}
-
 /// How long to wait after `attempt` tries (1 or more): doubling from 100 ms to 5 s, of which a
 /// random half, so that many who failed together do not come back together.
 pub(crate) fn backoff(attempt: u32, random: &dyn Randomness) -> Duration {
@@ -287,10 +170,10 @@ pub(crate) fn backoff(attempt: u32, random: &dyn Randomness) -> Duration {
 #[cfg(test)]
 mod tests {
     use forebay_pack::{Compression, PackWriter};
-    use forebay_types::{BlockIndex, ByteRange, Inode, VolumeId};
+    use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, VolumeId};
 
     use super::*;
-    use crate::disk_cache::MIN_DISK_CACHE;
+    use crate::disk_cache::{FrameKey, MIN_DISK_CACHE};
     use crate::environment::SystemRandomness;
 
     /// What the library that keeps the cache takes for right need not be the frame.

@@ -148,20 +148,25 @@ impl Core {
             };
             spare = Some(lease);
         }
-        // Several at a time, and taken in one after the other. Who reads ahead has one at a time, for which he has
+        // Several GETs at a time, and their frames taken in one after the other. Who reads ahead has one at a time, for which he has
         // memory, and keeps no reader from his turn.
         let (ahead, at_once) = match spare {
             Some(_) => (true, 1),
             None => (false, FRAMES_AT_ONCE),
         };
-        let mut frames = stream::iter(wanted)
-            .map(|(part, address)| async move {
+        let addresses: Vec<FrameAddress> = wanted.iter().map(|(_, address)| *address).collect();
+        let shares = self.packs.share(key, &addresses).into_iter();
+        let fetches: Vec<_> = shares
+            .map(|share| async move {
                 let lease = |bytes| (!ahead).then(|| self.lease(bytes));
-                let frame = self.packs.fetch(key, &address, lease).await;
-                (part, address, frame)
+                stream::iter(share.fetch(lease).await)
             })
-            .buffered(at_once);
-        while let Some((part, address, frame)) = frames.next().await {
+            .collect();
+        let mut frames = stream::iter(fetches).buffered(at_once).flatten();
+        while let Some((index, frame)) = frames.next().await {
+            let Some((part, address)) = wanted.get(index) else {
+                continue;
+            };
             let frame = match frame {
                 Ok(frame) => frame,
                 Err(error) => {
@@ -169,7 +174,7 @@ impl Core {
                     // these bytes were written anew and published since.
                     let whole = ByteRange::at(block.start(), BLOCK_SIZE);
                     let overtaken = !node.lock().blocks.is_current(plan.token, whole);
-                    if overtaken || self.is_replaced(key, part, &address).await? {
+                    if overtaken || self.is_replaced(key, *part, address).await? {
                         return Ok(false);
                     }
                     return Err(self.fetch_failed(key, &error));
@@ -179,7 +184,7 @@ impl Core {
                 block,
                 within,
                 map: &map,
-                address: &address,
+                address,
                 frame: &frame,
             };
             if !self.take_in(node, taken, plan, reply.as_deref_mut(), spare.as_mut())? {
@@ -289,11 +294,11 @@ impl Core {
 /// Frames of one block that are fetched at the same time for one reader.
 const FRAMES_AT_ONCE: usize = 8;
 
-/// Memory for frames of one block that are fetched one after the other, and for the block buffer that they go into.
+/// Memory for frames of one block, which may all come with one GET, and for the block buffer that they go into.
 fn memory_ahead<'a>(addresses: impl Iterator<Item = &'a FrameAddress> + Clone) -> u64 {
-    let largest = addresses.clone().map(memory_of).max().unwrap_or(0);
+    let frames: u64 = addresses.clone().map(memory_of).sum();
     let raw: u64 = addresses.map(|address| u64::from(address.raw_len)).sum();
-    largest + raw.min(BLOCK_SIZE)
+    frames + raw.min(BLOCK_SIZE)
 }
 
 /// A frame that was fetched, and what for.

@@ -1,0 +1,496 @@
+//! Frames that lie one behind the other: one GET for all of them, and one however many ask.
+//!
+//! Small writes make small frames, and those of one checkpoint and one block lie beside one another in a pack, as do the
+//! frames of a large write. Each that is asked for is in the table of what is being fetched, by itself or
+//! as a part of its run; who asks for it meanwhile waits for that run.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_cache::Lease;
+use forebay_meta::FrameAddress;
+use forebay_pack::{FrameRef, open_frame};
+use forebay_types::{BLOCK_SIZE, BlockKey, PackId};
+use object_store::ObjectStoreExt;
+use tokio::sync::OnceCell;
+
+use super::{ATTEMPTS, FetchError, Fetched, PackStore, backoff, memory_of};
+use crate::disk_cache::{DiskCache, FrameKey};
+
+/// Longest run, in bytes as they are stored: all of a block, raw.
+const MAX_RUN_BYTES: u64 = BLOCK_SIZE + (64 << 10);
+
+/// What was asked for, by pack and place in it.
+pub(super) type Fetching = HashMap<(PackId, u32), Arc<Run>>;
+
+/// What came of the fetch of a frame.
+pub(crate) type Outcome = Result<Arc<Fetched>, FetchError>;
+
+/// Frames of one block that lie one behind the other in a pack.
+#[derive(Debug)]
+pub(super) struct Run {
+    block: BlockKey,
+    /// At least one.
+    frames: Vec<FrameAddress>,
+    /// What came of each, once all are there.
+    outcomes: OnceCell<Vec<Outcome>>,
+}
+
+/// A run, and who waits for which of its frames. Dropped, it waits no more.
+pub(crate) struct Share<'a> {
+    packs: &'a PackStore,
+    /// Only its drop takes it.
+    run: Option<Arc<Run>>,
+    /// Which of those that were asked for is which of the run.
+    wanted: Vec<(usize, usize)>,
+}
+
+/// What tells one frame from another.
+fn key(address: &FrameAddress) -> (PackId, u32) {
+    (address.pack, address.offset)
+}
+
+/// What the disk cache knows it by.
+fn disk_key(address: &FrameAddress) -> FrameKey {
+    FrameKey {
+        pack: address.pack,
+        offset: address.offset,
+    }
+}
+
+/// Whether `next` lies right behind `last`.
+fn follows(last: &FrameAddress, next: &FrameAddress) -> bool {
+    let end = u64::from(last.offset) + u64::from(last.stored_len);
+    last.pack == next.pack && end == u64::from(next.offset)
+}
+
+fn reference(address: &FrameAddress) -> FrameRef {
+    FrameRef {
+        pack: address.pack,
+        offset: address.offset,
+        stored_len: address.stored_len,
+        start: address.raw_start,
+        raw_len: address.raw_len,
+        crc32: address.crc32,
+    }
+}
+
+/// Puts those of the frames that nobody has asked for into the table, as runs: a run ends where the next frame lies
+/// elsewhere, or was asked for by others.
+fn ask(block: BlockKey, addresses: &[FrameAddress], fetching: &mut Fetching) {
+    let mut runs: Vec<Vec<FrameAddress>> = Vec::new();
+    let mut stored = 0;
+    for address in addresses {
+        if fetching.contains_key(&key(address)) {
+            continue;
+        }
+        let bytes = u64::from(address.stored_len);
+        match runs.last_mut() {
+            Some(run)
+                if run.last().is_some_and(|last| follows(last, address))
+                    && stored + bytes <= MAX_RUN_BYTES =>
+            {
+                run.push(*address);
+                stored += bytes;
+            }
+            _ => {
+                runs.push(vec![*address]);
+                stored = bytes;
+            }
+        }
+    }
+    for frames in runs {
+        let keys: Vec<_> = frames.iter().map(key).collect();
+        let run = Arc::new(Run {
+            block,
+            frames,
+            outcomes: OnceCell::new(),
+        });
+        fetching.extend(keys.into_iter().map(|key| (key, Arc::clone(&run))));
+    }
+}
+
+impl PackStore {
+    /// A share in each run that has frames of these, which hold bytes of `block`, none of them twice. What others fetch already is not
+    /// fetched again.
+    pub(crate) fn share(&self, block: BlockKey, addresses: &[FrameAddress]) -> Vec<Share<'_>> {
+        let mut fetching = self.fetching.lock();
+        ask(block, addresses, &mut fetching);
+        let mut shares: Vec<Share<'_>> = Vec::new();
+        for (index, address) in addresses.iter().enumerate() {
+            let Entry::Occupied(entry) = fetching.entry(key(address)) else {
+                continue;
+            };
+            let run = entry.get();
+            let Some(place) = run.frames.iter().position(|frame| frame == address) else {
+                continue;
+            };
+            let is_last = |share: &&mut Share<'_>| {
+                share.run.as_ref().is_some_and(|own| Arc::ptr_eq(own, run))
+            };
+            match shares.last_mut().filter(is_last) {
+                Some(share) => share.wanted.push((index, place)),
+                None => shares.push(Share {
+                    packs: self,
+                    run: Some(Arc::clone(run)),
+                    wanted: vec![(index, place)],
+                }),
+            }
+        }
+        shares
+    }
+
+    /// The frame at `address`, which holds bytes of `block`. See [`Share::fetch`].
+    pub(crate) async fn fetch(
+        &self,
+        block: BlockKey,
+        address: &FrameAddress,
+        lease: impl Fn(u64) -> Option<Lease>,
+    ) -> Outcome {
+        let shares = self.share(block, std::slice::from_ref(address));
+        let mut outcomes = Vec::new();
+        for share in &shares {
+            outcomes.extend(share.fetch(&lease).await);
+        }
+        let outcome = outcomes.pop().map(|(_, outcome)| outcome);
+        outcome.unwrap_or_else(|| Err(FetchError::Unavailable("it was not asked for".into())))
+    }
+
+    /// Every frame of a run: from the disk cache, or else with one GET from the first to the last that is not there.
+    async fn get(
+        &self,
+        run: &Run,
+        lease: impl Fn(u64) -> Option<Lease>,
+    ) -> Result<Vec<Outcome>, FetchError> {
+        let mut cached = vec![None; run.frames.len()];
+        if let Some(disk) = &self.disk {
+            for (address, cached) in run.frames.iter().zip(&mut cached) {
+                let lease = lease(memory_of(address));
+                *cached = self.look_on_disk(disk, run.block, address, lease).await;
+            }
+        }
+        let is_missing = |cached: &Option<Arc<Fetched>>| cached.is_none();
+        let (first, last) = match (
+            cached.iter().position(is_missing),
+            cached.iter().rposition(is_missing),
+        ) {
+            (Some(first), Some(last)) => (first, last),
+            _ => return Ok(cached.into_iter().flatten().map(Ok).collect()),
+        };
+        let got = self.ask_bucket(run.block, &run.frames[first..=last], lease);
+        let mut got = got.await?.into_iter();
+        let outcomes = cached.into_iter().enumerate().map(|(index, cached)| {
+            let got = (first..=last).contains(&index).then(|| got.next());
+            let got = got.flatten();
+            match (cached, got) {
+                (Some(cached), _) => Ok(cached),
+                (None, Some(got)) => got,
+                (None, None) => Err(FetchError::Unavailable("it was not asked for".into())),
+            }
+        });
+        Ok(outcomes.collect())
+    }
+
+    async fn look_on_disk(
+        &self,
+        disk: &DiskCache,
+        block: BlockKey,
+        address: &FrameAddress,
+        lease: Option<Lease>,
+    ) -> Option<Arc<Fetched>> {
+        let key = disk_key(address);
+        let stored = disk.get(key).await?;
+        match open_frame(stored, &reference(address), block, &self.keys) {
+            Ok(frame) => {
+                disk.was_right();
+                Some(Fetched::new(frame, lease))
+            }
+            Err(error) => {
+                disk.was_damaged(key, &error);
+                None
+            }
+        }
+    }
+
+    /// Frames that lie one behind the other, at least one, with one GET; what arrives damaged is fetched again.
+    async fn ask_bucket(
+        &self,
+        block: BlockKey,
+        frames: &[FrameAddress],
+        lease: impl Fn(u64) -> Option<Lease>,
+    ) -> Result<Vec<Outcome>, FetchError> {
+        let (Some(first), Some(last)) = (frames.first(), frames.last()) else {
+            return Ok(Vec::new());
+        };
+        let location = self.location(first.pack);
+        let begin = reference(first).stored_range().start;
+        let end = reference(last).stored_range().end;
+        let mut attempt = 1;
+        loop {
+            let (got, leases) = {
+                let _permit = self.fetches.acquire().await;
+                // Not before it is this one's turn: who waits for that takes no memory.
+                let leases = frames.iter().map(|address| lease(memory_of(address)));
+                let leases: Vec<Option<Lease>> = leases.collect();
+                (self.store.get_range(&location, begin..end).await, leases)
+            };
+            let got = got.map_err(|error| match error {
+                object_store::Error::NotFound { .. } => {
+                    FetchError::Damaged(format!("pack {location} is gone: {error}"))
+                }
+                error => FetchError::Unavailable(error.to_string()),
+            })?;
+            let mut again = false;
+            let mut outcomes = Vec::with_capacity(frames.len());
+            for (address, lease) in frames.iter().zip(leases) {
+                let stored = part(&got, address.offset - first.offset, address.stored_len);
+                let opened = open_frame(stored.clone(), &reference(address), block, &self.keys);
+                outcomes.push(match opened {
+                    Ok(frame) => {
+                        if let Some(disk) = &self.disk {
+                            disk.put(disk_key(address), stored);
+                        }
+                        Ok(Fetched::new(frame, lease))
+                    }
+                    Err(error) => {
+                        if error.is_worth_another_fetch() && attempt < ATTEMPTS {
+                            tracing::warn!("{location}: {error}; fetched again");
+                            again = true;
+                        }
+                        Err(FetchError::Damaged(format!("{location}: {error}")))
+                    }
+                });
+            }
+            if !again {
+                return Ok(outcomes);
+            }
+            drop(outcomes);
+            tokio::time::sleep(backoff(attempt, &*self.random)).await;
+            attempt += 1;
+        }
+    }
+}
+
+/// So much of what came, from `from` on; less where less came.
+fn part(got: &Bytes, from: u32, len: u32) -> Bytes {
+    let from = got.len().min(from as usize);
+    let end = got.len().min(from + len as usize);
+    got.slice(from..end)
+}
+
+impl Share<'_> {
+    /// What came of the frames that were asked for, by their places among those. Whoever asks first makes the GET; he is asked for the memory,
+    /// so many bytes for each frame, just before, and may give none if he has it already, for the frames and for
+    /// as long as he has them.
+    pub(crate) async fn fetch(
+        &self,
+        lease: impl Fn(u64) -> Option<Lease>,
+    ) -> Vec<(usize, Outcome)> {
+        let Some(run) = &self.run else {
+            return Vec::new();
+        };
+        let outcomes = run.outcomes.get_or_try_init(|| self.packs.get(run, lease));
+        let outcomes = outcomes.await;
+        let wanted = self.wanted.iter().map(|(index, place)| {
+            let outcome = match &outcomes {
+                Ok(outcomes) => outcomes
+                    .get(*place)
+                    .cloned()
+                    .unwrap_or_else(|| Err(FetchError::Unavailable("it was not asked for".into()))),
+                Err(error) => Err(error.clone()),
+            };
+            (*index, outcome)
+        });
+        wanted.collect()
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let mut fetching = self.packs.fetching.lock();
+        // Given up under the lock: of several that leave at once, the last one sees the table alone.
+        let Some(run) = self.run.take() else { return };
+        // The table has it once for each frame.
+        if Arc::strong_count(&run) == run.frames.len() + 1 {
+            for address in &run.frames {
+                fetching.remove(&key(address));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_object::CountingStore;
+    use forebay_pack::{Compression, PackKeys, PackWriter};
+    use forebay_types::{BlockIndex, ByteRange, Inode, VolumeId};
+    use object_store::PutPayload;
+    use object_store::memory::InMemory;
+    use object_store::path::Path;
+
+    use super::*;
+    use crate::environment::SystemRandomness;
+
+    const BLOCK: BlockKey = BlockKey {
+        inode: Inode(9),
+        block: BlockIndex(0),
+    };
+    const LEN: u64 = 4096;
+
+    struct Scene {
+        packs: PackStore,
+        requests: Arc<CountingStore>,
+        bucket: Arc<InMemory>,
+        addresses: Vec<FrameAddress>,
+    }
+
+    /// Two packs of four frames each, all of one block.
+    async fn scene() -> Scene {
+        let keys = PackKeys::new(VolumeId([1; 16]), &[2; 32]);
+        let bucket = Arc::new(InMemory::new());
+        let requests = Arc::new(CountingStore::new(bucket.clone()));
+        let random = Arc::new(SystemRandomness);
+        let store = requests.clone();
+        let packs = PackStore::new(store, Path::default(), keys.clone(), 4, random);
+        let mut addresses = Vec::new();
+        for number in [1, 2_u64] {
+            let pack = PackId(number);
+            let mut writer = PackWriter::new(pack, &keys, Compression::Off);
+            for frame in 0..4 {
+                let at = (number - 1) * 4 + frame;
+                let bytes = [at as u8; LEN as usize];
+                writer.push(
+                    BLOCK,
+                    ByteRange::at(at * LEN, LEN),
+                    std::iter::once(&bytes[..]),
+                );
+            }
+            let finished = writer.finish();
+            addresses.extend(finished.frames.iter().map(|entry| FrameAddress {
+                pack,
+                offset: entry.frame.offset,
+                stored_len: entry.frame.stored_len,
+                raw_start: entry.frame.start,
+                raw_len: entry.frame.raw_len,
+                crc32: entry.frame.crc32,
+            }));
+            packs.put(pack, finished.bytes).await.unwrap();
+        }
+        Scene {
+            packs,
+            requests,
+            bucket,
+            addresses,
+        }
+    }
+
+    impl Scene {
+        /// Fetches some of the frames; gives those that came, each checked.
+        async fn fetch(&self, wanted: &[usize]) -> Vec<usize> {
+            let addresses: Vec<_> = wanted.iter().map(|at| self.addresses[*at]).collect();
+            let mut came = Vec::new();
+            for share in self.packs.share(BLOCK, &addresses) {
+                for (index, outcome) in share.fetch(|_| None).await {
+                    if let Ok(fetched) = outcome {
+                        let at = wanted[index];
+                        assert_eq!(fetched.data, [at as u8; LEN as usize][..]);
+                        came.push(at);
+                    }
+                }
+            }
+            came
+        }
+
+        fn gets(&self) -> u64 {
+            self.requests.counts().gets
+        }
+
+        async fn damage(&self, at: usize) {
+            let location = self.packs.location(self.addresses[at].pack);
+            let pack = self.bucket.get(&location).await.unwrap();
+            let mut bytes = pack.bytes().await.unwrap().to_vec();
+            bytes[self.addresses[at].offset as usize + 200] ^= 1;
+            let put = self.bucket.put(&location, PutPayload::from(bytes));
+            put.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn frames_beside_one_another_come_with_one_get() {
+        let scene = scene().await;
+        assert_eq!(scene.fetch(&[0, 1, 2, 3]).await, [0, 1, 2, 3]);
+        assert_eq!(scene.gets(), 1);
+        assert_eq!(scene.requests.counts().bytes_got, {
+            let all = &scene.addresses[..4];
+            all.iter()
+                .map(|frame| u64::from(frame.stored_len))
+                .sum::<u64>()
+        });
+        // Two runs, for they lie in two packs; a gap ends a run, and so does an earlier place.
+        assert_eq!(scene.fetch(&[2, 3, 4, 5]).await, [2, 3, 4, 5]);
+        assert_eq!(scene.gets(), 3);
+        assert_eq!(scene.fetch(&[0, 2, 1]).await, [0, 2, 1]);
+        assert_eq!(scene.gets(), 6);
+        assert!(scene.packs.fetching.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_a_part_of_a_run_meanwhile_waits_for_it() {
+        let scene = scene().await;
+        let all = scene.packs.share(BLOCK, &scene.addresses[..4]);
+        let part = scene.packs.share(BLOCK, &scene.addresses[2..6]);
+        assert_eq!((all.len(), part.len()), (1, 2));
+        // Whoever comes first makes the GET of the whole run.
+        let mut came = Vec::new();
+        for share in part.iter().chain(&all) {
+            let outcomes = share.fetch(|_| None).await;
+            came.extend(outcomes.iter().map(|(at, outcome)| (*at, outcome.is_ok())));
+        }
+        let places = [0, 1, 2, 3, 0, 1, 2, 3];
+        assert_eq!(came, places.map(|at| (at, true)));
+        assert_eq!(scene.gets(), 2, "the run, and what is not in it");
+        drop(part);
+        assert_eq!(scene.packs.fetching.lock().len(), 4);
+        drop(all);
+        assert!(scene.packs.fetching.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_leaves_the_run_to_those_who_wait() {
+        let scene = scene().await;
+        let first = scene.packs.share(BLOCK, &scene.addresses[..4]);
+        let second = scene.packs.share(BLOCK, &scene.addresses[1..2]);
+        drop(first);
+        assert_eq!(scene.packs.fetching.lock().len(), 4);
+        let outcomes = second[0].fetch(|_| None).await;
+        assert!(matches!(&outcomes[..], [(0, Ok(_))]));
+        drop(second);
+        assert!(scene.packs.fetching.lock().is_empty());
+        assert_eq!(scene.gets(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_damaged_frame_costs_only_itself() {
+        let scene = scene().await;
+        scene.damage(1).await;
+        assert_eq!(scene.fetch(&[0, 1, 2]).await, [0, 2]);
+        assert_eq!(scene.gets(), u64::from(ATTEMPTS));
+    }
+
+    #[tokio::test]
+    async fn a_pack_that_ends_early_gives_what_it_has() {
+        let scene = scene().await;
+        let location = scene.packs.location(PackId(1));
+        let whole = scene.bucket.get(&location).await.unwrap().bytes().await;
+        let cut = scene.addresses[2].offset as usize + 7;
+        let put = scene
+            .bucket
+            .put(&location, whole.unwrap().slice(..cut).into());
+        put.await.unwrap();
+        let came =
+            tokio::time::timeout(std::time::Duration::from_secs(60), scene.fetch(&[0, 1, 2]));
+        assert_eq!(came.await, Ok(vec![0, 1]));
+    }
+}
