@@ -88,6 +88,7 @@ pub(crate) struct PackStore {
     keys: PackKeys,
     fetching: Mutex<Fetching>,
     fetches: Semaphore,
+    puts: Semaphore,
     prefetches: Semaphore,
     /// Places for those who wait for a turn to fetch ahead.
     waiting: Arc<Semaphore>,
@@ -96,12 +97,14 @@ pub(crate) struct PackStore {
 }
 
 impl PackStore {
-    /// `parallel` frames are fetched at the same time ahead of readers, and some more for readers that wait.
+    /// `parallel` frames are fetched at the same time ahead of readers, and some more for readers that wait; `uploads`
+    /// packs at most are on their way to the bucket.
     pub(crate) fn new(
         store: Arc<dyn ObjectStore>,
         root: Path,
         keys: PackKeys,
         parallel: usize,
+        uploads: usize,
         random: Arc<dyn Randomness>,
     ) -> PackStore {
         PackStore {
@@ -110,6 +113,7 @@ impl PackStore {
             keys,
             fetching: Mutex::default(),
             fetches: Semaphore::new(parallel.max(1) + READERS_OWN),
+            puts: Semaphore::new(uploads.max(1)),
             prefetches: Semaphore::new(parallel.max(1)),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
             random,
@@ -142,8 +146,9 @@ impl PackStore {
         self.prefetches.acquire().await.ok()
     }
 
-    /// Puts a pack into the bucket.
+    /// Puts a pack into the bucket, when it is its turn.
     pub(crate) async fn put(&self, pack: PackId, bytes: Bytes) -> object_store::Result<()> {
+        let _permit = self.puts.acquire().await;
         self.store
             .put(&self.location(pack), PutPayload::from_bytes(bytes))
             .await
@@ -211,8 +216,15 @@ mod tests {
         assert!(disk.get(key).await.is_some());
 
         let store = Arc::new(object_store::memory::InMemory::new());
-        let packs = PackStore::new(store, Path::default(), keys, 2, Arc::new(SystemRandomness))
-            .with_disk_cache(Some(disk));
+        let packs = PackStore::new(
+            store,
+            Path::default(),
+            keys,
+            2,
+            2,
+            Arc::new(SystemRandomness),
+        )
+        .with_disk_cache(Some(disk));
         packs.put(pack, finished.bytes).await.unwrap();
         let address = FrameAddress {
             pack,
@@ -222,8 +234,10 @@ mod tests {
             raw_len: frame.raw_len,
             crc32: frame.crc32,
         };
-        let fetched = packs.fetch(block, &address, |_| None).await.unwrap();
-        assert_eq!(fetched.data, [2; 4096][..]);
+        let shares = packs.share(block, &[address]);
+        let outcomes = shares[0].fetch(|_| None).await;
+        assert_eq!(outcomes[0].1.as_ref().unwrap().data, [2; 4096][..]);
+        drop(shares);
         let disk = packs.disk.as_ref().unwrap();
         assert_eq!((disk.status().damaged, disk.status().hits), (1, 0));
     }

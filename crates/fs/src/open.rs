@@ -274,6 +274,7 @@ pub(crate) async fn open(
         store.root.clone(),
         PackKeys::new(descriptor.volume, &descriptor.hash_key),
         config.fetches(),
+        config.upload_parallel,
         environment.random.clone(),
     )
     .with_disk_cache(open_disk_cache(&*local.folder, &config).await);

@@ -148,8 +148,8 @@ impl Core {
             };
             spare = Some(lease);
         }
-        // Several GETs at a time, and their frames taken in one after the other. Who reads ahead has one at a time, for which he has
-        // memory, and keeps no reader from his turn.
+        // Several GETs at a time, and their frames taken in one after the other. Who reads ahead has one at a time,
+        // for which he has memory, and keeps no reader from his turn.
         let (ahead, at_once) = match spare {
             Some(_) => (true, 1),
             None => (false, FRAMES_AT_ONCE),

@@ -11,6 +11,8 @@ use forebay_vfs::Stability;
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4 * MIB;
 const LIMIT: u64 = 32 * MIB;
+/// What one read of a cold byte fetches.
+const FRAME: u64 = 256 << 10;
 
 /// By how much memory may exceed its limit when all of it is dirty and two readers wait for bytes: one pack, a frame
 /// for each of them, less the reserve, and the copies that writers make of what is being uploaded.
@@ -51,7 +53,7 @@ fn frames_on_their_way_count_as_memory_before_they_are_asked_for() {
             life.spawn(move |volume| async move {
                 // Two readers of one frame share it.
                 let at = block * BLOCK;
-                let both = [at, at + 2 * MIB].map(|at| read(&volume, inode, at, 4096));
+                let both = [at, at + FRAME / 2].map(|at| read(&volume, inode, at, 4096));
                 for bytes in futures_util::future::join_all(both).await {
                     assert_eq!(bytes.unwrap().len(), 4096);
                 }
@@ -60,17 +62,20 @@ fn frames_on_their_way_count_as_memory_before_they_are_asked_for() {
         .collect();
     eventually("three frames are leased", || {
         let leased = life.volume.status().leased_bytes;
-        assert!(leased < 4 * BLOCK, "each frame counts once: {leased} bytes");
-        leased >= 3 * BLOCK
+        assert!(leased < 4 * FRAME, "each frame counts once: {leased} bytes");
+        leased >= 3 * FRAME
     });
-    assert!(life.volume.status().memory_bytes < MIB, "none has arrived");
+    assert!(
+        life.volume.status().memory_bytes < FRAME,
+        "none has arrived"
+    );
     bucket.controls.pack_gets.open();
     readers.into_iter().for_each(|reader| life.join(reader));
     eventually("all is given back", || {
         life.volume.status().leased_bytes == 0
     });
     let kept = life.volume.status().memory_bytes;
-    assert!(kept >= 3 * BLOCK, "they are kept: {kept} bytes");
+    assert!(kept >= 3 * FRAME, "they are kept: {kept} bytes");
     assert_bytes(
         &life.read(inode, BLOCK, MIB as usize),
         &pattern(BLOCK, MIB as usize),
@@ -97,7 +102,8 @@ fn with_the_memory_full_of_dirty_bytes_readers_get_theirs_and_nothing_is_read_ah
     let mut before = 0;
     eventually("the writer waits", || {
         std::thread::sleep(Duration::from_millis(100));
-        let now = life.volume.status().dirty_bytes;
+        // Dirty bytes and the packs made of them: how many of each depends on when the checkpoint closed.
+        let now = taken(&life);
         std::mem::replace(&mut before, now) == now && now > LIMIT / 2
     });
     let full = taken(&life);

@@ -61,6 +61,20 @@ impl<'a> Reader<'a> {
         Ok(i64::from_le_bytes(self.array()?))
     }
 
+    /// What [`put_varint`] wrote.
+    pub(crate) fn varint(&mut self) -> Result<u64, Corrupt> {
+        let mut rest = self.rest;
+        let number = take_varint(&mut rest).ok_or_else(|| self.corrupt("has no number there"))?;
+        self.rest = rest;
+        Ok(number)
+    }
+
+    /// The same, of 32 bits at most.
+    pub(crate) fn varint_u32(&mut self) -> Result<u32, Corrupt> {
+        let number = self.varint()?;
+        u32::try_from(number).map_err(|_| self.corrupt("has too large a number"))
+    }
+
     /// A number of a key.
     pub(crate) fn u64_be(&mut self) -> Result<u64, Corrupt> {
         Ok(u64::from_be_bytes(self.array()?))
@@ -114,7 +128,8 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Takes what [`put_varint`] wrote; `None` when the bytes end too soon or the number does not fit.
+/// Takes what [`put_varint`] wrote; `None` when the bytes end too soon, the number does not fit, or it would have been
+/// written with fewer bytes.
 pub(crate) fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
@@ -126,7 +141,7 @@ pub(crate) fn take_varint(rest: &mut &[u8]) -> Option<u64> {
         }
         number |= bits << shift;
         if byte & 0x80 == 0 {
-            return Some(number);
+            return (byte != 0 || shift == 0).then_some(number);
         }
     }
     None
@@ -147,5 +162,6 @@ mod tests {
         }
         assert_eq!(take_varint(&mut [0xff; 10].as_slice()), None);
         assert_eq!(take_varint(&mut [0x80].as_slice()), None);
+        assert_eq!(take_varint(&mut [0x80, 0].as_slice()), None);
     }
 }

@@ -1,4 +1,21 @@
-//! Which blocks share a pack.
+//! Which blocks share a pack, and where its frames end.
+
+use forebay_types::ByteRange;
+
+/// Raw bytes of a frame, at most: what a read of a few cold bytes fetches and checks. Frames of a block lie one behind the
+/// other, so that one GET brings as many of them as somebody wants; in a block map each of a row takes five bytes.
+pub(crate) const FRAME_BYTES: u64 = 256 << 10;
+
+/// The frames that `range`, counted within a block, is written as. They end at multiples of [`FRAME_BYTES`].
+pub(crate) fn frames(range: ByteRange) -> impl Iterator<Item = ByteRange> + Clone {
+    let first = range.start / FRAME_BYTES;
+    let behind = match range.is_empty() {
+        true => first,
+        false => range.end.div_ceil(FRAME_BYTES),
+    };
+    (first..behind)
+        .map(move |number| ByteRange::at(number * FRAME_BYTES, FRAME_BYTES).intersect(range))
+}
 
 /// Splits blocks, in their order, into groups that each fill a pack: a group ends when it has
 /// `pack_bytes` or more, so that small files share a pack with their neighbours and no block is
@@ -27,7 +44,26 @@ pub(crate) fn group<T>(
 
 #[cfg(test)]
 mod tests {
+    use forebay_types::BLOCK_SIZE;
+
     use super::*;
+
+    #[test]
+    fn frames_end_where_a_reader_can_know_and_leave_nothing_out() {
+        let whole: Vec<_> = frames(ByteRange::new(0, BLOCK_SIZE)).collect();
+        assert_eq!(whole.len() as u64, BLOCK_SIZE / FRAME_BYTES);
+        assert!(whole.iter().all(|frame| frame.len() == FRAME_BYTES));
+        let ragged = ByteRange::new(FRAME_BYTES - 1, 2 * FRAME_BYTES + 1);
+        let parts = [
+            ByteRange::at(FRAME_BYTES - 1, 1),
+            ByteRange::at(FRAME_BYTES, FRAME_BYTES),
+            ByteRange::at(2 * FRAME_BYTES, 1),
+        ];
+        assert!(frames(ragged).eq(parts));
+        assert!(frames(ByteRange::new(5, 5)).eq([]));
+        let small = ByteRange::new(5, 4101);
+        assert!(frames(small).eq([small]));
+    }
 
     #[test]
     fn small_ones_share_a_pack_and_large_ones_fill_their_own() {

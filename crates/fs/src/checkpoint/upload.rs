@@ -40,6 +40,9 @@ struct Rewrite {
     live: u64,
 }
 
+/// Packs that are put together, or wait for their turn, beside those that are on their way.
+const ENCODED_AHEAD: usize = 2;
+
 /// Extents that a block may come to by small writes before it is written anew.
 const FRAGMENTS: usize = MAX_EXTENTS / 4;
 
@@ -68,8 +71,8 @@ impl Core {
         let mut uploads = JoinSet::new();
         let mut uploaded = Uploaded::default();
         loop {
-            // Oldest first, and no more at a time than configured.
-            while uploads.len() < self.config.upload_parallel
+            // Oldest first. Some are put together while as many as configured are on their way.
+            while uploads.len() < self.config.upload_parallel + ENCODED_AHEAD
                 && let Some(group) = groups.peek()
             {
                 // The pack, and blocks that are put together for it, are memory beside the block buffers whose
@@ -153,7 +156,7 @@ impl Core {
             None
         };
         let map = map.unwrap_or_default();
-        // Each range may cut an extent in two and adds one.
+        // Each range may cut an extent in two and adds one, and more where it is longer than a frame.
         if map.extents().len() + 2 * ranges <= FRAGMENTS {
             return Ok(None);
         }
@@ -173,31 +176,32 @@ impl Core {
                 Some(rewrite) => self.whole_block(&block, rewrite).await?,
                 None => None,
             };
-            contents.push((block.key, block.snapshot, rewritten));
+            let frames: Vec<ByteRange> = match &rewritten {
+                Some(whole) => pack_plan::frames(all_of(whole)).collect(),
+                None => block
+                    .snapshot
+                    .ranges()
+                    .flat_map(pack_plan::frames)
+                    .collect(),
+            };
+            contents.push((block.key, block.snapshot, rewritten, frames));
         }
         let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
         let encoded = self.environment.compute.run(move || {
             let mut writer = PackWriter::new(pack, &keys, compression);
-            let (mut frames, mut raw_bytes) = (0, 0);
-            for (_, snapshot, rewritten) in &contents {
-                frames += rewritten
-                    .as_ref()
-                    .map_or_else(|| snapshot.ranges().count(), |_| 1);
-                raw_bytes += rewritten
-                    .as_ref()
-                    .map_or_else(|| snapshot.dirty_bytes() as usize, Vec::len);
-            }
-            writer.reserve(frames, raw_bytes);
-            for (key, snapshot, rewritten) in contents {
-                match rewritten {
-                    Some(whole) => {
-                        let range = ByteRange::new(0, whole.len() as u64);
-                        writer.push(key, range, std::iter::once(&whole[..]));
-                    }
-                    None => {
-                        for range in snapshot.ranges() {
-                            let slices: Vec<&[u8]> = snapshot.slices(range).collect();
-                            writer.push(key, range, slices.iter().copied());
+            let all = || contents.iter().flat_map(|(.., frames)| frames);
+            let raw_bytes: u64 = all().map(|frame| frame.len()).sum();
+            writer.reserve(all().count(), raw_bytes as usize);
+            for (key, snapshot, rewritten, frames) in contents {
+                for frame in frames {
+                    match &rewritten {
+                        Some(whole) => {
+                            let bytes = &whole[std::ops::Range::<usize>::from(frame)];
+                            writer.push(key, frame, std::iter::once(bytes));
+                        }
+                        None => {
+                            let slices: Vec<&[u8]> = snapshot.slices(frame).collect();
+                            writer.push(key, frame, slices.iter().copied());
                         }
                     }
                 }
@@ -255,27 +259,26 @@ impl Core {
         let len = old.chain(new).max().unwrap_or(0);
         let mut whole = vec![0; len as usize];
         // Each frame once, though small writes may have cut it into hundreds of extents.
-        let mut fetched = HashSet::new();
-        for extent in rewrite.map.extents() {
-            let counts = !extent.range.intersect(live).is_empty();
-            if !counts || !fetched.insert(address_key(&extent.frame)) {
-                continue;
-            }
-            let Some(frame) = self.fetch_for_rewrite(block.key, &extent.frame).await? else {
-                return Ok(None);
-            };
-            let same = rewrite
-                .map
-                .extents()
-                .iter()
-                .filter(|other| other.frame == extent.frame);
-            for range in same.map(|extent| extent.range.intersect(live)) {
+        let mut seen = HashSet::new();
+        let extents = rewrite.map.extents().iter();
+        let wanted = extents
+            .filter(|extent| !extent.range.intersect(live).is_empty())
+            .filter(|extent| seen.insert(address_key(&extent.frame)))
+            .map(|extent| extent.frame)
+            .collect();
+        let paste = |address: &FrameAddress, frame: &Fetched| {
+            let extents = rewrite.map.extents().iter();
+            for extent in extents.filter(|extent| extent.frame == *address) {
+                let range = extent.range.intersect(live);
                 if !range.is_empty() {
                     let from = (range.start - frame.range.start) as usize;
                     let to = std::ops::Range::<usize>::from(range);
                     whole[to].copy_from_slice(&frame.data[from..from + range.len() as usize]);
                 }
             }
+        };
+        if !self.fetch_for_rewrite(block.key, wanted, paste).await? {
+            return Ok(None);
         }
         for range in block.snapshot.ranges() {
             let mut at = range.start as usize;
@@ -287,29 +290,44 @@ impl Core {
         Ok(Some(whole))
     }
 
+    /// Fetches frames of a block until each of them is there; false when one of them is damaged.
     async fn fetch_for_rewrite(
         &self,
         block: BlockKey,
-        address: &FrameAddress,
-    ) -> Result<Option<Arc<Fetched>>, Halted> {
+        mut wanted: Vec<FrameAddress>,
+        mut take: impl FnMut(&FrameAddress, &Fetched),
+    ) -> Result<bool, Halted> {
         let mut attempt = 1;
         loop {
-            let lease = |bytes| Some(self.lease(bytes));
-            match self.packs.fetch(block, address, lease).await {
-                Ok(frame) => return Ok(Some(frame)),
-                Err(FetchError::Unavailable(why)) => {
-                    self.wait_for_store(&why, attempt).await?;
-                    attempt += 1;
-                }
-                Err(FetchError::Damaged(why)) => {
-                    tracing::error!(
-                        "inode {}, bytes from {} on, cannot be written anew in one piece: {why}",
-                        block.inode,
-                        block.block.start()
-                    );
-                    return Ok(None);
+            let mut missing = Vec::new();
+            let mut trouble = None;
+            for share in self.packs.share(block, &wanted) {
+                for (index, outcome) in share.fetch(|bytes| Some(self.lease(bytes))).await {
+                    match outcome {
+                        Ok(frame) => take(&wanted[index], &frame),
+                        Err(FetchError::Unavailable(why)) => {
+                            missing.push(wanted[index]);
+                            trouble = Some(why);
+                        }
+                        Err(FetchError::Damaged(why)) => {
+                            tracing::error!(
+                                "inode {}, bytes from {} on, cannot be written anew in one piece: {why}",
+                                block.inode,
+                                block.block.start()
+                            );
+                            return Ok(false);
+                        }
+                    }
                 }
             }
+            let Some(why) = trouble else { return Ok(true) };
+            self.wait_for_store(&why, attempt).await?;
+            wanted = missing;
+            attempt += 1;
         }
     }
+}
+
+fn all_of(whole: &[u8]) -> ByteRange {
+    ByteRange::new(0, whole.len() as u64)
 }

@@ -1,8 +1,8 @@
 //! Frames that lie one behind the other: one GET for all of them, and one however many ask.
 //!
-//! Small writes make small frames, and those of one checkpoint and one block lie beside one another in a pack, as do the
-//! frames of a large write. Each that is asked for is in the table of what is being fetched, by itself or
-//! as a part of its run; who asks for it meanwhile waits for that run.
+//! Small writes make small frames, and those of one checkpoint and one block lie beside one another in a pack, as do
+//! the frames of a large write. Each that is asked for is in the table of what is being fetched, by itself or as a part
+//! of its run; who asks for it meanwhile waits for that run.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,6 +18,7 @@ use tokio::sync::OnceCell;
 
 use super::{ATTEMPTS, FetchError, Fetched, PackStore, backoff, memory_of};
 use crate::disk_cache::{DiskCache, FrameKey};
+use crate::read::address_key as key;
 
 /// Longest run, in bytes as they are stored: all of a block, raw.
 const MAX_RUN_BYTES: u64 = BLOCK_SIZE + (64 << 10);
@@ -45,11 +46,6 @@ pub(crate) struct Share<'a> {
     run: Option<Arc<Run>>,
     /// Which of those that were asked for is which of the run.
     wanted: Vec<(usize, usize)>,
-}
-
-/// What tells one frame from another.
-fn key(address: &FrameAddress) -> (PackId, u32) {
-    (address.pack, address.offset)
 }
 
 /// What the disk cache knows it by.
@@ -113,8 +109,8 @@ fn ask(block: BlockKey, addresses: &[FrameAddress], fetching: &mut Fetching) {
 }
 
 impl PackStore {
-    /// A share in each run that has frames of these, which hold bytes of `block`, none of them twice. What others fetch already is not
-    /// fetched again.
+    /// A share in each run that has frames of these, which hold bytes of `block`, none of them twice. What others fetch
+    /// already is not fetched again.
     pub(crate) fn share(&self, block: BlockKey, addresses: &[FrameAddress]) -> Vec<Share<'_>> {
         let mut fetching = self.fetching.lock();
         ask(block, addresses, &mut fetching);
@@ -140,22 +136,6 @@ impl PackStore {
             }
         }
         shares
-    }
-
-    /// The frame at `address`, which holds bytes of `block`. See [`Share::fetch`].
-    pub(crate) async fn fetch(
-        &self,
-        block: BlockKey,
-        address: &FrameAddress,
-        lease: impl Fn(u64) -> Option<Lease>,
-    ) -> Outcome {
-        let shares = self.share(block, std::slice::from_ref(address));
-        let mut outcomes = Vec::new();
-        for share in &shares {
-            outcomes.extend(share.fetch(&lease).await);
-        }
-        let outcome = outcomes.pop().map(|(_, outcome)| outcome);
-        outcome.unwrap_or_else(|| Err(FetchError::Unavailable("it was not asked for".into())))
     }
 
     /// Every frame of a run: from the disk cache, or else with one GET from the first to the last that is not there.
@@ -281,9 +261,9 @@ fn part(got: &Bytes, from: u32, len: u32) -> Bytes {
 }
 
 impl Share<'_> {
-    /// What came of the frames that were asked for, by their places among those. Whoever asks first makes the GET; he is asked for the memory,
-    /// so many bytes for each frame, just before, and may give none if he has it already, for the frames and for
-    /// as long as he has them.
+    /// What came of the frames that were asked for, by their places among those. Whoever asks first makes the GET; he is
+    /// asked for the memory, so many bytes for each frame, just before, and may give none if he has it already, for the
+    /// frames and for as long as he has them.
     pub(crate) async fn fetch(
         &self,
         lease: impl Fn(u64) -> Option<Lease>,
@@ -353,7 +333,7 @@ mod tests {
         let requests = Arc::new(CountingStore::new(bucket.clone()));
         let random = Arc::new(SystemRandomness);
         let store = requests.clone();
-        let packs = PackStore::new(store, Path::default(), keys.clone(), 4, random);
+        let packs = PackStore::new(store, Path::default(), keys.clone(), 4, 4, random);
         let mut addresses = Vec::new();
         for number in [1, 2_u64] {
             let pack = PackId(number);

@@ -1,21 +1,22 @@
 //! The volume as the bucket has it, read without taking it over: names and bytes under what a log
 //! has written.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_meta::record::{Content, InodeRecord, NameRecord};
+use forebay_meta::record::{BlockMap, Content, Extent, FrameAddress, InodeRecord, NameRecord};
 use forebay_meta::volume::VolumeError;
 use forebay_meta::{Catalog, Key, KeyRange, Overlay, SlateReader, StoreError, VolumeDescriptor};
 use forebay_object::Store;
 use forebay_pack::PackKeys;
-use forebay_types::{BlockIndex, BlockKey, ByteRange, Epoch, Inode, VolumeId};
+use forebay_types::{BlockIndex, BlockKey, Epoch, Inode, PackId, VolumeId};
 
 use crate::checkpoint::epoch_of;
 use crate::environment::META_PREFIX;
-use crate::fetch::PackStore;
+use crate::fetch::{Fetched, PackStore};
+use crate::read::address_key;
 
 /// Entries that are read at a time.
 const PAGE: usize = 1024;
@@ -68,6 +69,7 @@ impl Base {
                 store.root.clone(),
                 keys,
                 4,
+                1,
                 Arc::new(crate::environment::SystemRandomness),
             ),
         })
@@ -164,10 +166,19 @@ impl Base {
             for (block, map) in maps {
                 from = BlockIndex(block.0 + 1);
                 let key = BlockKey { inode, block };
-                for extent in map.extents() {
-                    newest = newest.max(epoch_of(extent.frame.pack));
-                    let bytes = self.bytes(key, extent.range, extent).await?;
-                    write(block.start() + extent.range.start, &bytes)?;
+                let frames = self.frames(key, &map).await?;
+                for Extent { range, frame } in map.extents() {
+                    newest = newest.max(epoch_of(frame.pack));
+                    let found = frames.get(&address_key(frame));
+                    let bytes = found.and_then(|found| {
+                        let start = range.start.checked_sub(found.range.start)? as usize;
+                        found.data.get(start..start + range.len() as usize)
+                    });
+                    let bytes = bytes.ok_or_else(|| {
+                        let why = format!("pack {} holds less", frame.pack);
+                        BaseError::Bytes(lost(key, range.start, &why))
+                    })?;
+                    write(block.start() + range.start, bytes)?;
                 }
             }
             if !full {
@@ -176,29 +187,34 @@ impl Base {
         }
     }
 
-    async fn bytes(
+    /// The frames of a block, each once.
+    async fn frames(
         &self,
         key: BlockKey,
-        range: ByteRange,
-        extent: &forebay_meta::record::Extent,
-    ) -> Result<Vec<u8>, BaseError> {
-        let failed = |why: String| {
-            BaseError::Bytes(format!(
-                "inode {}, bytes from {} on: {why}",
-                key.inode,
-                key.block.start() + range.start
-            ))
-        };
-        // One at a time, in a program that has no block buffers.
-        let frame = self.packs.fetch(key, &extent.frame, |_| None).await;
-        let frame = frame.map_err(|error| failed(error.to_string()))?;
-        let start = range.start.checked_sub(frame.range.start);
-        let bytes = start.and_then(|start| {
-            let start = start as usize;
-            frame.data.get(start..start + range.len() as usize)
-        });
-        Ok(bytes
-            .ok_or_else(|| failed(format!("pack {} holds less", extent.frame.pack)))?
-            .to_vec())
+        map: &BlockMap,
+    ) -> Result<HashMap<(PackId, u32), Arc<Fetched>>, BaseError> {
+        let mut seen = HashSet::new();
+        let addresses = map.extents().iter().map(|extent| extent.frame);
+        let addresses: Vec<FrameAddress> = addresses
+            .filter(|address| seen.insert(address_key(address)))
+            .collect();
+        let mut frames = HashMap::with_capacity(addresses.len());
+        for share in self.packs.share(key, &addresses) {
+            // Nobody counts their memory, in a program that has no block buffers.
+            for (index, outcome) in share.fetch(|_| None).await {
+                let address = &addresses[index];
+                let frame = outcome.map_err(|error| {
+                    let from = u64::from(address.raw_start);
+                    BaseError::Bytes(lost(key, from, &error.to_string()))
+                })?;
+                frames.insert(address_key(address), frame);
+            }
+        }
+        Ok(frames)
     }
+}
+
+fn lost(key: BlockKey, from: u64, why: &str) -> String {
+    let from = key.block.start() + from;
+    format!("inode {}, bytes from {from} on: {why}", key.inode)
 }

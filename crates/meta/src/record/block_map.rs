@@ -1,28 +1,24 @@
 //! Where the bytes of a block lie: a list of extents over frames.
 
+mod encoding;
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use forebay_types::{BLOCK_SIZE, ByteRange, PackId};
 
 use super::{Record, ValueReader};
-use crate::codec::Reader;
 use crate::error::Corrupt;
 use crate::key::tag;
 
-const VERSION: u8 = 1;
-
 /// Most extents that a block map holds. One for each 4 KiB page of a block, twice over for those
 /// with ragged edges, and again twice: reached only by a writer of tiny scattered pieces. The
-/// value stays under 150 KiB, far below what a store of metadata takes in one piece.
+/// value stays under 200 KiB, far below what a store of metadata takes in one piece.
 pub const MAX_EXTENTS: usize = 4096;
 
 /// From this many extents on, reading the block costs so many requests that it should be written
 /// anew in one piece when there is time.
 pub const REWRITE_EXTENTS: usize = 512;
-
-/// Bytes of one extent in the encoding.
-const EXTENT_BYTES: usize = 36;
 
 /// The largest offset in a block fits the encoding's four bytes.
 const _: () = assert!(BLOCK_SIZE <= u32::MAX as u64);
@@ -76,15 +72,6 @@ pub enum MapError {
 
 /// The extents of one block: sorted, none empty, none overlapping. What no extent covers is a
 /// hole and reads as zeros.
-///
-/// ```text
-/// version: 1 (1)   number of extents: 4
-/// each extent:
-///   start: 4    length: 4                       within the block
-///   pack: 8     offset: 4    stored length: 4
-///   raw length: 4            raw start: 4       the frame's range within the block
-///   CRC32 of the stored bytes: 4
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockMap {
     extents: Vec<Extent>,
@@ -223,74 +210,16 @@ impl Extent {
             && self.range.end <= BLOCK_SIZE
             && self.frame.raw_range().contains(self.range)
     }
-
-    fn encode_into(&self, out: &mut Vec<u8>) {
-        let frame = &self.frame;
-        // Sound extents lie within the block, whose offsets fit four bytes.
-        out.extend((self.range.start as u32).to_le_bytes());
-        out.extend((self.range.len() as u32).to_le_bytes());
-        out.extend(frame.pack.0.to_le_bytes());
-        for number in [
-            frame.offset,
-            frame.stored_len,
-            frame.raw_len,
-            frame.raw_start,
-            frame.crc32,
-        ] {
-            out.extend(number.to_le_bytes());
-        }
-    }
-
-    fn read(fields: &mut Reader<'_>) -> Result<Extent, Corrupt> {
-        let (start, len) = (fields.u32()?, fields.u32()?);
-        let extent = Extent {
-            range: ByteRange::at(u64::from(start), u64::from(len)),
-            frame: FrameAddress {
-                pack: PackId(fields.u64()?),
-                offset: fields.u32()?,
-                stored_len: fields.u32()?,
-                raw_len: fields.u32()?,
-                raw_start: fields.u32()?,
-                crc32: fields.u32()?,
-            },
-        };
-        if !extent.is_sound() {
-            return Err(fields.corrupt("has an extent that its frame does not hold"));
-        }
-        Ok(extent)
-    }
 }
 
 impl Record for BlockMap {
     const TAG: u8 = tag::BLOCK;
 
     fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(5 + EXTENT_BYTES * self.extents.len());
-        out.push(VERSION);
-        out.extend((self.extents.len() as u32).to_le_bytes());
-        for extent in &self.extents {
-            extent.encode_into(&mut out);
-        }
-        out.into()
+        encoding::encode(self).into()
     }
 
     fn read(ValueReader(fields): &mut ValueReader<'_>) -> Result<Self, Corrupt> {
-        fields.version(VERSION)?;
-        let count = fields.u32()? as usize;
-        if count > MAX_EXTENTS || count * EXTENT_BYTES != fields.rest().len() {
-            return Err(fields.corrupt("has not as many extents as it says"));
-        }
-        let mut extents: Vec<Extent> = Vec::with_capacity(count);
-        for _ in 0..count {
-            let extent = Extent::read(fields)?;
-            if extents
-                .last()
-                .is_some_and(|last| last.range.end > extent.range.start)
-            {
-                return Err(fields.corrupt("has extents that overlap"));
-            }
-            extents.push(extent);
-        }
-        Ok(BlockMap { extents })
+        encoding::read(fields)
     }
 }
