@@ -283,6 +283,13 @@ impl Wal {
         self.shared.state.lock().shortage.clone()
     }
 
+    /// Whether there is no further segment before older ones are recycled: the limit is reached, or the disk refuses one.
+    /// A log that is full and does not need this is about to have room.
+    pub fn needs_recycling(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.shortage.is_some() || state.spares.is_empty() && !state.may_create()
+    }
+
     /// Begins again after a failure, in a fresh segment, with the first record at `at`.
     ///
     /// The caller has made everything before [`Wal::next_lsn`] safe elsewhere (the failed log takes
