@@ -16,7 +16,7 @@ use forebay_types::Lsn;
 
 use crate::error::{AppendError, LogFailed};
 use crate::layout::{SEGMENT_HEADER, Salt, SegmentHeader, SegmentNumber, record_bytes};
-use crate::map::{SegmentMap, Slot};
+use crate::map::{SegmentMap, Slot, Unwritten};
 use crate::options::Options;
 use crate::segment::{Prepared, Retained, Spare};
 use crate::waiting::Waiters;
@@ -108,23 +108,20 @@ pub(crate) struct RecordPlace {
 impl State {
     /// Whether the next append with this payload finds its place at once.
     pub(crate) fn has_room(&self, payload: u64) -> bool {
-        let fits = |map: &Arc<SegmentMap>| map.left() as u64 >= record_bytes(payload);
-        self.prepared.is_some()
-            || self
-                .current()
-                .and_then(|c| c.map.as_ref())
-                .is_some_and(fits)
+        let left = self.current().map(Unwritten::left);
+        self.prepared.is_some() || left.is_some_and(|left| left as u64 >= record_bytes(payload))
     }
 
-    fn current(&self) -> Option<&Retained> {
-        self.retained.back().filter(|last| last.end.is_none())
+    /// What is left of the segment that is being appended to.
+    fn current(&self) -> Option<&Unwritten> {
+        let last = self.retained.back().filter(|last| last.end.is_none());
+        last?.unwritten.as_ref()
     }
 
     /// Assigns LSN and place to a record, which its append fills without the lock.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<Reserved, AppendError> {
-        let size = self.make_way(bytes)?;
-        let (map, header) = self.place(bytes).ok_or(AppendError::Full)?;
-        let slot = map.reserve_shared(size).ok_or(AppendError::Full)?;
+        let (current, size, header) = self.place(bytes)?;
+        let slot = current.reserve_shared(size).ok_or(AppendError::Full)?;
         self.passed(header);
         Ok(Reserved {
             slot,
@@ -134,13 +131,13 @@ impl State {
     }
 
     /// Assigns LSN and place to a record that is filled on the spot; [`State::filled`] is next.
+    #[inline]
     pub(crate) fn reserve_here(
         &mut self,
         bytes: u64,
     ) -> Result<(Slot<&SegmentMap>, RecordPlace), AppendError> {
-        let size = self.make_way(bytes)?;
-        let (map, header) = self.place(bytes).ok_or(AppendError::Full)?;
-        Ok((map.reserve(size).ok_or(AppendError::Full)?, header))
+        let (current, size, header) = self.place(bytes)?;
+        Ok((current.reserve(size).ok_or(AppendError::Full)?, header))
     }
 
     /// Notes that what [`State::reserve_here`] has given is filled. The wakers in `due` are woken
@@ -153,17 +150,14 @@ impl State {
         }
     }
 
-    /// Sees to it that the current segment has room for so many bytes, beginning the prepared one if
-    /// the current one is full.
-    fn make_way(&mut self, bytes: u64) -> Result<usize, AppendError> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone().into());
-        }
-        if self.closing > Closing::Open {
-            return Err(self.closed().into());
+    /// Where the next record of so many bytes goes. Begins a prepared segment if the current one is full.
+    #[inline]
+    fn place(&mut self, bytes: u64) -> Result<(&mut Unwritten, usize, RecordPlace), AppendError> {
+        if self.failure.is_some() || self.closing > Closing::Open {
+            return Err(self.refusal().into());
         }
         let size = usize::try_from(bytes).map_err(|_| AppendError::Full)?;
-        let fits = |current: &Retained| current.map.as_ref().is_some_and(|map| map.left() >= size);
+        let fits = |current: &Unwritten| current.left() >= size;
         while !self.current().is_some_and(fits) {
             let Some(prepared) = self.prepared.take() else {
                 self.try_again = true;
@@ -171,18 +165,20 @@ impl State {
             };
             self.begin(prepared, false);
         }
-        Ok(size)
-    }
-
-    /// Where the next record goes, if there is a current segment.
-    fn place(&self, bytes: u64) -> Option<(&Arc<SegmentMap>, RecordPlace)> {
-        let current = self.current()?;
+        let current = self.retained.back_mut().ok_or(AppendError::Full)?;
         let place = RecordPlace {
             lsn: self.next,
             end: self.next.advance(bytes),
             salt: current.salt,
         };
-        Some((current.map.as_ref()?, place))
+        let unwritten = current.unwritten.as_mut().ok_or(AppendError::Full)?;
+        Ok((unwritten, size, place))
+    }
+
+    /// Why nothing is appended any more.
+    #[cold]
+    fn refusal(&self) -> LogFailed {
+        self.failure.clone().unwrap_or_else(|| self.closed())
     }
 
     /// Counts a record that has its place.
@@ -193,11 +189,11 @@ impl State {
     }
 
     /// Writes a segment's header into memory and makes it the current one.
-    pub(crate) fn begin(&mut self, prepared: Prepared, header_flushed: bool) {
+    pub(crate) fn begin(&mut self, mut prepared: Prepared, header_flushed: bool) {
         self.seal();
         if !header_flushed {
             let header = self.header(&prepared).encode();
-            if let Some(mut page) = prepared.map.reserve(SEGMENT_HEADER) {
+            if let Some(mut page) = prepared.unwritten.reserve(SEGMENT_HEADER) {
                 page.bytes()[..header.len()].copy_from_slice(&header);
             }
         }
@@ -208,7 +204,7 @@ impl State {
             bytes: prepared.bytes,
             base: self.next,
             end: None,
-            map: Some(prepared.map),
+            unwritten: Some(prepared.unwritten),
             header_flushed,
         });
     }
@@ -263,8 +259,8 @@ impl State {
         let mut parts = Vec::new();
         for segment in &self.retained {
             let end = segment.end.unwrap_or(self.next).min(upto);
-            let Some(map) = segment
-                .map
+            let Some(unwritten) = segment
+                .unwritten
                 .as_ref()
                 .filter(|_| end > from && segment.base < upto)
             else {
@@ -275,7 +271,7 @@ impl State {
             } else {
                 0
             };
-            parts.push((Arc::clone(map), start..segment.position(end)));
+            parts.push((unwritten.share(), start..segment.position(end)));
         }
         self.flushing_below = Some(upto);
         Flush { upto, parts }
@@ -300,7 +296,8 @@ impl State {
                 {
                     segment.header_flushed = true;
                     if segment.end.is_some_and(|end| end <= upto) {
-                        self.unmap.extend(segment.map.take());
+                        let map = segment.unwritten.take().map(Unwritten::into_map);
+                        self.unmap.extend(map);
                     }
                 }
                 self.advance_durable(upto, due);
@@ -373,7 +370,7 @@ impl State {
             .filter(|spare| spare.memory.is_some())
             .count();
         let mut memory = None;
-        match segment.map {
+        match segment.unwritten.map(Unwritten::into_map) {
             Some(map) if mapped < MAPPED_SPARES => {
                 memory = Arc::into_inner(map).map(SegmentMap::into_memory);
             }
@@ -394,8 +391,8 @@ impl State {
 
     /// Bytes that records take, with the ends of full segments that are too short to be used.
     pub(crate) fn used_bytes(&self) -> u64 {
-        let used = |segment: &Retained| match (&segment.map, segment.end) {
-            (Some(map), None) => map.reserved() as u64,
+        let used = |segment: &Retained| match (&segment.unwritten, segment.end) {
+            (Some(unwritten), None) => unwritten.reserved() as u64,
             _ => segment.bytes,
         };
         self.retained.iter().map(used).sum()

@@ -16,7 +16,7 @@ use forebay_types::Lsn;
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{AppendError, LogFailed, OpenError};
-use crate::layout::{RECORD_HEADER, RECORD_TAG, RecordHeader, RecordKind, record_bytes};
+use crate::layout::{ALIGNMENT, RECORD_HEADER, RecordHeader, RecordKind, record_bytes};
 use crate::state::{Closing, RecordPlace, Reserved, State};
 use crate::storage::Storage;
 
@@ -396,6 +396,7 @@ impl Reservation<'_> {
 }
 
 /// Writes a record into its place. The payload's length is that of all `parts`.
+#[inline]
 fn fill(slot: &mut [u8], kind: RecordKind, place: RecordPlace, payload: u32, parts: &[&[u8]]) {
     let record = RecordHeader {
         kind,
@@ -403,19 +404,23 @@ fn fill(slot: &mut [u8], kind: RecordKind, place: RecordPlace, payload: u32, par
         salt: place.salt,
         payload,
     };
-    let (header, mut crc) = record.encode();
-    let (head, mut rest) = slot.split_at_mut(RECORD_HEADER);
+    let mut crc = record.begin_crc();
+    let Some((head, mut rest)) = slot.split_first_chunk_mut::<RECORD_HEADER>() else {
+        return;
+    };
+    // The padding; the payload goes over what is none.
+    if let Some(last) = rest.last_chunk_mut::<{ ALIGNMENT as usize }>() {
+        *last = [0; ALIGNMENT as usize];
+    }
     for piece in parts.iter().flat_map(|part| part.chunks(COPY_PIECE)) {
         crc.update(piece);
         let (to, after) = rest.split_at_mut(piece.len());
         to.copy_from_slice(piece);
         rest = after;
     }
-    rest.fill(0);
     let crc = crc.finalize();
     // After the payload: a header over a payload that does not match is then the mark of damage,
     // not of a process that was killed here.
     compiler_fence(Ordering::Release);
-    RecordHeader::seal(head, crc);
-    head[RECORD_TAG..].copy_from_slice(&header[RECORD_TAG..]);
+    record.write(head, crc);
 }

@@ -62,7 +62,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
             bytes: file.bytes,
             base: header.base,
             end: Some(stretch.end),
-            map: None,
+            unwritten: None,
             header_flushed: true,
         });
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Shared;
 use crate::layout::{Salt, SegmentNumber};
-use crate::map::SegmentMap;
+use crate::map::{SegmentMap, Unwritten};
 use crate::segment::{FileName, Prepared, Spare};
 use crate::state::{Closing, State};
 use crate::storage::Storage;
@@ -190,14 +190,14 @@ pub(super) fn ready(
     bytes: u64,
     memory: Box<dyn crate::storage::SegmentMemory>,
 ) -> Prepared {
-    let map = Arc::new(SegmentMap::new(memory));
-    map.prefault();
+    let unwritten = Unwritten::new(memory);
+    unwritten.prefault();
     Prepared {
         number,
         name,
         salt: Salt(storage.salt()),
         bytes,
-        map,
+        unwritten,
     }
 }
 
