@@ -108,14 +108,15 @@ pub(crate) struct RecordPlace {
 impl State {
     /// Whether the next append with this payload finds its place at once.
     pub(crate) fn has_room(&self, payload: u64) -> bool {
-        let left = self.current().map(Unwritten::left);
-        self.prepared.is_some() || left.is_some_and(|left| left as u64 >= record_bytes(payload))
+        self.prepared.is_some()
+            || self.left().map(|left| left as u64) >= Some(record_bytes(payload))
     }
 
-    /// What is left of the segment that is being appended to.
-    fn current(&self) -> Option<&Unwritten> {
+    /// Bytes that are left of the segment that is being appended to, if there is one.
+    #[inline]
+    fn left(&self) -> Option<usize> {
         let last = self.retained.back().filter(|last| last.end.is_none());
-        last?.unwritten.as_ref()
+        Some(last?.unwritten.as_ref()?.left())
     }
 
     /// Assigns LSN and place to a record, which its append fills without the lock.
@@ -130,24 +131,33 @@ impl State {
         })
     }
 
-    /// Assigns LSN and place to a record that is filled on the spot; [`State::filled`] is next.
+    /// Assigns LSN and place to a record that `fill` fills on the spot.
     #[inline]
-    pub(crate) fn reserve_here(
+    pub(crate) fn append_here(
         &mut self,
         bytes: u64,
-    ) -> Result<(Slot<&SegmentMap>, RecordPlace), AppendError> {
-        let (current, size, header) = self.place(bytes)?;
-        Ok((current.reserve(size).ok_or(AppendError::Full)?, header))
+        fill: impl FnOnce(&mut [u8], RecordPlace),
+    ) -> Result<RecordPlace, AppendError> {
+        let (current, size, place) = self.place(bytes)?;
+        let mut slot = current.reserve(size).ok_or(AppendError::Full)?;
+        slot.fetch_ahead();
+        fill(slot.bytes(), place);
+        self.passed(place);
+        if let Some(complete) = self.in_flight.pass(place.end) {
+            self.complete = complete;
+        }
+        Ok(place)
     }
 
-    /// Notes that what [`State::reserve_here`] has given is filled. The wakers in `due` are woken
-    /// without the lock.
-    pub(crate) fn filled(&mut self, header: RecordPlace, due: &mut Vec<Waker>) {
-        self.passed(header);
-        if let Some(complete) = self.in_flight.pass(header.end) {
-            self.complete = complete;
-            self.for_complete.take_due(complete, due);
-        }
+    /// Whether somebody waits for what an append may bring about.
+    #[inline]
+    pub(crate) fn somebody_waits(&self) -> bool {
+        !self.for_complete.is_empty() || !self.for_durable.is_empty()
+    }
+
+    /// Takes the wakers of those who waited for what is complete by now; they are woken without the lock.
+    pub(crate) fn take_complete(&mut self, due: &mut Vec<Waker>) {
+        self.for_complete.take_due(self.complete, due);
     }
 
     /// Where the next record of so many bytes goes. Begins a prepared segment if the current one is full.
@@ -157,13 +167,8 @@ impl State {
             return Err(self.refusal().into());
         }
         let size = usize::try_from(bytes).map_err(|_| AppendError::Full)?;
-        let fits = |current: &Unwritten| current.left() >= size;
-        while !self.current().is_some_and(fits) {
-            let Some(prepared) = self.prepared.take() else {
-                self.try_again = true;
-                return Err(AppendError::Full);
-            };
-            self.begin(prepared, false);
+        if self.left() < Some(size) {
+            self.make_way(size)?;
         }
         let current = self.retained.back_mut().ok_or(AppendError::Full)?;
         let place = RecordPlace {
@@ -175,6 +180,19 @@ impl State {
         Ok((unwritten, size, place))
     }
 
+    /// Begins prepared segments until one has room for so many bytes.
+    #[cold]
+    fn make_way(&mut self, bytes: usize) -> Result<(), AppendError> {
+        while self.left() < Some(bytes) {
+            let Some(prepared) = self.prepared.take() else {
+                self.try_again = true;
+                return Err(AppendError::Full);
+            };
+            self.begin(prepared, false);
+        }
+        Ok(())
+    }
+
     /// Why nothing is appended any more.
     #[cold]
     fn refusal(&self) -> LogFailed {
@@ -182,6 +200,7 @@ impl State {
     }
 
     /// Counts a record that has its place.
+    #[inline]
     fn passed(&mut self, place: RecordPlace) {
         self.stats.appends += 1;
         self.stats.appended_bytes += place.end.0 - place.lsn.0;
@@ -446,6 +465,7 @@ impl InFlight {
     }
 
     /// An append that ends at `end` has begun and is done; as [`finish`](Self::finish).
+    #[inline]
     fn pass(&mut self, end: Lsn) -> Option<Lsn> {
         if self.appends.is_empty() {
             self.first += 1;

@@ -85,26 +85,24 @@ pub(crate) fn table(rounds: usize, full: bool) -> Result<String, Failure> {
     // Far enough that every segment of the log and each page of the region has had a former life.
     log.append_bytes(&payload, 8 * turn)?;
     copy(&mut region, &payload, turn);
-    let region = std::cell::RefCell::new(region);
-    let of_all = |of: &str, work: &dyn Fn(&[u8]) -> Result<(), Failure>| {
+    // What is compared comes right one after the other.
+    let mut once = || {
         let mut round = Round::default();
         for (name, size) in SIZES {
             let payload = &payload[..size];
-            round.insert(key(name, of), each(size, turn, || work(payload))?);
+            let log = each(size, turn, || log.append_bytes(payload, turn).map(drop))?;
+            let copied = each(size, turn, || {
+                copy(&mut region, payload, turn);
+                Ok(())
+            })?;
+            let with_header = each(size, turn, || {
+                copy_with_header(&mut region, payload, turn);
+                Ok(())
+            })?;
+            round.insert(key(name, "log"), log);
+            round.insert(key(name, "copy"), copied);
+            round.insert(key(name, "header"), with_header);
         }
-        Ok::<_, Failure>(round)
-    };
-    // All of a round in one, so that its ratios are of neighbours.
-    let mut once = || {
-        let mut round = of_all("log", &|payload| log.append_bytes(payload, turn).map(drop))?;
-        round.extend(of_all("copy", &|payload| {
-            copy(&mut region.borrow_mut(), payload, turn);
-            Ok(())
-        })?);
-        round.extend(of_all("header", &|payload| {
-            copy_with_header(&mut region.borrow_mut(), payload, turn);
-            Ok(())
-        })?);
         Ok::<_, Failure>(round)
     };
     let rounds = in_turns(rounds, &mut [&mut once])?;
