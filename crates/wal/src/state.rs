@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) file_bytes: u64,
     /// The highest segment number that was ever used.
     pub(crate) numbers: u64,
+    /// Waiters that the syncer holds the next flush back for.
+    pub(crate) gathering: Option<usize>,
     /// The syncer is flushing segments that begin below this.
     pub(crate) flushing_below: Option<Lsn>,
     /// The preparer is at work.
@@ -269,6 +271,14 @@ impl State {
             || sealed.is_some_and(|end| {
                 end >= self.flushed.advance(self.flush_backlog) && end <= self.complete
             })
+    }
+
+    /// Whether a flush is due and would be for as many as the syncer is waiting for, if it is.
+    pub(crate) fn flush_may_begin(&self) -> bool {
+        self.flush_is_due()
+            && self
+                .gathering
+                .is_none_or(|expected| self.for_durable.count() >= expected)
     }
 
     /// Plans a flush up to `complete`. Until [`State::flush_done`] none of

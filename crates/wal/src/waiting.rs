@@ -51,6 +51,11 @@ impl Waiters {
         self.waiting.is_empty()
     }
 
+    /// How many wait.
+    pub(crate) fn count(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Whether somebody waits for `upto` or less.
     pub(crate) fn any_due(&self, upto: Lsn) -> bool {
         self.waiting

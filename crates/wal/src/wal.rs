@@ -361,7 +361,7 @@ impl Shared {
 
     /// Wakes the syncer if a flush is due, and whoever else is due.
     fn wake(&self, state: MutexGuard<'_, State>, due: Vec<Waker>) {
-        if state.flush_is_due() || state.closing > Closing::Open {
+        if state.flush_may_begin() || state.closing > Closing::Open {
             self.syncer.notify_one();
         }
         if state.failure.is_some() {

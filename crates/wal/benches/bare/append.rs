@@ -54,7 +54,6 @@ fn copy(region: &mut Region, payload: &[u8], bytes: u64) {
         black_box(crc32fast::hash(black_box(payload)));
         region
             .next(payload.len())
-            .1
             .copy_from_slice(black_box(payload));
     }
 }
@@ -67,7 +66,7 @@ fn copy_with_header(region: &mut Region, payload: &[u8], bytes: u64) {
         crc.update(black_box(&header[4..]));
         crc.update(black_box(payload));
         header[..4].copy_from_slice(&crc.finalize().to_le_bytes());
-        let (_, place) = region.next(HEADER + payload.len());
+        let place = region.next(HEADER + payload.len());
         place[HEADER..].copy_from_slice(black_box(payload));
         place[..HEADER].copy_from_slice(black_box(&header));
     }

@@ -7,7 +7,7 @@
 //! All of it lies in the temporary folder (`TMPDIR`), which has to be on the disk that is meant.
 //!
 //! * `append`, `segments`, `commit`: only these tables.
-//! * `--rounds N`: 31 of appends and 9 of the others if it is not given.
+//! * `--rounds N`: 9 of the segments and 31 of the others if it is not given.
 //! * `--update FILE`: puts the tables in that text, between their marks.
 //!
 //! Run by `cargo test`, it does a little of each, and shows that it works.
@@ -45,7 +45,7 @@ fn main() -> Result<(), Failure> {
         tables.push(segments::table(rounds(9)?, full)?);
     }
     if all || arguments.has("commit") {
-        tables.push(commit::table(rounds(9)?, full)?);
+        tables.push(commit::table(rounds(31)?, full)?);
     }
     let machine = Machine::this();
     let caption = machine.caption(COMMAND, "medians, quartiles in brackets");

@@ -18,20 +18,16 @@ impl Region {
         let folder = tempfile::tempdir()?;
         let memory = FileStorage::open(folder.path())?.create("region", BYTES as u64)?;
         memory.prefault();
-        let mut region = Region {
+        Ok(Region {
             memory,
             at: 0,
             _folder: folder,
-        };
-        // What was never written costs the disk more than what is written again.
-        region.next(BYTES).1.fill(1);
-        region.flush(0, BYTES)?;
-        Ok(region)
+        })
     }
 
-    /// The next so many bytes, at most [`BYTES`], and where they begin.
+    /// The next so many bytes, at most [`BYTES`].
     #[inline]
-    pub(crate) fn next(&mut self, bytes: usize) -> (usize, &mut [u8]) {
+    pub(crate) fn next(&mut self, bytes: usize) -> &mut [u8] {
         assert!(bytes <= BYTES);
         if bytes > BYTES - self.at {
             self.at = 0;
@@ -40,15 +36,9 @@ impl Region {
         self.at += bytes;
         // SAFETY: within the memory (checked above), which stays mapped while `self` lives; nobody else has it, and
         // `&mut self` keeps a second slice away.
-        let bytes = unsafe {
+        unsafe {
             let first = self.memory.memory().cast::<u8>().as_ptr().add(start);
             std::slice::from_raw_parts_mut(first, bytes)
-        };
-        (start, bytes)
-    }
-
-    /// Puts bytes on the disk.
-    pub(crate) fn flush(&self, start: usize, bytes: usize) -> Result<(), Failure> {
-        Ok(self.memory.flush(start..start + bytes)?)
+        }
     }
 }

@@ -106,6 +106,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         unmap: Vec::new(),
         file_bytes: retained_bytes + spare_bytes,
         numbers,
+        gathering: None,
         flushing_below: None,
         preparing: false,
         restarting: false,
