@@ -22,7 +22,7 @@ use crate::segment::{Prepared, Retained, Spare};
 use crate::waiting::Waiters;
 use crate::wal::Stats;
 
-/// Recycled segments that stay mapped, beyond the current and the prepared one.
+/// Recycled segments that stay mapped, beyond the current and the prepared ones.
 const MAPPED_SPARES: usize = 2;
 
 /// How the log ends.
@@ -53,7 +53,10 @@ pub(crate) struct State {
     pub(crate) retained: VecDeque<Retained>,
     /// The segment that was begun last, recycled or not.
     pub(crate) last: SegmentNumber,
-    pub(crate) prepared: Option<Prepared>,
+    /// In the order of their numbers, which is that in which they are begun.
+    pub(crate) prepared: VecDeque<Prepared>,
+    /// How many of them are wanted.
+    pub(crate) ahead: usize,
     pub(crate) spares: Vec<Spare>,
     /// Maps to be dropped outside the lock.
     pub(crate) unmap: Vec<Arc<SegmentMap>>,
@@ -110,7 +113,7 @@ pub(crate) struct RecordPlace {
 impl State {
     /// Whether the next append with this payload finds its place at once.
     pub(crate) fn has_room(&self, payload: u64) -> bool {
-        self.prepared.is_some()
+        !self.prepared.is_empty()
             || self.left().map(|left| left as u64) >= Some(record_bytes(payload))
     }
 
@@ -186,8 +189,11 @@ impl State {
     #[cold]
     fn make_way(&mut self, bytes: usize) -> Result<(), AppendError> {
         while self.left() < Some(bytes) {
-            let Some(prepared) = self.prepared.take() else {
+            let Some(prepared) = self.prepared.pop_front() else {
                 self.try_again = true;
+                if self.preparing {
+                    self.ahead = (2 * self.ahead).min(self.options.most_prepared());
+                }
                 return Err(AppendError::Full);
             };
             self.begin(prepared, false);
@@ -366,7 +372,7 @@ impl State {
         self.advance_durable(below, due);
         // With no other way to get a segment, the current one is given up if nothing in it is
         // needed.
-        let stuck = self.prepared.is_none()
+        let stuck = self.prepared.is_empty()
             && !self.preparing
             && self.spares.is_empty()
             && (self.shortage.is_some() || !self.may_create());

@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod failure;
 mod inspect;
+mod prepared;
 mod round_trip;
 mod space;
 

@@ -66,7 +66,7 @@ fn clear(shared: &Shared) -> io::Result<()> {
 
 fn take_file(state: &mut State) -> Option<Spare> {
     state.unmap.clear();
-    if let Some(Prepared { name, bytes, .. }) = state.prepared.take() {
+    if let Some(Prepared { name, bytes, .. }) = state.prepared.pop_front() {
         return Some(Spare {
             name,
             bytes,
