@@ -22,8 +22,9 @@ use crate::segment::{Prepared, Retained, Spare};
 use crate::waiting::Waiters;
 use crate::wal::Stats;
 
-/// Recycled segments that stay mapped, beyond the current and the prepared ones.
-const MAPPED_SPARES: usize = 2;
+/// Recycled segments that stay mapped, beyond the current and the prepared ones: as many as are prepared at once, so that
+/// those need neither be mapped nor faulted in again.
+const MAPPED_SPARES: usize = 4;
 
 /// How the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
