@@ -82,7 +82,9 @@ fn write(bytes: usize) -> Turn {
 /// What is dirty already.
 fn write_in_place(bytes: usize) -> Turn {
     let (mut file, data) = (full_file(), vec![7; bytes]);
-    Box::new(move || file.write(4096, black_box(&data), CheckpointId(1)))
+    Box::new(move || {
+        black_box(file.write(4096, black_box(&data), CheckpointId(1)));
+    })
 }
 
 /// With a copy.

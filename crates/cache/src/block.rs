@@ -260,6 +260,25 @@ impl Block {
         }
     }
 
+    /// Whether a whole block is dirty in this checkpoint, the newest one that changed it.
+    pub(crate) fn is_whole_in(&self, checkpoint: CheckpointId) -> bool {
+        self.dirty.is_of(checkpoint) && self.dirty.ranges.len() == BLOCK_SIZE
+    }
+
+    /// These dirty ranges of this checkpoint are in the bucket: clean. False, and nothing changes, if they are
+    /// not what they were.
+    pub(crate) fn uploaded(&mut self, checkpoint: CheckpointId, version: BlockVersion) -> bool {
+        if self.version(checkpoint) != Some(version) {
+            return false;
+        }
+        if self.dirty.is_of(checkpoint) {
+            self.dirty = Dirty::default();
+        } else {
+            self.closed.retain(|closed| closed.checkpoint != checkpoint);
+        }
+        true
+    }
+
     /// Everything up to this checkpoint is in the bucket: clean.
     pub(crate) fn published(&mut self, checkpoint: CheckpointId) {
         if self.dirty.checkpoint.is_some_and(|own| own <= checkpoint) {

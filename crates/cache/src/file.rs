@@ -57,19 +57,28 @@ impl FileBlocks {
     ///
     /// `open` never goes back while dirty bytes of a newer one are here; where it does, the bytes
     /// go with the newer one.
-    pub fn write(&mut self, offset: u64, data: &[u8], open: CheckpointId) {
+    ///
+    /// Gives the last block of which by this every byte is dirty in `open`, and not before.
+    pub fn write(&mut self, offset: u64, data: &[u8], open: CheckpointId) -> Option<BlockIndex> {
         let tick = self.cache.tick();
         let mut data = data;
+        let mut filled = None;
         for (index, within) in BlockIndex::split(ByteRange::at(offset, data.len() as u64)) {
             let (part, rest) = data.split_at(within.len() as usize);
             data = rest;
-            let became_dirty = self.change(index, |block, cache| {
-                block.write(within.start, part, open, tick, &cache.pool)
+            let (became_dirty, is_filled) = self.change(index, |block, cache| {
+                let was_whole = block.is_whole_in(open);
+                let became_dirty = block.write(within.start, part, open, tick, &cache.pool);
+                (became_dirty, !was_whole && block.is_whole_in(open))
             });
             if let Some(checkpoint) = became_dirty {
                 self.dirty_in.entry(checkpoint).or_default().insert(index);
             }
+            if is_filled {
+                filled = Some(index);
+            }
         }
+        filled
     }
 
     /// Copies the covered ones of the bytes from `offset` on to `out`; the newest ones, dirty or
@@ -229,6 +238,30 @@ impl FileBlocks {
     /// out of date or published is dropped.
     pub fn put_back(&mut self, snapshot: Snapshot) {
         self.change_if_there(snapshot.block(), |block| block.put_back(snapshot));
+    }
+
+    /// Whether every byte of the block is dirty in this checkpoint, and no newer one has changed it.
+    pub fn is_whole_in(&self, block: BlockIndex, checkpoint: CheckpointId) -> bool {
+        let block = self.blocks.get(&block);
+        block.is_some_and(|block| block.is_whole_in(checkpoint))
+    }
+
+    /// The dirty ranges that this checkpoint has in the block are in the bucket, though it is not published: they are
+    /// clean from now on, and who evicts them must know where they lie. For what
+    /// [`version`](Self::version) named when its snapshot was taken; false, and nothing changes, if that is not
+    /// what is there.
+    pub fn uploaded(
+        &mut self,
+        block: BlockIndex,
+        checkpoint: CheckpointId,
+        version: BlockVersion,
+    ) -> bool {
+        let uploaded = |found: &mut Block| found.uploaded(checkpoint, version);
+        let uploaded = self.change_if_there(block, uploaded).unwrap_or(false);
+        if uploaded && let Some(dirty) = self.dirty_in.get_mut(&checkpoint) {
+            dirty.remove(&block);
+        }
+        uploaded
     }
 
     /// Everything up to and including this checkpoint is in the bucket: its ranges are clean.

@@ -62,8 +62,9 @@
 //! [`FileBlocks::published`]. A caller that retries keeps the snapshot; one that gives up
 //! calls [`FileBlocks::put_back`].
 //!
-//! A snapshot may be taken while its checkpoint is still open (an early upload). If
-//! [`FileBlocks::version`] has changed when the checkpoint closes, another one has to be taken.
+//! A snapshot may be taken while its checkpoint is still open (an early upload). When it is in the bucket,
+//! [`FileBlocks::uploaded`] makes its ranges clean before the checkpoint is published, unless they have changed
+//! since: then another snapshot has to be taken.
 //!
 //! # Why pieces
 //! A block buffer is up to 64 pieces of 64 KiB, not one allocation of 4 MiB:

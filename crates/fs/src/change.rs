@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use forebay_meta::record::InodeRecord;
 use forebay_meta::{Batch, Key, Record};
-use forebay_types::{ByteRange, CheckpointId, Inode, Lsn};
+use forebay_types::{BlockIndex, ByteRange, CheckpointId, Inode, Lsn};
 use forebay_vfs::{Error, Timestamp};
 use forebay_wal::{AppendError, RecordKind};
 use parking_lot::Mutex;
@@ -24,6 +24,8 @@ use crate::quota::Reservation;
 /// The checkpoint that collects changes.
 pub(crate) struct Open {
     pub(crate) id: CheckpointId,
+    /// Held shared for what leaves before the checkpoint closes, until it is in the bucket.
+    pub(crate) under_way: Arc<tokio::sync::RwLock<()>>,
     changed: Mutex<Changed>,
 }
 
@@ -39,6 +41,7 @@ impl Open {
     pub(crate) fn new(id: CheckpointId) -> Open {
         Open {
             id,
+            under_way: Arc::default(),
             changed: Mutex::default(),
         }
     }
@@ -131,26 +134,28 @@ impl DataHeader {
         (end <= MAX_FILE_SIZE).then_some((header, data))
     }
 
-    /// Makes the write in memory, of which `counted` bytes are known to take space already.
+    /// Makes the write in memory, of which `counted` bytes are known to take space already. Gives the block that it
+    /// has filled, if there is one.
     pub(crate) fn apply(
         &self,
         state: &mut NodeState,
         data: &[u8],
         counted: u64,
         open: CheckpointId,
-    ) {
+    ) -> Option<BlockIndex> {
         let range = ByteRange::at(self.offset, data.len() as u64);
-        if counted == 0 && state.published && !state.unknown_ranges(range).is_empty() {
+        if counted == 0 && state.is_in_bucket() && !state.unknown_ranges(range).is_empty() {
             // Some of it may be in the bucket.
             state.charge.loosen(open);
         }
         state.set_space(state.space_after(range, counted));
-        state.blocks.write(self.offset, data, open);
+        let filled = state.blocks.write(self.offset, data, open);
         let record = &mut state.record;
         record.size = record.size.max(self.offset + data.len() as u64);
         record.mode = self.mode;
         record.mtime = convert::record_time(self.time);
         record.ctime = record.mtime;
+        filled
     }
 }
 
@@ -305,6 +310,7 @@ impl Core {
         state.record.nlink = 0;
         state.last_lsn = end;
         state.blocks.clear(open);
+        state.early.cut(0, open);
         state.settle(None);
     }
 

@@ -194,13 +194,16 @@ impl Core {
         Ok(Node::new(inode, record, true, self.cache.clone(), charge))
     }
 
-    /// Waits for the log, which is full until the next checkpoint is in the bucket.
+    /// Waits for the log, which has no room before its next segment is prepared, or before the next checkpoint is in the
+    /// bucket.
     pub(crate) async fn wait_for_log_room(&self, bytes: u64) -> Result<()> {
         let room = self.journal().room(bytes);
         tokio::pin!(room);
         let mut stopped = self.stopped.subscribe();
         loop {
-            self.checkpoints.press();
+            if self.log().is_some_and(forebay_wal::Wal::needs_recycling) {
+                self.checkpoints.press();
+            }
             tokio::select! {
                 biased;
                 result = &mut room => return result.map_err(|failed| self.log_failed(&failed)),
@@ -226,7 +229,10 @@ impl Core {
             if let Some(admission) = self.try_admit(bytes) {
                 return Ok(admission);
             }
-            self.checkpoints.press();
+            // What leaves early makes room without a checkpoint.
+            if !self.checkpoints.leaving.is_busy(self.config.pack_bytes) {
+                self.checkpoints.press();
+            }
             // Who evicts for a reader may have had all that could go in its hands at the moment of
             // our look, and wakes nobody: look again by ourselves.
             let _ = tokio::time::timeout(LOOK_AGAIN, freed).await;
@@ -357,6 +363,11 @@ impl Core {
     /// Memory was given back: whoever waits for it looks again.
     pub(crate) fn memory_freed(&self) {
         self.freed.notify_waiters();
+    }
+
+    /// Waits until memory was given back, at most so long.
+    pub(crate) async fn memory_freed_within(&self, time: Duration) {
+        let _ = tokio::time::timeout(time, self.freed.notified()).await;
     }
 
     /// What a client is told when the metadata cannot be read.

@@ -11,6 +11,7 @@ use crate::convert::owned;
 use crate::core::Core;
 use crate::durability::Recorded;
 use crate::node::{Node, NodeState};
+use crate::read::FetchPlan;
 use std::sync::Arc;
 
 /// Largest file. Block indices stay far from overflow, and offsets fit a signed 64-bit `off_t`.
@@ -72,20 +73,16 @@ impl Core {
     /// How many bytes of `range` are in the bucket and not in memory: they take no further space when
     /// they are written over.
     async fn counted(&self, node: &Arc<Node>, range: ByteRange) -> Result<Option<Counted>> {
-        let (unknown, token, end) = {
+        let (unknown, plan) = {
             let state = node.lock_live()?;
-            let end = match state.published {
-                true => state.published_end(),
-                false => 0,
-            };
-            (state.unknown_ranges(range), state.blocks.fetch_token(), end)
+            let unknown = state.unknown_ranges(range);
+            let plan = FetchPlan::new(&state, &unknown);
+            (unknown, plan)
         };
         let mut bytes = 0;
         for range in &unknown {
-            let range = range.intersect(ByteRange::new(0, end));
-            for (block, within) in BlockIndex::split(range) {
-                let map = self.catalog.block_map(node.inode, block).await;
-                let Some(map) = map.map_err(|error| self.store_failed(error))? else {
+            for (block, within) in BlockIndex::split(*range) {
+                let Some(map) = self.bucket_map(node, block, &plan).await? else {
                     continue;
                 };
                 let live = map.lookup(within).filter(|(_, frame)| frame.is_some());
@@ -96,7 +93,7 @@ impl Core {
             bytes,
             range,
             unknown,
-            token,
+            token: plan.token,
         }))
     }
 
@@ -137,9 +134,15 @@ impl Core {
             };
             let end = self.record(RecordKind::Data, &[&header.encode(), data], |open, end| {
                 let first = open.touch(node, &mut state);
-                header.apply(&mut state, data, counted, open.id);
+                let filled = header.apply(&mut state, data, counted, open.id);
                 state.last_lsn = end;
                 state.settle(Some(reserved));
+                let is_stream = state.writes.goes_on(range, self.config.early_bytes);
+                if let Some(block) = filled
+                    && is_stream
+                {
+                    self.checkpoints.leaving.tell(node, block);
+                }
                 first
             })?;
             let after = node.attributes(&state);

@@ -9,7 +9,9 @@
 //!                   node: attributes and blocks of one object, newest and as of the closed
 //!                     |   checkpoint
 //!                     v
-//!      checkpoint: close -> upload -> publish -> reclaim       (one task: the publisher)
+//!      checkpoint: close -> upload -> publish -> reclaim       (one task: the publisher; another
+//!                     |                                         one uploads what leaves early)
+//!                   early: blocks that are in the bucket before their checkpoint is published
 //!
 //!      open: take the epoch, judge the local log, replay it
 //! ```
@@ -32,6 +34,7 @@ mod core;
 mod data;
 mod disk_cache;
 mod durability;
+mod early;
 mod environment;
 mod fetch;
 #[cfg(feature = "fuzzing")]

@@ -20,13 +20,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_cache::{Cache, FileBlocks};
-use forebay_meta::record::{InodeRecord, Kind, round_up};
-use forebay_types::{ByteRange, CheckpointId, Inode, Lsn};
+use forebay_meta::record::{BlockMap, InodeRecord, Kind, round_up};
+use forebay_types::{BlockIndex, ByteRange, CheckpointId, Inode, Lsn};
 use forebay_vfs::{Attributes, Error, Result, WccAttributes};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OnceCell;
 
 use crate::convert;
+use crate::early::{EarlyMaps, WriteStream};
 use crate::quota::{Amount, Charge, Reservation, Share};
 
 /// One object of the file system.
@@ -55,6 +56,10 @@ pub(crate) struct NodeState {
     pub(crate) last_lsn: Lsn,
     /// How reads follow one another.
     pub(crate) reads: crate::prefetch::Stream,
+    /// How writes do.
+    pub(crate) writes: WriteStream,
+    /// Blocks that are in the bucket before their checkpoint is published.
+    pub(crate) early: EarlyMaps,
     /// What it counts in the accounts of the volume and of its tree.
     pub(crate) charge: Charge,
     /// Bytes of a regular file that were written and are no holes. Exact but for files with holes,
@@ -103,6 +108,8 @@ impl Node {
                 blocks: FileBlocks::new(inode, cache),
                 last_lsn: Lsn::ZERO,
                 reads: crate::prefetch::Stream::default(),
+                writes: WriteStream::default(),
+                early: EarlyMaps::default(),
                 charge,
                 space,
                 share,
@@ -180,6 +187,7 @@ impl NodeState {
     /// size in the record.
     pub(crate) fn cut(&mut self, size: u64, open: CheckpointId) {
         self.blocks.truncate(size, open);
+        self.early.cut(size, open);
         if self.has_holes() && self.space > 0 {
             // How much of what is left are holes, the block maps know.
             self.charge.loosen(open);
@@ -188,12 +196,33 @@ impl NodeState {
         self.floor = Some(self.floor.map_or(size, |floor| floor.min(size)));
     }
 
-    /// Where the published block maps stop to count.
+    /// Where the published block maps stop to count; 0 if there are none.
     pub(crate) fn published_end(&self) -> u64 {
+        if !self.published {
+            return 0;
+        }
         let closed = self.closed.as_ref().and_then(|closed| closed.floor);
         self.floor
             .unwrap_or(u64::MAX)
             .min(closed.unwrap_or(u64::MAX))
+    }
+
+    /// Whether bytes that are not in memory may be in the bucket.
+    pub(crate) fn is_in_bucket(&self) -> bool {
+        self.published || !self.early.is_empty()
+    }
+
+    /// Where a block lies that has left early, as far as it still counts. It stands before what is published.
+    pub(crate) fn early_map(&self, block: BlockIndex) -> Option<BlockMap> {
+        let (checkpoint, map) = self.early.newest(block)?;
+        let mut map = map.clone();
+        // Of its own checkpoint it knows by itself what was cut off.
+        if self.dirty > Some(checkpoint)
+            && let Some(floor) = self.floor
+        {
+            map.truncate(floor.saturating_sub(block.start()));
+        }
+        Some(map)
     }
 
     /// The object as it was at the end of a closed checkpoint in which it changed.
@@ -286,11 +315,13 @@ impl NodeState {
         self.published = true;
         self.record.used = used;
         self.blocks.published(checkpoint);
+        self.early.published(checkpoint);
         self.share = share;
         if !self.removed && self.record.kind() == Kind::Regular {
             // Of what was cut off since nothing counts, and of what was written since all may.
             let used = used.min(self.published_end());
-            let most = used.saturating_add(self.blocks.dirty_bytes());
+            let since = self.blocks.dirty_bytes() + self.early.bytes();
+            let most = used.saturating_add(since);
             self.space = self.space.max(used).min(most).min(self.record.size);
             self.settle(None);
         }

@@ -96,16 +96,13 @@ impl Core {
         let plan = {
             let Ok(state) = node.lock_live() else { return };
             let wanted = state.reads.still_wants(range, stream);
-            if !wanted || !state.published || state.blocks.is_covered(range) {
+            if !wanted || !state.is_in_bucket() || state.blocks.is_covered(range) {
                 return;
             }
-            FetchPlan {
-                token: state.blocks.fetch_token(),
-                published_end: state.published_end(),
-            }
+            FetchPlan::new(&state, &[range])
         };
         // A failure here is the reader's to report, when it comes that far.
-        let _ = self.fetch_missing(node, &[range], plan, None).await;
+        let _ = self.fetch_missing(node, &[range], &plan, None).await;
     }
 }
 

@@ -16,7 +16,7 @@ use crate::convert::owned;
 use crate::core::Core;
 use crate::data::writable;
 use crate::fetch::{FetchError, Fetched, memory_of};
-use crate::node::Node;
+use crate::node::{Node, NodeState};
 
 /// How often a read plans its fetches again because the file changed under them, before it asks
 /// the client to come back.
@@ -56,14 +56,7 @@ impl Core {
                 let mut data = vec![0; wanted.len() as usize];
                 let mut missing = Vec::new();
                 state.blocks.read(wanted.start, &mut data, &mut missing);
-                let plan = FetchPlan {
-                    token: state.blocks.fetch_token(),
-                    published_end: if state.published {
-                        state.published_end()
-                    } else {
-                        0
-                    },
-                };
+                let plan = FetchPlan::new(&state, &missing);
                 (
                     Reply {
                         data,
@@ -76,7 +69,7 @@ impl Core {
                 )
             };
             if self
-                .fetch_missing(&node, &missing, plan, Some(&mut reply))
+                .fetch_missing(&node, &missing, &plan, Some(&mut reply))
                 .await?
             {
                 return Ok(ReadReply {
@@ -96,14 +89,10 @@ impl Core {
         &self,
         node: &Arc<Node>,
         missing: &[ByteRange],
-        plan: FetchPlan,
+        plan: &FetchPlan,
         mut reply: Option<&mut Reply>,
     ) -> Result<bool> {
-        // What lies behind is a hole: the reply has zeros there already.
-        let published = ByteRange::new(0, plan.published_end);
-        let parts = missing
-            .iter()
-            .flat_map(|range| BlockIndex::split(range.intersect(published)));
+        let parts = missing.iter().flat_map(|range| BlockIndex::split(*range));
         for (block, within) in parts {
             let reply = reply.as_deref_mut();
             if !self.fetch_block(node, block, within, plan, reply).await? {
@@ -122,11 +111,11 @@ impl Core {
         node: &Arc<Node>,
         block: BlockIndex,
         within: ByteRange,
-        plan: FetchPlan,
+        plan: &FetchPlan,
         mut reply: Option<&mut Reply>,
     ) -> Result<bool> {
-        let map = self.catalog.block_map(node.inode, block).await;
-        let Some(map) = map.map_err(|error| self.store_failed(error))? else {
+        // What no map has is a hole: the reply has zeros there already.
+        let Some(map) = self.bucket_map(node, block, plan).await? else {
             return Ok(true);
         };
         let key = BlockKey {
@@ -174,7 +163,7 @@ impl Core {
                     // these bytes were written anew and published since.
                     let whole = ByteRange::at(block.start(), BLOCK_SIZE);
                     let overtaken = !node.lock().blocks.is_current(plan.token, whole);
-                    if overtaken || self.is_replaced(key, *part, address).await? {
+                    if overtaken || self.is_replaced(node, block, *part, address).await? {
                         return Ok(false);
                     }
                     return Err(self.fetch_failed(key, &error));
@@ -199,7 +188,7 @@ impl Core {
         &self,
         node: &Arc<Node>,
         taken: Taken<'_>,
-        plan: FetchPlan,
+        plan: &FetchPlan,
         reply: Option<&mut Reply>,
         spare: Option<&mut Lease>,
     ) -> Result<bool> {
@@ -214,13 +203,9 @@ impl Core {
             let start = range.start.checked_sub(frame.range.start)? as usize;
             frame.data.get(start..start + range.len() as usize)
         };
-        let end = plan.published_end.saturating_sub(block.start());
-        let live: Vec<ByteRange> = map
-            .extents()
-            .iter()
-            .filter(|extent| extent.frame == *address)
-            .map(|extent| extent.range.intersect(ByteRange::new(0, end)))
-            .collect();
+        let of_frame = map.extents().iter();
+        let of_frame = of_frame.filter(|extent| extent.frame == *address);
+        let live: Vec<ByteRange> = of_frame.map(|extent| extent.range).collect();
         if let Some(reply) = reply {
             let wanted = live.iter().map(|range| range.intersect(within));
             for range in wanted.filter(|range| !range.is_empty()) {
@@ -258,15 +243,39 @@ impl Core {
         Ok(true)
     }
 
+    /// Where the bytes of a block lie that may be in the bucket, as far as they count; none for a hole.
+    pub(crate) async fn bucket_map(
+        &self,
+        node: &Node,
+        block: BlockIndex,
+        plan: &FetchPlan,
+    ) -> Result<Option<BlockMap>> {
+        let early = plan.early.iter().find(|(own, _)| *own == block);
+        if let Some((_, map)) = early {
+            return Ok(Some(map.clone()));
+        }
+        let end = plan.published_end.saturating_sub(block.start());
+        if end == 0 {
+            return Ok(None);
+        }
+        let map = self.catalog.block_map(node.inode, block).await;
+        let mut map = map.map_err(|error| self.store_failed(error))?;
+        if let Some(map) = &mut map {
+            map.truncate(end);
+        }
+        Ok(map)
+    }
+
     /// Whether the block map no longer refers to the frame at `address` for all of `part`.
     async fn is_replaced(
         &self,
-        key: BlockKey,
+        node: &Node,
+        block: BlockIndex,
         part: ByteRange,
         address: &FrameAddress,
     ) -> Result<bool> {
-        let map = self.catalog.block_map(key.inode, key.block).await;
-        let Some(map) = map.map_err(|error| self.store_failed(error))? else {
+        let now = FetchPlan::new(&node.lock(), &[ByteRange::at(block.start(), BLOCK_SIZE)]);
+        let Some(map) = self.bucket_map(node, block, &now).await? else {
             return Ok(true);
         };
         let replaced = map.lookup(part).any(|(_, now)| now != Some(address));
@@ -311,12 +320,33 @@ struct Taken<'a> {
     frame: &'a Fetched,
 }
 
-/// Under which conditions fetched bytes count.
-#[derive(Clone, Copy)]
+/// Where to fetch what is missing of a file, and under which conditions it counts. Made under the file's lock.
 pub(crate) struct FetchPlan {
     pub(crate) token: FetchToken,
     /// Where the published block maps stop to count.
-    pub(crate) published_end: u64,
+    published_end: u64,
+    /// The blocks that have left early: the published block maps do not count for them.
+    early: Vec<(BlockIndex, BlockMap)>,
+}
+
+impl FetchPlan {
+    pub(crate) fn new(state: &NodeState, missing: &[ByteRange]) -> FetchPlan {
+        let mut early = Vec::new();
+        if !state.early.is_empty() {
+            let parts = missing.iter().flat_map(|range| BlockIndex::split(*range));
+            for (block, _) in parts {
+                let known = early.last().is_some_and(|(last, _)| *last == block);
+                if !known && let Some(map) = state.early_map(block) {
+                    early.push((block, map));
+                }
+            }
+        }
+        FetchPlan {
+            token: state.blocks.fetch_token(),
+            published_end: state.published_end(),
+            early,
+        }
+    }
 }
 
 /// A reply to READ that is being put together.

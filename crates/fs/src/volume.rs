@@ -104,10 +104,12 @@ impl Volume {
         let state = Arc::new(Mutex::new(opened.state));
         let watch = core.clone().watch_log(state.clone());
         let publish = core.clone().publish_forever();
+        let leave = core.clone().leave_forever();
         let spread = core.clone().spread_forever();
         let publisher = tokio::spawn(async move {
             tokio::select! {
                 () = publish => {}
+                () = leave => {}
                 () = watch => {}
                 () = spread => {}
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::model::{Model, draw};
+use crate::common::model::{Model, Op, draw};
 use crate::common::*;
 use forebay_fs::FsConfig;
 use forebay_pack::Compression;
@@ -28,13 +28,19 @@ fn the_bucket_holds_exactly_the_state_at_its_published_lsn() {
     let bucket = Bucket::new();
     let life = bucket.start(|config| config.memory_limit = 64 << 20);
     let mut model = Model::default();
-    // Every state that the log went through, by its LSN.
+    // Every state that the log went through, by its LSN; but not those in the middle of an operation of several calls.
     let mut history: Vec<(Lsn, Model)> = Vec::new();
+    let mut in_pieces: Vec<std::ops::Range<Lsn>> = Vec::new();
     let mut checked = 0;
     for i in 0..600 {
         let op = draw::op().new_tree(&mut runner).unwrap().current();
+        let begin = life.volume.status().end;
         model.step(&life, &op);
-        history.push((life.volume.status().end, model.clone()));
+        let end = life.volume.status().end;
+        history.push((end, model.clone()));
+        if matches!(op, Op::Write { len, .. } if len > 1 << 20) {
+            in_pieces.push(begin..end);
+        }
         // Flushes go on beside the operations.
         if i % 11 == 0 {
             drop(life.spawn(|volume| async move { volume.flush().await }));
@@ -50,16 +56,17 @@ fn the_bucket_holds_exactly_the_state_at_its_published_lsn() {
                 .find(|(lsn, _)| *lsn <= published)
                 .cloned()
                 .unwrap_or_default();
-            assert_eq!(
-                lsn, published,
-                "the published LSN is the end of an operation"
-            );
-            then.check(&other);
-            checked += usize::from(published > Lsn::ZERO);
+            if lsn == published {
+                then.check(&other);
+                checked += usize::from(published > Lsn::ZERO);
+            } else {
+                let between = in_pieces.iter().any(|write| write.contains(&published));
+                assert!(between, "{published} is not the end of an operation");
+            }
             other.crash();
         }
     }
-    assert!(checked >= 8, "only {checked} states were checked");
+    assert!(checked >= 7, "only {checked} states were checked");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod disk_cache;
 mod disk_faults;
 mod fencing;
 mod interrupted_opening;
+mod leaving_early;
 mod limits;
 mod model;
 mod one_node_per_inode;

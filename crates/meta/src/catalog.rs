@@ -165,6 +165,25 @@ impl Catalog {
             .await
     }
 
+    /// The same, of a directory that may be newer than the bucket: `is_published` says whether the bucket can know
+    /// names of it. It is asked after a look at what is unpublished, and only if that has nothing; so if names
+    /// leave the overlay only after it has begun to say yes, none is missed.
+    pub async fn name_if_published(
+        &self,
+        directory: Inode,
+        name: &[u8],
+        is_published: impl FnOnce() -> bool,
+    ) -> Result<Option<NameRecord>, StoreError> {
+        let key = Key::Name(directory, Bytes::copy_from_slice(name)).encode();
+        let value = match self.overlay.get(&key) {
+            Some(entry) => entry.value(),
+            None if is_published() => self.store.get(&key).await?,
+            None => None,
+        };
+        let record = value.map(|value| NameRecord::decode(&key, &value));
+        Ok(record.transpose()?)
+    }
+
     /// The next names of `directory` behind `cookie` (0: from the first one on) with their
     /// cookies, at most `limit`; less than that means that there are no more.
     pub async fn cookies_after(

@@ -8,10 +8,8 @@
 //! bound by the disk. `append/pwrite` writes the same records to files that were written before. All go round in more
 //! memory than the processor's caches hold, and so does the bare copy.
 //!
-//! In processor time of the appending thread, which does not depend on what else the machine does, an append took 77 ns at 512
-//! bytes (the bare copy and checksum 30), 3.1 us at 32 KiB (3.5) and 97 us at 1 MiB (100), in November 2026 on an AMD EPYC.
-//! What is left at 512 bytes are the log's lock, the checksum of a header, and that the lock is not given up before the
-//! record is in memory, for which the bare copy never waits.
+//! In processor time of the appending thread, which does not depend on what else the machine does, appends are held beside
+//! the bare work in turns by the benchmark `bare`.
 //!
 //! `pwrite` took 2.9 us at 512 bytes, 3.4 us at 4 KiB, 8.4 us at 32 KiB and 111 to 117 us at 1 MiB: it wins nowhere once a segment is
 //! prepared, since the log's threads have its pages present before. It wins where none is: on a file's first pages, and

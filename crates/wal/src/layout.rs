@@ -32,6 +32,10 @@
 //! The used part of a segment header fits into one 512-byte sector, so a power cut leaves the
 //! old header, the new one, or a mixture whose CRC is wrong.
 
+mod header_crc;
+
+use std::sync::atomic::{Ordering, compiler_fence};
+
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 /// Bytes from the beginning of a segment file to its first record: one page.
@@ -76,6 +80,7 @@ const _: () = {
         "a torn sector must not tear a header in two valid halves"
     );
     assert!(SEGMENT_HEADER.is_multiple_of(4096));
+    assert!(RECORD_ZERO + 4 == RECORD_LENGTH + size_of::<u64>());
     assert!(RECORD_HEADER == 32 && (RECORD_HEADER as u64).is_multiple_of(ALIGNMENT));
 };
 
@@ -220,21 +225,29 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The header with a CRC of zero, and the CRC of what it covers so far. The payload
-    /// goes into that next, the result to [`RecordHeader::seal`].
-    pub(crate) fn encode(&self) -> ([u8; RECORD_HEADER], crc32fast::Hasher) {
-        let mut bytes = [0; RECORD_HEADER];
-        put(&mut bytes, RECORD_TAG, &RECORD_MAGIC);
-        put(&mut bytes, RECORD_KIND, &[self.kind.code()]);
-        put(&mut bytes, RECORD_LSN, &self.lsn.0.to_le_bytes());
-        put(&mut bytes, RECORD_SALT, &self.salt.0.to_le_bytes());
-        put(&mut bytes, RECORD_LENGTH, &self.payload.to_le_bytes());
-        (bytes, RecordHeader::begin_crc(&bytes))
+    /// The CRC of what it covers of the header. The payload goes into that next, the result to
+    /// [`RecordHeader::write`].
+    #[inline]
+    pub(crate) fn begin_crc(&self) -> crc32fast::Hasher {
+        crc32fast::Hasher::new_with_initial(header_crc::header_crc(self))
     }
 
-    /// Puts the finished CRC into an encoded header.
-    pub(crate) fn seal(bytes: &mut [u8], crc: u32) {
-        bytes[RECORD_CRC..RECORD_TAG].copy_from_slice(&crc.to_le_bytes());
+    /// Writes the header with its finished CRC.
+    ///
+    /// In two steps, of which the first leaves LSN and salt alone, so that a process that is killed in between
+    /// leaves no whole header whose CRC or length is a former one's.
+    #[inline]
+    pub(crate) fn write(&self, bytes: &mut [u8; RECORD_HEADER], crc: u32) {
+        let mut first = [0; RECORD_LSN];
+        put(&mut first, RECORD_CRC, &crc.to_le_bytes());
+        put(&mut first, RECORD_TAG, &RECORD_MAGIC);
+        put(&mut first, RECORD_KIND, &[self.kind.code()]);
+        put(bytes, 0, &first);
+        // With the zeros behind it.
+        put(bytes, RECORD_LENGTH, &u64::from(self.payload).to_le_bytes());
+        compiler_fence(Ordering::Release);
+        put(bytes, RECORD_LSN, &self.lsn.0.to_le_bytes());
+        put(bytes, RECORD_SALT, &self.salt.0.to_le_bytes());
     }
 
     /// The header and the CRC that it claims, if these bytes have the form of one.
@@ -261,20 +274,15 @@ impl RecordHeader {
 
     /// The CRC that a record with these bytes must have.
     pub(crate) fn crc(bytes: &[u8; RECORD_HEADER], payload: &[u8]) -> u32 {
-        let mut crc = RecordHeader::begin_crc(bytes);
-        crc.update(payload);
-        crc.finalize()
-    }
-
-    /// The CRC of what it covers of the header.
-    fn begin_crc(bytes: &[u8; RECORD_HEADER]) -> crc32fast::Hasher {
         let mut crc = crc32fast::Hasher::new();
         crc.update(&bytes[RECORD_TAG..]);
-        crc
+        crc.update(payload);
+        crc.finalize()
     }
 }
 
 /// Writes a field at a constant offset.
+#[inline]
 fn put<const N: usize>(bytes: &mut [u8; N], at: usize, field: &[u8]) {
     bytes[at..at + field.len()].copy_from_slice(field);
 }
@@ -359,9 +367,9 @@ mod tests {
             salt: Salt(5),
             payload: 3,
         };
-        let (mut bytes, mut crc) = record.encode();
+        let (mut bytes, mut crc) = ([0xff; RECORD_HEADER], record.begin_crc());
         crc.update(b"abc");
-        RecordHeader::seal(&mut bytes, crc.finalize());
+        record.write(&mut bytes, crc.finalize());
         let valid = |bytes: &[u8; RECORD_HEADER], payload: &[u8]| {
             RecordHeader::decode(bytes)
                 .is_some_and(|(_, crc)| crc == RecordHeader::crc(bytes, payload))

@@ -23,8 +23,9 @@
 //! a hole before it would cut it off at recovery. What is to survive a power cut must be
 //! **durable**.
 //!
-//! There is no clock and no runtime here: waiting is done with plain futures, flushing and
-//! preparing in two threads of the log's own.
+//! There is no runtime here: waiting is done with plain futures, flushing and preparing in two threads of the
+//! log's own. Nor is there a clock, but for the one by which the flushing thread waits, a part of a
+//! millisecond, until those whom it has woken have come back.
 
 mod aside;
 mod error;

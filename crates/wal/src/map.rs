@@ -3,17 +3,30 @@
 use std::io;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::storage::SegmentMemory;
 
-/// Hands out every byte of a mapped segment once.
+/// Bytes between a record and what is fetched when it is written: memory takes about as long to come as so much takes to
+/// be written.
+#[cfg(target_arch = "x86_64")]
+const FETCHED_AHEAD: usize = 512;
+/// Bytes that are fetched as one.
+#[cfg(target_arch = "x86_64")]
+const CACHE_LINE: usize = 64;
+
+/// A mapped segment, shared by all who write or flush parts of it.
 pub(crate) struct SegmentMap {
     memory: Box<dyn SegmentMemory>,
+}
+
+/// The end of a segment that was not handed out yet. There is one of it for a map, so that each byte is handed out
+/// once.
+pub(crate) struct Unwritten {
+    map: Arc<SegmentMap>,
     /// Bytes of the memory.
     limit: usize,
     /// Bytes that have been handed out, from the front.
-    reserved: AtomicUsize,
+    reserved: usize,
 }
 
 /// Some bytes of a segment that nobody else can write. Whoever takes it along shares the map; whoever fills
@@ -24,54 +37,9 @@ pub(crate) struct Slot<M = Arc<SegmentMap>> {
 }
 
 impl SegmentMap {
-    pub(crate) fn new(memory: Box<dyn SegmentMemory>) -> SegmentMap {
-        SegmentMap {
-            limit: memory.memory().len(),
-            memory,
-            reserved: AtomicUsize::new(0),
-        }
-    }
-
-    /// The next `bytes` bytes, or `None` when so many are not left.
-    pub(crate) fn reserve(&self, bytes: usize) -> Option<Slot<&SegmentMap>> {
-        let range = self.hand_out(bytes)?;
-        Some(Slot { map: self, range })
-    }
-
-    /// The same, to take along.
-    pub(crate) fn reserve_shared(self: &Arc<Self>, bytes: usize) -> Option<Slot> {
-        let range = self.hand_out(bytes)?;
-        let map = Arc::clone(self);
-        Some(Slot { map, range })
-    }
-
-    fn hand_out(&self, bytes: usize) -> Option<Range<usize>> {
-        let grown = |at: usize| at.checked_add(bytes).filter(|end| *end <= self.limit);
-        let start = self
-            .reserved
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown)
-            .ok()?;
-        Some(start..start + bytes)
-    }
-
-    /// Bytes that have been handed out.
-    pub(crate) fn reserved(&self) -> usize {
-        self.reserved.load(Ordering::Relaxed)
-    }
-
-    /// Bytes that are left.
-    pub(crate) fn left(&self) -> usize {
-        self.limit - self.reserved()
-    }
-
     /// Puts a range on stable storage that is not being written to.
     pub(crate) fn flush(&self, range: Range<usize>) -> io::Result<()> {
         self.memory.flush(range)
-    }
-
-    /// Makes the memory ready to be written without faults.
-    pub(crate) fn prefault(&self) {
-        self.memory.prefault();
     }
 
     /// Gives the memory back, for another life of the segment. There are no slots any more, since
@@ -81,12 +49,93 @@ impl SegmentMap {
     }
 }
 
+impl Unwritten {
+    /// All of a segment, which nobody else has.
+    pub(crate) fn new(memory: Box<dyn SegmentMemory>) -> Unwritten {
+        Unwritten {
+            limit: memory.memory().len(),
+            map: Arc::new(SegmentMap { memory }),
+            reserved: 0,
+        }
+    }
+
+    /// The next `bytes` bytes, or `None` when so many are not left.
+    #[inline]
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Option<Slot<&SegmentMap>> {
+        let range = self.hand_out(bytes)?;
+        Some(Slot {
+            map: &self.map,
+            range,
+        })
+    }
+
+    /// The same, to take along.
+    pub(crate) fn reserve_shared(&mut self, bytes: usize) -> Option<Slot> {
+        let range = self.hand_out(bytes)?;
+        let map = Arc::clone(&self.map);
+        Some(Slot { map, range })
+    }
+
+    #[inline]
+    fn hand_out(&mut self, bytes: usize) -> Option<Range<usize>> {
+        let start = self.reserved;
+        let end = start.checked_add(bytes).filter(|end| *end <= self.limit)?;
+        self.reserved = end;
+        Some(start..end)
+    }
+
+    /// Bytes that have been handed out.
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved
+    }
+
+    /// Bytes that are left.
+    #[inline]
+    pub(crate) fn left(&self) -> usize {
+        self.limit - self.reserved
+    }
+
+    /// The map, to be flushed.
+    pub(crate) fn share(&self) -> Arc<SegmentMap> {
+        Arc::clone(&self.map)
+    }
+
+    /// The map, when nothing more is to be handed out.
+    pub(crate) fn into_map(self) -> Arc<SegmentMap> {
+        self.map
+    }
+
+    /// Makes the memory ready to be written without faults.
+    pub(crate) fn prefault(&self) {
+        self.map.memory.prefault();
+    }
+}
+
 impl<M: Deref<Target = SegmentMap>> Slot<M> {
+    /// Has the processor fetch the memory that the records to come will be written to, as many bytes as this slot
+    /// has. The log's lock keeps stores from running on into the next append, so that each would
+    /// otherwise wait for memory of its own.
+    #[inline]
+    pub(crate) fn fetch_ahead(&self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let memory = self.map.memory.memory().cast::<u8>().as_ptr();
+            let ahead = memory.wrapping_add(self.range.end + FETCHED_AHEAD);
+            for at in (0..self.range.len()).step_by(CACHE_LINE) {
+                // SAFETY: a hint, which never faults, whatever the address; nothing is read.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(at).cast()) }
+            }
+        }
+    }
+
+    #[inline]
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         let memory = self.map.memory.memory();
         // SAFETY: the range lies within the memory (checked by `hand_out`), which stays mapped at
         // the same place while `map` lives (promise of `SegmentMemory`); `map` is a reference of one
-        // kind or the other, and always leads to the same. `hand_out` gives each byte away once, and `&mut self` excludes a second slice of this slot. The log maps a file only
+        // kind or the other, and always leads to the same. `hand_out` gives each byte away once, as there is one `Unwritten` for
+        // a map, and `&mut self` excludes a second slice of this slot. The log maps a file only
         // once at a time (promise of the callers of `Storage::open`), and the storage belongs to
         // one process.
         unsafe {
@@ -106,10 +155,10 @@ mod tests {
     #[test]
     fn slots_do_not_overlap_and_end_with_the_memory() {
         let memory = MemoryStorage::new().create("a", 4096).expect("created");
-        let map = SegmentMap::new(memory);
-        let mut first = map.reserve(4000).expect("room");
+        let mut map = Unwritten::new(memory);
+        let mut first = map.reserve_shared(4000).expect("room");
         assert!(map.reserve(97).is_none());
-        let mut second = map.reserve(96).expect("room");
+        let mut second = map.reserve_shared(96).expect("room");
         first.bytes().fill(1);
         second.bytes().fill(2);
         assert!(first.bytes().iter().all(|byte| *byte == 1));

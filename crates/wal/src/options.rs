@@ -60,6 +60,14 @@ impl Options {
         (self.limit_bytes / 16).min(64 << 20)
     }
 
+    /// Segments that are prepared ahead at the most, for appends that use them up faster than one at a time can be
+    /// prepared. Four: each takes a segment's bytes of page cache. At the most a quarter of the log, since
+    /// they are a part of what is kept rather than deleted.
+    pub(crate) fn most_prepared(&self) -> usize {
+        let quarter = (self.limit_bytes / 4 / self.segment_bytes).clamp(1, 4);
+        quarter as usize
+    }
+
     /// Payload bytes of the largest record that fits into a segment.
     pub(crate) fn largest_payload(&self) -> u64 {
         self.segment_bytes - (SEGMENT_HEADER + RECORD_HEADER) as u64

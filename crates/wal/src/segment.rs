@@ -1,11 +1,9 @@
 //! Segments as the log keeps book of them, and the names of their files.
 
-use std::sync::Arc;
-
 use forebay_types::Lsn;
 
 use crate::layout::{SEGMENT_HEADER, Salt, SegmentNumber};
-use crate::map::SegmentMap;
+use crate::map::Unwritten;
 use crate::storage::SegmentMemory;
 
 /// What a file of the log's folder is, by its name.
@@ -105,7 +103,7 @@ pub(crate) struct Retained {
     /// Where the records end; `None` while they are still being appended.
     pub(crate) end: Option<Lsn>,
     /// Mapped until it is full and flushed; never for segments of an earlier run.
-    pub(crate) map: Option<Arc<SegmentMap>>,
+    pub(crate) unwritten: Option<Unwritten>,
     /// Whether the header is on stable storage.
     pub(crate) header_flushed: bool,
 }
@@ -123,7 +121,7 @@ pub(crate) struct Prepared {
     pub(crate) name: String,
     pub(crate) salt: Salt,
     pub(crate) bytes: u64,
-    pub(crate) map: Arc<SegmentMap>,
+    pub(crate) unwritten: Unwritten,
 }
 
 /// A file whose records are not needed any more.

@@ -16,14 +16,15 @@ use forebay_types::Lsn;
 
 use crate::error::{AppendError, LogFailed};
 use crate::layout::{SEGMENT_HEADER, Salt, SegmentHeader, SegmentNumber, record_bytes};
-use crate::map::{SegmentMap, Slot};
+use crate::map::{SegmentMap, Slot, Unwritten};
 use crate::options::Options;
 use crate::segment::{Prepared, Retained, Spare};
 use crate::waiting::Waiters;
 use crate::wal::Stats;
 
-/// Recycled segments that stay mapped, beyond the current and the prepared one.
-const MAPPED_SPARES: usize = 2;
+/// Recycled segments that stay mapped, beyond the current and the prepared ones: as many as are prepared at once, so that
+/// those need neither be mapped nor faulted in again.
+const MAPPED_SPARES: usize = 4;
 
 /// How the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +54,10 @@ pub(crate) struct State {
     pub(crate) retained: VecDeque<Retained>,
     /// The segment that was begun last, recycled or not.
     pub(crate) last: SegmentNumber,
-    pub(crate) prepared: Option<Prepared>,
+    /// In the order of their numbers, which is that in which they are begun.
+    pub(crate) prepared: VecDeque<Prepared>,
+    /// How many of them are wanted.
+    pub(crate) ahead: usize,
     pub(crate) spares: Vec<Spare>,
     /// Maps to be dropped outside the lock.
     pub(crate) unmap: Vec<Arc<SegmentMap>>,
@@ -61,6 +65,8 @@ pub(crate) struct State {
     pub(crate) file_bytes: u64,
     /// The highest segment number that was ever used.
     pub(crate) numbers: u64,
+    /// Waiters that the syncer holds the next flush back for.
+    pub(crate) gathering: Option<usize>,
     /// The syncer is flushing segments that begin below this.
     pub(crate) flushing_below: Option<Lsn>,
     /// The preparer is at work.
@@ -108,23 +114,21 @@ pub(crate) struct RecordPlace {
 impl State {
     /// Whether the next append with this payload finds its place at once.
     pub(crate) fn has_room(&self, payload: u64) -> bool {
-        let fits = |map: &Arc<SegmentMap>| map.left() as u64 >= record_bytes(payload);
-        self.prepared.is_some()
-            || self
-                .current()
-                .and_then(|c| c.map.as_ref())
-                .is_some_and(fits)
+        !self.prepared.is_empty()
+            || self.left().map(|left| left as u64) >= Some(record_bytes(payload))
     }
 
-    fn current(&self) -> Option<&Retained> {
-        self.retained.back().filter(|last| last.end.is_none())
+    /// Bytes that are left of the segment that is being appended to, if there is one.
+    #[inline]
+    fn left(&self) -> Option<usize> {
+        let last = self.retained.back().filter(|last| last.end.is_none());
+        Some(last?.unwritten.as_ref()?.left())
     }
 
     /// Assigns LSN and place to a record, which its append fills without the lock.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<Reserved, AppendError> {
-        let size = self.make_way(bytes)?;
-        let (map, header) = self.place(bytes).ok_or(AppendError::Full)?;
-        let slot = map.reserve_shared(size).ok_or(AppendError::Full)?;
+        let (current, size, header) = self.place(bytes)?;
+        let slot = current.reserve_shared(size).ok_or(AppendError::Full)?;
         self.passed(header);
         Ok(Reserved {
             slot,
@@ -133,59 +137,79 @@ impl State {
         })
     }
 
-    /// Assigns LSN and place to a record that is filled on the spot; [`State::filled`] is next.
-    pub(crate) fn reserve_here(
+    /// Assigns LSN and place to a record that `fill` fills on the spot.
+    #[inline]
+    pub(crate) fn append_here(
         &mut self,
         bytes: u64,
-    ) -> Result<(Slot<&SegmentMap>, RecordPlace), AppendError> {
-        let size = self.make_way(bytes)?;
-        let (map, header) = self.place(bytes).ok_or(AppendError::Full)?;
-        Ok((map.reserve(size).ok_or(AppendError::Full)?, header))
-    }
-
-    /// Notes that what [`State::reserve_here`] has given is filled. The wakers in `due` are woken
-    /// without the lock.
-    pub(crate) fn filled(&mut self, header: RecordPlace, due: &mut Vec<Waker>) {
-        self.passed(header);
-        if let Some(complete) = self.in_flight.pass(header.end) {
+        fill: impl FnOnce(&mut [u8], RecordPlace),
+    ) -> Result<RecordPlace, AppendError> {
+        let (current, size, place) = self.place(bytes)?;
+        let mut slot = current.reserve(size).ok_or(AppendError::Full)?;
+        slot.fetch_ahead();
+        fill(slot.bytes(), place);
+        self.passed(place);
+        if let Some(complete) = self.in_flight.pass(place.end) {
             self.complete = complete;
-            self.for_complete.take_due(complete, due);
         }
+        Ok(place)
     }
 
-    /// Sees to it that the current segment has room for so many bytes, beginning the prepared one if
-    /// the current one is full.
-    fn make_way(&mut self, bytes: u64) -> Result<usize, AppendError> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone().into());
-        }
-        if self.closing > Closing::Open {
-            return Err(self.closed().into());
+    /// Whether somebody waits for what an append may bring about.
+    #[inline]
+    pub(crate) fn somebody_waits(&self) -> bool {
+        !self.for_complete.is_empty() || !self.for_durable.is_empty()
+    }
+
+    /// Takes the wakers of those who waited for what is complete by now; they are woken without the lock.
+    pub(crate) fn take_complete(&mut self, due: &mut Vec<Waker>) {
+        self.for_complete.take_due(self.complete, due);
+    }
+
+    /// Where the next record of so many bytes goes. Begins a prepared segment if the current one is full.
+    #[inline]
+    fn place(&mut self, bytes: u64) -> Result<(&mut Unwritten, usize, RecordPlace), AppendError> {
+        if self.failure.is_some() || self.closing > Closing::Open {
+            return Err(self.refusal().into());
         }
         let size = usize::try_from(bytes).map_err(|_| AppendError::Full)?;
-        let fits = |current: &Retained| current.map.as_ref().is_some_and(|map| map.left() >= size);
-        while !self.current().is_some_and(fits) {
-            let Some(prepared) = self.prepared.take() else {
-                self.try_again = true;
-                return Err(AppendError::Full);
-            };
-            self.begin(prepared, false);
+        if self.left() < Some(size) {
+            self.make_way(size)?;
         }
-        Ok(size)
-    }
-
-    /// Where the next record goes, if there is a current segment.
-    fn place(&self, bytes: u64) -> Option<(&Arc<SegmentMap>, RecordPlace)> {
-        let current = self.current()?;
+        let current = self.retained.back_mut().ok_or(AppendError::Full)?;
         let place = RecordPlace {
             lsn: self.next,
             end: self.next.advance(bytes),
             salt: current.salt,
         };
-        Some((current.map.as_ref()?, place))
+        let unwritten = current.unwritten.as_mut().ok_or(AppendError::Full)?;
+        Ok((unwritten, size, place))
+    }
+
+    /// Begins prepared segments until one has room for so many bytes.
+    #[cold]
+    fn make_way(&mut self, bytes: usize) -> Result<(), AppendError> {
+        while self.left() < Some(bytes) {
+            let Some(prepared) = self.prepared.pop_front() else {
+                self.try_again = true;
+                if self.preparing {
+                    self.ahead = (2 * self.ahead).min(self.options.most_prepared());
+                }
+                return Err(AppendError::Full);
+            };
+            self.begin(prepared, false);
+        }
+        Ok(())
+    }
+
+    /// Why nothing is appended any more.
+    #[cold]
+    fn refusal(&self) -> LogFailed {
+        self.failure.clone().unwrap_or_else(|| self.closed())
     }
 
     /// Counts a record that has its place.
+    #[inline]
     fn passed(&mut self, place: RecordPlace) {
         self.stats.appends += 1;
         self.stats.appended_bytes += place.end.0 - place.lsn.0;
@@ -193,11 +217,11 @@ impl State {
     }
 
     /// Writes a segment's header into memory and makes it the current one.
-    pub(crate) fn begin(&mut self, prepared: Prepared, header_flushed: bool) {
+    pub(crate) fn begin(&mut self, mut prepared: Prepared, header_flushed: bool) {
         self.seal();
         if !header_flushed {
             let header = self.header(&prepared).encode();
-            if let Some(mut page) = prepared.map.reserve(SEGMENT_HEADER) {
+            if let Some(mut page) = prepared.unwritten.reserve(SEGMENT_HEADER) {
                 page.bytes()[..header.len()].copy_from_slice(&header);
             }
         }
@@ -208,7 +232,7 @@ impl State {
             bytes: prepared.bytes,
             base: self.next,
             end: None,
-            map: Some(prepared.map),
+            unwritten: Some(prepared.unwritten),
             header_flushed,
         });
     }
@@ -256,6 +280,14 @@ impl State {
             })
     }
 
+    /// Whether a flush is due and would be for as many as the syncer is waiting for, if it is.
+    pub(crate) fn flush_may_begin(&self) -> bool {
+        self.flush_is_due()
+            && self
+                .gathering
+                .is_none_or(|expected| self.for_durable.count() >= expected)
+    }
+
     /// Plans a flush up to `complete`. Until [`State::flush_done`] none of
     /// these segments is recycled.
     pub(crate) fn begin_flush(&mut self) -> Flush {
@@ -263,8 +295,8 @@ impl State {
         let mut parts = Vec::new();
         for segment in &self.retained {
             let end = segment.end.unwrap_or(self.next).min(upto);
-            let Some(map) = segment
-                .map
+            let Some(unwritten) = segment
+                .unwritten
                 .as_ref()
                 .filter(|_| end > from && segment.base < upto)
             else {
@@ -275,7 +307,7 @@ impl State {
             } else {
                 0
             };
-            parts.push((Arc::clone(map), start..segment.position(end)));
+            parts.push((unwritten.share(), start..segment.position(end)));
         }
         self.flushing_below = Some(upto);
         Flush { upto, parts }
@@ -300,7 +332,8 @@ impl State {
                 {
                     segment.header_flushed = true;
                     if segment.end.is_some_and(|end| end <= upto) {
-                        self.unmap.extend(segment.map.take());
+                        let map = segment.unwritten.take().map(Unwritten::into_map);
+                        self.unmap.extend(map);
                     }
                 }
                 self.advance_durable(upto, due);
@@ -340,7 +373,7 @@ impl State {
         self.advance_durable(below, due);
         // With no other way to get a segment, the current one is given up if nothing in it is
         // needed.
-        let stuck = self.prepared.is_none()
+        let stuck = self.prepared.is_empty()
             && !self.preparing
             && self.spares.is_empty()
             && (self.shortage.is_some() || !self.may_create());
@@ -373,7 +406,7 @@ impl State {
             .filter(|spare| spare.memory.is_some())
             .count();
         let mut memory = None;
-        match segment.map {
+        match segment.unwritten.map(Unwritten::into_map) {
             Some(map) if mapped < MAPPED_SPARES => {
                 memory = Arc::into_inner(map).map(SegmentMap::into_memory);
             }
@@ -394,8 +427,8 @@ impl State {
 
     /// Bytes that records take, with the ends of full segments that are too short to be used.
     pub(crate) fn used_bytes(&self) -> u64 {
-        let used = |segment: &Retained| match (&segment.map, segment.end) {
-            (Some(map), None) => map.reserved() as u64,
+        let used = |segment: &Retained| match (&segment.unwritten, segment.end) {
+            (Some(unwritten), None) => unwritten.reserved() as u64,
             _ => segment.bytes,
         };
         self.retained.iter().map(used).sum()
@@ -449,6 +482,7 @@ impl InFlight {
     }
 
     /// An append that ends at `end` has begun and is done; as [`finish`](Self::finish).
+    #[inline]
     fn pass(&mut self, end: Lsn) -> Option<Lsn> {
         if self.appends.is_empty() {
             self.first += 1;

@@ -17,7 +17,7 @@ pub use memory::MemoryStorage;
 
 /// A flat folder of segments that belongs to one process.
 ///
-/// Every change of the folder (`create`, `rename`, `remove`) is on stable storage when the call
+/// Every change of the folder (`create`, `rename`, `rename_all`, `remove`) is on stable storage when the call
 /// returns.
 pub trait Storage: Send + Sync {
     /// The names of all files, in any order, foreign ones included.
@@ -36,6 +36,14 @@ pub trait Storage: Send + Sync {
 
     /// Gives a file another name, replacing a file of that name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Gives several files other names, each as [`rename`](Self::rename) does, and as cheaply as one where the
+    /// storage can. After an error each of them may have the one name or the other.
+    fn rename_all(&self, names: &[(String, String)]) -> io::Result<()> {
+        names
+            .iter()
+            .try_for_each(|(from, to)| self.rename(from, to))
+    }
 
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;

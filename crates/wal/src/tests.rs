@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod failure;
 mod inspect;
+mod prepared;
 mod round_trip;
 mod space;
 
@@ -127,7 +128,7 @@ fn names(storage: &MemoryStorage, suffix: &str) -> Vec<String> {
 }
 
 /// Waits until something that a thread of the log does has happened.
-fn eventually(mut condition: impl FnMut() -> bool) {
+pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
     for _ in 0..2000 {
         if condition() {
             return;

@@ -45,6 +45,17 @@ impl Waiters {
         self.waiting.remove(&ticket);
     }
 
+    /// Whether nobody waits.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// How many wait.
+    pub(crate) fn count(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Whether somebody waits for `upto` or less.
     pub(crate) fn any_due(&self, upto: Lsn) -> bool {
         self.waiting
@@ -85,8 +96,8 @@ mod tests {
         assert!(!waiters.any_due(Lsn(9)));
         let mut due = Vec::new();
         waiters.take_due(Lsn(10), &mut due);
-        assert_eq!(due.len(), 1);
+        assert!(due.len() == 1 && !waiters.is_empty());
         waiters.take_all(&mut due);
-        assert_eq!(due.len(), 2);
+        assert!(due.len() == 2 && waiters.is_empty());
     }
 }

@@ -13,10 +13,10 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 
 use forebay_types::Lsn;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{AppendError, LogFailed, OpenError};
-use crate::layout::{RECORD_HEADER, RECORD_TAG, RecordHeader, RecordKind, record_bytes};
+use crate::layout::{ALIGNMENT, RECORD_HEADER, RecordHeader, RecordKind, record_bytes};
 use crate::state::{Closing, RecordPlace, Reserved, State};
 use crate::storage::Storage;
 
@@ -154,22 +154,20 @@ impl Wal {
             return Ok(self.reserve(payload)?.fill(kind, parts));
         }
         self.check_size(payload)?;
-        self.shared.change(|state, due| {
-            let prepared = state.prepared.is_some();
-            let reserved = state.reserve_here(record_bytes(payload));
-            let reserved = reserved.map(|(mut slot, place)| {
-                fill(slot.bytes(), kind, place, payload as u32, parts);
-                place
-            });
-            if let Ok(place) = &reserved {
-                state.filled(*place, due);
-            }
-            if reserved.is_err() || prepared && state.prepared.is_none() {
-                self.shared.preparer.notify_one();
-            }
-            let RecordPlace { lsn, end, .. } = reserved?;
-            Ok(Appended { lsn, end })
-        })
+        let mut state = self.shared.state.lock();
+        let current = state.last;
+        let place = state.append_here(record_bytes(payload), |slot, place| {
+            fill(slot, kind, place, payload as u32, parts);
+        });
+        self.shared.publish(&state);
+        // What else an append may concern: the log's threads, where it has begun a segment or found none, and
+        // whoever waits.
+        let turned = place.is_err() || state.last != current;
+        if turned || state.somebody_waits() {
+            self.shared.tell(state, turned);
+        }
+        let RecordPlace { lsn, end, .. } = place?;
+        Ok(Appended { lsn, end })
     }
 
     fn check_size(&self, payload: u64) -> Result<(), AppendError> {
@@ -187,9 +185,9 @@ impl Wal {
     pub(crate) fn reserve(&self, payload: u64) -> Result<Reservation<'_>, AppendError> {
         self.check_size(payload)?;
         let mut state = self.shared.state.lock();
-        let prepared = state.prepared.is_some();
+        let current = state.last;
         let reserved = state.reserve(record_bytes(payload));
-        if reserved.is_err() || prepared && state.prepared.is_none() {
+        if reserved.is_err() || state.last != current {
             self.shared.preparer.notify_one();
         }
         Ok(Reservation {
@@ -283,6 +281,13 @@ impl Wal {
         self.shared.state.lock().shortage.clone()
     }
 
+    /// Whether there is no further segment before older ones are recycled: the limit is reached, or the disk refuses one.
+    /// A log that is full and does not need this is about to have room.
+    pub fn needs_recycling(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.shortage.is_some() || state.spares.is_empty() && !state.may_create()
+    }
+
     /// Begins again after a failure, in a fresh segment, with the first record at `at`.
     ///
     /// The caller has made everything before [`Wal::next_lsn`] safe elsewhere (the failed log takes
@@ -338,9 +343,32 @@ impl Shared {
         let mut due = Vec::new();
         let mut state = self.state.lock();
         let result = change(&mut state, &mut due);
+        self.publish(&state);
+        self.wake(state, due);
+        result
+    }
+
+    /// Makes the state's numbers known to whoever reads them without the lock.
+    #[inline]
+    fn publish(&self, state: &State) {
         self.complete.store(state.complete.0, Ordering::Release);
         self.durable.store(state.durable.0, Ordering::Release);
-        if state.flush_is_due() || state.closing > Closing::Open {
+    }
+
+    /// Tells of an append: the preparer if it has begun a segment or found none, and whom it concerns.
+    #[cold]
+    fn tell(&self, mut state: MutexGuard<'_, State>, turned: bool) {
+        if turned {
+            self.preparer.notify_one();
+        }
+        let mut due = Vec::new();
+        state.take_complete(&mut due);
+        self.wake(state, due);
+    }
+
+    /// Wakes the syncer if a flush is due, and whoever else is due.
+    fn wake(&self, state: MutexGuard<'_, State>, due: Vec<Waker>) {
+        if state.flush_may_begin() || state.closing > Closing::Open {
             self.syncer.notify_one();
         }
         if state.failure.is_some() {
@@ -350,7 +378,6 @@ impl Shared {
         for waker in due {
             waker.wake();
         }
-        result
     }
 
     /// Has the disk asked once more for a segment that it has refused.
@@ -396,6 +423,7 @@ impl Reservation<'_> {
 }
 
 /// Writes a record into its place. The payload's length is that of all `parts`.
+#[inline]
 fn fill(slot: &mut [u8], kind: RecordKind, place: RecordPlace, payload: u32, parts: &[&[u8]]) {
     let record = RecordHeader {
         kind,
@@ -403,19 +431,25 @@ fn fill(slot: &mut [u8], kind: RecordKind, place: RecordPlace, payload: u32, par
         salt: place.salt,
         payload,
     };
-    let (header, mut crc) = record.encode();
-    let (head, mut rest) = slot.split_at_mut(RECORD_HEADER);
-    for piece in parts.iter().flat_map(|part| part.chunks(COPY_PIECE)) {
-        crc.update(piece);
-        let (to, after) = rest.split_at_mut(piece.len());
-        to.copy_from_slice(piece);
-        rest = after;
+    let mut crc = record.begin_crc();
+    let Some((head, mut rest)) = slot.split_first_chunk_mut::<RECORD_HEADER>() else {
+        return;
+    };
+    // The padding; the payload goes over what is none.
+    if let Some(last) = rest.last_chunk_mut::<{ ALIGNMENT as usize }>() {
+        *last = [0; ALIGNMENT as usize];
     }
-    rest.fill(0);
+    for part in parts {
+        for piece in part.chunks(COPY_PIECE) {
+            crc.update(piece);
+            let (to, after) = rest.split_at_mut(piece.len());
+            to.copy_from_slice(piece);
+            rest = after;
+        }
+    }
     let crc = crc.finalize();
     // After the payload: a header over a payload that does not match is then the mark of damage,
     // not of a process that was killed here.
     compiler_fence(Ordering::Release);
-    RecordHeader::seal(head, crc);
-    head[RECORD_TAG..].copy_from_slice(&header[RECORD_TAG..]);
+    record.write(head, crc);
 }

@@ -20,6 +20,8 @@ pub(crate) struct Closed {
     /// The names that changed in it.
     pub(crate) names: Arc<Generation>,
     pub(crate) next_inode: u64,
+    /// Held shared for what has left early and is not in the bucket yet.
+    pub(crate) under_way: Arc<tokio::sync::RwLock<()>>,
 }
 
 impl Core {
@@ -44,6 +46,7 @@ impl Core {
             nodes: changed.nodes,
             names,
             next_inode: self.next_inode(),
+            under_way: open.under_way.clone(),
         };
         *open = Open::new(closed.id.next());
         *self.checkpoints.closed.lock() = Some(since);

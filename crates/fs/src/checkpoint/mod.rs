@@ -10,10 +10,11 @@
 //! ```
 //!
 //! One task, the publisher, drives them, one after the other; beside the checkpoint that it works
-//! on the next one is open already. An error of the bucket is waited out: the publisher tries again
+//! on the next one is open already, and what streams have filled leaves it early. An error of the bucket is waited out: the publisher tries again
 //! until it succeeds or the volume stops.
 
 mod close;
+mod early;
 mod pack_plan;
 mod publish;
 mod reclaim;
@@ -81,6 +82,8 @@ pub(crate) struct Checkpoints {
     /// Packs could not be deleted: to be tried again after the next publication.
     undeleted: AtomicBool,
     next_pack: AtomicU64,
+    /// What leaves before its checkpoint closes.
+    pub(crate) leaving: early::Leaving,
 }
 
 impl Checkpoints {
@@ -102,6 +105,7 @@ impl Checkpoints {
             garbage: AtomicBool::new(true),
             undeleted: AtomicBool::new(false),
             next_pack: AtomicU64::new(first_pack(&state)),
+            leaving: early::Leaving::default(),
         }
     }
 
@@ -329,6 +333,7 @@ impl Core {
         self.checkpoints.pressed.store(false, Ordering::Release);
         if let Some(closed) = self.close_checkpoint() {
             self.checkpoints.set_stage(Stage::Uploading);
+            self.all_arrived(&closed.under_way).await?;
             let uploaded = self.upload(&closed).await?;
             self.checkpoints.set_stage(Stage::Publishing);
             self.publish(closed, uploaded).await?;

@@ -3,16 +3,18 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
-use forebay_meta::record::{BlockMap, Displaced, FrameAddress, Garbage, Kind, VolumeState};
+use forebay_meta::record::{
+    BlockMap, DeadPack, Displaced, Extent, Garbage, Kind, PackRecord, VolumeState,
+};
 use forebay_meta::{Batch, InodeRecord, Key};
 use forebay_pack::FrameRef;
-use forebay_types::{BlockIndex, BlockKey, Inode};
+use forebay_types::{BlockIndex, BlockKey, Inode, PackId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Halted;
 use super::close::Closed;
-use super::upload::Uploaded;
+use super::upload::{Uploaded, address};
 use crate::core::{Core, Stopped};
 use crate::node::{ClosedNode, Node};
 use crate::quota::{Ledger, Share};
@@ -23,15 +25,26 @@ const MAPS_PER_SCAN: usize = 1024;
 /// What a batch adds to and takes from the accounts of packs and of the volume.
 #[derive(Default)]
 pub(super) struct Account {
-    pub(super) displaced: Displaced,
-    added: u64,
+    /// What published packs lose.
+    displaced: Displaced,
+    /// Bytes of each new pack that something refers to.
+    added: BTreeMap<PackId, u64>,
 }
 
 impl Account {
+    /// Something refers to so many bytes of a new pack.
+    fn add(&mut self, pack: PackId, bytes: u64) {
+        *self.added.entry(pack).or_default() += bytes;
+    }
+
     pub(super) fn displace(&mut self, displaced: Displaced) -> u64 {
         let mut bytes = 0;
         for (pack, lost) in displaced {
-            *self.displaced.entry(pack).or_default() += lost;
+            match self.added.get_mut(&pack) {
+                // It had left early, and was written anew in the same checkpoint.
+                Some(added) => *added = added.saturating_sub(lost),
+                None => *self.displaced.entry(pack).or_default() += lost,
+            }
             bytes += lost;
         }
         bytes
@@ -39,7 +52,8 @@ impl Account {
 
     /// The volume's bytes after this.
     pub(super) fn balance(&self, before: u64) -> u64 {
-        (before + self.added).saturating_sub(self.displaced.values().sum())
+        let added: u64 = self.added.values().sum();
+        (before + added).saturating_sub(self.displaced.values().sum())
     }
 }
 
@@ -55,13 +69,16 @@ impl Core {
         let mut ledger = Ledger::default();
         let mut outcomes = HashMap::new();
         for node in &closed.nodes {
-            let (then, before) = {
+            let (then, early, before) = {
                 let state = node.lock();
-                (state.as_of(closed.id), state.share())
+                let early = state.early.all_of(closed.id);
+                let early = early.map(|(block, map)| (block, map.clone()));
+                let early: Vec<(BlockIndex, BlockMap)> = early.collect();
+                (state.as_of(closed.id), early, state.share())
             };
             let frames = uploaded.frames.remove(&node.inode).unwrap_or_default();
             let record = self
-                .publish_node(node, then, frames, &mut batch, &mut account)
+                .publish_node(node, then, early, frames, &mut batch, &mut account)
                 .await?;
             let share = record.as_ref().map(Share::of);
             ledger.replace(before, share);
@@ -69,7 +86,17 @@ impl Core {
             outcomes.insert(node.inode, (used, share));
         }
         for (pack, record) in &uploaded.packs {
-            batch.put(&Key::Pack(*pack), record);
+            let live_bytes = account.added.get(pack).copied().unwrap_or(0);
+            if live_bytes > 0 {
+                let record = PackRecord {
+                    live_bytes,
+                    ..*record
+                };
+                batch.put(&Key::Pack(*pack), &record);
+            } else {
+                batch.put(&Key::DeadPack(*pack), &DeadPack);
+                self.checkpoints.garbage.store(true, Ordering::Release);
+            }
         }
         let state = VolumeState {
             published: closed.end,
@@ -116,7 +143,7 @@ impl Core {
                 batch.put(&key, &record);
             } else {
                 batch.delete(&key);
-                batch.put(&Key::DeadPack(*pack), &forebay_meta::record::DeadPack);
+                batch.put(&Key::DeadPack(*pack), &DeadPack);
                 self.checkpoints.garbage.store(true, Ordering::Release);
             }
         }
@@ -136,6 +163,7 @@ impl Core {
         &self,
         node: &Node,
         then: ClosedNode,
+        early: Vec<(BlockIndex, BlockMap)>,
         frames: Vec<(BlockKey, FrameRef)>,
         batch: &mut Batch,
         account: &mut Account,
@@ -161,30 +189,37 @@ impl Core {
         if let Some(floor) = then.floor.filter(|_| then.published) {
             lost += self.cut_maps(inode, floor, &mut maps, account).await?;
         }
+        let early = early.into_iter().flat_map(|(block, map)| {
+            let extents = map.extents().to_vec();
+            extents.into_iter().map(move |extent| (block, extent))
+        });
+        let uploaded = frames.into_iter().map(|(key, frame)| {
+            let range = frame.range();
+            let frame = address(&frame);
+            (key.block, Extent { range, frame })
+        });
         let mut added = 0;
-        for (key, frame) in frames {
-            let map = match maps.entry(key.block) {
+        // What has left early came before what was dirty at the close.
+        for (block, Extent { range, frame }) in early.chain(uploaded) {
+            let map = match maps.entry(block) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
                     let map = if then.published {
-                        self.insist(|| self.catalog.block_map(inode, key.block))
-                            .await?
+                        self.insist(|| self.catalog.block_map(inode, block)).await?
                     } else {
                         None
                     };
                     entry.insert(map.unwrap_or_default())
                 }
             };
-            let displaced = map
-                .insert(frame.range(), address(&frame))
-                .map_err(|error| {
-                    self.stop(Stopped::Failed(format!("inode {inode}: {error}")));
-                    Halted
-                })?;
+            let displaced = map.insert(range, frame).map_err(|error| {
+                self.stop(Stopped::Failed(format!("inode {inode}: {error}")));
+                Halted
+            })?;
             lost += account.displace(displaced);
-            added += frame.range().len();
+            account.add(frame.pack, range.len());
+            added += range.len();
         }
-        account.added += added;
         for (block, map) in maps {
             let key = Key::Block(BlockKey { inode, block });
             if map.is_empty() {
@@ -227,17 +262,5 @@ impl Core {
                 return Ok(lost);
             }
         }
-    }
-}
-
-/// How the metadata name a frame.
-fn address(frame: &FrameRef) -> FrameAddress {
-    FrameAddress {
-        pack: frame.pack,
-        offset: frame.offset,
-        stored_len: frame.stored_len,
-        raw_len: frame.raw_len,
-        raw_start: frame.start,
-        crc32: frame.crc32,
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forebay_cache::{Lease, Snapshot};
 use forebay_meta::record::{BlockMap, FrameAddress, MAX_EXTENTS, PackRecord};
@@ -26,22 +26,22 @@ pub(crate) struct Uploaded {
 }
 
 /// A block of a checkpoint on its way.
-struct DirtyBlock {
-    key: BlockKey,
-    snapshot: Snapshot,
+pub(super) struct DirtyBlock {
+    pub(super) key: BlockKey,
+    pub(super) snapshot: Snapshot,
     /// Set when the block map has too many extents to take the dirty ranges one by one: bytes of
     /// the whole block up to here are written anew in one frame.
-    rewrite: Option<Rewrite>,
+    pub(super) rewrite: Option<Rewrite>,
 }
 
-struct Rewrite {
+pub(super) struct Rewrite {
     map: BlockMap,
     /// Bytes of the old map that still count.
     live: u64,
 }
 
 /// Packs that are put together, or wait for their turn, beside those that are on their way.
-const ENCODED_AHEAD: usize = 2;
+pub(super) const AT_ONCE_BESIDE: usize = 2;
 
 /// Extents that a block may come to by small writes before it is written anew.
 const FRAGMENTS: usize = MAX_EXTENTS / 4;
@@ -69,10 +69,13 @@ impl Core {
         let groups = pack_plan::group(blocks, DirtyBlock::bytes, self.config.pack_bytes);
         let mut groups = groups.into_iter().peekable();
         let mut uploads = JoinSet::new();
-        let mut uploaded = Uploaded::default();
+        let mut uploaded = Uploaded {
+            packs: self.checkpoints.leaving.take_packs(closed.id),
+            ..Uploaded::default()
+        };
         loop {
             // Oldest first. Some are put together while as many as configured are on their way.
-            while uploads.len() < self.config.upload_parallel + ENCODED_AHEAD
+            while uploads.len() < self.config.upload_parallel + AT_ONCE_BESIDE
                 && let Some(group) = groups.peek()
             {
                 // The pack, and blocks that are put together for it, are memory beside the block buffers whose
@@ -88,9 +91,6 @@ impl Core {
                 let (core, pack) = (self.clone(), self.checkpoints.new_pack());
                 uploads.spawn(async move { core.upload_pack(pack, group, lease).await });
             }
-            self.checkpoints
-                .uploads
-                .store(uploads.len(), Ordering::Relaxed);
             let Some(done) = uploads.join_next().await else {
                 break;
             };
@@ -114,7 +114,7 @@ impl Core {
     async fn dirty_blocks(&self, closed: &Closed) -> Result<Vec<DirtyBlock>, Halted> {
         let mut blocks = Vec::new();
         for node in &closed.nodes {
-            let (snapshots, published, floor) = {
+            let (snapshots, early, published, floor) = {
                 let mut state = node.lock();
                 let then = state.as_of(closed.id);
                 if then.removed {
@@ -123,14 +123,26 @@ impl Core {
                 let indices = state.blocks.dirty_blocks(closed.id);
                 let take = |index| state.blocks.snapshot(index, closed.id);
                 let snapshots: Vec<Snapshot> = indices.into_iter().filter_map(take).collect();
-                (snapshots, then.published, then.floor.unwrap_or(u64::MAX))
+                let early = |block| state.early.of(closed.id, block).cloned();
+                let early: Vec<_> = snapshots.iter().map(|taken| early(taken.block())).collect();
+                let floor = then.floor.unwrap_or(u64::MAX);
+                (snapshots, early, then.published, floor)
             };
-            for snapshot in snapshots {
+            for (snapshot, early) in snapshots.into_iter().zip(early) {
                 let key = BlockKey {
                     inode: node.inode,
                     block: snapshot.block(),
                 };
-                let rewrite = self.needs_rewrite(key, &snapshot, published, floor).await?;
+                // What has left early has been cut already.
+                let (map, floor) = match early {
+                    Some(map) => (Some(map), u64::MAX),
+                    None if published => {
+                        let map = self.insist(|| self.catalog.block_map(key.inode, key.block));
+                        (map.await?, floor)
+                    }
+                    None => (None, floor),
+                };
+                let rewrite = needs_rewrite(key, &snapshot, map.unwrap_or_default(), floor);
                 blocks.push(DirtyBlock {
                     key,
                     snapshot,
@@ -141,35 +153,14 @@ impl Core {
         Ok(blocks)
     }
 
-    async fn needs_rewrite(
-        &self,
-        key: BlockKey,
-        snapshot: &Snapshot,
-        published: bool,
-        floor: u64,
-    ) -> Result<Option<Rewrite>, Halted> {
-        let ranges = snapshot.ranges().take(FRAGMENTS + 1).count();
-        let map = if published {
-            self.insist(|| self.catalog.block_map(key.inode, key.block))
-                .await?
-        } else {
-            None
-        };
-        let map = map.unwrap_or_default();
-        // Each range may cut an extent in two and adds one, and more where it is longer than a frame.
-        if map.extents().len() + 2 * ranges <= FRAGMENTS {
-            return Ok(None);
-        }
-        let live = floor.saturating_sub(key.block.start()).min(BLOCK_SIZE);
-        Ok(Some(Rewrite { map, live }))
-    }
-
-    async fn upload_pack(
+    /// Makes a pack of the blocks and puts it into the bucket.
+    pub(super) async fn upload_pack(
         self: Arc<Self>,
         pack: PackId,
         group: Vec<DirtyBlock>,
         _lease: Lease,
     ) -> Result<(PackId, PackRecord, Vec<(BlockKey, FrameRef)>), Halted> {
+        let _counted = Counted::new(&self.checkpoints.uploads);
         let mut contents = Vec::with_capacity(group.len());
         for block in group {
             let rewritten = match &block.rewrite {
@@ -325,6 +316,45 @@ impl Core {
             wanted = missing;
             attempt += 1;
         }
+    }
+}
+
+/// Whether the block is to be written anew, given the map that it has and where that stops to count.
+fn needs_rewrite(key: BlockKey, snapshot: &Snapshot, map: BlockMap, floor: u64) -> Option<Rewrite> {
+    let ranges = snapshot.ranges().take(FRAGMENTS + 1).count();
+    // Each range may cut an extent in two and adds one, and more where it is longer than a frame.
+    if map.extents().len() + 2 * ranges <= FRAGMENTS {
+        return None;
+    }
+    let live = floor.saturating_sub(key.block.start()).min(BLOCK_SIZE);
+    Some(Rewrite { map, live })
+}
+
+/// How the metadata name a frame.
+pub(super) fn address(frame: &FrameRef) -> FrameAddress {
+    FrameAddress {
+        pack: frame.pack,
+        offset: frame.offset,
+        stored_len: frame.stored_len,
+        raw_len: frame.raw_len,
+        raw_start: frame.start,
+        crc32: frame.crc32,
+    }
+}
+
+/// Counts a pack on its way.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Counted<'_> {
+    fn new(uploads: &AtomicUsize) -> Counted<'_> {
+        uploads.fetch_add(1, Ordering::Relaxed);
+        Counted(uploads)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -35,7 +35,7 @@ impl Core {
         let _names = loop {
             let names = directory.names.lock().await;
             permission::may_search(owned(&directory.lock_directory()?.record), who)?;
-            let Some(entry) = self.entry(directory.inode, name).await? else {
+            let Some(entry) = self.entry(&directory, name).await? else {
                 break names;
             };
             drop(names);
@@ -130,7 +130,7 @@ impl Core {
         let directory = self.directory(directory).await?;
         let _names = directory.names.lock().await;
         permission::may_search(owned(&directory.lock_directory()?.record), who)?;
-        if self.entry(directory.inode, name).await?.is_some() {
+        if self.entry(&directory, name).await?.is_some() {
             return Err(Error::Exists);
         }
         let set = SetAttributes { size: None, ..*set };
@@ -207,7 +207,7 @@ impl Core {
         let directory = self.directory(directory).await?;
         let _names = directory.names.lock().await;
         permission::may_search(owned(&directory.lock_directory()?.record), who)?;
-        if self.entry(directory.inode, name).await?.is_some() {
+        if self.entry(&directory, name).await?.is_some() {
             return Err(Error::Exists);
         }
         let (end, result) = self

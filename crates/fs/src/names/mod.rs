@@ -149,9 +149,11 @@ impl Core {
     }
 
     /// What a name stands for.
-    async fn entry(&self, directory: Inode, name: &[u8]) -> Result<Option<NameRecord>> {
+    async fn entry(&self, directory: &Node, name: &[u8]) -> Result<Option<NameRecord>> {
+        // A directory is published before its names leave the overlay.
+        let is_published = || directory.lock().published;
         self.catalog
-            .name(directory, name)
+            .name_if_published(directory.inode, name, is_published)
             .await
             .map_err(|error| self.store_failed(error))
     }
@@ -181,10 +183,7 @@ impl Core {
         // A name that goes away between the two looks was there at the first: look again, it may
         // be another object's by now.
         for _ in 0..8 {
-            let entry = self
-                .entry(directory.inode, name)
-                .await?
-                .ok_or(Error::NotFound)?;
+            let entry = self.entry(&directory, name).await?.ok_or(Error::NotFound)?;
             match self.node(entry.inode).await {
                 Ok(node) => {
                     if let Ok(state) = node.lock_live() {

@@ -32,10 +32,7 @@ impl Core {
         let directory = self.directory(directory).await?;
         let names = directory.names.lock().await;
         permission::may_search(owned(&directory.lock_directory()?.record), who)?;
-        let entry = self
-            .entry(directory.inode, name)
-            .await?
-            .ok_or(Error::NotFound)?;
+        let entry = self.entry(&directory, name).await?.ok_or(Error::NotFound)?;
         let is_directory = entry.kind == Kind::Directory;
         let child = self.node(entry.inode).await?;
         // Nobody may put a name into a directory that is being removed.

@@ -109,14 +109,14 @@ impl Core {
         permission::may_search(owned(&from.directory.lock_directory()?.record), who)?;
         permission::may_search(owned(&to.directory.lock_directory()?.record), who)?;
         let entry = self
-            .entry(from.directory.inode, from.name)
+            .entry(&from.directory, from.name)
             .await?
             .ok_or(Error::NotFound)?;
         let moved = Named {
             node: self.node(entry.inode).await?,
             entry,
         };
-        let replaced = match self.entry(to.directory.inode, to.name).await? {
+        let replaced = match self.entry(&to.directory, to.name).await? {
             Some(entry) => Some(Named {
                 node: self.node(entry.inode).await?,
                 entry,

@@ -346,6 +346,11 @@ async fn typed_reads_find_their_records() {
     let name = catalog.name(directory, b"name 4").await.unwrap().unwrap();
     assert_eq!((name.inode, name.cookie), (Inode(4), 4));
     assert!(catalog.name(Inode(8), b"name 4").await.unwrap().is_none());
+    // Who knows that the bucket cannot have it does not ask there.
+    let new = catalog.name_if_published(directory, b"name 4", || false);
+    assert_eq!(new.await.unwrap(), None);
+    let old = catalog.name_if_published(directory, b"name 4", || true);
+    assert_eq!(old.await.unwrap(), Some(name));
     assert_eq!(
         catalog.block_map(Inode(5), BlockIndex(4)).await.unwrap(),
         Some(map)
@@ -364,8 +369,15 @@ async fn typed_reads_find_their_records() {
     assert!(catalog.volume_state().await.unwrap().is_none());
 
     let mut batch = Batch::new();
+    batch.delete(&Key::Name(directory, "name 4".into()));
+    batch.put(&Key::Name(directory, "another".into()), &name);
     batch.put_encoded(Key::Inode(Inode(5)).encode(), "rubbish".into());
     catalog.apply(&batch);
+    // What is not published is known without a question.
+    for (asked, found) in [(&b"name 4"[..], None), (b"another", Some(name))] {
+        let entry = catalog.name_if_published(directory, asked, || panic!("asked in vain"));
+        assert_eq!(entry.await.unwrap(), found);
+    }
     let error = catalog.inode(Inode(5)).await.unwrap_err();
     assert!(
         matches!(&error, StoreError::Corrupt(why) if why.contains("i:0000000000000005")),

@@ -62,7 +62,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
             bytes: file.bytes,
             base: header.base,
             end: Some(stretch.end),
-            map: None,
+            unwritten: None,
             header_flushed: true,
         });
     }
@@ -101,11 +101,13 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         in_flight: Default::default(),
         retained,
         last,
-        prepared: None,
+        prepared: Default::default(),
+        ahead: 1,
         spares,
         unmap: Vec::new(),
         file_bytes: retained_bytes + spare_bytes,
         numbers,
+        gathering: None,
         flushing_below: None,
         preparing: false,
         restarting: false,

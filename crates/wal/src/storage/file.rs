@@ -124,6 +124,13 @@ impl Storage for FileStorage {
         self.folder.sync_all()
     }
 
+    fn rename_all(&self, names: &[(String, String)]) -> io::Result<()> {
+        for (from, to) in names {
+            std::fs::rename(self.path.join(from), self.path.join(to))?;
+        }
+        self.folder.sync_all()
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         std::fs::remove_file(self.path.join(name))?;
         self.folder.sync_all()

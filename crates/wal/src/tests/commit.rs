@@ -32,6 +32,44 @@ fn many_waiters_share_one_flush() {
 }
 
 #[test]
+fn whoever_asked_before_the_record_was_there_is_woken_by_its_append() {
+    // Polled once only: without being woken they would never know.
+    struct Woken(std::sync::atomic::AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+    // One that is copied under the lock, and one that is not.
+    for bytes in [100, 2000] {
+        let storage = MemoryStorage::new();
+        let wal = open(&storage);
+        let upto = append(&wal, &payload(1, bytes)).end.advance(1);
+        let woken = || Arc::new(Woken(false.into()));
+        let (complete, durable) = (woken(), woken());
+        let mut asked = Box::pin(wal.complete(upto));
+        let waker = Waker::from(Arc::clone(&complete));
+        assert!(
+            asked
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        let mut asked_more = Box::pin(wal.durable(upto));
+        let waker = Waker::from(Arc::clone(&durable));
+        let poll = asked_more.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(poll.is_pending());
+        append(&wal, &payload(2, bytes));
+        assert!(
+            complete.0.load(std::sync::atomic::Ordering::SeqCst),
+            "{bytes}"
+        );
+        eventually(|| durable.0.load(std::sync::atomic::Ordering::SeqCst));
+        assert!(wal.durable_lsn() >= upto);
+    }
+}
+
+#[test]
 fn what_is_durable_costs_no_flush() {
     let storage = MemoryStorage::new();
     let wal = open(&storage);

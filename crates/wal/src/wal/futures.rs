@@ -43,7 +43,7 @@ impl Place {
             return Poll::Ready(answer);
         }
         (self.list)(&mut state).enter(upto, &mut self.ticket, cx.waker());
-        if state.flush_is_due() {
+        if state.flush_may_begin() {
             self.shared.syncer.notify_one();
         }
         Poll::Pending

@@ -1,12 +1,17 @@
 //! The thread that has the next segment ready before it is needed, and clears away what is left
 //! over.
+//!
+//! One is ready as a rule. Where appends were faster, and had to wait for it, more are kept, up to a limit.
+//! They are made from old files of which several get their new names with one flush of the folder, which is most of
+//! what a segment costs the disk: the faster segments are used up, the more of them share a flush. A crash leaves any number of
+//! them behind, which are known by their headers as not begun.
 
 use std::io;
 use std::sync::Arc;
 
 use super::Shared;
 use crate::layout::{Salt, SegmentNumber};
-use crate::map::SegmentMap;
+use crate::map::{SegmentMap, Unwritten};
 use crate::segment::{FileName, Prepared, Spare};
 use crate::state::{Closing, State};
 use crate::storage::Storage;
@@ -15,8 +20,8 @@ use crate::storage::Storage;
 enum Job {
     /// Make a new file.
     Create(SegmentNumber),
-    /// Give an old file its next life.
-    Reuse(Spare, SegmentNumber),
+    /// Give old files their next lives.
+    Reuse(Vec<(Spare, SegmentNumber)>),
     /// Delete a file that is one too many.
     Remove(Spare),
     /// Give up maps.
@@ -50,24 +55,19 @@ pub(super) fn work_off(shared: &Shared) {
                 match shared.storage.create(&name, bytes) {
                     Ok(memory) => {
                         finish(shared, ready(&*shared.storage, number, name, bytes, memory));
+                        shared.change(|state, _| state.preparing = false);
                     }
                     Err(error) => {
                         let why =
                             format!("cannot create log segment {name} of {bytes} bytes: {error}");
-                        not_ready(shared, why, None, bytes);
+                        not_ready(shared, why, Vec::new(), bytes);
                     }
                 }
             }
-            Job::Reuse(spare, number) => {
-                let (old, bytes) = (spare.name.clone(), spare.bytes);
-                match reuse(&*shared.storage, spare, number) {
-                    Ok(prepared) => finish(shared, prepared),
-                    Err(Refused { error, spare, gone }) => {
-                        let why = format!("cannot reuse log segment {old}: {error}");
-                        not_ready(shared, why, spare, if gone { bytes } else { 0 });
-                    }
-                }
-            }
+            Job::Reuse(files) => match reuse(shared, files) {
+                Ok(()) => shared.change(|state, _| state.preparing = false),
+                Err(Refused { why, spares, freed }) => not_ready(shared, why, spares, freed),
+            },
             Job::Remove(spare) => {
                 drop(spare.memory);
                 // What cannot be removed keeps counting against the limit and is met again at the
@@ -93,15 +93,22 @@ pub(super) fn is_due(state: &State) -> bool {
     let source = may_try && (!state.spares.is_empty() || state.may_create());
     settled
         && (!state.unmap.is_empty()
-            || (state.prepared.is_none() && source)
+            || (are_wanted(state) && source)
             || state.spares.len() > spares_kept(state))
 }
 
-/// Spares that are kept rather than deleted: a quarter of the log, so that what one
+/// Whether segments are to be prepared: once half of those that are wanted are used up, so that several share a flush.
+fn are_wanted(state: &State) -> bool {
+    let prepared = state.prepared.len();
+    prepared < state.ahead && 2 * prepared <= state.ahead
+}
+
+/// Spares that are kept rather than deleted: with the prepared segments but one a quarter of the log, so that what one
 /// checkpoint gives back is there for the next burst, and the disk is not held for ever.
 fn spares_kept(state: &State) -> usize {
     let quarter = state.options.limit_bytes / 4 / state.options.segment_bytes;
-    usize::try_from(quarter).unwrap_or(usize::MAX).max(1)
+    let kept = usize::try_from(quarter).unwrap_or(usize::MAX).max(1);
+    kept.saturating_sub(state.prepared.len().saturating_sub(1))
 }
 
 fn pick(state: &mut State) -> Option<Job> {
@@ -109,19 +116,22 @@ fn pick(state: &mut State) -> Option<Job> {
         return None;
     }
     let may_try = state.shortage.is_none() || state.try_again;
-    if state.prepared.is_none() && may_try {
-        // The last one in is the one most likely to be in memory still.
-        let spare = state.spares.pop();
-        if spare.is_some() || state.may_create() {
-            state.numbers += 1;
-            let number = SegmentNumber(state.numbers);
-            return Some(match spare {
-                Some(spare) => Job::Reuse(spare, number),
-                None => {
-                    state.file_bytes += state.options.segment_bytes;
-                    Job::Create(number)
-                }
+    if are_wanted(state) && may_try {
+        // The last ones in are most likely to be in memory still.
+        let left = state.spares.len();
+        let taken = state.ahead.saturating_sub(state.prepared.len()).min(left);
+        let spares = state.spares.split_off(left - taken);
+        if !spares.is_empty() {
+            let files = spares.into_iter().rev().map(|spare| {
+                state.numbers += 1;
+                (spare, SegmentNumber(state.numbers))
             });
+            return Some(Job::Reuse(files.collect()));
+        }
+        if state.may_create() {
+            state.numbers += 1;
+            state.file_bytes += state.options.segment_bytes;
+            return Some(Job::Create(SegmentNumber(state.numbers)));
         }
     }
     if !state.unmap.is_empty() {
@@ -131,56 +141,88 @@ fn pick(state: &mut State) -> Option<Job> {
     (state.spares.len() > spares_kept(state)).then(|| Job::Remove(state.spares.remove(0)))
 }
 
-/// Why an old file was not given its next life.
+/// Why old files were not given their next lives.
 struct Refused {
-    error: io::Error,
-    /// The file, if that can be tried again.
-    spare: Option<Spare>,
-    /// There is no file any more.
-    gone: bool,
+    why: String,
+    /// Files that can be tried again.
+    spares: Vec<Spare>,
+    /// Bytes of files that are not there any more.
+    freed: u64,
 }
 
-/// A file under a new name. The name is durable before the first record is, so that a record that
-/// was acknowledged is found under it; the header still tells another number until the segment is
-/// begun.
-fn reuse(storage: &dyn Storage, spare: Spare, number: SegmentNumber) -> Result<Prepared, Refused> {
-    let name = FileName::Segment(number).text();
-    if let Err(error) = storage.rename(&spare.name, &name) {
-        // The name may have changed all the same, and only not be durable.
-        let names = storage.list();
-        let found = |name: &String| names.as_ref().is_ok_and(|names| names.contains(name));
-        let name = if found(&name) {
-            Some(name)
-        } else if names.is_err() || found(&spare.name) {
-            Some(spare.name)
-        } else {
-            None
-        };
-        return Err(Refused {
-            error,
-            gone: name.is_none(),
-            spare: name.map(|name| Spare {
-                name,
-                bytes: spare.bytes,
-                memory: spare.memory,
-            }),
-        });
+impl Refused {
+    fn because(spare: &Spare, error: &io::Error) -> Refused {
+        Refused {
+            why: format!("cannot reuse log segment {}: {error}", spare.name),
+            spares: Vec::new(),
+            freed: 0,
+        }
     }
-    let memory = match spare.memory {
-        Some(memory) => memory,
-        None => match storage.open(&name) {
-            Ok(memory) => memory,
+}
+
+/// Files under new names. The names are durable before the first record is, so that a record that
+/// was acknowledged is found under them; the header still tells another number until the segment is
+/// begun. Each is there for appends as soon as it is in memory.
+fn reuse(shared: &Shared, files: Vec<(Spare, SegmentNumber)>) -> Result<(), Refused> {
+    let storage = &*shared.storage;
+    let name = |number: SegmentNumber| FileName::Segment(number).text();
+    let names = files
+        .iter()
+        .map(|(spare, number)| (spare.name.clone(), name(*number)));
+    if let Err(error) = storage.rename_all(&names.collect::<Vec<_>>()) {
+        return Err(keep_what_is_there(storage, files, &error));
+    }
+    let mut refused = None;
+    for (mut spare, number) in files {
+        let memory = match spare.memory.take() {
+            Some(memory) => Ok(memory),
+            None => storage.open(&name(number)),
+        };
+        match memory {
+            Ok(memory) => finish(
+                shared,
+                ready(storage, number, name(number), spare.bytes, memory),
+            ),
             // A file that cannot be opened is of no more use, and its space is.
             Err(error) => {
-                return Err(Refused {
-                    error,
-                    gone: storage.remove(&name).is_ok(),
-                    spare: None,
-                });
+                let refused = refused.get_or_insert_with(|| Refused::because(&spare, &error));
+                if storage.remove(&name(number)).is_ok() {
+                    refused.freed += spare.bytes;
+                }
             }
-        },
-    };
-    Ok(ready(storage, number, name, spare.bytes, memory))
+        }
+    }
+    refused.map_or(Ok(()), Err)
+}
+
+/// After a failed renaming: the names may have changed all the same, and only not be durable.
+fn keep_what_is_there(
+    storage: &dyn Storage,
+    files: Vec<(Spare, SegmentNumber)>,
+    error: &io::Error,
+) -> Refused {
+    let names = storage.list();
+    let found = |name: &String| names.as_ref().is_ok_and(|names| names.contains(name));
+    let mut refused: Option<Refused> = None;
+    for (spare, number) in files {
+        let refused = refused.get_or_insert_with(|| Refused::because(&spare, error));
+        let renamed = FileName::Segment(number).text();
+        if found(&renamed) {
+            refused.spares.push(Spare {
+                name: renamed,
+                ..spare
+            });
+        } else if names.is_err() || found(&spare.name) {
+            refused.spares.push(spare);
+        } else {
+            refused.freed += spare.bytes;
+        }
+    }
+    refused.unwrap_or(Refused {
+        why: error.to_string(),
+        spares: Vec::new(),
+        freed: 0,
+    })
 }
 
 pub(super) fn ready(
@@ -190,38 +232,35 @@ pub(super) fn ready(
     bytes: u64,
     memory: Box<dyn crate::storage::SegmentMemory>,
 ) -> Prepared {
-    let map = Arc::new(SegmentMap::new(memory));
-    map.prefault();
+    let unwritten = Unwritten::new(memory);
+    unwritten.prefault();
     Prepared {
         number,
         name,
         salt: Salt(storage.salt()),
         bytes,
-        map,
+        unwritten,
     }
 }
 
 fn finish(shared: &Shared, prepared: Prepared) {
     shared.change(|state, due| {
-        state.preparing = false;
         state.try_again = false;
         state.shortage = None;
-        state.prepared = Some(prepared);
+        state.prepared.push_back(prepared);
         state.for_room.take_all(due);
     });
 }
 
-/// The disk has refused a segment. `spare` is a file that may be tried again, `freed` are bytes of a
-/// file that is not there.
-fn not_ready(shared: &Shared, why: String, spare: Option<Spare>, freed: u64) {
+/// The disk has refused a segment. `spares` are files that may be tried again, `freed` are bytes of
+/// files that are not there.
+fn not_ready(shared: &Shared, why: String, spares: Vec<Spare>, freed: u64) {
     shared.change(|state, due| {
         state.preparing = false;
         state.file_bytes -= freed;
         state.shortage = Some(why);
-        if let Some(spare) = spare {
-            // Behind the others.
-            state.spares.insert(0, spare);
-        }
+        // Behind the others.
+        state.spares.splice(0..0, spares);
         let before = state.spares.len();
         // Perhaps the current segment can be used again.
         state.recycle(forebay_types::Lsn::ZERO, due);

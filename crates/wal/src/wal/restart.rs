@@ -1,7 +1,6 @@
 //! Beginning again after a failed flush.
 
 use std::io;
-use std::sync::Arc;
 
 use forebay_types::Lsn;
 
@@ -67,7 +66,7 @@ fn clear(shared: &Shared) -> io::Result<()> {
 
 fn take_file(state: &mut State) -> Option<Spare> {
     state.unmap.clear();
-    if let Some(Prepared { name, bytes, .. }) = state.prepared.take() {
+    if let Some(Prepared { name, bytes, .. }) = state.prepared.pop_front() {
         return Some(Spare {
             name,
             bytes,
@@ -96,7 +95,7 @@ fn begin(shared: &Shared, at: Lsn) -> io::Result<()> {
 
     let name = FileName::Segment(number).text();
     let memory = shared.storage.create(&name, bytes)?;
-    let fresh = preparer::ready(&*shared.storage, number, name, bytes, memory);
+    let mut fresh = preparer::ready(&*shared.storage, number, name, bytes, memory);
     let header = SegmentHeader {
         volume,
         epoch,
@@ -107,11 +106,11 @@ fn begin(shared: &Shared, at: Lsn) -> io::Result<()> {
         previous_end,
         durable: at,
     };
-    if let Some(mut page) = Arc::clone(&fresh.map).reserve(SEGMENT_HEADER) {
+    if let Some(mut page) = fresh.unwritten.reserve(SEGMENT_HEADER) {
         let encoded = header.encode();
         page.bytes()[..encoded.len()].copy_from_slice(&encoded);
     }
-    if let Err(error) = fresh.map.flush(0..SEGMENT_HEADER) {
+    if let Err(error) = fresh.unwritten.share().flush(0..SEGMENT_HEADER) {
         // The failure to report is that of the flush; the file is void and found at the next start.
         let _ = shared.storage.remove(&fresh.name);
         return Err(error);

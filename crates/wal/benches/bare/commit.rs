@@ -1,0 +1,188 @@
+//! Clients who each append 4 KiB, wait until that is durable, and begin again, beside bare flushes of as many bytes
+//! (`pwrite` and `fdatasync`, of a file that was written before): if each flush were for all of them, and they
+//! took no time between two, both rates would be the same.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{self, Context, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use forebay_measure::{Round, Rounds, in_turns, table};
+
+use crate::Failure;
+use crate::log::{Log, Waits};
+
+const CLIENTS: [usize; 3] = [1, 8, 64];
+const RECORD: usize = 4 << 10;
+const HEADER: usize = 32;
+/// Bytes of the log above which it is recycled.
+const RECYCLED: u64 = 32 << 20;
+/// Of one turn.
+const TIME: Duration = Duration::from_millis(250);
+
+/// Says which clients are to be polled.
+#[derive(Default)]
+struct Ready {
+    clients: Mutex<Vec<usize>>,
+}
+
+/// Has a client polled by the thread that polls all of them.
+struct Poll {
+    client: usize,
+    ready: Arc<Ready>,
+    thread: Thread,
+}
+
+impl Wake for Poll {
+    fn wake(self: Arc<Self>) {
+        let mut clients = self
+            .ready
+            .clients
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        clients.push(self.client);
+        // The others find it awake.
+        if clients.len() == 1 {
+            self.thread.unpark();
+        }
+    }
+}
+
+/// Records a second of so many clients, and flushes a second. All are tasks of one thread, as those of a server are of a
+/// few.
+fn clients(log: &Log, count: usize, time: Duration) -> Result<(f64, f64), Failure> {
+    let payload = [0x5a; RECORD];
+    let ready = Arc::new(Ready::default());
+    let wakers: Vec<_> = (0..count)
+        .map(|client| {
+            let (ready, thread) = (Arc::clone(&ready), std::thread::current());
+            Waker::from(Arc::new(Poll {
+                client,
+                ready,
+                thread,
+            }))
+        })
+        .collect();
+    let begin = || {
+        let appended = log.append(&payload, &mut Waits::default())?;
+        Ok::<_, Failure>(Box::pin(log.wal.durable(appended.end)))
+    };
+    let mut waiting = Vec::new();
+    let flushes = log.wal.stats().flushes;
+    let (began, mut records) = (Instant::now(), 0);
+    for waker in &wakers {
+        waiting.push(begin()?);
+        waker.wake_by_ref();
+    }
+    let mut polled = Vec::new();
+    while began.elapsed() < time {
+        std::mem::swap(
+            &mut polled,
+            &mut *ready.clients.lock().unwrap_or_else(PoisonError::into_inner),
+        );
+        if polled.is_empty() {
+            std::thread::park();
+        }
+        for client in polled.drain(..) {
+            let mut cx = Context::from_waker(&wakers[client]);
+            while let task::Poll::Ready(outcome) = waiting[client].as_mut().poll(&mut cx) {
+                outcome?;
+                records += 1;
+                waiting[client] = begin()?;
+            }
+        }
+        if log.wal.used_bytes() > RECYCLED {
+            log.wal.recycle(log.wal.durable_lsn());
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let flushes = log.wal.stats().flushes - flushes;
+    Ok((f64::from(records) / seconds, flushes as f64 / seconds))
+}
+
+/// A file that was written before, and is written again round and round.
+struct Written {
+    file: File,
+    at: u64,
+}
+
+const FILE_BYTES: u64 = 64 << 20;
+
+impl Written {
+    fn new() -> Result<Written, Failure> {
+        let file = tempfile::tempfile()?;
+        file.write_all_at(&vec![1; FILE_BYTES as usize], 0)?;
+        file.sync_all()?;
+        Ok(Written { file, at: 0 })
+    }
+
+    /// Flushes a second of as many bytes as so many clients append.
+    fn flushes(&mut self, count: usize, time: Duration) -> Result<f64, Failure> {
+        let bytes = vec![0x5a; count * (HEADER + RECORD)];
+        let began = Instant::now();
+        let mut flushes = 0;
+        while began.elapsed() < time {
+            if self.at + bytes.len() as u64 > FILE_BYTES {
+                self.at = 0;
+            }
+            self.file.write_all_at(&bytes, self.at)?;
+            self.file.sync_data()?;
+            self.at += bytes.len() as u64;
+            flushes += 1;
+        }
+        Ok(f64::from(flushes) / began.elapsed().as_secs_f64())
+    }
+}
+
+fn key(clients: usize, of: &str) -> String {
+    format!("{clients} {of}")
+}
+
+pub(crate) fn table(rounds: usize, full: bool) -> Result<String, Failure> {
+    let time = if full {
+        TIME
+    } else {
+        Duration::from_millis(20)
+    };
+    let log = Log::open()?;
+    // Each segment has had a former life, as the file has.
+    log.append_bytes(&vec![1; 1 << 20], if full { 1 << 30 } else { 64 << 20 })?;
+    let mut written = Written::new()?;
+    // What is compared comes right one after the other: a disk that others use changes within seconds.
+    let mut once = || {
+        let mut round = Round::default();
+        for count in CLIENTS {
+            let (records, flushes) = clients(&log, count, time)?;
+            let bare = written.flushes(count, time)?;
+            round.insert(key(count, "records"), records);
+            round.insert(key(count, "group"), records / flushes);
+            round.insert(key(count, "bare"), bare * count as f64);
+        }
+        Ok::<_, Failure>(round)
+    };
+    let rounds = in_turns(rounds, &mut [&mut once])?;
+    Ok(rounds.iter().map(shown).collect())
+}
+
+fn shown(rounds: &Rounds) -> String {
+    let mut text = table::head(&[
+        "clients that commit 4 KiB each",
+        "records a second",
+        "of one flush",
+        "bare flushes a second, times clients",
+        "share",
+    ]);
+    for count in CLIENTS {
+        let [records, group, bare] = ["records", "group", "bare"].map(|of| key(count, of));
+        text += &table::line([
+            count.to_string(),
+            table::whole(rounds.median(&records)),
+            table::digits(rounds.median(&group)),
+            table::whole(rounds.median(&bare)),
+            table::times(rounds.ratio(&records, &bare)),
+        ]);
+    }
+    text
+}

@@ -1,0 +1,54 @@
+//! The log beside the bare work that no log can avoid, in turns. `cargo bench -p forebay-wal --bench bare`.
+//!
+//! * [Append](append): beside a copy and a checksum of the same bytes.
+//! * [Waiting for a segment](segments): how often and how long an append at full speed finds no segment prepared.
+//! * [Commit](commit): 64 clients who each wait for their record, beside 64 times the rate of bare flushes.
+//!
+//! All of it lies in the temporary folder (`TMPDIR`), which has to be on the disk that is meant.
+//!
+//! * `append`, `segments`, `commit`: only these tables.
+//! * `--rounds N`: 9 of the segments and 31 of the others if it is not given.
+//! * `--update FILE`: puts the tables in that text, between their marks.
+//!
+//! Run by `cargo test`, it does a little of each, and shows that it works.
+
+mod append;
+mod commit;
+mod log;
+mod region;
+mod segments;
+
+use std::error::Error;
+
+use forebay_measure::{Arguments, Machine};
+
+const COMMAND: &str = "cargo bench -p forebay-wal --bench bare";
+
+/// Anything that ends a benchmark.
+type Failure = Box<dyn Error>;
+
+fn main() -> Result<(), Failure> {
+    let arguments = Arguments::of_this();
+    let rounds = |usual| match arguments.after("--rounds") {
+        Some(count) => count.parse().map_err(Failure::from),
+        None => Ok(if arguments.full() { usual } else { 1 }),
+    };
+    let full = arguments.full();
+    let all = !["append", "segments", "commit"]
+        .iter()
+        .any(|name| arguments.has(name));
+    let mut tables = Vec::new();
+    if all || arguments.has("append") {
+        tables.push(append::table(rounds(31)?, full)?);
+    }
+    if all || arguments.has("segments") {
+        tables.push(segments::table(rounds(9)?, full)?);
+    }
+    if all || arguments.has("commit") {
+        tables.push(commit::table(rounds(31)?, full)?);
+    }
+    let machine = Machine::this();
+    let caption = machine.caption(COMMAND, "medians, quartiles in brackets");
+    arguments.show("bare", &format!("{caption}\n\n{}", tables.join("\n")))?;
+    Ok(())
+}
