@@ -10,6 +10,9 @@
 //!
 //! * `--rounds N`: 5 without it
 //! * `--pause SECONDS`: before each workload, so that what the one before has left for the background is done; 0 without it
+//! * `--only WORKLOAD`: one of them alone (`SequentialWrite`, `RandomRead`, `Create` and so on), and what it needs
+//! * `--profiler PIPE`: a pipe of `perf record --control fifo:PIPE`, told to sample while a workload is performed and at no
+//!   other time (`benches/flames.sh`)
 //! * `--promise NAME=TEXT`: what it means there that something is committed, for the table
 //! * `--settle NAME=COMMAND`: run after each turn of it, so that what it does in the background is not the next one's
 //! * `--update FILE`: puts the tables between their marks in that text
@@ -26,6 +29,7 @@ mod workloads;
 
 use std::cell::RefCell;
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +40,7 @@ use nfsserve::tcp::{NFSTcp, NFSTcpListener};
 use tokio::runtime::{Builder, Runtime};
 
 use nfsserve_adapter::Adapter;
-use workloads::{Data, Effort, Folder, Place, Server, ServerSpec, Workload, turn};
+use workloads::{Data, Effort, Folder, Manner, Place, Server, ServerSpec, Workload, turn};
 
 const COMMAND: &str = "benches/beside.sh";
 
@@ -67,10 +71,10 @@ impl Contender {
         &mut self,
         folder: &str,
         data: &Data,
-        pause: Duration,
+        manner: &Manner,
         notes: &RefCell<Vec<String>>,
     ) -> Result<Round, Failure> {
-        let turn = turn(&mut *self.place, folder, data, pause);
+        let turn = turn(&mut *self.place, folder, data, manner);
         for failure in turn.failures {
             let note = format!("{}: {failure}", self.name);
             eprintln!("{note}");
@@ -124,7 +128,7 @@ fn measure(
     contenders: &mut [Contender],
     rounds: usize,
     data: &Data,
-    pause: Duration,
+    manner: &Manner,
 ) -> Result<(Vec<Rounds>, Vec<String>), Failure> {
     let notes = RefCell::new(Vec::new());
     let mut turns: Vec<_> = contenders
@@ -134,7 +138,7 @@ fn measure(
             move || {
                 number += 1;
                 let folder = format!("beside {} {number}", std::process::id());
-                contender.turn(&folder, data, pause, notes)
+                contender.turn(&folder, data, manner, notes)
             }
         })
         .collect();
@@ -279,7 +283,7 @@ fn show_that_it_works() -> Result<(), Failure> {
         Contender::new("nfsserve", over(format!("127.0.0.1:{port}:/"))?),
         Contender::new("folder", Folder::new(folder.path().to_owned())),
     ];
-    let (measured, notes) = measure(&mut contenders, 2, &data, Duration::ZERO)?;
+    let (measured, notes) = measure(&mut contenders, 2, &data, &Manner::default())?;
     let text = tables(&contenders, &measured, &notes, &data);
     assert!(notes.is_empty() && !text.contains("failed"), "{text}");
     assert_eq!(
@@ -310,9 +314,20 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     let rounds = arguments.after("--rounds").unwrap_or("5").parse()?;
-    let pause = Duration::from_secs(arguments.after("--pause").unwrap_or("0").parse()?);
+    let only = match arguments.after("--only") {
+        Some(name) => {
+            let known = Workload::named(name);
+            Some(known.ok_or_else(|| format!("--only {name:?}: no workload has this name"))?)
+        }
+        None => None,
+    };
+    let manner = Manner {
+        pause: Duration::from_secs(arguments.after("--pause").unwrap_or("0").parse()?),
+        only,
+        profiler: arguments.after("--profiler").map(PathBuf::from),
+    };
     let data = Data::new(Effort::FULL);
-    let (measured, notes) = measure(&mut contenders, rounds, &data, pause)?;
+    let (measured, notes) = measure(&mut contenders, rounds, &data, &manner)?;
     arguments.show("beside", &tables(&contenders, &measured, &notes, &data))?;
     Ok(())
 }

@@ -24,26 +24,10 @@
 #   BUCKETS=        the folder for what MinIO keeps; without it within TMPDIR, where it shares the disk with the logs
 . "$(dirname "$0")/../tests/lib/common.sh"
 
-# Builds the client and prints its path.
-beside_binary() {
-    if [ -n "${BESIDE_BINARY:-}" ]; then
-        say "$BESIDE_BINARY"
-        return
-    fi
-    (cd "$PROJECT" && cargo bench --quiet --no-run --bench beside --message-format=json) |
-        python3 -c '
-import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    if message.get("target", {}).get("name") == "beside" and message.get("executable"):
-        print(message["executable"])' ||
-        die "cannot build the client"
-}
-
 # ---- outside: what has to be built, and a network ---------------------------------------------
 
 if [ -z "${BESIDE_WORK:-}" ]; then
-    PROGRAM=$(forebay_binary) CLIENT=$(beside_binary) MINIO=$(s3_server minio)
+    PROGRAM=$(forebay_binary) CLIENT=$(bench_binary beside) MINIO=$(s3_server minio)
     work_folder beside
     [ "$(stat -f -c %T "$WORK")" != tmpfs ] || die "TMPDIR is in memory: a flush would cost nothing"
     BESIDE_BUCKETS=$WORK/minio

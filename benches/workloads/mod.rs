@@ -16,6 +16,7 @@ mod tree;
 mod unpack;
 
 use std::io;
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -102,6 +103,11 @@ impl Workload {
         Workload::Remove,
         Workload::Unpack,
     ];
+
+    /// The one that [`key`](Self::key) calls so.
+    pub(crate) fn named(key: &str) -> Option<Workload> {
+        Workload::ALL.into_iter().find(|own| own.key() == key)
+    }
 
     /// What it is called in tables, with the unit.
     pub(crate) fn name(self) -> &'static str {
@@ -262,19 +268,40 @@ pub(crate) struct Turn {
     pub(crate) failures: Vec<String>,
 }
 
-/// Does everything once, with a pause before each workload. What fails is told, and is missing in the round.
-pub(crate) fn turn(place: &mut dyn Place, folder: &str, data: &Data, pause: Duration) -> Turn {
+/// How work is done.
+#[derive(Default)]
+pub(crate) struct Manner {
+    /// Before each workload.
+    pub(crate) pause: Duration,
+    /// This one alone, and what the others have to make for it; all without it.
+    pub(crate) only: Option<Workload>,
+    /// A pipe of `perf record --control`: it samples while a workload is performed, and not before or after.
+    pub(crate) profiler: Option<PathBuf>,
+}
+
+impl Manner {
+    /// Has the profiler begin or stop.
+    fn tell_profiler(&self, command: &str) -> io::Result<()> {
+        match &self.profiler {
+            Some(pipe) => std::fs::write(pipe, format!("{command}\n")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Does everything once, or what is asked for. What fails is told, and is missing in the round.
+pub(crate) fn turn(place: &mut dyn Place, folder: &str, data: &Data, manner: &Manner) -> Turn {
     let mut turn = Turn::default();
     if let Err(error) = place.begin(folder) {
         turn.failures.push(format!("making a folder: {error}"));
         return turn;
     }
     for workload in Workload::ALL {
-        if !place.has(workload) {
+        if !place.has(workload) || manner.only.is_some_and(|only| only != workload) {
             continue;
         }
-        thread::sleep(pause);
-        match timed(place, workload, data) {
+        thread::sleep(manner.pause);
+        match timed(place, workload, data, manner) {
             Ok(rate) => turn.round.insert(workload.key(), rate),
             Err(error) => turn.failures.push(format!("{workload:?}: {error}")),
         }
@@ -285,11 +312,18 @@ pub(crate) fn turn(place: &mut dyn Place, folder: &str, data: &Data, pause: Dura
     turn
 }
 
-fn timed(place: &mut dyn Place, workload: Workload, data: &Data) -> io::Result<f64> {
+fn timed(
+    place: &mut dyn Place,
+    workload: Workload,
+    data: &Data,
+    manner: &Manner,
+) -> io::Result<f64> {
     place.prepare(workload, data)?;
+    manner.tell_profiler("enable")?;
     let began = Instant::now();
     place.perform(workload, data)?;
     let seconds = began.elapsed().as_secs_f64();
+    manner.tell_profiler("disable")?;
     place.check(workload, data)?;
     Ok(workload.amount(&data.effort) / seconds)
 }

@@ -4,7 +4,7 @@
 #
 # Gives: check and summary (counted results), at_exit (clean-up that also runs on failure),
 # work_folder, need_programs, free_port, wait_for_port, s3_server (MinIO or versitygw, built when missing), cargo_tool,
-# forebay_binary, crash_binary, start_gateway and stop_gateway (a gateway on 127.0.0.1).
+# forebay_binary, crash_binary, bench_binary, start_gateway and stop_gateway (a gateway on 127.0.0.1).
 # Everything that is started is a child of the script and is ended by its clean-up.
 
 set -euo pipefail
@@ -232,6 +232,24 @@ crash_binary() {
     fi
     (cd "$PROJECT" && cargo build --quiet --package forebay-crash >&2) || die "cannot build the harness"
     say "${CARGO_TARGET_DIR:-$PROJECT/target}/debug/crash"
+}
+
+# bench_binary NAME: builds a benchmark of the program and prints its path; or what the variable NAME_BINARY, in
+# capitals, has.
+bench_binary() {
+    local given=${1^^}_BINARY
+    if [ -n "${!given:-}" ]; then
+        say "${!given}"
+        return
+    fi
+    (cd "$PROJECT" && cargo bench --quiet --no-run --bench "$1" --message-format=json) |
+        NAME=$1 python3 -c '
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("target", {}).get("name") == os.environ["NAME"] and message.get("executable"):
+        print(message["executable"])' ||
+        die "cannot build the benchmark $1"
 }
 
 # start_gateway PROGRAM PORT LOG [flags ...]: serves on 127.0.0.1; its process is $GATEWAY_PID.

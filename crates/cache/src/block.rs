@@ -1,5 +1,6 @@
 //! One block buffer: pieces, coverage, and what is dirty for which checkpoint.
 
+use crate::arrived::Arrived;
 use crate::bitmap::RangeBitmap;
 use crate::piece::Pieces;
 use crate::pool::Pool;
@@ -132,12 +133,26 @@ impl Block {
         self.dirty.checkpoint.filter(|_| began)
     }
 
-    /// Puts clean bytes in where none are.
-    pub(crate) fn fill(&mut self, at: u64, data: &[u8], pool: &Arc<Pool>) {
+    /// Puts clean bytes in where none are: `data`, which is a part of what has arrived if that is given.
+    pub(crate) fn fill(
+        &mut self,
+        at: u64,
+        data: &[u8],
+        arrived: Option<&Arrived>,
+        pool: &Arc<Pool>,
+    ) {
         let mut rest = ByteRange::at(at, data.len() as u64);
         while let Some(gap) = self.first_gap(rest) {
-            let part = (gap.start - at) as usize..(gap.end - at) as usize;
-            self.put(gap.start, &data[part], pool);
+            let part = &data[(gap.start - at) as usize..(gap.end - at) as usize];
+            match arrived {
+                None => self.put(gap.start, part, pool),
+                Some(arrived) => {
+                    let streaming = self.is_covered_before(gap.start);
+                    self.pieces
+                        .take_over(gap.start, part, arrived, streaming, pool);
+                    self.coverage.set(gap);
+                }
+            }
             rest.start = gap.end;
         }
     }
@@ -147,10 +162,14 @@ impl Block {
     }
 
     fn put(&mut self, at: u64, data: &[u8], pool: &Arc<Pool>) {
-        let before = ByteRange::new(at.saturating_sub(1), at);
-        let streaming = at > 0 && self.coverage.contains(before);
+        let streaming = self.is_covered_before(at);
         self.pieces.write(at, data, streaming, pool);
         self.coverage.set(ByteRange::at(at, data.len() as u64));
+    }
+
+    fn is_covered_before(&self, at: u64) -> bool {
+        let before = ByteRange::new(at.saturating_sub(1), at);
+        at > 0 && self.coverage.contains(before)
     }
 
     /// Copies what is covered of the bytes from `at` on, and reports the ranges that are not.

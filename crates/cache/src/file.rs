@@ -1,5 +1,6 @@
 //! All blocks of one file.
 
+use crate::arrived::Arrived;
 use crate::block::{Block, Footprint};
 use crate::fetch::{FetchToken, Lost};
 use crate::piece::PIECE_SIZE;
@@ -26,7 +27,8 @@ pub struct FileBlocks {
 /// What became of a block that was to be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// It is gone, and gave back so many bytes.
+    /// It is gone, and gave back so many bytes; what it has [taken over](FileBlocks::take_over) counts as its pieces, and
+    /// is given back with the last one of the memory that arrived with it.
     Evicted(u64),
     /// It was used since it was queued, and is queued again by that use.
     Touched,
@@ -152,6 +154,16 @@ impl FileBlocks {
     /// dirty. Bytes that were fetched without the file's lock must not be put in unless
     /// [`is_current`](Self::is_current) says so.
     pub fn fill(&mut self, offset: u64, data: &[u8]) {
+        self.fill_with(offset, data, None);
+    }
+
+    /// The same without a copy where that pays: pieces that lie in what has arrived for half of their length or more
+    /// share its memory, which counts as allocated for as long as one of them does.
+    pub fn take_over(&mut self, offset: u64, arrived: &Arrived) {
+        self.fill_with(offset, arrived.bytes(), Some(arrived));
+    }
+
+    fn fill_with(&mut self, offset: u64, data: &[u8], arrived: Option<&Arrived>) {
         let tick = self.cache.tick();
         let mut data = data;
         for (index, within) in BlockIndex::split(ByteRange::at(offset, data.len() as u64)) {
@@ -159,7 +171,7 @@ impl FileBlocks {
             data = rest;
             self.change(index, |block, cache| {
                 block.last_use = tick;
-                block.fill(within.start, part, &cache.pool);
+                block.fill(within.start, part, arrived, &cache.pool);
             });
         }
     }

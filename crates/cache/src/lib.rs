@@ -48,6 +48,11 @@
 //! Where little is read of a large piece, that little is copied, so that readers who are slow to take it keep
 //! at most twice as much memory as they asked for. [`FileBlocks::read`] copies, and also reads what is there in part.
 //!
+//! # What arrives is taken over
+//! Bytes that come from the bucket lie in memory already: [`FileBlocks::take_over`] makes pieces of it as it is, and
+//! a writer who changes one of these copies it then. Only what lies across the borders of pieces, or is small, is
+//! copied at once.
+//!
 //! The cache is not told when a checkpoint closes: the first change for a newer one shows it. The
 //! block then keeps the closed checkpoint's ranges, and shares the pieces that hold them; reads go
 //! on to see the newest bytes. Normally one closed checkpoint at most is unpublished; more would
@@ -79,11 +84,13 @@
 //!
 //! # Accounts
 //! [`Cache::allocated_bytes`] counts what is allocated, not what is covered. The buffer of a piece
-//! is counted from the moment it is taken until its last owner, a snapshot maybe, drops it.
+//! is counted from the moment it is taken until its last owner, a snapshot maybe, drops it; memory that was taken over
+//! all of it, until the last piece that shares it is gone.
 //!
 //! # Crashes
 //! Nothing here survives one; the log rebuilds it.
 
+mod arrived;
 mod bitmap;
 mod block;
 mod cache;
@@ -97,6 +104,7 @@ mod piece;
 mod pool;
 mod snapshot;
 
+pub use arrived::Arrived;
 pub use bitmap::RangeBitmap;
 pub use cache::{Cache, Lease};
 pub use fetch::FetchToken;

@@ -3,7 +3,11 @@
 //! A piece has memory only for a *window* of its 64 KiB: 4, 16 or 64 KiB, aligned to its own size.
 //! Bytes beyond the window make it grow to the smallest one that holds both; two steps lead from
 //! the smallest to the whole, so a byte is moved twice at most.
+//!
+//! That memory comes from the pool, or is part of what somebody else has fetched: such a piece is never written to,
+//! but replaced.
 
+use crate::arrived::Arrived;
 use crate::bitmap::RangeBitmap;
 use crate::pool::{Buffer, Class, Pool};
 use bytes::Bytes;
@@ -54,32 +58,53 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct Piece {
     start: usize,
-    buffer: Buffer,
+    memory: Memory,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Pooled(Buffer),
+    /// All of a piece from its first byte on, or the first half of it and more.
+    TakenOver(Arrived),
 }
 
 impl Piece {
-    fn new(window: Window, pool: &Arc<Pool>) -> Piece {
+    fn pooled(window: Window, buffer: Buffer) -> Piece {
         Piece {
             start: window.start,
-            buffer: pool.take(window.class),
+            memory: Memory::Pooled(buffer),
         }
     }
 
     fn window(&self) -> Window {
         Window {
             start: self.start,
-            class: self.buffer.class(),
+            class: match &self.memory {
+                Memory::Pooled(buffer) => buffer.class(),
+                Memory::TakenOver(_) => Class::Whole,
+            },
         }
     }
 
-    /// Puts `data` at the offset `at` of the piece, which lies in its window.
-    fn write(&mut self, at: usize, data: &[u8]) {
-        self.buffer.write(at - self.start, data);
+    /// The memory to write to, if it may be written to.
+    fn buffer(&mut self) -> Option<&mut Buffer> {
+        match &mut self.memory {
+            Memory::Pooled(buffer) => Some(buffer),
+            Memory::TakenOver(_) => None,
+        }
+    }
+
+    /// Everything from the start of its window on that was ever put in.
+    fn content(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Pooled(buffer) => buffer.bytes(),
+            Memory::TakenOver(arrived) => arrived.bytes(),
+        }
     }
 
     /// The bytes `start..end` of the piece, all of which were written.
     fn bytes(&self, start: usize, end: usize) -> &[u8] {
-        &self.buffer.bytes()[start - self.start..end - self.start]
+        &self.content()[start - self.start..end - self.start]
     }
 }
 
@@ -130,11 +155,39 @@ impl Pieces {
             };
             match slot {
                 None => {
-                    let mut piece = Piece::new(needed, pool);
-                    piece.write(start, part);
-                    *slot = Some(Arc::new(piece));
+                    let mut buffer = pool.take(needed.class);
+                    buffer.write(start - needed.start, part);
+                    *slot = Some(Arc::new(Piece::pooled(needed, buffer)));
                 }
-                Some(shared) => overwrite(shared, needed, start, part),
+                Some(shared) => overwrite(shared, needed, start, part, pool),
+            }
+        }
+    }
+
+    /// Puts `data`, a part of what has arrived, at the offset `at` of the block, where nothing is covered. Pieces of
+    /// which it has all from their first byte on, or half of them and more, take its memory over; others copy.
+    pub(crate) fn take_over(
+        &mut self,
+        at: u64,
+        data: &[u8],
+        arrived: &Arrived,
+        streaming: bool,
+        pool: &Arc<Pool>,
+    ) {
+        let mut data = data;
+        for (index, start, end) in split(ByteRange::at(at, data.len() as u64)) {
+            let (part, rest) = data.split_at(end - start);
+            data = rest;
+            let is_most = start == 0 && end * 2 >= Class::Whole.size();
+            if is_most && self.table.get(index).is_none_or(Option::is_none) {
+                if index >= self.table.len() {
+                    self.table.resize(index + 1, None);
+                }
+                let memory = Memory::TakenOver(arrived.kept(part, pool));
+                self.table[index] = Some(Arc::new(Piece { start: 0, memory }));
+            } else {
+                let at = index as u64 * PIECE_SIZE + start as u64;
+                self.write(at, part, streaming, pool);
             }
         }
     }
@@ -236,28 +289,26 @@ fn lent(piece: &Arc<Piece>, start: usize, end: usize) -> Bytes {
     })
 }
 
-/// Writes to a piece that exists: in place where it is ours alone and large enough, else to a new
+/// Writes to a piece that exists: in place where it is ours alone, of the pool and large enough, else to a new
 /// one that starts with what the old one held.
-fn overwrite(shared: &mut Arc<Piece>, needed: Window, start: usize, data: &[u8]) {
+fn overwrite(shared: &mut Arc<Piece>, needed: Window, start: usize, data: &[u8], pool: &Arc<Pool>) {
     let old = shared.window();
     let window = old.with(needed);
-    match Arc::get_mut(shared) {
-        Some(piece) if window == old => piece.write(start, data),
-        sole_owner => {
-            let grown = sole_owner.is_some();
-            let pool = shared.buffer.pool();
-            let mut piece = Piece::new(window, pool);
-            let replaced = start <= old.start && old.end() <= start + data.len();
-            if !replaced {
-                piece.write(old.start, shared.buffer.bytes());
-                if !grown {
-                    pool.count_copy();
-                }
-            }
-            piece.write(start, data);
-            *shared = Arc::new(piece);
+    let own = Arc::get_mut(shared).and_then(Piece::buffer);
+    let grown = match own {
+        Some(buffer) if window == old => return buffer.write(start - old.start, data),
+        own => own.is_some(),
+    };
+    let mut buffer = pool.take(window.class);
+    let replaced = start <= old.start && old.end() <= start + data.len();
+    if !replaced {
+        buffer.write(old.start - window.start, shared.content());
+        if !grown {
+            pool.count_copy();
         }
     }
+    buffer.write(start - window.start, data);
+    *shared = Arc::new(Piece::pooled(window, buffer));
 }
 
 #[cfg(test)]

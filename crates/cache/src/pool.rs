@@ -35,7 +35,7 @@ impl Class {
 #[derive(Debug)]
 pub(crate) struct Pool {
     limit_bytes: u64,
-    /// Buffers that pieces own.
+    /// Buffers that pieces own, and memory that they took over.
     used_bytes: AtomicU64,
     /// Buffers that wait in `idle`.
     idle_bytes: AtomicU64,
@@ -120,6 +120,17 @@ impl Pool {
             class,
             pool: Arc::clone(self),
         }
+    }
+
+    /// Counts memory that pieces have and that came from elsewhere.
+    pub(crate) fn count_taken_over(&self, bytes: u64) {
+        self.make_room(bytes);
+        self.used_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts it no longer.
+    pub(crate) fn count_gone(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Relaxed);
     }
 
     /// Bytes that others have.
@@ -228,10 +239,6 @@ pub(crate) struct Buffer {
 impl Buffer {
     pub(crate) fn class(&self) -> Class {
         self.class
-    }
-
-    pub(crate) fn pool(&self) -> &Arc<Pool> {
-        &self.pool
     }
 
     /// Everything from the start that was ever written, former lives included.

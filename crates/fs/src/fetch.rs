@@ -1,23 +1,25 @@
 //! Frames from the bucket: fetched once however many ask, verified, and bounded in number.
 
 mod run;
+mod window;
 
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_cache::Lease;
+use forebay_cache::{Arrived, Lease};
 use forebay_meta::FrameAddress;
 use forebay_pack::header::FRAME_HEADER_LEN;
 use forebay_pack::{Frame, PackKeys, object_name};
-use forebay_types::PackId;
+use forebay_types::{ByteRange, PackId};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use self::run::Fetching;
+use self::window::Windows;
 use crate::disk_cache::DiskCache;
 use crate::environment::{Randomness, fraction};
 
@@ -48,19 +50,36 @@ const MAX_WAITING: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Fetched {
     frame: Frame,
+    /// The frame's bytes.
+    arrived: Arrived,
     _lease: Option<Lease>,
 }
 
 impl Fetched {
-    /// What was leased to fetch the frame, less what is over now.
-    fn new(frame: Frame, mut lease: Option<Lease>) -> Arc<Fetched> {
+    /// A frame of what has arrived, and what was leased to fetch it, less what is over now.
+    fn new(frame: Frame, arrived: &Arrived, mut lease: Option<Lease>) -> Arc<Fetched> {
         if let Some(lease) = &mut lease {
             let over = lease.bytes().saturating_sub(frame.data.len() as u64);
             lease.give_back(over);
         }
+        let arrived = match frame.is_raw {
+            true => arrived.beside(frame.data.clone()),
+            false => Arrived::new(frame.data.clone()),
+        };
         Arc::new(Fetched {
             frame,
+            arrived,
             _lease: lease,
+        })
+    }
+
+    /// A range of its block that lies in the frame.
+    pub(crate) fn part(&self, range: ByteRange) -> Option<Arrived> {
+        let start = range.start.checked_sub(self.frame.range.start)?;
+        let is_inside = range.end <= self.frame.range.end;
+        is_inside.then(|| {
+            self.arrived
+                .slice(start as usize..(start + range.len()) as usize)
         })
     }
 }
@@ -87,6 +106,7 @@ pub(crate) struct PackStore {
     root: Path,
     keys: PackKeys,
     fetching: Mutex<Fetching>,
+    windows: Windows,
     fetches: Semaphore,
     puts: Semaphore,
     prefetches: Semaphore,
@@ -112,6 +132,7 @@ impl PackStore {
             root,
             keys,
             fetching: Mutex::default(),
+            windows: Windows::default(),
             fetches: Semaphore::new(parallel.max(1) + READERS_OWN),
             puts: Semaphore::new(uploads.max(1)),
             prefetches: Semaphore::new(parallel.max(1)),

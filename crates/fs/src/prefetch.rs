@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange};
+use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, Inode};
 
 use crate::core::Core;
 use crate::node::Node;
@@ -22,6 +22,8 @@ pub(crate) struct Stream {
     run: u64,
     /// Up to where blocks were asked for.
     asked: u64,
+    /// Up to where it was looked up where they lie.
+    mapped: u64,
     /// How many streams there were before.
     number: u64,
 }
@@ -33,6 +35,17 @@ const SEQUENTIAL: u64 = 256 << 10;
 /// on its way as may be, and bounded by what a reader has read already when he stops early.
 const WINDOW_PER_RUN: u64 = 8;
 
+/// A stream that has not come so far yet waits for what it asks for: many small GETs at once arrive sooner than a few
+/// of whole blocks, for a connection takes as long for 4 MiB as three round trips of 20 ms are.
+const BEGINNING: u64 = 4 << 20;
+
+/// How far ahead of what was asked for it is looked up where the blocks lie, all at once: 256 block maps are some 25 KB
+/// of metadata. One after the other, each few of them would make those wait a round trip that are just asked for.
+const MAPPED_AHEAD: u64 = 256 * BLOCK_SIZE;
+
+/// What is fetched with one GET then.
+const SMALL_STEP: u64 = 1 << 20;
+
 impl Stream {
     /// The number of the stream, by which one that has ended is known.
     pub(crate) fn number(&self) -> u64 {
@@ -42,6 +55,28 @@ impl Stream {
     /// Whether the reader for whom this range was to be fetched has not come to its end, and goes on.
     pub(crate) fn still_wants(&self, range: ByteRange, stream: u64) -> bool {
         self.number == stream && range.end > self.end
+    }
+
+    /// Bytes to be fetched with one GET; pieces of the file of this length, and aligned to it.
+    fn step(&self) -> u64 {
+        match self.run <= BEGINNING {
+            true => SMALL_STEP,
+            false => BLOCK_SIZE,
+        }
+    }
+
+    /// The blocks of a file of this size of which should be looked up where they lie, and how many; they begin where
+    /// nothing was asked for yet.
+    pub(crate) fn look_up(&mut self, size: u64) -> Option<(BlockIndex, usize)> {
+        let from = self.asked.max(self.mapped);
+        let end = size.min(self.asked.saturating_add(MAPPED_AHEAD));
+        let is_enough = self.mapped >= self.asked.saturating_add(MAPPED_AHEAD / 2);
+        if self.run < SEQUENTIAL || is_enough || from >= end {
+            return None;
+        }
+        self.mapped = end;
+        let blocks = (end - from).div_ceil(BLOCK_SIZE) as usize;
+        Some((BlockIndex::of(from), blocks))
     }
 
     /// Notes a read and says what should be fetched ahead of it, if anything.
@@ -72,24 +107,44 @@ impl Stream {
     }
 }
 
+/// A range in pieces of `step` bytes, a divisor of a block's, aligned to it.
+fn steps(range: ByteRange, step: u64) -> impl Iterator<Item = ByteRange> {
+    let (mut at, end) = (range.start, range.end);
+    std::iter::from_fn(move || {
+        let stop = end.min((at / step + 1) * step);
+        let part = (at < end).then(|| ByteRange::new(at, stop));
+        at = stop;
+        part
+    })
+}
+
 impl Core {
     /// Fetches a range of a file into the cache in the background, in its order, for a reader who is so far in the
     /// file's stream. What is not his turn yet when he comes there he fetches himself.
-    pub(crate) fn prefetch(self: &Arc<Self>, node: &Arc<Node>, range: ByteRange, stream: u64) {
-        for (block, within) in BlockIndex::split(range) {
+    pub(crate) fn prefetch(self: &Arc<Self>, node: &Arc<Node>, range: ByteRange, stream: &Stream) {
+        let (number, step) = (stream.number(), stream.step());
+        for range in steps(range, step) {
             let Some(place) = self.packs.prefetch_place() else {
                 return;
             };
             let (core, node) = (self.clone(), node.clone());
-            let range = ByteRange::at(block.start() + within.start, within.len());
             tokio::spawn(async move {
                 // It waits here: the semaphore is fair, so blocks come in the order in which they were asked for.
                 let turn = core.packs.prefetch_turn().await;
                 drop(place);
-                core.prefetch_range(&node, range, stream).await;
+                core.prefetch_range(&node, range, number).await;
                 drop(turn);
             });
         }
+    }
+
+    /// Has the metadata of these blocks at hand when they are asked for.
+    pub(crate) fn look_up_ahead(self: &Arc<Self>, inode: Inode, from: BlockIndex, blocks: usize) {
+        let core = self.clone();
+        tokio::spawn(async move {
+            // A failure here is the reader's to report, when it comes that far.
+            let _ = core.catalog.block_maps(inode, from, blocks).await;
+        });
     }
 
     async fn prefetch_range(&self, node: &Arc<Node>, range: ByteRange, stream: u64) {
@@ -128,6 +183,61 @@ mod tests {
             assert!(furthest <= ((i + 1) << 20) + LIMIT);
         }
         assert!(furthest >= (127 << 20) + LIMIT / 2);
+    }
+
+    #[test]
+    fn a_stream_begins_with_small_steps_and_goes_on_with_blocks() {
+        let mut stream = Stream::default();
+        let mut gets = Vec::new();
+        for i in 0..8 {
+            if let Some(ahead) = read(&mut stream, i << 20, 1 << 20) {
+                gets.push(steps(ahead, stream.step()).count() as u64);
+                assert!(
+                    steps(ahead, stream.step()).all(|range| {
+                        BlockIndex::of(range.start) == BlockIndex::of(range.end - 1)
+                    })
+                );
+            }
+        }
+        // Up to the last whole block in a window of eight times what was read, and at most of 32 MiB.
+        assert_eq!(gets, [7, 8, 8, 12, 1]);
+        let all: Vec<_> = steps(ByteRange::new(5, 10), 4).collect();
+        assert_eq!(all, [ByteRange::new(5, 8), ByteRange::new(8, 10)]);
+        assert_eq!(steps(ByteRange::new(5, 5), 4).count(), 0);
+    }
+
+    #[test]
+    fn where_blocks_lie_is_looked_up_once_and_long_before_they_are_asked_for() {
+        const SIZE: u64 = 4 << 30;
+        let mut stream = Stream::default();
+        let (mut mapped, mut scans) = (0, 0);
+        for i in 0..SIZE >> 20 {
+            read(&mut stream, i << 20, 1 << 20);
+            if let Some((from, blocks)) = stream.look_up(SIZE) {
+                assert!(
+                    scans == 0 || from.start() == mapped,
+                    "none twice, none left out"
+                );
+                mapped = from.start() + blocks as u64 * BLOCK_SIZE;
+                scans += 1;
+            }
+            assert!(mapped >= SIZE.min(stream.asked + MAPPED_AHEAD / 2));
+        }
+        // 1 GiB at first, and then half as much each time.
+        assert_eq!((mapped, scans), (SIZE, 7));
+
+        let mut small = Stream::default();
+        read(&mut small, 0, 1 << 20);
+        assert_eq!(
+            small.look_up(5 << 20),
+            None,
+            "all of it is asked for already"
+        );
+        assert_eq!(
+            Stream::default().look_up(SIZE),
+            None,
+            "nobody reads in a row"
+        );
     }
 
     #[test]

@@ -43,8 +43,12 @@ impl Core {
                 if !wanted.is_empty()
                     && let Some(ahead) = state.reads.next(wanted, self.config.prefetch_window())
                 {
-                    let ahead = ahead.intersect(ByteRange::new(0, state.record.size));
-                    self.prefetch(&node, ahead, state.reads.number());
+                    let size = state.record.size;
+                    let ahead = ahead.intersect(ByteRange::new(0, size));
+                    self.prefetch(&node, ahead, &state.reads);
+                    if let Some((from, blocks)) = state.reads.look_up(size) {
+                        self.look_up_ahead(inode, from, blocks);
+                    }
                 }
                 if let Some(data) = state.blocks.lend(wanted) {
                     return Ok(ReadReply {
@@ -199,17 +203,14 @@ impl Core {
             address,
             frame,
         } = taken;
-        let bytes = |range: ByteRange| {
-            let start = range.start.checked_sub(frame.range.start)? as usize;
-            frame.data.get(start..start + range.len() as usize)
-        };
         let of_frame = map.extents().iter();
         let of_frame = of_frame.filter(|extent| extent.frame == *address);
         let live: Vec<ByteRange> = of_frame.map(|extent| extent.range).collect();
         if let Some(reply) = reply {
             let wanted = live.iter().map(|range| range.intersect(within));
             for range in wanted.filter(|range| !range.is_empty()) {
-                let from = bytes(range).ok_or(Error::Io)?;
+                let from = frame.part(range).ok_or(Error::Io)?;
+                let from = from.bytes();
                 let at = (block.start() + range.start - reply.start) as usize;
                 let to = reply.data.get_mut(at..at + from.len()).ok_or(Error::Io)?;
                 to.copy_from_slice(from);
@@ -228,10 +229,17 @@ impl Core {
             return Ok(false);
         }
         if room {
+            // Little would keep from being freed all that has arrived with it.
+            let of_it: u64 = live.iter().map(|range| range.len()).sum();
+            let mostly = of_it * 2 >= frame.range.len();
             let mut filled = 0;
             for range in live {
-                if let Some(bytes) = bytes(range) {
-                    state.blocks.fill(block.start() + range.start, bytes);
+                if let Some(part) = frame.part(range) {
+                    let at = block.start() + range.start;
+                    match mostly {
+                        true => state.blocks.take_over(at, &part),
+                        false => state.blocks.fill(at, part.bytes()),
+                    }
                     filled += range.len();
                 }
             }

@@ -74,6 +74,12 @@ const MEMTABLE_BYTES: usize = 32 << 20;
 /// Batches that are not in the bucket yet; behind it a commit waits before it writes.
 const MAX_UNFLUSHED_BYTES: usize = 64 << 20;
 
+/// About what an entry takes in a table: what a scan of many asks for with one GET. SlateDB itself asks for its blocks
+/// of 4 KiB one after the other, each a round trip.
+const ENTRY_BYTES: usize = 80;
+/// Most that a scan asks for with one GET, of each table.
+const MAX_READ_AHEAD: usize = 256 << 10;
+
 /// How often something is read that arrives damaged.
 const READS: u32 = 4;
 /// Pause before it is read again, times the number of tries. Nobody else is in the same trouble, so there is no
@@ -206,6 +212,12 @@ impl SlateStore {
     }
 }
 
+/// For a scan of at most so many entries, one or more.
+fn scan_options(limit: usize) -> ScanOptions {
+    let ahead = limit.saturating_mul(ENTRY_BYTES).min(MAX_READ_AHEAD);
+    ScanOptions::default().with_read_ahead_bytes(ahead)
+}
+
 #[async_trait]
 impl MetaStore for SlateStore {
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
@@ -220,7 +232,7 @@ impl MetaStore for SlateStore {
         if range.is_empty() || limit == 0 {
             return Ok(Vec::new());
         }
-        let options = ScanOptions::default().with_cache_blocks(true);
+        let options = scan_options(limit).with_cache_blocks(true);
         let scan = || async {
             let mut found = Vec::new();
             let mut entries = self.db.scan_with_options(range.bounds(), &options).await?;

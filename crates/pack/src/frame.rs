@@ -18,6 +18,8 @@ pub struct Frame {
     /// The bytes themselves, as many as `range` has. For a frame stored raw they share the
     /// memory of the fetched bytes, header included.
     pub data: Bytes,
+    /// Whether it is stored raw, so that `data` shares that memory.
+    pub is_raw: bool,
     reference: FrameRef,
     hash: [u8; 32],
 }
@@ -199,6 +201,7 @@ fn open(
         block,
         range: expected.range(),
         data,
+        is_raw: header.codec == Codec::Raw,
         reference: *expected,
         hash: header.hash,
     })

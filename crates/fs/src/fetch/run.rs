@@ -6,16 +6,19 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_cache::Lease;
+use forebay_cache::{Arrived, Lease};
 use forebay_meta::FrameAddress;
 use forebay_pack::{FrameRef, open_frame};
 use forebay_types::{BLOCK_SIZE, BlockKey, PackId};
 use object_store::ObjectStoreExt;
+use object_store::path::Path;
 use tokio::sync::OnceCell;
 
+use super::window::Held;
 use super::{ATTEMPTS, FetchError, Fetched, PackStore, backoff, memory_of};
 use crate::disk_cache::{DiskCache, FrameKey};
 use crate::read::address_key as key;
@@ -182,16 +185,36 @@ impl PackStore {
     ) -> Option<Arc<Fetched>> {
         let key = disk_key(address);
         let stored = disk.get(key).await?;
+        let arrived = Arrived::new(stored.clone());
         match open_frame(stored, &reference(address), block, &self.keys) {
             Ok(frame) => {
                 disk.was_right();
-                Some(Fetched::new(frame, lease))
+                Some(Fetched::new(frame, &arrived, lease))
             }
             Err(error) => {
                 disk.was_damaged(key, &error);
                 None
             }
         }
+    }
+
+    fn leases(
+        &self,
+        frames: &[FrameAddress],
+        lease: impl Fn(u64) -> Option<Lease>,
+    ) -> Vec<Option<Lease>> {
+        let leases = frames.iter().map(|address| lease(memory_of(address)));
+        leases.collect()
+    }
+
+    async fn get_range(&self, location: &Path, range: Range<u64>) -> Result<Arrived, FetchError> {
+        let got = self.store.get_range(location, range).await;
+        got.map(Arrived::new).map_err(|error| match error {
+            object_store::Error::NotFound { .. } => {
+                FetchError::Damaged(format!("pack {location} is gone: {error}"))
+            }
+            error => FetchError::Unavailable(error.to_string()),
+        })
     }
 
     /// Frames that lie one behind the other, at least one, with one GET; what arrives damaged is fetched again.
@@ -205,34 +228,45 @@ impl PackStore {
             return Ok(Vec::new());
         };
         let location = self.location(first.pack);
-        let begin = reference(first).stored_range().start;
-        let end = reference(last).stored_range().end;
+        let range = reference(first).stored_range().start..reference(last).stored_range().end;
         let mut attempt = 1;
         loop {
-            let (got, leases) = {
-                let _permit = self.fetches.acquire().await;
-                // Not before it is this one's turn: who waits for that takes no memory.
-                let leases = frames.iter().map(|address| lease(memory_of(address)));
-                let leases: Vec<Option<Lease>> = leases.collect();
-                (self.store.get_range(&location, begin..end).await, leases)
+            // What arrived damaged is asked for by itself.
+            let window = match attempt {
+                1 => self.windows.of(first.pack, &range),
+                _ => None,
             };
-            let got = got.map_err(|error| match error {
-                object_store::Error::NotFound { .. } => {
-                    FetchError::Damaged(format!("pack {location} is gone: {error}"))
+            let (arrived, leases) = match &window {
+                None => {
+                    let _permit = self.fetches.acquire().await;
+                    // Not before it is this one's turn: who waits for that takes no memory.
+                    let leases = self.leases(frames, &lease);
+                    (self.get_range(&location, range.clone()).await?, leases)
                 }
-                error => FetchError::Unavailable(error.to_string()),
-            })?;
+                Some(window) => {
+                    let got = window.part(&range, |range| async {
+                        let _permit = self.fetches.acquire().await;
+                        let lease = lease(range.end - range.start);
+                        let arrived = self.get_range(&location, range).await?;
+                        Ok::<_, FetchError>(Held {
+                            arrived,
+                            _lease: lease,
+                        })
+                    });
+                    (got.await?, self.leases(frames, &lease))
+                }
+            };
             let mut again = false;
             let mut outcomes = Vec::with_capacity(frames.len());
             for (address, lease) in frames.iter().zip(leases) {
-                let stored = part(&got, address.offset - first.offset, address.stored_len);
+                let stored = part(&arrived, address.offset - first.offset, address.stored_len);
                 let opened = open_frame(stored.clone(), &reference(address), block, &self.keys);
                 outcomes.push(match opened {
                     Ok(frame) => {
                         if let Some(disk) = &self.disk {
                             disk.put(disk_key(address), stored);
                         }
-                        Ok(Fetched::new(frame, lease))
+                        Ok(Fetched::new(frame, &arrived, lease))
                     }
                     Err(error) => {
                         if error.is_worth_another_fetch() && attempt < ATTEMPTS {
@@ -247,6 +281,9 @@ impl PackStore {
                 return Ok(outcomes);
             }
             drop(outcomes);
+            if let Some(window) = window {
+                self.windows.forget(&window);
+            }
             tokio::time::sleep(backoff(attempt, &*self.random)).await;
             attempt += 1;
         }
@@ -254,10 +291,10 @@ impl PackStore {
 }
 
 /// So much of what came, from `from` on; less where less came.
-fn part(got: &Bytes, from: u32, len: u32) -> Bytes {
-    let from = got.len().min(from as usize);
-    let end = got.len().min(from + len as usize);
-    got.slice(from..end)
+fn part(arrived: &Arrived, from: u32, len: u32) -> Bytes {
+    let end = arrived.bytes().len();
+    let range = end.min(from as usize)..end.min(from as usize + len as usize);
+    arrived.slice(range).into_bytes()
 }
 
 impl Share<'_> {
@@ -308,7 +345,6 @@ mod tests {
     use forebay_types::{BlockIndex, ByteRange, Inode, VolumeId};
     use object_store::PutPayload;
     use object_store::memory::InMemory;
-    use object_store::path::Path;
 
     use super::*;
     use crate::environment::SystemRandomness;
@@ -317,17 +353,24 @@ mod tests {
         inode: Inode(9),
         block: BlockIndex(0),
     };
-    const LEN: u64 = 4096;
+    /// Too long for windows.
+    const LEN: u64 = 136 << 10;
+    const SMALL: u64 = 4096;
 
     struct Scene {
+        frame_len: u64,
         packs: PackStore,
         requests: Arc<CountingStore>,
         bucket: Arc<InMemory>,
         addresses: Vec<FrameAddress>,
     }
 
-    /// Two packs of four frames each, all of one block.
     async fn scene() -> Scene {
+        scene_of(LEN).await
+    }
+
+    /// Two packs of four frames of so many bytes each, all of one block.
+    async fn scene_of(frame_len: u64) -> Scene {
         let keys = PackKeys::new(VolumeId([1; 16]), &[2; 32]);
         let bucket = Arc::new(InMemory::new());
         let requests = Arc::new(CountingStore::new(bucket.clone()));
@@ -340,10 +383,10 @@ mod tests {
             let mut writer = PackWriter::new(pack, &keys, Compression::Off);
             for frame in 0..4 {
                 let at = (number - 1) * 4 + frame;
-                let bytes = [at as u8; LEN as usize];
+                let bytes = vec![at as u8; frame_len as usize];
                 writer.push(
                     BLOCK,
-                    ByteRange::at(at * LEN, LEN),
+                    ByteRange::at(at * frame_len, frame_len),
                     std::iter::once(&bytes[..]),
                 );
             }
@@ -359,6 +402,7 @@ mod tests {
             packs.put(pack, finished.bytes).await.unwrap();
         }
         Scene {
+            frame_len,
             packs,
             requests,
             bucket,
@@ -375,7 +419,7 @@ mod tests {
                 for (index, outcome) in share.fetch(|_| None).await {
                     if let Ok(fetched) = outcome {
                         let at = wanted[index];
-                        assert_eq!(fetched.data, [at as u8; LEN as usize][..]);
+                        assert_eq!(fetched.data, vec![at as u8; self.frame_len as usize]);
                         came.push(at);
                     }
                 }
@@ -472,5 +516,31 @@ mod tests {
         let came =
             tokio::time::timeout(std::time::Duration::from_secs(60), scene.fetch(&[0, 1, 2]));
         assert_eq!(came.await, Ok(vec![0, 1]));
+    }
+
+    #[tokio::test]
+    async fn small_frames_near_one_another_come_in_a_window() {
+        let scene = scene_of(SMALL).await;
+        assert_eq!(scene.fetch(&[0]).await, [0]);
+        assert_eq!(scene.requests.counts().bytes_got, SMALL + 128);
+        assert_eq!(scene.fetch(&[2]).await, [2]);
+        assert_eq!(scene.gets(), 2);
+        assert_eq!(scene.fetch(&[1]).await, [1]);
+        assert_eq!(scene.fetch(&[3]).await, [3]);
+        assert_eq!(scene.gets(), 2, "they came with the one before");
+        assert_eq!(scene.fetch(&[4]).await, [4], "of another pack");
+        assert_eq!(scene.gets(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_damaged_in_a_window_is_asked_for_by_itself() {
+        let scene = scene_of(SMALL).await;
+        assert_eq!(scene.fetch(&[0]).await, [0]);
+        scene.damage(1).await;
+        assert!(scene.fetch(&[1]).await.is_empty());
+        assert_eq!(scene.gets(), 1 + u64::from(ATTEMPTS));
+        assert_eq!(scene.fetch(&[2]).await, [2]);
+        assert_eq!(scene.fetch(&[3]).await, [3]);
+        assert_eq!(scene.gets(), 2 + u64::from(ATTEMPTS), "in a new window");
     }
 }

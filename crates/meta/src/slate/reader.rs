@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use object_store::ObjectStore;
 use object_store::path::Path;
-use slatedb::config::{DbReaderOptions, ScanOptions};
+use slatedb::config::DbReaderOptions;
 use slatedb::{DbReader, DbReaderMode};
 
 use super::checksummed::ChecksummedStore;
-use super::{NEVER, within};
+use super::{NEVER, scan_options, within};
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::key::KeyRange;
@@ -66,7 +66,7 @@ impl MetaStore for SlateReader {
         }
         let scan = async {
             let mut found = Vec::new();
-            let options = ScanOptions::default();
+            let options = scan_options(limit);
             let mut entries = self
                 .reader
                 .scan_with_options(range.bounds(), &options)
