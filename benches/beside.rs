@@ -16,7 +16,8 @@
 //! * `--promise NAME=TEXT`: what it means there that something is committed, for the table
 //! * `--settle NAME=COMMAND`: run after each turn of it, so that what it does in the background is not the next one's
 //! * `--update FILE`: puts the tables between their marks in that text
-//! * `--serve-nfsserve PORT`: measures nothing, but is `nfsserve` over a file system in memory, until it is ended
+//! * `--kernel`: the folders are mounts of the kernel's NFS client; the tables say so, and have marks of their own
+//! * `--serve-nfsserve ADDRESS:PORT`: measures nothing, but is `nfsserve` over a file system in memory, until it is ended
 //!
 //! Run by `cargo test`, or without servers, it shows with little work that it works, against our engine and `nfsserve`,
 //! both over a file system in memory, and in a folder.
@@ -43,6 +44,8 @@ use nfsserve_adapter::Adapter;
 use workloads::{Data, Effort, Folder, Manner, Place, Server, ServerSpec, Workload, turn};
 
 const COMMAND: &str = "benches/beside.sh";
+/// What its tables are called in a text, and those through the kernel's client.
+const MARKS: [&str; 2] = ["beside", "beside_kernel"];
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -179,7 +182,13 @@ const GROUPS: [(&str, &[Workload]); 4] = [
     ),
 ];
 
-fn tables(contenders: &[Contender], measured: &[Rounds], notes: &[String], data: &Data) -> String {
+fn tables(
+    command: &str,
+    contenders: &[Contender],
+    measured: &[Rounds],
+    notes: &[String],
+    data: &Data,
+) -> String {
     let (Some(first), Some(first_rounds)) = (contenders.first(), measured.first()) else {
         return String::new();
     };
@@ -189,7 +198,7 @@ fn tables(contenders: &[Contender], measured: &[Rounds], notes: &[String], data:
         "medians of {rounds} rounds in turns (quartiles); in brackets how many times as fast {} is, median of the ratios within the rounds",
         first.name
     );
-    text += &Machine::this().caption(COMMAND, &figures);
+    text += &Machine::this().caption(command, &figures);
     text.push('\n');
     if contenders
         .iter()
@@ -254,9 +263,9 @@ fn two_threads() -> Result<Runtime, Failure> {
         .build()?)
 }
 
-async fn nfsserve_on(port: u16) -> std::io::Result<NFSTcpListener<Adapter<MemoryFileSystem>>> {
+async fn nfsserve_on(address: &str) -> std::io::Result<NFSTcpListener<Adapter<MemoryFileSystem>>> {
     let fs = Adapter(Arc::new(MemoryFileSystem::new()));
-    NFSTcpListener::bind(&format!("127.0.0.1:{port}"), fs).await
+    NFSTcpListener::bind(address, fs).await
 }
 
 /// Little work for our engine, `nfsserve` and a folder: everything must succeed, and the tables must have it.
@@ -265,7 +274,7 @@ fn show_that_it_works() -> Result<(), Failure> {
     let servers = two_threads()?;
     let own = servers.block_on(server::start(Arc::new(MemoryFileSystem::new())));
     let (port, running) = servers.block_on(async {
-        let listener = nfsserve_on(0).await?;
+        let listener = nfsserve_on("127.0.0.1:0").await?;
         let port = listener.get_listen_port();
         let running = tokio::spawn(async move { listener.handle_forever().await });
         std::io::Result::Ok((port, running))
@@ -284,7 +293,7 @@ fn show_that_it_works() -> Result<(), Failure> {
         Contender::new("folder", Folder::new(folder.path().to_owned())),
     ];
     let (measured, notes) = measure(&mut contenders, 2, &data, &Manner::default())?;
-    let text = tables(&contenders, &measured, &notes, &data);
+    let text = tables(COMMAND, &contenders, &measured, &notes, &data);
     assert!(notes.is_empty() && !text.contains("failed"), "{text}");
     assert_eq!(
         text.matches("\n| nfsserve | ").count(),
@@ -300,10 +309,9 @@ fn show_that_it_works() -> Result<(), Failure> {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if let Some(port) = arguments.after("--serve-nfsserve") {
-        let port = port.parse()?;
+    if let Some(address) = arguments.after("--serve-nfsserve") {
         return two_threads()?.block_on(async {
-            nfsserve_on(port).await?.handle_forever().await?;
+            nfsserve_on(address).await?.handle_forever().await?;
             Ok(())
         });
     }
@@ -328,7 +336,13 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let data = Data::new(Effort::FULL);
     let (measured, notes) = measure(&mut contenders, rounds, &data, &manner)?;
-    arguments.show("beside", &tables(&contenders, &measured, &notes, &data))?;
+    let [plain, kernel] = MARKS;
+    let (mark, command) = match arguments.has("--kernel") {
+        true => (kernel, format!("{COMMAND} --kernel")),
+        false => (plain, COMMAND.to_owned()),
+    };
+    let tables = tables(&command, &contenders, &measured, &notes, &data);
+    arguments.show(mark, &tables)?;
     Ok(())
 }
 

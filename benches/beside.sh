@@ -2,7 +2,10 @@
 # Forebay beside other servers: starts them all, has the same client do the same work on each, in turns, and prints
 # tables:
 #
-#   benches/beside.sh [options of the benchmark, such as --rounds 5 or --update docs/beside.md]
+#   benches/beside.sh [--kernel] [options of the benchmark, such as --rounds 5 or --update docs/beside.md]
+#
+# With --kernel the client is the kernel's: all of them are mounted in a virtual machine that NFS_RUNNER brings, and
+# used by system calls there.
 #
 # | what takes part   | serves                              | needs                                  |
 # | Forebay           | a volume in MinIO, log on disk      | MinIO, or Go to build it               |
@@ -24,6 +27,16 @@
 #   BUCKETS=        the folder for what MinIO keeps; without it within TMPDIR, where it shares the disk with the logs
 . "$(dirname "$0")/../tests/lib/common.sh"
 
+KERNEL=
+if [ "${1:-}" = --kernel ]; then
+    KERNEL=1
+    shift
+    [ -n "${NFS_RUNNER:-}" ] || die "--kernel needs a runner that brings a kernel with an NFS client: name it with NFS_RUNNER"
+    [ "$(id -u)" = 0 ] || die "--kernel needs root"
+fi
+# Where the virtual machine is, and where it finds the servers.
+GUESTS=10.99.0.0/24 HOST=10.99.0.1
+
 # ---- outside: what has to be built, and a network ---------------------------------------------
 
 if [ -z "${BESIDE_WORK:-}" ]; then
@@ -39,7 +52,7 @@ if [ -z "${BESIDE_WORK:-}" ]; then
     apart=()
     # With their own numbers of processes, all of them end when the first one does.
     [ "$(id -u)" != 0 ] || apart=(unshare --net --mount --pid --fork --kill-child --mount-proc)
-    "${apart[@]}" bash "$0" "$@" &
+    "${apart[@]}" bash "$0" ${KERNEL:+--kernel} "$@" &
     INSIDE=$!
     at_exit 'end_process $INSIDE 5'
     wait "$INSIDE"
@@ -52,6 +65,23 @@ WORK=$BESIDE_WORK
 TAKE_PART=()
 PATH=$PATH:/usr/sbin:/sbin:$TEST_BIN
 [ "$(id -u)" != 0 ] || ip link set lo up
+
+# With the kernel's client they listen on all addresses of this network, which nobody else sees.
+[ -z "$KERNEL" ] || LISTEN=0.0.0.0
+LISTEN=${LISTEN:-127.0.0.1}
+MOUNTS=()
+# takes_part NAME PORT MOUNT_PORT EXPORT PROMISE [COMMAND]: COMMAND waits for what it does in the background.
+takes_part() {
+    local name=$1 port=$2 mount_port=$3 export=$4
+    if [ -n "$KERNEL" ]; then
+        local folder=/mnt/${name// /-}
+        MOUNTS+=("mkdir -p '$folder' && mount -t nfs -o vers=3,tcp,hard,nolock,nosharecache,port=$port,mountport=$mount_port,mountproto=tcp '$HOST:$export' '$folder' || exit 1")
+        TAKE_PART+=(--folder "$name=$folder" --settle "$name=sleep 7")
+        return
+    fi
+    TAKE_PART+=(--server "$name=127.0.0.1:$port:$mount_port:$export" --promise "$name=$5")
+    [ -z "${6:-}" ] || TAKE_PART+=(--settle "$name=$6")
+}
 
 wanted() { [ -z "${ONLY:-}" ] || [[ ",$ONLY," == *",$1,"* ]]; }
 # skipped NAME WHY
@@ -71,11 +101,11 @@ at_exit 'end_process $STORE_PID 5'
 start_forebay() {
     local port
     port=$(free_port)
-    start_gateway "$FB_BINARY" "$port" "$WORK/forebay.log" --store s3://forebay/volume --data-dir "$WORK/data"
+    start_gateway "$FB_BINARY" "$port" "$WORK/forebay.log" --store s3://forebay/volume --data-dir "$WORK/data" \
+        --clients "127.0.0.1,$GUESTS" --squash no_root_squash
     at_exit 'end_process $GATEWAY_PID 20'
-    TAKE_PART+=(--server "Forebay=127.0.0.1:$port:/"
-        --promise "Forebay=on the local disk, flushed; in the bucket seconds later"
-        --settle "Forebay='$FB_BINARY' flush --data-dir '$WORK/data' >'$WORK/flush.log'")
+    takes_part Forebay "$port" "$port" / "on the local disk, flushed; in the bucket seconds later" \
+        "'$FB_BINARY' flush --data-dir '$WORK/data' >'$WORK/flush.log'"
 }
 
 start_ganesha() {
@@ -113,20 +143,19 @@ CONF
     local pid=$!
     at_exit "end_process $pid 5"
     started "$name" "$pid" "$mount_port" "$WORK/ganesha/log" || return 0
-    TAKE_PART+=(--server "$name=127.0.0.1:$port:$mount_port:$WORK/ganesha/export"
-        --promise "$name=data: on the local disk, flushed; new and removed names: in the kernel's memory")
+    takes_part "$name" "$port" "$mount_port" "$WORK/ganesha/export" \
+        "data: on the local disk, flushed; new and removed names: in the kernel's memory"
 }
 
 start_nfsserve() {
     local name=nfsserve port
     wanted "$name" || return 0
     port=$(free_port)
-    "$BESIDE_BINARY" --serve-nfsserve "$port" >"$WORK/nfsserve.log" 2>&1 </dev/null &
+    "$BESIDE_BINARY" --serve-nfsserve "$LISTEN:$port" >"$WORK/nfsserve.log" 2>&1 </dev/null &
     local pid=$!
     at_exit "end_process $pid 5"
     started "$name" "$pid" "$port" "$WORK/nfsserve.log" || return 0
-    TAKE_PART+=(--server "$name=127.0.0.1:$port:/"
-        --promise "$name=in the server's memory; it calls every write stable")
+    takes_part "$name" "$port" "$port" / "in the server's memory; it calls every write stable"
 }
 
 start_rclone() {
@@ -138,19 +167,21 @@ start_rclone() {
     AWS_REQUEST_CHECKSUM_CALCULATION=when_required RCLONE_CONFIG=/dev/null \
         RCLONE_CONFIG_STORE_TYPE=s3 RCLONE_CONFIG_STORE_PROVIDER=Minio \
         RCLONE_CONFIG_STORE_ENV_AUTH=true RCLONE_CONFIG_STORE_ENDPOINT=$AWS_ENDPOINT_URL \
-        rclone serve nfs store:rclone --addr "127.0.0.1:$port" --vfs-cache-mode full \
+        rclone serve nfs store:rclone --addr "$LISTEN:$port" --vfs-cache-mode full \
         --cache-dir "$WORK/rclone" >"$WORK/rclone.log" 2>&1 </dev/null &
     local pid=$!
     at_exit "end_process $pid 5"
     started "$name" "$pid" "$port" "$WORK/rclone.log" || return 0
-    TAKE_PART+=(--server "$name=127.0.0.1:$port:/"
-        --promise "$name=in the kernel's memory, for a file of its cache; in the bucket seconds after the last write; it calls every write stable"
-        --settle "$name=sleep 6")
+    takes_part "$name" "$port" "$port" / \
+        "in the kernel's memory, for a file of its cache; in the bucket seconds after the last write; it calls every write stable" \
+        "sleep 6"
 }
 
 start_s3fs() {
     local name=s3fs tick
     wanted "$name" || return 0
+    # It is no server: its folder is here, and not in the virtual machine.
+    [ -z "$KERNEL" ] || return 0
     command -v s3fs >/dev/null || { skipped "$name" "it is not installed"; return 0; }
     [ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || { skipped "$name" "it has to be root, with /dev/fuse"; return 0; }
     mkdir -p "$WORK/s3fs/mounted" "$WORK/s3fs/tmp"
@@ -179,7 +210,29 @@ start_rclone
 start_s3fs
 
 # In the background, so that a signal ends it.
-"$BESIDE_BINARY" --bench "${TAKE_PART[@]}" "$@" &
+if [ -n "$KERNEL" ]; then
+    ip netns attach "beside$$" $$
+    at_exit 'ip netns delete "beside$$"'
+    # What the client writes to this folder, it writes to ours.
+    UPDATED=
+    arguments=()
+    while [ $# -gt 0 ]; do
+        if [ "$1" = --update ]; then
+            UPDATED=$(readlink -f "$2")
+            cp "$UPDATED" "$WORK/updated"
+            arguments+=(--update "$WORK/updated")
+            shift 2
+        else
+            arguments+=("$1")
+            shift
+        fi
+    done
+    KM_NETNS=beside$$ KM_NOMOUNT=1 KM_SHARE=$WORK KM_MEM=2G "$NFS_RUNNER" 2049 \
+        "$(printf '%s\n' "${MOUNTS[@]}" "$(printf '%q ' "$BESIDE_BINARY" --bench --kernel "${TAKE_PART[@]}" "${arguments[@]}")")" &
+else
+    "$BESIDE_BINARY" --bench "${TAKE_PART[@]}" "$@" &
+fi
 MEASURING=$!
 at_exit 'end_process $MEASURING 2'
 wait "$MEASURING"
+[ -z "${UPDATED:-}" ] || cp "$WORK/updated" "$UPDATED"

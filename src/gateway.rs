@@ -210,6 +210,7 @@ fn fs_config(config: &Config) -> FsConfig {
         log,
         compression,
         memory_limit: config.memory_limit.bytes(),
+        metadata_cache: config.metadata_cache.bytes(),
         checkpoint_interval: config.checkpoint_interval,
         checkpoint_bytes: config.checkpoint_bytes.bytes(),
         upload_parallel: config.upload_parallel as usize,

@@ -86,9 +86,12 @@ settings! {
     }
     "Memory" {
         /// Bytes of memory for block buffers, dirty and clean, and for what is on its way to or from the bucket,
-        /// for which an eighth of it is kept free of dirty bytes. The program needs up to 128MiB
-        /// besides, and 48MiB more with a disk cache.
+        /// for which an eighth of it is kept free of dirty bytes. The program needs up to 112MiB
+        /// and `metadata_cache` besides, and 48MiB more with a disk cache.
         memory_limit: Size = Fixed("1GiB"), "64MiB" to "64TiB";
+        /// Bytes of memory for metadata that were read from the bucket. Filters and indexes of a million files take
+        /// some 6MiB; where they do not fit, each cold lookup fetches them anew.
+        metadata_cache: Size = Fixed("64MiB"), "4MiB" to "1TiB";
     }
     "Disk cache" {
         /// Bytes of disk in `data_dir` for what was read from the bucket, so that it is not fetched again, after a
@@ -100,7 +103,8 @@ settings! {
         /// How often what was written is published to the bucket: at most this much is missing
         /// there if the machine is lost.
         checkpoint_interval: Duration = Fixed("5s"), "100ms" to "1h";
-        /// Dirty bytes after which a checkpoint is closed before its time.
+        /// Dirty bytes after which a checkpoint is closed before its time. What a sequential writer has left behind
+        /// leaves without one, block after block, and counts no more once it is in the bucket.
         checkpoint_bytes: Size = Fixed("64MiB"), "4MiB" to "16GiB";
         /// `auto` compresses (zstd) what a sample shows to be worth it.
         compression: Compression = Fixed("auto");

@@ -46,9 +46,19 @@ impl Arrived {
         &self.bytes
     }
 
-    /// The bytes, for whoever does without the account.
-    pub fn into_bytes(self) -> Bytes {
-        self.bytes
+    /// Bytes of the memory in which they lie.
+    pub fn memory_len(&self) -> u64 {
+        self.memory.len
+    }
+
+    /// Whether that memory counts as allocated for block buffers already.
+    pub fn is_counted(&self) -> bool {
+        self.memory.counted.get().is_some()
+    }
+
+    /// Whether both lie in the same memory.
+    pub(crate) fn is_beside(&self, other: &Arrived) -> bool {
+        Arc::ptr_eq(&self.memory, &other.memory)
     }
 
     /// Some of them.

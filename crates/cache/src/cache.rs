@@ -50,7 +50,7 @@ impl Cache {
         self.pool.allocated_bytes()
     }
 
-    /// Bytes of the buffers of all pieces alive: the part of
+    /// Bytes of the memory of all pieces alive: the part of
     /// [`allocated_bytes`](Self::allocated_bytes) that is exact to the byte.
     pub fn piece_bytes(&self) -> u64 {
         self.pool.used_bytes()
@@ -135,8 +135,8 @@ impl Cache {
         self.order.len()
     }
 
-    /// How many pieces were copied on write since the start, because a snapshot, a closed
-    /// checkpoint or a reader held them. For metrics.
+    /// How many pieces were copied since the start, because a snapshot, a closed checkpoint or a reader held them, or
+    /// because they had been taken over as they arrived. For metrics.
     pub fn copied_pieces(&self) -> u64 {
         self.pool.copied_pieces()
     }

@@ -48,15 +48,15 @@
 //! Where little is read of a large piece, that little is copied, so that readers who are slow to take it keep
 //! at most twice as much memory as they asked for. [`FileBlocks::read`] copies, and also reads what is there in part.
 //!
-//! # What arrives is taken over
-//! Bytes that come from the bucket lie in memory already: [`FileBlocks::take_over`] makes pieces of it as it is, and
-//! a writer who changes one of these copies it then. Only what lies across the borders of pieces, or is small, is
-//! copied at once.
-//!
 //! The cache is not told when a checkpoint closes: the first change for a newer one shows it. The
 //! block then keeps the closed checkpoint's ranges, and shares the pieces that hold them; reads go
 //! on to see the newest bytes. Normally one closed checkpoint at most is unpublished; more would
 //! work the same way.
+//!
+//! # What arrives is taken over
+//! Bytes that come from the bucket lie in memory already: [`FileBlocks::take_over`] makes pieces of it as it is. A
+//! writer who changes one of these copies it then, and the others of the same memory once half of them are replaced. A
+//! piece that exists already, or of which less than its first half has arrived, copies at once.
 //!
 //! # Snapshots are handed over
 //! [`FileBlocks::snapshot`] gives a checkpoint's dirty ranges and bytes for the upload. It shares

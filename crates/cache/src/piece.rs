@@ -139,6 +139,7 @@ impl Pieces {
     /// this is likely a sequential writer.
     pub(crate) fn write(&mut self, at: u64, data: &[u8], streaming: bool, pool: &Arc<Pool>) {
         let mut data = data;
+        let mut replaced = None;
         for (index, start, end) in split(ByteRange::at(at, data.len() as u64)) {
             let (part, rest) = data.split_at(end - start);
             data = rest;
@@ -159,7 +160,34 @@ impl Pieces {
                     buffer.write(start - needed.start, part);
                     *slot = Some(Arc::new(Piece::pooled(needed, buffer)));
                 }
-                Some(shared) => overwrite(shared, needed, start, part, pool),
+                Some(shared) => {
+                    if let Memory::TakenOver(arrived) = &shared.memory {
+                        replaced = Some(arrived.clone());
+                    }
+                    overwrite(shared, needed, start, part, pool);
+                }
+            }
+        }
+        if let Some(arrived) = replaced {
+            self.let_go(&arrived, pool);
+        }
+    }
+
+    /// Copies the pieces that share the memory in which this arrived once they are not half of it any more: a block
+    /// that was read and then written all over would else be there twice.
+    fn let_go(&mut self, arrived: &Arrived, pool: &Arc<Pool>) {
+        let shares = |piece: &Piece| matches!(&piece.memory, Memory::TakenOver(own) if own.is_beside(arrived));
+        let pieces = self.table.iter().flatten();
+        let left = pieces.filter(|piece| shares(piece)).count() as u64;
+        if left * PIECE_SIZE * 2 >= arrived.memory_len() {
+            return;
+        }
+        for piece in self.table.iter_mut().flatten() {
+            if shares(piece) {
+                let mut buffer = pool.take(Class::Whole);
+                buffer.write(0, piece.content());
+                pool.count_copy();
+                *piece = Arc::new(Piece::pooled(Window::WHOLE, buffer));
             }
         }
     }

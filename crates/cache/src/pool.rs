@@ -47,7 +47,7 @@ pub(crate) struct Pool {
     drawn_bytes: AtomicU64,
     /// What is kept free for them.
     reserve_bytes: u64,
-    /// Pieces copied because a snapshot or a closed checkpoint held them.
+    /// Pieces copied because a snapshot or a closed checkpoint held them, or because they had been taken over.
     copied_pieces: AtomicU64,
     idle: [Mutex<Vec<Vec<u8>>>; Class::ALL.len()],
 }

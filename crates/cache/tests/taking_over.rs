@@ -51,27 +51,26 @@ fn what_arrived_is_not_copied_and_counts_until_the_last_of_it_is_gone() {
 }
 
 #[test]
-fn a_writer_copies_the_piece_that_he_changes_and_nothing_else() {
+fn a_writer_copies_the_piece_that_he_changes_and_the_rest_when_half_is_replaced() {
     let (cache, mut file) = file();
-    let (data, arrived) = arrived(2 * PIECE);
+    let (data, arrived) = arrived(4 * PIECE);
+    let memory = 4 * PIECE + HEADER as u64;
     file.take_over(0, &arrived);
+    drop(arrived);
     file.write(10, &[255; 20], FIRST);
     file.write(40, &[255; 20], FIRST);
     assert_eq!(cache.copied_pieces(), 1);
-    assert_eq!(
-        cache.piece_bytes(),
-        3 * PIECE + HEADER as u64,
-        "both are there"
-    );
+    assert_eq!(cache.piece_bytes(), memory + PIECE, "both are there");
     let mut expected = data.to_vec();
     expected[10..30].fill(255);
     expected[40..60].fill(255);
-    assert_eq!(content(&mut file, ByteRange::new(0, 2 * PIECE)), expected);
-    // A piece that is replaced as a whole is not copied.
+    assert_eq!(content(&mut file, ByteRange::new(0, 4 * PIECE)), expected);
+    // A piece that is replaced as a whole is not copied, but the two that are left are.
     file.write(PIECE, &[1; PIECE as usize], FIRST);
-    assert_eq!(cache.copied_pieces(), 1);
-    drop(arrived);
-    assert_eq!(cache.piece_bytes(), 2 * PIECE, "nobody needs what arrived");
+    assert_eq!(cache.copied_pieces(), 3);
+    assert_eq!(cache.piece_bytes(), 4 * PIECE, "nobody needs what arrived");
+    expected[PIECE as usize..2 * PIECE as usize].fill(1);
+    assert_eq!(content(&mut file, ByteRange::new(0, 4 * PIECE)), expected);
 }
 
 #[test]

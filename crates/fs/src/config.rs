@@ -100,7 +100,7 @@ impl FsConfig {
             inode_limit: 1 << 40,
             node_limit: 100_000,
             overlay_limit: 64 << 20,
-            metadata_cache: 16 << 20,
+            metadata_cache: 64 << 20,
             fetch_parallel: 32,
             prefetch_bytes: 256 << 20,
             disk_cache_limit: 0,

@@ -3,7 +3,7 @@
 mod run;
 mod window;
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,28 +43,34 @@ const ATTEMPTS: u32 = 4;
 /// Fetches that nobody who reads ahead can take away from those who wait for bytes.
 const READERS_OWN: usize = 4;
 
-/// Blocks that may wait to be fetched ahead of readers, of all files together: four windows of the largest size.
-const MAX_WAITING: usize = 256;
+/// Steps that may wait to be fetched ahead of readers, of all files together: four windows of the largest size and 20
+/// streams that begin.
+const MAX_WAITING: usize = 1024;
+
+/// Streams for which block maps are looked up ahead at the same time.
+const MAX_LOOK_UPS: usize = 2;
 
 /// A frame that was fetched. Its memory is counted for as long as somebody has it.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     frame: Frame,
-    /// The frame's bytes.
-    arrived: Arrived,
+    /// Its bytes for block buffers to keep; none if they must copy them.
+    arrived: Option<Arrived>,
     _lease: Option<Lease>,
 }
 
 impl Fetched {
-    /// A frame of what has arrived, and what was leased to fetch it, less what is over now.
-    fn new(frame: Frame, arrived: &Arrived, mut lease: Option<Lease>) -> Arc<Fetched> {
+    /// A frame, and what was leased to fetch it, less what is over now. `arrived` is the memory in which it came, if
+    /// block buffers may keep that.
+    fn new(frame: Frame, arrived: Option<&Arrived>, mut lease: Option<Lease>) -> Arc<Fetched> {
         if let Some(lease) = &mut lease {
             let over = lease.bytes().saturating_sub(frame.data.len() as u64);
             lease.give_back(over);
         }
-        let arrived = match frame.is_raw {
-            true => arrived.beside(frame.data.clone()),
-            false => Arrived::new(frame.data.clone()),
+        let data = frame.data.clone();
+        let arrived = match (frame.is_raw, arrived) {
+            (true, arrived) => arrived.map(|arrived| arrived.beside(data)),
+            (false, _) => Some(Arrived::new(data)),
         };
         Arc::new(Fetched {
             frame,
@@ -73,14 +79,30 @@ impl Fetched {
         })
     }
 
-    /// A range of its block that lies in the frame.
-    pub(crate) fn part(&self, range: ByteRange) -> Option<Arrived> {
-        let start = range.start.checked_sub(self.frame.range.start)?;
-        let is_inside = range.end <= self.frame.range.end;
-        is_inside.then(|| {
-            self.arrived
-                .slice(start as usize..(start + range.len()) as usize)
-        })
+    /// The bytes of a range of its block that lies in the frame.
+    pub(crate) fn part(&self, range: ByteRange) -> Option<&[u8]> {
+        self.frame.data.get(self.place(range)?)
+    }
+
+    /// The same for block buffers to keep, if they may.
+    pub(crate) fn part_to_keep(&self, range: ByteRange) -> Option<Arrived> {
+        let arrived = self.arrived.as_ref()?;
+        let place = self.place(range)?;
+        (place.end <= arrived.bytes().len()).then(|| arrived.slice(place))
+    }
+
+    /// Bytes of memory that block buffers have more when they keep of it what they may.
+    pub(crate) fn needs(&self) -> u64 {
+        match &self.arrived {
+            Some(arrived) if arrived.is_counted() => 0,
+            Some(arrived) => arrived.memory_len(),
+            None => self.frame.range.len(),
+        }
+    }
+
+    fn place(&self, range: ByteRange) -> Option<Range<usize>> {
+        let start = range.start.checked_sub(self.frame.range.start)? as usize;
+        Some(start..start + range.len() as usize)
     }
 }
 
@@ -112,6 +134,8 @@ pub(crate) struct PackStore {
     prefetches: Semaphore,
     /// Places for those who wait for a turn to fetch ahead.
     waiting: Arc<Semaphore>,
+    /// Places for those who look block maps up ahead.
+    look_ups: Arc<Semaphore>,
     random: Arc<dyn Randomness>,
     pub(crate) disk: Option<DiskCache>,
 }
@@ -137,6 +161,7 @@ impl PackStore {
             puts: Semaphore::new(uploads.max(1)),
             prefetches: Semaphore::new(parallel.max(1)),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
+            look_ups: Arc::new(Semaphore::new(MAX_LOOK_UPS)),
             random,
             disk: None,
         }
@@ -160,6 +185,11 @@ impl PackStore {
     /// A place among those who wait to fetch ahead; none while there are too many.
     pub(crate) fn prefetch_place(&self) -> Option<OwnedSemaphorePermit> {
         self.waiting.clone().try_acquire_owned().ok()
+    }
+
+    /// A place among those who look block maps up ahead; none while there are enough.
+    pub(crate) fn look_up_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.look_ups.clone().try_acquire_owned().ok()
     }
 
     /// Permission to fetch ahead, when it is this one's turn.

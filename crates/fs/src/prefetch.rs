@@ -43,6 +43,13 @@ const BEGINNING: u64 = 4 << 20;
 /// of metadata. One after the other, each few of them would make those wait a round trip that are just asked for.
 const MAPPED_AHEAD: u64 = 256 * BLOCK_SIZE;
 
+/// Block maps that are looked up with one scan.
+const MAPS_AT_ONCE: usize = 128;
+
+/// Extents of block maps after which no more are looked up ahead: those of a file that was written in small pieces would
+/// push everything else out of the memory for metadata.
+const EXTENTS_AHEAD: usize = 8192;
+
 /// What is fetched with one GET then.
 const SMALL_STEP: u64 = 1 << 20;
 
@@ -71,7 +78,7 @@ impl Stream {
         let from = self.asked.max(self.mapped);
         let end = size.min(self.asked.saturating_add(MAPPED_AHEAD));
         let is_enough = self.mapped >= self.asked.saturating_add(MAPPED_AHEAD / 2);
-        if self.run < SEQUENTIAL || is_enough || from >= end {
+        if self.run <= BEGINNING || is_enough || from >= end {
             return None;
         }
         self.mapped = end;
@@ -138,26 +145,51 @@ impl Core {
         }
     }
 
-    /// Has the metadata of these blocks at hand when they are asked for.
+    /// Has the metadata of these blocks at hand when they are asked for, unless enough others are at that.
     pub(crate) fn look_up_ahead(self: &Arc<Self>, inode: Inode, from: BlockIndex, blocks: usize) {
+        let Some(place) = self.packs.look_up_place() else {
+            return;
+        };
         let core = self.clone();
         tokio::spawn(async move {
-            // A failure here is the reader's to report, when it comes that far.
-            let _ = core.catalog.block_maps(inode, from, blocks).await;
+            let (mut from, end) = (from, from.0 + blocks as u64);
+            let mut extents = 0;
+            while from.0 < end && extents < EXTENTS_AHEAD {
+                let count = MAPS_AT_ONCE.min((end - from.0) as usize);
+                // A failure here is the reader's to report, when it comes that far.
+                let maps = core.catalog.block_maps(inode, from, count).await;
+                let Ok(maps) = maps else { break };
+                extents += maps
+                    .iter()
+                    .map(|(_, map)| map.extents().len())
+                    .sum::<usize>();
+                match maps.last() {
+                    Some((last, _)) if maps.len() == count => from = BlockIndex(last.0 + 1),
+                    _ => break,
+                }
+            }
+            drop(place);
         });
     }
 
     async fn prefetch_range(&self, node: &Arc<Node>, range: ByteRange, stream: u64) {
-        let plan = {
+        let (plan, missing) = {
             let Ok(state) = node.lock_live() else { return };
             let wanted = state.reads.still_wants(range, stream);
-            if !wanted || !state.is_in_bucket() || state.blocks.is_covered(range) {
+            let mut missing = Vec::new();
+            state.blocks.uncovered(range, &mut missing);
+            // All from the first to the last: that is one GET.
+            let (Some(first), Some(last)) = (missing.first(), missing.last()) else {
+                return;
+            };
+            if !wanted || !state.is_in_bucket() {
                 return;
             }
-            FetchPlan::new(&state, &[range])
+            let missing = [ByteRange::new(first.start, last.end)];
+            (FetchPlan::new(&state, &missing), missing)
         };
         // A failure here is the reader's to report, when it comes that far.
-        let _ = self.fetch_missing(node, &[range], &plan, None).await;
+        let _ = self.fetch_missing(node, &missing, &plan, None).await;
     }
 }
 
@@ -213,6 +245,10 @@ mod tests {
         let (mut mapped, mut scans) = (0, 0);
         for i in 0..SIZE >> 20 {
             read(&mut stream, i << 20, 1 << 20);
+            if stream.run <= BEGINNING {
+                assert_eq!(stream.look_up(SIZE), None, "it may end soon");
+                continue;
+            }
             if let Some((from, blocks)) = stream.look_up(SIZE) {
                 assert!(
                     scans == 0 || from.start() == mapped,

@@ -46,7 +46,9 @@ impl Core {
                     let size = state.record.size;
                     let ahead = ahead.intersect(ByteRange::new(0, size));
                     self.prefetch(&node, ahead, &state.reads);
-                    if let Some((from, blocks)) = state.reads.look_up(size) {
+                    if state.is_in_bucket()
+                        && let Some((from, blocks)) = state.reads.look_up(size)
+                    {
                         self.look_up_ahead(inode, from, blocks);
                     }
                 }
@@ -131,7 +133,7 @@ impl Core {
         let wanted: Vec<_> = map
             .lookup(within)
             .filter_map(|(part, address)| Some((part, *address?)))
-            .filter(|(_, address)| seen.insert(address_key(address)))
+            .filter(|(_, address)| seen.insert(*address))
             .collect();
         let mut spare = None;
         if reply.is_none() {
@@ -156,10 +158,12 @@ impl Core {
             })
             .collect();
         let mut frames = stream::iter(fetches).buffered(at_once).flatten();
+        let mut came = 0;
         while let Some((index, frame)) = frames.next().await {
             let Some((part, address)) = wanted.get(index) else {
                 continue;
             };
+            came += 1;
             let frame = match frame {
                 Ok(frame) => frame,
                 Err(error) => {
@@ -183,6 +187,10 @@ impl Core {
             if !self.take_in(node, taken, plan, reply.as_deref_mut(), spare.as_mut())? {
                 return Ok(false);
             }
+        }
+        if came < wanted.len() {
+            let why = "its block map names one place of a pack for different frames".to_owned();
+            return Err(self.fetch_failed(key, &FetchError::Damaged(why)));
         }
         Ok(true)
     }
@@ -210,7 +218,6 @@ impl Core {
             let wanted = live.iter().map(|range| range.intersect(within));
             for range in wanted.filter(|range| !range.is_empty()) {
                 let from = frame.part(range).ok_or(Error::Io)?;
-                let from = from.bytes();
                 let at = (block.start() + range.start - reply.start) as usize;
                 let to = reply.data.get_mut(at..at + from.len()).ok_or(Error::Io)?;
                 to.copy_from_slice(from);
@@ -218,11 +225,12 @@ impl Core {
         }
         // The rest of the frame comes for nothing: keep all of it that still counts, if there
         // is room without pushing writers back.
+        let needs = frame.needs();
         let found = match spare {
             Some(_) => None,
-            None => self.try_lease(frame.range.len()),
+            None => self.try_lease(needs),
         };
-        let room = spare.is_some() || found.is_some();
+        let room = spare.is_some() || found.is_some() || needs == 0;
         let mut state = node.lock();
         let whole = ByteRange::at(block.start(), BLOCK_SIZE);
         if !state.blocks.is_current(plan.token, whole) {
@@ -230,18 +238,25 @@ impl Core {
         }
         if room {
             // Little would keep from being freed all that has arrived with it.
-            let of_it: u64 = live.iter().map(|range| range.len()).sum();
+            let mut missing = Vec::new();
+            for range in &live {
+                let at = block.start() + range.start;
+                let range = ByteRange::at(at, range.len());
+                state.blocks.uncovered(range, &mut missing);
+            }
+            let of_it: u64 = missing.iter().map(|range| range.len()).sum();
             let mostly = of_it * 2 >= frame.range.len();
             let mut filled = 0;
             for range in live {
-                if let Some(part) = frame.part(range) {
-                    let at = block.start() + range.start;
-                    match mostly {
-                        true => state.blocks.take_over(at, &part),
-                        false => state.blocks.fill(at, part.bytes()),
+                let at = block.start() + range.start;
+                match frame.part_to_keep(range).filter(|_| mostly) {
+                    Some(arrived) => state.blocks.take_over(at, &arrived),
+                    None => {
+                        let bytes = frame.part(range).ok_or(Error::Io)?;
+                        state.blocks.fill(at, bytes);
                     }
-                    filled += range.len();
                 }
+                filled += range.len();
             }
             // From here on the block buffers themselves count them.
             if let Some(spare) = spare {

@@ -16,7 +16,7 @@ use crate::core::Core;
 /// Block maps that one step collects.
 const MAPS: usize = 4096;
 /// Removed files that one step looks at.
-const FILES: usize = 1024;
+const FILES: usize = 256;
 /// Packs that one step deletes.
 const PACKS: usize = 64;
 

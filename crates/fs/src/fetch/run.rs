@@ -18,13 +18,15 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use tokio::sync::OnceCell;
 
-use super::window::Held;
 use super::{ATTEMPTS, FetchError, Fetched, PackStore, backoff, memory_of};
 use crate::disk_cache::{DiskCache, FrameKey};
 use crate::read::address_key as key;
 
 /// Longest run, in bytes as they are stored: all of a block, raw.
 const MAX_RUN_BYTES: u64 = BLOCK_SIZE + (64 << 10);
+
+/// Buffers that HTTP clients read into are not larger; longer bodies are put together in memory of their own.
+const MAX_CLIENT_BUFFER: usize = 512 << 10;
 
 /// What was asked for, by pack and place in it.
 pub(super) type Fetching = HashMap<(PackId, u32), Arc<Run>>;
@@ -189,7 +191,7 @@ impl PackStore {
         match open_frame(stored, &reference(address), block, &self.keys) {
             Ok(frame) => {
                 disk.was_right();
-                Some(Fetched::new(frame, &arrived, lease))
+                Some(Fetched::new(frame, Some(&arrived), lease))
             }
             Err(error) => {
                 disk.was_damaged(key, &error);
@@ -207,13 +209,21 @@ impl PackStore {
         leases.collect()
     }
 
-    async fn get_range(&self, location: &Path, range: Range<u64>) -> Result<Arrived, FetchError> {
+    /// Bytes of a pack, in memory of their own as far as that is not much more than they are.
+    async fn get_range(&self, location: &Path, range: Range<u64>) -> Result<Bytes, FetchError> {
         let got = self.store.get_range(location, range).await;
-        got.map(Arrived::new).map_err(|error| match error {
+        let got = got.map_err(|error| match error {
             object_store::Error::NotFound { .. } => {
                 FetchError::Damaged(format!("pack {location} is gone: {error}"))
             }
             error => FetchError::Unavailable(error.to_string()),
+        })?;
+        // A short body may be a part of a client's buffer for what it reads, which it would keep.
+        let is_part = got.len() < MAX_CLIENT_BUFFER && !got.is_unique();
+        Ok(if is_part {
+            Bytes::copy_from_slice(&got)
+        } else {
+            got
         })
     }
 
@@ -236,7 +246,7 @@ impl PackStore {
                 1 => self.windows.of(first.pack, &range),
                 _ => None,
             };
-            let (arrived, leases) = match &window {
+            let (got, leases) = match &window {
                 None => {
                     let _permit = self.fetches.acquire().await;
                     // Not before it is this one's turn: who waits for that takes no memory.
@@ -246,27 +256,25 @@ impl PackStore {
                 Some(window) => {
                     let got = window.part(&range, |range| async {
                         let _permit = self.fetches.acquire().await;
-                        let lease = lease(range.end - range.start);
-                        let arrived = self.get_range(&location, range).await?;
-                        Ok::<_, FetchError>(Held {
-                            arrived,
-                            _lease: lease,
-                        })
+                        let _lease = lease(range.end - range.start);
+                        self.get_range(&location, range).await
                     });
                     (got.await?, self.leases(frames, &lease))
                 }
             };
+            // What a window has is not for one of its files to keep.
+            let arrived = window.is_none().then(|| Arrived::new(got.clone()));
             let mut again = false;
             let mut outcomes = Vec::with_capacity(frames.len());
             for (address, lease) in frames.iter().zip(leases) {
-                let stored = part(&arrived, address.offset - first.offset, address.stored_len);
+                let stored = part(&got, address.offset - first.offset, address.stored_len);
                 let opened = open_frame(stored.clone(), &reference(address), block, &self.keys);
                 outcomes.push(match opened {
                     Ok(frame) => {
                         if let Some(disk) = &self.disk {
                             disk.put(disk_key(address), stored);
                         }
-                        Ok(Fetched::new(frame, &arrived, lease))
+                        Ok(Fetched::new(frame, arrived.as_ref(), lease))
                     }
                     Err(error) => {
                         if error.is_worth_another_fetch() && attempt < ATTEMPTS {
@@ -277,13 +285,15 @@ impl PackStore {
                     }
                 });
             }
+            if let Some(window) = &window
+                && outcomes.iter().any(Result::is_err)
+            {
+                self.windows.forget(window);
+            }
             if !again {
                 return Ok(outcomes);
             }
             drop(outcomes);
-            if let Some(window) = window {
-                self.windows.forget(&window);
-            }
             tokio::time::sleep(backoff(attempt, &*self.random)).await;
             attempt += 1;
         }
@@ -291,10 +301,10 @@ impl PackStore {
 }
 
 /// So much of what came, from `from` on; less where less came.
-fn part(arrived: &Arrived, from: u32, len: u32) -> Bytes {
-    let end = arrived.bytes().len();
-    let range = end.min(from as usize)..end.min(from as usize + len as usize);
-    arrived.slice(range).into_bytes()
+fn part(got: &Bytes, from: u32, len: u32) -> Bytes {
+    let from = got.len().min(from as usize);
+    let end = got.len().min(from + len as usize);
+    got.slice(from..end)
 }
 
 impl Share<'_> {

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
 
-use forebay_cache::{Arrived, Lease};
+use bytes::Bytes;
 use forebay_types::PackId;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
@@ -38,14 +38,9 @@ struct Recent {
 pub(super) struct Window {
     pack: PackId,
     range: Range<u64>,
-    bytes: OnceCell<Held>,
-}
-
-/// What has arrived of it, and the memory that it takes.
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) arrived: Arrived,
-    pub(super) _lease: Option<Lease>,
+    /// What has arrived of it. Nothing counts it while it is kept: there are [`KEPT`] at most, of [`WINDOW`] and
+    /// [`SMALL`] bytes at most.
+    bytes: OnceCell<Bytes>,
 }
 
 impl Recent {
@@ -84,8 +79,13 @@ impl Windows {
         if !is_near {
             return None;
         }
-        // Aligned, so that two of them have nothing twice but what lies across their border.
-        let start = range.start - range.start % WINDOW;
+        // Aligned; but not for a frame across the end of a window that is here: what is before it was fetched.
+        let begins_in =
+            |window: &Arc<Window>| window.pack == pack && window.range.contains(&range.start);
+        let start = match recent.windows.iter().any(begins_in) {
+            true => range.start,
+            false => range.start - range.start % WINDOW,
+        };
         let window = Arc::new(Window {
             pack,
             range: start..range.end.max(start + WINDOW),
@@ -105,16 +105,15 @@ impl Windows {
 
 impl Window {
     /// A stretch of it that lies in it, fetched by whoever comes first; shorter, or empty, where the pack ends before.
-    pub(super) async fn part<E, F: Future<Output = Result<Held, E>>>(
+    pub(super) async fn part<E, F: Future<Output = Result<Bytes, E>>>(
         &self,
         range: &Range<u64>,
         fetch: impl FnOnce(Range<u64>) -> F,
-    ) -> Result<Arrived, E> {
+    ) -> Result<Bytes, E> {
         let fetched = self.bytes.get_or_try_init(|| fetch(self.range.clone()));
-        let arrived = &fetched.await?.arrived;
-        let len = arrived.bytes().len();
-        let place = |at: u64| len.min((at - self.range.start) as usize);
-        Ok(arrived.slice(place(range.start)..place(range.end)))
+        let bytes = fetched.await?;
+        let place = |at: u64| bytes.len().min((at - self.range.start) as usize);
+        Ok(bytes.slice(place(range.start)..place(range.end)))
     }
 }
 
@@ -138,7 +137,7 @@ mod tests {
         assert!(Arc::ptr_eq(&window, &same));
         // Across its end, and a little before it.
         let next = windows.of(PACK, &at(2 * WINDOW - 10)).unwrap();
-        assert_eq!(next.range, WINDOW..2 * WINDOW + 4086);
+        assert_eq!(next.range, 2 * WINDOW - 10..3 * WINDOW - 10);
         assert!(windows.of(PACK, &at(WINDOW - 5000)).is_none(), "a jump");
         assert!(windows.of(PACK, &at(WINDOW - 9000)).is_some());
         assert!(windows.of(PackId(2), &at(WINDOW)).is_none(), "another pack");
@@ -170,22 +169,18 @@ mod tests {
         let windows = Windows::default();
         windows.of(PACK, &at(0));
         let window = windows.of(PACK, &at(4096)).unwrap();
-        let held = |len: usize| Held {
-            arrived: Arrived::new(vec![7; len].into()),
-            _lease: None,
-        };
         let failed = window.part(&at(4096), |_| async { Err("not now") }).await;
         assert_eq!(failed.err(), Some("not now"));
         let second = at(4096);
         let part = window.part(&second, |range| async move {
             assert_eq!(range, 0..WINDOW);
-            Ok::<_, &str>(held(10_000))
+            Ok::<_, &str>(Bytes::from(vec![7; 10_000]))
         });
-        assert_eq!(part.await.unwrap().bytes().len(), 4096);
+        assert_eq!(part.await.unwrap().len(), 4096);
         for (start, len) in [(0, 4096), (8192, 1808), (12_288, 0)] {
             let range = at(start);
             let part = window.part(&range, |_| async { Err("asked again") });
-            assert_eq!(part.await.unwrap().bytes().len(), len);
+            assert_eq!(part.await.unwrap().len(), len);
         }
     }
 }

@@ -24,7 +24,7 @@ pub const REWRITE_EXTENTS: usize = 512;
 const _: () = assert!(BLOCK_SIZE <= u32::MAX as u64);
 
 /// Where a frame lies and which bytes of its block it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameAddress {
     /// The pack.
     pub pack: PackId,

@@ -176,6 +176,7 @@ impl House {
             .with_options(options)
             .with_system_clock(self.clock.clone())
             .with_scheduler_supplier(Arc::new(scheduler(Arc::clone(&settled))))
+            .with_sst_block_size(super::BLOCK_SIZE)
             .build();
         let mut run = std::pin::pin!(compactor.run());
         let ended = tokio::select! {
@@ -241,7 +242,8 @@ fn compactor_options(retention: Duration) -> CompactorOptions {
         worker: Some(CompactionWorkerOptions {
             max_concurrent_compactions: 1,
             compactions_poll_interval: STEP_INTERVAL,
-            max_sst_size: 64 << 20,
+            // A cold lookup reads a table's filter and index: 0.4 MB of 32 MiB.
+            max_sst_size: 32 << 20,
             max_fetch_tasks: 1,
             bytes_to_fetch: 1 << 20,
             max_subcompactions: 1,

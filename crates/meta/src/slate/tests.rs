@@ -32,6 +32,13 @@ async fn open(bucket: &TestBucket, settings: SlateSettings) -> Result<SlateStore
     SlateStore::open(store, Path::from("volume/meta"), settings).await
 }
 
+async fn read(bucket: &TestBucket) -> SlateReader {
+    let store: Arc<dyn ObjectStore> = Arc::new(bucket.clone());
+    SlateReader::open(store, Path::from("volume/meta"), settings().timeout)
+        .await
+        .unwrap()
+}
+
 #[async_trait]
 impl Bucket for TestBucket {
     async fn open(&self) -> Arc<dyn MetaStore> {
@@ -72,6 +79,47 @@ async fn collect(store: &SlateStore, bucket: &TestBucket, changes: &Batch) {
         tokio::time::sleep(Duration::from_millis(2100)).await;
         store.commit(changes).await.unwrap();
         settle(bucket).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scan_of_much_is_few_requests_and_one_of_little_asks_for_little() {
+    const ENTRIES: u32 = 10_000;
+    let key = |n: u32| Bytes::copy_from_slice(&n.to_be_bytes());
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    let mut changes = Batch::new();
+    for n in 0..ENTRIES {
+        changes.put_encoded(key(n), vec![n as u8; 80].into());
+    }
+    store.commit(&changes).await.unwrap();
+    store.close().await.unwrap();
+    // Nothing is in memory, however it is opened.
+    let stores: [Arc<dyn MetaStore>; 2] = [
+        Arc::new(open(&bucket, settings()).await.unwrap()),
+        Arc::new(read(&bucket).await),
+    ];
+    for store in stores {
+        settle(&bucket).await;
+        let all = KeyRange {
+            start: key(0),
+            end: key(ENTRIES),
+        };
+        let (before, bytes) = (bucket.requests(), bucket.bytes_got());
+        let few = store.scan(&all, 10).await.unwrap();
+        assert_eq!(few.len(), 10);
+        assert!(
+            bucket.requests() - before <= 3,
+            "the table's index and its first block"
+        );
+        assert!(bucket.bytes_got() - bytes < 128 << 10);
+        let before = bucket.requests();
+        let found = store.scan(&all, 2 * ENTRIES as usize).await.unwrap();
+        assert_eq!(found.len(), ENTRIES as usize);
+        // More than 800 KB, in blocks of 4 KiB.
+        let gets = bucket.requests() - before;
+        assert!(gets <= 10, "{gets} requests");
+        store.close().await.unwrap();
     }
 }
 
@@ -382,10 +430,7 @@ async fn a_reader_sees_what_was_committed_and_disturbs_nobody() {
     }
     settle(&bucket).await;
     let objects = bucket.objects().await;
-    let shared: Arc<dyn ObjectStore> = Arc::new(bucket.clone());
-    let reader = SlateReader::open(shared, Path::from("volume/meta"), settings().timeout)
-        .await
-        .unwrap();
+    let reader = read(&bucket).await;
     let latest = reader.get(b"latest").await.unwrap().unwrap();
     assert_eq!(latest.as_ref(), 5_u32.to_be_bytes());
     let all = KeyRange::all();

@@ -33,6 +33,7 @@ pub(super) struct TestBucket {
 #[derive(Debug, Default)]
 struct Control {
     requests: AtomicU64,
+    bytes_got: AtomicU64,
     failing: Mutex<Option<Operation>>,
     dead: AtomicBool,
     /// Tables that may still be written; the last one is the end. 0: no limit.
@@ -44,6 +45,10 @@ struct Control {
 impl TestBucket {
     pub(super) fn requests(&self) -> u64 {
         self.control.requests.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn bytes_got(&self) -> u64 {
+        self.control.bytes_got.load(Ordering::SeqCst)
     }
 
     pub(super) fn fail(&self, operation: Operation) {
@@ -188,6 +193,10 @@ impl ObjectStore for TestBucket {
         self.request(Some(location), false)?;
         let head = options.head;
         let found = self.objects.get_opts(location, options).await?;
+        if !head {
+            let bytes = found.range.end - found.range.start;
+            self.control.bytes_got.fetch_add(bytes, Ordering::SeqCst);
+        }
         let turn = {
             let mut damaged = self.control.damaged_on_the_way.lock();
             let applies = !head && damaged.1 > 0 && location.as_ref().contains(damaged.0);
