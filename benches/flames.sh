@@ -48,7 +48,7 @@ profile() {
     local perf=$!
     sleep 1
     "$CLIENT" --bench --server "Forebay=127.0.0.1:$port:/" --only "$workload" --rounds "${ROUNDS:-10}" \
-        --profiler "$WORK/$workload.pipe" || status=$?
+        --profiler "$WORK/$workload.pipe" >"$WORK/$workload.table" || status=$?
     kill -INT "$perf" && wait "$perf" || true
     exec 9>&-
     stop_gateway || status=$?
@@ -57,7 +57,7 @@ profile() {
         "$INFERNO_BIN/inferno-collapse-perf" >"$WORK/$workload.folded" 2>>"$WORK/$workload.perf.log"
     "$INFERNO_BIN/inferno-flamegraph" --title "Forebay: $workload" --minwidth 0.2 --hash \
         <"$WORK/$workload.folded" >"$FOLDER/$workload.svg"
-    say "$FOLDER/$workload.svg: $(awk '{ all += $NF } END { print all }' "$WORK/$workload.folded") samples"
+    say "$FOLDER/$workload.svg: $(awk '{ all += $NF } END { printf "%.2f", all / 1e9 }' "$WORK/$workload.folded") s of processor time"
     rm -rf "${WORK:?}/$workload".{bucket,data,perf}
 }
 

@@ -306,7 +306,12 @@ pub(crate) fn turn(place: &mut dyn Place, folder: &str, data: &Data, manner: &Ma
             Err(error) => turn.failures.push(format!("{workload:?}: {error}")),
         }
     }
-    if let Err(error) = place.end(data) {
+    // The names that another workload would have removed.
+    let left = match manner.only {
+        Some(Workload::Create) => place.perform(Workload::Remove, data),
+        _ => Ok(()),
+    };
+    if let Err(error) = left.and_then(|()| place.end(data)) {
         turn.failures.push(format!("cleaning up: {error}"));
     }
     turn
