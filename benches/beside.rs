@@ -300,6 +300,19 @@ fn show_that_it_works() -> Result<(), Failure> {
         GROUPS.len(),
         "{text}"
     );
+    for workload in [Workload::RandomRead, Workload::Create, Workload::Unpack] {
+        let manner = Manner {
+            only: Some(workload),
+            ..Manner::default()
+        };
+        let (measured, notes) = measure(&mut contenders, 1, &data, &manner)?;
+        assert!(notes.is_empty(), "{workload:?}: {notes:?}");
+        assert!(
+            measured
+                .iter()
+                .all(|rounds| rounds.median(&workload.key()).value > 0.0)
+        );
+    }
     let left = std::fs::read_dir(folder.path())?.count();
     assert_eq!(left, 0, "everything is removed");
     servers.block_on(own.stop());

@@ -53,7 +53,7 @@ profile() {
     exec 9>&-
     stop_gateway || status=$?
     [ "$status" = 0 ] || die "$workload has failed"
-    perf script --input "$WORK/$workload.perf" 2>>"$WORK/$workload.perf.log" |
+    perf script --no-inline --input "$WORK/$workload.perf" 2>>"$WORK/$workload.perf.log" |
         "$INFERNO_BIN/inferno-collapse-perf" >"$WORK/$workload.folded" 2>>"$WORK/$workload.perf.log"
     "$INFERNO_BIN/inferno-flamegraph" --title "Forebay: $workload" --minwidth 0.2 --hash \
         <"$WORK/$workload.folded" >"$FOLDER/$workload.svg"

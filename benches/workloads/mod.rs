@@ -109,6 +109,18 @@ impl Workload {
         Workload::ALL.into_iter().find(|own| own.key() == key)
     }
 
+    /// Those before it without which it has nothing to work on, in their order.
+    fn needs(self) -> &'static [Workload] {
+        match self {
+            Workload::SequentialRead | Workload::RandomWrite => &[Workload::SequentialWrite],
+            Workload::RandomRead => &[Workload::SequentialWrite, Workload::RandomWrite],
+            Workload::LookUp | Workload::GetAttributes | Workload::List | Workload::Remove => {
+                &[Workload::Create]
+            }
+            Workload::SequentialWrite | Workload::Create | Workload::Unpack => &[],
+        }
+    }
+
     /// What it is called in tables, with the unit.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -289,6 +301,36 @@ impl Manner {
     }
 }
 
+impl Turn {
+    fn measure(&mut self, place: &mut dyn Place, workload: Workload, data: &Data, manner: &Manner) {
+        thread::sleep(manner.pause);
+        match timed(place, workload, data, manner) {
+            Ok(rate) => self.round.insert(workload.key(), rate),
+            Err(error) => self.failures.push(format!("{workload:?}: {error}")),
+        }
+    }
+
+    /// The same with what it needs before, and what another workload would have removed after it.
+    fn measure_alone(
+        &mut self,
+        place: &mut dyn Place,
+        workload: Workload,
+        data: &Data,
+        manner: &Manner,
+    ) -> io::Result<()> {
+        for needed in workload.needs() {
+            place.prepare(*needed, data)?;
+            place.perform(*needed, data)?;
+        }
+        self.measure(place, workload, data, manner);
+        let has_names = workload == Workload::Create || workload.needs() == [Workload::Create];
+        match has_names && workload != Workload::Remove {
+            true => place.perform(Workload::Remove, data),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Does everything once, or what is asked for. What fails is told, and is missing in the round.
 pub(crate) fn turn(place: &mut dyn Place, folder: &str, data: &Data, manner: &Manner) -> Turn {
     let mut turn = Turn::default();
@@ -296,20 +338,16 @@ pub(crate) fn turn(place: &mut dyn Place, folder: &str, data: &Data, manner: &Ma
         turn.failures.push(format!("making a folder: {error}"));
         return turn;
     }
-    for workload in Workload::ALL {
-        if !place.has(workload) || manner.only.is_some_and(|only| only != workload) {
-            continue;
-        }
-        thread::sleep(manner.pause);
-        match timed(place, workload, data, manner) {
-            Ok(rate) => turn.round.insert(workload.key(), rate),
-            Err(error) => turn.failures.push(format!("{workload:?}: {error}")),
-        }
-    }
-    // The names that another workload would have removed.
     let left = match manner.only {
-        Some(Workload::Create) => place.perform(Workload::Remove, data),
-        _ => Ok(()),
+        None => {
+            for workload in Workload::ALL {
+                if place.has(workload) {
+                    turn.measure(place, workload, data, manner);
+                }
+            }
+            Ok(())
+        }
+        Some(only) => turn.measure_alone(place, only, data, manner),
     };
     if let Err(error) = left.and_then(|()| place.end(data)) {
         turn.failures.push(format!("cleaning up: {error}"));

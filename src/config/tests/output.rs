@@ -29,6 +29,7 @@ fn unusual() -> Places {
         "1GB",
         "16MB",
         "3GiB",
+        "17MiB",
         "300MiB",
         "1s500ms",
         "100MB",
