@@ -33,6 +33,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use forebay_measure::{Arguments, Machine, Median, Round, Rounds, in_turns, table};
@@ -46,6 +47,9 @@ use workloads::{Data, Effort, Folder, Manner, Place, Server, ServerSpec, Workloa
 const COMMAND: &str = "benches/beside.sh";
 /// What its tables are called in a text, and those through the kernel's client.
 const MARKS: [&str; 2] = ["beside", "beside_kernel"];
+
+/// Turns that were taken, of all.
+static TURNS: AtomicUsize = AtomicUsize::new(0);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -137,9 +141,10 @@ fn measure(
     let mut turns: Vec<_> = contenders
         .iter_mut()
         .map(|contender| {
-            let (notes, mut number) = (&notes, 0);
+            let notes = &notes;
             move || {
-                number += 1;
+                // Never the same name twice: a call that a server has had already is answered from its replay cache.
+                let number = TURNS.fetch_add(1, Ordering::Relaxed);
                 let folder = format!("beside {} {number}", std::process::id());
                 contender.turn(&folder, data, manner, notes)
             }
