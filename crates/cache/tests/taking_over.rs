@@ -75,21 +75,24 @@ fn a_writer_copies_the_piece_that_he_changes_and_the_rest_when_half_is_replaced(
 
 #[test]
 fn written_bytes_win_and_the_pieces_around_them_are_taken_over() {
-    let (cache, mut file) = file();
-    file.write(PIECE + 5, &[255; 10], FIRST);
-    let before = cache.piece_bytes();
-    let (data, arrived) = arrived(3 * PIECE);
-    file.take_over(0, &arrived);
-    let mut expected = data.to_vec();
-    expected[PIECE as usize + 5..PIECE as usize + 15].fill(255);
-    assert_eq!(content(&mut file, ByteRange::new(0, 3 * PIECE)), expected);
-    assert!(before < PIECE);
-    assert_eq!(
-        cache.piece_bytes(),
-        3 * PIECE + HEADER as u64 + PIECE,
-        "the piece that was written to has become a whole one of its own"
-    );
-    assert_eq!(file.dirty_bytes(), 10);
+    // Near the beginning of the piece, and behind what would be enough to take it over.
+    for at in [5, 50_000] {
+        let (cache, mut file) = file();
+        let written = PIECE + at..PIECE + at + 10;
+        file.write(written.start, &[255; 10], FIRST);
+        assert!(cache.piece_bytes() < PIECE);
+        let (data, arrived) = arrived(3 * PIECE);
+        file.take_over(0, &arrived);
+        let mut expected = data.to_vec();
+        expected[written.start as usize..written.end as usize].fill(255);
+        assert_eq!(content(&mut file, ByteRange::new(0, 3 * PIECE)), expected);
+        assert_eq!(
+            cache.piece_bytes(),
+            3 * PIECE + HEADER as u64 + PIECE,
+            "the piece that was written to has become a whole one of its own"
+        );
+        assert_eq!(file.dirty_bytes(), 10);
+    }
 }
 
 #[test]
