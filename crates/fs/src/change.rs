@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use forebay_meta::record::InodeRecord;
+use bytes::Bytes;
+use forebay_meta::record::{CookieRecord, InodeRecord, Kind, NameRecord};
 use forebay_meta::{Batch, Key, Record};
 use forebay_types::{BlockIndex, ByteRange, CheckpointId, Inode, Lsn};
 use forebay_vfs::{Error, Timestamp};
@@ -182,6 +183,8 @@ pub(crate) fn decode_truncate(payload: &[u8]) -> Option<(Inode, InodeRecord)> {
 #[derive(Default)]
 pub(crate) struct NameChange<'a> {
     pub(crate) names: Batch,
+    /// The name that comes, and to which directory.
+    entered: Option<(&'a Arc<Node>, &'a [u8])>,
     records: Vec<(&'a Arc<Node>, InodeRecord)>,
     removed: Vec<&'a Arc<Node>>,
     created: Option<(&'a Arc<Node>, InodeRecord)>,
@@ -192,6 +195,32 @@ impl<'a> NameChange<'a> {
     /// The object gets this record.
     pub(crate) fn set(&mut self, node: &'a Arc<Node>, record: InodeRecord) {
         self.records.push((node, record));
+    }
+
+    /// A name comes to a directory. One at most in a change.
+    pub(crate) fn enter(
+        &mut self,
+        directory: &'a Arc<Node>,
+        name: &'a [u8],
+        cookie: u64,
+        inode: Inode,
+        kind: Kind,
+    ) {
+        debug_assert!(self.entered.is_none(), "a second name in one change");
+        self.entered = Some((directory, name));
+        let name = Bytes::copy_from_slice(name);
+        self.names.put(
+            &Key::Name(directory.inode, name.clone()),
+            &NameRecord {
+                inode,
+                cookie,
+                kind,
+            },
+        );
+        self.names.put(
+            &Key::Cookie(directory.inode, cookie),
+            &CookieRecord { inode, kind, name },
+        );
     }
 
     /// The object loses its last name.
@@ -281,6 +310,12 @@ impl Core {
                 let state = locked.of(node);
                 first |= open.touch(node, state);
                 self.bury(state, open.id, end);
+            }
+            if let Some((directory, name)) = change.entered {
+                let known = &mut locked.of(directory).names;
+                if known.as_mut().is_some_and(|known| !known.add(name)) {
+                    *known = None;
+                }
             }
             self.catalog.apply(&change.names);
             first

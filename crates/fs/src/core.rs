@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use forebay_cache::{Cache, Lease};
+use forebay_meta::record::InodeRecord;
 use forebay_meta::{Catalog, StoreError};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{Error, Result, Timestamp, Verifier};
@@ -20,6 +21,7 @@ use crate::environment::Environment;
 use crate::fetch::PackStore;
 use crate::journal::Journal;
 use crate::log_failure::LogHealth;
+use crate::names::known::Room;
 use crate::node::{Node, NodeTable};
 use crate::quota::Accounts;
 
@@ -47,6 +49,8 @@ pub(crate) struct Core {
     pub(crate) cache: Arc<Cache>,
     pub(crate) nodes: NodeTable,
     pub(crate) packs: PackStore,
+    /// Of the names that directories in memory know of.
+    pub(crate) names_room: Arc<Room>,
     /// Lock order: names of directories, states of nodes, the gate, everything else.
     pub(crate) gate: RwLock<Open>,
     pub(crate) checkpoints: Checkpoints,
@@ -91,6 +95,7 @@ impl Core {
             environment: parts.environment,
             catalog: parts.catalog,
             packs: parts.packs,
+            names_room: Room::new(),
             gate: RwLock::new(Open::new(forebay_types::CheckpointId(1))),
             checkpoints: parts.checkpoints,
             log_health: LogHealth::new(),
@@ -190,8 +195,31 @@ impl Core {
             .await
             .map_err(|error| self.store_failed(error))?;
         let record = record.ok_or(Error::Stale)?;
+        Ok(self.loaded(inode, record))
+    }
+
+    /// The node of an inode, with `record` as its attributes if it is not in memory and `holds` says that they are
+    /// still what is published.
+    pub(crate) async fn node_from(
+        &self,
+        inode: Inode,
+        record: &InodeRecord,
+        holds: impl Fn() -> bool,
+    ) -> Result<Arc<Node>> {
+        let load = || async {
+            // Asked once nobody else can load it: what changes from now on changes in this node.
+            if holds() {
+                Ok(self.loaded(inode, record.clone()))
+            } else {
+                self.load(inode).await
+            }
+        };
+        self.nodes.get(inode, load).await
+    }
+
+    fn loaded(&self, inode: Inode, record: InodeRecord) -> Arc<Node> {
         let charge = self.accounts.charge(&record);
-        Ok(Node::new(inode, record, true, self.cache.clone(), charge))
+        Node::new(inode, record, true, self.cache.clone(), charge)
     }
 
     /// Waits for the log, which has no room before its next segment is prepared, or before the next checkpoint is in the

@@ -28,6 +28,7 @@ use tokio::sync::OnceCell;
 
 use crate::convert;
 use crate::early::{EarlyMaps, WriteStream};
+use crate::names::known::KnownNames;
 use crate::quota::{Amount, Charge, Reservation, Share};
 
 /// One object of the file system.
@@ -54,6 +55,8 @@ pub(crate) struct NodeState {
     pub(crate) blocks: FileBlocks,
     /// End of the last log record that concerns this object: what COMMIT waits for.
     pub(crate) last_lsn: Lsn,
+    /// Every name that a directory has had, where that is known: of one that was made here and has stayed in memory.
+    pub(crate) names: Option<Box<KnownNames>>,
     /// How reads follow one another.
     pub(crate) reads: crate::prefetch::Stream,
     /// How writes do.
@@ -107,6 +110,7 @@ impl Node {
                 published,
                 blocks: FileBlocks::new(inode, cache),
                 last_lsn: Lsn::ZERO,
+                names: None,
                 reads: crate::prefetch::Stream::default(),
                 writes: WriteStream::default(),
                 early: EarlyMaps::default(),

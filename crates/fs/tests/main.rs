@@ -4,6 +4,7 @@
 #![allow(missing_docs)]
 
 mod checkpoints;
+mod cold_names;
 mod commit_modes;
 mod common;
 mod disk_cache;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::common::*;
 use async_trait::async_trait;
 use bytes::Bytes;
-use forebay_fs::{Environment, Metadata};
+use forebay_fs::{Environment, FsConfig, Metadata};
 use forebay_meta::{Batch, Key, KeyRange, MetaStore, StoreError};
 use forebay_object::Store;
 use forebay_types::Inode;
@@ -22,7 +22,7 @@ enum Verdict {
     Fail,
 }
 
-/// Metadata that hold up the next reads of one key, as many as a test says.
+/// Metadata that hold up the next reads of one object's record, as many as a test says, alone or in a scan of objects.
 struct Held {
     inner: Arc<dyn Metadata>,
     hold: Arc<Hold>,
@@ -34,6 +34,26 @@ struct Hold {
     reads: AtomicUsize,
     /// Tells the test of each.
     arrived: mpsc::UnboundedSender<oneshot::Sender<Verdict>>,
+}
+
+impl Hold {
+    /// Waits for a verdict if this read is to be held up.
+    async fn pass(&self) -> Result<(), StoreError> {
+        let one_less = |reads: usize| reads.checked_sub(1);
+        if self
+            .reads
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
+            .is_err()
+        {
+            return Ok(());
+        }
+        let (verdict, decided) = oneshot::channel();
+        self.arrived.send(verdict).unwrap();
+        match decided.await.unwrap() {
+            Verdict::Answer => Ok(()),
+            Verdict::Fail => Err(StoreError::Transient("no answer".into())),
+        }
+    }
 }
 
 struct HeldStore {
@@ -59,22 +79,10 @@ impl Metadata for Held {
 impl MetaStore for HeldStore {
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let found = self.inner.get(key).await;
-        let one_less = |reads: usize| reads.checked_sub(1);
-        let is_held = key == self.hold.key
-            && self
-                .hold
-                .reads
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
-                .is_ok();
-        if !is_held {
-            return found;
+        if key == self.hold.key {
+            self.hold.pass().await?;
         }
-        let (verdict, decided) = oneshot::channel();
-        self.hold.arrived.send(verdict).unwrap();
-        match decided.await.unwrap() {
-            Verdict::Answer => found,
-            Verdict::Fail => Err(StoreError::Transient("no answer".into())),
-        }
+        found
     }
 
     async fn scan(
@@ -82,7 +90,11 @@ impl MetaStore for HeldStore {
         range: &KeyRange,
         limit: usize,
     ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        self.inner.scan(range, limit).await
+        let found = self.inner.scan(range, limit).await;
+        if range.contains(&self.hold.key) && KeyRange::inodes().contains(&range.start) {
+            self.hold.pass().await?;
+        }
+        found
     }
 
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
@@ -100,7 +112,11 @@ fn start_holding(
     inode: Inode,
     reads: usize,
 ) -> (Life, mpsc::UnboundedReceiver<oneshot::Sender<Verdict>>) {
-    let config = bucket.config();
+    let config = FsConfig {
+        // As few as can be, so that they are forgotten early.
+        node_limit: 0,
+        ..bucket.config()
+    };
     let real = Environment::real(config.data_dir.clone());
     let (arrived, held) = mpsc::unbounded_channel();
     let hold = Hold {
@@ -183,4 +199,69 @@ fn a_read_of_metadata_that_fails_leaves_one_node_to_those_who_waited_and_to_thos
         assert_eq!(failing.err(), Some(Error::Delay));
     });
     holds(&life, &bucket, inode, &data);
+}
+
+#[test]
+fn a_listing_does_not_bring_back_what_it_read_before_the_object_was_changed_published_and_forgotten()
+ {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let directory = life.mkdir(Inode::ROOT, b"listed");
+    life.create_in(directory, b"before");
+    let inode = life.create_in(directory, b"file");
+    // Enough for every part of the table of nodes to forget more than once.
+    let others: Vec<Inode> = (0..4000)
+        .map(|i| life.create(format!("other {i}").as_bytes()))
+        .collect();
+    life.stop();
+    let (life, mut held) = start_holding(&bucket, inode, 1);
+    let private = SetAttributes {
+        mode: Some(0o600),
+        ..Default::default()
+    };
+    life.run(|volume| async move {
+        let who = ROOT;
+        let listing = volume.readdir(&who, directory, 0, 100, true);
+        let changing = async {
+            let read = held.recv().await.unwrap();
+            volume.setattr(&ROOT, inode, &private, None).await.unwrap();
+            volume.flush().await.unwrap();
+            for other in others.iter().chain(&others) {
+                volume.getattr(*other).await.unwrap();
+            }
+            assert!(read.send(Verdict::Answer).is_ok());
+        };
+        let (listing, ()) = tokio::join!(listing, changing);
+        let listing = listing.unwrap();
+        let listed = listing.entries.iter().find(|entry| entry.inode == inode);
+        let attributes = listed.unwrap().attributes.as_ref().unwrap();
+        assert_eq!(attributes.mode & 0o777, 0o600);
+        assert_eq!(volume.getattr(inode).await.unwrap().mode & 0o777, 0o600);
+    });
+}
+
+#[test]
+fn a_listing_whose_attributes_cannot_be_read_has_the_names_all_the_same() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let directory = life.mkdir(Inode::ROOT, b"listed");
+    life.create_in(directory, b"before");
+    let inode = life.create_in(directory, b"file");
+    life.stop();
+    let (life, mut held) = start_holding(&bucket, inode, 1);
+    life.run(|volume| async move {
+        let who = ROOT;
+        let listing = volume.readdir(&who, directory, 0, 100, true);
+        let failing = async {
+            let read = held.recv().await.unwrap();
+            assert!(read.send(Verdict::Fail).is_ok());
+        };
+        let (listing, ()) = tokio::join!(listing, failing);
+        let entries = listing.unwrap().entries;
+        assert_eq!(entries.len(), 4);
+        assert!(entries[3].attributes.is_none());
+        let again = volume.readdir(&ROOT, directory, 0, 100, true).await;
+        let entries = again.unwrap().entries;
+        assert!(entries.iter().all(|entry| entry.attributes.is_some()));
+    });
 }

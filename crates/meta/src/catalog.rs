@@ -155,6 +155,28 @@ impl Catalog {
         self.record(&Key::Inode(inode)).await
     }
 
+    /// The objects from `first` to `last`, both included, in order.
+    pub async fn inodes_between(
+        &self,
+        first: Inode,
+        last: Inode,
+    ) -> Result<Vec<(Inode, InodeRecord)>, StoreError> {
+        if first == last {
+            // Filters say which tables do not have it; a scan looks into all.
+            let record = self.inode(first).await?;
+            return Ok(record.map(|record| (first, record)).into_iter().collect());
+        }
+        let range = KeyRange::inodes_between(first, last);
+        // As many as can lie there: a scan fetches ahead for what it is asked for.
+        let limit = last.0.saturating_sub(first.0).saturating_add(1);
+        let found = self.records(&range, limit as usize).await?;
+        let inodes = found.into_iter().filter_map(|(key, record)| match key {
+            Key::Inode(inode) => Some((inode, record)),
+            _ => None,
+        });
+        Ok(inodes.collect())
+    }
+
     /// What `name` stands for in `directory`.
     pub async fn name(
         &self,

@@ -208,6 +208,15 @@ impl KeyRange {
         KeyRange::of_prefix(vec![tag::INODE])
     }
 
+    /// The objects from `first` to `last`, both included.
+    pub fn inodes_between(first: Inode, last: Inode) -> KeyRange {
+        KeyRange {
+            start: Key::Inode(first).encode(),
+            ..KeyRange::inodes()
+        }
+        .up_to(&Key::Inode(last).encode())
+    }
+
     /// What of this range lies behind `key`: how a scan goes on after the last key it got.
     pub fn after(&self, key: &[u8]) -> KeyRange {
         let mut start = Vec::with_capacity(key.len() + 1);

@@ -164,8 +164,9 @@ impl Overlay {
         }
     }
 
-    /// How often a generation was closed so far.
-    pub(crate) fn closings(&self) -> u64 {
+    /// How often a generation was closed so far: what is published at any later moment differs from what is known
+    /// now only if this has grown, or if the closed generation of now was published.
+    pub fn closings(&self) -> u64 {
         self.generations.read().closings
     }
 

@@ -9,7 +9,8 @@ use forebay_vfs::{
     SetTime, Timestamp, permission,
 };
 
-use super::{SYMLINK_MAX, check_new_name, count_in, count_link, put_name};
+use super::known::KnownNames;
+use super::{SYMLINK_MAX, check_new_name, count_in, count_link};
 use crate::change::{NameChange, Refusal};
 use crate::convert::{self, owned};
 use crate::core::Core;
@@ -167,15 +168,11 @@ impl Core {
             let charge = state.charge.of_child();
             let reserved = charge.reserve(NodeState::amount_of(0))?;
             let node = Node::new(inode, record.clone(), false, self.cache.clone(), charge);
+            if kind == Kind::Directory {
+                node.lock().names = Some(Box::new(KnownNames::none_yet(&self.names_room)));
+            }
             let mut change = NameChange::default();
-            put_name(
-                &mut change.names,
-                directory.inode,
-                name,
-                cookie,
-                inode,
-                kind,
-            );
+            change.enter(directory, name, cookie, inode, kind);
             change.set(directory, parent);
             change.create(&node, record.clone(), reserved);
             let end = self.record_names(change, &mut locked)?;
@@ -241,14 +238,7 @@ impl Core {
                 let mut parent = state.record.clone();
                 let cookie = count_in(&mut parent, kind, now)?;
                 let mut change = NameChange::default();
-                put_name(
-                    &mut change.names,
-                    directory.inode,
-                    name,
-                    cookie,
-                    inode,
-                    kind,
-                );
+                change.enter(&directory, name, cookie, inode, kind);
                 change.set(&directory, parent);
                 change.set(&node, record);
                 let end = self.record_names(change, &mut locked)?;

@@ -1,12 +1,24 @@
 //! READDIR and READDIRPLUS.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
+use forebay_meta::record::InodeRecord;
 use forebay_types::Inode;
 use forebay_vfs::{Attributes, Credentials, DirectoryEntry, Listing, Result, permission};
+use futures_util::StreamExt;
 
 use super::{DOT_COOKIE, DOT_DOT_COOKIE};
 use crate::convert::owned;
 use crate::core::Core;
+use crate::node::Node;
+
+/// How far inodes may lie apart and are still read with one scan: records between them that nobody asked for are read
+/// in less time than a look-up takes.
+const GAP: u64 = 32;
+
+/// Scans of inodes under way at a time for one listing.
+const SCANS: usize = 8;
 
 impl Core {
     pub(crate) async fn readdir(
@@ -60,9 +72,7 @@ impl Core {
         }
         // Who may read the names only learns nothing of what they name: no handle either.
         if with_attributes && may_search {
-            for entry in &mut entries {
-                entry.attributes = self.attributes_of(entry.inode).await;
-            }
+            self.add_attributes(&mut entries).await;
         }
         Ok(Listing {
             directory: attributes,
@@ -71,10 +81,85 @@ impl Core {
         })
     }
 
-    /// The attributes of an object that may have gone meanwhile.
-    async fn attributes_of(&self, inode: Inode) -> Option<Attributes> {
-        let node = self.node(inode).await.ok()?;
-        let state = node.lock_live().ok()?;
-        Some(node.attributes(&state))
+    /// Adds the attributes of all entries; not of objects that have gone meanwhile, nor of those whose attributes the
+    /// bucket does not give now.
+    async fn add_attributes(&self, entries: &mut [DirectoryEntry]) {
+        // Whatever is not in memory now has no unpublished change. Before it can be published anew, it has to be loaded
+        // and changed, and a checkpoint with the change has to close.
+        let closings = self.catalog.overlay().closings();
+        let holds = || self.catalog.overlay().closings() == closings;
+        let mut cold = Vec::new();
+        for entry in entries.iter_mut() {
+            match self.nodes.peek(entry.inode) {
+                Some(node) => entry.attributes = live_attributes(&node),
+                None => cold.push(entry.inode),
+            }
+        }
+        if cold.is_empty() {
+            return;
+        }
+        let records = self.read_inodes(cold).await;
+        for entry in entries.iter_mut() {
+            if let Some(record) = records.get(&entry.inode) {
+                let node = self.node_from(entry.inode, record, holds).await;
+                entry.attributes = node.ok().and_then(|node| live_attributes(&node));
+            }
+        }
+    }
+
+    /// What the metadata have of these objects. Objects made together have their inodes side by side, so that one scan
+    /// gives many, and one GET.
+    async fn read_inodes(&self, inodes: Vec<Inode>) -> HashMap<Inode, InodeRecord> {
+        let scans = stretches(inodes)
+            .into_iter()
+            .map(|(first, last)| self.catalog.inodes_between(first, last));
+        let mut scans = futures_util::stream::iter(scans).buffer_unordered(SCANS);
+        let mut found = HashMap::new();
+        while let Some(scan) = scans.next().await {
+            match scan {
+                Ok(records) => found.extend(records),
+                Err(error) => {
+                    // The others would wait as long for nothing.
+                    self.store_failed(error);
+                    break;
+                }
+            }
+        }
+        found
+    }
+}
+
+fn live_attributes(node: &Node) -> Option<Attributes> {
+    let state = node.lock_live().ok()?;
+    Some(node.attributes(&state))
+}
+
+/// The inodes as stretches from the first to the last one, in order, none with a gap of more than [`GAP`].
+fn stretches(mut inodes: Vec<Inode>) -> Vec<(Inode, Inode)> {
+    inodes.sort_unstable();
+    let mut stretches: Vec<(Inode, Inode)> = Vec::new();
+    for inode in inodes {
+        match stretches.last_mut() {
+            Some((_, last)) if inode.0 - last.0 <= GAP => *last = inode,
+            _ => stretches.push((inode, inode)),
+        }
+    }
+    stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inodes_near_one_another_are_read_together() {
+        let inodes = [90, 3, 3 + GAP, 3, 4 + 2 * GAP].map(Inode).to_vec();
+        let found = stretches(inodes);
+        let expected = [(3, 3 + GAP), (4 + 2 * GAP, 90)];
+        assert_eq!(
+            found,
+            expected.map(|(first, last)| (Inode(first), Inode(last)))
+        );
+        assert_eq!(stretches(Vec::new()), Vec::new());
     }
 }

@@ -6,6 +6,7 @@
 //! hold the volume's rename lock as well, so that what is below what cannot change meanwhile.
 
 mod create;
+pub(crate) mod known;
 mod list;
 mod remove;
 mod rename;
@@ -13,7 +14,7 @@ mod rename;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_meta::record::{CookieRecord, InodeRecord, Kind, NameRecord};
+use forebay_meta::record::{InodeRecord, Kind, NameRecord};
 use forebay_meta::{Batch, Key};
 use forebay_types::Inode;
 use forebay_vfs::{Attributes, Credentials, Error, LINK_MAX, Result, Timestamp, permission};
@@ -65,30 +66,6 @@ fn check_old_name(name: &[u8]) -> Result<()> {
 
 fn is_dot(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
-}
-
-/// Puts a name and its cookie into `batch`.
-fn put_name(
-    batch: &mut Batch,
-    directory: Inode,
-    name: &[u8],
-    cookie: u64,
-    inode: Inode,
-    kind: Kind,
-) {
-    let name = Bytes::copy_from_slice(name);
-    batch.put(
-        &Key::Name(directory, name.clone()),
-        &NameRecord {
-            inode,
-            cookie,
-            kind,
-        },
-    );
-    batch.put(
-        &Key::Cookie(directory, cookie),
-        &CookieRecord { inode, kind, name },
-    );
 }
 
 /// Takes a name and its cookie away.
@@ -150,10 +127,17 @@ impl Core {
 
     /// What a name stands for.
     async fn entry(&self, directory: &Node, name: &[u8]) -> Result<Option<NameRecord>> {
-        // A directory is published before its names leave the overlay.
-        let is_published = || directory.lock().published;
+        // A directory is published before its names leave the overlay, and knows a name before the overlay does.
+        let may_be_published = || {
+            let state = directory.lock();
+            state.published
+                && state
+                    .names
+                    .as_ref()
+                    .is_none_or(|names| names.may_have(name))
+        };
         self.catalog
-            .name_if_published(directory.inode, name, is_published)
+            .name_if_published(directory.inode, name, may_be_published)
             .await
             .map_err(|error| self.store_failed(error))
     }

@@ -9,7 +9,7 @@ use tokio::sync::MutexGuard;
 
 use super::create::changeable;
 use super::remove::drop_link;
-use super::{check_name, count_in, count_out, delete_name, is_dot, put_name};
+use super::{check_name, count_in, count_out, delete_name, is_dot};
 use crate::change::{NameChange, Refusal};
 use crate::convert::{self, owned};
 use crate::core::Core;
@@ -212,14 +212,7 @@ impl Core {
             }
             count_in(target, kind, now)?
         };
-        put_name(
-            &mut change.names,
-            to.directory.inode,
-            to.name,
-            cookie,
-            moved.node.inode,
-            kind,
-        );
+        change.enter(&to.directory, to.name, cookie, moved.node.inode, kind);
         if across {
             count_out(&mut source, kind, now)?;
             change.set(&to.directory, target);
