@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::common::metadata::Reads;
 use crate::common::*;
 use async_trait::async_trait;
 use bytes::Bytes;
-use forebay_fs::{Environment, Metadata};
-use forebay_meta::{Batch, Key, KeyRange, MetaStore, StoreError};
-use forebay_object::Store;
+use forebay_meta::{Key, StoreError};
 use forebay_types::Inode;
-use forebay_vfs::{CreateMode, Error, FileSystem, NewNode, SetAttributes};
+use forebay_vfs::{CreateMode, Error, FileSystem, NewNode, SetAttributes, Stability};
 
 /// A directory of so many files, made one after the other, and a gateway that knows nothing of it.
 fn cold_directory(bucket: &Bucket, files: usize) -> (Life, Inode) {
@@ -65,70 +64,18 @@ fn listing_a_cold_directory_takes_few_requests() {
     );
 }
 
-/// Metadata that count how often they are asked for a name.
-struct Counting {
-    inner: Arc<dyn Metadata>,
-    asked: Arc<AtomicUsize>,
-}
-
-struct CountingStore {
-    inner: Arc<dyn MetaStore>,
-    asked: Arc<AtomicUsize>,
-}
+/// Counts how often the metadata are asked for a name.
+#[derive(Default)]
+struct Names(AtomicUsize);
 
 #[async_trait]
-impl Metadata for Counting {
-    async fn open(
-        &self,
-        store: &Store,
-        cache_bytes: u64,
-    ) -> Result<Arc<dyn MetaStore>, StoreError> {
-        Ok(Arc::new(CountingStore {
-            inner: self.inner.open(store, cache_bytes).await?,
-            asked: self.asked.clone(),
-        }))
-    }
-}
-
-#[async_trait]
-impl MetaStore for CountingStore {
-    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+impl Reads for Names {
+    async fn got(&self, key: &[u8], found: Option<Bytes>) -> Result<Option<Bytes>, StoreError> {
         if matches!(Key::decode(key), Ok(Key::Name(..))) {
-            self.asked.fetch_add(1, Ordering::SeqCst);
+            self.0.fetch_add(1, Ordering::SeqCst);
         }
-        self.inner.get(key).await
+        Ok(found)
     }
-
-    async fn scan(
-        &self,
-        range: &KeyRange,
-        limit: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        self.inner.scan(range, limit).await
-    }
-
-    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        self.inner.commit(batch).await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.inner.close().await
-    }
-}
-
-/// A gateway, and how often it has asked the metadata for a name.
-fn start_counting(bucket: &Bucket) -> (Life, Arc<AtomicUsize>) {
-    let config = bucket.config();
-    let real = Environment::real(config.data_dir.clone());
-    let asked = Arc::new(AtomicUsize::new(0));
-    let environment = Environment {
-        metadata: Arc::new(Counting {
-            inner: real.metadata.clone(),
-            asked: asked.clone(),
-        }),
-        ..real
-    };
-    (bucket.try_start_in(config, environment).unwrap(), asked)
 }
 
 fn name(i: usize) -> Vec<u8> {
@@ -138,17 +85,18 @@ fn name(i: usize) -> Vec<u8> {
 #[test]
 fn free_names_of_a_directory_made_here_are_known_to_be_free() {
     let bucket = Bucket::new();
-    let (life, asked) = start_counting(&bucket);
+    let asked = Arc::new(Names::default());
+    let life = bucket.start_watched(bucket.config(), asked.clone());
     let directory = life.mkdir(Inode::ROOT, b"directory");
     let first = life.create_in(directory, b"first");
     life.flush();
-    asked.store(0, Ordering::SeqCst);
+    asked.0.store(0, Ordering::SeqCst);
     for i in 0..100 {
         let found = life.try_lookup(directory, &name(i)).map(drop);
         assert_eq!(found, Err(Error::NotFound));
         life.create_in(directory, &name(i));
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    assert_eq!(asked.0.load(Ordering::SeqCst), 0);
     // What came in every other way is there as well once it is in the bucket only.
     let special = life.run(|volume| async move {
         let set = SetAttributes::default();
@@ -195,13 +143,68 @@ fn a_directory_that_was_made_before_this_gateway_began_may_have_any_name() {
     life.flush();
     let logged = life.create_in(directory, b"logged");
     life.crash();
-    let (life, asked) = start_counting(&bucket);
+    let asked = Arc::new(Names::default());
+    let life = bucket.start_watched(bucket.config(), asked.clone());
     life.flush();
     let found = life.try_lookup(directory, b"published").unwrap();
     assert_eq!(found.inode, published);
     assert_eq!(life.try_lookup(directory, b"logged").unwrap().inode, logged);
-    asked.store(0, Ordering::SeqCst);
+    asked.0.store(0, Ordering::SeqCst);
     let missing = life.try_lookup(directory, b"missing").map(drop);
     assert_eq!(missing, Err(Error::NotFound));
-    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(asked.0.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn small_files_written_together_are_read_with_few_requests() {
+    const FILES: u64 = 400;
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let directory = life.mkdir(Inode::ROOT, b"directory");
+    let files: Vec<Inode> = (0..FILES)
+        .map(|i| {
+            let file = life.create_in(directory, &name(i as usize));
+            life.write(file, 0, &pattern(i, 4000), Stability::Unstable);
+            file
+        })
+        .collect();
+    life.stop();
+    let life = bucket.start_elsewhere(|_| {});
+    let before = bucket.counts().gets;
+    for (i, file) in files.into_iter().enumerate() {
+        assert_bytes(&life.read(file, 0, 4001), &pattern(i as u64, 4000));
+    }
+    let gets = bucket.counts().gets - before;
+    // 1.6 MB of them in windows of 256 KiB, and the metadata.
+    assert!(gets <= 30, "{gets} requests for {FILES} files");
+}
+
+/// Looks up all names of a directory of 5,000 files twice, with so much memory for metadata and little for nodes; gives
+/// how many requests the second time took.
+fn requests_of_names_known_before(bucket: &Bucket, directory: Inode, memory: u64) -> u64 {
+    let life = bucket.start_elsewhere(|config| {
+        config.metadata_cache = memory;
+        config.node_limit = 0;
+    });
+    let look_up_all = || {
+        let before = bucket.counts().gets;
+        for i in 0..5000 {
+            let found = life.try_lookup(directory, format!("file {i}").as_bytes());
+            assert!(found.is_ok());
+        }
+        bucket.counts().gets - before
+    };
+    look_up_all();
+    look_up_all()
+}
+
+#[test]
+fn metadata_that_fit_in_their_memory_are_not_asked_for_again() {
+    let bucket = Bucket::new();
+    let (life, directory) = cold_directory(&bucket, 5000);
+    life.stop();
+    let with_enough = requests_of_names_known_before(&bucket, directory, 64 << 20);
+    assert_eq!(with_enough, 0);
+    let with_little = requests_of_names_known_before(&bucket, directory, 256 << 10);
+    assert!(with_little > 20, "{with_little} requests");
 }

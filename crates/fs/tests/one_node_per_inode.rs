@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::common::metadata::Reads;
 use crate::common::*;
 use async_trait::async_trait;
 use bytes::Bytes;
-use forebay_fs::{Environment, FsConfig, Metadata};
-use forebay_meta::{Batch, Key, KeyRange, MetaStore, StoreError};
-use forebay_object::Store;
+use forebay_fs::FsConfig;
+use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
 use tokio::sync::{mpsc, oneshot};
@@ -22,12 +22,7 @@ enum Verdict {
     Fail,
 }
 
-/// Metadata that hold up the next reads of one object's record, as many as a test says, alone or in a scan of objects.
-struct Held {
-    inner: Arc<dyn Metadata>,
-    hold: Arc<Hold>,
-}
-
+/// Holds up the next reads of one object's record, as many as a test says, alone or in a scan of objects.
 struct Hold {
     key: Bytes,
     /// Reads that are still to be held up.
@@ -56,53 +51,20 @@ impl Hold {
     }
 }
 
-struct HeldStore {
-    inner: Arc<dyn MetaStore>,
-    hold: Arc<Hold>,
-}
-
 #[async_trait]
-impl Metadata for Held {
-    async fn open(
-        &self,
-        store: &Store,
-        cache_bytes: u64,
-    ) -> Result<Arc<dyn MetaStore>, StoreError> {
-        Ok(Arc::new(HeldStore {
-            inner: self.inner.open(store, cache_bytes).await?,
-            hold: self.hold.clone(),
-        }))
-    }
-}
-
-#[async_trait]
-impl MetaStore for HeldStore {
-    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let found = self.inner.get(key).await;
-        if key == self.hold.key {
-            self.hold.pass().await?;
+impl Reads for Hold {
+    async fn got(&self, key: &[u8], found: Option<Bytes>) -> Result<Option<Bytes>, StoreError> {
+        if key == self.key {
+            self.pass().await?;
         }
-        found
+        Ok(found)
     }
 
-    async fn scan(
-        &self,
-        range: &KeyRange,
-        limit: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        let found = self.inner.scan(range, limit).await;
-        if range.contains(&self.hold.key) && KeyRange::inodes().contains(&range.start) {
-            self.hold.pass().await?;
+    async fn scanned(&self, range: &KeyRange) -> Result<(), StoreError> {
+        if range.contains(&self.key) && KeyRange::inodes().contains(&range.start) {
+            self.pass().await?;
         }
-        found
-    }
-
-    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        self.inner.commit(batch).await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.inner.close().await
+        Ok(())
     }
 }
 
@@ -117,21 +79,13 @@ fn start_holding(
         node_limit: 0,
         ..bucket.config()
     };
-    let real = Environment::real(config.data_dir.clone());
     let (arrived, held) = mpsc::unbounded_channel();
     let hold = Hold {
         key: Key::Inode(inode).encode(),
         reads: AtomicUsize::new(reads),
         arrived,
     };
-    let environment = Environment {
-        metadata: Arc::new(Held {
-            inner: real.metadata.clone(),
-            hold: Arc::new(hold),
-        }),
-        ..real
-    };
-    let life = bucket.try_start_in(config, environment).unwrap();
+    let life = bucket.start_watched(config, Arc::new(hold));
     (life, held)
 }
 

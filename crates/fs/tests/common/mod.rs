@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 pub mod disk;
+pub mod metadata;
 pub mod model;
 pub mod watchdog;
 

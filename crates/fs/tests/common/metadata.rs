@@ -1,0 +1,90 @@
+//! Metadata of which a test sees what is read, and which it holds up, fails or changes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_fs::{Environment, FsConfig, Metadata};
+use forebay_meta::{Batch, KeyRange, MetaStore, StoreError};
+use forebay_object::Store;
+
+use super::{Bucket, Life};
+
+/// What a test does about reads.
+#[async_trait]
+pub trait Reads: Send + Sync + 'static {
+    /// This was found under `key`. What it gives is what the gateway gets.
+    async fn got(&self, key: &[u8], found: Option<Bytes>) -> Result<Option<Bytes>, StoreError> {
+        let _ = key;
+        Ok(found)
+    }
+
+    /// `range` was scanned.
+    async fn scanned(&self, range: &KeyRange) -> Result<(), StoreError> {
+        let _ = range;
+        Ok(())
+    }
+}
+
+impl Bucket {
+    /// Starts a gateway whose reads of metadata pass through `reads`.
+    pub fn start_watched(&self, config: FsConfig, reads: Arc<dyn Reads>) -> Life {
+        let real = Environment::real(config.data_dir.clone());
+        let metadata = Arc::new(Watched {
+            inner: real.metadata.clone(),
+            reads,
+        });
+        let environment = Environment { metadata, ..real };
+        self.try_start_in(config, environment).unwrap()
+    }
+}
+
+struct Watched {
+    inner: Arc<dyn Metadata>,
+    reads: Arc<dyn Reads>,
+}
+
+struct WatchedStore {
+    inner: Arc<dyn MetaStore>,
+    reads: Arc<dyn Reads>,
+}
+
+#[async_trait]
+impl Metadata for Watched {
+    async fn open(
+        &self,
+        store: &Store,
+        cache_bytes: u64,
+    ) -> Result<Arc<dyn MetaStore>, StoreError> {
+        Ok(Arc::new(WatchedStore {
+            inner: self.inner.open(store, cache_bytes).await?,
+            reads: self.reads.clone(),
+        }))
+    }
+}
+
+#[async_trait]
+impl MetaStore for WatchedStore {
+    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let found = self.inner.get(key).await?;
+        self.reads.got(key, found).await
+    }
+
+    async fn scan(
+        &self,
+        range: &KeyRange,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        let found = self.inner.scan(range, limit).await?;
+        self.reads.scanned(range).await?;
+        Ok(found)
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.inner.commit(batch).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner.close().await
+    }
+}
