@@ -34,22 +34,32 @@ pub struct FinishedPack {
 impl PackWriter {
     /// Begins the pack with the number `pack`, which no other pack of the volume may ever have had.
     pub fn new(pack: PackId, keys: &PackKeys, compression: Compression) -> PackWriter {
+        PackWriter::new_in(Vec::new(), pack, keys, compression)
+    }
+
+    /// The same in memory that is there already, of which only the capacity counts.
+    pub fn new_in(
+        mut memory: Vec<u8>,
+        pack: PackId,
+        keys: &PackKeys,
+        compression: Compression,
+    ) -> PackWriter {
+        memory.clear();
+        memory.extend_from_slice(&encode_pack_header(keys.volume(), pack));
         PackWriter {
             pack,
             keys: keys.clone(),
             compressor: FrameCompressor::new(compression),
-            bytes: encode_pack_header(keys.volume(), pack).to_vec(),
+            bytes: memory,
             entries: Vec::new(),
         }
     }
 
-    /// Takes memory for `frames` more frames of `raw_bytes` bytes altogether at once, instead of growing
-    /// step by step, which may come to twice as much.
-    pub fn reserve(&mut self, frames: usize, raw_bytes: usize) {
+    /// Bytes of memory that a pack of so many frames takes, whose raw bytes come to `raw_bytes`, while it is put
+    /// together: what [`PackWriter::new_in`] is given should have this capacity, or it grows step by step.
+    pub fn most_bytes(frames: usize, raw_bytes: usize) -> usize {
         let headers = frames * (FRAME_HEADER_LEN + INDEX_ENTRY_LEN);
-        self.bytes
-            .reserve_exact(raw_bytes + headers + INDEX_FOOTER_LEN);
-        self.entries.reserve_exact(frames);
+        PACK_HEADER_LEN + raw_bytes + headers + INDEX_FOOTER_LEN
     }
 
     /// Adds the bytes of `range`, counted within `block`, as one frame. `raw` gives them in order, in
@@ -138,15 +148,23 @@ impl PackWriter {
     }
 
     /// Adds the index and hands the pack out.
-    pub fn finish(mut self) -> FinishedPack {
+    pub fn finish(self) -> FinishedPack {
+        let id = self.pack;
+        let (bytes, frames) = self.finish_in_memory();
+        FinishedPack {
+            id,
+            bytes: Bytes::from(bytes),
+            frames,
+        }
+    }
+
+    /// The same for who uses the memory again ([`PackWriter::new_in`]): the whole object, and its frames in the order in
+    /// which they were pushed.
+    pub fn finish_in_memory(mut self) -> (Vec<u8>, Vec<IndexEntry>) {
         let index_offset = self.bytes.len() as u32;
         let index = encode_index(self.keys.volume(), self.pack, index_offset, &self.entries);
         self.bytes.extend_from_slice(&index);
-        FinishedPack {
-            id: self.pack,
-            bytes: Bytes::from(self.bytes),
-            frames: self.entries,
-        }
+        (self.bytes, self.entries)
     }
 }
 
