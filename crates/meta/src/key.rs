@@ -308,10 +308,12 @@ impl KeyRange {
         (Included(self.start.clone()), end)
     }
 
-    /// Every key of a kind whose number is `from` or more.
+    /// Every key of a kind whose number is `from` or more; from 0 also what is damaged and has none.
     fn of_tag_from(tag: u8, from: u64) -> KeyRange {
         let mut start = vec![tag];
-        start.extend(from.to_be_bytes());
+        if from > 0 {
+            start.extend(from.to_be_bytes());
+        }
         KeyRange {
             start: Bytes::from(start),
             ..KeyRange::of_prefix(vec![tag])
@@ -406,6 +408,7 @@ mod tests {
             assert_eq!(range.contains(&Key::Inode(Inode(inode)).encode()), is_in);
         }
         assert!(!range.contains(&Key::Garbage(Inode(9)).encode()));
+        assert!(KeyRange::inodes_from(Inode(0)).contains(b"i\0"));
         assert!(!range.contains(&Key::Name(Inode(9), "n".into()).encode()));
     }
 

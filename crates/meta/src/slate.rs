@@ -38,6 +38,7 @@ mod clock;
 mod housekeeping;
 mod pin;
 mod reader;
+mod still;
 
 use std::sync::Arc;
 use std::time::Duration;

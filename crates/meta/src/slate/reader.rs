@@ -12,6 +12,7 @@ use slatedb::{DbReader, DbReaderMode};
 
 use super::checksummed::ChecksummedStore;
 use super::pin::Pin;
+use super::still::StillStore;
 use super::{NEVER, read_again, scan_options, within};
 use crate::batch::Batch;
 use crate::error::StoreError;
@@ -44,7 +45,7 @@ impl SlateReader {
         path: Path,
         timeout: Duration,
     ) -> Result<SlateReader, StoreError> {
-        let store = Arc::new(ChecksummedStore::new(store));
+        let store = Arc::new(StillStore::new(Arc::new(ChecksummedStore::new(store))));
         let reader = build(store, path, DbReaderMode::FollowLatest, timeout).await?;
         Ok(SlateReader {
             reader,

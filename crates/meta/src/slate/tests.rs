@@ -447,6 +447,32 @@ async fn a_reader_sees_what_was_committed_and_disturbs_nobody() {
     store.close().await.unwrap();
 }
 
+/// SlateDB's reader would go on to a newer state once, right after it was opened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_beside_a_busy_writer_keeps_the_moment_of_its_opening() {
+    let bucket = TestBucket::default();
+    let store = Arc::new(open(&bucket, settings()).await.unwrap());
+    store.commit(&numbered(0)).await.unwrap();
+    let writer = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for n in 1.. {
+                store.commit(&numbered(n)).await.unwrap();
+            }
+        })
+    };
+    for _ in 0..20 {
+        let reader = read(&bucket).await;
+        let first = reader.get(b"latest").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(reader.get(b"latest").await.unwrap(), first);
+        reader.close().await.unwrap();
+    }
+    writer.abort();
+    let _ = writer.await;
+    store.close().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_pinned_reader_needs_is_not_deleted_until_it_is_closed() {
     let bucket = TestBucket::default();
