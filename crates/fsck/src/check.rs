@@ -122,7 +122,10 @@ pub async fn check(
         let bucket = Bucket::new(store.clone(), &root, keys.clone(), newest.clone());
         let source: Arc<dyn Source> = moment.clone();
         let outcome = attempt_on(source, bucket, descriptor.volume, options, &progress).await;
-        let held = moment.is_held();
+        let held = match &outcome {
+            Err(_) => moment.is_still_held().await,
+            Ok(_) => moment.is_held(),
+        };
         if let Err(error) = moment.close().await {
             tracing::debug!(%error, "closing the metadata");
         }

@@ -28,6 +28,7 @@ pub(super) struct Pin {
     admin: Arc<Admin>,
     note: CheckpointCreateResult,
     timeout: Duration,
+    lifetime: Duration,
     held: Arc<AtomicBool>,
     renewing: JoinHandle<()>,
 }
@@ -58,6 +59,7 @@ impl Pin {
             admin,
             note,
             timeout,
+            lifetime,
             held,
             renewing,
         })
@@ -71,6 +73,14 @@ impl Pin {
     /// Whether its time was never over.
     pub(super) fn holds(&self) -> bool {
         self.held.load(Ordering::Acquire)
+    }
+
+    /// Renews it now; fails if it is gone.
+    pub(super) async fn renew(&self) -> Result<(), StoreError> {
+        let renewal = self
+            .admin
+            .refresh_checkpoint(self.note.id, Some(self.lifetime));
+        within(self.timeout, renewal).await
     }
 
     /// Takes the note back. If that does not work, its time ends it.

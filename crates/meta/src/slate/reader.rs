@@ -87,6 +87,14 @@ impl SlateReader {
         self.pin.as_ref().is_some_and(Pin::holds)
     }
 
+    /// The same, asked of the bucket now: what a read that failed may have been up against.
+    pub async fn is_still_held(&self) -> bool {
+        match &self.pin {
+            Some(pin) => pin.holds() && pin.renew().await.is_ok(),
+            None => false,
+        }
+    }
+
     /// Keys and values in `range`, ascending: those that come first, at most `entries`, and no further one when they
     /// have `bytes` bytes. Nothing at all means that the range has no more. For walks through everything:
     /// it reads far ahead.

@@ -514,7 +514,7 @@ async fn what_a_pinned_reader_needs_is_not_deleted_until_it_is_closed() {
     for table in tables(&before) {
         assert!(after.contains(&table), "{table} was deleted");
     }
-    assert!(reader.is_held());
+    assert!(reader.is_held() && reader.is_still_held().await);
     // Piece by piece, and each a page of its own.
     let (mut range, mut found) = (all.clone(), Vec::new());
     loop {
