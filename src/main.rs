@@ -8,7 +8,7 @@ use forebay::bench::{self, Interrupt, Plan};
 use forebay::cli::{self, ConfigForm, Request};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::gateway::{self, NfsGateway};
-use forebay::{kept_logs, logging, serve};
+use forebay::{fsck, kept_logs, logging, serve};
 
 mod allocator;
 
@@ -18,6 +18,10 @@ enum Failure {
     Failed(String),
     /// The configuration is wrong: 2, as for a wrong command line.
     Configuration(ConfigErrors),
+    /// The check has findings, which were printed: 1.
+    Findings,
+    /// The volume could not be checked: 2.
+    Unchecked(String),
 }
 
 fn main() -> ExitCode {
@@ -32,6 +36,11 @@ fn main() -> ExitCode {
         Err(Failure::Failed(problem)) => {
             eprintln!("forebay: {problem}");
             ExitCode::from(1)
+        }
+        Err(Failure::Findings) => ExitCode::from(1),
+        Err(Failure::Unchecked(problem)) => {
+            eprintln!("forebay: {problem}");
+            ExitCode::from(2)
         }
         Err(Failure::Configuration(errors)) => {
             for error in errors.0 {
@@ -97,6 +106,20 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
                 Ok(_) => Ok(()),
                 Err(failure) => Err(failure),
+            }
+        }
+        Request::Fsck(request) => {
+            let config = load()?;
+            logging::start(config.log_level).map_err(Failure::Unchecked)?;
+            let checked =
+                run_to_end(fsck::run(&config, request)).map_err(|failure| match failure {
+                    Failure::Failed(problem) => Failure::Unchecked(problem),
+                    other => other,
+                })?;
+            print(&checked.text)?;
+            match checked.is_clean {
+                true => Ok(()),
+                false => Err(Failure::Findings),
             }
         }
         Request::Bench { plan, json } => {

@@ -234,6 +234,11 @@ fn decode_entries(index: &[u8], footer: &Footer) -> Result<Vec<IndexEntry>, Pack
     Ok(entries)
 }
 
+/// Whether `start`, the first bytes of an object, are the header of this pack.
+pub fn is_header_of(start: &[u8], volume: VolumeId, pack: PackId) -> bool {
+    start.starts_with(&encode_pack_header(volume, pack))
+}
+
 pub(crate) fn encode_pack_header(volume: VolumeId, pack: PackId) -> [u8; PACK_HEADER_LEN] {
     let mut bytes = [0; PACK_HEADER_LEN];
     put(&mut bytes, header_at::MAGIC, PACK_MAGIC);
