@@ -25,7 +25,7 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    allocator::give_back_at_once();
+    allocator::give_back_soon();
     let (request, inputs) = match cli::parse(std::env::args_os(), Inputs::of_process()) {
         Ok(parsed) => parsed,
         // Help that was asked for arrives here too: clap knows stream and exit code of each.
@@ -179,6 +179,7 @@ fn run_to_end<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, Fai
         .max_blocking_threads(BLOCKING_THREADS)
         .build()
         .map_err(failed)?;
+    runtime.spawn(allocator::give_back_while_idle());
     let done = runtime.block_on(work);
     // Tasks of the metadata store that are cut off may wait for each other for ever; the end of the
     // process, which follows, takes them along.
