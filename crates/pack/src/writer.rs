@@ -1,13 +1,14 @@
 //! Gathers frames into a pack.
 
 use bytes::Bytes;
+use forebay_seal::Sealer;
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId};
 
 use crate::codec::{Codec, Compression, FrameCompressor};
 use crate::header::{FRAME_HEADER_LEN, FrameHeader};
 use crate::index::{
-    INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, IndexEntry, PACK_HEADER_LEN, encode_index,
-    encode_pack_header,
+    INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, IndexEntry, PACK_HEADER_LEN, PACK_VERSION,
+    SEALED_PACK_VERSION, encode_index, encode_pack_header, sealed,
 };
 use crate::{FrameRef, MAX_PACK_LEN, PackKeys};
 
@@ -15,6 +16,8 @@ use crate::{FrameRef, MAX_PACK_LEN, PackKeys};
 pub struct PackWriter {
     pack: PackId,
     keys: PackKeys,
+    /// With a salt of its own. None if the volume is not sealed.
+    sealer: Option<Sealer>,
     compressor: FrameCompressor,
     bytes: Vec<u8>,
     entries: Vec<IndexEntry>,
@@ -32,7 +35,8 @@ pub struct FinishedPack {
 }
 
 impl PackWriter {
-    /// Begins the pack with the number `pack`, which no other pack of the volume may ever have had.
+    /// Begins the pack with the number `pack`, which no other pack of the volume may ever have had. (If
+    /// one had, sealing is safe all the same: this one has another key.)
     pub fn new(pack: PackId, keys: &PackKeys, compression: Compression) -> PackWriter {
         PackWriter::new_in(Vec::new(), pack, keys, compression)
     }
@@ -44,11 +48,17 @@ impl PackWriter {
         keys: &PackKeys,
         compression: Compression,
     ) -> PackWriter {
+        let sealer = keys.sealer(pack);
+        let version = match sealer {
+            None => PACK_VERSION,
+            Some(_) => SEALED_PACK_VERSION,
+        };
         memory.clear();
-        memory.extend_from_slice(&encode_pack_header(keys.volume(), pack));
+        memory.extend_from_slice(&encode_pack_header(version, keys.volume(), pack));
         PackWriter {
             pack,
             keys: keys.clone(),
+            sealer,
             compressor: FrameCompressor::new(compression),
             bytes: memory,
             entries: Vec::new(),
@@ -100,8 +110,10 @@ impl PackWriter {
         for piece in raw {
             self.bytes.extend_from_slice(piece);
         }
-        let hash = *self.keys.hash(&self.bytes[payload..]).as_bytes();
-        let codec = match self.compressor.compress(&self.bytes[payload..]) {
+        let compressed = self.compressor.compress(&self.bytes[payload..]);
+        let is_hashed = compressed.is_some() || self.sealer.is_none();
+        let hash = is_hashed.then(|| *self.keys.hash(&self.bytes[payload..]).as_bytes());
+        let codec = match compressed {
             Some(compressed) => {
                 self.bytes.truncate(payload);
                 self.bytes.extend_from_slice(compressed);
@@ -119,7 +131,11 @@ impl PackWriter {
             payload_len: (self.bytes.len() - payload) as u32,
             hash,
         };
-        let crc32 = header.write_into(&mut self.bytes[offset..]);
+        let stored = &mut self.bytes[offset..];
+        let crc32 = match &mut self.sealer {
+            None => header.write_into(stored),
+            Some(sealer) => header.seal_into(stored, offset as u32, sealer),
+        };
         let frame = FrameRef {
             pack: self.pack,
             offset: offset as u32,
@@ -162,7 +178,10 @@ impl PackWriter {
     /// which they were pushed.
     pub fn finish_in_memory(mut self) -> (Vec<u8>, Vec<IndexEntry>) {
         let index_offset = self.bytes.len() as u32;
-        let index = encode_index(self.keys.volume(), self.pack, index_offset, &self.entries);
+        let index = match self.sealer {
+            None => encode_index(self.keys.volume(), self.pack, index_offset, &self.entries),
+            Some(sealer) => sealed::encode_index(self.pack, index_offset, &self.entries, sealer),
+        };
         self.bytes.extend_from_slice(&index);
         (self.bytes, self.entries)
     }
