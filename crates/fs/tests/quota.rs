@@ -232,6 +232,32 @@ fn names_do_not_cross_the_border_of_a_tree_but_its_root_does() {
 }
 
 #[test]
+fn a_file_whose_name_inside_has_gone_counts_nowhere_once_the_quota_has() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let top = life.mkdir(Inode::ROOT, b"top");
+    let (file, kept) = (life.create_in(top, b"inside"), life.create_in(top, b"kept"));
+    life.write(file, 0, &pattern(1, 4096), Stability::Unstable);
+    life.link(file, (Inode::ROOT, b"outside")).unwrap();
+    set(&life, "/top", Some(MIB), None);
+    settled(&life);
+    assert_eq!(used(&life, "/top"), (4096, 3));
+    life.try_remove(top, b"inside").unwrap();
+    assert_eq!(used(&life, "/top"), (4096, 3), "it counts where it did");
+    remove(&life, "/top");
+    eventually("its quota is gone", || quotas(&life).is_empty());
+    // Nothing of the tree is left that would make a border.
+    life.rename((Inode::ROOT, b"outside"), (top, b"back"))
+        .unwrap();
+    life.rename((top, b"kept"), (Inode::ROOT, b"kept")).unwrap();
+    check_counts(&life);
+    set(&life, "/top", Some(MIB), None);
+    settled(&life);
+    assert_eq!(used(&life, "/top"), (4096, 2));
+    assert!(life.getattr(kept).is_ok());
+}
+
+#[test]
 fn a_directory_with_content_is_counted_in_and_out_again() {
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});

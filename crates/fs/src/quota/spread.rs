@@ -13,14 +13,17 @@
 //!              all that is below it, and may be moved away.
 //! ```
 //!
+//! A file with a name outside may have lost the one inside that a walk would find it by. So when a tree that is left has
+//! more in its account than its root, all objects of the volume are looked at, once.
+//!
 //! Where the walk has come to, and where not, names cannot be moved to and fro: until it is over, a
 //! rename may be refused (EXDEV) that is none across a border.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_meta::Key;
-use forebay_meta::record::{Kind, QuotaRecord, Spread};
+use forebay_meta::record::{InodeRecord, Kind, QuotaRecord, Spread};
+use forebay_meta::{Key, KeyRange};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{Error, Result};
 
@@ -30,6 +33,8 @@ use crate::node::{Locked, Node};
 
 /// Objects that a step looks at.
 const STEP: usize = 32;
+/// Objects that a step of the search for strays looks at: most of them are none.
+const STRAY_STEP: usize = 4096;
 /// Pause after a step that failed, as it does while the bucket does not answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -47,10 +52,19 @@ struct Aim {
     to: Option<Inode>,
 }
 
+/// A tree that is to be walked.
+struct Work {
+    top: Arc<Node>,
+    quota: QuotaRecord,
+    aim: Aim,
+}
+
 /// How a step went.
 enum Step {
     /// There is more to do.
     On,
+    /// Nothing below the root counts in the tree any more, and still something does.
+    Strays,
     /// All of the tree counts where it should, or its quota was changed: look again.
     Over,
 }
@@ -81,19 +95,66 @@ impl Core {
             cookie: 0,
         }];
         let mut aim = None;
-        while let Step::On = self.spread_step(root, &mut aim, &mut places).await? {}
-        Ok(())
+        let mut has_looked = false;
+        loop {
+            match self
+                .spread_step(root, &mut aim, &mut places, has_looked)
+                .await?
+            {
+                Step::On => {}
+                Step::Strays => {
+                    self.find_strays(root, aim).await?;
+                    has_looked = true;
+                }
+                Step::Over => return Ok(()),
+            }
+        }
     }
 
-    /// One step. The quota does not change during it.
-    async fn spread_step(
-        &self,
-        root: Inode,
-        aim: &mut Option<Aim>,
-        places: &mut Vec<Place>,
-    ) -> Result<Step> {
-        self.admit_names().await?;
-        let _changing = self.accounts.changing.lock().await;
+    /// Has what counts in the tree though no name in it leads there count where its root's directory does. Ends early if
+    /// the walk has another aim by now.
+    async fn find_strays(&self, root: Inode, aim: Option<Aim>) -> Result<()> {
+        // What is made later is made in the root, and is none.
+        self.flush().await.map_err(|_| Error::Delay)?;
+        let mut rest = KeyRange::inodes();
+        loop {
+            self.admit_names().await?;
+            let _changing = self.accounts.changing.lock().await;
+            let work = self.work_on(root).await?;
+            let Some(work) = work.filter(|work| Some(work.aim) == aim) else {
+                return Ok(());
+            };
+            let found: Vec<(Key, InodeRecord)> = self
+                .catalog
+                .records(&rest, STRAY_STEP)
+                .await
+                .map_err(|error| self.store_failed(error))?;
+            let Some((last, _)) = found.last() else {
+                return Ok(());
+            };
+            rest = rest.after(&last.encode());
+            let mut strays = Vec::new();
+            for (key, record) in found {
+                if let Key::Inode(inode) = key
+                    && inode != root
+                    && record.tree == Some(root)
+                {
+                    match self.node(inode).await {
+                        // It may count elsewhere since.
+                        Ok(node) if node.lock().record.tree == Some(root) => strays.push(node),
+                        Ok(_) | Err(Error::Stale) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            for some in strays.chunks(STEP) {
+                self.count_in(some, work.aim.to).await?;
+            }
+        }
+    }
+
+    /// What is to be done about a tree now; nothing if all of it counts where it should.
+    async fn work_on(&self, root: Inode) -> Result<Option<Work>> {
         let quota = self.quota_of(root).await?;
         let quota = quota.filter(|quota| quota.spread != Spread::Done);
         let top = match self.node(root).await {
@@ -101,21 +162,40 @@ impl Core {
             node => Some(node?).filter(|node| !node.lock().removed),
         };
         let (Some(quota), Some(top)) = (quota, top) else {
-            self.accounts.unsettled.lock().remove(&root);
-            return Ok(Step::Over);
+            return Ok(None);
         };
         let to = match quota.spread {
             Spread::Leaving => self.tree_of_parent(&top).await?,
             Spread::Joining | Spread::Done => Some(root),
         };
-        let now = Aim {
-            spread: quota.spread,
-            to,
+        let spread = quota.spread;
+        let aim = Aim { spread, to };
+        Ok(Some(Work { top, quota, aim }))
+    }
+
+    /// One step. The quota does not change during it. `has_looked` says whether strays were looked for.
+    async fn spread_step(
+        &self,
+        root: Inode,
+        aim: &mut Option<Aim>,
+        places: &mut Vec<Place>,
+        has_looked: bool,
+    ) -> Result<Step> {
+        self.admit_names().await?;
+        let _changing = self.accounts.changing.lock().await;
+        let Some(Work {
+            top,
+            quota,
+            aim: now,
+        }) = self.work_on(root).await?
+        else {
+            self.accounts.unsettled.lock().remove(&root);
+            return Ok(Step::Over);
         };
         if *aim.get_or_insert(now) != now {
             return Ok(Step::Over);
         }
-        let leaving = quota.spread == Spread::Leaving;
+        let (leaving, to) = (now.spread == Spread::Leaving, now.to);
         let Some(place) = places.last_mut() else {
             return self.end_joining(&top, quota).await;
         };
@@ -161,6 +241,9 @@ impl Core {
         } else if entries.is_empty() {
             // With its names still held: nothing has come to it since.
             if leaving && directory.inode == root {
+                if !has_looked && self.accounts.tree(root).used().files > 1 {
+                    return Ok(Step::Strays);
+                }
                 return self.end_leaving(&top, to).await;
             }
             if leaving {
