@@ -38,7 +38,7 @@ use object_store::path::Path;
 pub use counting::{CountingStore, RequestCounts};
 pub use error::{Fault, OpenError};
 pub use file::FileStore;
-pub use options::{Credentials, StoreOptions};
+pub use options::{Credentials, Proxy, StoreOptions};
 pub use pace::{Health, PaceSettings};
 pub use probe::{ProbeError, probe};
 pub use s3::S3Store;
@@ -96,7 +96,7 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError>
         }
         Location::Memory(name) => paced(memory::open(name.as_deref()), Path::default()),
         Location::S3 { bucket, prefix } => {
-            let s3 = S3Store::connect(&bucket, options).await;
+            let s3 = S3Store::connect(&bucket, options).await?;
             let store = paced(Arc::new(s3.clone()), prefix.clone());
             let pacer = &store.health.pacer;
             pacer

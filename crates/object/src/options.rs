@@ -1,6 +1,7 @@
 //! What can be said about a store beside its URL.
 
 use std::fmt;
+use std::path::PathBuf;
 
 /// How to open a store. The default is right for AWS and takes everything from the environment.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,23 @@ pub struct StoreOptions {
     /// this gives up is protection against someone who alters packets on the way. Over TLS
     /// payloads are never signed.
     pub unsigned_payload: bool,
+    /// PEM file with authorities that certificates of servers may come from, beside those of the system.
+    pub ca: Option<PathBuf>,
+    /// Through which proxy an S3 server is spoken to.
+    pub proxy: Proxy,
+}
+
+/// Through which proxy an S3 server is spoken to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Proxy {
+    /// The one that `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` names, for addresses that `NO_PROXY` does not; this machine's
+    /// own addresses are spoken to directly.
+    #[default]
+    Environment,
+    /// None.
+    Direct,
+    /// The one at this URL, for all requests.
+    Url(String),
 }
 
 /// An access key for S3.

@@ -18,6 +18,7 @@ mod list;
 mod multipart;
 mod patience;
 mod put;
+mod way;
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-use crate::StoreOptions;
+use crate::{OpenError, StoreOptions};
 pub(crate) use error::S3Error;
 use patience::PATIENCE;
 
@@ -56,19 +57,29 @@ const DELETE_BATCH: usize = 1000;
 
 impl S3Store {
     /// The bucket that `options` and the environment lead to. Nothing is asked of the server yet.
-    pub async fn connect(bucket: &str, options: &StoreOptions) -> S3Store {
+    ///
+    /// # Errors
+    /// What `options` or the environment say about the way to the server and cannot be used.
+    pub async fn connect(
+        bucket: &str,
+        options: &StoreOptions,
+    ) -> std::result::Result<S3Store, OpenError> {
         S3Store::connect_with(bucket, options, PATIENCE).await
     }
 
-    async fn connect_with(bucket: &str, options: &StoreOptions, patience: Duration) -> S3Store {
-        let (client, sign_payload) = client::connect(options, patience).await;
-        S3Store {
+    async fn connect_with(
+        bucket: &str,
+        options: &StoreOptions,
+        patience: Duration,
+    ) -> std::result::Result<S3Store, OpenError> {
+        let (client, sign_payload) = client::connect(options, patience).await?;
+        Ok(S3Store {
             shared: Arc::new(Shared {
                 client,
                 bucket: bucket.to_owned(),
                 sign_payload,
             }),
-        }
+        })
     }
 
     /// Asks for a listing of at most one object below `prefix`: whether the server answers, the

@@ -53,6 +53,7 @@ impl Server {
             ..StoreOptions::default()
         };
         let store = S3Store::connect_with("bucket", &options, patience).await;
+        let store = store.unwrap();
         Server { listener, store }
     }
 
