@@ -32,13 +32,13 @@ mod s3;
 
 use std::sync::Arc;
 
-use object_store::ObjectStore;
 use object_store::path::Path;
+use object_store::{Attribute, ObjectStore, PutOptions};
 
 pub use counting::{CountingStore, RequestCounts};
 pub use error::{Fault, OpenError};
 pub use file::FileStore;
-pub use options::{Credentials, Proxy, StoreOptions};
+pub use options::{Checksum, Credentials, Encryption, Proxy, StoreOptions};
 pub use pace::{Health, PaceSettings};
 pub use probe::{ProbeError, probe};
 pub use s3::S3Store;
@@ -57,6 +57,8 @@ pub struct Store {
     pub url: String,
     /// How it has answered lately.
     pub health: Health,
+    /// How objects that hold data, and not metadata, are put: with which storage class and tags.
+    pub data_options: PutOptions,
 }
 
 impl Store {
@@ -73,6 +75,7 @@ impl Store {
             root,
             url,
             health: Health { pacer },
+            data_options: PutOptions::default(),
         }
     }
 
@@ -97,7 +100,10 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError>
         Location::Memory(name) => paced(memory::open(name.as_deref()), Path::default()),
         Location::S3 { bucket, prefix } => {
             let s3 = S3Store::connect(&bucket, options).await?;
-            let store = paced(Arc::new(s3.clone()), prefix.clone());
+            let store = Store {
+                data_options: data_options(options),
+                ..paced(Arc::new(s3.clone()), prefix.clone())
+            };
             let pacer = &store.health.pacer;
             pacer
                 .run(Repeat::Freely, 0, || s3.check(&prefix))
@@ -106,4 +112,16 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError>
             store
         }
     })
+}
+
+fn data_options(options: &StoreOptions) -> PutOptions {
+    let mut put = PutOptions::default();
+    if let Some(class) = &options.storage_class {
+        let class = class.clone().into();
+        put.attributes.insert(Attribute::StorageClass, class);
+    }
+    for (key, value) in &options.tags {
+        put.tags.push(key, value);
+    }
+    put
 }

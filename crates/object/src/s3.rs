@@ -8,9 +8,10 @@
 //! * **Time.** Connecting takes at most 3 s, the first byte of an answer at most 20 s (after an upload up to 16 s more),
 //!   and a body that stops moving for 20 s is given up, either way (see [`patience`]). So an outage is
 //!   an error within a minute or so, never a hang.
-//! * **Integrity.** Every put carries a CRC32 of ours, which the server verifies. What is read is
-//!   under checksums of the layers above.
+//! * **Integrity.** Every put carries a checksum of ours, which the server verifies: a CRC32, or an MD5, which the ETag
+//!   of the answer is compared with as well (see [`checksum`]). What is read is under checksums of the layers above.
 
+mod checksum;
 mod client;
 pub(crate) mod error;
 mod get;
@@ -35,7 +36,7 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-use crate::{OpenError, StoreOptions};
+use crate::{Checksum, Encryption, OpenError, StoreOptions};
 pub(crate) use error::S3Error;
 use patience::PATIENCE;
 
@@ -50,6 +51,8 @@ struct Shared {
     bucket: String,
     /// Whether payloads are part of the signature.
     sign_payload: bool,
+    checksum: Checksum,
+    encryption: Encryption,
 }
 
 /// Most objects that one `DeleteObjects` request may name.
@@ -78,6 +81,8 @@ impl S3Store {
                 client,
                 bucket: bucket.to_owned(),
                 sign_payload,
+                checksum: options.checksum,
+                encryption: options.encryption.clone(),
             }),
         })
     }
@@ -132,11 +137,18 @@ impl Shared {
                 .map_err(error::from_build)?;
             delete = delete.objects(object);
         }
-        let output = self
+        let request = self
             .client
             .delete_objects()
             .bucket(&self.bucket)
             .delete(delete.build().map_err(error::from_build)?)
+            .customize();
+        let request = match self.checksum {
+            Checksum::Md5 => request.mutate_request(checksum::with_md5),
+            // It has to carry one, and the SDK's is a CRC32.
+            Checksum::Crc32 | Checksum::Off => request,
+        };
+        let output = request
             .send()
             .await
             .map_err(|error| error::from_sdk(&batch, error))?;
@@ -255,9 +267,12 @@ impl ObjectStore for S3Store {
             });
         }
         let bucket = &self.shared.bucket;
+        let (encryption, key) = self.shared.encryption();
         self.shared
             .client
             .copy_object()
+            .set_server_side_encryption(encryption)
+            .set_ssekms_key_id(key)
             .bucket(bucket)
             .copy_source(format!("{bucket}/{}", put::percent_encode(from.as_ref())))
             .key(to.as_ref())

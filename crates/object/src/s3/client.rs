@@ -21,7 +21,7 @@ use crate::{OpenError, StoreOptions};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How often a part of an upload is sent, and its completion: the trait has no way to ask for that again.
-const PART_ATTEMPTS: u32 = 3;
+pub(super) const PART_ATTEMPTS: u32 = 3;
 const PART_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_PART_BACKOFF: Duration = Duration::from_secs(5);
 
