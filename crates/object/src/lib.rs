@@ -11,7 +11,8 @@
 //! | `memory://name` | memory of this process, the same for all who open that name |
 //!
 //! Every request goes through one policy of retries, limits and pauses, which `pace` tells of; [`Health`] says
-//! how the store has answered lately.
+//! how the store has answered lately. How many bytes a second go to an S3 server and come from it can be
+//! [limited](LinkLimit).
 //!
 //! [`open`] finds out at once whether the store can be reached and says what to do where it cannot.
 //! [`probe`] proves that a store keeps the promises that a volume relies on, conditional writes above all.
@@ -23,6 +24,7 @@ mod error;
 #[cfg(feature = "faults")]
 pub mod faults;
 mod file;
+mod link;
 mod location;
 mod memory;
 mod options;
@@ -38,6 +40,7 @@ use object_store::{Attribute, ObjectStore, PutOptions};
 pub use counting::{CountingStore, RequestCounts};
 pub use error::{Fault, OpenError};
 pub use file::FileStore;
+pub use link::{Hours, LinkLimit};
 pub use options::{Checksum, Credentials, Encryption, Proxy, StoreOptions};
 pub use pace::{Health, PaceSettings};
 pub use probe::{ProbeError, probe};
@@ -69,7 +72,11 @@ impl Store {
         url: String,
         settings: PaceSettings,
     ) -> Store {
-        let pacer = Arc::new(Pacer::new(settings));
+        Store::paced(inner, root, url, Pacer::new(settings, None))
+    }
+
+    fn paced(inner: Arc<dyn ObjectStore>, root: Path, url: String, pacer: Pacer) -> Store {
+        let pacer = Arc::new(pacer);
         Store {
             store: Arc::new(PacedStore::new(inner, Arc::clone(&pacer))),
             root,
@@ -100,9 +107,10 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError>
         Location::Memory(name) => paced(memory::open(name.as_deref()), Path::default()),
         Location::S3 { bucket, prefix } => {
             let s3 = S3Store::connect(&bucket, options).await?;
+            let pacer = Pacer::new(PaceSettings::default(), s3.link());
             let store = Store {
                 data_options: data_options(options),
-                ..paced(Arc::new(s3.clone()), prefix.clone())
+                ..Store::paced(Arc::new(s3.clone()), prefix.clone(), url.clone(), pacer)
             };
             let pacer = &store.health.pacer;
             pacer

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::LinkLimit;
+
 /// How to open a store. The default is right for AWS and takes everything from the environment.
 #[derive(Clone, Debug, Default)]
 pub struct StoreOptions {
@@ -32,6 +34,10 @@ pub struct StoreOptions {
     pub storage_class: Option<String>,
     /// Tags of [`crate::Store::data_options`]: keys and values.
     pub tags: Vec<(String, String)>,
+    /// Limit of what goes to an S3 server.
+    pub upload_limit: LinkLimit,
+    /// Limit of what comes from one.
+    pub download_limit: LinkLimit,
     /// PEM file with authorities that certificates of servers may come from, beside those of the system.
     pub ca: Option<PathBuf>,
     /// Through which proxy an S3 server is spoken to.

@@ -10,6 +10,7 @@
 //!   an error within a minute or so, never a hang.
 //! * **Integrity.** Every put carries a checksum of ours, which the server verifies: a CRC32, or an MD5, which the ETag
 //!   of the answer is compared with as well (see [`checksum`]). What is read is under checksums of the layers above.
+//! * **Limits.** Where the [link](crate::link) has some, large bodies wait before they begin, and all bodies on their way.
 
 mod checksum;
 mod client;
@@ -36,6 +37,7 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
+use crate::link::Link;
 use crate::{Checksum, Encryption, OpenError, StoreOptions};
 pub(crate) use error::S3Error;
 use patience::PATIENCE;
@@ -53,6 +55,7 @@ struct Shared {
     sign_payload: bool,
     checksum: Checksum,
     encryption: Encryption,
+    link: Option<Arc<Link>>,
 }
 
 /// Most objects that one `DeleteObjects` request may name.
@@ -67,15 +70,17 @@ impl S3Store {
         bucket: &str,
         options: &StoreOptions,
     ) -> std::result::Result<S3Store, OpenError> {
-        S3Store::connect_with(bucket, options, PATIENCE).await
+        let link = Link::new(&options.upload_limit, &options.download_limit);
+        S3Store::connect_with(bucket, options, PATIENCE, link).await
     }
 
     async fn connect_with(
         bucket: &str,
         options: &StoreOptions,
         patience: Duration,
+        link: Option<Arc<Link>>,
     ) -> std::result::Result<S3Store, OpenError> {
-        let (client, sign_payload) = client::connect(options, patience).await?;
+        let (client, sign_payload) = client::connect(options, patience, link.clone()).await?;
         Ok(S3Store {
             shared: Arc::new(Shared {
                 client,
@@ -83,8 +88,14 @@ impl S3Store {
                 sign_payload,
                 checksum: options.checksum,
                 encryption: options.encryption.clone(),
+                link,
             }),
         })
+    }
+
+    /// Limits of the link to it, if there are any.
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+        self.shared.link.clone()
     }
 
     /// Asks for a listing of at most one object below `prefix`: whether the server answers, the
