@@ -3,9 +3,11 @@
 //! Each command that reads the configuration takes a flag for every setting of the table in
 //! [`crate::config`]; none of them is written down here a second time.
 //!
-//! Exit codes: 0 it worked, 1 it failed, 2 the command line or the configuration is wrong.
+//! Exit codes: 0 it worked, 1 it failed, 2 the command line or the configuration is wrong. `fsck` has its own: 1 there
+//! are findings, 2 the volume could not be checked.
 
 mod bench;
+mod fsck;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,6 +19,8 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use crate::admin::{QuotaLimit, QuotaRequest};
 use crate::bench::Plan;
 use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Size, Value};
+
+pub use fsck::FsckRequest;
 
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub enum Request {
     },
     /// Look at, salvage or forget what a gateway's logs hold.
     Log(LogRequest),
+    /// Check the volume in the store.
+    Fsck(FsckRequest),
     /// Measure how fast a folder is.
     Bench {
         /// What is measured.
@@ -140,6 +146,7 @@ pub fn parse(
         "exports" => Request::Exports {
             json: matches.get_flag("json"),
         },
+        "fsck" => Request::Fsck(fsck::request(matches)),
         "log" => {
             let Some((name, matches)) = matches.subcommand() else {
                 return Ok((Request::Version, environment));
@@ -264,6 +271,7 @@ pub fn command() -> Command {
             )
             .arg(json.clone()),
         )
+        .subcommand(fsck::command(&json))
         .subcommand(log_command(&json))
         .subcommand(bench::command(&json))
         .subcommand(Command::new("version").about("Print the version"))
@@ -454,7 +462,9 @@ mod tests {
 
     #[test]
     fn every_command_that_reads_the_configuration_takes_every_setting() {
-        for name in ["serve", "format", "config", "flush", "status", "exports"] {
+        for name in [
+            "serve", "format", "config", "flush", "status", "exports", "fsck",
+        ] {
             for setting in SETTINGS {
                 let line = format!("forebay {name} --{} x", setting.flag());
                 let (_, inputs) = parse_line(&line).unwrap();
@@ -488,6 +498,20 @@ mod tests {
             Request::Config(ConfigForm::Markdown)
         );
         assert_eq!(request("forebay version"), Request::Version);
+        assert_eq!(
+            request("forebay fsck"),
+            Request::Fsck(FsckRequest::default())
+        );
+        assert_eq!(
+            request("forebay fsck --read-data --all --quiet --no-pin --json --data-dir /y"),
+            Request::Fsck(FsckRequest {
+                read_data: true,
+                all: true,
+                quiet: true,
+                no_pin: true,
+                json: true
+            })
+        );
         assert_eq!(
             request("forebay log show epoch-3 --from 4096 --json"),
             Request::Log(LogRequest::Show {

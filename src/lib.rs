@@ -5,6 +5,7 @@
 //! * [`cli`]: the commands and their flags.
 //! * [`admin`]: the control socket of a running gateway, and who asks there.
 //! * [`exports`]: what may be mounted, from the configuration's words to the server's.
+//! * [`fsck`]: `forebay fsck`, which checks the volume in its bucket.
 //! * [`kept_logs`]: `forebay log`.
 //! * [`logging`]: the program's messages, on standard error.
 //! * [`tls`]: the files of TLS.
@@ -18,6 +19,7 @@ pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod exports;
+pub mod fsck;
 pub mod gateway;
 pub mod kept_logs;
 mod locks;

@@ -8,7 +8,7 @@ use forebay::bench::{self, Interrupt, Plan};
 use forebay::cli::{self, ConfigForm, Request};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::gateway::{self, NfsGateway};
-use forebay::{kept_logs, logging, serve};
+use forebay::{fsck, kept_logs, logging, serve};
 
 mod allocator;
 
@@ -18,10 +18,14 @@ enum Failure {
     Failed(String),
     /// The configuration is wrong: 2, as for a wrong command line.
     Configuration(ConfigErrors),
+    /// The check has findings, which were printed: 1.
+    Findings,
+    /// The volume could not be checked: 2.
+    Unchecked(String),
 }
 
 fn main() -> ExitCode {
-    allocator::give_back_at_once();
+    allocator::give_back_soon();
     let (request, inputs) = match cli::parse(std::env::args_os(), Inputs::of_process()) {
         Ok(parsed) => parsed,
         // Help that was asked for arrives here too: clap knows stream and exit code of each.
@@ -32,6 +36,11 @@ fn main() -> ExitCode {
         Err(Failure::Failed(problem)) => {
             eprintln!("forebay: {problem}");
             ExitCode::from(1)
+        }
+        Err(Failure::Findings) => ExitCode::from(1),
+        Err(Failure::Unchecked(problem)) => {
+            eprintln!("forebay: {problem}");
+            ExitCode::from(2)
         }
         Err(Failure::Configuration(errors)) => {
             for error in errors.0 {
@@ -99,6 +108,20 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 Err(failure) => Err(failure),
             }
         }
+        Request::Fsck(request) => {
+            let config = load()?;
+            logging::start(config.log_level).map_err(Failure::Unchecked)?;
+            let checked =
+                run_to_end(fsck::run(&config, request)).map_err(|failure| match failure {
+                    Failure::Failed(problem) => Failure::Unchecked(problem),
+                    other => other,
+                })?;
+            print(&checked.text)?;
+            match checked.is_clean {
+                true => Ok(()),
+                false => Err(Failure::Findings),
+            }
+        }
         Request::Bench { plan, json } => {
             let report = measure(plan)?;
             if json {
@@ -156,6 +179,7 @@ fn run_to_end<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, Fai
         .max_blocking_threads(BLOCKING_THREADS)
         .build()
         .map_err(failed)?;
+    runtime.spawn(allocator::give_back_while_idle());
     let done = runtime.block_on(work);
     // Tasks of the metadata store that are cut off may wait for each other for ever; the end of the
     // process, which follows, takes them along.

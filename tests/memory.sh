@@ -5,8 +5,9 @@
 #
 # Writes 4 GiB to a volume that is limited to 256 MiB of block buffers, as fast as the gateway takes
 # them, then reads all of it back and compares. Asserted is what the process itself has allocated
-# (RssAnon + RssShmem, sampled every 100 ms): never more than limit + 128 MiB. Reported besides: VmRSS and
-# VmHWM, which also count the mapped log (RssFile), pages that the kernel takes back when it needs them.
+# (RssAnon + RssShmem, sampled every 100 ms): never more than limit + 128 MiB, and than limit + 64 MiB once it has
+# nothing to do. Reported besides: VmRSS and VmHWM, which also count the mapped log (RssFile), pages that the kernel takes
+# back when it needs them.
 #
 # Environment, with what holds without it:
 #   WRITE_MIB=4096 LIMIT_MIB=256 EXTRA_MIB=128
@@ -33,6 +34,9 @@ check "they are read back as written" client verify
 sed 's/^/        /' "$WORK/client"
 
 kill "$SAMPLER" && wait "$SAMPLER" || true
+# A second without work, and the next look.
+sleep 4
+idle=$(awk '/^Rss(Anon|Shmem):/ { kib += $2 } END { print int(kib / 1024) }' "/proc/$GATEWAY_PID/status")
 declare -A peak
 for pair in $(cat "$WORK/peaks"); do peak[${pair%=*}]=${pair#*=}; done
 say "        peaks in MiB, of ${peak[samples]} samples:"
@@ -41,6 +45,8 @@ for name in OWN RssAnon RssShmem RssFile VmRSS VmHWM; do
 done
 allowed=$((LIMIT_MIB + EXTRA_MIB))
 check "enough samples were taken" test "${peak[samples]}" -ge 10
+say "        idle: $idle"
+check "idle it has no more than 64 MiB beside its limit" test "$idle" -le $((LIMIT_MIB + 64))
 check "allocated memory stays below $allowed MiB" test $((peak[OWN])) -lt $((allowed << 10))
 status=0
 stop_gateway 120 || status=$?

@@ -66,15 +66,19 @@ fn keys() -> PackKeys {
 }
 
 fn writer() -> PackWriter {
-    PackWriter::new(PACK, &keys(), Compression::default())
+    writer_in(Vec::new())
+}
+
+fn writer_in(memory: Vec<u8>) -> PackWriter {
+    PackWriter::new_in(memory, PACK, &keys(), Compression::default())
 }
 
 /// Into a pack that has room for all of them.
 fn encode(content: Content, bytes: usize, turns: usize) -> Turn {
     let raw = content.bytes(bytes);
-    let mut writer = writer();
     // The turns that are not counted as well.
-    writer.reserve(2 * turns, 2 * turns * bytes);
+    let most = PackWriter::most_bytes(2 * turns, 2 * turns * bytes);
+    let mut writer = writer_in(Vec::with_capacity(most));
     let range = ByteRange::at(0, bytes as u64);
     Box::new(move || {
         let raw: &[u8] = black_box(&raw);

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use forebay_fs::{CommitMode, FsConfig, LogConfig, Volume};
 use forebay_object::StoreOptions;
 use forebay_types::Inode;
-use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Stability};
+use forebay_vfs::{CreateMode, Credentials, FileSystem, NewNode, SetAttributes, Stability};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::operation::{Operation, Turn, ready};
@@ -32,7 +32,10 @@ pub(crate) fn operations() -> Vec<Operation> {
     vec![
         Operation::new("fs/getattr", 1024, getattr),
         Operation::new("fs/lookup", 1024, lookup),
-        Operation::new("fs/create", 1024, create),
+        Operation::new("fs/create", 1024, || create(|_| Inode::ROOT)),
+        Operation::new("fs/create in a directory made here", 1024, || {
+            create(published_directory)
+        }),
         Operation::new("fs/write 4 KiB", 1024, || write(KIB_4)),
         Operation::new("fs/write 1 MiB", 8, || write(MIB)),
         Operation::new("fs/read 4 KiB", 1024, || read(KIB_4)),
@@ -120,16 +123,31 @@ fn lookup() -> Turn {
     })
 }
 
-/// One new file after the other in one directory.
-fn create() -> Turn {
+/// One new file after the other in one directory, which the bucket has.
+fn create(directory: impl Fn(&Opened) -> Inode) -> Turn {
     let made = Rc::new(Cell::new(0));
-    open().turns(move |opened| {
+    let opened = open();
+    let directory = directory(&opened);
+    opened.turns(move |opened| {
         let name = format!("made {:08}", made.replace(made.get() + 1));
         let mode = CreateMode::Guarded(SetAttributes::default());
         let created = opened
             .volume
-            .create(&ROOT, Inode::ROOT, name.as_bytes(), &mode);
+            .create(&ROOT, directory, name.as_bytes(), &mode);
         black_box(ready(created).expect("a new file"));
+    })
+}
+
+/// One whose names this gateway has all seen.
+fn published_directory(opened: &Opened) -> Inode {
+    opened.runtime.block_on(async {
+        let set = SetAttributes::default();
+        let made = opened
+            .volume
+            .make(&ROOT, Inode::ROOT, b"made", NewNode::Directory, &set)
+            .await;
+        opened.volume.flush().await.expect("published");
+        made.expect("a new directory").attributes.inode
     })
 }
 

@@ -7,6 +7,7 @@ mod bad_start;
 mod bench;
 mod damage;
 mod exports;
+mod fsck;
 mod full_disk;
 mod life;
 mod quota;

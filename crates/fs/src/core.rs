@@ -347,6 +347,9 @@ impl Core {
         let mut rounds = self.cache.candidates() + 1;
         while !enough() {
             let Some(key) = self.cache.coldest() else {
+                if self.checkpoints.buffers.clear() {
+                    continue;
+                }
                 return false;
             };
             if let Some(node) = self.nodes.peek(key.inode) {

@@ -17,6 +17,7 @@ use forebay_vfs::Timestamp;
 use forebay_wal::{FileStorage, Options, Recovery, Storage, Wal};
 
 use crate::FsConfig;
+use crate::background;
 use crate::local::StateFile;
 
 /// Folder of the log in the local folder.
@@ -120,7 +121,8 @@ pub trait Metadata: Send + Sync + 'static {
 /// Where work is done that takes the processor for milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compute {
-    /// In threads beside those of the runtime.
+    /// In threads beside those of the runtime: what somebody waits for in those for what blocks, what nobody
+    /// waits for in a few nicer ones.
     Threads,
     /// Where it comes up, for simulations that are to run the same way again.
     InPlace,
@@ -134,6 +136,17 @@ impl Compute {
     ) -> Result<T, tokio::task::JoinError> {
         match self {
             Compute::Threads => tokio::task::spawn_blocking(work).await,
+            Compute::InPlace => Ok(work()),
+        }
+    }
+
+    /// Does `work` that no caller waits for; `Err` if it panicked in its thread.
+    pub(crate) async fn run_in_background<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, background::Ended> {
+        match self {
+            Compute::Threads => background::run(work).await,
             Compute::InPlace => Ok(work()),
         }
     }

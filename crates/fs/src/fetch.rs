@@ -68,7 +68,7 @@ impl Fetched {
             lease.give_back(over);
         }
         let data = frame.data.clone();
-        let arrived = match (frame.is_raw, arrived) {
+        let arrived = match (frame.is_in_stored, arrived) {
             (true, arrived) => arrived.map(|arrived| arrived.beside(data)),
             (false, _) => Some(Arrived::new(data)),
         };

@@ -26,6 +26,7 @@
 
 mod aside;
 mod attributes;
+mod background;
 mod change;
 mod checkpoint;
 mod config;

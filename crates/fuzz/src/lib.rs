@@ -14,6 +14,7 @@
 //! | [`local_state`](targets::local_state) | the file `state` | the disk |
 //! | [`pack_frame`](targets::pack_frame) | frames | the bucket |
 //! | [`pack_index`](targets::pack_index) | packs and their indexes, names of packs | the bucket |
+//! | [`key_ring`](targets::key_ring) | the object `forebay.keys` | the bucket |
 //! | [`metadata`](targets::metadata) | keys and values of the metadata | the bucket |
 //! | [`volume_descriptor`](targets::volume_descriptor) | the object `forebay.volume` | the bucket |
 //! | [`config_file`](targets::config_file) | the configuration file | the administrator |
@@ -64,6 +65,7 @@ pub const TARGETS: &[Target] = &[
     targets::local_state::TARGET,
     targets::pack_frame::TARGET,
     targets::pack_index::TARGET,
+    targets::key_ring::TARGET,
     #[cfg(feature = "metadata")]
     targets::metadata::TARGET,
     #[cfg(feature = "metadata")]

@@ -1,6 +1,9 @@
 //! Putting checksums right after a mutation, so that what lies behind them is reached. Written from `docs/format.md`, not
 //! from the code that is fuzzed.
 
+use forebay_seal::{DataKeyId, DataKeys, Part, Purpose, Sealer};
+use forebay_types::PackId;
+
 /// Puts `crc` of `bytes` without the four bytes at `at` there, if there are so many.
 fn put_crc(bytes: &mut [u8], at: usize, crc: u32) {
     if let Some(to) = bytes.get_mut(at..at + 4) {
@@ -39,12 +42,72 @@ pub fn records(bytes: &mut [u8], base: u64, salt: u64, in_sequence: bool) {
     }
 }
 
-/// A frame: bytes 124 to 128 are the CRC32 of everything else.
+/// Whether a frame has the version of sealed ones.
+pub fn is_sealed_frame(bytes: &[u8]) -> bool {
+    bytes.get(4..6) == Some(&[2, 0])
+}
+
+/// Where a frame has its CRC32.
+pub fn frame_crc_at(bytes: &[u8]) -> usize {
+    match is_sealed_frame(bytes) {
+        true => 56,
+        false => 124,
+    }
+}
+
+/// A frame: bytes 124 to 128, or 56 to 60 of a sealed one, are the CRC32 of everything else.
 pub fn frame(bytes: &mut [u8]) {
+    let at = frame_crc_at(bytes);
     let mut crc = crc32fast::Hasher::new();
-    crc.update(bytes.get(..124).unwrap_or_default());
-    crc.update(bytes.get(128..).unwrap_or_default());
-    put_crc(bytes, 124, crc.finalize());
+    crc.update(bytes.get(..at).unwrap_or_default());
+    crc.update(bytes.get(at + 4..).unwrap_or_default());
+    put_crc(bytes, at, crc.finalize());
+}
+
+/// A frame whose bytes from 60 on are to be sealed: they are, and the fields before say so.
+pub fn seal_frame(bytes: &mut [u8], mut sealer: Sealer) {
+    let Some(payload_len) = bytes.len().checked_sub(128) else {
+        return;
+    };
+    let (clear, sealed) = bytes.split_at_mut(60);
+    clear[8..12].copy_from_slice(&sealer.key_id().0.to_le_bytes());
+    clear[12..16].copy_from_slice(&(payload_len as u32).to_le_bytes());
+    clear[16..24].copy_from_slice(&sealer.next().to_le_bytes());
+    clear[24..40].copy_from_slice(sealer.salt());
+    let tag = sealer.seal(&clear[..40], sealed);
+    clear[40..56].copy_from_slice(&tag);
+}
+
+/// The reverse, for a sound frame.
+pub fn unseal_frame(bytes: &mut [u8], pack: PackId, keys: &DataKeys) {
+    let (clear, sealed) = bytes.split_at_mut(60);
+    let key_id = u32::from_le_bytes(clear[8..12].try_into().expect("4 bytes"));
+    let number = u64::from_le_bytes(clear[16..24].try_into().expect("8 bytes"));
+    let salt = clear[24..40].try_into().expect("16 bytes");
+    let tag = clear[40..56].try_into().expect("16 bytes");
+    let opener = keys.opener(Purpose::Pack, pack.0, DataKeyId(key_id), salt);
+    let opened = opener.map(|opener| opener.open(Part::Counted(number), &clear[..40], sealed, tag));
+    assert_eq!(opened, Ok(Ok(())), "a sound frame");
+}
+
+/// The end of a sealed pack whose index entries, as many as the footer says, are to be sealed: they are, and the footer
+/// says so.
+pub fn seal_index(bytes: &mut [u8], keys: &DataKeys, entropy: &dyn forebay_seal::Entropy) {
+    let Some(footer_at) = bytes.len().checked_sub(80) else {
+        return;
+    };
+    let (before, footer) = bytes.split_at_mut(footer_at);
+    let frames = u32::from_le_bytes([footer[64], footer[65], footer[66], footer[67]]) as usize;
+    let Some(index_at) = before.len().checked_sub(frames.saturating_mul(44)) else {
+        return;
+    };
+    let pack = u64::from_le_bytes(footer[56..64].try_into().expect("8 bytes"));
+    let sealer = keys.sealer(Purpose::Pack, pack, entropy);
+    footer[12..16].copy_from_slice(&sealer.key_id().0.to_le_bytes());
+    footer[40..56].copy_from_slice(sealer.salt());
+    let also = [&footer[..24], &footer[40..72]].concat();
+    let tag = sealer.seal_closing(&also, &mut before[index_at..]);
+    footer[24..40].copy_from_slice(&tag);
 }
 
 /// The end of a pack: the CRC32 of the entries, as many as the footer says, and that of the footer; and the header, as

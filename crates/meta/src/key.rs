@@ -153,6 +153,30 @@ impl KeyRange {
         }
     }
 
+    /// Every range of keys that begin with a letter which no kind of [`Key`] has.
+    pub fn unknown() -> Vec<KeyRange> {
+        let tags = [
+            tag::BLOCK,
+            tag::COOKIE,
+            tag::GARBAGE,
+            tag::INODE,
+            tag::NAME,
+            tag::PACK,
+            tag::QUOTA,
+            tag::USAGE,
+            tag::VOLUME,
+            tag::DEAD_PACK,
+        ];
+        let ends = tags.iter().map(|tag| vec![*tag]).chain([Vec::new()]);
+        let starts = tags.iter().map(|tag| vec![tag + 1]);
+        let starts = std::iter::once(Vec::new()).chain(starts);
+        let between = starts.zip(ends).map(|(start, end)| KeyRange {
+            start: start.into(),
+            end: end.into(),
+        });
+        between.filter(|range| !range.is_empty()).collect()
+    }
+
     /// All names of a directory, in the order of their bytes.
     pub fn names(directory: Inode) -> KeyRange {
         KeyRange::of_prefix(prefix(tag::NAME, directory))
@@ -176,6 +200,36 @@ impl KeyRange {
             start: from.encode(),
             ..KeyRange::of_prefix(prefix(tag::BLOCK, inode))
         }
+    }
+
+    /// Objects from `from` on.
+    pub fn inodes_from(from: Inode) -> KeyRange {
+        KeyRange::of_tag_from(tag::INODE, from.0)
+    }
+
+    /// Files to collect from `from` on.
+    pub fn garbage_from(from: Inode) -> KeyRange {
+        KeyRange::of_tag_from(tag::GARBAGE, from.0)
+    }
+
+    /// The cookies of directories from `from` on.
+    pub fn cookies_from(from: Inode) -> KeyRange {
+        KeyRange::of_tag_from(tag::COOKIE, from.0)
+    }
+
+    /// The blocks of files from `from` on.
+    pub fn blocks_from(from: Inode) -> KeyRange {
+        KeyRange::of_tag_from(tag::BLOCK, from.0)
+    }
+
+    /// Packs from `from` on.
+    pub fn packs_from(from: PackId) -> KeyRange {
+        KeyRange::of_tag_from(tag::PACK, from.0)
+    }
+
+    /// Packs to delete from `from` on.
+    pub fn dead_packs_from(from: PackId) -> KeyRange {
+        KeyRange::of_tag_from(tag::DEAD_PACK, from.0)
     }
 
     /// All packs.
@@ -263,6 +317,18 @@ impl KeyRange {
         (Included(self.start.clone()), end)
     }
 
+    /// Every key of a kind whose number is `from` or more; from 0 also what is damaged and has none.
+    fn of_tag_from(tag: u8, from: u64) -> KeyRange {
+        let mut start = vec![tag];
+        if from > 0 {
+            start.extend(from.to_be_bytes());
+        }
+        KeyRange {
+            start: Bytes::from(start),
+            ..KeyRange::of_prefix(vec![tag])
+        }
+    }
+
     /// Every key that begins with `prefix`: up to the number that follows it.
     fn of_prefix(prefix: Vec<u8>) -> KeyRange {
         let mut end = prefix.clone();
@@ -332,7 +398,27 @@ mod tests {
             prop_assert_eq!(KeyRange::cookies_after(directory, after).contains(&bytes), cookies);
             let blocks = matches!(&key, Key::Block(k) if k.inode == directory && k.block.0 >= after);
             prop_assert_eq!(KeyRange::blocks(directory, BlockIndex(after)).contains(&bytes), blocks);
+            prop_assert!(!KeyRange::unknown().iter().any(|range| range.contains(&bytes)));
         }
+
+        #[test]
+        fn a_key_of_no_kind_is_in_one_of_the_unknown_ranges(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
+            let known = bytes.first().is_some_and(|first| b"vincbpgxqu".contains(first));
+            let ranges = KeyRange::unknown();
+            let found = ranges.iter().filter(|range| range.contains(&bytes)).count();
+            prop_assert_eq!(found, usize::from(!known));
+        }
+    }
+
+    #[test]
+    fn ranges_from_a_number_begin_there_and_end_with_their_kind() {
+        let range = KeyRange::inodes_from(Inode(7));
+        for (inode, is_in) in [(6, false), (7, true), (u64::MAX, true)] {
+            assert_eq!(range.contains(&Key::Inode(Inode(inode)).encode()), is_in);
+        }
+        assert!(!range.contains(&Key::Garbage(Inode(9)).encode()));
+        assert!(KeyRange::inodes_from(Inode(0)).contains(b"i\0"));
+        assert!(!range.contains(&Key::Name(Inode(9), "n".into()).encode()));
     }
 
     #[test]

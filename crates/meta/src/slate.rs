@@ -36,7 +36,9 @@
 mod checksummed;
 mod clock;
 mod housekeeping;
+mod pin;
 mod reader;
+mod still;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -180,22 +182,11 @@ impl SlateStore {
         (manifest.l0().len(), manifest.compacted().len())
     }
 
-    /// Reads, and reads again what arrives damaged.
-    async fn read<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
+    async fn read<T, F>(&self, ask: impl FnMut() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, slatedb::Error>>,
     {
-        let mut attempt = 1;
-        loop {
-            match within(self.timeout, ask()).await {
-                Err(StoreError::Corrupt(why)) if attempt < READS => {
-                    tracing::warn!("{why}; read again");
-                    tokio::time::sleep(READ_AGAIN * attempt).await;
-                }
-                result => return result,
-            }
-            attempt += 1;
-        }
+        read_again(self.timeout, ask).await
     }
 
     async fn write(&self, batch: &Batch) -> Result<(), StoreError> {
@@ -216,6 +207,24 @@ impl SlateStore {
         let write = self.db.write_with_options(write, &options);
         within(self.timeout, write).await?;
         Ok(())
+    }
+}
+
+/// Reads, and reads again what arrives damaged.
+async fn read_again<T, F>(timeout: Duration, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, slatedb::Error>>,
+{
+    let mut attempt = 1;
+    loop {
+        match within(timeout, ask()).await {
+            Err(StoreError::Corrupt(why)) if attempt < READS => {
+                tracing::warn!("{why}; read again");
+                tokio::time::sleep(READ_AGAIN * attempt).await;
+            }
+            result => return result,
+        }
+        attempt += 1;
     }
 }
 

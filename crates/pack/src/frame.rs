@@ -1,10 +1,12 @@
 //! From fetched bytes to verified bytes.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use forebay_seal::{DataKeys, UnknownDataKey};
 use forebay_types::{BlockKey, ByteRange, PackId, VolumeId};
 
 use crate::codec::{self, Codec};
-use crate::header::{FRAME_HEADER_LEN, FRAME_VERSION, FrameHeader, HeaderFault};
+use crate::header::sealed::{SEALED_AT, SEALED_PAYLOAD_AT, SealedHeader, Unsealable};
+use crate::header::{FRAME_HEADER_LEN, FrameHeader, HeaderFault, SEALED_FRAME_VERSION};
 use crate::{FrameRef, PackKeys};
 
 /// The raw bytes of a range of a block, verified: they are what was given to
@@ -15,22 +17,23 @@ pub struct Frame {
     pub block: BlockKey,
     /// Which bytes of the block they are.
     pub range: ByteRange,
-    /// The bytes themselves, as many as `range` has. For a frame stored raw they share the
-    /// memory of the fetched bytes, header included.
+    /// The bytes themselves, as many as `range` has.
     pub data: Bytes,
-    /// Whether it is stored raw, so that `data` shares that memory.
-    pub is_raw: bool,
+    /// Whether `data` lies in the memory of the fetched bytes, header included: it does when the
+    /// frame is stored raw, and, if it is sealed, nobody else held those bytes when it was opened.
+    pub is_in_stored: bool,
     reference: FrameRef,
-    hash: [u8; 32],
+    hash: Option<[u8; 32]>,
 }
 
 impl Frame {
     /// Compares the bytes with their keyed BLAKE3, for scrubbing and salvage. [`open_frame`] has
     /// already done so for compressed frames; for raw ones it adds certainty against damage that a
-    /// CRC32 misses (one in four thousand million) at a fraction of the CRC's speed.
+    /// CRC32 misses (one in four thousand million) at a fraction of the CRC's speed. A sealed
+    /// frame that is stored raw has no hash, since the tag that opened it has covered the same bytes.
     pub fn verify_hash(&self, keys: &PackKeys) -> Result<(), FrameError> {
         // The comparison of `blake3::Hash` takes constant time.
-        if keys.hash(&self.data) == self.hash {
+        if self.hash.is_none_or(|hash| keys.hash(&self.data) == hash) {
             return Ok(());
         }
         Err(FrameError::new(&self.reference, FrameFault::Hash))
@@ -67,6 +70,9 @@ impl FrameError {
             | FrameFault::Identity { .. }
             | FrameFault::Version(_)
             | FrameFault::Sealed { .. }
+            | FrameFault::NotSealed
+            | FrameFault::UnknownKey(_)
+            | FrameFault::Forged
             | FrameFault::Codec(_) => false,
         }
     }
@@ -104,21 +110,33 @@ pub enum FrameFault {
     },
     /// Written in another version of the layout.
     #[error(
-        "its layout has version {0} and this program reads version {FRAME_VERSION}: use the \
-         program that wrote it, or a newer one"
+        "its layout has version {0} and this program reads versions up to {SEALED_FRAME_VERSION}: use \
+         the program that wrote it, or a newer one"
     )]
     Version(u16),
-    /// Sealed, which this version cannot undo.
+    /// Sealed, and the keys are not at hand; or sealed in a way that this version does not know.
     #[error(
-        "it is sealed (algorithm {algorithm}, key {key_id}) and this program cannot open sealed \
-         frames: use the program that wrote it, or a newer one"
+        "it is sealed (algorithm {algorithm}, key {key_id}) and there are no keys here that open it: \
+         open the volume with its key ring, by the program that wrote it or a newer one"
     )]
     Sealed {
         /// The algorithm's number.
         algorithm: u8,
-        /// Which key of the volume it was sealed with.
+        /// Which data key of the volume it was sealed with.
         key_id: u32,
     },
+    /// Not sealed, and all that was written for this volume is.
+    #[error("it is not sealed, so that nobody who has the volume's keys has written it")]
+    NotSealed,
+    /// Sealed with a data key that was not in the key ring when it was read.
+    #[error(transparent)]
+    UnknownKey(UnknownDataKey),
+    /// It is not what was sealed, with these keys, for this volume, pack and place.
+    #[error(
+        "it is not what was sealed there: somebody without the keys has changed or moved it, or these \
+         are not its keys"
+    )]
+    Forged,
     /// Compressed in a way that this version does not know.
     #[error("its codec {0} is unknown here: use the program that wrote it, or a newer one")]
     Codec(u8),
@@ -129,8 +147,18 @@ impl From<HeaderFault> for FrameFault {
         match fault {
             HeaderFault::Damaged(what) => FrameFault::Damaged(what),
             HeaderFault::Version(version) => FrameFault::Version(version),
+            HeaderFault::NotSealed => FrameFault::NotSealed,
             HeaderFault::Sealed { algorithm, key_id } => FrameFault::Sealed { algorithm, key_id },
             HeaderFault::Codec(codec) => FrameFault::Codec(codec),
+        }
+    }
+}
+
+impl From<Unsealable> for FrameFault {
+    fn from(fault: Unsealable) -> Self {
+        match fault {
+            Unsealable::UnknownKey(unknown) => FrameFault::UnknownKey(unknown),
+            Unsealable::Forged => FrameFault::Forged,
         }
     }
 }
@@ -138,11 +166,14 @@ impl From<HeaderFault> for FrameFault {
 /// Opens the frame that `expected` refers to and that belongs to `block`. `stored` is what lies in
 /// the pack at [`FrameRef::stored_range`], no byte more or less.
 ///
-/// Verifies in this order: the length, the magic and version, the CRC32 of all stored bytes (which
-/// must also be the one in `expected`), that the frame is not sealed, its identity (volume, pack,
-/// block, range), and after decompression, which never yields more than 4 MiB, the raw length and
-/// the keyed BLAKE3. See the [crate's documentation](crate) for why frames stored raw are not
-/// hashed here.
+/// Verifies in this order: the length, the magic and version, the CRC32 of all stored bytes, of a
+/// sealed frame its tag, then the identity (volume, pack, block, range, and the CRC32 in `expected`), and
+/// after decompression, which never yields more than 4 MiB, the raw length and the keyed BLAKE3. See the
+/// [crate's documentation](crate) for why frames stored raw are not hashed here.
+///
+/// With the keys of a sealed volume only sealed frames are opened, and with those of one that is not sealed
+/// only others. A sealed frame is opened in the memory of `stored` if nobody else holds it, and
+/// in a copy otherwise.
 pub fn open_frame(
     stored: Bytes,
     expected: &FrameRef,
@@ -167,8 +198,20 @@ fn open(
             got: stored.len(),
         });
     }
-    let (header, crc32) = FrameHeader::open(&stored)?;
+    let Opened {
+        header,
+        offset,
+        crc32,
+        payload,
+        is_in_stored,
+    } = match keys.data_keys() {
+        None => open_plain(stored)?,
+        Some(data_keys) => open_sealed(stored, expected.pack, data_keys)?,
+    };
     verify_identity(&header, expected, block, keys.volume())?;
+    if let Some(offset) = offset.filter(|offset| *offset != expected.offset) {
+        return Err(identity("offset", offset, expected.offset));
+    }
     if crc32 != expected.crc32 {
         // Same place, same range, other bytes: a pack that was written twice.
         return Err(identity(
@@ -177,13 +220,12 @@ fn open(
             format_args!("{:08x}", expected.crc32),
         ));
     }
-    if header.payload_len as usize != stored.len() - FRAME_HEADER_LEN {
+    if header.payload_len as usize != payload.len() {
         return Err(FrameFault::Damaged(
             "its payload has another length than it says",
         ));
     }
     let raw_len = header.raw_len as usize;
-    let payload = stored.slice(FRAME_HEADER_LEN..);
     let data = match header.codec {
         Codec::Raw if payload.len() == raw_len => payload,
         Codec::Raw => {
@@ -192,7 +234,9 @@ fn open(
             ));
         }
         Codec::Zstd => match codec::decompress(&payload, raw_len) {
-            Some(raw) if keys.hash(&raw) == header.hash => Bytes::from(raw),
+            Some(raw) if header.hash.is_some_and(|hash| keys.hash(&raw) == hash) => {
+                Bytes::from(raw)
+            }
             Some(_) => return Err(FrameFault::Hash),
             None => return Err(FrameFault::Damaged("its payload cannot be decompressed")),
         },
@@ -201,9 +245,52 @@ fn open(
         block,
         range: expected.range(),
         data,
-        is_raw: header.codec == Codec::Raw,
+        is_in_stored: is_in_stored && header.codec == Codec::Raw,
         reference: *expected,
         hash: header.hash,
+    })
+}
+
+/// A frame whose stored bytes are what was written, whatever it is of.
+struct Opened {
+    header: FrameHeader,
+    /// Where the frame was written, if it says so.
+    offset: Option<u32>,
+    crc32: u32,
+    payload: Bytes,
+    is_in_stored: bool,
+}
+
+fn open_plain(stored: Bytes) -> Result<Opened, FrameFault> {
+    let (header, crc32) = FrameHeader::open(&stored)?;
+    Ok(Opened {
+        header,
+        offset: None,
+        crc32,
+        payload: stored.slice(FRAME_HEADER_LEN..),
+        is_in_stored: true,
+    })
+}
+
+/// A frame that authenticates as one of this pack.
+fn open_sealed(stored: Bytes, pack: PackId, keys: &DataKeys) -> Result<Opened, FrameFault> {
+    let header = SealedHeader::open(&stored)?;
+    let sealed = stored.slice(SEALED_AT..);
+    drop(stored);
+    let (mut bytes, is_in_stored) = match sealed.try_into_mut() {
+        Ok(own) => (own, true),
+        Err(shared) => (BytesMut::from(&shared[..]), false),
+    };
+    header.unseal(&mut bytes, pack, keys)?;
+    let unsealed = FrameHeader::unsealed(&bytes, keys.volume(), pack);
+    let unsealed = unsealed.ok_or(FrameFault::Damaged("it ends within its header"))?;
+    let (fields, offset) = unsealed?;
+    Ok(Opened {
+        header: fields,
+        offset: Some(offset),
+        crc32: header.crc32,
+        payload: bytes.freeze().slice(SEALED_PAYLOAD_AT..),
+        is_in_stored,
     })
 }
 

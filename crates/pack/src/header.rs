@@ -4,7 +4,7 @@
 //!   0  [u8; 4]   magic         "FBfr"
 //!   4  u16       version       1
 //!   6  u8        codec         0 raw, 1 zstd
-//!   7  u8        seal          0 not sealed; 1 is kept for AES-256-GCM
+//!   7  u8        seal          0 not sealed
 //!   8  [u8; 16]  volume        \
 //!  24  u64       pack           |
 //!  32  u64       inode          |  identity: a frame that was moved or swapped is noticed
@@ -12,18 +12,21 @@
 //!  48  u32       start          |  in bytes from the start of the block
 //!  52  u32       raw_len       /   1 to 4 MiB
 //!  56  u32       payload_len       at most raw_len
-//!  60  u32       key_id            which key of the volume sealed it; 0 while seal is 0
-//!  64  u64       nonce_counter     number of the frame under the pack's key; 0 while seal is 0
+//!  60  u32       key_id            0 while seal is 0
+//!  64  u64       nonce_counter     0 while seal is 0
 //!  72  [u8; 32]  hash              keyed BLAKE3 of the raw bytes
-//! 104  [u8; 16]  tag               authenticates header and payload; 0 while seal is 0
+//! 104  [u8; 16]  tag               0 while seal is 0
 //! 120  u32       reserved          0
 //! 124  u32       crc32             of bytes 0 to 124 and of the payload
 //! 128            payload
 //! ```
 //!
-//! The room for sealing is there from the first version on, so that sealed and plain frames have
-//! one layout, and a program that cannot unseal says so instead of calling the frame damaged.
+//! That is version 1. The room for sealing in it was never used: sealed frames have version 2, whose
+//! header is as long and hides what the frame is of ([`mod@sealed`]).
 
+pub mod sealed;
+
+use forebay_seal::ALGORITHM_AES_256_GCM;
 use forebay_types::{BlockIndex, BlockKey, Inode, PackId, VolumeId};
 
 use crate::codec::Codec;
@@ -31,8 +34,11 @@ use crate::fields::{put, take, take_u16, take_u32, take_u64};
 
 const MAGIC: [u8; 4] = *b"FBfr";
 
-/// The version of the frame layout that this program writes, and the only one that it reads.
+/// The version of frames that are not sealed.
 pub const FRAME_VERSION: u16 = 1;
+
+/// The version of sealed frames.
+pub const SEALED_FRAME_VERSION: u16 = 2;
 
 /// The seal of a frame that is not sealed.
 pub(crate) const SEAL_NONE: u8 = 0;
@@ -59,7 +65,7 @@ const CRC32_AT: usize = RESERVED_AT + 4;
 pub const FRAME_HEADER_LEN: usize = CRC32_AT + 4;
 const _: () = assert!(FRAME_HEADER_LEN == 128);
 
-/// The header of a frame that is not sealed.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) codec: Codec,
@@ -69,7 +75,8 @@ pub(crate) struct FrameHeader {
     pub(crate) start: u32,
     pub(crate) raw_len: u32,
     pub(crate) payload_len: u32,
-    pub(crate) hash: [u8; 32],
+    /// Of the raw bytes. None where a tag covers those very bytes.
+    pub(crate) hash: Option<[u8; 32]>,
 }
 
 /// Why bytes are not the header of a frame that this program can open.
@@ -77,8 +84,10 @@ pub(crate) struct FrameHeader {
 pub(crate) enum HeaderFault {
     /// The magic, a reserved field or the checksum is wrong, or bytes are missing.
     Damaged(&'static str),
-    /// Another version of the layout.
+    /// A version of the layout that this program does not know.
     Version(u16),
+    /// Not sealed, where it should be.
+    NotSealed,
     /// Sealed, by this algorithm and key.
     Sealed { algorithm: u8, key_id: u32 },
     /// A codec that this version does not know.
@@ -102,30 +111,31 @@ impl FrameHeader {
         put(stored, PAYLOAD_LEN_AT, self.payload_len.to_le_bytes());
         put(stored, KEY_ID_AT, [0; 4]);
         put(stored, NONCE_COUNTER_AT, [0; 8]);
-        put(stored, HASH_AT, self.hash);
+        put(stored, HASH_AT, self.hash.unwrap_or_default());
         put(stored, TAG_AT, [0; 16]);
         put(stored, RESERVED_AT, [0; 4]);
-        let crc32 = stored_crc32(stored);
+        let crc32 = stored_crc32(stored, CRC32_AT);
         put(stored, CRC32_AT, crc32.to_le_bytes());
         crc32
     }
 
-    /// Reads the header at the start of `stored`, and verifies the CRC32 over all of it, which it
+    /// Reads the header of a frame that is not sealed at the start of `stored`, and verifies the CRC32 over all of it, which it
     /// returns as well.
     pub(crate) fn open(stored: &[u8]) -> Result<(FrameHeader, u32), HeaderFault> {
         let short = HeaderFault::Damaged("it ends within its header");
-        let magic: [u8; 4] = take(stored, MAGIC_AT).ok_or(short)?;
-        if magic != MAGIC {
-            return Err(HeaderFault::Damaged(
-                "it does not begin with the magic of a frame",
-            ));
-        }
-        let version = take_u16(stored, VERSION_AT).ok_or(short)?;
-        if version != FRAME_VERSION {
-            return Err(HeaderFault::Version(version));
+        match version(stored)? {
+            FRAME_VERSION => {}
+            SEALED_FRAME_VERSION => {
+                let sealed = sealed::SealedHeader::open(stored)?;
+                return Err(HeaderFault::Sealed {
+                    algorithm: ALGORITHM_AES_256_GCM,
+                    key_id: sealed.key_id.0,
+                });
+            }
+            other => return Err(HeaderFault::Version(other)),
         }
         let crc32 = take_u32(stored, CRC32_AT).ok_or(short)?;
-        if crc32 != stored_crc32(stored) {
+        if crc32 != stored_crc32(stored, CRC32_AT) {
             return Err(HeaderFault::Damaged("its bytes do not match its CRC32"));
         }
         FrameHeader::fields(stored)
@@ -164,16 +174,46 @@ impl FrameHeader {
             start: take_u32(stored, START_AT)?,
             raw_len: take_u32(stored, RAW_LEN_AT)?,
             payload_len: take_u32(stored, PAYLOAD_LEN_AT)?,
-            hash: take(stored, HASH_AT)?,
+            hash: Some(take(stored, HASH_AT)?),
         }))
     }
 }
 
+/// The version of the frame at the start of `stored`.
+pub(crate) fn version(stored: &[u8]) -> Result<u16, HeaderFault> {
+    let short = HeaderFault::Damaged("it ends within its header");
+    let magic: [u8; 4] = take(stored, MAGIC_AT).ok_or(short)?;
+    if magic != MAGIC {
+        return Err(HeaderFault::Damaged(
+            "it does not begin with the magic of a frame",
+        ));
+    }
+    take_u16(stored, VERSION_AT).ok_or(short)
+}
+
+/// Bytes of the frame at the start of `stored`, of either version, whose checksum is verified; for
+/// who has no keys.
+pub(crate) fn verify_crc32(stored: &[u8]) -> Result<usize, HeaderFault> {
+    let (payload_len_at, crc32_at) = match version(stored)? {
+        FRAME_VERSION => (PAYLOAD_LEN_AT, CRC32_AT),
+        SEALED_FRAME_VERSION => (sealed::PAYLOAD_LEN_AT, sealed::CRC32_AT),
+        other => return Err(HeaderFault::Version(other)),
+    };
+    let short = HeaderFault::Damaged("it is cut off");
+    let payload_len = take_u32(stored, payload_len_at).ok_or(short)? as usize;
+    let len = FRAME_HEADER_LEN + payload_len;
+    let stored = stored.get(..len).ok_or(short)?;
+    match take_u32(stored, crc32_at) == Some(stored_crc32(stored, crc32_at)) {
+        true => Ok(len),
+        false => Err(HeaderFault::Damaged("its bytes do not match its CRC32")),
+    }
+}
+
 /// CRC32 of a frame: all of it but the field that holds the CRC32.
-fn stored_crc32(stored: &[u8]) -> u32 {
+fn stored_crc32(stored: &[u8], crc32_at: usize) -> u32 {
     let mut crc32 = crc32fast::Hasher::new();
-    crc32.update(stored.get(..CRC32_AT).unwrap_or_default());
-    crc32.update(stored.get(FRAME_HEADER_LEN..).unwrap_or_default());
+    crc32.update(stored.get(..crc32_at).unwrap_or_default());
+    crc32.update(stored.get(crc32_at + 4..).unwrap_or_default());
     crc32.finalize()
 }
 
@@ -195,7 +235,7 @@ mod tests {
             start: 10,
             raw_len: 7,
             payload_len: 7,
-            hash: [4; 32],
+            hash: Some([4; 32]),
         };
         let crc32 = header.write_into(&mut stored);
         assert_eq!(FrameHeader::open(&stored), Ok((header, crc32)));
@@ -206,7 +246,7 @@ mod tests {
     fn with_byte(at: usize, byte: u8) -> Result<(FrameHeader, u32), HeaderFault> {
         let mut stored = stored();
         stored[at] = byte;
-        let crc32 = stored_crc32(&stored);
+        let crc32 = stored_crc32(&stored, CRC32_AT);
         put(&mut stored, CRC32_AT, crc32.to_le_bytes());
         FrameHeader::open(&stored)
     }
@@ -223,7 +263,7 @@ mod tests {
     #[test]
     fn an_unknown_codec_and_another_version_are_named() {
         assert_eq!(with_byte(CODEC_AT, 2), Err(HeaderFault::Codec(2)));
-        assert_eq!(with_byte(VERSION_AT, 2), Err(HeaderFault::Version(2)));
+        assert_eq!(with_byte(VERSION_AT, 3), Err(HeaderFault::Version(3)));
     }
 
     #[test]

@@ -19,7 +19,7 @@
 //! index footer, at the end of the pack
 //!   0  [u8; 8]   magic         "FBINDEX\n"
 //!   8  u16       version       1
-//!  10  u8        seal          0 not sealed; 1 is kept for AES-256-GCM
+//!  10  u8        seal          0 not sealed
 //!  11  u8        reserved      0
 //!  12  u32       key_id            0 while seal is 0
 //!  16  u64       nonce_counter     0 while seal is 0
@@ -35,18 +35,27 @@
 //!
 //! The footer has a checksum of its own so that what it says about the length of the index can be
 //! trusted before the index is fetched.
+//!
+//! That is version 1. In a sealed pack header and footer have version 2, and the index entries are
+//! sealed ([`mod@sealed`]).
 
+pub mod sealed;
+
+use forebay_seal::UnknownDataKey;
 use forebay_types::{BlockIndex, BlockKey, Inode, PackId, VolumeId};
 
-use crate::FrameRef;
 use crate::fields::{put, take, take_u16, take_u32, take_u64};
 use crate::header::SEAL_NONE;
+use crate::{FrameError, FrameRef, PackKeys};
 
 const PACK_MAGIC: [u8; 8] = *b"FBPACK\r\n";
 const FOOTER_MAGIC: [u8; 8] = *b"FBINDEX\n";
 
-/// The version of the pack layout that this program writes, and the only one that it reads.
+/// The version of packs that are not sealed.
 pub const PACK_VERSION: u16 = 1;
+
+/// The version of sealed packs.
+pub const SEALED_PACK_VERSION: u16 = 2;
 
 /// Offsets in the pack header.
 mod header_at {
@@ -157,24 +166,50 @@ pub enum PackError {
     Damaged(&'static str),
     /// Written in another version of the layout.
     #[error(
-        "the layout of the pack has version {0} and this program reads version {PACK_VERSION}: \
-         use the program that wrote it, or a newer one"
+        "the layout of the pack has version {0} and this program reads versions up to \
+         {SEALED_PACK_VERSION}: use the program that wrote it, or a newer one"
     )]
     Version(u16),
-    /// The index is sealed, which this version cannot undo.
+    /// The index is sealed, and the keys are not at hand; or sealed in a way that this version does not
+    /// know.
     #[error(
-        "the index of the pack is sealed (algorithm {algorithm}, key {key_id}) and this program \
-         cannot open sealed packs: use the program that wrote it, or a newer one"
+        "the index of the pack is sealed (algorithm {algorithm}, key {key_id}) and there are no keys \
+         here that open it: open the volume with its key ring, by the program that wrote it or a newer \
+         one"
     )]
     Sealed {
         /// The algorithm's number.
         algorithm: u8,
-        /// Which key of the volume it was sealed with.
+        /// Which data key of the volume it was sealed with.
         key_id: u32,
     },
+    /// Not sealed, and all that was written for this volume is.
+    #[error("the pack is not sealed, so that nobody who has the volume's keys has written it")]
+    NotSealed,
+    /// Sealed with a data key that was not in the key ring when it was read.
+    #[error(transparent)]
+    UnknownKey(UnknownDataKey),
+    /// The index is not what was sealed with these keys for this pack.
+    #[error(
+        "the index of the pack is not what was sealed there: somebody without the keys has changed it or \
+         put it there, or these are not its keys"
+    )]
+    Forged,
+    /// One of its frames is damaged.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
 }
 
-/// Reads the index at the end of a pack. `tail` is the whole pack or its last bytes;
+/// Reads the index at the end of a pack of the volume that the keys belong to. Like [`read_index`],
+/// and opens what is sealed: with the keys of a sealed volume only that.
+pub fn open_index(tail: &[u8], keys: &PackKeys) -> Result<PackIndex, PackError> {
+    match keys.data_keys() {
+        None => read_index(tail),
+        Some(data_keys) => sealed::open_index(tail, data_keys),
+    }
+}
+
+/// Reads the index at the end of a pack that is not sealed. `tail` is the whole pack or its last bytes;
 /// [`PackError::TailTooShort`] says how many are needed. Given the whole pack it verifies the pack
 /// header as well. The frames themselves are left to [`crate::open_frame`].
 pub fn read_index(tail: &[u8]) -> Result<PackIndex, PackError> {
@@ -182,40 +217,72 @@ pub fn read_index(tail: &[u8]) -> Result<PackIndex, PackError> {
         return Err(PackError::Damaged("it is shorter than an index footer"));
     };
     let footer = Footer::decode(footer)?;
-    let index_len = (footer.frames as usize).saturating_mul(INDEX_ENTRY_LEN);
-    let pack_len = u32::try_from(footer.index_offset as usize + index_len + INDEX_FOOTER_LEN)
-        .map_err(|_| PackError::Damaged("its index does not fit a pack"))?;
-    if tail.len() > pack_len as usize {
-        return Err(PackError::Damaged("it is longer than its index says"));
-    }
-    let Some(index_start) = before.len().checked_sub(index_len) else {
-        return Err(PackError::TailTooShort {
-            needed: index_len + INDEX_FOOTER_LEN,
-        });
+    let place = Place {
+        frames: footer.frames,
+        index_offset: footer.index_offset,
+        index_crc32: footer.index_crc32,
     };
-    let (front, index) = before.split_at(index_start);
-    if tail.len() == pack_len as usize {
-        verify_pack_header(front, &footer)?;
-    }
-    if crc32fast::hash(index) != footer.index_crc32 {
-        return Err(PackError::Damaged("its index does not match its CRC32"));
-    }
+    let header = encode_pack_header(PACK_VERSION, footer.volume, footer.pack);
+    let (index, pack_len) = place.find(before, &header)?;
     Ok(PackIndex {
         volume: footer.volume,
         pack: footer.pack,
         pack_len,
-        entries: decode_entries(index, &footer)?,
+        entries: decode_entries(index, footer.pack, footer.index_offset)?,
     })
+}
+
+/// Where a footer says that its index lies.
+struct Place {
+    frames: u32,
+    index_offset: u32,
+    index_crc32: u32,
+}
+
+impl Place {
+    /// The bytes of the index, whose checksum is right, and the length of the pack. `before` is what was
+    /// read before the footer; if that is the whole pack, it has to begin with `header`: every field of
+    /// that is known from the footer, so comparing is reading.
+    fn find<'a>(
+        &self,
+        before: &'a [u8],
+        header: &[u8; PACK_HEADER_LEN],
+    ) -> Result<(&'a [u8], u32), PackError> {
+        let index_len = (self.frames as usize).saturating_mul(INDEX_ENTRY_LEN);
+        let pack_len = u32::try_from(self.index_offset as usize + index_len + INDEX_FOOTER_LEN)
+            .map_err(|_| PackError::Damaged("its index does not fit a pack"))?;
+        let tail_len = before.len() + INDEX_FOOTER_LEN;
+        if tail_len > pack_len as usize {
+            return Err(PackError::Damaged("it is longer than its index says"));
+        }
+        let Some(index_start) = before.len().checked_sub(index_len) else {
+            return Err(PackError::TailTooShort {
+                needed: index_len + INDEX_FOOTER_LEN,
+            });
+        };
+        let (front, index) = before.split_at(index_start);
+        if tail_len == pack_len as usize && !front.starts_with(header) {
+            return Err(PackError::Damaged("its header is not the one of its index"));
+        }
+        if crc32fast::hash(index) != self.index_crc32 {
+            return Err(PackError::Damaged("its index does not match its CRC32"));
+        }
+        Ok((index, pack_len))
+    }
 }
 
 /// The entries of an index whose checksum was right. They must tile the pack from its header to
 /// its index, so that no byte of a pack is unaccounted for.
-fn decode_entries(index: &[u8], footer: &Footer) -> Result<Vec<IndexEntry>, PackError> {
+fn decode_entries(
+    index: &[u8],
+    pack: PackId,
+    index_offset: u32,
+) -> Result<Vec<IndexEntry>, PackError> {
     let mut entries = Vec::with_capacity(index.len() / INDEX_ENTRY_LEN);
     let mut end = PACK_HEADER_LEN as u64;
     for bytes in index.chunks_exact(INDEX_ENTRY_LEN) {
         let entry = IndexEntry::decode(bytes)
-            .filter(|entry| entry.frame.pack == footer.pack)
+            .filter(|entry| entry.frame.pack == pack)
             .ok_or(PackError::Damaged("its index has an impossible entry"))?;
         let stored = entry.frame.stored_range();
         if stored.start != end {
@@ -226,7 +293,7 @@ fn decode_entries(index: &[u8], footer: &Footer) -> Result<Vec<IndexEntry>, Pack
         end = stored.end;
         entries.push(entry);
     }
-    if end != u64::from(footer.index_offset) {
+    if end != u64::from(index_offset) {
         return Err(PackError::Damaged(
             "its frames do not end where its index begins",
         ));
@@ -234,10 +301,22 @@ fn decode_entries(index: &[u8], footer: &Footer) -> Result<Vec<IndexEntry>, Pack
     Ok(entries)
 }
 
-pub(crate) fn encode_pack_header(volume: VolumeId, pack: PackId) -> [u8; PACK_HEADER_LEN] {
+/// Whether `start`, the first bytes of an object, are the header of this pack, sealed or not.
+pub fn is_header_of(start: &[u8], volume: VolumeId, pack: PackId) -> bool {
+    [PACK_VERSION, SEALED_PACK_VERSION]
+        .iter()
+        .any(|version| start.starts_with(&encode_pack_header(*version, volume, pack)))
+}
+
+/// `version` is that of the pack: [`PACK_VERSION`] or [`SEALED_PACK_VERSION`].
+pub(crate) fn encode_pack_header(
+    version: u16,
+    volume: VolumeId,
+    pack: PackId,
+) -> [u8; PACK_HEADER_LEN] {
     let mut bytes = [0; PACK_HEADER_LEN];
     put(&mut bytes, header_at::MAGIC, PACK_MAGIC);
-    put(&mut bytes, header_at::VERSION, PACK_VERSION.to_le_bytes());
+    put(&mut bytes, header_at::VERSION, version.to_le_bytes());
     put(&mut bytes, header_at::RESERVED, [0; 2]);
     put(&mut bytes, header_at::VOLUME, volume.0);
     put(&mut bytes, header_at::PACK, pack.0.to_le_bytes());
@@ -246,13 +325,13 @@ pub(crate) fn encode_pack_header(volume: VolumeId, pack: PackId) -> [u8; PACK_HE
     bytes
 }
 
-/// Every field of the header is known from the footer, so comparing is reading.
-fn verify_pack_header(pack: &[u8], footer: &Footer) -> Result<(), PackError> {
-    if pack.starts_with(&encode_pack_header(footer.volume, footer.pack)) {
-        Ok(())
-    } else {
-        Err(PackError::Damaged("its header is not the one of its index"))
-    }
+/// The volume and pack that a pack header names; none if that is none.
+pub(crate) fn decode_pack_header(bytes: &[u8]) -> Option<(VolumeId, PackId)> {
+    let version = take_u16(bytes, header_at::VERSION)?;
+    let volume = VolumeId(take(bytes, header_at::VOLUME)?);
+    let pack = PackId(take_u64(bytes, header_at::PACK)?);
+    let header = encode_pack_header(version, volume, pack);
+    bytes.starts_with(&header).then_some((volume, pack))
 }
 
 /// Index entries and footer of a pack whose frames end at `index_offset`.
@@ -319,9 +398,10 @@ impl Footer {
         if take(bytes, footer_at::MAGIC) != Some(FOOTER_MAGIC) {
             return Err(PackError::Damaged("it does not end in an index footer"));
         }
-        let version = take_u16(bytes, footer_at::VERSION).ok_or(short.clone())?;
-        if version != PACK_VERSION {
-            return Err(PackError::Version(version));
+        match take_u16(bytes, footer_at::VERSION).ok_or(short.clone())? {
+            PACK_VERSION => {}
+            SEALED_PACK_VERSION => return Err(sealed::sealed_by(bytes)),
+            other => return Err(PackError::Version(other)),
         }
         if take_u32(bytes, footer_at::CRC32) != Some(crc32fast::hash(&bytes[..footer_at::CRC32])) {
             return Err(PackError::Damaged(

@@ -1,22 +1,34 @@
 //! What a volume's packs are identified and verified with.
 
 use std::fmt;
+use std::sync::Arc;
 
-use forebay_types::VolumeId;
+use forebay_seal::{DataKeys, Entropy, Purpose, Sealer};
+use forebay_types::{PackId, VolumeId};
 
 /// Separates this use of the volume's secret from every other one (`blake3::derive_key`).
 const HASH_CONTEXT: &str = "forebay 2026-11 frame hash of raw bytes v1";
 
-/// The identity of a volume and the keys for its packs, derived from the volume's secret.
+/// The identity of a volume and the keys for its packs, derived from the volume's secret; and, if it
+/// is sealed, its data keys. With those, packs are written sealed, and nothing that is not sealed is
+/// taken for one of them: whoever can write to the bucket could have made it.
 #[derive(Clone)]
 pub struct PackKeys {
     volume: VolumeId,
     hash: [u8; 32],
+    sealing: Option<Sealing>,
+}
+
+#[derive(Clone)]
+struct Sealing {
+    data_keys: Arc<DataKeys>,
+    entropy: Arc<dyn Entropy>,
 }
 
 impl PackKeys {
-    /// Keys of `volume`, whose `secret` was drawn at random when it was formatted. The hash of a
-    /// frame is keyed so that nobody who only sees the bucket can test a guess of what is in it.
+    /// Keys of `volume`, which is not sealed, and whose `secret` was drawn at random when it was
+    /// formatted. The hash of a frame is keyed so that nobody who only sees the packs can test a guess
+    /// of what is in it.
     pub fn new(volume: VolumeId, secret: &[u8; 32]) -> PackKeys {
         let mut derivation = blake3::Hasher::new_derive_key(HASH_CONTEXT);
         derivation.update(secret);
@@ -24,12 +36,38 @@ impl PackKeys {
         PackKeys {
             volume,
             hash: *derivation.finalize().as_bytes(),
+            sealing: None,
+        }
+    }
+
+    /// Keys of a sealed volume: that of `data_keys`. Each [`crate::PackWriter`] asks `entropy` for its salt.
+    pub fn sealed(
+        secret: &[u8; 32],
+        data_keys: Arc<DataKeys>,
+        entropy: Arc<dyn Entropy>,
+    ) -> PackKeys {
+        let keys = PackKeys::new(data_keys.volume(), secret);
+        PackKeys {
+            sealing: Some(Sealing { data_keys, entropy }),
+            ..keys
         }
     }
 
     /// The volume that the keys belong to.
     pub fn volume(&self) -> VolumeId {
         self.volume
+    }
+
+    /// The data keys, if the volume is sealed.
+    pub(crate) fn data_keys(&self) -> Option<&DataKeys> {
+        self.sealing.as_ref().map(|sealing| &*sealing.data_keys)
+    }
+
+    /// What seals a pack with this number, if the volume is sealed. Another one, with another key,
+    /// each time.
+    pub(crate) fn sealer(&self, pack: PackId) -> Option<Sealer> {
+        let Sealing { data_keys, entropy } = self.sealing.as_ref()?;
+        Some(data_keys.sealer(Purpose::Pack, pack.0, &**entropy))
     }
 
     /// Keyed BLAKE3 of the raw bytes of a frame.
@@ -43,6 +81,7 @@ impl fmt::Debug for PackKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PackKeys")
             .field("volume", &self.volume)
+            .field("data_keys", &self.data_keys())
             .finish_non_exhaustive()
     }
 }
@@ -65,7 +104,7 @@ mod tests {
         let shown = format!("{:?}", PackKeys::new(VolumeId([7; 16]), &[9; 32]));
         assert_eq!(
             shown,
-            "PackKeys { volume: VolumeId(07070707070707070707070707070707), .. }"
+            "PackKeys { volume: VolumeId(07070707070707070707070707070707), data_keys: None, .. }"
         );
     }
 }

@@ -1,13 +1,14 @@
 //! Forebay: frames and packs, the form in which file data lies in the bucket.
 //!
 //! A [`PackWriter`] gathers dirty ranges of blocks: each becomes a *frame* (compressed where that
-//! pays, checksummed, one day sealed), and the frames of one *pack* are one object in the bucket.
+//! pays, sealed if the volume is, checksummed), and the frames of one *pack* are one object in the bucket.
 //! What the writer hands back for each frame, a [`FrameRef`], is what the block map keeps: where a
 //! ranged GET finds the frame, and what the answer must look like. [`open_frame`] turns the fetched
 //! bytes into a [`Frame`], the only type of this crate that stands for bytes that were verified.
 //!
-//! A pack also explains itself: [`read_index`] tells from the object alone which frames of which
-//! blocks it holds, for salvage, collection and checks without the metadata.
+//! A pack also explains itself: [`open_index`] tells from the object and the keys which frames of
+//! which blocks it holds, for salvage, collection and checks without the metadata; [`read_index`]
+//! does so without keys for packs that are not sealed, and [`verify_checksums`] finds damage in both.
 //!
 //! ```text
 //! pack      pack header | frame | frame | ... | index entries | index footer
@@ -15,8 +16,16 @@
 //! ```
 //!
 //! All numbers are little-endian. The layouts are drawn byte by byte in [`mod@header`] (frames) and
-//! [`mod@index`] (packs). Everything is plain synchronous code without I/O, clock or randomness:
-//! the same input makes the same pack.
+//! [`mod@index`] (packs). Everything is plain synchronous code without I/O and clock; the same input
+//! makes the same pack, but for the salt of a sealed one.
+//!
+//! # Sealed packs
+//!
+//! With the keys of a sealed volume ([`PackKeys::sealed`]) all frames and the index are sealed under a
+//! key of the pack's own (the crate `forebay-seal`): what is compressed is sealed, and what is sealed is
+//! checksummed. Block, range, codec and hash of a frame are hidden with its payload. Volume and pack are
+//! in the key, and the frame's number and place are authenticated, so that a frame which was moved
+//! or comes from another volume, pack, or an earlier pack of the same number is not opened.
 //!
 //! # What is verified when
 //!
@@ -26,7 +35,8 @@
 //! is verified whenever the stored bytes are not the raw ones, because only a check across the
 //! codec notices that decompression gave back something else. For frames stored raw it would look at
 //! the very bytes that the CRC has just covered, and is left to [`Frame::verify_hash`], which
-//! scrubbing and salvage call.
+//! scrubbing and salvage call. Sealed frames are covered by their tag as well, which is always
+//! verified; those that are stored raw have no hash beside it.
 
 mod codec;
 mod fields;
@@ -36,14 +46,16 @@ pub mod index;
 mod keys;
 mod name;
 mod reference;
+mod scrub;
 mod writer;
 
 pub use codec::{Codec, Compression};
 pub use frame::{Frame, FrameError, FrameFault, open_frame};
-pub use index::{IndexEntry, PackError, PackIndex, read_index};
+pub use index::{IndexEntry, PackError, PackIndex, open_index, read_index};
 pub use keys::PackKeys;
 pub use name::{PACK_PREFIX, object_name, parse_object_name};
 pub use reference::{FrameRef, InvalidFrameRef};
+pub use scrub::verify_checksums;
 pub use writer::{FinishedPack, PackWriter};
 
 /// Most raw bytes in a frame: a whole block.

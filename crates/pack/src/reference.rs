@@ -91,7 +91,7 @@ impl FrameRef {
 
     /// Whether a frame can be like this: its range lies in a block, its payload is neither empty nor
     /// longer than the raw bytes, and it ends within reach of a pack's offsets.
-    pub(crate) fn is_possible(&self) -> bool {
+    pub fn is_possible(&self) -> bool {
         let payload = self.stored_len.checked_sub(FRAME_HEADER_LEN as u32);
         payload.is_some_and(|len| 0 < len && len <= self.raw_len)
             && self.range().end <= BLOCK_SIZE

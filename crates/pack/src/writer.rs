@@ -1,13 +1,14 @@
 //! Gathers frames into a pack.
 
 use bytes::Bytes;
+use forebay_seal::Sealer;
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId};
 
 use crate::codec::{Codec, Compression, FrameCompressor};
 use crate::header::{FRAME_HEADER_LEN, FrameHeader};
 use crate::index::{
-    INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, IndexEntry, PACK_HEADER_LEN, encode_index,
-    encode_pack_header,
+    INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, IndexEntry, PACK_HEADER_LEN, PACK_VERSION,
+    SEALED_PACK_VERSION, encode_index, encode_pack_header, sealed,
 };
 use crate::{FrameRef, MAX_PACK_LEN, PackKeys};
 
@@ -15,6 +16,8 @@ use crate::{FrameRef, MAX_PACK_LEN, PackKeys};
 pub struct PackWriter {
     pack: PackId,
     keys: PackKeys,
+    /// With a salt of its own. None if the volume is not sealed.
+    sealer: Option<Sealer>,
     compressor: FrameCompressor,
     bytes: Vec<u8>,
     entries: Vec<IndexEntry>,
@@ -32,24 +35,41 @@ pub struct FinishedPack {
 }
 
 impl PackWriter {
-    /// Begins the pack with the number `pack`, which no other pack of the volume may ever have had.
+    /// Begins the pack with the number `pack`, which no other pack of the volume may ever have had. (If
+    /// one had, sealing is safe all the same: this one has another key.)
     pub fn new(pack: PackId, keys: &PackKeys, compression: Compression) -> PackWriter {
+        PackWriter::new_in(Vec::new(), pack, keys, compression)
+    }
+
+    /// The same in memory that is there already, of which only the capacity counts.
+    pub fn new_in(
+        mut memory: Vec<u8>,
+        pack: PackId,
+        keys: &PackKeys,
+        compression: Compression,
+    ) -> PackWriter {
+        let sealer = keys.sealer(pack);
+        let version = match sealer {
+            None => PACK_VERSION,
+            Some(_) => SEALED_PACK_VERSION,
+        };
+        memory.clear();
+        memory.extend_from_slice(&encode_pack_header(version, keys.volume(), pack));
         PackWriter {
             pack,
             keys: keys.clone(),
+            sealer,
             compressor: FrameCompressor::new(compression),
-            bytes: encode_pack_header(keys.volume(), pack).to_vec(),
+            bytes: memory,
             entries: Vec::new(),
         }
     }
 
-    /// Takes memory for `frames` more frames of `raw_bytes` bytes altogether at once, instead of growing
-    /// step by step, which may come to twice as much.
-    pub fn reserve(&mut self, frames: usize, raw_bytes: usize) {
+    /// Bytes of memory that a pack of so many frames takes, whose raw bytes come to `raw_bytes`, while it is put
+    /// together: what [`PackWriter::new_in`] is given should have this capacity, or it grows step by step.
+    pub fn most_bytes(frames: usize, raw_bytes: usize) -> usize {
         let headers = frames * (FRAME_HEADER_LEN + INDEX_ENTRY_LEN);
-        self.bytes
-            .reserve_exact(raw_bytes + headers + INDEX_FOOTER_LEN);
-        self.entries.reserve_exact(frames);
+        PACK_HEADER_LEN + raw_bytes + headers + INDEX_FOOTER_LEN
     }
 
     /// Adds the bytes of `range`, counted within `block`, as one frame. `raw` gives them in order, in
@@ -90,8 +110,10 @@ impl PackWriter {
         for piece in raw {
             self.bytes.extend_from_slice(piece);
         }
-        let hash = *self.keys.hash(&self.bytes[payload..]).as_bytes();
-        let codec = match self.compressor.compress(&self.bytes[payload..]) {
+        let compressed = self.compressor.compress(&self.bytes[payload..]);
+        let is_hashed = compressed.is_some() || self.sealer.is_none();
+        let hash = is_hashed.then(|| *self.keys.hash(&self.bytes[payload..]).as_bytes());
+        let codec = match compressed {
             Some(compressed) => {
                 self.bytes.truncate(payload);
                 self.bytes.extend_from_slice(compressed);
@@ -109,7 +131,11 @@ impl PackWriter {
             payload_len: (self.bytes.len() - payload) as u32,
             hash,
         };
-        let crc32 = header.write_into(&mut self.bytes[offset..]);
+        let stored = &mut self.bytes[offset..];
+        let crc32 = match &mut self.sealer {
+            None => header.write_into(stored),
+            Some(sealer) => header.seal_into(stored, offset as u32, sealer),
+        };
         let frame = FrameRef {
             pack: self.pack,
             offset: offset as u32,
@@ -138,15 +164,26 @@ impl PackWriter {
     }
 
     /// Adds the index and hands the pack out.
-    pub fn finish(mut self) -> FinishedPack {
-        let index_offset = self.bytes.len() as u32;
-        let index = encode_index(self.keys.volume(), self.pack, index_offset, &self.entries);
-        self.bytes.extend_from_slice(&index);
+    pub fn finish(self) -> FinishedPack {
+        let id = self.pack;
+        let (bytes, frames) = self.finish_in_memory();
         FinishedPack {
-            id: self.pack,
-            bytes: Bytes::from(self.bytes),
-            frames: self.entries,
+            id,
+            bytes: Bytes::from(bytes),
+            frames,
         }
+    }
+
+    /// The same for who uses the memory again ([`PackWriter::new_in`]): the whole object, and its frames in the order in
+    /// which they were pushed.
+    pub fn finish_in_memory(mut self) -> (Vec<u8>, Vec<IndexEntry>) {
+        let index_offset = self.bytes.len() as u32;
+        let index = match self.sealer {
+            None => encode_index(self.keys.volume(), self.pack, index_offset, &self.entries),
+            Some(sealer) => sealed::encode_index(self.pack, index_offset, &self.entries, sealer),
+        };
+        self.bytes.extend_from_slice(&index);
+        (self.bytes, self.entries)
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{PACK, block, fetch, keys, read_all};
+use bytes::Bytes;
+use common::{PACK, block, fetch, keys, read_with, sealed_keys};
 use forebay_pack::{
-    Compression, FrameRef, MAX_FRAME_LEN, PackKeys, PackWriter, open_frame, read_index,
+    Compression, FrameRef, MAX_FRAME_LEN, PackKeys, PackWriter, open_frame, open_index, read_index,
+    verify_checksums,
 };
 use forebay_types::{BLOCK_SIZE, ByteRange};
 use proptest::prelude::*;
@@ -35,8 +37,10 @@ proptest! {
         frames in prop::collection::vec((any::<u64>(), any::<u64>(), 0..BLOCK_SIZE, raw()), 0..6),
         piece in 1..5000_usize,
         compression in compression(),
+        sealed in any::<bool>(),
     ) {
-        let mut writer = PackWriter::new(PACK, &keys(), compression);
+        let keys = if sealed { sealed_keys() } else { keys() };
+        let mut writer = PackWriter::new(PACK, &keys, compression);
         let mut pushed = Vec::new();
         for (inode, index, start, raw) in frames {
             let start = start.min(BLOCK_SIZE - raw.len() as u64);
@@ -51,8 +55,8 @@ proptest! {
         let len = writer.len();
         let pack = writer.finish();
         prop_assert_eq!(pack.bytes.len(), len);
-        prop_assert_eq!(&read_index(&pack.bytes).unwrap().entries, &pack.frames);
-        prop_assert_eq!(read_all(&pack.bytes).unwrap(), pushed);
+        prop_assert_eq!(&open_index(&pack.bytes, &keys).unwrap().entries, &pack.frames);
+        prop_assert_eq!(read_with(&keys, &pack.bytes).unwrap(), pushed);
     }
 
     #[test]
@@ -61,8 +65,13 @@ proptest! {
         reference in any::<[u8; FrameRef::LEN]>(),
     ) {
         prop_assert!(read_index(&bytes).is_err());
+        prop_assert!(open_index(&bytes, &sealed_keys()).is_err());
+        prop_assert!(verify_checksums(&bytes).is_err());
         if let Ok(reference) = FrameRef::decode(&reference) {
-            prop_assert!(open_frame(bytes.into(), &reference, block(1, 1), &keys()).is_err());
+            let bytes = Bytes::from(bytes);
+            for keys in [keys(), sealed_keys()] {
+                prop_assert!(open_frame(bytes.clone(), &reference, block(1, 1), &keys).is_err());
+            }
         }
     }
 }

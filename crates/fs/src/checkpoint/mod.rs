@@ -13,6 +13,7 @@
 //! on the next one is open already, and what streams have filled leaves it early. An error of the bucket is waited out: the publisher tries again
 //! until it succeeds or the volume stops.
 
+mod buffers;
 mod close;
 mod early;
 mod pack_plan;
@@ -82,6 +83,8 @@ pub(crate) struct Checkpoints {
     /// Packs could not be deleted: to be tried again after the next publication.
     undeleted: AtomicBool,
     next_pack: AtomicU64,
+    /// For packs.
+    pub(crate) buffers: buffers::PackBuffers,
     /// What leaves before its checkpoint closes.
     pub(crate) leaving: early::Leaving,
 }
@@ -105,6 +108,7 @@ impl Checkpoints {
             garbage: AtomicBool::new(true),
             undeleted: AtomicBool::new(false),
             next_pack: AtomicU64::new(first_pack(&state)),
+            buffers: buffers::PackBuffers::default(),
             leaving: early::Leaving::default(),
         }
     }
@@ -294,6 +298,10 @@ impl Core {
                 continue;
             }
             let since = self.gate.read().since();
+            if since.is_none() {
+                // There is nothing to upload.
+                self.checkpoints.buffers.clear();
+            }
             let due = since.map(|since| since + self.config.checkpoint_interval);
             match [due, self.log_health.next_attempt()]
                 .into_iter()

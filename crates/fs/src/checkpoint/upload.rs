@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forebay_cache::{Lease, Snapshot};
 use forebay_meta::record::{BlockMap, FrameAddress, MAX_EXTENTS, PackRecord};
-use forebay_pack::{FinishedPack, FrameRef, PackWriter};
+use forebay_pack::{FrameRef, PackWriter};
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, Inode, PackId};
 use tokio::task::JoinSet;
 
+use super::buffers::Buffer;
 use super::close::Closed;
 use super::{Halted, pack_plan};
 use crate::core::{Core, Stopped};
@@ -158,7 +159,7 @@ impl Core {
         self: Arc<Self>,
         pack: PackId,
         group: Vec<DirtyBlock>,
-        _lease: Lease,
+        lease: Lease,
     ) -> Result<(PackId, PackRecord, Vec<(BlockKey, FrameRef)>), Halted> {
         let _counted = Counted::new(&self.checkpoints.uploads);
         let mut contents = Vec::with_capacity(group.len());
@@ -178,11 +179,15 @@ impl Core {
             contents.push((block.key, block.snapshot, rewritten, frames));
         }
         let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
-        let encoded = self.environment.compute.run(move || {
-            let mut writer = PackWriter::new(pack, &keys, compression);
-            let all = || contents.iter().flat_map(|(.., frames)| frames);
-            let raw_bytes: u64 = all().map(|frame| frame.len()).sum();
-            writer.reserve(all().count(), raw_bytes as usize);
+        let all = || contents.iter().flat_map(|(.., frames)| frames);
+        let raw_bytes: u64 = all().map(|frame| frame.len()).sum();
+        let most = PackWriter::most_bytes(all().count(), raw_bytes as usize);
+        let (memory, kept) = match self.checkpoints.buffers.take(most) {
+            Some(buffer) => (buffer.bytes, Some(buffer.lease)),
+            None => (Vec::with_capacity(most), None),
+        };
+        let encoded = self.environment.compute.run_in_background(move || {
+            let mut writer = PackWriter::new_in(memory, pack, &keys, compression);
             for (key, snapshot, rewritten, frames) in contents {
                 for frame in frames {
                     match &rewritten {
@@ -199,23 +204,25 @@ impl Core {
                 // From here on writers change these pieces in place again.
                 drop(snapshot);
             }
-            writer.finish()
+            writer.finish_in_memory()
         });
-        let finished: FinishedPack = encoded.await.map_err(|error| {
+        let (bytes, frames) = encoded.await.map_err(|error| {
             self.stop(Stopped::Failed(format!(
                 "a pack could not be encoded: {error}"
             )));
             Halted
         })?;
+        // What blocks took that were put together first is free again.
+        let lease = kept.unwrap_or(lease);
+        let bytes = self.checkpoints.buffers.lend(Buffer { bytes, lease });
         let mut attempt = 1;
-        while let Err(error) = self.packs.put(pack, finished.bytes.clone()).await {
+        while let Err(error) = self.packs.put(pack, bytes.clone()).await {
             self.wait_for_store(&format!("pack {pack}: {error}"), attempt)
                 .await?;
             attempt += 1;
         }
         self.checkpoints.store_works();
-        let frames: Vec<_> = finished
-            .frames
+        let frames: Vec<_> = frames
             .iter()
             .map(|entry| (entry.block, entry.frame))
             .collect();
@@ -224,7 +231,7 @@ impl Core {
             .map(|(_, frame)| u64::from(frame.raw_len))
             .sum();
         let record = PackRecord {
-            bytes: finished.bytes.len() as u64,
+            bytes: bytes.len() as u64,
             raw_bytes,
             live_bytes: raw_bytes,
             frames: frames.len() as u32,

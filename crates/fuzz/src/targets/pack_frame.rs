@@ -9,10 +9,14 @@
 //! ```text
 //! input    flags: 1    reference: 28    block: 16    stored bytes
 //! flags    1  repair the checksum     2  the reference and the block are those that the frame itself names
+//!          4  in a sealed volume      8  seal what lies where a sealed frame is sealed, as its pack 5
 //! ```
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_pack::{Compression, Frame, FrameRef, PackKeys, PackWriter, open_frame};
+use forebay_seal::{DataKeyId, DataKeys, Purpose, Secret, SeededEntropy};
 use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId, VolumeId};
 
 use crate::{Target, input::Input, repair};
@@ -31,6 +35,20 @@ pub(super) fn keys() -> PackKeys {
     PackKeys::new(VOLUME, &[9; 32])
 }
 
+/// Data keys 1 and 2 of the same volume.
+pub(super) fn data_keys() -> Arc<DataKeys> {
+    let key = |id: u32| (DataKeyId(id), Secret::take(&mut [id as u8; 32]));
+    Arc::new(DataKeys::new(VOLUME, key(2), [key(1)]))
+}
+
+/// Keys of the same volume, sealed. The salts are the same in every run.
+pub(super) fn sealed_keys() -> PackKeys {
+    PackKeys::sealed(&[9; 32], data_keys(), Arc::new(SeededEntropy::new(1)))
+}
+
+/// The pack whose frames are sealed here.
+const PACK: PackId = PackId(5);
+
 fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let flags = input.u8();
@@ -40,12 +58,26 @@ fn run(bytes: &[u8]) {
         block: BlockIndex(input.u64()),
     };
     let mut stored = input.rest().to_vec();
+    let named = own_reference(&stored);
+    if flags & 8 != 0 {
+        let sealer = data_keys().sealer(Purpose::Pack, PACK.0, &SeededEntropy::new(2));
+        repair::seal_frame(&mut stored, sealer);
+    }
     if flags & 1 != 0 {
         repair::frame(&mut stored);
     }
     let stored = Bytes::from(stored);
     let (reference, block) = match flags & 2 != 0 {
-        true => own_reference(&stored),
+        true => {
+            let (mut reference, block) = named;
+            reference.crc32 = Input::new(
+                stored
+                    .get(repair::frame_crc_at(&stored)..)
+                    .unwrap_or_default(),
+            )
+            .u32();
+            (reference, block)
+        }
         false => match FrameRef::decode(&reference) {
             Ok(decoded) => {
                 assert_eq!(decoded.encode(), reference);
@@ -54,7 +86,10 @@ fn run(bytes: &[u8]) {
             Err(_) => return,
         },
     };
-    let keys = keys();
+    let keys = match flags & 4 != 0 {
+        true => sealed_keys(),
+        false => keys(),
+    };
     match open_frame(stored.clone(), &reference, block, &keys) {
         Ok(frame) => check(&frame, &stored, &reference, block, &keys),
         Err(error) => {
@@ -67,23 +102,27 @@ fn run(bytes: &[u8]) {
     }
 }
 
-/// What the header of a frame says about where it lies and what it is of (`docs/format.md`).
+/// What the header of a frame says about where it lies and what it is of (`docs/format.md`), but for its checksum; of
+/// one that is to be sealed, before it is.
 fn own_reference(stored: &[u8]) -> (FrameRef, BlockKey) {
-    let mut header = Input::new(stored.get(24..).unwrap_or_default());
-    let pack = PackId(header.u64());
-    let block = BlockKey {
-        inode: Inode(header.u64()),
-        block: BlockIndex(header.u64()),
+    let is_sealed = repair::is_sealed_frame(stored);
+    let at = |at: usize| Input::new(stored.get(at..).unwrap_or_default());
+    let (pack, mut identity, offset) = match is_sealed {
+        true => (PACK, at(64), at(88).u32()),
+        false => (PackId(at(24).u64()), at(32), 40),
     };
-    let (start, raw_len) = (header.u32(), header.u32());
-    let crc32 = Input::new(stored.get(124..).unwrap_or_default()).u32();
+    let block = BlockKey {
+        inode: Inode(identity.u64()),
+        block: BlockIndex(identity.u64()),
+    };
+    let (start, raw_len) = (identity.u32(), identity.u32());
     let reference = FrameRef {
         pack,
-        offset: 40,
+        offset,
         stored_len: stored.len() as u32,
         start,
         raw_len,
-        crc32,
+        crc32: 0,
     };
     (reference, block)
 }
@@ -132,12 +171,17 @@ fn check(frame: &Frame, stored: &Bytes, reference: &FrameRef, block: BlockKey, k
 }
 
 /// A frame and its reference, as the pack's writer makes them.
-fn made(raw: &[u8], start: u64, compression: Compression) -> (FrameRef, BlockKey, Vec<u8>) {
+fn made(
+    raw: &[u8],
+    start: u64,
+    compression: Compression,
+    keys: &PackKeys,
+) -> (FrameRef, BlockKey, Vec<u8>) {
     let block = BlockKey {
         inode: Inode(8),
         block: BlockIndex(9),
     };
-    let mut writer = PackWriter::new(PackId(5), &keys(), compression);
+    let mut writer = PackWriter::new(PACK, keys, compression);
     let range = ByteRange::at(start, raw.len() as u64);
     let reference = writer.push(block, range, std::iter::once(raw));
     let pack = writer.finish();
@@ -148,7 +192,15 @@ fn made(raw: &[u8], start: u64, compression: Compression) -> (FrameRef, BlockKey
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let text = b"it takes what comes, at once. ".repeat(40);
     let input = |flags: u8, raw: &[u8], start, compression| {
-        let (reference, block, stored) = made(raw, start, compression);
+        let keys = match flags & 4 != 0 {
+            true => sealed_keys(),
+            false => keys(),
+        };
+        let (reference, block, mut stored) = made(raw, start, compression, &keys);
+        if flags & 8 != 0 {
+            // It is the target that seals.
+            repair::unseal_frame(&mut stored, PACK, &data_keys());
+        }
         let mut input = vec![flags];
         input.extend(reference.encode());
         input.extend(block.inode.0.to_le_bytes());
@@ -167,5 +219,12 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             "at-the-end",
             input(1, b"last", forebay_types::BLOCK_SIZE - 4, Compression::Off),
         ),
+        ("sealed-raw", input(4, b"forebay", 0, Compression::Off)),
+        ("sealed-zstd", input(4, &text, 4096, zstd)),
+        (
+            "to-be-sealed-raw",
+            input(15, b"forebay", 17, Compression::Off),
+        ),
+        ("to-be-sealed-zstd", input(15, &text, 0, zstd)),
     ]
 }

@@ -4,23 +4,25 @@
 //! * an index that is read tiles its pack from header to footer without a gap, and every entry is written as it was;
 //! * a tail that is too short says how much more is needed, which is then not too short; given all that is needed or
 //!   more, the answer is the same;
+//! * checksums are looked through without keys whatever the bytes are;
 //! * frames that an index names and that are there are opened, or refused, without a panic;
 //! * a name that is taken for a pack's is the name of that pack.
 //!
 //! ```text
 //! input    flags: 1    the last bytes of a pack
-//! flags    1  repair the checksums
+//! flags    1  repair the checksums    2  in a sealed volume    4  seal what lies where the entries are
 //! ```
 
 use bytes::Bytes;
 use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, PACK_HEADER_LEN};
 use forebay_pack::{
-    Compression, PackError, PackIndex, PackWriter, object_name, open_frame, parse_object_name,
-    read_index,
+    Compression, PackError, PackIndex, PackKeys, PackWriter, object_name, open_frame, open_index,
+    parse_object_name, read_index, verify_checksums,
 };
+use forebay_seal::SeededEntropy;
 use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId};
 
-use super::pack_frame::keys;
+use super::pack_frame::{data_keys, keys, sealed_keys};
 use crate::{Target, input::Input, repair};
 
 /// The target.
@@ -40,11 +42,26 @@ fn run(bytes: &[u8]) {
     {
         assert_eq!(object_name(pack), name);
     }
+    let plain = tail.clone();
+    if flags & 4 != 0 {
+        repair::seal_index(&mut tail, &data_keys(), &SeededEntropy::new(2));
+    }
     if flags & 1 != 0 {
         repair::pack(&mut tail);
     }
-    match read_index(&tail) {
-        Ok(index) => check(&index, &tail),
+    let keys = match flags & 2 != 0 {
+        true => sealed_keys(),
+        false => keys(),
+    };
+    if let Err(error) = verify_checksums(&tail) {
+        assert!(!error.to_string().is_empty());
+    }
+    if flags & 2 == 0 {
+        assert_eq!(read_index(&tail), open_index(&tail, &keys));
+    }
+    match open_index(&tail, &keys) {
+        // What was sealed is known where it was sealed here.
+        Ok(index) => check(&index, &tail, (flags & 6 != 2).then_some(&plain), &keys),
         Err(PackError::TailTooShort { needed }) => {
             assert!(
                 needed > tail.len(),
@@ -54,7 +71,10 @@ fn run(bytes: &[u8]) {
             if needed < 1 << 20 {
                 let mut more = vec![0; needed - tail.len()];
                 more.extend(&tail);
-                let enough = !matches!(read_index(&more), Err(PackError::TailTooShort { .. }));
+                let enough = !matches!(
+                    open_index(&more, &keys),
+                    Err(PackError::TailTooShort { .. })
+                );
                 assert!(enough, "too short with all that was said to be needed");
             }
         }
@@ -62,19 +82,19 @@ fn run(bytes: &[u8]) {
     }
 }
 
-fn check(index: &PackIndex, tail: &[u8]) {
+/// `plain` is what `tail` was before its entries were sealed, if that is known.
+fn check(index: &PackIndex, tail: &[u8], plain: Option<&Vec<u8>>, keys: &PackKeys) {
     let index_len = index.entries.len() * INDEX_ENTRY_LEN;
     let entries_at = tail.len() - INDEX_FOOTER_LEN - index_len;
     let mut end = PACK_HEADER_LEN as u64;
-    for (entry, written) in index
-        .entries
-        .iter()
-        .zip(tail[entries_at..].chunks(INDEX_ENTRY_LEN))
-    {
+    for (at, entry) in index.entries.iter().enumerate() {
         let mut again = entry.block.inode.0.to_le_bytes().to_vec();
         again.extend(entry.block.block.0.to_le_bytes());
         again.extend(entry.frame.encode());
-        assert_eq!(again, written);
+        if let Some(plain) = plain {
+            let written = &plain[entries_at + at * INDEX_ENTRY_LEN..][..INDEX_ENTRY_LEN];
+            assert_eq!(again, written);
+        }
         assert_eq!(
             (entry.frame.pack, entry.frame.offset),
             (index.pack, end as u32)
@@ -93,31 +113,34 @@ fn check(index: &PackIndex, tail: &[u8]) {
 
     let needed = &tail[entries_at..];
     assert_eq!(
-        read_index(needed).as_ref(),
+        open_index(needed, keys).as_ref(),
         Ok(index),
         "with no more than is needed"
     );
     assert!(matches!(
-        read_index(&needed[1..]),
+        open_index(&needed[1..], keys),
         Err(PackError::TailTooShort { .. })
     ));
     if tail.len() as u64 == pack_len {
         let whole = Bytes::copy_from_slice(tail);
         for entry in &index.entries {
             let stored = whole.slice(std::ops::Range::from(entry.frame.stored_range()));
-            if let Ok(frame) = open_frame(stored, &entry.frame, entry.block, &keys()) {
+            if let Ok(frame) = open_frame(stored, &entry.frame, entry.block, keys) {
                 assert_eq!(frame.range, entry.frame.range());
             }
         }
         let mut longer = vec![0];
         longer.extend(tail);
-        assert!(read_index(&longer).is_err(), "longer than its index says");
+        assert!(
+            open_index(&longer, keys).is_err(),
+            "longer than its index says"
+        );
     }
 }
 
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-    let pack = |frames: u64| {
-        let mut writer = PackWriter::new(PackId(0x12a), &keys(), Compression::default());
+    let pack = |frames: u64, keys: &PackKeys| {
+        let mut writer = PackWriter::new(PackId(0x12a), keys, Compression::default());
         for frame in 0..frames {
             let block = BlockKey {
                 inode: Inode(8),
@@ -130,13 +153,27 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         writer.finish().bytes
     };
     let input = |flags: u8, tail: &[u8]| [&[flags], tail].concat();
-    let three = pack(3);
+    let three = pack(3, &keys());
+    let sealed = pack(3, &sealed_keys());
+    // The entries of the one with the footer of the other: it is the target that seals.
+    let mut to_be_sealed = sealed.to_vec();
+    let index_at = sealed.len() - 80 - 3 * 44;
+    let entries = open_index(&sealed, &sealed_keys())
+        .expect("a sound pack")
+        .entries;
+    for (entry, to) in entries.iter().zip(to_be_sealed[index_at..].chunks_mut(44)) {
+        to[..8].copy_from_slice(&entry.block.inode.0.to_le_bytes());
+        to[8..16].copy_from_slice(&entry.block.block.0.to_le_bytes());
+        to[16..44].copy_from_slice(&entry.frame.encode());
+    }
     vec![
-        ("empty", input(0, &pack(0))),
+        ("empty", input(0, &pack(0, &keys()))),
         ("whole", input(0, &three)),
         ("whole-repaired", input(1, &three)),
         ("index", input(1, &three[three.len() - 80 - 3 * 44..])),
         ("footer", input(1, &three[three.len() - 80..])),
+        ("sealed", input(2, &sealed)),
+        ("to-be-sealed", input(7, &to_be_sealed)),
         ("name", input(0, b"packs/2a/000000000000012a.pack")),
     ]
 }

@@ -446,3 +446,92 @@ async fn a_reader_sees_what_was_committed_and_disturbs_nobody() {
     reader.close().await.unwrap();
     store.close().await.unwrap();
 }
+
+/// SlateDB's reader would go on to a newer state once, right after it was opened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_beside_a_busy_writer_keeps_the_moment_of_its_opening() {
+    let bucket = TestBucket::default();
+    let store = Arc::new(open(&bucket, settings()).await.unwrap());
+    store.commit(&numbered(0)).await.unwrap();
+    let writer = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for n in 1.. {
+                store.commit(&numbered(n)).await.unwrap();
+            }
+        })
+    };
+    for _ in 0..20 {
+        let reader = read(&bucket).await;
+        let first = reader.get(b"latest").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(reader.get(b"latest").await.unwrap(), first);
+        reader.close().await.unwrap();
+    }
+    writer.abort();
+    let _ = writer.await;
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_pinned_reader_needs_is_not_deleted_until_it_is_closed() {
+    let bucket = TestBucket::default();
+    let brief = SlateSettings {
+        timeout: Duration::from_secs(1),
+        retention: Duration::from_secs(1),
+        ..settings()
+    };
+    let store = open(&bucket, brief).await.unwrap();
+    for n in 1..=5 {
+        store.commit(&numbered(n)).await.unwrap();
+    }
+    settle(&bucket).await;
+    let shared: Arc<dyn ObjectStore> = Arc::new(bucket.clone());
+    let reader = SlateReader::open_pinned(
+        shared.clone(),
+        Path::from("volume/meta"),
+        settings().timeout,
+        Duration::from_secs(60),
+    )
+    .await
+    .unwrap();
+    let all = KeyRange::all();
+    let seen = store.scan(&all, 1000).await.unwrap();
+    let before = bucket.objects().await;
+    for n in 6..=6 + 4 * COMPACT_AT_TABLES as u32 {
+        store.commit(&numbered(n)).await.unwrap();
+    }
+    settle(&bucket).await;
+    collect(&store, &bucket, &numbered(1)).await;
+    let tables = |objects: &[String]| -> Vec<String> {
+        let tables = objects.iter().filter(|name| name.ends_with(".sst"));
+        tables
+            .filter(|name| name.contains("compacted"))
+            .cloned()
+            .collect()
+    };
+    let after = bucket.objects().await;
+    for table in tables(&before) {
+        assert!(after.contains(&table), "{table} was deleted");
+    }
+    assert!(reader.is_held() && reader.is_still_held().await);
+    // Piece by piece, and each a page of its own.
+    let (mut range, mut found) = (all.clone(), Vec::new());
+    loop {
+        let page = reader.page(&range, 3, usize::MAX).await.unwrap();
+        let Some((last, _)) = page.last() else { break };
+        range = range.after(last);
+        found.extend(page);
+    }
+    assert_eq!(found, seen);
+    assert_eq!(reader.page(&all, 99, 1).await.unwrap().len(), 1);
+    reader.close().await.unwrap();
+    // The writer was not fenced, and deletes it all now.
+    collect(&store, &bucket, &numbered(2)).await;
+    let after = bucket.objects().await;
+    assert!(
+        tables(&before).iter().all(|table| !after.contains(table)),
+        "{after:#?}"
+    );
+    store.close().await.unwrap();
+}

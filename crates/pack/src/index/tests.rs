@@ -24,7 +24,7 @@ fn with_byte(at: usize, byte: u8) -> Result<Footer, PackError> {
 
 /// A pack that has only a header and the given index.
 fn pack(entries: &[IndexEntry]) -> Vec<u8> {
-    let mut bytes = encode_pack_header(VOLUME, PACK).to_vec();
+    let mut bytes = encode_pack_header(PACK_VERSION, VOLUME, PACK).to_vec();
     bytes.extend(encode_index(VOLUME, PACK, PACK_HEADER_LEN as u32, entries));
     bytes
 }
@@ -46,7 +46,7 @@ fn a_sealed_index_and_another_version_are_named() {
         key_id: 0,
     };
     assert_eq!(with_byte(footer_at::SEAL, 1), Err(sealed));
-    assert_eq!(with_byte(footer_at::VERSION, 2), Err(PackError::Version(2)));
+    assert_eq!(with_byte(footer_at::VERSION, 3), Err(PackError::Version(3)));
 }
 
 #[test]

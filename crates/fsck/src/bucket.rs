@@ -1,0 +1,223 @@
+//! What the bucket has of the packs that the metadata know.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_meta::record::PackRecord;
+use forebay_meta::{Key, StoreError};
+use forebay_pack::index::{PACK_HEADER_LEN, is_header_of};
+use forebay_pack::{PACK_PREFIX, PackError, PackKeys, object_name, parse_object_name, read_index};
+use forebay_types::PackId;
+use futures_util::{StreamExt, stream};
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt};
+
+use crate::check::Ended;
+use crate::finding::{Finding, Sink};
+use crate::judge::packs::{Packs, index_len};
+use crate::progress::Stage;
+use crate::source::{Newest, Source};
+use crate::walk::Walk;
+
+/// Packs whose headers and indexes are read at the same time.
+const AT_ONCE: usize = 8;
+/// How often something is asked for that the bucket did not answer well.
+const ATTEMPTS: u32 = 4;
+/// Pause before the next one, times the number of tries. The store below waits as well.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Why bytes of a pack did not come.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// The pack is not there.
+    Missing,
+    /// It is shorter than that.
+    CutOff {
+        /// Its length.
+        len: u64,
+    },
+    /// The bucket does not answer well.
+    Bucket(String),
+}
+
+/// The volume's objects.
+#[derive(Clone)]
+pub(crate) struct Bucket {
+    store: Arc<dyn ObjectStore>,
+    root: Path,
+    pub(crate) keys: Arc<PackKeys>,
+    newest: Arc<dyn Newest>,
+}
+
+impl Bucket {
+    pub(crate) fn new(
+        store: Arc<dyn ObjectStore>,
+        root: &Path,
+        keys: Arc<PackKeys>,
+        newest: Arc<dyn Newest>,
+    ) -> Bucket {
+        Bucket {
+            store,
+            root: root.clone(),
+            keys,
+            newest,
+        }
+    }
+
+    fn path(&self, name: &str) -> Path {
+        self.root.parts().chain(Path::from(name).parts()).collect()
+    }
+
+    /// Lists the packs and compares them with their accounts.
+    pub(crate) async fn compare(&self, walk: &mut Walk, packs: &mut Packs) -> Result<(), Ended> {
+        let mut attempt = 1;
+        loop {
+            match self.list(walk, packs).await {
+                Ok(()) => break,
+                Err(error) if attempt < ATTEMPTS => {
+                    tracing::warn!("listing the bucket: {error}; asked again");
+                    tokio::time::sleep(PAUSE * attempt).await;
+                }
+                Err(error) => return Err(Ended::Bucket(error.to_string())),
+            }
+            attempt += 1;
+        }
+        let suspects = packs.suspects();
+        if suspects.is_empty() {
+            return Ok(());
+        }
+        let newest = self.newest.newest().await?;
+        for finding in suspects {
+            let gone = match &finding {
+                Finding::MissingPack { pack, .. } => is_gone(&*newest, *pack).await?,
+                _ => false,
+            };
+            if !gone {
+                walk.findings.found(finding);
+            }
+        }
+        Ok(())
+    }
+
+    async fn list(&self, walk: &mut Walk, packs: &mut Packs) -> Result<(), Error> {
+        walk.progress.begin(Stage::Bucket, 0);
+        let mut census = walk.census;
+        census.foreign_objects = Default::default();
+        let mut objects = self.store.list(Some(&self.path(PACK_PREFIX)));
+        while let Some(object) = objects.next().await {
+            let object = object?;
+            walk.progress.add(1);
+            let parts = object.location.prefix_match(&self.root);
+            let name: Option<Path> = parts.map(Iterator::collect);
+            match name.and_then(|name| parse_object_name(name.as_ref())) {
+                Some(pack) => packs.listed(pack, object.size, walk.state.as_ref(), &mut census),
+                None => census.foreign_objects.add(object.size),
+            }
+        }
+        walk.census = census;
+        Ok(())
+    }
+
+    /// Reads what packs say of themselves, and compares it with their accounts.
+    pub(crate) async fn read_indexes(&self, walk: &mut Walk, packs: &Packs) -> Result<(), Ended> {
+        walk.progress
+            .begin(Stage::Packs, packs.sound().count() as u64);
+        let sound: Vec<_> = packs.sound().collect();
+        let checks = sound
+            .into_iter()
+            .map(|(pack, record)| async move { (pack, self.read_index(pack, &record).await) });
+        let mut checks = stream::iter(checks).buffer_unordered(AT_ONCE);
+        let mut suspects = Vec::new();
+        while let Some((pack, outcome)) = checks.next().await {
+            walk.progress.add(1);
+            let why = match outcome {
+                Ok(None) => continue,
+                Ok(Some(why)) => why,
+                Err(Unread::Bucket(why)) => return Err(Ended::Bucket(why)),
+                Err(Unread::Missing) => "it is not in the bucket any more".to_owned(),
+                Err(Unread::CutOff { len }) => format!("it has {len} bytes only"),
+            };
+            suspects.push((pack, why));
+        }
+        for (pack, why) in suspects {
+            if !self.has_gone(pack).await? {
+                let object = object_name(pack);
+                walk.findings
+                    .found(Finding::DamagedPack { pack, object, why });
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the header and the index of a pack.
+    async fn read_index(
+        &self,
+        pack: PackId,
+        record: &PackRecord,
+    ) -> Result<Option<String>, Unread> {
+        let volume = self.keys.volume();
+        let header = self.bytes(pack, 0, PACK_HEADER_LEN as u64).await?;
+        if !is_header_of(&header, volume, pack) {
+            return Ok(Some("its header is damaged, or of another pack".to_owned()));
+        }
+        let from = record.bytes.saturating_sub(index_len(record));
+        let tail = self.bytes(pack, from, record.bytes).await?;
+        let index = match read_index(&tail) {
+            Ok(index) => index,
+            Err(PackError::TailTooShort { .. }) => {
+                return Ok(Some(
+                    "its index has more frames than its account".to_owned(),
+                ));
+            }
+            Err(error) => return Ok(Some(error.to_string())),
+        };
+        let entries = index.entries.iter();
+        let raw_bytes: u64 = entries.map(|entry| u64::from(entry.frame.raw_len)).sum();
+        let why = if index.volume != volume || index.pack != pack {
+            "its index is of another pack"
+        } else if u64::from(index.pack_len) != record.bytes {
+            "its index and its account say different lengths"
+        } else if index.entries.len() as u64 != u64::from(record.frames) {
+            "its index and its account say different numbers of frames"
+        } else if raw_bytes != record.raw_bytes {
+            "its index and its account say different numbers of bytes"
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(why.to_owned()))
+    }
+
+    /// Bytes of a pack.
+    pub(crate) async fn bytes(&self, pack: PackId, from: u64, to: u64) -> Result<Bytes, Unread> {
+        let path = self.path(&object_name(pack));
+        let mut attempt = 1;
+        loop {
+            let why = match self.store.get_range(&path, from..to).await {
+                Ok(bytes) if bytes.len() as u64 == to - from => return Ok(bytes),
+                Ok(bytes) => format!("{} bytes came where {} lie", bytes.len(), to - from),
+                Err(Error::NotFound { .. }) => return Err(Unread::Missing),
+                Err(error) => error.to_string(),
+            };
+            match self.store.head(&path).await {
+                Ok(object) if object.size < to => return Err(Unread::CutOff { len: object.size }),
+                Err(Error::NotFound { .. }) => return Err(Unread::Missing),
+                _ if attempt == ATTEMPTS => {
+                    return Err(Unread::Bucket(format!("{path}: {why}")));
+                }
+                _ => tokio::time::sleep(PAUSE * attempt).await,
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Whether the metadata, as they are now, do not know the pack any more, so that a gateway may have deleted it.
+    pub(crate) async fn has_gone(&self, pack: PackId) -> Result<bool, StoreError> {
+        let newest = self.newest.newest().await?;
+        is_gone(&*newest, pack).await
+    }
+}
+
+async fn is_gone(newest: &dyn Source, pack: PackId) -> Result<bool, StoreError> {
+    Ok(newest.get(&Key::Pack(pack).encode()).await?.is_none())
+}

@@ -1,0 +1,224 @@
+//! One check from the opening of the metadata to the report.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_meta::volume::VolumeError;
+use forebay_meta::{MetaStore, SlateReader, StoreError, VolumeDescriptor};
+use forebay_pack::PackKeys;
+use forebay_types::{PackId, VolumeId};
+use object_store::ObjectStore;
+use object_store::path::Path;
+
+use crate::bucket::Bucket;
+use crate::data;
+use crate::paths;
+use crate::progress::{Progress, Stage};
+use crate::report::{Findings, Report};
+use crate::source::{InBucket, Newest, Source, TIMEOUT, patiently};
+use crate::walk::Walk;
+
+/// Name of the metadata under the volume's prefix.
+const META_PREFIX: &str = "meta";
+/// How long the note in the bucket counts after the last sign of life of a check.
+const PIN_LIFETIME: Duration = Duration::from_secs(15 * 60);
+/// How often a check begins, if what it reads is deleted under it.
+const ATTEMPTS: u32 = 3;
+/// The least memory for tables with which a check gets anywhere.
+const MIN_MEMORY: usize = 1 << 20;
+
+/// What is to be checked, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Read and verify every live frame.
+    pub read_data: bool,
+    /// Bytes of memory for tables of objects and packs. A volume that needs more is walked through in several passes.
+    /// About a quarter as much again is taken for pages of metadata and frames on their way.
+    pub memory: usize,
+    /// Most findings of each kind that are kept; all are counted.
+    pub keep: usize,
+    /// Keep gateways from deleting the metadata that are read, by a note in the bucket. Without it nothing at all is
+    /// written, and a check that takes longer than a minute may have to start over.
+    pub pin: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            read_data: false,
+            memory: 256 << 20,
+            keep: 20,
+            pin: true,
+        }
+    }
+}
+
+/// Why a volume could not be checked. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The volume itself: not there, its descriptor damaged, newer than this program.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The metadata cannot be read through.
+    #[error("the metadata cannot be read, so nothing more is known of the volume: {0}")]
+    Metadata(StoreError),
+    /// What is read was deleted under the check again and again.
+    #[error(
+        "the running gateway deletes metadata faster than they can be checked ({0}); let the check write a note to the bucket (leave out --no-pin), set the clocks of both machines right, or stop the gateway meanwhile. If no gateway runs, the metadata are damaged: attach an undamaged copy of the bucket"
+    )]
+    Overtaken(StoreError),
+    /// The bucket did not answer well.
+    #[error(
+        "the bucket could not be read: {0}; check the connection and the credentials, and run the check again"
+    )]
+    Bucket(String),
+}
+
+/// What ends an attempt.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Metadata(StoreError),
+    Bucket(String),
+}
+
+impl From<StoreError> for Ended {
+    fn from(error: StoreError) -> Self {
+        Ended::Metadata(error)
+    }
+}
+
+/// Checks the volume that is in `store` under `root`.
+///
+/// Dropping the future ends the check; the note in the bucket, if there is one, then counts for 15 minutes more.
+///
+/// # Errors
+/// When there is no volume, or it cannot be read through. What does not fit together is no error but in the
+/// report.
+pub async fn check(
+    store: Arc<dyn ObjectStore>,
+    root: Path,
+    options: &Options,
+    progress: Arc<Progress>,
+) -> Result<Report, CheckError> {
+    let descriptor = VolumeDescriptor::load(&store, &root).await?;
+    let keys = Arc::new(PackKeys::new(descriptor.volume, &descriptor.hash_key));
+    let path: Path = root
+        .parts()
+        .chain(Path::from(META_PREFIX).parts())
+        .collect();
+    let newest: Arc<dyn Newest> = Arc::new(InBucket {
+        store: store.clone(),
+        path: path.clone(),
+    });
+    let options = &Options {
+        memory: options.memory.max(MIN_MEMORY),
+        ..options.clone()
+    };
+    let mut attempt = 1;
+    loop {
+        let moment = open(&store, &path, options.pin)
+            .await
+            .map_err(CheckError::Metadata)?;
+        let bucket = Bucket::new(store.clone(), &root, keys.clone(), newest.clone());
+        let source: Arc<dyn Source> = moment.clone();
+        let outcome = attempt_on(source, bucket, descriptor.volume, options, &progress).await;
+        let held = match &outcome {
+            Err(_) => moment.is_still_held().await,
+            Ok(_) => moment.is_held(),
+        };
+        if let Err(error) = moment.close().await {
+            tracing::debug!(%error, "closing the metadata");
+        }
+        return match outcome {
+            Ok(report) => Ok(Report {
+                pinned: held,
+                ..report
+            }),
+            Err(Ended::Bucket(why)) => Err(CheckError::Bucket(why)),
+            Err(Ended::Metadata(error @ StoreError::Corrupt(_))) if !held => {
+                // Not damaged, perhaps, but merged and deleted by a gateway.
+                if attempt < ATTEMPTS {
+                    tracing::warn!(
+                        "metadata were deleted meanwhile ({error}); the check starts over"
+                    );
+                    attempt += 1;
+                    continue;
+                }
+                Err(CheckError::Overtaken(error))
+            }
+            Err(Ended::Metadata(error)) => Err(CheckError::Metadata(error)),
+        };
+    }
+}
+
+/// Opens the newest moment, and keeps it if that is wanted and possible.
+async fn open(
+    store: &Arc<dyn ObjectStore>,
+    path: &Path,
+    pin: bool,
+) -> Result<Arc<SlateReader>, StoreError> {
+    if pin {
+        let pinned = SlateReader::open_pinned(store.clone(), path.clone(), TIMEOUT, PIN_LIFETIME);
+        match pinned.await {
+            Ok(reader) => return Ok(Arc::new(reader)),
+            Err(error) => tracing::warn!(
+                "the metadata cannot be kept from being deleted ({error}); the check goes on, and starts over if that happens"
+            ),
+        }
+    }
+    let open = || SlateReader::open(store.clone(), path.clone(), TIMEOUT);
+    Ok(Arc::new(patiently(open).await?))
+}
+
+/// Checks one moment.
+pub(crate) async fn attempt_on(
+    source: Arc<dyn Source>,
+    bucket: Bucket,
+    volume: VolumeId,
+    options: &Options,
+    progress: &Arc<Progress>,
+) -> Result<Report, Ended> {
+    let memory = options.memory;
+    let findings = Findings::keeping(options.keep);
+    let mut walk = Walk::new(source.clone(), progress.clone(), memory / 2, findings);
+    walk.begin().await?;
+    let mut accounts = walk.accounts().await?;
+    let (mut packs, mut next) = walk.range_of_packs(PackId(0), &mut accounts).await?;
+    walk.objects(&mut packs).await?;
+    loop {
+        let unknown = walk.totals.maps_are_unknown();
+        packs.judge_accounts(unknown, &mut walk.census, &mut walk.findings);
+        bucket.compare(&mut walk, &mut packs).await?;
+        if options.read_data {
+            bucket.read_indexes(&mut walk, &packs).await?;
+        }
+        let Some(first) = next else { break };
+        (packs, next) = walk.range_of_packs(first, &mut accounts).await?;
+        walk.references(&mut packs).await?;
+    }
+    drop(packs);
+    let highest = walk.highest_pack;
+    walk.totals
+        .finish(walk.state.as_ref(), highest, &mut walk.findings);
+    if options.read_data {
+        data::read(&mut walk, &bucket, memory / 4).await?;
+    }
+    progress.begin(Stage::Paths, 0);
+    let paths = paths::find(&source, &walk.findings.inodes()).await?;
+    let mut census = walk.census;
+    census.objects = walk.totals.objects;
+    census.directories = walk.totals.directories;
+    census.names = walk.totals.names;
+    census.garbage = walk.totals.garbage;
+    census.block_maps.count = walk.totals.block_maps;
+    census.block_maps.bytes = u64::try_from(walk.totals.used).unwrap_or(u64::MAX);
+    Ok(Report {
+        volume,
+        state: walk.state,
+        pinned: false,
+        read_data: options.read_data,
+        findings: walk.findings,
+        census,
+        paths,
+    })
+}

@@ -1,0 +1,195 @@
+//! Reads every live frame and verifies it.
+//!
+//! Block maps are walked through in windows of some hundred thousand frames. The frames of a window are sorted by where
+//! they lie; those that adjoin are read by one GET. Every frame is of one block, whose map names it in one window
+//! only: so each is read once.
+
+mod plan;
+
+use forebay_meta::record::BlockMap;
+use forebay_meta::{Key, KeyRange, StoreError};
+use forebay_pack::{Frame, FrameError, object_name, open_frame};
+use forebay_types::{BLOCK_SIZE, Inode};
+use futures_util::{StreamExt, stream};
+
+use crate::bucket::{Bucket, Unread};
+use crate::check::Ended;
+use crate::finding::{Finding, Nobody, Sink};
+use crate::progress::Stage;
+use crate::source::Cursor;
+use crate::walk::Walk;
+use plan::{MAX_GET, Read, Wanted};
+
+/// Most GETs at the same time.
+const AT_ONCE: usize = 16;
+/// How often a frame is fetched that arrives damaged.
+const FETCHES: u32 = 3;
+
+/// Reads every frame that a block map of the moment refers to, in `memory` bytes or so.
+pub(crate) async fn read(walk: &mut Walk, bucket: &Bucket, memory: usize) -> Result<(), Ended> {
+    let total = u64::try_from(walk.totals.used).unwrap_or(u64::MAX);
+    walk.progress.begin(Stage::Data, total);
+    let window = (memory / 2 / size_of::<Wanted>()).max(1024);
+    let parallel = (memory / 2 / MAX_GET as usize).clamp(1, AT_ONCE);
+    let mut blocks = Cursor::new(&walk.source, KeyRange::blocks_from(Inode(0)));
+    loop {
+        let wanted = gather(&mut blocks, window).await?;
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        read_window(walk, bucket, wanted, parallel).await?;
+    }
+}
+
+/// The frames of the next block maps.
+async fn gather(blocks: &mut Cursor, window: usize) -> Result<Vec<Wanted>, StoreError> {
+    let mut wanted = Vec::new();
+    while wanted.len() < window {
+        let Some((key, map)) = blocks.record::<BlockMap>(&mut Nobody).await? else {
+            break;
+        };
+        if let (Key::Block(key), Some(map)) = (key, map) {
+            wanted.extend(plan::frames(key, &map));
+        }
+    }
+    Ok(wanted)
+}
+
+async fn read_window(
+    walk: &mut Walk,
+    bucket: &Bucket,
+    wanted: Vec<Wanted>,
+    parallel: usize,
+) -> Result<(), Ended> {
+    let reads = plan::reads(wanted).into_iter().map(|read| {
+        let bucket = bucket.clone();
+        async move { verify(&bucket, read).await }
+    });
+    let mut reads = stream::iter(reads).buffer_unordered(parallel);
+    let mut suspects = Vec::new();
+    while let Some(verified) = reads.next().await {
+        for (wanted, fault) in verified.map_err(Ended::Bucket)? {
+            walk.progress.add(u64::from(wanted.to - wanted.from));
+            match fault {
+                None => walk
+                    .census
+                    .frames_read
+                    .add(u64::from(wanted.frame.stored_len)),
+                Some(why) => suspects.push((wanted, why)),
+            }
+        }
+    }
+    drop(reads);
+    // Frames of one pack come together: it is looked up once.
+    suspects.sort_unstable_by_key(|(wanted, _)| (wanted.frame.pack, wanted.frame.offset));
+    let mut looked_up = None;
+    for (wanted, why) in suspects {
+        let pack = wanted.frame.pack;
+        let gone = match looked_up {
+            Some((of, gone)) if of == pack => gone,
+            _ => bucket.has_gone(pack).await?,
+        };
+        looked_up = Some((pack, gone));
+        if !gone {
+            let begins = wanted.block.block.0.saturating_mul(BLOCK_SIZE);
+            walk.findings.found(Finding::DamagedFrame {
+                inode: wanted.block.inode,
+                from: begins.saturating_add(u64::from(wanted.from)),
+                to: begins.saturating_add(u64::from(wanted.to)),
+                pack,
+                object: object_name(pack),
+                offset: wanted.frame.offset,
+                why,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Frames with what is wrong with each, if anything is.
+type Verified = Vec<(Wanted, Option<String>)>;
+
+/// Reads frames that adjoin, and each by itself where that does not work.
+async fn verify(bucket: &Bucket, read: Read) -> Result<Verified, String> {
+    let Read {
+        pack,
+        range,
+        frames,
+    } = read;
+    let bytes = match bucket.bytes(pack, range.start, range.end).await {
+        Ok(bytes) => bytes,
+        Err(Unread::Bucket(why)) => return Err(why),
+        Err(Unread::Missing) => {
+            let missing = || Some("the pack is not in the bucket".to_owned());
+            return Ok(frames.into_iter().map(|one| (one, missing())).collect());
+        }
+        Err(Unread::CutOff { len }) => return one_by_one(bucket, frames, Some(len)).await,
+    };
+    let keys = bucket.keys.clone();
+    let opening = tokio::task::spawn_blocking(move || {
+        let open = |one: Wanted| {
+            let stored = one.frame.stored_range();
+            let from = stored.start.saturating_sub(range.start) as usize;
+            let to = stored.end.saturating_sub(range.start) as usize;
+            let bytes = bytes.slice(from.min(bytes.len())..to.min(bytes.len()));
+            let opened = open_frame(bytes, &one.frame, one.block, &keys);
+            let fault = opened
+                .and_then(|frame: Frame| frame.verify_hash(&keys))
+                .err();
+            (one, fault)
+        };
+        frames.into_iter().map(open).collect::<Vec<_>>()
+    });
+    let opened = opening.await.map_err(|error| error.to_string())?;
+    let mut verified = Vec::with_capacity(opened.len());
+    for (one, fault) in opened {
+        let fault = match fault {
+            Some(fault) if fault.is_worth_another_fetch() => again(bucket, &one).await?,
+            fault => fault.map(|fault| fault.fault.to_string()),
+        };
+        verified.push((one, fault));
+    }
+    Ok(verified)
+}
+
+/// Fetches frames one after the other; `len` is the length of their pack, if they go beyond it.
+async fn one_by_one(
+    bucket: &Bucket,
+    frames: Vec<Wanted>,
+    len: Option<u64>,
+) -> Result<Verified, String> {
+    let mut verified = Vec::with_capacity(frames.len());
+    for one in frames {
+        let fault = match len {
+            Some(len) if one.frame.stored_range().end > len => Some(cut_off(len)),
+            _ => again(bucket, &one).await?,
+        };
+        verified.push((one, fault));
+    }
+    Ok(verified)
+}
+
+fn cut_off(len: u64) -> String {
+    format!("the pack is cut off: it has {len} bytes")
+}
+
+/// Fetches a frame by itself, some times if it arrives damaged. Gives what is wrong with it in the end.
+async fn again(bucket: &Bucket, one: &Wanted) -> Result<Option<String>, String> {
+    let stored = one.frame.stored_range();
+    let mut fetch = 1;
+    loop {
+        let bytes = match bucket.bytes(one.frame.pack, stored.start, stored.end).await {
+            Ok(bytes) => bytes,
+            Err(Unread::Bucket(why)) => return Err(why),
+            Err(Unread::Missing) => return Ok(Some("the pack is not in the bucket".to_owned())),
+            Err(Unread::CutOff { len }) => return Ok(Some(cut_off(len))),
+        };
+        let opened = open_frame(bytes, &one.frame, one.block, &bucket.keys);
+        let verified = opened.and_then(|frame| frame.verify_hash(&bucket.keys));
+        match verified {
+            Ok(()) => return Ok(None),
+            Err(error) if error.is_worth_another_fetch() && fetch < FETCHES => fetch += 1,
+            Err(FrameError { fault, .. }) => return Ok(Some(fault.to_string())),
+        }
+    }
+}

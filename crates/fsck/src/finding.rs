@@ -1,0 +1,288 @@
+//! Findings: what does not fit together, each kind with a name, a sentence, and the numbers in it.
+//!
+//! `docs/fsck.md` says of each kind what it means and what to do.
+
+use std::fmt;
+
+use bytes::Bytes;
+use forebay_meta::error::DisplayKey;
+use forebay_meta::record::Kind;
+use forebay_types::{Inode, PackId};
+use serde::{Serialize, Serializer};
+
+/// A name in a directory, shown with everything escaped that is not plain.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Name(pub Bytes);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+fn number<S: Serializer>(inode: &Inode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(inode.0)
+}
+
+fn number_or_none<S: Serializer>(inode: &Option<Inode>, serializer: S) -> Result<S::Ok, S::Error> {
+    inode.map(|inode| inode.0).serialize(serializer)
+}
+
+fn digits<S: Serializer>(pack: &PackId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(pack)
+}
+
+fn text<S: Serializer, T: fmt::Display>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn word<S: Serializer>(kind: &Kind, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(of_kind(kind))
+}
+
+/// A kind of object in words.
+pub(crate) fn of_kind(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Regular => "file",
+        Kind::Directory => "directory",
+        Kind::BlockDevice => "block device",
+        Kind::CharDevice => "character device",
+        Kind::Symlink => "symbolic link",
+        Kind::Socket => "socket",
+        Kind::Fifo => "named pipe",
+    }
+}
+
+/// A tree in words.
+fn of_tree(tree: &Option<Inode>) -> String {
+    match tree {
+        Some(root) => format!("the tree of inode {root}"),
+        None => "no tree".to_owned(),
+    }
+}
+
+/// What the volume's state counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VolumeCount {
+    /// Bytes that block maps refer to.
+    UsedBytes,
+    /// Objects.
+    Objects,
+    /// Bytes that quotas count.
+    ChargedBytes,
+}
+
+impl fmt::Display for VolumeCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            VolumeCount::UsedBytes => "bytes that block maps refer to",
+            VolumeCount::Objects => "objects",
+            VolumeCount::ChargedBytes => "bytes that quotas count",
+        })
+    }
+}
+
+/// Something that does not fit together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(tag = "finding", rename_all = "kebab-case")]
+#[rustfmt::skip]
+#[allow(missing_docs, reason = "the sentences say what the fields are")]
+pub enum Finding {
+    #[error("the metadata entry {key} cannot be read: it {why}")]
+    DamagedRecord { #[serde(serialize_with = "text")] key: DisplayKey, why: &'static str },
+    #[error("the metadata entry {key} is of a kind that this version does not know")]
+    UnknownEntry { #[serde(serialize_with = "text")] key: DisplayKey },
+
+    #[error("the volume has no readable state: what it counts, and which numbers come next, is not known")]
+    NoVolumeState,
+    #[error("the volume counts {says} {count} and has {is}")]
+    WrongVolumeCount { count: VolumeCount, says: u64, is: u64 },
+    #[error("the next object would get inode {next}, and there is inode {highest} already")]
+    NextInodeTooLow { next: u64, #[serde(serialize_with = "number")] highest: Inode },
+    #[error("the next pack would get number {next}, and there is {highest} already")]
+    NextPackTooLow { #[serde(serialize_with = "digits")] next: PackId, #[serde(serialize_with = "digits")] highest: PackId },
+
+    #[error("the root directory {why}")]
+    BadRoot { why: &'static str },
+    #[error("inode {inode}, a {}, has no name", of_kind(.kind))]
+    Orphan { #[serde(serialize_with = "number")] inode: Inode, #[serde(serialize_with = "word", rename = "kind")] kind: Kind },
+    #[error("inode {inode} counts {says} links and has {is}")]
+    WrongLinkCount { #[serde(serialize_with = "number")] inode: Inode, says: u32, is: u64 },
+    #[error("inode {inode} has impossible attributes: {why}")]
+    BadAttributes { #[serde(serialize_with = "number")] inode: Inode, why: &'static str },
+
+    #[error("directory {inode} counts {says} names and has {is}")]
+    WrongEntryCount { #[serde(serialize_with = "number")] inode: Inode, says: u64, is: u64 },
+    #[error("directory {inode} would give its next name cookie {next}, and has {highest} already")]
+    NextCookieTooLow { #[serde(serialize_with = "number")] inode: Inode, next: u64, highest: u64 },
+    #[error("directory {inode} says that it is in {says}, and its name is in {is}")]
+    WrongParent { #[serde(serialize_with = "number")] inode: Inode, #[serde(serialize_with = "number")] says: Inode, #[serde(serialize_with = "number")] is: Inode },
+    #[error("directory {inode} has {names} names")]
+    ManyNames { #[serde(serialize_with = "number")] inode: Inode, names: u64 },
+    #[error("directory {inode} lies below itself, {directories} directories around: nothing of it can be reached from the root")]
+    Loop { #[serde(serialize_with = "number")] inode: Inode, directories: u64 },
+
+    #[error("name {name} in directory {directory} stands for inode {inode}, which is not there")]
+    NameWithoutObject { #[serde(serialize_with = "number")] directory: Inode, name: Name, #[serde(serialize_with = "number")] inode: Inode },
+    #[error("name {name} in directory {directory} calls inode {inode} a {}, and it is a {}", of_kind(.says), of_kind(.is))]
+    WrongKind { #[serde(serialize_with = "number")] directory: Inode, name: Name, #[serde(serialize_with = "number")] inode: Inode, #[serde(serialize_with = "word")] says: Kind, #[serde(serialize_with = "word")] is: Kind },
+    #[error("there are {entries} names and cookies in inode {directory}, which is no directory")]
+    NamesInNoDirectory { #[serde(serialize_with = "number")] directory: Inode, entries: u64 },
+    #[error("name {name} in directory {directory} {why}")]
+    BadName { #[serde(serialize_with = "number")] directory: Inode, name: Name, why: &'static str },
+    #[error("name {name} in directory {directory} has cookie {cookie}, which is not there: listings do not show it")]
+    NameWithoutCookie { #[serde(serialize_with = "number")] directory: Inode, name: Name, cookie: u64 },
+    #[error("cookie {cookie} in directory {directory} is of name {name}, which is not there: listings show what cannot be opened")]
+    CookieWithoutName { #[serde(serialize_with = "number")] directory: Inode, name: Name, cookie: u64 },
+    #[error("name {name} in directory {directory} and its cookie {cookie} contradict each other: {why}")]
+    NameAndCookieDiffer { #[serde(serialize_with = "number")] directory: Inode, name: Name, cookie: u64, why: &'static str },
+
+    #[error("inode {inode} has {blocks} block maps, and {why}")]
+    StrayBlocks { #[serde(serialize_with = "number")] inode: Inode, blocks: u64, why: &'static str },
+    #[error("block {block} of inode {inode} has bytes behind the end of the file at {size}")]
+    BlockBehindEnd { #[serde(serialize_with = "number")] inode: Inode, block: u64, size: u64 },
+    #[error("block {block} of inode {inode} refers to a frame that cannot be: {why}")]
+    ImpossibleFrame { #[serde(serialize_with = "number")] inode: Inode, block: u64, #[serde(serialize_with = "digits")] pack: PackId, offset: u32, why: &'static str },
+    #[error("inode {inode} counts {says} bytes and its block maps hold {is}")]
+    WrongUsed { #[serde(serialize_with = "number")] inode: Inode, says: u64, is: u64 },
+    #[error("inode {inode} is to be collected as a removed file, and is there")]
+    GarbageOfLiving { #[serde(serialize_with = "number")] inode: Inode },
+    #[error("block {block} of the removed inode {inode} was collected up to {first_block}, and is there")]
+    CollectedBlock { #[serde(serialize_with = "number")] inode: Inode, block: u64, first_block: u64 },
+
+    #[error("pack {pack} has no account, and block maps refer to {bytes} bytes of it")]
+    PackWithoutAccount { #[serde(serialize_with = "digits")] pack: PackId, bytes: u64 },
+    #[error("pack {pack} counts {says} live bytes and has {is}")]
+    WrongLiveBytes { #[serde(serialize_with = "digits")] pack: PackId, says: u64, is: u64 },
+    #[error("pack {pack} is to be deleted, and {why}")]
+    DeadPackInUse { #[serde(serialize_with = "digits")] pack: PackId, bytes: u64, why: &'static str },
+    #[error("the account of pack {pack} cannot be: {why}")]
+    BadPackAccount { #[serde(serialize_with = "digits")] pack: PackId, why: &'static str },
+    #[error("pack {pack} is not in the bucket: {object}")]
+    MissingPack { #[serde(serialize_with = "digits")] pack: PackId, object: String },
+    #[error("pack {pack} has {is} bytes in the bucket and was written with {says}: {object}")]
+    WrongPackLength { #[serde(serialize_with = "digits")] pack: PackId, object: String, says: u64, is: u64 },
+
+    #[error("there is a quota of inode {inode}, {why}")]
+    QuotaOfNoDirectory { #[serde(serialize_with = "number")] inode: Inode, why: &'static str },
+    #[error("the tree of inode {inode} counts {says_bytes} bytes and {says_files} objects, and has {is_bytes} and {is_files}")]
+    WrongUsage { #[serde(serialize_with = "number")] inode: Inode, says_bytes: u64, says_files: u64, is_bytes: u64, is_files: u64 },
+    #[error("{files} objects count in the tree of inode {inode}, which has no quota")]
+    TreeWithoutQuota { #[serde(serialize_with = "number")] inode: Inode, files: u64 },
+    #[error("inode {inode} counts in {}, and the directory {directory} that holds it in {}", of_tree(.says), of_tree(.is))]
+    WrongTree { #[serde(serialize_with = "number")] inode: Inode, #[serde(serialize_with = "number")] directory: Inode, #[serde(serialize_with = "number_or_none")] says: Option<Inode>, #[serde(serialize_with = "number_or_none")] is: Option<Inode> },
+
+    #[error("bytes {from} to {to} of inode {inode} cannot be read: the frame at byte {offset} of {object}: {why}")]
+    DamagedFrame { #[serde(serialize_with = "number")] inode: Inode, from: u64, to: u64, #[serde(serialize_with = "digits")] pack: PackId, object: String, offset: u32, why: String },
+    #[error("{object} does not explain itself: {why}")]
+    DamagedPack { #[serde(serialize_with = "digits")] pack: PackId, object: String, why: String },
+}
+
+impl Finding {
+    /// The name of its kind, as in JSON and in `docs/fsck.md`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Finding::DamagedRecord { .. } => "damaged-record",
+            Finding::UnknownEntry { .. } => "unknown-entry",
+            Finding::NoVolumeState => "no-volume-state",
+            Finding::WrongVolumeCount { .. } => "wrong-volume-count",
+            Finding::NextInodeTooLow { .. } => "next-inode-too-low",
+            Finding::NextPackTooLow { .. } => "next-pack-too-low",
+            Finding::BadRoot { .. } => "bad-root",
+            Finding::Orphan { .. } => "orphan",
+            Finding::WrongLinkCount { .. } => "wrong-link-count",
+            Finding::BadAttributes { .. } => "bad-attributes",
+            Finding::WrongEntryCount { .. } => "wrong-entry-count",
+            Finding::NextCookieTooLow { .. } => "next-cookie-too-low",
+            Finding::WrongParent { .. } => "wrong-parent",
+            Finding::ManyNames { .. } => "many-names",
+            Finding::Loop { .. } => "loop",
+            Finding::NameWithoutObject { .. } => "name-without-object",
+            Finding::WrongKind { .. } => "wrong-kind",
+            Finding::NamesInNoDirectory { .. } => "names-in-no-directory",
+            Finding::BadName { .. } => "bad-name",
+            Finding::NameWithoutCookie { .. } => "name-without-cookie",
+            Finding::CookieWithoutName { .. } => "cookie-without-name",
+            Finding::NameAndCookieDiffer { .. } => "name-and-cookie-differ",
+            Finding::StrayBlocks { .. } => "stray-blocks",
+            Finding::BlockBehindEnd { .. } => "block-behind-end",
+            Finding::ImpossibleFrame { .. } => "impossible-frame",
+            Finding::WrongUsed { .. } => "wrong-used",
+            Finding::GarbageOfLiving { .. } => "garbage-of-living",
+            Finding::CollectedBlock { .. } => "collected-block",
+            Finding::PackWithoutAccount { .. } => "pack-without-account",
+            Finding::WrongLiveBytes { .. } => "wrong-live-bytes",
+            Finding::DeadPackInUse { .. } => "dead-pack-in-use",
+            Finding::BadPackAccount { .. } => "bad-pack-account",
+            Finding::MissingPack { .. } => "missing-pack",
+            Finding::WrongPackLength { .. } => "wrong-pack-length",
+            Finding::QuotaOfNoDirectory { .. } => "quota-of-no-directory",
+            Finding::WrongUsage { .. } => "wrong-usage",
+            Finding::TreeWithoutQuota { .. } => "tree-without-quota",
+            Finding::WrongTree { .. } => "wrong-tree",
+            Finding::DamagedFrame { .. } => "damaged-frame",
+            Finding::DamagedPack { .. } => "damaged-pack",
+        }
+    }
+
+    /// The object that it is about, whose path helps whoever reads it.
+    pub fn inode(&self) -> Option<Inode> {
+        match self {
+            Finding::WrongLinkCount { inode, .. }
+            | Finding::BadAttributes { inode, .. }
+            | Finding::WrongEntryCount { inode, .. }
+            | Finding::NextCookieTooLow { inode, .. }
+            | Finding::WrongParent { inode, .. }
+            | Finding::ManyNames { inode, .. }
+            | Finding::StrayBlocks { inode, .. }
+            | Finding::BlockBehindEnd { inode, .. }
+            | Finding::ImpossibleFrame { inode, .. }
+            | Finding::WrongUsed { inode, .. }
+            | Finding::GarbageOfLiving { inode }
+            | Finding::QuotaOfNoDirectory { inode, .. }
+            | Finding::WrongUsage { inode, .. }
+            | Finding::TreeWithoutQuota { inode, .. }
+            | Finding::WrongTree { inode, .. }
+            | Finding::DamagedFrame { inode, .. } => Some(*inode),
+            Finding::NameWithoutObject { directory, .. }
+            | Finding::WrongKind { directory, .. }
+            | Finding::BadName { directory, .. }
+            | Finding::NameWithoutCookie { directory, .. }
+            | Finding::CookieWithoutName { directory, .. }
+            | Finding::NameAndCookieDiffer { directory, .. } => Some(*directory),
+            _ => None,
+        }
+    }
+}
+
+/// Where findings go.
+pub trait Sink {
+    /// One more.
+    fn found(&mut self, finding: Finding);
+}
+
+/// Drops what was told before.
+pub(crate) struct Nobody;
+
+impl Sink for Nobody {
+    fn found(&mut self, _: Finding) {}
+}
+
+impl Sink for Vec<Finding> {
+    fn found(&mut self, finding: Finding) {
+        self.push(finding);
+    }
+}

@@ -1,0 +1,269 @@
+//! Packs of a range of numbers: their accounts, what block maps refer to, and what the bucket has.
+
+use std::collections::BTreeMap;
+
+use forebay_meta::record::{FrameAddress, PackRecord, VolumeState};
+use forebay_pack::header::FRAME_HEADER_LEN;
+use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, PACK_HEADER_LEN};
+use forebay_pack::{MAX_FRAME_LEN, object_name};
+use forebay_types::PackId;
+
+use crate::finding::{Finding, Sink};
+use crate::report::Census;
+
+/// Bits of a pack's number that count within an epoch; the others are the epoch (`docs/format.md`).
+const COUNTER_BITS: u32 = 40;
+/// Packs without an account that are told apart.
+const STRANGERS: usize = 100_000;
+
+/// The number of the next pack of the gateway that holds the volume.
+pub(crate) fn next_pack(state: &VolumeState) -> PackId {
+    let first = state.epoch.0.checked_shl(COUNTER_BITS).unwrap_or(u64::MAX);
+    PackId(first.max(state.next_pack))
+}
+
+/// What the metadata say of a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// It has an account.
+    Account,
+    /// It has one that cannot be read.
+    Unreadable,
+    /// It is to be deleted.
+    Dead,
+}
+
+/// One pack.
+#[derive(Debug)]
+struct Row {
+    pack: PackId,
+    what: What,
+    record: PackRecord,
+    /// Bytes that block maps refer to.
+    live: u64,
+    /// Its length in the bucket, if it is there.
+    listed: Option<u64>,
+}
+
+/// The packs of a range of numbers.
+pub(crate) struct Packs {
+    from: PackId,
+    end: Option<PackId>,
+    limit: usize,
+    rows: Vec<Row>,
+    /// Packs that block maps refer to and that have no account: bytes of each.
+    strangers: BTreeMap<PackId, u64>,
+}
+
+impl Packs {
+    /// A range that begins at `from` and may take `limit` bytes of memory.
+    pub(crate) fn new(from: PackId, limit: usize) -> Packs {
+        Packs {
+            from,
+            end: None,
+            limit,
+            rows: Vec::new(),
+            strangers: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it has no room for another pack.
+    pub(crate) fn is_full(&self) -> bool {
+        // Tables grow by doubling.
+        2 * self.rows.len() * size_of::<Row>() >= self.limit
+    }
+
+    /// No more packs come: the range ends before `next`.
+    pub(crate) fn end_before(&mut self, next: Option<PackId>) {
+        self.end = next;
+    }
+
+    fn holds(&self, pack: PackId) -> bool {
+        self.from <= pack && self.end.is_none_or(|end| pack < end)
+    }
+
+    /// The account of a pack; `None` if it cannot be read. In the order of numbers, and with what
+    /// [`dead`](Packs::dead) is told of.
+    pub(crate) fn account(
+        &mut self,
+        pack: PackId,
+        record: Option<PackRecord>,
+        sink: &mut dyn Sink,
+    ) {
+        if let Some(why) = record.as_ref().and_then(impossible) {
+            sink.found(Finding::BadPackAccount { pack, why });
+        }
+        let what = match record {
+            Some(_) => What::Account,
+            None => What::Unreadable,
+        };
+        self.push(pack, what, record);
+    }
+
+    /// A pack that is to be deleted.
+    pub(crate) fn dead(&mut self, pack: PackId, sink: &mut dyn Sink) {
+        match self.rows.last() {
+            Some(row) if row.pack == pack => sink.found(Finding::DeadPackInUse {
+                pack,
+                bytes: row.record.live_bytes,
+                why: "it has an account",
+            }),
+            _ => self.push(pack, What::Dead, None),
+        }
+    }
+
+    fn push(&mut self, pack: PackId, what: What, record: Option<PackRecord>) {
+        let record = record.unwrap_or(PackRecord {
+            bytes: 0,
+            raw_bytes: 0,
+            live_bytes: 0,
+            frames: 0,
+        });
+        self.rows.push(Row {
+            pack,
+            what,
+            record,
+            live: 0,
+            listed: None,
+        });
+    }
+
+    /// The pack with the highest number.
+    pub(crate) fn highest(&self) -> Option<PackId> {
+        self.rows.last().map(|row| row.pack)
+    }
+
+    /// An extent of a block map, of so many bytes. All of them are told to every range.
+    pub(crate) fn refer(&mut self, frame: &FrameAddress, bytes: u64) {
+        let pack = frame.pack;
+        if let Some(row) = self.find(pack).and_then(|at| self.rows.get_mut(at)) {
+            row.live = row.live.saturating_add(bytes);
+        } else if self.holds(pack)
+            && (self.strangers.len() < STRANGERS || self.strangers.contains_key(&pack))
+        {
+            let stranger = self.strangers.entry(pack).or_default();
+            *stranger = stranger.saturating_add(bytes);
+        }
+    }
+
+    /// Where the last frame of a pack ends at the latest, if it has a readable account in this range.
+    pub(crate) fn frames_end(&self, pack: PackId) -> Option<u64> {
+        let row = self.find(pack).and_then(|at| self.rows.get(at))?;
+        (row.what == What::Account).then(|| row.record.bytes.saturating_sub(index_len(&row.record)))
+    }
+
+    /// An object of the bucket that is a pack. All of them are told to every range.
+    pub(crate) fn listed(
+        &mut self,
+        pack: PackId,
+        bytes: u64,
+        state: Option<&VolumeState>,
+        census: &mut Census,
+    ) {
+        if !self.holds(pack) {
+            return;
+        }
+        if let Some(row) = self.find(pack).and_then(|at| self.rows.get_mut(at)) {
+            row.listed = Some(bytes);
+            return;
+        }
+        // The gateway of the newest epoch may be bringing it to the bucket just now: packs that leave early have lower
+        // numbers than the next one of a state that does not know them yet.
+        match state {
+            Some(state) if pack.0 >> COUNTER_BITS < state.epoch.0 => {
+                census.unreferenced_packs.add(bytes);
+            }
+            _ => census.packs_under_way.add(bytes),
+        }
+    }
+
+    /// Everything was told but the bucket. `maps_are_unknown` if there are block maps that cannot be read.
+    pub(crate) fn judge_accounts(
+        &self,
+        maps_are_unknown: bool,
+        census: &mut Census,
+        sink: &mut dyn Sink,
+    ) {
+        for (&pack, &bytes) in &self.strangers {
+            sink.found(Finding::PackWithoutAccount { pack, bytes });
+        }
+        for row in &self.rows {
+            let (pack, is) = (row.pack, row.live);
+            match row.what {
+                What::Account => {
+                    census.packs.add(row.record.bytes);
+                    let says = row.record.live_bytes;
+                    if says != is && !maps_are_unknown {
+                        sink.found(Finding::WrongLiveBytes { pack, says, is });
+                    }
+                }
+                What::Unreadable => census.packs.add(0),
+                What::Dead => {
+                    census.dead_packs += 1;
+                    if is > 0 {
+                        sink.found(Finding::DeadPackInUse {
+                            pack,
+                            bytes: is,
+                            why: "block maps refer to it",
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// The bucket was listed. Gives what is not there as it should be, unless it was deleted since the moment that the
+    /// metadata are of.
+    pub(crate) fn suspects(&self) -> Vec<Finding> {
+        let accounts = self.rows.iter().filter(|row| row.what == What::Account);
+        let suspects = accounts.filter_map(|row| {
+            let (pack, says) = (row.pack, row.record.bytes);
+            let object = object_name(pack);
+            match row.listed {
+                None => Some(Finding::MissingPack { pack, object }),
+                Some(is) if is != says => Some(Finding::WrongPackLength {
+                    pack,
+                    object,
+                    says,
+                    is,
+                }),
+                Some(_) => None,
+            }
+        });
+        suspects.collect()
+    }
+
+    /// Packs with an account that are in the bucket as they should be, and their accounts.
+    pub(crate) fn sound(&self) -> impl Iterator<Item = (PackId, PackRecord)> {
+        let sound = |row: &&Row| row.what == What::Account && row.listed == Some(row.record.bytes);
+        self.rows
+            .iter()
+            .filter(sound)
+            .map(|row| (row.pack, row.record))
+    }
+
+    fn find(&self, pack: PackId) -> Option<usize> {
+        self.rows.binary_search_by_key(&pack, |row| row.pack).ok()
+    }
+}
+
+/// Bytes behind the frames of a pack.
+pub(crate) fn index_len(record: &PackRecord) -> u64 {
+    u64::from(record.frames) * INDEX_ENTRY_LEN as u64 + INDEX_FOOTER_LEN as u64
+}
+
+fn impossible(record: &PackRecord) -> Option<&'static str> {
+    let frames = u64::from(record.frames);
+    let least = PACK_HEADER_LEN as u64 + frames * (FRAME_HEADER_LEN as u64 + 1) + index_len(record);
+    if record.live_bytes == 0 {
+        Some("it has no live bytes, and would have been deleted")
+    } else if record.live_bytes > record.raw_bytes {
+        Some("it has more live bytes than bytes")
+    } else if record.raw_bytes > frames * MAX_FRAME_LEN as u64 {
+        Some("it has more bytes than its frames can hold")
+    } else if record.bytes < least || record.bytes > forebay_pack::MAX_PACK_LEN as u64 {
+        Some("no pack with so many frames has this length")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,46 @@
+//! Forebay: checks whether what a bucket holds of a volume fits together.
+//!
+//! [`check`] walks through everything that is published: names, objects, block maps, counts, packs; if asked to, it
+//! reads every live frame as well. It changes nothing, fences nobody, and sees one moment, however long it takes
+//! and whoever goes on writing: an online check and an offline one are the same. What each finding means, and
+//! what to do, is in `docs/fsck.md`.
+//!
+//! ```text
+//!   check      opens a moment, starts over if that was deleted      check.rs
+//!   walk       reads what the judges want to be told                walk.rs, source.rs
+//!   judge      what is consistent: plain synchronous code           judge/
+//!   bucket     objects against accounts: list, headers, indexes     bucket.rs
+//!   data       frames: few large GETs, several at a time            data.rs, data/plan.rs
+//!   report     findings, counted and some of them kept              finding.rs, report.rs
+//! ```
+//!
+//! # The moment
+//!
+//! SlateDB's tables never change; a manifest names those that are the state of one moment. The check pins a manifest: a note
+//! in the bucket ([`forebay_meta::SlateReader::open_pinned`]) keeps gateways from deleting the tables that it names.
+//! Packs are not kept: the gateway deletes them when nothing refers to them any more. So what is missing is
+//! looked up in the newest metadata before it is called a finding.
+//!
+//! # For a repair
+//!
+//! A [`Finding`] has the numbers that a repair needs, not only a sentence; where they go is a trait, [`Sink`].
+//! Judges know nothing of I/O, so that what a repair has made can be judged by them before it is written.
+
+mod bucket;
+mod check;
+mod data;
+mod finding;
+mod judge;
+mod paths;
+mod progress;
+mod report;
+mod source;
+mod walk;
+
+pub use check::{CheckError, Options, check};
+pub use finding::{Finding, Name, Sink, VolumeCount};
+pub use progress::{Progress, Stage};
+pub use report::{Amount, Census, Findings, Report};
+
+#[cfg(test)]
+mod tests;

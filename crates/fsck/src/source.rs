@@ -1,0 +1,193 @@
+//! Where metadata are read from: one moment of them, walked through in big pages.
+
+use std::sync::Arc;
+use std::time::Duration;
+use std::vec;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_meta::record::Record;
+use forebay_meta::{Corrupt, Key, KeyRange, MetaStore, SlateReader, StoreError};
+use object_store::ObjectStore;
+use object_store::path::Path;
+use tokio::task::JoinHandle;
+
+use crate::finding::{Finding, Sink};
+use crate::progress::Progress;
+
+/// Entries and bytes of a page; the next one is on its way while one is judged. A block map has 150 KB at most.
+const PAGE_ENTRIES: usize = 32 << 10;
+const PAGE_BYTES: usize = 4 << 20;
+
+/// How long one request for metadata may take.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a call is tried that the bucket did not answer.
+const ATTEMPTS: u32 = 5;
+/// Pause before the next one, times the number of tries.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// The published metadata, always of the same moment.
+#[async_trait]
+pub(crate) trait Source: Send + Sync {
+    /// The first entries of a range, in order; nothing means that it has no more.
+    async fn page(
+        &self,
+        range: &KeyRange,
+        entries: usize,
+        bytes: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError>;
+
+    /// The value under a key.
+    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError>;
+}
+
+#[async_trait]
+impl Source for SlateReader {
+    async fn page(
+        &self,
+        range: &KeyRange,
+        entries: usize,
+        bytes: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        patiently(|| SlateReader::page(self, range, entries, bytes)).await
+    }
+
+    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        patiently(|| MetaStore::get(self, key)).await
+    }
+}
+
+/// Where newer moments than the one that is checked come from.
+#[async_trait]
+pub(crate) trait Newest: Send + Sync {
+    /// The metadata as they are now.
+    async fn newest(&self) -> Result<Arc<dyn Source>, StoreError>;
+}
+
+/// The metadata of a volume in its bucket.
+pub(crate) struct InBucket {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) path: Path,
+}
+
+#[async_trait]
+impl Newest for InBucket {
+    async fn newest(&self) -> Result<Arc<dyn Source>, StoreError> {
+        let open = || SlateReader::open(self.store.clone(), self.path.clone(), TIMEOUT);
+        Ok(Arc::new(patiently(open).await?))
+    }
+}
+
+/// Asks again while the bucket does not answer.
+pub(crate) async fn patiently<T, F>(mut ask: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut attempt = 1;
+    loop {
+        match ask().await {
+            Err(StoreError::Transient(why)) if attempt < ATTEMPTS => {
+                tracing::warn!("{why}; asked again");
+                tokio::time::sleep(PAUSE * attempt).await;
+            }
+            answer => return answer,
+        }
+        attempt += 1;
+    }
+}
+
+type Page = Result<Vec<(Bytes, Bytes)>, StoreError>;
+
+/// Walks through a range.
+pub(crate) struct Cursor {
+    source: Arc<dyn Source>,
+    rest: KeyRange,
+    page: vec::IntoIter<(Bytes, Bytes)>,
+    /// The page that follows.
+    coming: Option<JoinHandle<Page>>,
+    progress: Option<Arc<Progress>>,
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        if let Some(coming) = &self.coming {
+            coming.abort();
+        }
+    }
+}
+
+impl Cursor {
+    pub(crate) fn new(source: &Arc<dyn Source>, range: KeyRange) -> Cursor {
+        let mut cursor = Cursor {
+            source: source.clone(),
+            rest: range,
+            page: Vec::new().into_iter(),
+            coming: None,
+            progress: None,
+        };
+        cursor.order();
+        cursor
+    }
+
+    /// Each entry is counted there.
+    pub(crate) fn counting(self, progress: &Arc<Progress>) -> Cursor {
+        let mut counting = self;
+        counting.progress = Some(progress.clone());
+        counting
+    }
+
+    /// The next entry.
+    pub(crate) async fn next(&mut self) -> Result<Option<(Bytes, Bytes)>, StoreError> {
+        loop {
+            if let Some(entry) = self.page.next() {
+                if let Some(progress) = &self.progress {
+                    progress.add(1);
+                }
+                return Ok(Some(entry));
+            }
+            let Some(coming) = &mut self.coming else {
+                return Ok(None);
+            };
+            let page = coming.await;
+            self.coming = None;
+            let page = page.map_err(|error| StoreError::Fatal(error.to_string()))??;
+            if let Some((last, _)) = page.last() {
+                self.rest = self.rest.after(last);
+                self.order();
+            }
+            self.page = page.into_iter();
+        }
+    }
+
+    /// The next record with its key. What cannot be read is told to `sink`; if its key can, it comes without a record.
+    pub(crate) async fn record<R: Record>(
+        &mut self,
+        sink: &mut dyn Sink,
+    ) -> Result<Option<(Key, Option<R>)>, StoreError> {
+        while let Some((key, value)) = self.next().await? {
+            let record = told(R::decode(&key, &value), sink);
+            if let Some(key) = told(Key::decode(&key), sink) {
+                return Ok(Some((key, record)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn order(&mut self) {
+        let (source, range) = (self.source.clone(), self.rest.clone());
+        self.coming = Some(tokio::spawn(async move {
+            source.page(&range, PAGE_ENTRIES, PAGE_BYTES).await
+        }));
+    }
+}
+
+/// The value, or nothing after telling what is wrong with it.
+pub(crate) fn told<T>(read: Result<T, Corrupt>, sink: &mut dyn Sink) -> Option<T> {
+    match read {
+        Ok(value) => Some(value),
+        Err(Corrupt { key, why }) => {
+            sink.found(Finding::DamagedRecord { key, why });
+            None
+        }
+    }
+}

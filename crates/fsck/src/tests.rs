@@ -1,0 +1,5 @@
+//! A small volume made by hand, in which one thing at a time is put out of place.
+
+mod findings;
+mod judges;
+mod volume;

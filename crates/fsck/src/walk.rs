@@ -1,0 +1,447 @@
+//! The walk: reads what the judges want to be told, from one moment of the metadata and from the bucket.
+//!
+//! ```text
+//!   volume state, quotas
+//!   for each range of inodes that fits the memory:
+//!       objects and garbage -> names (all) -> cookies -> block maps -> entries that differ, loops
+//!   for each range of packs that fits the memory:
+//!       accounts (and block maps, if not seen with the inodes) -> list of the bucket
+//!   frames, if they are to be read
+//! ```
+
+use std::sync::Arc;
+
+use forebay_meta::record::{
+    BlockMap, CookieRecord, DeadPack, Garbage, NameRecord, PackRecord, QuotaRecord, Record,
+    UsageRecord, VolumeState,
+};
+use forebay_meta::{InodeRecord, Key, KeyRange, StoreError};
+use forebay_types::{Inode, PackId};
+
+use crate::finding::{Finding, Nobody, Sink};
+use crate::judge::entries::Entries;
+use crate::judge::loops::{Loops, Step};
+use crate::judge::maps::{self, Maps};
+use crate::judge::objects::Objects;
+use crate::judge::packs::Packs;
+use crate::judge::totals::Totals;
+use crate::progress::{Progress, Stage};
+use crate::report::{Census, Findings};
+use crate::source::{Cursor, Source, told};
+
+/// Cookies of one directory that are held at a time, where names and cookies do not agree.
+const ENTRIES: usize = 100_000;
+
+/// A walk through the metadata of one moment.
+pub(crate) struct Walk {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) progress: Arc<Progress>,
+    /// Bytes of memory for tables.
+    pub(crate) memory: usize,
+    pub(crate) findings: Findings,
+    pub(crate) census: Census,
+    pub(crate) state: Option<VolumeState>,
+    pub(crate) totals: Totals,
+    /// The pack with the highest number.
+    pub(crate) highest_pack: Option<PackId>,
+}
+
+impl Walk {
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        progress: Arc<Progress>,
+        memory: usize,
+        findings: Findings,
+    ) -> Walk {
+        Walk {
+            source,
+            progress,
+            memory,
+            findings,
+            census: Census::default(),
+            state: None,
+            totals: Totals::default(),
+            highest_pack: None,
+        }
+    }
+
+    /// What is judged by itself: the state of the volume, quotas, and what no version knows.
+    pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
+        self.progress.begin(Stage::Opening, 0);
+        let key = Key::Volume.encode();
+        if let Some(value) = self.source.get(&key).await? {
+            self.state = told(VolumeState::decode(&key, &value), &mut self.findings);
+        }
+        for range in KeyRange::unknown() {
+            let mut cursor = Cursor::new(&self.source, range);
+            while let Some((key, _)) = cursor.next().await? {
+                let key = forebay_meta::error::DisplayKey(key.to_vec());
+                self.findings.found(Finding::UnknownEntry { key });
+            }
+        }
+        // Keys that begin as the volume's and go on.
+        let behind = KeyRange {
+            end: vec![b'v' + 1].into(),
+            ..KeyRange::all().after(&key)
+        };
+        let mut cursor = Cursor::new(&self.source, behind);
+        while cursor
+            .record::<VolumeState>(&mut self.findings)
+            .await?
+            .is_some()
+        {}
+        let mut quotas = Cursor::new(&self.source, KeyRange::quotas());
+        while let Some((key, record)) = quotas.record::<QuotaRecord>(&mut self.findings).await? {
+            if let Key::Quota(root) = key {
+                self.totals.quota(root, record);
+            }
+        }
+        let mut usages = Cursor::new(&self.source, KeyRange::usages());
+        while let Some((key, record)) = usages.record::<UsageRecord>(&mut self.findings).await? {
+            if let Key::Usage(root) = key {
+                self.totals.usage(root, record);
+            }
+        }
+        Ok(())
+    }
+
+    /// All objects, in as many passes as they need; what their block maps refer to is told to `packs`.
+    pub(crate) async fn objects(&mut self, packs: &mut Packs) -> Result<(), StoreError> {
+        self.progress.begin(Stage::Objects, self.expected());
+        let mut objects = Cursor::new(&self.source, KeyRange::inodes_from(Inode(0)));
+        objects = objects.counting(&self.progress);
+        let mut removed = Cursor::new(&self.source, KeyRange::garbage_from(Inode(0)));
+        let mut inodes = Inodes {
+            object: objects.record(&mut self.findings).await?,
+            objects,
+            garbage: removed.record(&mut self.findings).await?,
+            removed,
+        };
+        let mut from = Some(Inode(0));
+        while let Some(first) = from {
+            self.census.passes += 1;
+            let (mut objects, next) = self.range_of_objects(first, &mut inodes).await?;
+            self.names(&mut objects, first, next).await?;
+            self.cookies(&mut objects, first, next).await?;
+            let differ = objects.finish(&mut self.findings);
+            self.blocks(&objects, first, next, packs).await?;
+            for directory in differ {
+                self.entries(directory).await?;
+            }
+            self.loops(&objects).await?;
+            from = next;
+        }
+        Ok(())
+    }
+
+    /// How many objects there are about.
+    fn expected(&self) -> u64 {
+        self.state.map_or(0, |state| state.used_inodes)
+    }
+
+    async fn range_of_objects(
+        &mut self,
+        first: Inode,
+        inodes: &mut Inodes,
+    ) -> Result<(Objects, Option<Inode>), StoreError> {
+        self.progress.begin(Stage::Objects, self.expected());
+        self.progress.add(self.totals.objects);
+        let mut objects = Objects::new(first, self.memory);
+        let sink = &mut self.findings;
+        loop {
+            // The object first, where there are both.
+            let (of_object, of_garbage) = (number(&inodes.object), number(&inodes.garbage));
+            let Some(next) = of_object.into_iter().chain(of_garbage).min() else {
+                return Ok((objects, None));
+            };
+            let is_new = objects.rows().last().is_none_or(|row| row.inode != next);
+            if objects.is_full() && is_new && !objects.rows().is_empty() {
+                objects.end_before(Some(next));
+                return Ok((objects, Some(next)));
+            }
+            if of_object == Some(next) {
+                let record = inodes.object.take().and_then(|(_, record)| record);
+                objects.object(next, record.as_ref(), &mut self.totals, sink);
+                inodes.object = inodes.objects.record(sink).await?;
+            } else {
+                let record = inodes.garbage.take().and_then(|(_, record)| record);
+                objects.garbage(next, record.as_ref(), &mut self.totals, sink);
+                inodes.garbage = inodes.removed.record(sink).await?;
+            }
+        }
+    }
+
+    async fn names(
+        &mut self,
+        objects: &mut Objects,
+        first: Inode,
+        next: Option<Inode>,
+    ) -> Result<(), StoreError> {
+        self.progress.begin(Stage::Names, self.expected());
+        let mut names = Cursor::new(&self.source, KeyRange::all_names()).counting(&self.progress);
+        // Every pass reads all of them.
+        let is_first = first == Inode(0);
+        let mut holders = Holders::new(&self.source, is_first && next.is_none(), &self.totals);
+        loop {
+            let entry = match is_first {
+                true => names.record::<NameRecord>(&mut self.findings).await?,
+                false => names.record::<NameRecord>(&mut Nobody).await?,
+            };
+            let Some((key, record)) = entry else {
+                return Ok(());
+            };
+            let Key::Name(directory, name) = key else {
+                continue;
+            };
+            let holder = holders.tree_of(directory, objects).await?;
+            let told = (&mut self.totals, &mut self.findings as &mut dyn Sink);
+            objects.name(directory, &name, record.as_ref(), holder, told);
+        }
+    }
+
+    async fn cookies(
+        &mut self,
+        objects: &mut Objects,
+        first: Inode,
+        next: Option<Inode>,
+    ) -> Result<(), StoreError> {
+        self.progress.begin(Stage::Cookies, self.expected());
+        let range = up_to(
+            KeyRange::cookies_from(first),
+            next.map(KeyRange::cookies_from),
+        );
+        let mut cookies = Cursor::new(&self.source, range).counting(&self.progress);
+        while let Some((key, record)) = cookies.record::<CookieRecord>(&mut self.findings).await? {
+            if let Key::Cookie(directory, cookie) = key {
+                objects.cookie(directory, cookie, record.as_ref(), &mut self.findings);
+            }
+        }
+        Ok(())
+    }
+
+    async fn blocks(
+        &mut self,
+        objects: &Objects,
+        first: Inode,
+        next: Option<Inode>,
+        packs: &mut Packs,
+    ) -> Result<(), StoreError> {
+        self.progress.begin(Stage::Blocks, 0);
+        let range = up_to(
+            KeyRange::blocks_from(first),
+            next.map(KeyRange::blocks_from),
+        );
+        let mut blocks = Cursor::new(&self.source, range).counting(&self.progress);
+        let mut judge = Maps::new(objects.rows());
+        while let Some((key, map)) = blocks.record::<BlockMap>(&mut self.findings).await? {
+            if let Key::Block(key) = key {
+                let accounts = (&mut self.totals, &mut *packs);
+                judge.block(key, map.as_ref(), accounts, &mut self.findings);
+            }
+        }
+        judge.finish(&mut self.findings);
+        Ok(())
+    }
+
+    /// Tells which names and cookies of a directory do not agree.
+    async fn entries(&mut self, directory: Inode) -> Result<(), StoreError> {
+        let mut cookies = Cursor::new(&self.source, KeyRange::cookies_after(directory, 0));
+        let mut first = 0;
+        loop {
+            let mut chunk = Entries::new(directory, first);
+            let mut last = u64::MAX;
+            while let Some((key, record)) = cookies.record::<CookieRecord>(&mut Nobody).await? {
+                let Key::Cookie(_, cookie) = key else {
+                    continue;
+                };
+                chunk.cookie(cookie, record);
+                if chunk.len() >= ENTRIES {
+                    last = cookie;
+                    break;
+                }
+            }
+            chunk.end_with(last);
+            let mut names = Cursor::new(&self.source, KeyRange::names(directory));
+            while let Some((key, record)) = names.record::<NameRecord>(&mut Nobody).await? {
+                if let (Key::Name(_, name), Some(record)) = (key, record) {
+                    chunk.name(&name, &record, &mut self.findings);
+                }
+            }
+            chunk.finish(&mut self.findings);
+            match last.checked_add(1) {
+                Some(next) => first = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn loops(&mut self, objects: &Objects) -> Result<(), StoreError> {
+        let mut loops = Loops::new(objects.climbers().collect());
+        while let Step::Ask(directory) = loops.next() {
+            let parent = match objects.holds(directory) {
+                true => objects.parent_of(directory),
+                false => self.parent_of(directory).await?,
+            };
+            loops.answer(parent, &mut self.findings);
+        }
+        Ok(())
+    }
+
+    async fn parent_of(&self, directory: Inode) -> Result<Option<Inode>, StoreError> {
+        let key = Key::Inode(directory).encode();
+        let value = self.source.get(&key).await?;
+        let record = value.and_then(|value| InodeRecord::decode(&key, &value).ok());
+        Ok(record.and_then(|record| record.directory().map(|own| own.parent)))
+    }
+
+    /// The accounts of packs, to be taken in ranges.
+    pub(crate) async fn accounts(&mut self) -> Result<Accounts, StoreError> {
+        let mut records = Cursor::new(&self.source, KeyRange::packs_from(PackId(0)));
+        let mut removed = Cursor::new(&self.source, KeyRange::dead_packs_from(PackId(0)));
+        Ok(Accounts {
+            account: records.record(&mut self.findings).await?,
+            records,
+            dead: removed.record(&mut self.findings).await?,
+            removed,
+        })
+    }
+
+    /// Packs from `first` on, as many as fit, and where the next range begins.
+    pub(crate) async fn range_of_packs(
+        &mut self,
+        first: PackId,
+        accounts: &mut Accounts,
+    ) -> Result<(Packs, Option<PackId>), StoreError> {
+        let mut packs = Packs::new(first, self.memory / 2);
+        let sink = &mut self.findings;
+        loop {
+            let (of_account, of_dead) = (pack(&accounts.account), pack(&accounts.dead));
+            let Some(next) = of_account.into_iter().chain(of_dead).min() else {
+                return Ok((packs, None));
+            };
+            if packs.is_full() && packs.highest().is_some_and(|highest| highest != next) {
+                packs.end_before(Some(next));
+                return Ok((packs, Some(next)));
+            }
+            self.highest_pack = Some(next);
+            if of_account == Some(next) {
+                let record = accounts.account.take().and_then(|(_, record)| record);
+                packs.account(next, record, sink);
+                accounts.account = accounts.records.record(sink).await?;
+            } else {
+                packs.dead(next, sink);
+                accounts.dead = accounts.removed.record(sink).await?;
+            }
+        }
+    }
+
+    /// Tells a further range of packs what block maps refer to.
+    pub(crate) async fn references(&mut self, packs: &mut Packs) -> Result<(), StoreError> {
+        self.census.passes += 1;
+        self.progress.begin(Stage::Blocks, self.totals.block_maps);
+        let range = KeyRange::blocks_from(Inode(0));
+        let mut blocks = Cursor::new(&self.source, range).counting(&self.progress);
+        while let Some((key, map)) = blocks.record::<BlockMap>(&mut Nobody).await? {
+            if let (Key::Block(key), Some(map)) = (key, map) {
+                maps::refer(key, &map, packs, false, &mut self.findings);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Objects and removed files, read once and taken in ranges.
+struct Inodes {
+    objects: Cursor,
+    object: Option<(Key, Option<InodeRecord>)>,
+    removed: Cursor,
+    garbage: Option<(Key, Option<Garbage>)>,
+}
+
+/// Accounts of packs and packs to be deleted, read once and taken in ranges.
+pub(crate) struct Accounts {
+    records: Cursor,
+    account: Option<(Key, Option<PackRecord>)>,
+    removed: Cursor,
+    dead: Option<(Key, Option<DeadPack>)>,
+}
+
+/// A range that ends where another begins.
+fn up_to(range: KeyRange, next: Option<KeyRange>) -> KeyRange {
+    match next {
+        Some(next) => KeyRange {
+            end: next.start,
+            ..range
+        },
+        None => range,
+    }
+}
+
+fn number<R>(entry: &Option<(Key, R)>) -> Option<Inode> {
+    match entry.as_ref()?.0 {
+        Key::Inode(inode) | Key::Garbage(inode) => Some(inode),
+        _ => None,
+    }
+}
+
+fn pack<R>(entry: &Option<(Key, R)>) -> Option<PackId> {
+    match entry.as_ref()?.0 {
+        Key::Pack(pack) | Key::DeadPack(pack) => Some(pack),
+        _ => None,
+    }
+}
+
+/// What trees directories count in, asked for in the order of their inodes.
+enum Holders {
+    /// No object counts in any.
+    NoTrees,
+    /// The range of objects knows all of them.
+    Known,
+    /// They are read again, beside the names.
+    Read(Box<Reading>),
+}
+
+struct Reading {
+    records: Cursor,
+    /// The last one that was read.
+    last: Option<(Inode, Option<Option<Inode>>)>,
+}
+
+impl Holders {
+    fn new(source: &Arc<dyn Source>, knows_all: bool, totals: &Totals) -> Holders {
+        if !totals.has_trees() {
+            return Holders::NoTrees;
+        }
+        if knows_all {
+            return Holders::Known;
+        }
+        let records = Cursor::new(source, KeyRange::inodes());
+        Holders::Read(Box::new(Reading {
+            records,
+            last: None,
+        }))
+    }
+
+    async fn tree_of(
+        &mut self,
+        directory: Inode,
+        objects: &Objects,
+    ) -> Result<Option<Option<Inode>>, StoreError> {
+        let reading = match self {
+            Holders::NoTrees => return Ok(None),
+            Holders::Known => return Ok(objects.tree_of(directory)),
+            Holders::Read(reading) => reading,
+        };
+        while reading.last.is_none_or(|(inode, _)| inode < directory) {
+            let Some((key, record)) = reading.records.record::<InodeRecord>(&mut Nobody).await?
+            else {
+                return Ok(None);
+            };
+            if let Key::Inode(inode) = key {
+                reading.last = Some((inode, record.map(|record| record.tree)));
+            }
+        }
+        let found = reading.last.filter(|(inode, _)| *inode == directory);
+        Ok(found.and_then(|(_, tree)| tree))
+    }
+}

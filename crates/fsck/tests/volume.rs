@@ -1,0 +1,515 @@
+//! Volumes that gateways have written, checked beside them and after them, and damage to their objects.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_fs::{FsConfig, LimitChange, Volume};
+use forebay_fsck::{CheckError, Finding, Options, Progress, Report, check};
+use forebay_object::{Store, StoreOptions};
+use forebay_types::Inode;
+use forebay_vfs::{
+    CreateMode, Credentials, Error, FileSystem, NewNode, Result, SetAttributes, Stability,
+};
+use tempfile::TempDir;
+
+const WHO: Credentials = Credentials {
+    uid: 0,
+    gid: 0,
+    groups: Vec::new(),
+};
+
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    async fn new() -> Place {
+        let base = match PathBuf::from("/dev/shm").is_dir() {
+            true => "/dev/shm",
+            false => "/tmp",
+        };
+        let place = Place {
+            folder: tempfile::tempdir_in(base).unwrap(),
+        };
+        Volume::format(&place.store().await).await.unwrap();
+        place
+    }
+
+    fn bucket(&self) -> PathBuf {
+        self.folder.path().join("bucket")
+    }
+
+    async fn store(&self) -> Store {
+        let url = format!("file://{}", self.bucket().display());
+        let options = StoreOptions {
+            create: true,
+            ..StoreOptions::default()
+        };
+        forebay_object::open(&url, &options).await.unwrap()
+    }
+
+    /// A gateway that publishes when it is told to.
+    async fn open(&self, change: impl FnOnce(&mut FsConfig)) -> Volume {
+        let mut config = FsConfig::new(self.folder.path().join("local"));
+        config.checkpoint_interval = Duration::from_secs(3600);
+        config.checkpoint_bytes = 1 << 40;
+        config.log = forebay_fs::LogConfig::Disk {
+            limit: 256 << 20,
+            segment: 16 << 20,
+        };
+        change(&mut config);
+        Volume::open(&self.store().await, config).await.unwrap()
+    }
+
+    async fn try_check(&self, options: &Options) -> std::result::Result<Report, CheckError> {
+        let store = self.store().await;
+        let progress = Arc::new(Progress::default());
+        check(store.store, store.root, options, progress).await
+    }
+
+    /// Checks everything there is.
+    async fn check(&self) -> Report {
+        let options = Options {
+            read_data: true,
+            ..Options::default()
+        };
+        self.try_check(&options).await.unwrap()
+    }
+
+    #[track_caller]
+    fn packs(&self) -> Vec<PathBuf> {
+        let mut packs = files(&self.bucket().join("packs"));
+        packs.sort();
+        packs
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.path() {
+            path if path.is_dir() => found.extend(files(&path)),
+            path => found.push(path),
+        }
+    }
+    found
+}
+
+fn findings(report: &Report) -> Vec<&Finding> {
+    report
+        .findings
+        .kinds()
+        .flat_map(|(_, _, kept)| kept)
+        .collect()
+}
+
+#[track_caller]
+fn assert_clean(report: &Report, when: &str) {
+    assert!(report.is_clean(), "{when}: {:#?}", findings(report));
+}
+
+async fn create(volume: &Volume, directory: Inode, name: &str) -> Result<Inode> {
+    let mode = CreateMode::Guarded(SetAttributes::default());
+    let made = volume
+        .create(&WHO, directory, name.as_bytes(), &mode)
+        .await?;
+    Ok(made.attributes.inode)
+}
+
+async fn make(volume: &Volume, directory: Inode, name: &str, node: NewNode<'_>) -> Result<Inode> {
+    let set = SetAttributes::default();
+    let made = volume
+        .make(&WHO, directory, name.as_bytes(), node, &set)
+        .await?;
+    Ok(made.attributes.inode)
+}
+
+async fn write(volume: &Volume, inode: Inode, offset: u64, len: usize) -> Result<()> {
+    // Nothing that a codec could make smaller.
+    let mut dice = Dice(0x9e37_79b9 + len as u64);
+    let data: Vec<u8> = (0..len).map(|_| dice.below(256) as u8).collect();
+    let mut at = offset;
+    for part in data.chunks(1 << 20) {
+        volume
+            .write(&WHO, inode, at, part, Stability::Unstable)
+            .await?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
+async fn truncate(volume: &Volume, inode: Inode, size: u64) -> Result<()> {
+    let set = SetAttributes {
+        size: Some(size),
+        ..SetAttributes::default()
+    };
+    volume.setattr(&WHO, inode, &set, None).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volume_fits_together_after_each_thing_that_a_gateway_does() {
+    let place = Place::new().await;
+    assert_clean(&place.check().await, "formatted");
+    let volume = place.open(|_| {}).await;
+    let root = Inode::ROOT;
+    let dir = make(&volume, root, "dir", NewNode::Directory)
+        .await
+        .unwrap();
+    let inner = make(&volume, dir, "inner", NewNode::Directory)
+        .await
+        .unwrap();
+    let file = create(&volume, root, "file").await.unwrap();
+    let holes = create(&volume, inner, "holes").await.unwrap();
+    make(&volume, inner, "link", NewNode::Symlink(b"to/where"))
+        .await
+        .unwrap();
+    make(&volume, dir, "fifo", NewNode::Fifo).await.unwrap();
+    write(&volume, file, 0, 9 << 20).await.unwrap();
+    write(&volume, holes, 5000, 100).await.unwrap();
+    write(&volume, holes, 40 << 20, 70_000).await.unwrap();
+    assert_clean(&place.check().await, "nothing is published yet");
+    volume.flush().await.unwrap();
+    let report = place.check().await;
+    assert_clean(&report, "published");
+    assert!(report.pinned);
+    assert_eq!(report.census.objects, 7);
+    assert_eq!(report.census.block_maps.bytes, (9 << 20) + 70_100);
+
+    volume.link(&WHO, file, dir, b"hard").await.unwrap();
+    volume
+        .rename(&WHO, (dir, b"inner"), (root, b"moved"))
+        .await
+        .unwrap();
+    // Its parent has a larger number from now on.
+    let late = make(&volume, root, "late", NewNode::Directory)
+        .await
+        .unwrap();
+    volume
+        .rename(&WHO, (root, b"moved"), (late, b"inner"))
+        .await
+        .unwrap();
+    truncate(&volume, file, 4_500_001).await.unwrap();
+    truncate(&volume, file, 20 << 20).await.unwrap();
+    write(&volume, file, 100, 3).await.unwrap();
+    volume.flush().await.unwrap();
+    assert_clean(&place.check().await, "links, renames, truncations");
+
+    volume.remove(&WHO, root, b"file").await.unwrap();
+    volume.flush().await.unwrap();
+    assert_clean(&place.check().await, "one name of two is gone");
+    volume.remove(&WHO, dir, b"hard").await.unwrap();
+    volume.remove(&WHO, inner, b"holes").await.unwrap();
+    // Also what was never published.
+    let brief = create(&volume, dir, "brief").await.unwrap();
+    write(&volume, brief, 0, 5000).await.unwrap();
+    volume.remove(&WHO, dir, b"brief").await.unwrap();
+    volume.flush().await.unwrap();
+    assert_clean(&place.check().await, "removed");
+    for round in 0..3 {
+        create(&volume, dir, &format!("more-{round}"))
+            .await
+            .unwrap();
+        volume.flush().await.unwrap();
+        assert_clean(&place.check().await, "collected");
+    }
+    volume.close(Duration::from_secs(60)).await;
+    drop(volume);
+    let report = place.check().await;
+    assert_clean(&report, "stopped");
+    assert_eq!(
+        (report.census.garbage, report.census.block_maps.count),
+        (0, 0)
+    );
+
+    let volume = place.open(|_| {}).await;
+    assert_clean(&place.check().await, "opened again");
+    volume.close(Duration::from_secs(60)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quotas_fit_together_while_they_are_spread_and_when_they_go() {
+    let place = Place::new().await;
+    let volume = place.open(|_| {}).await;
+    let home = make(&volume, Inode::ROOT, "home", NewNode::Directory)
+        .await
+        .unwrap();
+    let ann = make(&volume, home, "ann", NewNode::Directory)
+        .await
+        .unwrap();
+    for n in 0..80 {
+        let file = create(&volume, ann, &format!("file-{n}")).await.unwrap();
+        write(&volume, file, 0, 1000 + n).await.unwrap();
+    }
+    // Counts inside, whatever becomes of its names.
+    let both = create(&volume, Inode::ROOT, "both").await.unwrap();
+    volume.link(&WHO, both, ann, b"both").await.unwrap();
+    volume.flush().await.unwrap();
+    let limit = LimitChange::To(1 << 30);
+    for path in [&b"/home"[..], b"/home/ann"] {
+        volume
+            .set_quota(path, limit, LimitChange::Keep)
+            .await
+            .unwrap();
+        volume.flush().await.unwrap();
+        assert_clean(&place.check().await, "a quota was set");
+    }
+    for path in [&b"/home"[..], b"/home/ann"] {
+        let mut counting = true;
+        while counting {
+            counting = volume.quota(path).await.unwrap().counting;
+            volume.flush().await.unwrap();
+            assert_clean(&place.check().await, "it spreads");
+        }
+    }
+    write(&volume, both, 0, 100_000).await.unwrap();
+    volume.flush().await.unwrap();
+    assert_clean(&place.check().await, "spread");
+    volume.remove_quota(b"/home").await.unwrap();
+    for _ in 0..20 {
+        volume.flush().await.unwrap();
+        assert_clean(&place.check().await, "it leaves");
+    }
+    volume.remove_quota(b"/home/ann").await.unwrap();
+    while !volume.quotas().await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    volume.flush().await.unwrap();
+    assert_clean(&place.check().await, "gone");
+    volume.close(Duration::from_secs(60)).await;
+}
+
+/// The same numbers every time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// One thing that a client might do. What the volume refuses is no matter.
+async fn act(volume: &Volume, dice: &mut Dice, directories: &mut Vec<Inode>) -> Result<()> {
+    let directory = |dice: &mut Dice| {
+        let at = dice.below(directories.len() as u64) as usize;
+        directories[at]
+    };
+    let (one, other) = (directory(dice), directory(dice));
+    let name = |dice: &mut Dice| format!("name-{}", dice.below(12));
+    let (old, new) = (name(dice), name(dice));
+    match dice.below(14) {
+        0 | 1 => {
+            let made = make(volume, one, &new, NewNode::Directory).await?;
+            directories.push(made);
+        }
+        2..=4 => {
+            let file = create(volume, one, &new).await?;
+            write(
+                volume,
+                file,
+                dice.below(9 << 20),
+                dice.below(300_000) as usize + 1,
+            )
+            .await?;
+        }
+        5..=7 => {
+            let file = volume.lookup(&WHO, one, old.as_bytes()).await?.inode;
+            write(
+                volume,
+                file,
+                dice.below(9 << 20),
+                dice.below(100_000) as usize + 1,
+            )
+            .await?;
+        }
+        8 => {
+            let file = volume.lookup(&WHO, one, old.as_bytes()).await?.inode;
+            truncate(volume, file, dice.below(9 << 20)).await?;
+        }
+        9 => drop(volume.remove(&WHO, one, old.as_bytes()).await?),
+        10 => drop(volume.rmdir(&WHO, one, old.as_bytes()).await?),
+        11 => {
+            let (from, to) = ((one, old.as_bytes()), (other, new.as_bytes()));
+            volume.rename(&WHO, from, to).await?;
+        }
+        12 => {
+            let file = volume.lookup(&WHO, one, old.as_bytes()).await?.inode;
+            volume.link(&WHO, file, other, new.as_bytes()).await?;
+        }
+        _ => {
+            let file = volume.lookup(&WHO, one, old.as_bytes()).await?.inode;
+            for page in 0..dice.below(200) {
+                write(volume, file, page * 8192, 4096).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Small packs leave early, and a checkpoint comes every few operations, as merges of metadata do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volume_fits_together_after_whatever_clients_do() {
+    for seed in [0x1234_5678_9abc, 0xfeed_beef_cafe] {
+        let place = Place::new().await;
+        let mut dice = Dice(seed);
+        for life in 0..3 {
+            let volume = place
+                .open(|config| {
+                    config.pack_bytes = 4 << 20;
+                    config.early_bytes = 4 << 20;
+                })
+                .await;
+            let mut directories = vec![Inode::ROOT];
+            for step in 0..150 {
+                match act(&volume, &mut dice, &mut directories).await {
+                    Err(Error::Stale) if directories.len() > 20 => {
+                        directories.truncate(3);
+                    }
+                    _ => {}
+                }
+                if step % 4 == 0 {
+                    volume.flush().await.unwrap();
+                }
+                if step % 25 == 0 {
+                    let report = place.check().await;
+                    assert_clean(&report, &format!("seed {seed:x}, life {life}, step {step}"));
+                }
+            }
+            // Once not all is published: the log has the rest.
+            let patience = if life == 1 { 0 } else { 60 };
+            volume.close(Duration::from_secs(patience)).await;
+            drop(volume);
+            assert_clean(&place.check().await, "after a life");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_beside_a_gateway_that_publishes_sees_one_moment() {
+    let place = Place::new().await;
+    let volume = place.open(|_| {}).await;
+    let file = create(&volume, Inode::ROOT, "file").await.unwrap();
+    let busy = {
+        let volume = volume.clone();
+        tokio::spawn(async move {
+            let mut n = 0_usize;
+            loop {
+                // Each time the pack before loses its last byte, and is deleted.
+                write(&volume, file, 0, 200_000).await.unwrap();
+                let name = format!("name-{}", n % 50);
+                if create(&volume, Inode::ROOT, &name).await.is_err() {
+                    volume
+                        .remove(&WHO, Inode::ROOT, name.as_bytes())
+                        .await
+                        .unwrap();
+                }
+                volume.flush().await.unwrap();
+                n += 1;
+            }
+        })
+    };
+    for _ in 0..25 {
+        assert_clean(&place.check().await, "beside a gateway");
+        let unpinned = Options {
+            pin: false,
+            ..Options::default()
+        };
+        let report = place.try_check(&unpinned).await.unwrap();
+        assert_clean(&report, "beside a gateway, without a note");
+        assert!(!report.pinned);
+    }
+    assert!(!busy.is_finished(), "the gateway was not disturbed");
+    busy.abort();
+    let _ = busy.await;
+    volume.close(Duration::from_secs(60)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damage_in_the_bucket_is_named_with_file_range_and_object() {
+    let place = Place::new().await;
+    let volume = place.open(|_| {}).await;
+    let dir = make(&volume, Inode::ROOT, "dir", NewNode::Directory)
+        .await
+        .unwrap();
+    let lost = create(&volume, dir, "lost").await.unwrap();
+    write(&volume, lost, 0, 600_000).await.unwrap();
+    volume.flush().await.unwrap();
+    let before = place.packs();
+    let other = create(&volume, dir, "other").await.unwrap();
+    write(&volume, other, 0, 1000).await.unwrap();
+    volume.close(Duration::from_secs(60)).await;
+    drop(volume);
+    assert_clean(&place.check().await, "stopped");
+    let [pack] = &before[..] else {
+        panic!("{before:?}")
+    };
+    let sound = std::fs::read(pack).unwrap();
+
+    // One bit in the second frame, of 256 KiB each.
+    let mut bytes = sound.clone();
+    bytes[300_000] ^= 4;
+    std::fs::write(pack, &bytes).unwrap();
+    let report = place.check().await;
+    let found = findings(&report);
+    let [
+        Finding::DamagedFrame {
+            inode,
+            from,
+            to,
+            object,
+            ..
+        },
+    ] = found[..]
+    else {
+        panic!("{found:#?}")
+    };
+    assert_eq!(report.paths[inode], "/dir/lost");
+    assert!(
+        *from < 300_000 && 300_000 < *to && *to - *from < 600_000,
+        "{from} to {to}"
+    );
+    assert!(pack.ends_with(object), "{object}");
+    let quick = place.try_check(&Options::default()).await.unwrap();
+    assert_clean(&quick, "data are not read");
+
+    std::fs::write(pack, &sound[..500_000]).unwrap();
+    let report = place.check().await;
+    let names: Vec<_> = report.findings.kinds().map(|(name, _, _)| name).collect();
+    assert_eq!(names, ["damaged-frame", "wrong-pack-length"]);
+    let quick = place.try_check(&Options::default()).await.unwrap();
+    assert!(!quick.is_clean());
+
+    std::fs::remove_file(pack).unwrap();
+    let report = place.check().await;
+    let names: Vec<_> = report.findings.kinds().map(|(name, _, _)| name).collect();
+    assert_eq!(names, ["damaged-frame", "missing-pack"]);
+
+    std::fs::write(pack, &sound).unwrap();
+    assert_clean(&place.check().await, "put back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_checked_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = Place { folder };
+    let error = empty.try_check(&Options::default()).await.unwrap_err();
+    assert!(matches!(error, CheckError::Volume(_)), "{error}");
+
+    let place = Place::new().await;
+    let volume = place.open(|_| {}).await;
+    create(&volume, Inode::ROOT, "file").await.unwrap();
+    volume.close(Duration::from_secs(60)).await;
+    drop(volume);
+    let tables = files(&place.bucket().join("meta/compacted"));
+    for table in tables {
+        let mut bytes = std::fs::read(&table).unwrap();
+        bytes.iter_mut().step_by(16).for_each(|byte| *byte ^= 1);
+        std::fs::write(&table, bytes).unwrap();
+    }
+    let error = place.try_check(&Options::default()).await.unwrap_err();
+    assert!(matches!(error, CheckError::Metadata(_)), "{error}");
+    assert!(error.to_string().contains("undamaged copy"), "{error}");
+}

@@ -1,0 +1,131 @@
+//! A note in the manifest that keeps what a reader needs from being deleted: a checkpoint, as SlateDB calls it.
+//!
+//! SlateDB's collector, which gateways run after commits, spares every table and manifest that such a note names until the
+//! note's time is over. It goes by the clock of the gateway's machine: one that is ahead by more than a lifetime
+//! takes the note for old.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use object_store::ObjectStore;
+use object_store::path::Path;
+use slatedb::admin::{Admin, AdminBuilder};
+use slatedb::config::CheckpointOptions;
+use slatedb::{CheckpointCreateResult, DbReaderMode};
+use tokio::task::JoinHandle;
+
+use super::within;
+use crate::error::StoreError;
+
+/// How many times in its lifetime a note is renewed.
+const RENEWALS: u32 = 5;
+/// Pause before a renewal that failed is tried again.
+const RENEW_AGAIN: Duration = Duration::from_secs(5);
+
+/// One note. Dropping it leaves it to its time.
+pub(super) struct Pin {
+    admin: Arc<Admin>,
+    note: CheckpointCreateResult,
+    timeout: Duration,
+    lifetime: Duration,
+    held: Arc<AtomicBool>,
+    renewing: JoinHandle<()>,
+}
+
+impl Pin {
+    /// Writes a note on the newest state, and goes on renewing it.
+    pub(super) async fn set(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        timeout: Duration,
+        lifetime: Duration,
+    ) -> Result<Pin, StoreError> {
+        let admin = Arc::new(AdminBuilder::new(path, store).build());
+        let options = CheckpointOptions {
+            lifetime: Some(lifetime),
+            ..CheckpointOptions::default()
+        };
+        let note = within(timeout, admin.create_detached_checkpoint(&options)).await?;
+        let held = Arc::new(AtomicBool::new(true));
+        let renewing = tokio::spawn(renew(
+            admin.clone(),
+            note.clone(),
+            timeout,
+            lifetime,
+            held.clone(),
+        ));
+        Ok(Pin {
+            admin,
+            note,
+            timeout,
+            lifetime,
+            held,
+            renewing,
+        })
+    }
+
+    /// How the state is opened that the note is on.
+    pub(super) fn mode(&self) -> DbReaderMode {
+        DbReaderMode::Checkpoint(self.note.id)
+    }
+
+    /// Whether its time was never over.
+    pub(super) fn holds(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// Renews it now; fails if it is gone.
+    pub(super) async fn renew(&self) -> Result<(), StoreError> {
+        let renewal = self
+            .admin
+            .refresh_checkpoint(self.note.id, Some(self.lifetime));
+        within(self.timeout, renewal).await
+    }
+
+    /// Takes the note back. If that does not work, its time ends it.
+    pub(super) async fn release(&self) {
+        self.renewing.abort();
+        let deletion = self.admin.delete_checkpoint(self.note.id);
+        if let Err(error) = within(self.timeout, deletion).await {
+            tracing::debug!(%error, "a note on the metadata is left to its time");
+        }
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
+async fn renew(
+    admin: Arc<Admin>,
+    note: CheckpointCreateResult,
+    timeout: Duration,
+    lifetime: Duration,
+    held: Arc<AtomicBool>,
+) {
+    let mut renewed = Instant::now();
+    let mut pause = lifetime / RENEWALS;
+    loop {
+        tokio::time::sleep(pause).await;
+        let asked = Instant::now();
+        match within(timeout, admin.refresh_checkpoint(note.id, Some(lifetime))).await {
+            Ok(()) if asked.duration_since(renewed) < lifetime => {
+                renewed = asked;
+                pause = lifetime / RENEWALS;
+            }
+            // Somebody may have deleted what it was on.
+            Ok(()) => return held.store(false, Ordering::Release),
+            Err(StoreError::Transient(why)) => {
+                tracing::warn!("the note on the metadata could not be renewed: {why}; tried again");
+                pause = RENEW_AGAIN.min(pause);
+            }
+            Err(error) => {
+                tracing::warn!("the note on the metadata is gone: {error}");
+                return held.store(false, Ordering::Release);
+            }
+        }
+    }
+}

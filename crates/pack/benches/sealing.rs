@@ -1,0 +1,264 @@
+//! What sealing costs: frames written and opened, raw, compressed, sealed and both, beside a copy of the
+//! same bytes; and the cipher alone beside others. `cargo bench -p forebay-pack --bench sealing`.
+//!
+//! A round measures all of them, one after the other, on one core, in time of the processor, as `openssl speed`
+//! does: it is not longer on a busy machine. Frames have 256 KiB, as those of streams
+//! have, or 4 KiB. `openssl speed` is asked if there is an `openssl`.
+//!
+//! * `--rounds N`: 15 if it is not given.
+//! * `--update FILE`: puts the tables in that text, between their marks.
+//!
+//! Run by `cargo test`, it does a little of each, and shows that it works. The allocator is the one of the program.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_measure::{Arguments, Machine, Median, Round, Rounds, table};
+use forebay_pack::{Compression, FrameRef, PackKeys, PackWriter, open_frame};
+use forebay_seal::{DataKeyId, DataKeys, Purpose, Secret, SystemEntropy};
+use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId, VolumeId};
+use ring::aead;
+use rustix::time::{ClockId, clock_gettime};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const COMMAND: &str = "cargo bench -p forebay-pack --bench sealing";
+const VOLUME: VolumeId = VolumeId([7; 16]);
+const PACK: PackId = PackId(1);
+const BLOCK: BlockKey = BlockKey {
+    inode: Inode(2),
+    block: BlockIndex(0),
+};
+
+/// Frame lengths, and how they are called.
+const SIZES: [(usize, &str); 2] = [(256 << 10, "256 KiB"), (4 << 10, "4 KiB")];
+/// Raw bytes that are written into one pack.
+const PACK_LEN: usize = 16 << 20;
+const KINDS: [&str; 4] = ["raw", "raw, sealed", "zstd", "zstd, sealed"];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::of_this();
+    let count = match arguments.after("--rounds") {
+        Some(count) => count.parse()?,
+        None if arguments.full() => 15,
+        None => 1,
+    };
+    // Bytes that each figure of a round is taken over.
+    let bytes = if arguments.full() { 128 << 20 } else { 1 << 20 };
+    let rounds = (0..count).map(|_| round(bytes, arguments.full()));
+    let rounds = Rounds::new(rounds.collect());
+
+    let machine = Machine::this();
+    let caption = machine.caption(COMMAND, "MB/s of raw bytes, medians, quartiles in brackets");
+    let tables = format!("{caption}\n\n{}\n{}", frames(&rounds), ciphers(&rounds));
+    arguments.show("sealing", &tables)?;
+    Ok(())
+}
+
+/// Frames written and opened.
+fn frames(rounds: &Rounds) -> String {
+    let mut text = table::head(&["frames", "written", "opened", "written, to not sealed"]);
+    for (_, size) in SIZES {
+        for kind in KINDS {
+            let written = format!("{size} {kind} written");
+            let opened = format!("{size} {kind} opened");
+            let plain = kind.strip_suffix(", sealed");
+            let plain = plain.map(|plain| format!("{size} {plain} written"));
+            let ratio = plain.map(|plain| table::times(rounds.ratio(&written, &plain)));
+            text += &table::line([
+                format!("{size}, {kind}"),
+                table::whole(rounds.median(&written)),
+                table::whole(rounds.median(&opened)),
+                ratio.unwrap_or_default(),
+            ]);
+        }
+        let copy = format!("{size} copy");
+        let copy = table::whole(rounds.median(&copy));
+        text += &table::line([
+            format!("{size}, a copy"),
+            copy,
+            String::new(),
+            String::new(),
+        ]);
+    }
+    text
+}
+
+/// AES-256-GCM alone.
+fn ciphers(rounds: &Rounds) -> String {
+    let mut text = table::head(&["AES-256-GCM, in place", "256 KiB", "4 KiB", "to openssl"]);
+    for name in ["aes-gcm", "ring", "openssl"] {
+        let of = |size| rounds.median(&format!("{size} {name}"));
+        let ratio = rounds.ratio(&format!("256 KiB {name}"), "256 KiB openssl");
+        let shown = |median: Median, shown: fn(Median) -> String| match median.value.is_nan() {
+            true => "not measured".into(),
+            false => shown(median),
+        };
+        text += &table::line([
+            name.to_owned(),
+            shown(of("256 KiB"), table::whole),
+            shown(of("4 KiB"), table::whole),
+            shown(ratio, table::times),
+        ]);
+    }
+    text
+}
+
+/// MB/s of everything.
+fn round(bytes: usize, full: bool) -> Round {
+    let mut round = Round::default();
+    let entropy = Arc::new(SystemEntropy);
+    let data_key = (DataKeyId(1), Secret::take(&mut [1; 32]));
+    let data_keys = Arc::new(DataKeys::new(VOLUME, data_key, []));
+    let plain = PackKeys::new(VOLUME, &[2; 32]);
+    let sealed = PackKeys::sealed(&[2; 32], Arc::clone(&data_keys), entropy.clone());
+    for (len, size) in SIZES {
+        let turns = bytes / len;
+        let (noise, text) = (noise(len), text(len));
+        let mut to = vec![0; len];
+        let copied = rate(bytes, || {
+            for _ in 0..turns {
+                to.copy_from_slice(black_box(&noise));
+                black_box(&mut to);
+            }
+        });
+        round.insert(format!("{size} copy"), copied);
+        for (kind, raw, keys) in [
+            (KINDS[0], &noise, &plain),
+            (KINDS[1], &noise, &sealed),
+            (KINDS[2], &text, &plain),
+            (KINDS[3], &text, &sealed),
+        ] {
+            let (written, opened) = write_and_open(raw, keys, turns);
+            round.insert(format!("{size} {kind} written"), written);
+            round.insert(format!("{size} {kind} opened"), opened);
+        }
+        let mut sealer = data_keys.sealer(Purpose::Pack, 1, &*entropy);
+        let sealed = rate(bytes, || {
+            for _ in 0..turns {
+                black_box(sealer.seal(&[0; 40], black_box(&mut to)));
+            }
+        });
+        round.insert(format!("{size} aes-gcm"), sealed);
+        round.insert(format!("{size} ring"), rate_of_ring(&mut to, turns));
+        if let Some(sealed) = rate_of_openssl(len, full) {
+            round.insert(format!("{size} openssl"), sealed);
+        }
+    }
+    round
+}
+
+/// One frame after the other into packs that have room for them, and out of them again, each in memory of its
+/// own, as it comes from the bucket. The first pack is not counted: its memory was never touched before.
+fn write_and_open(raw: &[u8], keys: &PackKeys, turns: usize) -> (f64, f64) {
+    let range = ByteRange::at(0, raw.len() as u64);
+    let frames_in_pack = turns.min(PACK_LEN / raw.len());
+    let packs = turns / frames_in_pack;
+    let (mut writing, mut opening) = (Duration::ZERO, Duration::ZERO);
+    for pack in 0..=packs {
+        let memory = PackWriter::most_bytes(frames_in_pack, frames_in_pack * raw.len());
+        let memory = Vec::with_capacity(memory);
+        let mut writer = PackWriter::new_in(memory, PACK, keys, Compression::default());
+        let mut frames: Vec<FrameRef> = Vec::with_capacity(frames_in_pack);
+        let wrote = time_of(|| {
+            for _ in 0..frames_in_pack {
+                frames.push(writer.push(BLOCK, range, std::iter::once(raw)));
+            }
+        });
+        let bytes = writer.finish().bytes;
+        let came = frames.iter().map(|frame| {
+            let stored = &bytes[std::ops::Range::from(frame.stored_range())];
+            Bytes::copy_from_slice(stored)
+        });
+        let came: Vec<Bytes> = came.collect();
+        let opened = time_of(|| {
+            for (stored, frame) in came.into_iter().zip(&frames) {
+                let opened = open_frame(stored, frame, BLOCK, keys);
+                black_box(opened.expect("a good frame"));
+            }
+        });
+        if pack > 0 {
+            writing += wrote;
+            opening += opened;
+        }
+    }
+    let bytes = (packs * frames_in_pack * raw.len()) as f64 / 1e6;
+    (bytes / writing.as_secs_f64(), bytes / opening.as_secs_f64())
+}
+
+/// The same cipher, as `ring` has it, which TLS brings along.
+fn rate_of_ring(buffer: &mut [u8], turns: usize) -> f64 {
+    let key = aead::UnboundKey::new(&aead::AES_256_GCM, &[1; 32]).expect("a key of 32 bytes");
+    let key = aead::LessSafeKey::new(key);
+    rate(buffer.len() * turns, || {
+        for turn in 0..turns {
+            let mut nonce = [0; 12];
+            nonce[..8].copy_from_slice(&turn.to_le_bytes());
+            let nonce = aead::Nonce::assume_unique_for_key(nonce);
+            let also = aead::Aad::from([0; 40]);
+            let sealed = key.seal_in_place_separate_tag(nonce, also, black_box(&mut *buffer));
+            let _ = black_box(sealed);
+        }
+    })
+}
+
+/// What `openssl speed` says, if there is an `openssl`.
+fn rate_of_openssl(len: usize, full: bool) -> Option<f64> {
+    if !full {
+        return None;
+    }
+    let len = len.to_string();
+    let speed = [
+        "speed",
+        "-seconds",
+        "1",
+        "-evp",
+        "aes-256-gcm",
+        "-bytes",
+        &len,
+    ];
+    let output = Command::new("openssl").args(speed).output().ok()?;
+    let output = String::from_utf8(output.stdout).ok()?;
+    let last = output
+        .lines()
+        .rfind(|line| line.starts_with("AES-256-GCM"))?;
+    let thousands = last.split_whitespace().last()?.strip_suffix('k')?;
+    Some(thousands.parse::<f64>().ok()? / 1e3)
+}
+
+/// MB/s of an action over so many bytes.
+fn rate(bytes: usize, action: impl FnOnce()) -> f64 {
+    bytes as f64 / 1e6 / time_of(action).as_secs_f64()
+}
+
+/// Time of the processor that an action takes on this thread.
+fn time_of(action: impl FnOnce()) -> Duration {
+    let now = || {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    };
+    let began = now();
+    action();
+    now() - began
+}
+
+/// Bytes that do not compress.
+fn noise(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// Bytes that do: lines of a log.
+fn text(len: usize) -> Vec<u8> {
+    let lines = (0_u64..).flat_map(|number| {
+        let word = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        format!("{number:08} gateway wrote {word} bytes\n").into_bytes()
+    });
+    lines.take(len).collect()
+}

@@ -1,0 +1,44 @@
+//! Looking for damage without keys.
+
+use crate::frame::{FrameError, FrameFault};
+use crate::header;
+use crate::index::{
+    INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, PACK_HEADER_LEN, PackError, decode_pack_header, read_index,
+    sealed,
+};
+
+/// Verifies every checksum of a whole pack, sealed or not, and gives the number of its frames. It
+/// needs no keys, and so notices damage, and not what somebody has changed who repaired the
+/// checksums behind him.
+pub fn verify_checksums(pack: &[u8]) -> Result<u32, PackError> {
+    let Some((volume, id)) = decode_pack_header(pack) else {
+        return Err(PackError::Damaged("it does not begin with a pack header"));
+    };
+    let (frames, index_offset) = match read_index(pack) {
+        Ok(index) if index.pack_len as usize == pack.len() => {
+            let frames = index.entries.len();
+            let behind = frames * INDEX_ENTRY_LEN + INDEX_FOOTER_LEN;
+            (frames as u32, pack.len() - behind)
+        }
+        Ok(_) => return Err(PackError::Damaged("it is shorter than its index says")),
+        Err(PackError::Sealed { .. }) => {
+            let (frames, index_offset) = sealed::verify_crc32(pack, volume)?;
+            (frames, index_offset as usize)
+        }
+        Err(error) => return Err(error),
+    };
+    let (mut at, mut found) = (PACK_HEADER_LEN, 0);
+    while at < index_offset {
+        let len = header::verify_crc32(&pack[at..index_offset]).map_err(|fault| FrameError {
+            pack: id,
+            offset: at as u32,
+            fault: FrameFault::from(fault),
+        })?;
+        at += len;
+        found += 1;
+    }
+    match found == frames {
+        true => Ok(frames),
+        false => Err(PackError::Damaged("its index names more or fewer frames")),
+    }
+}

@@ -1,0 +1,174 @@
+//! AES-256-GCM, and the only place that knows whose it is.
+//!
+//! The crate `aes-gcm` uses the processor's instructions for AES and carry-less multiplication where
+//! it finds them when the program runs (AES-NI, VAES and PCLMULQDQ; the ARMv8 ones), and constant-time
+//! code elsewhere. It wipes its expanded keys when they are dropped. Any other AES-256-GCM gives the same
+//! bytes, so to change to one is to change this file; a test holds the output against that of another.
+
+use aes_gcm::aead::{AeadInOut, KeyInit};
+use aes_gcm::{Aes256Gcm, Key, Nonce};
+
+use crate::Secret;
+
+/// Bytes of a tag.
+pub const TAG_LEN: usize = 16;
+
+/// What authenticates sealed bytes, and what goes with them.
+pub type Tag = [u8; TAG_LEN];
+
+pub(crate) const NONCE_LEN: usize = 12;
+
+/// The bytes are not what was sealed with this key, for this place: they were changed, moved,
+/// swapped for others, or sealed with another key. Which of these cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes do not authenticate: they are not what was sealed there with this key")]
+pub struct Forged;
+
+/// An expanded key.
+pub(crate) struct Cipher {
+    expanded: Box<Aes256Gcm>,
+    #[cfg(test)]
+    key: [u8; crate::SECRET_LEN],
+}
+
+impl Cipher {
+    pub(crate) fn new(key: &Secret) -> Cipher {
+        Cipher {
+            expanded: Box::new(Aes256Gcm::new(<&Key<Aes256Gcm>>::from(key.expose()))),
+            #[cfg(test)]
+            key: *key.expose(),
+        }
+    }
+
+    /// Seals `buffer` in place. `also` is authenticated with it and not stored.
+    ///
+    /// # Panics
+    ///
+    /// When the buffer has more than 64 GiB, sixteen times what fits a pack.
+    pub(crate) fn seal(&self, nonce: &[u8; NONCE_LEN], also: &[u8], buffer: &mut [u8]) -> Tag {
+        #[cfg(test)]
+        used::note(self.key, *nonce);
+        let sealed =
+            self.expanded
+                .encrypt_inout_detached(<&Nonce<_>>::from(nonce), also, buffer.into());
+        sealed.expect("the bytes are fewer than 64 GiB").into()
+    }
+
+    /// Opens `buffer` in place. It has to be taken for nothing when that fails.
+    pub(crate) fn open(
+        &self,
+        nonce: &[u8; NONCE_LEN],
+        also: &[u8],
+        buffer: &mut [u8],
+        tag: &Tag,
+    ) -> Result<(), Forged> {
+        let opened = self.expanded.decrypt_inout_detached(
+            <&Nonce<_>>::from(nonce),
+            also,
+            buffer.into(),
+            tag.into(),
+        );
+        opened.map_err(|_| Forged)
+    }
+}
+
+/// Which keys met which nonces on this thread, for the tests that no two meet twice.
+#[cfg(test)]
+pub(crate) mod used {
+    use std::cell::RefCell;
+
+    use super::NONCE_LEN;
+    use crate::SECRET_LEN;
+
+    type Pair = ([u8; SECRET_LEN], [u8; NONCE_LEN]);
+
+    thread_local! {
+        static PAIRS: RefCell<Vec<Pair>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn note(key: [u8; SECRET_LEN], nonce: [u8; NONCE_LEN]) {
+        PAIRS.with_borrow_mut(|pairs| pairs.push((key, nonce)));
+    }
+
+    /// All of them since it was asked last.
+    pub(crate) fn take() -> Vec<Pair> {
+        PAIRS.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::aead;
+
+    use super::*;
+    use crate::hex;
+
+    fn cipher(key: u8) -> Cipher {
+        Cipher::new(&Secret::take(&mut [key; 32]))
+    }
+
+    /// Test case 16 of the specification of GCM (McGrew and Viega).
+    #[test]
+    fn the_published_vector_is_met() {
+        let key = "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308";
+        let raw = "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72\
+                   1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39";
+        let also = hex::decode("feedfacedeadbeeffeedfacedeadbeefabaddad2").unwrap();
+        let nonce = hex::decode_array("cafebabefacedbaddecaf888").unwrap();
+        let mut buffer = hex::decode(raw).unwrap();
+        let cipher = Cipher::new(&Secret::take(&mut hex::decode_array(key).unwrap()));
+        let tag = cipher.seal(&nonce, &also, &mut buffer);
+        assert_eq!(
+            hex::encode(&buffer),
+            "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa\
+             8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662"
+        );
+        assert_eq!(hex::encode(&tag), "76fc6ece0f4e1768cddf8853bb2d551b");
+        assert_eq!(cipher.open(&nonce, &also, &mut buffer, &tag), Ok(()));
+        assert_eq!(hex::encode(&buffer), raw);
+    }
+
+    #[test]
+    fn another_implementation_gives_the_same_bytes() {
+        let key = aead::UnboundKey::new(&aead::AES_256_GCM, &[3; 32]).unwrap();
+        let other = aead::LessSafeKey::new(key);
+        for len in [0, 1, 15, 16, 17, 63, 64, 65, 255, 4096, 100_003] {
+            let raw: Vec<u8> = (0..len).map(|at| (at * 7) as u8).collect();
+            let nonce = [len as u8; NONCE_LEN];
+            let (mut ours, mut theirs) = (raw.clone(), raw);
+            let tag = cipher(3).seal(&nonce, b"also", &mut ours);
+            let nonce = aead::Nonce::assume_unique_for_key(nonce);
+            let also = aead::Aad::from(b"also");
+            let other = other.seal_in_place_separate_tag(nonce, also, &mut theirs);
+            assert_eq!((ours, &tag[..]), (theirs, other.unwrap().as_ref()), "{len}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_changed_does_not_authenticate() {
+        let (cipher, nonce) = (cipher(1), [2; NONCE_LEN]);
+        let mut sealed = b"raw bytes".to_vec();
+        let tag = cipher.seal(&nonce, b"also", &mut sealed);
+        let open = |cipher: &Cipher, nonce, also: &[u8], sealed: &[u8], tag: &Tag| {
+            cipher.open(nonce, also, &mut sealed.to_vec(), tag)
+        };
+        assert_eq!(open(&cipher, &nonce, b"also", &sealed, &tag), Ok(()));
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            let opened = open(&cipher, &nonce, b"also", &changed, &tag);
+            assert_eq!(opened, Err(Forged), "byte {at}");
+        }
+        for at in 0..TAG_LEN {
+            let mut changed = tag;
+            changed[at] ^= 0x80;
+            let opened = open(&cipher, &nonce, b"also", &sealed, &changed);
+            assert_eq!(opened, Err(Forged), "byte {at} of the tag");
+        }
+        let other = self::cipher(2);
+        assert_eq!(open(&other, &nonce, b"also", &sealed, &tag), Err(Forged));
+        let other = [3; NONCE_LEN];
+        assert_eq!(open(&cipher, &other, b"also", &sealed, &tag), Err(Forged));
+        assert_eq!(open(&cipher, &nonce, b"Also", &sealed, &tag), Err(Forged));
+    }
+}

@@ -1,0 +1,103 @@
+//! The keys that data is sealed with.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use forebay_types::VolumeId;
+
+use crate::{Entropy, ObjectId, Opener, Purpose, Salt, Sealer, Secret};
+
+/// Number of a data key of a volume. Counts up from 1; the highest one seals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DataKeyId(pub u32);
+
+impl fmt::Display for DataKeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// There is no data key with this number: the key ring is older than what was sealed, or the number
+/// is not one that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no data key {0} in the key ring that was read; read `forebay.keys` again, or put \
+     its newest version back"
+)]
+pub struct UnknownDataKey(pub DataKeyId);
+
+/// All data keys of a volume: what a gateway has to keep of the key ring. The newest one seals, and
+/// each opens what it has sealed.
+pub struct DataKeys {
+    volume: VolumeId,
+    current: (DataKeyId, Secret),
+    older: BTreeMap<DataKeyId, Secret>,
+}
+
+impl DataKeys {
+    /// The keys of `volume`; `current` seals. An older one that bears its number is left out.
+    pub fn new(
+        volume: VolumeId,
+        current: (DataKeyId, Secret),
+        older: impl IntoIterator<Item = (DataKeyId, Secret)>,
+    ) -> DataKeys {
+        DataKeys {
+            volume,
+            older: older
+                .into_iter()
+                .filter(|(id, _)| *id != current.0)
+                .collect(),
+            current,
+        }
+    }
+
+    /// The volume that they belong to.
+    pub fn volume(&self) -> VolumeId {
+        self.volume
+    }
+
+    /// The key that seals.
+    pub fn current(&self) -> DataKeyId {
+        self.current.0
+    }
+
+    /// Seals an object of the volume. Each call makes another key.
+    pub fn sealer(&self, purpose: Purpose, number: u64, entropy: &dyn Entropy) -> Sealer {
+        let (id, key) = &self.current;
+        Sealer::new(*id, key, self.object(purpose, number), entropy)
+    }
+
+    /// Opens an object of the volume that was sealed with this data key and salt.
+    pub fn opener(
+        &self,
+        purpose: Purpose,
+        number: u64,
+        id: DataKeyId,
+        salt: &Salt,
+    ) -> Result<Opener, UnknownDataKey> {
+        let key = match id == self.current.0 {
+            true => &self.current.1,
+            false => self.older.get(&id).ok_or(UnknownDataKey(id))?,
+        };
+        Ok(Opener::new(key, self.object(purpose, number), salt))
+    }
+
+    fn object(&self, purpose: Purpose, number: u64) -> ObjectId {
+        ObjectId {
+            purpose,
+            volume: self.volume,
+            number,
+        }
+    }
+}
+
+impl fmt::Debug for DataKeys {
+    /// Names the volume and the numbers, and never a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DataKeys")
+            .field("volume", &self.volume)
+            .field("current", &self.current.0)
+            .field("older", &self.older.keys())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,91 @@
+//! A key under another key.
+
+use forebay_types::VolumeId;
+
+use crate::cipher::{Cipher, NONCE_LEN, TAG_LEN};
+use crate::{Forged, SECRET_LEN, Salt, Secret, Tag, hex};
+
+/// Bytes of a wrapped key.
+const WRAPPED_LEN: usize = SECRET_LEN + TAG_LEN;
+
+/// The salt makes the wrapping key one that is used once.
+const NONCE: [u8; NONCE_LEN] = [0; NONCE_LEN];
+
+/// What a wrapping key is for.
+#[derive(Clone, Copy)]
+pub(super) enum Use {
+    PassphraseSlot,
+    KeyFileSlot,
+    DataKey,
+}
+
+impl Use {
+    fn context(self) -> &'static str {
+        match self {
+            Use::PassphraseSlot => "forebay 2026-11 key of a passphrase slot v1",
+            Use::KeyFileSlot => "forebay 2026-11 key of a key file slot v1",
+            Use::DataKey => "forebay 2026-11 key of a data key v1",
+        }
+    }
+
+    /// The place in the ring of `volume` with this use and number.
+    pub(super) fn of(self, volume: VolumeId, id: u32) -> Place {
+        Place {
+            purpose: self,
+            volume,
+            id,
+        }
+    }
+}
+
+/// Where a wrapped key lies. It does not unwrap elsewhere.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    purpose: Use,
+    volume: VolumeId,
+    id: u32,
+}
+
+/// A key under a key that follows from another one, from its place, and from its salt.
+#[derive(Clone, Copy)]
+pub(super) struct WrappedKey {
+    pub(super) salt: Salt,
+    bytes: [u8; WRAPPED_LEN],
+}
+
+impl WrappedKey {
+    /// Wraps `key`. `salt` was drawn for this and is used for nothing else.
+    pub(super) fn wrap(source: &Secret, place: Place, salt: Salt, key: &Secret) -> WrappedKey {
+        let mut bytes = [0; WRAPPED_LEN];
+        let (wrapped, tag) = bytes.split_at_mut(SECRET_LEN);
+        wrapped.copy_from_slice(key.expose());
+        tag.copy_from_slice(&cipher(source, place, &salt).seal(&NONCE, &[], wrapped));
+        WrappedKey { salt, bytes }
+    }
+
+    pub(super) fn unwrap(&self, source: &Secret, place: Place) -> Result<Secret, Forged> {
+        let cipher = cipher(source, place, &self.salt);
+        let (wrapped, tag) = self.bytes.split_at(SECRET_LEN);
+        let tag: &Tag = tag.try_into().map_err(|_| Forged)?;
+        Secret::try_filled(|key| {
+            key.copy_from_slice(wrapped);
+            cipher.open(&NONCE, &[], key, tag)
+        })
+    }
+
+    pub(super) fn to_hex(self) -> String {
+        hex::encode(&self.bytes)
+    }
+
+    pub(super) fn from_hex(salt: &str, bytes: &str) -> Option<WrappedKey> {
+        Some(WrappedKey {
+            salt: hex::decode_array(salt)?,
+            bytes: hex::decode_array(bytes)?,
+        })
+    }
+}
+
+fn cipher(source: &Secret, place: Place, salt: &Salt) -> Cipher {
+    let parts: [&[u8]; 3] = [&place.volume.0, &place.id.to_le_bytes(), salt];
+    Cipher::new(&source.derive(place.purpose.context(), &parts))
+}

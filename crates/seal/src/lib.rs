@@ -1,0 +1,65 @@
+//! Forebay: the keys of a volume, and sealing with them.
+//!
+//! *Sealing* is AES-256-GCM: who has no key can neither read what is sealed nor change it unnoticed.
+//! The keys are a tree of which only the leaves touch data:
+//!
+//! ```text
+//! passphrase --Argon2id--+
+//! key file ------BLAKE3--+--wraps--> volume key --seals--> data keys --derive--> one key per pack
+//! key service -----------+           (a slot each)         1, 2, 3 ...           (and salt)
+//! ```
+//!
+//! * A [`KeyRing`] is the object `forebay.keys` of the bucket: slots, each of which holds the volume
+//!   key for one passphrase, key file or key service, and the sealed data keys. A passphrase is
+//!   changed by writing this object anew; no data is touched. Layout and rules are in
+//!   [`mod@key_ring`].
+//! * [`DataKeys`] is what a gateway keeps of it while it runs.
+//! * A [`Sealer`] seals the parts of one object, a pack for instance, under a key of its own; an
+//!   [`Opener`] opens them.
+//!
+//! # Why no nonce repeats
+//!
+//! AES-GCM breaks when one key meets one nonce twice with different bytes. Here
+//!
+//! 1. a [`Sealer`] draws a salt of 16 random bytes when it is made and derives its key from data
+//!    key, purpose, volume, number of the object and salt, so two sealers never share a key, whatever
+//!    the gateway remembers of an earlier life, and however many copies of it there are;
+//! 2. its nonces are counted, it cannot be cloned, nor be given a salt or a counter; the nonce of the
+//!    closing part has a domain of its own, and sealing that part consumes the sealer.
+//!
+//! So restarts, copies of a volume and logs that were rolled back need no memory of nonces to be
+//! safe: they would have to draw the same 128 random bits.
+//!
+//! Everything is plain synchronous code without a clock and without I/O. Randomness comes in as
+//! [`Entropy`]; a [`KeyService`] may have to ask a server, and answers with a future.
+//!
+//! Secrets are [`Secret`]s: never shown, wiped when they are dropped, and not cloned.
+
+mod cipher;
+mod credential;
+mod data_keys;
+mod entropy;
+mod hex;
+pub mod key_ring;
+mod object;
+mod passphrase;
+mod secret;
+mod service;
+
+pub use cipher::{Forged, TAG_LEN, Tag};
+pub use credential::{Credential, InvalidCredential, KeyFile, Passphrase};
+pub use data_keys::{DataKeyId, DataKeys, UnknownDataKey};
+pub use entropy::{Entropy, SystemEntropy};
+pub use key_ring::{KeyRing, LockedRing, RingError, SlotId, SlotInfo, SlotKind};
+pub use object::{ObjectId, Opener, Part, Purpose, SALT_LEN, Salt, Sealer};
+pub use passphrase::{Argon2Cost, InvalidCost};
+pub use secret::{SECRET_LEN, Secret};
+pub use service::{KeyService, ServiceError, ServiceFuture};
+
+#[cfg(feature = "fake")]
+pub use entropy::SeededEntropy;
+#[cfg(feature = "fake")]
+pub use service::FakeKeyService;
+
+/// The number by which formats name AES-256-GCM with keys derived as here.
+pub const ALGORITHM_AES_256_GCM: u8 = 1;

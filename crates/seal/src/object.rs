@@ -1,0 +1,157 @@
+//! Sealing the parts of one object under a key of its own.
+//!
+//! ```text
+//! key     BLAKE3 derive_key( context of the purpose,
+//!                            data key: 32 | volume: 16 | number of the object: 8 | salt: 16 )
+//! nonce   0  u32  0 a counted part, 1 the closing part
+//!         4  u64  number of the part; 0 for the closing one
+//! ```
+//!
+//! Numbers are little-endian.
+
+use forebay_types::VolumeId;
+
+use crate::cipher::{Cipher, NONCE_LEN};
+use crate::{DataKeyId, Entropy, Forged, Secret, Tag};
+
+/// Bytes of a salt.
+pub const SALT_LEN: usize = 16;
+
+/// What tells the key of one object from those of all other objects that may have, or have had, its
+/// number. It is no secret, and lies beside what is sealed.
+pub type Salt = [u8; SALT_LEN];
+
+/// What an object is for. Each has keys of its own, so that nothing of one kind can be passed off as
+/// something of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A pack, numbered as packs are.
+    Pack,
+}
+
+impl Purpose {
+    fn context(self) -> &'static str {
+        match self {
+            Purpose::Pack => "forebay 2026-11 key of a pack v1",
+        }
+    }
+}
+
+/// Which object it is. It is part of the key, and need not be stored to be authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectId {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The volume that it belongs to.
+    pub volume: VolumeId,
+    /// Its number among those of its purpose.
+    pub number: u64,
+}
+
+/// Which part of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// One of those that are counted up from 0.
+    Counted(u64),
+    /// The last one.
+    Closing,
+}
+
+impl Part {
+    fn nonce(self) -> [u8; NONCE_LEN] {
+        let (domain, number) = match self {
+            Part::Counted(number) => (0_u32, number),
+            Part::Closing => (1, 0),
+        };
+        let mut nonce = [0; NONCE_LEN];
+        nonce[..4].copy_from_slice(&domain.to_le_bytes());
+        nonce[4..].copy_from_slice(&number.to_le_bytes());
+        nonce
+    }
+}
+
+fn cipher(data_key: &Secret, object: ObjectId, salt: &Salt) -> Cipher {
+    let parts: [&[u8]; 3] = [&object.volume.0, &object.number.to_le_bytes(), salt];
+    Cipher::new(&data_key.derive(object.purpose.context(), &parts))
+}
+
+/// Seals the parts of one object, each once, in their order. See the [crate's
+/// documentation](crate) for why none of its nonces repeats.
+pub struct Sealer {
+    cipher: Cipher,
+    key_id: DataKeyId,
+    salt: Salt,
+    next: u64,
+}
+
+impl Sealer {
+    /// A sealer with a salt, and so a key, that no other one has.
+    pub(crate) fn new(
+        key_id: DataKeyId,
+        data_key: &Secret,
+        object: ObjectId,
+        entropy: &dyn Entropy,
+    ) -> Sealer {
+        let mut salt = [0; SALT_LEN];
+        entropy.fill(&mut salt);
+        Sealer {
+            cipher: cipher(data_key, object, &salt),
+            key_id,
+            salt,
+            next: 0,
+        }
+    }
+
+    /// Which data key the sealer's key comes from: to be stored.
+    pub fn key_id(&self) -> DataKeyId {
+        self.key_id
+    }
+
+    /// The salt: to be stored.
+    pub fn salt(&self) -> &Salt {
+        &self.salt
+    }
+
+    /// Number of the part that is sealed next: to be stored, or known by its place.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Seals the next part in place. `also` is authenticated with it; who opens it has to know it.
+    ///
+    /// # Panics
+    ///
+    /// When there are 2^64 parts already.
+    pub fn seal(&mut self, also: &[u8], part: &mut [u8]) -> Tag {
+        let nonce = Part::Counted(self.next).nonce();
+        // Before it is used: whatever happens then, it is not used again.
+        self.next = self.next.checked_add(1).expect("fewer than 2^64 parts");
+        self.cipher.seal(&nonce, also, part)
+    }
+
+    /// Seals the closing part in place. There is none after it.
+    pub fn seal_closing(self, also: &[u8], part: &mut [u8]) -> Tag {
+        self.cipher.seal(&Part::Closing.nonce(), also, part)
+    }
+}
+
+/// Opens the parts of one object.
+pub struct Opener {
+    cipher: Cipher,
+}
+
+impl Opener {
+    pub(crate) fn new(data_key: &Secret, object: ObjectId, salt: &Salt) -> Opener {
+        Opener {
+            cipher: cipher(data_key, object, salt),
+        }
+    }
+
+    /// Opens a part in place. When that fails, the bytes are to be taken for nothing.
+    pub fn open(&self, part: Part, also: &[u8], bytes: &mut [u8], tag: &Tag) -> Result<(), Forged> {
+        self.cipher.open(&part.nonce(), also, bytes, tag)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! `forebay fsck`: checks the volume in the bucket, and says what does not fit together.
+//!
+//! What is checked is for [`forebay_fsck`] to know; this opens the store, shows how far the check has come, and puts
+//! the report into words and JSON.
+
+mod bar;
+mod json;
+mod text;
+
+use std::io::{IsTerminal, stderr};
+use std::sync::Arc;
+
+use forebay_fsck::{CheckError, Options, Progress, Report};
+
+use crate::cli::FsckRequest;
+use crate::config::Config;
+
+/// Findings of each kind that are printed, unless all are wanted.
+const KEEP: usize = 20;
+/// The share of `memory_limit` that tables may take; pages and frames on their way take less than the rest.
+const MEMORY_SHARE: u64 = 4;
+
+/// What a check has come to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What is to be printed; nothing, perhaps.
+    pub text: String,
+    /// Whether everything fits together.
+    pub is_clean: bool,
+}
+
+/// Checks the volume that the configuration names.
+///
+/// # Errors
+/// Why it could not be checked, for the user to read.
+pub async fn run(config: &Config, request: FsckRequest) -> Result<Outcome, String> {
+    let options = crate::store::options(config, false);
+    let store = forebay_object::open(&config.store.to_string(), &options)
+        .await
+        .map_err(|error| error.to_string())?;
+    let memory = config.memory_limit.bytes() / MEMORY_SHARE;
+    let options = Options {
+        read_data: request.read_data,
+        memory: usize::try_from(memory).unwrap_or(usize::MAX),
+        keep: if request.all { usize::MAX } else { KEEP },
+        pin: !request.no_pin,
+    };
+    let progress = Arc::new(Progress::default());
+    let shown = !request.quiet && stderr().is_terminal();
+    let bar = shown.then(|| tokio::spawn(bar::show(progress.clone())));
+    let checked = forebay_fsck::check(store.store, store.root, &options, progress).await;
+    if let Some(bar) = bar {
+        bar.abort();
+        bar::clear();
+    }
+    let report = checked.map_err(|error| match error {
+        CheckError::Volume(error) => error.at(&store.url).to_string(),
+        error => error.to_string(),
+    })?;
+    Ok(Outcome {
+        is_clean: report.is_clean(),
+        text: printed(&report, request)?,
+    })
+}
+
+fn printed(report: &Report, request: FsckRequest) -> Result<String, String> {
+    if request.json {
+        let report = json::report(report).map_err(|error| error.to_string())?;
+        return Ok(format!("{report:#}\n"));
+    }
+    Ok(match request.quiet && report.is_clean() {
+        true => String::new(),
+        false => text::report(report),
+    })
+}
