@@ -11,7 +11,6 @@ use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
 
 use forebay_fsck::{CheckError, Options, Progress, Report};
-use forebay_object::StoreOptions;
 
 use crate::cli::FsckRequest;
 use crate::config::Config;
@@ -35,12 +34,7 @@ pub struct Outcome {
 /// # Errors
 /// Why it could not be checked, for the user to read.
 pub async fn run(config: &Config, request: FsckRequest) -> Result<Outcome, String> {
-    let options = StoreOptions {
-        create: false,
-        path_style: config.s3_path_style.decided(),
-        unsigned_payload: config.s3_unsigned_payload.is_on(),
-        ..StoreOptions::default()
-    };
+    let options = crate::store::options(config, false);
     let store = forebay_object::open(&config.store.to_string(), &options)
         .await
         .map_err(|error| error.to_string())?;

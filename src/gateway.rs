@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_fs::{FsConfig, LimitChange, LogConfig, Volume};
 use forebay_nfs::rpcbind::Registration;
 use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View};
-use forebay_object::{CountingStore, Store, StoreOptions};
+use forebay_object::{CountingStore, Store};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -43,12 +43,7 @@ pub async fn format(config: &Config) -> Result<String, String> {
 
 /// Opens the store and counts what is asked of it.
 async fn open_store(config: &Config) -> Result<(Store, Arc<CountingStore>), String> {
-    let options = StoreOptions {
-        create: true,
-        path_style: config.s3_path_style.decided(),
-        unsigned_payload: config.s3_unsigned_payload.is_on(),
-        ..StoreOptions::default()
-    };
+    let options = crate::store::options(config, true);
     let store = forebay_object::open(&config.store.to_string(), &options)
         .await
         .map_err(|error| error.to_string())?;

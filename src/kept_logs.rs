@@ -9,7 +9,6 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use forebay_fs::logs::{Base, Label, Logs, Salvage};
-use forebay_object::StoreOptions;
 use forebay_types::Lsn;
 
 use crate::cli::LogRequest;
@@ -56,12 +55,7 @@ pub async fn run(
 }
 
 async fn open_base(config: &Config) -> Result<Base, String> {
-    let options = StoreOptions {
-        create: false,
-        path_style: config.s3_path_style.decided(),
-        unsigned_payload: config.s3_unsigned_payload.is_on(),
-        ..StoreOptions::default()
-    };
+    let options = crate::store::options(config, false);
     let hint = |error: &dyn std::fmt::Display| {
         format!(
             "{error}; name the volume's store with --store, or salvage without it with --ranges-only"

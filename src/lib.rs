@@ -25,4 +25,5 @@ pub mod kept_logs;
 mod locks;
 pub mod logging;
 pub mod serve;
+mod store;
 pub mod tls;

@@ -2,7 +2,7 @@
 
 use forebay_fs::MIN_DISK_CACHE;
 
-use super::{Config, ConfigError, LogMode, Size, Source};
+use super::{Config, ConfigError, Encryption, LogMode, Size, Source};
 
 impl Config {
     /// Checks what no value can be checked for alone.
@@ -53,6 +53,16 @@ impl Config {
         if self.is_file("tls_client_ca") && !self.is_file("tls_certificate") {
             let problem = "needs TLS: set tls_certificate and tls_key as well, or leave it out";
             conflict("tls_client_ca", problem.to_owned());
+        }
+
+        if self.s3_kms_key.0.is_some() && self.s3_encryption != Encryption::Kms {
+            let encryption = self.described("s3_encryption");
+            conflict(
+                "s3_kms_key",
+                format!(
+                    "is of no use with {encryption}: set that to aws:kms, or leave the key out"
+                ),
+            );
         }
 
         // One checkpoint collects, one or two are on their way, and readers need room as well.

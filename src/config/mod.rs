@@ -42,8 +42,9 @@ pub use show::{Shown, markdown_table};
 pub use source::Source;
 pub use table::{Default, Setting};
 pub use value::{
-    Access, Auto, Clients, CommitMode, Compression, LogLevel, LogMode, MaybeFile, Security, Size,
-    SourcePort, Squash, StoreUrl, Switch, Value, Written, Xprtsec,
+    Access, Auto, Checksum, Clients, CommitMode, Compression, Encryption, KmsKey, LogLevel,
+    LogMode, MaybeFile, Security, Size, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags,
+    Value, Written, Xprtsec,
 };
 
 impl Config {

@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_object::{LinkLimit, Proxy};
+
 use super::Default::{Computed, Fixed};
 use super::inputs::{Raw, within};
 use super::table::settings;
 use super::{
-    Access, Auto, Clients, CommitMode, Compression, ConfigError, Export, LogLevel, LogMode,
-    MaybeFile, Security, Setting, Size, Source, SourcePort, Squash, StoreUrl, Switch, Value,
-    Written, Xprtsec, exports,
+    Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Encryption, Export,
+    KmsKey, LogLevel, LogMode, MaybeFile, Security, Setting, Size, Source, SourcePort, Squash,
+    StorageClass, StoreUrl, Switch, Tags, Value, Written, Xprtsec, exports,
 };
 
 settings! {
@@ -123,6 +125,30 @@ settings! {
         /// Whether S3 uploads leave their payload out of the signature without TLS as well, which
         /// saves most of their CPU time and trusts the network; over TLS they always do.
         s3_unsigned_payload: Switch = Fixed("off");
+        /// What S3 uploads carry so that the server can verify them: `crc32`; `md5` (Content-MD5), for servers that
+        /// know no CRC32, and the ETag of the answer is then compared as well; `off` is nothing.
+        s3_checksum: Checksum = Fixed("crc32");
+        /// How the S3 server is asked to encrypt what it stores: `none` leaves that to the bucket, `AES256` is with its own keys
+        /// (SSE-S3), `aws:kms` with a key of its key management (SSE-KMS).
+        s3_encryption: Encryption = Fixed("none");
+        /// The key for `s3_encryption = "aws:kms"`; `none` is the one that the server has for S3.
+        s3_kms_key: KmsKey = Fixed("none");
+        /// Storage class of packs, the objects that hold file data; metadata stay in the bucket's own, since they are
+        /// read and deleted all the time. `none` is the bucket's for packs as well.
+        s3_storage_class: StorageClass = Fixed("none");
+        /// Tags of packs, such as `project=x,owner=y`; ten at most.
+        s3_tags: Tags = Fixed("none");
+        /// Bytes per second that go to S3: one rate, and others for hours of the day in the machine's time zone, as in
+        /// `100MiB/s,08:00-18:00 10MiB/s`. `none` is no limit.
+        s3_upload_limit: LinkLimit = Fixed("none");
+        /// Bytes per second that come from S3, written in the same way.
+        s3_download_limit: LinkLimit = Fixed("none");
+        /// PEM file with authorities that the certificate of the S3 server may come from, beside those of the
+        /// system.
+        s3_ca: MaybeFile = Fixed("none");
+        /// Through which proxy S3 is spoken to: `auto` is the one that `HTTPS_PROXY` names (`HTTP_PROXY` for an endpoint
+        /// without TLS), but for hosts in `NO_PROXY` and this machine; `none`, or a URL such as `http://proxy:3128`.
+        s3_proxy: Proxy = Fixed("auto");
     }
     "Messages" {
         /// What is written to standard error.

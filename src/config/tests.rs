@@ -626,3 +626,15 @@ fn the_files_of_tls_come_together() {
         "{alone}"
     );
 }
+
+#[test]
+fn a_key_is_of_use_with_its_kind_of_encryption_alone() {
+    let named = "s3_kms_key = \"alias/k\"\n";
+    let both = format!("{named}s3_encryption = \"aws:kms\"");
+    let config = Places::new().system_file(&both).load();
+    assert_eq!(config.s3_kms_key.0.as_deref(), Some("alias/k"));
+    assert_eq!(
+        Places::new().system_file(named).error(),
+        "s3_kms_key = alias/k (system.toml:1) is of no use with s3_encryption = none: set that to aws:kms, or leave the key out"
+    );
+}

@@ -4,16 +4,20 @@ mod choice;
 mod clients;
 mod duration;
 mod file;
+mod link;
+mod s3;
 mod security;
 mod size;
 mod store;
 mod transports;
 
 pub use choice::{
-    Access, Auto, CommitMode, Compression, LogLevel, LogMode, SourcePort, Squash, Switch,
+    Access, Auto, Checksum, CommitMode, Compression, Encryption, LogLevel, LogMode, SourcePort,
+    Squash, Switch,
 };
 pub use clients::Clients;
 pub use file::MaybeFile;
+pub use s3::{KmsKey, StorageClass, Tags};
 pub use security::Security;
 pub use size::Size;
 pub use store::StoreUrl;

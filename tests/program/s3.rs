@@ -2,6 +2,8 @@
 
 mod faults;
 
+use std::time::{Duration, Instant};
+
 use crate::support::s3_server::{S3Server, free_address};
 use crate::support::{Gateway, Place, Refusal, refused_with};
 
@@ -14,6 +16,20 @@ fn serve(place: &Place, store: &str, variables: &[(&str, &str)]) -> Refusal {
     );
     assert_eq!(refusal.code, 1, "{refusal:?}");
     refusal
+}
+
+#[test]
+fn what_cannot_lead_to_the_server_is_named() {
+    let place = Place::new();
+    let missing = place.path("no-such.pem");
+    for (setting, value, why) in [
+        ("FOREBAY_S3_CA", missing.to_str().unwrap(), "cannot be read"),
+        ("ALL_PROXY", "socks5://127.0.0.1:1", "ALL_PROXY"),
+    ] {
+        let variables = [("AWS_ENDPOINT_URL", "https://s3.test"), (setting, value)];
+        let refusal = serve(&place, "s3://bucket/prefix", &variables);
+        refusal.says(&[why]);
+    }
 }
 
 #[test]
@@ -99,4 +115,57 @@ fn a_volume_on_s3_is_taken_elsewhere() {
     let elsewhere = Gateway::start(&flags("elsewhere"), &server.variables());
     assert!(elsewhere.client().get("file").unwrap() == data[..1 << 20]);
     elsewhere.stop_cleanly();
+}
+
+#[test]
+fn what_is_set_about_objects_and_the_link_reaches_the_server() {
+    let Some(server) = S3Server::start() else {
+        return;
+    };
+    let place = Place::new();
+    let mut flags: Vec<_> = [
+        "--store=s3://bucket/volume",
+        "--listen=127.0.0.1:0",
+        "--compression=off",
+        "--s3-checksum=md5",
+        "--s3-tags=kind=tag-of-a-pack",
+        "--s3-upload-limit=4MiB/s",
+        "--s3-download-limit=none,00:00-24:00 2MiB/s",
+    ]
+    .map(str::to_owned)
+    .into();
+    if server.is_minio() {
+        flags.push("--s3-storage-class=REDUCED_REDUNDANCY".to_owned());
+    }
+    let with_folder = |data_dir: &str| {
+        let data_dir = format!("--data-dir={}", place.path(data_dir).display());
+        [&flags[..], &[data_dir]].concat()
+    };
+    let data: Vec<u8> = (0..2 << 20_u32).flat_map(u32::to_be_bytes).collect();
+    let gateway = Gateway::start(&with_folder("data"), &server.variables());
+    let began = Instant::now();
+    gateway.client().put("file", &data);
+    gateway.flush();
+    // 8 MiB, less what may be ahead.
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(1700), "{took:?}");
+    gateway.stop_cleanly();
+
+    let elsewhere = Gateway::start(&with_folder("elsewhere"), &server.variables());
+    let began = Instant::now();
+    assert!(elsewhere.client().get("file").unwrap() == data[..1 << 20]);
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(350), "{took:?}");
+    elsewhere.stop_cleanly();
+
+    for text in ["kind=tag-of-a-pack", "REDUCED_REDUNDANCY"] {
+        let kept = server.keeps(text).unwrap_or_default();
+        assert!(
+            !server.is_minio() || kept.values().any(|has| *has),
+            "{text}"
+        );
+        for (name, has) in kept {
+            assert_eq!(has, name.contains("/packs/"), "{text} of {name}");
+        }
+    }
 }

@@ -14,7 +14,7 @@ use forebay_pack::header::FRAME_HEADER_LEN;
 use forebay_pack::{Frame, PackKeys, object_name};
 use forebay_types::{ByteRange, PackId};
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
@@ -131,6 +131,8 @@ pub(crate) struct PackStore {
     windows: Windows,
     fetches: Semaphore,
     puts: Semaphore,
+    /// How packs are put: with which storage class and tags.
+    put_options: PutOptions,
     prefetches: Semaphore,
     /// Places for those who wait for a turn to fetch ahead.
     waiting: Arc<Semaphore>,
@@ -159,6 +161,7 @@ impl PackStore {
             windows: Windows::default(),
             fetches: Semaphore::new(parallel.max(1) + READERS_OWN),
             puts: Semaphore::new(uploads.max(1)),
+            put_options: PutOptions::default(),
             prefetches: Semaphore::new(parallel.max(1)),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
             look_ups: Arc::new(Semaphore::new(MAX_LOOK_UPS)),
@@ -170,6 +173,14 @@ impl PackStore {
     /// Frames are looked for here before they are fetched, and kept here after that.
     pub(crate) fn with_disk_cache(self, disk: Option<DiskCache>) -> PackStore {
         PackStore { disk, ..self }
+    }
+
+    /// Packs are put like this.
+    pub(crate) fn with_put_options(self, put_options: PutOptions) -> PackStore {
+        PackStore {
+            put_options,
+            ..self
+        }
     }
 
     pub(crate) fn keys(&self) -> &PackKeys {
@@ -200,8 +211,9 @@ impl PackStore {
     /// Puts a pack into the bucket, when it is its turn.
     pub(crate) async fn put(&self, pack: PackId, bytes: Bytes) -> object_store::Result<()> {
         let _permit = self.puts.acquire().await;
+        let payload = PutPayload::from_bytes(bytes);
         self.store
-            .put(&self.location(pack), PutPayload::from_bytes(bytes))
+            .put_opts(&self.location(pack), payload, self.put_options.clone())
             .await
             .map(drop)
     }

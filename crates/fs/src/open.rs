@@ -277,6 +277,7 @@ pub(crate) async fn open(
         config.upload_parallel,
         environment.random.clone(),
     )
+    .with_put_options(store.data_options.clone())
     .with_disk_cache(open_disk_cache(&*local.folder, &config).await);
     let log = config.log;
     let core = Arc::new(Core::new(Parts {

@@ -243,6 +243,27 @@ pub enum OpenError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// The file with authorities for the store's certificate is of no use.
+    #[error(
+        "s3_ca = {}: {why}; name a PEM file with the certificates of the authorities", path.display()
+    )]
+    Authorities {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The proxy on the way to the store cannot be used.
+    #[error(
+        "the proxy that {named_by} names cannot be used: {why}; write http://HOST:PORT, or set s3_proxy = \"none\" to \
+         go without one"
+    )]
+    Proxy {
+        /// The setting or the environment variable.
+        named_by: String,
+        /// What is wrong with it, without secrets.
+        why: String,
+    },
     /// The store did not answer as it should.
     #[error("{url}: {} ({detail})", fault.way_out())]
     Store {

@@ -11,7 +11,8 @@
 //! | `memory://name` | memory of this process, the same for all who open that name |
 //!
 //! Every request goes through one policy of retries, limits and pauses, which `pace` tells of; [`Health`] says
-//! how the store has answered lately.
+//! how the store has answered lately. How many bytes a second go to an S3 server and come from it can be
+//! [limited](LinkLimit).
 //!
 //! [`open`] finds out at once whether the store can be reached and says what to do where it cannot.
 //! [`probe`] proves that a store keeps the promises that a volume relies on, conditional writes above all.
@@ -23,6 +24,7 @@ mod error;
 #[cfg(feature = "faults")]
 pub mod faults;
 mod file;
+mod link;
 mod location;
 mod memory;
 mod options;
@@ -32,13 +34,14 @@ mod s3;
 
 use std::sync::Arc;
 
-use object_store::ObjectStore;
 use object_store::path::Path;
+use object_store::{Attribute, ObjectStore, PutOptions};
 
 pub use counting::{CountingStore, RequestCounts};
 pub use error::{Fault, OpenError};
 pub use file::FileStore;
-pub use options::{Credentials, StoreOptions};
+pub use link::{Hours, LinkLimit};
+pub use options::{Checksum, Credentials, Encryption, Proxy, StoreOptions};
 pub use pace::{Health, PaceSettings};
 pub use probe::{ProbeError, probe};
 pub use s3::S3Store;
@@ -57,6 +60,8 @@ pub struct Store {
     pub url: String,
     /// How it has answered lately.
     pub health: Health,
+    /// How objects that hold data, and not metadata, are put: with which storage class and tags.
+    pub data_options: PutOptions,
 }
 
 impl Store {
@@ -67,12 +72,17 @@ impl Store {
         url: String,
         settings: PaceSettings,
     ) -> Store {
-        let pacer = Arc::new(Pacer::new(settings));
+        Store::paced(inner, root, url, Pacer::new(settings, None))
+    }
+
+    fn paced(inner: Arc<dyn ObjectStore>, root: Path, url: String, pacer: Pacer) -> Store {
+        let pacer = Arc::new(pacer);
         Store {
             store: Arc::new(PacedStore::new(inner, Arc::clone(&pacer))),
             root,
             url,
             health: Health { pacer },
+            data_options: PutOptions::default(),
         }
     }
 
@@ -96,8 +106,12 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError>
         }
         Location::Memory(name) => paced(memory::open(name.as_deref()), Path::default()),
         Location::S3 { bucket, prefix } => {
-            let s3 = S3Store::connect(&bucket, options).await;
-            let store = paced(Arc::new(s3.clone()), prefix.clone());
+            let s3 = S3Store::connect(&bucket, options).await?;
+            let pacer = Pacer::new(PaceSettings::default(), s3.link());
+            let store = Store {
+                data_options: data_options(options),
+                ..Store::paced(Arc::new(s3.clone()), prefix.clone(), url.clone(), pacer)
+            };
             let pacer = &store.health.pacer;
             pacer
                 .run(Repeat::Freely, 0, || s3.check(&prefix))
@@ -106,4 +120,16 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError>
             store
         }
     })
+}
+
+fn data_options(options: &StoreOptions) -> PutOptions {
+    let mut put = PutOptions::default();
+    if let Some(class) = &options.storage_class {
+        let class = class.clone().into();
+        put.attributes.insert(Attribute::StorageClass, class);
+    }
+    for (key, value) in &options.tags {
+        put.tags.push(key, value);
+    }
+    put
 }

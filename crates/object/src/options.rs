@@ -1,6 +1,9 @@
 //! What can be said about a store beside its URL.
 
 use std::fmt;
+use std::path::PathBuf;
+
+use crate::LinkLimit;
 
 /// How to open a store. The default is right for AWS and takes everything from the environment.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +26,62 @@ pub struct StoreOptions {
     /// this gives up is protection against someone who alters packets on the way. Over TLS
     /// payloads are never signed.
     pub unsigned_payload: bool,
+    /// What an upload carries so that the server can verify it.
+    pub checksum: Checksum,
+    /// How the server encrypts what it stores.
+    pub encryption: Encryption,
+    /// Storage class of [`crate::Store::data_options`]; else the bucket's.
+    pub storage_class: Option<String>,
+    /// Tags of [`crate::Store::data_options`]: keys and values.
+    pub tags: Vec<(String, String)>,
+    /// Limit of what goes to an S3 server.
+    pub upload_limit: LinkLimit,
+    /// Limit of what comes from one.
+    pub download_limit: LinkLimit,
+    /// PEM file with authorities that certificates of servers may come from, beside those of the system.
+    pub ca: Option<PathBuf>,
+    /// Through which proxy an S3 server is spoken to.
+    pub proxy: Proxy,
+}
+
+/// What an upload to an S3 server carries so that the server can verify it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksum {
+    /// CRC32, in `x-amz-checksum-crc32`.
+    #[default]
+    Crc32,
+    /// MD5, in `Content-MD5`, for servers that know no other. The ETag of the answer is compared with it as well.
+    Md5,
+    /// Nothing, for servers that know neither.
+    Off,
+}
+
+/// How an S3 server encrypts what it stores. Keys of the client's own (SSE-C) are not among it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Encryption {
+    /// As the bucket says.
+    #[default]
+    Bucket,
+    /// With keys of the server (SSE-S3).
+    Aes256,
+    /// With a key of its key management (SSE-KMS).
+    Kms {
+        /// The key's name; else the one that the server has for S3.
+        key: Option<String>,
+    },
+}
+
+/// Through which proxy an S3 server is spoken to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Proxy {
+    /// The one that `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` names, for addresses that `NO_PROXY` does not; this machine's
+    /// own addresses are spoken to directly.
+    #[default]
+    Environment,
+    /// None.
+    Direct,
+    /// The one at this URL, for all requests.
+    Url(String),
 }
 
 /// An access key for S3.

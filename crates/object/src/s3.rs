@@ -8,9 +8,11 @@
 //! * **Time.** Connecting takes at most 3 s, the first byte of an answer at most 20 s (after an upload up to 16 s more),
 //!   and a body that stops moving for 20 s is given up, either way (see [`patience`]). So an outage is
 //!   an error within a minute or so, never a hang.
-//! * **Integrity.** Every put carries a CRC32 of ours, which the server verifies. What is read is
-//!   under checksums of the layers above.
+//! * **Integrity.** Every put carries a checksum of ours, which the server verifies: a CRC32, or an MD5, which the ETag
+//!   of the answer is compared with as well (see [`checksum`]). What is read is under checksums of the layers above.
+//! * **Limits.** Where the [link](crate::link) has some, large bodies wait before they begin, and all bodies on their way.
 
+mod checksum;
 mod client;
 pub(crate) mod error;
 mod get;
@@ -18,6 +20,7 @@ mod list;
 mod multipart;
 mod patience;
 mod put;
+mod way;
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +37,8 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-use crate::StoreOptions;
+use crate::link::Link;
+use crate::{Checksum, Encryption, OpenError, StoreOptions};
 pub(crate) use error::S3Error;
 use patience::PATIENCE;
 
@@ -49,6 +53,9 @@ struct Shared {
     bucket: String,
     /// Whether payloads are part of the signature.
     sign_payload: bool,
+    checksum: Checksum,
+    encryption: Encryption,
+    link: Option<Arc<Link>>,
 }
 
 /// Most objects that one `DeleteObjects` request may name.
@@ -56,19 +63,39 @@ const DELETE_BATCH: usize = 1000;
 
 impl S3Store {
     /// The bucket that `options` and the environment lead to. Nothing is asked of the server yet.
-    pub async fn connect(bucket: &str, options: &StoreOptions) -> S3Store {
-        S3Store::connect_with(bucket, options, PATIENCE).await
+    ///
+    /// # Errors
+    /// What `options` or the environment say about the way to the server and cannot be used.
+    pub async fn connect(
+        bucket: &str,
+        options: &StoreOptions,
+    ) -> std::result::Result<S3Store, OpenError> {
+        let link = Link::new(&options.upload_limit, &options.download_limit);
+        S3Store::connect_with(bucket, options, PATIENCE, link).await
     }
 
-    async fn connect_with(bucket: &str, options: &StoreOptions, patience: Duration) -> S3Store {
-        let (client, sign_payload) = client::connect(options, patience).await;
-        S3Store {
+    async fn connect_with(
+        bucket: &str,
+        options: &StoreOptions,
+        patience: Duration,
+        link: Option<Arc<Link>>,
+    ) -> std::result::Result<S3Store, OpenError> {
+        let (client, sign_payload) = client::connect(options, patience, link.clone()).await?;
+        Ok(S3Store {
             shared: Arc::new(Shared {
                 client,
                 bucket: bucket.to_owned(),
                 sign_payload,
+                checksum: options.checksum,
+                encryption: options.encryption.clone(),
+                link,
             }),
-        }
+        })
+    }
+
+    /// Limits of the link to it, if there are any.
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+        self.shared.link.clone()
     }
 
     /// Asks for a listing of at most one object below `prefix`: whether the server answers, the
@@ -121,11 +148,18 @@ impl Shared {
                 .map_err(error::from_build)?;
             delete = delete.objects(object);
         }
-        let output = self
+        let request = self
             .client
             .delete_objects()
             .bucket(&self.bucket)
             .delete(delete.build().map_err(error::from_build)?)
+            .customize();
+        let request = match self.checksum {
+            Checksum::Md5 => request.mutate_request(checksum::with_md5),
+            // It has to carry one, and the SDK's is a CRC32.
+            Checksum::Crc32 | Checksum::Off => request,
+        };
+        let output = request
             .send()
             .await
             .map_err(|error| error::from_sdk(&batch, error))?;
@@ -244,9 +278,12 @@ impl ObjectStore for S3Store {
             });
         }
         let bucket = &self.shared.bucket;
+        let (encryption, key) = self.shared.encryption();
         self.shared
             .client
             .copy_object()
+            .set_server_side_encryption(encryption)
+            .set_ssekms_key_id(key)
             .bucket(bucket)
             .copy_source(format!("{bucket}/{}", put::percent_encode(from.as_ref())))
             .key(to.as_ref())

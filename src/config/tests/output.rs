@@ -40,6 +40,15 @@ fn unusual() -> Places {
         "1h",
         "on",
         "on",
+        "md5",
+        "aws:kms",
+        "alias/key",
+        "STANDARD_IA",
+        "project=x y,owner=me",
+        "100MiB/s,08:00-18:00 10MiB/s,22:00-06:00 none",
+        "20MB/s",
+        "/s3-ca.pem",
+        "http://proxy:3128",
         "trace",
     ]) {
         places = places.flag(setting.key, text);

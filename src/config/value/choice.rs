@@ -74,6 +74,28 @@ choice! {
 }
 
 choice! {
+    /// What an upload to S3 carries so that the server can verify it.
+    Checksum:
+    /// A CRC32.
+    Crc32 = "crc32",
+    /// An MD5.
+    Md5 = "md5",
+    /// Nothing.
+    Off = "off",
+}
+
+choice! {
+    /// How an S3 server is asked to encrypt.
+    Encryption:
+    /// As the bucket says.
+    None = "none",
+    /// With keys of the server.
+    Aes256 = "AES256",
+    /// With a key of its key management.
+    Kms = "aws:kms",
+}
+
+choice! {
     /// Whose identity is replaced by that of the anonymous user.
     Squash:
     /// Root's, except that of clients on this machine.

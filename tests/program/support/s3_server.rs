@@ -1,6 +1,7 @@
 //! A real S3 server, started from the program that `FOREBAY_TEST_S3_SERVER` names: `versitygw` or
 //! `minio`. Without the variable the tests that want one say so and pass.
 
+use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,7 +17,8 @@ const SECRET: &str = "testsecret";
 pub(crate) struct S3Server {
     process: Child,
     endpoint: String,
-    _data: TempDir,
+    data: TempDir,
+    is_minio: bool,
 }
 
 impl S3Server {
@@ -31,10 +33,10 @@ impl S3Server {
         std::fs::create_dir(data.path().join("bucket")).unwrap();
         let address = free_address();
         let mut command = Command::new(&program);
-        if Path::new(&program)
+        let is_minio = Path::new(&program)
             .file_name()
-            .is_some_and(|name| name == "minio")
-        {
+            .is_some_and(|name| name == "minio");
+        if is_minio {
             command
                 .env("MINIO_ROOT_USER", KEY)
                 .env("MINIO_ROOT_PASSWORD", SECRET)
@@ -58,7 +60,8 @@ impl S3Server {
         let server = S3Server {
             process,
             endpoint: format!("http://{address}"),
-            _data: data,
+            data,
+            is_minio,
         };
         for _ in 0..200 {
             if TcpStream::connect(&address).is_ok() {
@@ -67,6 +70,35 @@ impl S3Server {
             thread::sleep(Duration::from_millis(50));
         }
         panic!("{program:?} did not come up at {address}");
+    }
+
+    /// Whether it is MinIO.
+    pub(crate) fn is_minio(&self) -> bool {
+        self.is_minio
+    }
+
+    /// Whether a text is in what MinIO keeps of an object, attributes among it, by the objects' names; none of another
+    /// server.
+    pub(crate) fn keeps(&self, text: &str) -> Option<BTreeMap<String, bool>> {
+        let mut kept = BTreeMap::new();
+        let root = self.data.path().join("bucket");
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.ends_with("xl.meta") {
+                    let bytes = std::fs::read(&path).unwrap();
+                    let has = bytes
+                        .windows(text.len())
+                        .any(|part| part == text.as_bytes());
+                    let name = folder.strip_prefix(&root).unwrap();
+                    kept.insert(name.display().to_string(), has);
+                }
+            }
+        }
+        self.is_minio.then_some(kept)
     }
 
     /// Its URL.

@@ -5,7 +5,7 @@
 //! no clock and does no I/O.
 //!
 //! * **Nothing waits for ever.** A request has a limit for its answer and for every pause of a body; beyond
-//!   it is cut off and counts as failed.
+//!   it is cut off and counts as failed. Time in which the [link](crate::link) holds bodies back does not count.
 //! * **Repeats have a budget.** A repeat takes a token and gives it back if it succeeds; requests that
 //!   succeed at once earn a fifth of one; there are never more than twenty. So however many callers there are,
 //!   repeats that fail are at most a fifth of what succeeds, and twenty more.
@@ -36,6 +36,7 @@ pub(crate) use store::PacedStore;
 use policy::{Admission, Outcome, Pace, Ticket};
 
 use crate::error::{Answer, chain};
+use crate::link::{Link, in_time};
 
 /// What all requests to one store share: the state of the policy, and who waits for it.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub(crate) struct Pacer {
     pace: Mutex<Pace>,
     /// Something has ended: who waits looks again.
     ended: Notify,
+    /// Holds bodies back on their way; limits do not run meanwhile.
+    link: Option<Arc<Link>>,
 }
 
 /// How the store has answered lately. Clones look at the same store.
@@ -82,11 +85,24 @@ pub(crate) enum Repeat {
 }
 
 impl Pacer {
-    pub(crate) fn new(settings: PaceSettings) -> Pacer {
+    pub(crate) fn new(settings: PaceSettings, link: Option<Arc<Link>>) -> Pacer {
         Pacer {
             pace: Mutex::new(Pace::new(settings)),
             ended: Notify::new(),
+            link,
         }
+    }
+
+    /// Waits for at most `limit`, in which the time that bodies are held back on the link does not count; else the error
+    /// that says so.
+    pub(crate) async fn in_time<T>(
+        &self,
+        limit: Duration,
+        what: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        in_time(self.link.as_deref(), limit, what)
+            .await
+            .unwrap_or_else(|| Err(crate::error::hung(limit)))
     }
 
     /// Asks until there is an answer, or repeating is of no use for now. `transfer` is what the request carries, in
@@ -129,10 +145,7 @@ impl Pacer {
     ) -> Result<T> {
         let going = self.admit(repeated).await?;
         let limit = self.pace.lock().limit(transfer);
-        let result = match tokio::time::timeout(limit, request).await {
-            Ok(result) => result,
-            Err(_) => Err(crate::error::hung(limit)),
-        };
+        let result = self.in_time(limit, request).await;
         going.ended(match result.as_ref().map_err(Answer::of) {
             Ok(_) | Err(Answer::Final) => Outcome::Answered,
             Err(Answer::SlowDown { after }) => Outcome::SlowDown { after },

@@ -17,7 +17,7 @@ use object_store::{
 
 use super::{Pacer, Repeat};
 use crate::Fault;
-use crate::error::{empty, hung, short};
+use crate::error::{empty, short};
 
 /// Objects up to this size are taken in whole before they are handed on, so that a body that breaks off is
 /// asked for again; so are all ranges.
@@ -74,23 +74,16 @@ impl PacedStore {
 }
 
 /// Takes a body in; an error if it has another length than was promised.
-async fn whole(result: GetResult, limit: Duration) -> Result<GetResult> {
+async fn whole(result: GetResult, pacer: &Pacer, limit: Duration) -> Result<GetResult> {
     let (meta, range) = (result.meta.clone(), result.range.clone());
     let (attributes, extensions) = (result.attributes.clone(), result.extensions.clone());
     let promised = range.end.saturating_sub(range.start);
     let mut chunks = result.into_stream();
     let mut body: Vec<Bytes> = Vec::new();
     let mut got = 0;
-    loop {
-        match tokio::time::timeout(limit, chunks.try_next()).await {
-            Ok(Ok(Some(chunk))) => {
-                got += chunk.len() as u64;
-                body.push(chunk);
-            }
-            Ok(Ok(None)) => break,
-            Ok(Err(error)) => return Err(error),
-            Err(_) => return Err(hung(limit)),
-        }
+    while let Some(chunk) = pacer.in_time(limit, chunks.try_next()).await? {
+        got += chunk.len() as u64;
+        body.push(chunk);
     }
     if got != promised {
         return Err(short(&meta.location, got, promised));
@@ -105,23 +98,21 @@ async fn whole(result: GetResult, limit: Duration) -> Result<GetResult> {
 }
 
 /// Hands a large body on, as long as it moves and until it ends where it should.
-fn guarded(result: GetResult, limit: Duration) -> GetResult {
+fn guarded(result: GetResult, pacer: Arc<Pacer>, limit: Duration) -> GetResult {
     let (meta, range) = (result.meta.clone(), result.range.clone());
     let (attributes, extensions) = (result.attributes.clone(), result.extensions.clone());
     let location = meta.location.clone();
     let promised = range.end.saturating_sub(range.start);
     let body = stream::try_unfold((result.into_stream(), 0), move |(mut chunks, got)| {
-        let location = location.clone();
+        let (location, pacer) = (location.clone(), Arc::clone(&pacer));
         async move {
-            match tokio::time::timeout(limit, chunks.try_next()).await {
-                Ok(Ok(Some(chunk))) => {
+            match pacer.in_time(limit, chunks.try_next()).await? {
+                Some(chunk) => {
                     let got = got + chunk.len() as u64;
                     Ok(Some((chunk, (chunks, got))))
                 }
-                Ok(Ok(None)) if got == promised => Ok(None),
-                Ok(Ok(None)) => Err(short(&location, got, promised)),
-                Ok(Err(error)) => Err(error),
-                Err(_) => Err(hung(limit)),
+                None if got == promised => Ok(None),
+                None => Err(short(&location, got, promised)),
             }
         }
     });
@@ -196,16 +187,14 @@ impl ObjectStore for PacedStore {
         let transfer = if options.head { 0 } else { BUFFERED };
         self.pacer
             .run(Repeat::Freely, transfer, || async {
-                let result =
-                    tokio::time::timeout(limit, self.inner.get_opts(location, options.clone()))
-                        .await
-                        .unwrap_or_else(|_| Err(hung(limit)))?;
+                let asked = self.inner.get_opts(location, options.clone());
+                let result = self.pacer.in_time(limit, asked).await?;
                 if options.head {
                     Ok(result)
                 } else if ranged || result.meta.size <= BUFFERED {
-                    whole(result, limit).await
+                    whole(result, &self.pacer, limit).await
                 } else {
-                    Ok(guarded(result, limit))
+                    Ok(guarded(result, Arc::clone(&self.pacer), limit))
                 }
             })
             .await

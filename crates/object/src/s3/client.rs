@@ -1,5 +1,6 @@
 //! How the SDK's client is set up.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_config::BehaviorVersion;
@@ -13,33 +14,38 @@ use aws_sdk_s3::Client;
 use aws_sdk_s3::config::{
     self, Credentials, Region, RequestChecksumCalculation, ResponseChecksumValidation,
 };
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 
 use super::patience::PatientClient;
-use crate::StoreOptions;
+use super::way::http_client;
+use crate::link::{Link, Way};
+use crate::{OpenError, StoreOptions};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How often a part of an upload is sent, and its completion: the trait has no way to ask for that again.
-const PART_ATTEMPTS: u32 = 3;
+pub(super) const PART_ATTEMPTS: u32 = 3;
 const PART_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_PART_BACKOFF: Duration = Duration::from_secs(5);
 
 const DEFAULT_REGION: &str = "us-east-1";
 
-/// A client, and whether payloads have to be signed.
-pub(super) async fn connect(options: &StoreOptions, patience: Duration) -> (Client, bool) {
+/// A client, whose bodies keep to the limits of `link`, and whether payloads have to be signed.
+pub(super) async fn connect(
+    options: &StoreOptions,
+    patience: Duration,
+    link: Option<Arc<Link>>,
+) -> Result<(Client, bool), OpenError> {
     // The service's own variable comes first, as everywhere in the SDKs.
     let endpoint = options.endpoint_url.clone().or_else(|| {
         ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]
             .into_iter()
             .find_map(|name| std::env::var(name).ok().filter(|url| !url.is_empty()))
     });
-    let http = aws_smithy_http_client::Builder::new()
-        .tls_provider(Provider::Rustls(CryptoMode::Ring))
-        .build_https();
+    // Those who hand out credentials are spoken to through TLS, or are on this machine.
+    let secure = http_client(options, true)?;
+    let limits_answers = link.as_ref().is_some_and(|link| link.limits(Way::Down));
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
-        .http_client(PatientClient::new(http, patience))
+        .http_client(PatientClient::new(secure.clone(), patience, None))
         // What is asked again, and when, is decided above all stores.
         .retry_config(RetryConfig::disabled())
         // No limit for answers: that is the patient client's. With one and the same setting for all requests, they
@@ -49,13 +55,16 @@ pub(super) async fn connect(options: &StoreOptions, patience: Duration) -> (Clie
                 .connect_timeout(CONNECT_TIMEOUT)
                 .build(),
         )
-        // For bodies of answers only: it sees nothing of uploads that come from memory.
-        .stalled_stream_protection(
+        // For bodies of answers only: it sees nothing of uploads that come from memory. Where a limit slows them
+        // down, the patient client looks for itself.
+        .stalled_stream_protection(if limits_answers {
+            StalledStreamProtectionConfig::disabled()
+        } else {
             StalledStreamProtectionConfig::enabled()
                 .upload_enabled(false)
                 .grace_period(patience)
-                .build(),
-        );
+                .build()
+        });
     if let Some(region) = region(options, endpoint.is_some()) {
         loader = loader.region(region);
     }
@@ -77,17 +86,23 @@ pub(super) async fn connect(options: &StoreOptions, patience: Duration) -> (Clie
     let loaded = loader.load().await;
     let endpoint = endpoint.as_deref().or(loaded.endpoint_url());
     let is_tls = endpoint.is_none_or(|url| !url.starts_with("http://"));
+    let http = if is_tls {
+        secure
+    } else {
+        http_client(options, false)?
+    };
     let region = loaded.region().cloned();
     let config = config::Builder::from(&loaded)
+        .http_client(PatientClient::new(http, patience, link))
         .region(region.unwrap_or(Region::from_static(DEFAULT_REGION)))
         .force_path_style(options.path_style.unwrap_or(endpoint.is_some()))
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
         .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
         .build();
-    (
+    Ok((
         Client::from_conf(config),
         !is_tls && !options.unsigned_payload,
-    )
+    ))
 }
 
 /// Where a region is looked for; none leaves it to the SDK, which at last asks the machine's metadata

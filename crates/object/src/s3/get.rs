@@ -11,6 +11,7 @@ use object_store::{
 };
 
 use super::{Shared, error};
+use crate::link::{Link, UnderWay, Way};
 
 /// Collects the attributes of an answer: those to GET and to HEAD have different types with the same
 /// fields.
@@ -52,6 +53,13 @@ impl Shared {
             }
             None => None,
         };
+        let asked_len = match &options.range {
+            Some(GetRange::Bounded(range)) => range.end.saturating_sub(range.start),
+            Some(GetRange::Suffix(len)) => *len,
+            // It is not known, and few are large.
+            Some(GetRange::Offset(_)) | None => 0,
+        };
+        let under_way = Link::begin(self.link.as_ref(), Way::Down, asked_len).await;
         let mut answer = self
             .client
             .get_object()
@@ -88,7 +96,7 @@ impl Shared {
             range,
             attributes: attributes_of!(answer),
             extensions: Default::default(),
-            payload: stream_of(answer.body),
+            payload: stream_of(answer.body, under_way),
         })
     }
 
@@ -127,10 +135,11 @@ impl Shared {
     }
 }
 
-fn stream_of(body: ByteStream) -> GetResultPayload {
-    let chunks = stream::try_unfold(body, |mut body| async move {
+/// The body, which is under way until it has ended.
+fn stream_of(body: ByteStream, under_way: Option<UnderWay>) -> GetResultPayload {
+    let chunks = stream::try_unfold((body, under_way), |(mut body, under_way)| async move {
         let chunk = body.try_next().await.map_err(error::other)?;
-        Ok(chunk.map(|chunk| (chunk, body)))
+        Ok(chunk.map(|chunk| (chunk, (body, under_way))))
     });
     GetResultPayload::Stream(chunks.boxed())
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use aws_sdk_s3::operation::upload_part::UploadPartOutput;
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{ChecksumAlgorithm, CompletedMultipartUpload, CompletedPart};
 use bytes::Bytes;
@@ -13,8 +14,11 @@ use object_store::{
 };
 use parking_lot::Mutex;
 
-use super::put::{Headers, crc32_header, tagging};
+use super::checksum::Sum;
+use super::put::{Headers, tagging};
 use super::{Shared, client, error};
+use crate::Checksum;
+use crate::link::{Link, Way};
 
 /// Begins an upload. Its object appears when it completes; what is neither completed nor aborted
 /// stays in the bucket, unseen, until a lifecycle rule removes it.
@@ -24,12 +28,16 @@ pub(super) async fn begin(
     options: PutMultipartOptions,
 ) -> Result<Box<dyn MultipartUpload>> {
     let headers = Headers::new(&options.attributes)?;
+    let (encryption, key) = shared.encryption();
+    let algorithm = (shared.checksum == Checksum::Crc32).then_some(ChecksumAlgorithm::Crc32);
     let output = shared
         .client
         .create_multipart_upload()
         .bucket(&shared.bucket)
         .key(location.as_ref())
-        .checksum_algorithm(ChecksumAlgorithm::Crc32)
+        .set_checksum_algorithm(algorithm)
+        .set_server_side_encryption(encryption)
+        .set_ssekms_key_id(key)
         .set_tagging(tagging(options.tags.encoded()))
         .set_cache_control(headers.cache_control)
         .set_content_disposition(headers.content_disposition)
@@ -70,8 +78,33 @@ struct Target {
 }
 
 impl Target {
+    /// Puts a part, and again if the server has stored something else: that is no error of the SDK's, which repeats
+    /// the others.
     async fn put_part(&self, number: i32, body: Bytes) -> Result<()> {
-        let crc32 = crc32_header(&body);
+        let sum = Sum::of(self.shared.checksum, &body).await?;
+        let len = body.len() as u64;
+        let _under_way = Link::begin(self.shared.link.as_ref(), Way::Up, len).await;
+        let mut attempt = 1;
+        loop {
+            let output = self.put_once(number, body.clone(), sum).await?;
+            let encryption = output.server_side_encryption.as_ref();
+            let verified = sum.verify(&self.location, output.e_tag.as_deref(), encryption);
+            if verified.is_err() && attempt < client::PART_ATTEMPTS {
+                attempt += 1;
+                continue;
+            }
+            verified?;
+            let part = CompletedPart::builder()
+                .part_number(number)
+                .set_e_tag(output.e_tag)
+                .set_checksum_crc32(sum.crc32_header())
+                .build();
+            self.done.lock().push(part);
+            return Ok(());
+        }
+    }
+
+    async fn put_once(&self, number: i32, body: Bytes, sum: Sum) -> Result<UploadPartOutput> {
         let request = self
             .shared
             .client
@@ -80,7 +113,8 @@ impl Target {
             .key(self.location.as_ref())
             .upload_id(&self.id)
             .part_number(number)
-            .checksum_crc32(&crc32)
+            .set_checksum_crc32(sum.crc32_header())
+            .set_content_md5(sum.md5_header())
             .body(ByteStream::from(body))
             .customize()
             .config_override(client::part_config());
@@ -89,17 +123,10 @@ impl Target {
         } else {
             request.disable_payload_signing()
         };
-        let output = request
+        request
             .send()
             .await
-            .map_err(|error| error::from_sdk(&self.location, error))?;
-        let part = CompletedPart::builder()
-            .part_number(number)
-            .set_e_tag(output.e_tag)
-            .checksum_crc32(crc32)
-            .build();
-        self.done.lock().push(part);
-        Ok(())
+            .map_err(|error| error::from_sdk(&self.location, error))
     }
 }
 

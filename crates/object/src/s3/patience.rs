@@ -19,14 +19,18 @@
 //!
 //! However long an upload takes in sum is of no interest here; [`crate::pace`] has a limit for that.
 //!
+//! Where the [link](crate::link) has limits, each piece waits for its turn before it is handed over, and so does each
+//! piece of the body of an [answer](Arriving). While it waits the connection is not to blame, and the time does not run.
+//!
 //! What is given up is dropped, and its connection with it: whether the server did what it was asked for is unknown.
 
+mod arriving;
 mod pieces;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_sdk_s3::config::http::HttpRequest;
+use aws_sdk_s3::config::http::{HttpRequest, HttpResponse};
 use aws_sdk_s3::config::{ConfigBag, HttpClient, RuntimeComponents, SharedHttpClient};
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::connector_metadata::ConnectorMetadata;
@@ -39,6 +43,8 @@ use aws_smithy_types::body::SdkBody;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
+use crate::link::{Link, Turns, Way};
+use arriving::Arriving;
 use pieces::Pieces;
 
 /// For a body to move on, and then for the first byte of an answer.
@@ -57,6 +63,8 @@ enum GivenUp {
     Stalled { sent: u64, limit: Duration },
     #[error("no answer within {} s", limit.as_secs_f32())]
     Unanswered { limit: Duration },
+    #[error("the answer stands still: no bytes came for {} s", limit.as_secs_f32())]
+    AnswerStalled { limit: Duration },
 }
 
 /// How far the body of a request is on its way.
@@ -66,6 +74,8 @@ struct Upload {
     sent: u64,
     /// There are no more.
     is_whole: bool,
+    /// It asks for more, which waits for its turn on the link.
+    is_held: bool,
     /// When it took some; at first, when the request was made.
     last: Instant,
 }
@@ -75,6 +85,7 @@ impl Upload {
         Upload {
             sent: 0,
             is_whole: is_empty,
+            is_held: false,
             last: now,
         }
     }
@@ -82,7 +93,19 @@ impl Upload {
     fn took(&mut self, bytes: u64, is_whole: bool, now: Instant) {
         self.sent += bytes;
         self.is_whole = is_whole;
+        self.is_held = false;
         self.last = now;
+    }
+
+    /// The connection would go on, if it were let.
+    fn held(&mut self) {
+        self.is_held = true;
+    }
+
+    /// When it is given up if nothing moves until then.
+    fn deadline(&self, patience: Duration, now: Instant) -> Instant {
+        let since = if self.is_held { now } else { self.last };
+        since + self.limit(patience)
     }
 
     /// How long after the last progress it is given up. Never shorter than it was before.
@@ -111,11 +134,21 @@ impl Upload {
 pub(super) struct PatientClient {
     inner: SharedHttpClient,
     patience: Duration,
+    link: Option<Arc<Link>>,
 }
 
 impl PatientClient {
-    pub(super) fn new(inner: SharedHttpClient, patience: Duration) -> PatientClient {
-        PatientClient { inner, patience }
+    /// `link` says when bodies may move on, where there is a limit for them.
+    pub(super) fn new(
+        inner: SharedHttpClient,
+        patience: Duration,
+        link: Option<Arc<Link>>,
+    ) -> PatientClient {
+        PatientClient {
+            inner,
+            patience,
+            link,
+        }
     }
 }
 
@@ -128,6 +161,7 @@ impl HttpClient for PatientClient {
         SharedHttpConnector::new(PatientConnector {
             inner: self.inner.http_connector(settings, components),
             patience: self.patience,
+            link: self.link.clone(),
         })
     }
 
@@ -152,36 +186,58 @@ impl HttpClient for PatientClient {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PatientConnector {
     inner: SharedHttpConnector,
     patience: Duration,
+    link: Option<Arc<Link>>,
+}
+
+impl PatientConnector {
+    /// The turns of a body, where its way has a limit.
+    fn turns(&self, way: Way, len: Option<u64>) -> Option<Turns> {
+        Turns::new(self.link.as_ref()?, way, len)
+    }
+
+    /// The answer, whose body comes as fast as the link allows.
+    fn arriving(&self, mut answer: HttpResponse) -> HttpResponse {
+        let len = answer.body().content_length();
+        if let Some(turns) = self.turns(Way::Down, len) {
+            let body = std::mem::replace(answer.body_mut(), SdkBody::taken());
+            let arriving = Arriving::new(body, turns, self.patience);
+            *answer.body_mut() = SdkBody::from_body_1_x(arriving);
+        }
+        answer
+    }
 }
 
 impl HttpConnector for PatientConnector {
     /// The request is signed by now, so that its body may be cut into pieces; a retry comes with a body of its own.
     fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
-        let is_empty = request.body().content_length() == Some(0);
+        let len = request.body().content_length();
+        let is_empty = len == Some(0);
         let upload = Arc::new(Mutex::new(Upload::new(is_empty, Instant::now())));
         if !is_empty {
             let body = std::mem::replace(request.body_mut(), SdkBody::taken());
-            let pieces = Pieces::new(body, Arc::clone(&upload));
+            let turns = self.turns(Way::Up, len);
+            let pieces = Pieces::new(body, Arc::clone(&upload), turns);
             *request.body_mut() = SdkBody::from_body_1_x(pieces);
         }
         let mut answer = self.inner.call(request);
+        let connector = self.clone();
         let patience = self.patience;
         HttpConnectorFuture::new(async move {
             loop {
                 let deadline = {
-                    let upload = upload.lock();
-                    let deadline = upload.last + upload.limit(patience);
-                    if deadline <= Instant::now() {
+                    let (upload, now) = (upload.lock(), Instant::now());
+                    let deadline = upload.deadline(patience, now);
+                    if deadline <= now {
                         return Err(ConnectorError::timeout(upload.given_up(patience).into()));
                     }
                     deadline
                 };
                 if let Ok(answer) = timeout_at(deadline, &mut answer).await {
-                    return answer;
+                    return answer.map(|answer| connector.arriving(answer));
                 }
             }
         })

@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 
 use aws_sdk_s3::primitives::ByteStream;
-use aws_sdk_s3::types::StorageClass;
-use aws_smithy_types::base64;
+use aws_sdk_s3::types::{ServerSideEncryption, StorageClass};
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, Error, PutMode, PutOptions, PutPayload, PutResult, Result,
 };
 
+use super::checksum::Sum;
 use super::{Shared, error};
+use crate::Encryption;
+use crate::link::{Link, Way};
 
 impl Shared {
     pub(super) async fn put(
@@ -21,13 +23,20 @@ impl Shared {
         options: PutOptions,
     ) -> Result<PutResult> {
         let put = Put::new(location, payload, options)?;
+        let sum = Sum::of(self.checksum, &put.body).await?;
         let headers = put.headers.clone();
+        let (encryption, key) = self.encryption();
+        let len = put.body.len() as u64;
+        let _under_way = Link::begin(self.link.as_ref(), Way::Up, len).await;
         let request = self
             .client
             .put_object()
             .bucket(&self.bucket)
             .key(put.location.as_ref())
-            .checksum_crc32(&put.crc32)
+            .set_checksum_crc32(sum.crc32_header())
+            .set_content_md5(sum.md5_header())
+            .set_server_side_encryption(encryption)
+            .set_ssekms_key_id(key)
             .set_if_none_match(put.must_create.then(|| "*".to_owned()))
             .set_if_match(put.replaces.clone())
             .set_tagging(put.tags.clone())
@@ -49,11 +58,22 @@ impl Shared {
             Ok(output) => output,
             Err(error) => return Err(put.sorted(error::from_sdk(&put.location, error))),
         };
+        let encrypted = output.server_side_encryption.as_ref();
+        sum.verify(&put.location, output.e_tag.as_deref(), encrypted)?;
         Ok(PutResult {
             e_tag: output.e_tag,
             version: output.version_id,
             extensions: Default::default(),
         })
+    }
+
+    /// How the server is asked to encrypt, and with which key.
+    pub(super) fn encryption(&self) -> (Option<ServerSideEncryption>, Option<String>) {
+        match &self.encryption {
+            Encryption::Bucket => (None, None),
+            Encryption::Aes256 => (Some(ServerSideEncryption::Aes256), None),
+            Encryption::Kms { key } => (Some(ServerSideEncryption::AwsKms), key.clone()),
+        }
     }
 }
 
@@ -61,7 +81,6 @@ impl Shared {
 struct Put {
     location: Path,
     body: Bytes,
-    crc32: String,
     must_create: bool,
     replaces: Option<String>,
     tags: Option<String>,
@@ -82,11 +101,9 @@ impl Put {
                 e_tag => (false, e_tag),
             },
         };
-        let body = Bytes::from(payload);
         Ok(Put {
             location: location.clone(),
-            crc32: crc32_header(&body),
-            body,
+            body: Bytes::from(payload),
             must_create,
             replaces,
             tags: tagging(options.tags.encoded()),
@@ -107,11 +124,6 @@ impl Put {
             error => error,
         }
     }
-}
-
-/// The value of the header `x-amz-checksum-crc32`.
-pub(super) fn crc32_header(body: &[u8]) -> String {
-    base64::encode(crc32fast::hash(body).to_be_bytes())
 }
 
 pub(super) fn tagging(encoded: &str) -> Option<String> {
@@ -176,12 +188,6 @@ pub(super) fn percent_encode(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_checksum_header_is_the_documented_one() {
-        // CRC32 of "123456789" is cbf43926.
-        assert_eq!(crc32_header(b"123456789"), "y/Q5Jg==");
-    }
 
     #[test]
     fn keys_are_percent_encoded_for_copies() {

@@ -4,6 +4,7 @@
 mod support;
 
 mod cases;
+mod options;
 
 /// A module of tests for a backend: `$open` gives it, or nothing where it cannot be had.
 macro_rules! conformance {

@@ -9,19 +9,13 @@ use std::time::SystemTime;
 
 use aws_smithy_types::base64;
 use bytes::Bytes;
-use forebay_object::StoreOptions;
 use futures_util::{StreamExt, stream};
-use hyper_util::rt::TokioIo;
-use s3s::auth::SimpleAuth;
+use md5::{Digest, Md5};
 use s3s::dto::*;
-use s3s::service::S3ServiceBuilder;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
-use tokio::net::TcpListener;
-use tokio::task::{JoinHandle, JoinSet};
 
-use super::s3_options;
+pub(crate) use super::server::Server;
 
-const SECRET: &str = "testsecret";
 /// Few enough that listings have several pages.
 const PAGE_LEN: usize = 3;
 
@@ -38,53 +32,35 @@ pub(crate) struct Behaviour {
     pub(crate) conflicts: u32,
     /// So many puts fail first.
     pub(crate) failures: u32,
+    /// What is put need not have a checksum.
+    pub(crate) needs_no_checksum: bool,
+    /// ETags are MD5s, as those of S3 are, but for so many puts at first, which have another one.
+    pub(crate) md5_e_tags_after: Option<u32>,
 }
 
-pub(crate) struct Server {
-    address: String,
-    task: JoinHandle<()>,
-}
+impl MemoryS3 {
+    pub(super) fn new(behaviour: Behaviour) -> MemoryS3 {
+        MemoryS3 {
+            behaviour,
+            state: Arc::default(),
+            puts: AtomicU32::new(0),
+        }
+    }
 
-impl Server {
-    pub(crate) async fn start(behaviour: Behaviour) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let service = {
-            let mut builder = S3ServiceBuilder::new(MemoryS3 {
-                behaviour,
-                state: Arc::default(),
-                puts: AtomicU32::new(0),
-            });
-            builder.set_auth(SimpleAuth::from_single("testkey", SECRET));
-            builder.build()
+    /// The ETag of what was put as the `number`th one, if it is not just any.
+    fn e_tag(&self, number: u32, bytes: &[u8]) -> Option<ETag> {
+        let after = self.behaviour.md5_e_tags_after?;
+        let sum: [u8; 16] = Md5::digest(bytes).into();
+        let sum = if number < after {
+            0
+        } else {
+            u128::from_be_bytes(sum)
         };
-        let task = tokio::spawn(async move {
-            // Connections end with the server.
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                stream.set_nodelay(true).unwrap();
-                let service = service.clone();
-                connections.spawn(
-                    hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service),
-                );
-            }
-        });
-        Server { address, task }
-    }
-
-    pub(crate) fn options(&self) -> StoreOptions {
-        s3_options(&self.address, SECRET)
+        Some(ETag::Strong(format!("{sum:032x}")))
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-struct MemoryS3 {
+pub(super) struct MemoryS3 {
     behaviour: Behaviour,
     state: Arc<Mutex<State>>,
     /// Puts so far.
@@ -144,20 +120,32 @@ impl MemoryS3 {
         }
         Ok(self.state.lock().unwrap())
     }
-}
 
-async fn read(body: Option<StreamingBlob>, crc32: Option<&str>) -> S3Result<Bytes> {
-    let mut bytes = Vec::new();
-    if let Some(mut body) = body {
-        while let Some(chunk) = body.next().await {
-            bytes.extend_from_slice(&chunk.map_err(|_| s3_error!(IncompleteBody))?);
+    /// Reads what is put, with its CRC32 and its MD5.
+    async fn read(
+        &self,
+        body: Option<StreamingBlob>,
+        (crc32, md5): (Option<String>, Option<String>),
+    ) -> S3Result<Bytes> {
+        let mut bytes = Vec::new();
+        if let Some(mut body) = body {
+            while let Some(chunk) = body.next().await {
+                bytes.extend_from_slice(&chunk.map_err(|_| s3_error!(IncompleteBody))?);
+            }
+        }
+        // The adapter must send one, and the right one.
+        let right = match (crc32, md5) {
+            (Some(sum), None) => sum == base64::encode(crc32fast::hash(&bytes).to_be_bytes()),
+            (None, Some(sum)) => sum == base64::encode(Md5::digest(&bytes)),
+            (None, None) => self.behaviour.needs_no_checksum,
+            _ => false,
+        };
+        if right {
+            Ok(bytes.into())
+        } else {
+            Err(s3_error!(BadDigest))
         }
     }
-    // The adapter must always send one, and the right one.
-    if crc32 != Some(&base64::encode(crc32fast::hash(&bytes).to_be_bytes())) {
-        return Err(s3_error!(BadDigest));
-    }
-    Ok(bytes.into())
 }
 
 fn body(bytes: Bytes) -> StreamingBlob {
@@ -202,7 +190,8 @@ impl S3 for MemoryS3 {
         request: S3Request<PutObjectInput>,
     ) -> S3Result<S3Response<PutObjectOutput>> {
         let input = request.input;
-        let bytes = read(input.body, input.checksum_crc32.as_deref()).await?;
+        let sums = (input.checksum_crc32, input.content_md5);
+        let bytes = self.read(input.body, sums).await?;
         let number = self.puts.fetch_add(1, Relaxed);
         if number < self.behaviour.conflicts {
             return Err(s3_error!(ConditionalRequestConflict));
@@ -227,7 +216,9 @@ impl S3 for MemoryS3 {
                 }
             }
         }
+        let e_tag = self.e_tag(number, &bytes);
         let mut object = state.object(bytes);
+        object.e_tag = e_tag.unwrap_or(object.e_tag);
         object.content_type = input.content_type;
         object.metadata = input.metadata;
         let e_tag = Some(object.e_tag.clone());
@@ -406,9 +397,13 @@ impl S3 for MemoryS3 {
         request: S3Request<UploadPartInput>,
     ) -> S3Result<S3Response<UploadPartOutput>> {
         let input = request.input;
-        let bytes = read(input.body, input.checksum_crc32.as_deref()).await?;
+        let sums = (input.checksum_crc32, input.content_md5);
+        let bytes = self.read(input.body, sums).await?;
+        let number = self.puts.fetch_add(1, Relaxed);
+        let e_tag = self.e_tag(number, &bytes);
         let mut state = self.enter(&input.bucket)?;
-        let part = state.object(bytes);
+        let mut part = state.object(bytes);
+        part.e_tag = e_tag.unwrap_or(part.e_tag);
         let e_tag = Some(part.e_tag.clone());
         let upload = state.uploads.get_mut(&input.upload_id);
         let upload = upload.ok_or_else(|| s3_error!(NoSuchUpload))?;

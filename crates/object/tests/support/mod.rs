@@ -1,8 +1,11 @@
 //! Stores for the tests, each on a backend of its own.
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
+pub(crate) mod authority;
 pub(crate) mod memory_s3;
+pub(crate) mod proxy;
 pub(crate) mod real_s3;
+pub(crate) mod server;
 
 use forebay_object::{Credentials, Store, StoreOptions, open};
 use tempfile::TempDir;

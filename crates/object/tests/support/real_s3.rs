@@ -6,17 +6,24 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use forebay_object::{Fault, OpenError, open};
+use forebay_object::{Fault, OpenError, Store, StoreOptions, open};
 use tempfile::TempDir;
 
+use super::authority::Identity;
 use super::{Backend, s3_options};
 
 const SECRET: &str = "testsecret";
 
+/// Base64 of 32 bytes: with a key in its environment MinIO encrypts.
+const MINIO_KEY: &str = "forebay:Zm9yZWJheS10ZXN0LWtleS1vZi0zMi1ieXRlcy0hISE=";
+
 /// A running server, killed when dropped.
-struct Server {
+pub(crate) struct Server {
     process: Child,
-    _data: TempDir,
+    data: TempDir,
+    pub(crate) is_minio: bool,
+    address: String,
+    scheme: &'static str,
 }
 
 impl Drop for Server {
@@ -26,59 +33,103 @@ impl Drop for Server {
     }
 }
 
-/// A store in a bucket of a new server; none when no server is named.
-pub(crate) async fn start() -> Option<Backend> {
-    let Some(program) = std::env::var_os("FOREBAY_TEST_S3_SERVER") else {
-        eprintln!("skipped: FOREBAY_TEST_S3_SERVER names no versitygw or minio");
-        return None;
-    };
-    let data = TempDir::new().unwrap();
-    // Both servers take a folder of their data for a bucket.
-    std::fs::create_dir(data.path().join("bucket")).unwrap();
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .unwrap()
-        .port();
-    let address = format!("127.0.0.1:{port}");
-    let mut command = Command::new(&program);
-    if Path::new(&program)
-        .file_name()
-        .is_some_and(|name| name == "minio")
-    {
-        command
-            .env("MINIO_ROOT_USER", "testkey")
-            .env("MINIO_ROOT_PASSWORD", SECRET)
-            .env("MINIO_BROWSER", "off")
-            .env("MINIO_UPDATE", "off")
-            .args(["server", "--quiet", "--address", &address])
-            .arg(data.path());
-    } else {
-        command
-            .env("ROOT_ACCESS_KEY", "testkey")
-            .env("ROOT_SECRET_KEY", SECRET)
-            .args(["--port", &address, "--quiet", "posix"])
-            .arg(data.path());
-    }
-    let process = command
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| panic!("FOREBAY_TEST_S3_SERVER={program:?}: {error}"));
-    let server = Server {
-        process,
-        _data: data,
-    };
-    for _ in 0..100 {
-        match open("s3://bucket/a/volume", &s3_options(&address, SECRET)).await {
-            Ok(store) => return Some(Backend::new(store, server)),
-            Err(OpenError::Store {
-                fault: Fault::Unreachable | Fault::Transient,
-                ..
-            }) => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+impl Server {
+    /// Starts the server that is named, with TLS if it gets a certificate; none when none is named.
+    pub(crate) fn start(identity: Option<&Identity>) -> Option<Server> {
+        let Some(program) = std::env::var_os("FOREBAY_TEST_S3_SERVER") else {
+            eprintln!("skipped: FOREBAY_TEST_S3_SERVER names no versitygw or minio");
+            return None;
+        };
+        let folder = TempDir::new().unwrap();
+        let (data, certificates) = (folder.path().join("data"), folder.path().join("tls"));
+        // Both servers take a folder of their data for a bucket.
+        std::fs::create_dir_all(data.join("bucket")).unwrap();
+        std::fs::create_dir(&certificates).unwrap();
+        let certificate = certificates.join("public.crt");
+        let key = certificates.join("private.key");
+        if let Some(identity) = identity {
+            std::fs::write(&certificate, &identity.certificate).unwrap();
+            std::fs::write(&key, &identity.key).unwrap();
+        }
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .unwrap()
+            .port();
+        let address = format!("127.0.0.1:{port}");
+        let mut command = Command::new(&program);
+        let is_minio = Path::new(&program)
+            .file_name()
+            .is_some_and(|name| name == "minio");
+        if is_minio {
+            command
+                .env("MINIO_ROOT_USER", "testkey")
+                .env("MINIO_ROOT_PASSWORD", SECRET)
+                .env("MINIO_KMS_SECRET_KEY", MINIO_KEY)
+                .env("MINIO_BROWSER", "off")
+                .env("MINIO_UPDATE", "off")
+                .args(["server", "--quiet", "--address", &address])
+                .arg("--certs-dir")
+                .arg(&certificates)
+                .arg(&data);
+        } else {
+            command
+                .env("ROOT_ACCESS_KEY", "testkey")
+                .env("ROOT_SECRET_KEY", SECRET)
+                .args(["--port", &address, "--quiet"]);
+            if identity.is_some() {
+                command.arg("--cert").arg(&certificate);
+                command.arg("--key").arg(&key);
             }
-            Err(error) => panic!("{error}"),
+            command.arg("posix").arg(&data);
+        }
+        let process = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("FOREBAY_TEST_S3_SERVER={program:?}: {error}"));
+        Some(Server {
+            process,
+            data: folder,
+            is_minio,
+            address,
+            scheme: if identity.is_some() { "https" } else { "http" },
+        })
+    }
+
+    /// Options that lead to it.
+    pub(crate) fn options(&self) -> StoreOptions {
+        StoreOptions {
+            endpoint_url: Some(format!("{}://{}", self.scheme, self.address)),
+            ..s3_options(&self.address, SECRET)
         }
     }
-    panic!("{program:?} did not come up at {address}");
+
+    /// Where a test may keep files.
+    pub(crate) fn folder(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// A store in its bucket, when it is up.
+    pub(crate) async fn open(&self, options: &StoreOptions) -> Store {
+        for _ in 0..100 {
+            match open("s3://bucket/a/volume", options).await {
+                Ok(store) => return store,
+                Err(OpenError::Store {
+                    fault: Fault::Unreachable | Fault::Transient,
+                    ..
+                }) => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("the server did not come up at {}", self.address);
+    }
+}
+
+/// A store in a bucket of a new server; none when no server is named.
+pub(crate) async fn start() -> Option<Backend> {
+    let server = Server::start(None)?;
+    let store = server.open(&server.options()).await;
+    Some(Backend::new(store, server))
 }

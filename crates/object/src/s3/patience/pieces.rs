@@ -11,26 +11,27 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Upload;
-
-/// Small enough that an uplink of 64 KiB/s takes one a second, large enough that cutting it off costs nothing beside
-/// sending it; the connection gathers several for one system call.
-const PIECE: usize = 64 << 10;
+// Small enough that an uplink of 64 KiB/s takes one a second, large enough that cutting it off costs nothing beside
+// sending it; the connection gathers several for one system call.
+use crate::link::{PIECE, Turns};
 
 /// The bytes of `body` unchanged, at most [`PIECE`] of them at a time and none of them copied, with a note of
-/// when each piece was taken.
+/// when each piece was taken. Where the link has a limit, each waits for its turn.
 pub(super) struct Pieces {
     body: SdkBody,
     /// What came of `body` and was not taken yet.
     rest: Bytes,
     upload: Arc<Mutex<Upload>>,
+    turns: Option<Turns>,
 }
 
 impl Pieces {
-    pub(super) fn new(body: SdkBody, upload: Arc<Mutex<Upload>>) -> Pieces {
+    pub(super) fn new(body: SdkBody, upload: Arc<Mutex<Upload>>, turns: Option<Turns>) -> Pieces {
         Pieces {
             body,
             rest: Bytes::new(),
             upload,
+            turns,
         }
     }
 
@@ -62,6 +63,12 @@ impl Body for Pieces {
             }
         }
         let len = self.rest.len().min(PIECE);
+        if let Some(turns) = &mut self.turns
+            && turns.poll(len, cx).is_pending()
+        {
+            self.upload.lock().held();
+            return Poll::Pending;
+        }
         let piece = self.rest.split_to(len);
         // The connection need not ask again once this says that there is nothing left.
         self.took(len, self.is_end_stream());

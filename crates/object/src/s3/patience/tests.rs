@@ -13,6 +13,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+mod limited;
+
 use super::*;
 use crate::s3::S3Store;
 use crate::{Credentials, Fault, StoreOptions};
@@ -37,6 +39,14 @@ struct Server {
 
 impl Server {
     async fn start(patience: Duration, unsigned_payload: bool) -> Server {
+        Server::start_limited(patience, unsigned_payload, None).await
+    }
+
+    async fn start_limited(
+        patience: Duration,
+        unsigned_payload: bool,
+        link: Option<Arc<Link>>,
+    ) -> Server {
         let socket = TcpSocket::new_v4().unwrap();
         // Little is on its way between the two, so that the upload moves as the server reads.
         socket.set_recv_buffer_size(64 << 10).unwrap();
@@ -52,7 +62,8 @@ impl Server {
             unsigned_payload,
             ..StoreOptions::default()
         };
-        let store = S3Store::connect_with("bucket", &options, patience).await;
+        let store = S3Store::connect_with("bucket", &options, patience, link).await;
+        let store = store.unwrap();
         Server { listener, store }
     }
 
@@ -278,7 +289,7 @@ fn limits_run_from_the_last_progress() {
 fn pieces_are_slices_of_the_body_and_the_last_one_says_so() {
     let whole = body(200_000);
     let upload = Arc::new(Mutex::new(Upload::new(false, Instant::now())));
-    let mut pieces = Pieces::new(SdkBody::from(whole.clone()), Arc::clone(&upload));
+    let mut pieces = Pieces::new(SdkBody::from(whole.clone()), Arc::clone(&upload), None);
     let mut at = 0;
     for len in [65_536, 65_536, 65_536, 3_392] {
         assert_eq!(pieces.size_hint().exact(), Some((whole.len() - at) as u64));

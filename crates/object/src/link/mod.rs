@@ -1,0 +1,307 @@
+//! Limits on the link: how many bytes a second go to the store and come from it.
+//!
+//! What is limited are the bodies of requests and of answers, piece by piece, where they meet the connection: a wrapper
+//! around the store would be handed a pack of 64 MiB as one value, and could only let all of it go or none. So the store
+//! on S3 asks for a [turn for each piece](Turns) (see `s3::patience`), after it has asked whether the body may
+//! [begin](Link::begin): it does that before the request is signed, since a signature is good for minutes. What decides is in [`queue`], which
+//! knows no clock and does no I/O. Each way has a queue of its own: readers do not wait for uploads.
+//!
+//! **Nothing fails by a limit.** Time in which a body waits for its turn is not held against the connection, and the
+//! limits for whole requests, which [`crate::pace`] has, do not run while anybody waits here: [`Link::held`].
+
+mod limit;
+mod queue;
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use chrono::Timelike;
+use parking_lot::Mutex;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+pub use limit::{Hours, LinkLimit};
+
+use queue::{Class, Place, Queue, Turn};
+
+pub(crate) use queue::PIECE;
+
+/// Bodies up to this size are small: metadata, small files, and the frames that one READ needs, which are 1 MiB and one
+/// frame more. Larger ones are packs, and blocks that are read ahead.
+const SMALL: u64 = (1 << 20) + (256 << 10);
+
+fn class_of(len: u64) -> Class {
+    if len <= SMALL {
+        Class::Small
+    } else {
+        Class::Large
+    }
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// To the store.
+    Up,
+    /// From the store.
+    Down,
+}
+
+/// The link to a store, with limits.
+#[derive(Debug)]
+pub(crate) struct Link {
+    up: Option<Mutex<Lane>>,
+    down: Option<Mutex<Lane>>,
+    /// Minute of the day.
+    minute: fn() -> u16,
+}
+
+/// One way of it.
+#[derive(Debug)]
+struct Lane {
+    queue: Queue,
+    wakers: HashMap<Place, Waker>,
+}
+
+impl Lane {
+    fn wake_next(&mut self, now: Instant) {
+        let next = [
+            self.queue.next(now),
+            self.queue.next_to_begin(Class::Small, now),
+            self.queue.next_to_begin(Class::Large, now),
+        ];
+        for next in next.into_iter().flatten() {
+            if let Some(waker) = self.wakers.get(&next) {
+                waker.wake_by_ref();
+            }
+        }
+    }
+}
+
+impl Link {
+    /// The link with these limits, in the machine's local time; none where there is no limit.
+    pub(crate) fn new(up: &LinkLimit, down: &LinkLimit) -> Option<Arc<Link>> {
+        Link::with_clock(up, down, || {
+            let now = chrono::Local::now();
+            // Both are far below the limits of the type.
+            (now.hour() * 60 + now.minute()) as u16
+        })
+    }
+
+    fn with_clock(up: &LinkLimit, down: &LinkLimit, minute: fn() -> u16) -> Option<Arc<Link>> {
+        let lane = |limit: &LinkLimit| {
+            (!limit.is_none()).then(|| {
+                Mutex::new(Lane {
+                    queue: Queue::new(limit.clone(), Instant::now()),
+                    wakers: HashMap::new(),
+                })
+            })
+        };
+        let (up, down) = (lane(up), lane(down));
+        (up.is_some() || down.is_some()).then(|| Arc::new(Link { up, down, minute }))
+    }
+
+    fn lane(&self, way: Way) -> Option<&Mutex<Lane>> {
+        match way {
+            Way::Up => self.up.as_ref(),
+            Way::Down => self.down.as_ref(),
+        }
+    }
+
+    /// Whether bytes that go this way are limited.
+    pub(crate) fn limits(&self, way: Way) -> bool {
+        self.lane(way).is_some()
+    }
+
+    /// For how long bodies were held back so far, both ways.
+    pub(crate) fn held(&self) -> Duration {
+        let now = Instant::now();
+        let lanes = [&self.up, &self.down].into_iter().flatten();
+        lanes.map(|lane| lane.lock().queue.held(now)).sum()
+    }
+}
+
+/// Somebody who waits on one way of the link.
+#[derive(Debug)]
+struct Waiting {
+    link: Arc<Link>,
+    way: Way,
+    place: Option<Place>,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Waiting {
+    fn new(link: &Arc<Link>, way: Way) -> Waiting {
+        Waiting {
+            link: Arc::clone(link),
+            way,
+            place: None,
+            pause: None,
+        }
+    }
+
+    /// Ready when `ask`, which gets the place, the time and the minute of the day, says so.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        ask: impl Fn(&mut Queue, &mut Option<Place>, Instant, u16) -> Turn,
+    ) -> Poll<()> {
+        loop {
+            let Some(until) = self.ask(cx.waker(), &ask) else {
+                return Poll::Ready(());
+            };
+            let pause = self
+                .pause
+                .get_or_insert_with(|| Box::pin(sleep_until(until)));
+            pause.as_mut().reset(until);
+            if pause.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// When to ask again; none if it is its turn.
+    fn ask(
+        &mut self,
+        waker: &Waker,
+        ask: impl Fn(&mut Queue, &mut Option<Place>, Instant, u16) -> Turn,
+    ) -> Option<Instant> {
+        let lane = self.link.lane(self.way)?;
+        let (now, minute) = (Instant::now(), (self.link.minute)());
+        let mut lane = lane.lock();
+        let before = self.place;
+        match ask(&mut lane.queue, &mut self.place, now, minute) {
+            Turn::Wait(until) => {
+                if let Some(place) = self.place {
+                    lane.wakers.insert(place, waker.clone());
+                }
+                Some(until)
+            }
+            Turn::Go => {
+                if let Some(place) = before {
+                    lane.wakers.remove(&place);
+                }
+                lane.wake_next(now);
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let Some(place) = self.place else {
+            return;
+        };
+        if let Some(lane) = self.link.lane(self.way) {
+            let now = Instant::now();
+            let mut lane = lane.lock();
+            lane.wakers.remove(&place);
+            lane.queue.take(&mut self.place, now);
+            lane.wake_next(now);
+        }
+    }
+}
+
+/// The turns of one body, whose pieces go over the link one after the other.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    waiting: Waiting,
+    class: Class,
+    /// Bytes that make it a large one, where its length is not known.
+    until_large: Option<u64>,
+}
+
+impl Turns {
+    /// For a body of so many bytes, if that is known; none where this way has no limit.
+    pub(crate) fn new(link: &Arc<Link>, way: Way, len: Option<u64>) -> Option<Turns> {
+        link.lane(way)?;
+        Some(Turns {
+            waiting: Waiting::new(link, way),
+            class: len.map_or(Class::Small, class_of),
+            until_large: len.is_none().then_some(SMALL),
+        })
+    }
+
+    /// Ready when a piece of so many bytes, [`PIECE`] at most, may go.
+    pub(crate) fn poll(&mut self, bytes: usize, cx: &mut Context<'_>) -> Poll<()> {
+        let class = self.class;
+        std::task::ready!(self.waiting.poll(cx, |queue, place, now, minute| {
+            queue.ask(place, class, bytes, now, minute)
+        }));
+        if let Some(left) = &mut self.until_large {
+            *left = left.saturating_sub(bytes as u64);
+            if *left == 0 {
+                self.class = Class::Large;
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+/// A body that is under way, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    link: Arc<Link>,
+    way: Way,
+    class: Class,
+}
+
+impl Link {
+    /// Waits until a body of so many bytes may begin. It may at once where there is no limit, or nothing to move.
+    pub(crate) async fn begin(link: Option<&Arc<Link>>, way: Way, len: u64) -> Option<UnderWay> {
+        let link = link.filter(|link| len > 0 && link.limits(way))?;
+        let class = class_of(len);
+        let mut waiting = Waiting::new(link, way);
+        std::future::poll_fn(|cx| {
+            waiting.poll(cx, |queue, place, now, minute| {
+                queue.begin(place, class, now, minute)
+            })
+        })
+        .await;
+        Some(UnderWay {
+            link: Arc::clone(link),
+            way,
+            class,
+        })
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(lane) = self.link.lane(self.way) {
+            let mut lane = lane.lock();
+            lane.queue.end(self.class);
+            lane.wake_next(Instant::now());
+        }
+    }
+}
+
+/// Waits for `what` for at most `limit`, not counting the time in which the link held anybody back; none if
+/// that was not enough.
+pub(crate) async fn in_time<T>(
+    link: Option<&Link>,
+    limit: Duration,
+    what: impl Future<Output = T>,
+) -> Option<T> {
+    let held = || link.map(Link::held).unwrap_or_default();
+    let mut what = std::pin::pin!(what);
+    let mut counted = held();
+    let mut deadline = Instant::now() + limit;
+    loop {
+        if let Ok(answer) = tokio::time::timeout_at(deadline, &mut what).await {
+            return Some(answer);
+        }
+        let held = held();
+        if held <= counted {
+            return None;
+        }
+        deadline += held - counted;
+        counted = held;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! Whose turn it is to move bytes over one way of the link.
+//!
+//! A token bucket and, in front of it, two queues. Tokens are bytes: they come in at the rate of the hour, and a tenth
+//! of a second of them is kept. A body asks for a turn for each of its pieces and queues up again after it, so
+//! that large bodies share the link evenly.
+//!
+//! ```text
+//!   small bodies  ---- piece, piece, piece ----+
+//!                                              +--- 3 bytes to 1 where both wait ---> tokens ---> the link
+//!   large bodies  ---- piece, piece, piece ----+
+//! ```
+//!
+//! Small ones are metadata, small files and what a reader waits for: they go first. They leave a quarter to large ones,
+//! so that neither waits for ever.
+//!
+//! A body has to begin first, and only as many of each class are under way as can have a piece every few seconds each:
+//! servers give up connections on which nothing moves.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::LinkLimit;
+
+/// Most that may be asked for at once.
+pub(crate) const PIECE: usize = 64 << 10;
+/// Of the rate for each body that is let begin. Where both classes wait, a large one then has a piece every four
+/// seconds, out of its quarter, and a small one every five and a third.
+const RATE_OF_SMALL: u64 = 16 << 10;
+const RATE_OF_LARGE: u64 = 64 << 10;
+/// Bytes of small bodies that go before a large one that waits.
+const BEFORE_LARGE: u64 = 3 * PIECE as u64;
+/// For how long tokens are kept.
+const KEPT_S: f64 = 0.1;
+/// Whoever waits asks again after this, at the latest: the rate may be another one by then.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Who has not asked for so long has lost its place: its reader reads no more, and those behind it want to.
+const PLACE_KEPT: Duration = Duration::from_secs(3);
+
+/// What is preferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Small,
+    Large,
+}
+
+impl Class {
+    /// How many may be under way at the same time.
+    fn most(self, rate: u64) -> usize {
+        let of_one = match self {
+            Class::Small => RATE_OF_SMALL,
+            Class::Large => RATE_OF_LARGE,
+        };
+        usize::try_from(rate / of_one).unwrap_or(usize::MAX)
+    }
+}
+
+/// Where somebody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place(u64);
+
+/// What came of asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The bytes are paid for. The place is given up.
+    Go,
+    /// Ask again when the one before is gone, and at this time in any case.
+    Wait(Instant),
+}
+
+#[derive(Debug)]
+struct Waiter {
+    place: Place,
+    asked: Instant,
+}
+
+/// The bodies of one class.
+#[derive(Debug, Default)]
+struct Bodies {
+    /// Those that have not begun.
+    beginners: VecDeque<Waiter>,
+    /// How many have, and are not done.
+    under_way: usize,
+    /// Those that wait for a turn.
+    waiting: VecDeque<Waiter>,
+}
+
+/// One way of the link.
+#[derive(Debug)]
+pub(super) struct Queue {
+    limit: LinkLimit,
+    tokens: f64,
+    filled: Instant,
+    small: Bodies,
+    large: Bodies,
+    /// Bytes of small bodies that went before large ones that waited, less those for which large ones went.
+    passed: u64,
+    next_place: u64,
+    /// Time in which somebody waited, without the stretch that began at `held_since`.
+    held: Duration,
+    held_since: Option<Instant>,
+}
+
+impl Queue {
+    pub(super) fn new(limit: LinkLimit, now: Instant) -> Queue {
+        Queue {
+            limit,
+            tokens: PIECE as f64,
+            filled: now,
+            small: Bodies::default(),
+            large: Bodies::default(),
+            passed: 0,
+            next_place: 0,
+            held: Duration::ZERO,
+            held_since: None,
+        }
+    }
+
+    /// For how long somebody has waited for a turn so far.
+    pub(super) fn held(&self, now: Instant) -> Duration {
+        let running = self.held_since.map(|since| now.duration_since(since));
+        self.held + running.unwrap_or_default()
+    }
+
+    /// Asks for a turn for `bytes`, [`PIECE`] at most, in this minute of the day. Who has no place yet gets the last
+    /// one of its class.
+    pub(super) fn ask(
+        &mut self,
+        place: &mut Option<Place>,
+        class: Class,
+        bytes: usize,
+        now: Instant,
+        minute: u16,
+    ) -> Turn {
+        let rate = self.limit.rate_at(minute);
+        self.fill(rate, now);
+        let own = self.place(place);
+        enter(&mut self.of(class).waiting, own, now);
+        self.note(now);
+        let Some(rate) = rate else {
+            self.take(place, now);
+            return Turn::Go;
+        };
+        let bytes = bytes.min(PIECE) as f64;
+        if self.next(now) != Some(own) {
+            return Turn::Wait(now + ASK_AGAIN);
+        }
+        if self.tokens < bytes {
+            let missing = Duration::from_secs_f64((bytes - self.tokens) / rate as f64);
+            // Never now: a rounded time would be asked for again and again.
+            let pause = missing.clamp(Duration::from_millis(1), ASK_AGAIN);
+            return Turn::Wait(now + pause);
+        }
+        self.tokens -= bytes;
+        match class {
+            Class::Small if !self.large.waiting.is_empty() => self.passed += bytes as u64,
+            Class::Small => {}
+            Class::Large => self.passed = self.passed.saturating_sub(BEFORE_LARGE),
+        }
+        self.take(place, now);
+        Turn::Go
+    }
+
+    /// Asks whether a body may begin; [`Queue::end`] has to follow.
+    pub(super) fn begin(
+        &mut self,
+        place: &mut Option<Place>,
+        class: Class,
+        now: Instant,
+        minute: u16,
+    ) -> Turn {
+        let own = self.place(place);
+        enter(&mut self.of(class).beginners, own, now);
+        self.note(now);
+        if let Some(rate) = self.limit.rate_at(minute) {
+            let is_full = self.of(class).under_way >= class.most(rate);
+            if is_full || self.next_to_begin(class, now) != Some(own) {
+                return Turn::Wait(now + ASK_AGAIN);
+            }
+        }
+        self.of(class).under_way += 1;
+        self.take(place, now);
+        Turn::Go
+    }
+
+    /// A body that has begun is done, or given up.
+    pub(super) fn end(&mut self, class: Class) {
+        let bodies = self.of(class);
+        bodies.under_way = bodies.under_way.saturating_sub(1);
+    }
+
+    /// Gives a place up.
+    pub(super) fn take(&mut self, place: &mut Option<Place>, now: Instant) {
+        if let Some(place) = place.take() {
+            for bodies in [&mut self.small, &mut self.large] {
+                bodies.beginners.retain(|waiter| waiter.place != place);
+                bodies.waiting.retain(|waiter| waiter.place != place);
+            }
+        }
+        self.note(now);
+    }
+
+    /// Who is to ask next. Those who do not ask any more lose their places.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Place> {
+        forget(&mut self.small.waiting, now);
+        forget(&mut self.large.waiting, now);
+        self.note(now);
+        let large_is_due = self.passed >= BEFORE_LARGE;
+        let (first, second) = if large_is_due {
+            (&self.large, &self.small)
+        } else {
+            (&self.small, &self.large)
+        };
+        let waiter = first.waiting.front().or(second.waiting.front())?;
+        Some(waiter.place)
+    }
+
+    /// Who of a class is to ask next whether it may begin.
+    pub(super) fn next_to_begin(&mut self, class: Class, now: Instant) -> Option<Place> {
+        forget(&mut self.of(class).beginners, now);
+        self.note(now);
+        let first = self.of(class).beginners.front();
+        first.map(|waiter| waiter.place)
+    }
+
+    fn of(&mut self, class: Class) -> &mut Bodies {
+        match class {
+            Class::Small => &mut self.small,
+            Class::Large => &mut self.large,
+        }
+    }
+
+    /// The place of somebody who asks, a new one if there is none yet.
+    fn place(&mut self, place: &mut Option<Place>) -> Place {
+        *place.get_or_insert_with(|| {
+            self.next_place += 1;
+            Place(self.next_place)
+        })
+    }
+
+    fn fill(&mut self, rate: Option<u64>, now: Instant) {
+        let passed = now.duration_since(self.filled).as_secs_f64();
+        self.filled = now;
+        if let Some(rate) = rate {
+            let most = (rate as f64 * KEPT_S).max(PIECE as f64);
+            self.tokens = (self.tokens + rate as f64 * passed).min(most);
+        }
+    }
+
+    /// Keeps account of the time in which somebody waits.
+    fn note(&mut self, now: Instant) {
+        let waits = [&self.small, &self.large]
+            .iter()
+            .any(|bodies| !bodies.beginners.is_empty() || !bodies.waiting.is_empty());
+        match (waits, self.held_since) {
+            (true, None) => self.held_since = Some(now),
+            (false, Some(since)) => {
+                self.held += now.duration_since(since);
+                self.held_since = None;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Notes that somebody asks, who is the last one if it was not there.
+fn enter(queue: &mut VecDeque<Waiter>, place: Place, now: Instant) {
+    match queue.iter_mut().find(|waiter| waiter.place == place) {
+        Some(waiter) => waiter.asked = now,
+        None => queue.push_back(Waiter { place, asked: now }),
+    }
+}
+
+/// Takes their places from those in front who do not ask any more.
+fn forget(queue: &mut VecDeque<Waiter>, now: Instant) {
+    let is_gone = |first: &Waiter| now.duration_since(first.asked) > PLACE_KEPT;
+    while queue.front().is_some_and(is_gone) {
+        queue.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests;
