@@ -158,13 +158,15 @@ impl Program {
             .command(&arguments)
             .output()
             .map_err(system(format!("run {}", self.path.display())))?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
         if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
             return Err(ServerError::Command {
                 command: command.join(" "),
-                said: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+                said: format!("{}\n{said}", errors.trim()).trim().to_owned(),
             });
         }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        Ok(said)
     }
 
     /// Begins `forebay COMMAND --data-dir ...`, whose answer does not count.

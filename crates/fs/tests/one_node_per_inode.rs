@@ -167,8 +167,10 @@ fn a_listing_does_not_bring_back_what_it_read_before_the_object_was_changed_publ
     let others: Vec<Inode> = (0..4000)
         .map(|i| life.create(format!("other {i}").as_bytes()))
         .collect();
+    // Far from the others, so that it is read by itself, while they have been read already.
+    let far = life.create_in(directory, b"far");
     life.stop();
-    let (life, mut held) = start_holding(&bucket, inode, 1);
+    let (life, mut held) = start_holding(&bucket, far, 1);
     let private = SetAttributes {
         mode: Some(0o600),
         ..Default::default()

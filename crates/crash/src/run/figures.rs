@@ -10,6 +10,8 @@ pub struct Figures {
     pub kills: u64,
     /// Of these, before the program was ready to serve.
     pub kills_before_ready: u64,
+    /// Checks of the whole bucket by `forebay fsck --read-data`, each after a kill.
+    pub checks: u64,
     /// Comparisons of everything with everything that was acknowledged.
     pub comparisons: u64,
     /// Operations answered.
@@ -53,9 +55,10 @@ impl fmt::Display for Figures {
         let mib = |bytes: u64| bytes >> 20;
         writeln!(
             f,
-            "  kills {} (before it was ready: {}), comparisons {}, slowest start {:.2} s",
+            "  kills {} (before it was ready: {}), checks of the bucket {}, comparisons {}, slowest start {:.2} s",
             self.kills,
             self.kills_before_ready,
+            self.checks,
             self.comparisons,
             self.slowest_start.as_secs_f64()
         )?;

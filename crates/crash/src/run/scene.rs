@@ -227,10 +227,13 @@ impl Scene {
         }
     }
 
-    /// SIGKILL; returns when all writers have noticed, with a stamp that is later than all answers.
+    /// SIGKILL; returns when all writers have noticed, with a stamp that is later than all answers. Whatever the program
+    /// was doing, the bucket is a consistent volume.
     pub(super) fn kill(&mut self, server: Server) -> Result<Stamp, Failure> {
         self.shared.close();
         server.kill()?;
+        self.program.ask(&["fsck", "--read-data"])?;
+        self.figures.checks += 1;
         self.count_segments();
         self.figures.kills += 1;
         if !self.shared.all_wait(Duration::from_secs(60)) {
