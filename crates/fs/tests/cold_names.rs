@@ -8,7 +8,7 @@ use crate::common::metadata::Reads;
 use crate::common::*;
 use async_trait::async_trait;
 use bytes::Bytes;
-use forebay_meta::{Key, StoreError};
+use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, NewNode, SetAttributes, Stability};
 
@@ -25,9 +25,8 @@ fn cold_directory(bucket: &Bucket, files: usize) -> (Life, Inode) {
     (life, directory)
 }
 
-/// Lists a directory with attributes in pieces, and gives how many requests that took.
-fn list_with_attributes(life: &Life, bucket: &Bucket, directory: Inode, files: usize) -> u64 {
-    let before = bucket.counts().gets;
+/// Lists a directory with attributes in pieces.
+fn list_with_attributes(life: &Life, directory: Inode, files: usize) {
     let mut listed = BTreeSet::new();
     let mut cookie = 0;
     loop {
@@ -46,35 +45,67 @@ fn list_with_attributes(life: &Life, bucket: &Bucket, directory: Inode, files: u
         }
     }
     assert_eq!(listed.len(), files + 2, "with `.` and `..`");
-    bucket.counts().gets - before
 }
 
 #[test]
-fn listing_a_cold_directory_takes_few_requests() {
+fn listing_a_cold_directory_asks_for_many_objects_at_once() {
     let bucket = Bucket::new();
     let (life, directory) = cold_directory(&bucket, 5000);
-    let gets = list_with_attributes(&life, &bucket, directory, 5000);
-    // Some 80 blocks of 16 KiB hold the cookies and the records.
+    life.stop();
+    let asked = Arc::new(Asked::default());
+    let life = bucket.start_watched(bucket.config(), asked.clone());
+    asked.forget();
+    let before = bucket.counts().gets;
+    list_with_attributes(&life, directory, 5000);
+    let (names, inodes, scans) = asked.counts();
+    // Of each of 11 pieces the cookies and the records; the directory and its parent by themselves.
+    assert_eq!(names, 0);
+    assert!(inodes <= 4, "{inodes} objects one by one");
+    assert!(scans <= 24, "{scans} scans");
+    let gets = bucket.counts().gets - before;
     assert!(gets < 60, "{gets} requests for 5,000 files");
     // Now they are in memory.
-    assert_eq!(
-        list_with_attributes(&life, &bucket, directory, 5000),
-        0,
-        "what is known is not asked for again"
-    );
+    asked.forget();
+    list_with_attributes(&life, directory, 5000);
+    assert_eq!(asked.counts(), (0, 0, 11), "the cookies alone");
 }
 
-/// Counts how often the metadata are asked for a name.
+/// Counts what the metadata are asked for: names, objects, and ranges of either.
 #[derive(Default)]
-struct Names(AtomicUsize);
+struct Asked {
+    names: AtomicUsize,
+    inodes: AtomicUsize,
+    scans: AtomicUsize,
+}
+
+impl Asked {
+    fn all(&self) -> [&AtomicUsize; 3] {
+        [&self.names, &self.inodes, &self.scans]
+    }
+
+    fn forget(&self) {
+        self.all().map(|count| count.store(0, Ordering::SeqCst));
+    }
+
+    fn counts(&self) -> (usize, usize, usize) {
+        self.all().map(|count| count.load(Ordering::SeqCst)).into()
+    }
+}
 
 #[async_trait]
-impl Reads for Names {
+impl Reads for Asked {
     async fn got(&self, key: &[u8], found: Option<Bytes>) -> Result<Option<Bytes>, StoreError> {
-        if matches!(Key::decode(key), Ok(Key::Name(..))) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
+        match Key::decode(key) {
+            Ok(Key::Name(..)) => self.names.fetch_add(1, Ordering::SeqCst),
+            Ok(Key::Inode(_)) => self.inodes.fetch_add(1, Ordering::SeqCst),
+            _ => 0,
+        };
         Ok(found)
+    }
+
+    async fn scanned(&self, _: &KeyRange) -> Result<(), StoreError> {
+        self.scans.fetch_add(1, Ordering::SeqCst);
+        Ok(())
     }
 }
 
@@ -85,18 +116,18 @@ fn name(i: usize) -> Vec<u8> {
 #[test]
 fn free_names_of_a_directory_made_here_are_known_to_be_free() {
     let bucket = Bucket::new();
-    let asked = Arc::new(Names::default());
+    let asked = Arc::new(Asked::default());
     let life = bucket.start_watched(bucket.config(), asked.clone());
     let directory = life.mkdir(Inode::ROOT, b"directory");
     let first = life.create_in(directory, b"first");
     life.flush();
-    asked.0.store(0, Ordering::SeqCst);
+    asked.forget();
     for i in 0..100 {
         let found = life.try_lookup(directory, &name(i)).map(drop);
         assert_eq!(found, Err(Error::NotFound));
         life.create_in(directory, &name(i));
     }
-    assert_eq!(asked.0.load(Ordering::SeqCst), 0);
+    assert_eq!(asked.counts().0, 0);
     // What came in every other way is there as well once it is in the bucket only.
     let special = life.run(|volume| async move {
         let set = SetAttributes::default();
@@ -143,16 +174,16 @@ fn a_directory_that_was_made_before_this_gateway_began_may_have_any_name() {
     life.flush();
     let logged = life.create_in(directory, b"logged");
     life.crash();
-    let asked = Arc::new(Names::default());
+    let asked = Arc::new(Asked::default());
     let life = bucket.start_watched(bucket.config(), asked.clone());
     life.flush();
     let found = life.try_lookup(directory, b"published").unwrap();
     assert_eq!(found.inode, published);
     assert_eq!(life.try_lookup(directory, b"logged").unwrap().inode, logged);
-    asked.0.store(0, Ordering::SeqCst);
+    asked.forget();
     let missing = life.try_lookup(directory, b"missing").map(drop);
     assert_eq!(missing, Err(Error::NotFound));
-    assert_eq!(asked.0.load(Ordering::SeqCst), 1);
+    assert_eq!(asked.counts().0, 1);
 }
 
 #[test]
