@@ -28,6 +28,11 @@
 //! Tables have checksums of SlateDB's, all else has one of ours (`ChecksummedStore`). What fails its checksum may have
 //! been damaged on its way, so reads are repeated up to three times before the metadata are called damaged.
 //!
+//! # Sealed volumes
+//!
+//! With a [`Sealing`], everything is stored sealed (`SealedStore`), at the same number of requests: in place of those
+//! checksums, tags say whether it is what was written.
+//!
 //! # Memory
 //!
 //! At most [`SlateSettings::cache_bytes`] for blocks that were read, 64 MiB of batches that are not
@@ -38,6 +43,7 @@ mod clock;
 mod housekeeping;
 mod pin;
 mod reader;
+mod sealed;
 mod still;
 
 use std::sync::Arc;
@@ -61,8 +67,10 @@ use crate::store::MetaStore;
 use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
 use housekeeping::Housekeeper;
+use sealed::{Refused, SealedStore};
 
 pub use reader::SlateReader;
+pub use sealed::Sealing;
 
 /// Longer than any gateway runs: SlateDB has no way to switch its polling of the manifest off.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -132,8 +140,8 @@ pub struct SlateStore {
 }
 
 impl SlateStore {
-    /// Opens the store under `path`, which fences those opened before; makes it if there is none.
-    /// Must be called within a tokio runtime, which runs its work in the background from then on.
+    /// Opens the store of a volume that is not sealed under `path`, which fences those opened before; makes it if
+    /// there is none. Must be called within a tokio runtime, which runs its work in the background from then on.
     ///
     /// Needs of `store`: conditional PUTs that create and (by If-Match) update, multipart uploads,
     /// ranged GETs, listing, and user metadata of objects.
@@ -142,7 +150,18 @@ impl SlateStore {
         path: Path,
         settings: SlateSettings,
     ) -> Result<SlateStore, StoreError> {
-        let store: Arc<dyn ObjectStore> = Arc::new(ChecksummedStore::new(store));
+        SlateStore::open_with(store, path, settings, None).await
+    }
+
+    /// The same of a volume that is sealed if there is a `sealing`. Then nothing that is not sealed is read: it is
+    /// [`StoreError::Corrupt`]. What was sealed with a data key that is not among the keys is [`StoreError::Fatal`].
+    pub async fn open_with(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        settings: SlateSettings,
+        sealing: Option<Sealing>,
+    ) -> Result<SlateStore, StoreError> {
+        let store = verified(store, &path, sealing);
         let retention = settings.retention.max(settings.timeout);
         let cache = FoyerCache::new_with_opts(FoyerCacheOptions {
             max_capacity: settings.cache_bytes,
@@ -207,6 +226,18 @@ impl SlateStore {
         let write = self.db.write_with_options(write, &options);
         within(self.timeout, write).await?;
         Ok(())
+    }
+}
+
+/// The store as SlateDB sees it: what is read there is what was written there.
+fn verified(
+    store: Arc<dyn ObjectStore>,
+    path: &Path,
+    sealing: Option<Sealing>,
+) -> Arc<dyn ObjectStore> {
+    match sealing {
+        None => Arc::new(ChecksummedStore::new(store)),
+        Some(sealing) => Arc::new(SealedStore::new(store, path.clone(), sealing)),
     }
 }
 
@@ -339,6 +370,12 @@ fn sorted(error: &slatedb::Error) -> StoreError {
             "the metadata in the bucket is damaged ({error}); attach an undamaged copy of the bucket"
         ))
     };
+    if let Some(refused) = sources(error).find_map(|source| source.downcast_ref::<Refused>()) {
+        return match refused.unknown_key() {
+            Some(_) => StoreError::Fatal(refused.to_string()),
+            None => corrupt(),
+        };
+    }
     if sources(error).any(|source| source.is::<Damaged>()) {
         return corrupt();
     }
