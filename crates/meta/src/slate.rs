@@ -36,7 +36,8 @@
 //! # Memory
 //!
 //! At most [`SlateSettings::cache_bytes`] for blocks that were read, 64 MiB of batches that are not
-//! in the bucket yet (and one batch more), and some 32 MiB while tables are merged.
+//! in the bucket yet (and one batch more), and some 32 MiB while tables are merged. Sealing takes some 20 MiB more,
+//! for a copy of what is under way and the part that comes after it.
 
 mod checksummed;
 mod clock;
@@ -241,15 +242,22 @@ fn verified(
     }
 }
 
-/// Reads, and reads again what arrives damaged.
+/// Reads, and reads again what arrives damaged, unless the store below has done that already.
 async fn read_again<T, F>(timeout: Duration, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, slatedb::Error>>,
 {
     let mut attempt = 1;
     loop {
-        match within(timeout, ask()).await {
-            Err(StoreError::Corrupt(why)) if attempt < READS => {
+        let mut was_repeated = false;
+        let answer = async {
+            let answer = ask().await;
+            answer.inspect_err(|error| {
+                was_repeated = sources(error).any(|source| source.is::<Refused>());
+            })
+        };
+        match within(timeout, answer).await {
+            Err(StoreError::Corrupt(why)) if attempt < READS && !was_repeated => {
                 tracing::warn!("{why}; read again");
                 tokio::time::sleep(READ_AGAIN * attempt).await;
             }

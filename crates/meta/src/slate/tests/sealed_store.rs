@@ -189,6 +189,7 @@ async fn damage_in_the_bucket_is_reported_and_never_served() {
         store.commit(&numbered(1)).await.unwrap();
         store.close().await.unwrap();
         assert!(bucket.damage(folder).await > 0);
+        let before = bucket.requests();
         let failed = match open(&bucket, Some(sealing(1))).await {
             Ok(store) => store.get(b"latest").await.err(),
             Err(error) => Some(error),
@@ -198,6 +199,9 @@ async fn damage_in_the_bucket_is_reported_and_never_served() {
         };
         assert!(why.contains("does not authenticate"), "{why}");
         assert!(why.contains(folder), "{why}");
+        // Opening is 19 of them.
+        let requests = bucket.requests() - before;
+        assert!(requests < 30, "{requests} requests");
     }
 }
 
