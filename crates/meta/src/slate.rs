@@ -28,16 +28,23 @@
 //! Tables have checksums of SlateDB's, all else has one of ours (`ChecksummedStore`). What fails its checksum may have
 //! been damaged on its way, so reads are repeated up to three times before the metadata are called damaged.
 //!
+//! # Sealed volumes
+//!
+//! With a [`Sealing`], everything is stored sealed (`SealedStore`), at the same number of requests: in place of those
+//! checksums, tags say whether it is what was written.
+//!
 //! # Memory
 //!
 //! At most [`SlateSettings::cache_bytes`] for blocks that were read, 64 MiB of batches that are not
-//! in the bucket yet (and one batch more), and some 32 MiB while tables are merged.
+//! in the bucket yet (and one batch more), and some 32 MiB while tables are merged. Sealing takes some 20 MiB more,
+//! for a copy of what is under way and the part that comes after it.
 
 mod checksummed;
 mod clock;
 mod housekeeping;
 mod pin;
 mod reader;
+mod sealed;
 mod still;
 
 use std::sync::Arc;
@@ -61,8 +68,10 @@ use crate::store::MetaStore;
 use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
 use housekeeping::Housekeeper;
+use sealed::{Refused, SealedStore};
 
 pub use reader::SlateReader;
+pub use sealed::Sealing;
 
 /// Longer than any gateway runs: SlateDB has no way to switch its polling of the manifest off.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -132,8 +141,8 @@ pub struct SlateStore {
 }
 
 impl SlateStore {
-    /// Opens the store under `path`, which fences those opened before; makes it if there is none.
-    /// Must be called within a tokio runtime, which runs its work in the background from then on.
+    /// Opens the store of a volume that is not sealed under `path`, which fences those opened before; makes it if
+    /// there is none. Must be called within a tokio runtime, which runs its work in the background from then on.
     ///
     /// Needs of `store`: conditional PUTs that create and (by If-Match) update, multipart uploads,
     /// ranged GETs, listing, and user metadata of objects.
@@ -142,7 +151,18 @@ impl SlateStore {
         path: Path,
         settings: SlateSettings,
     ) -> Result<SlateStore, StoreError> {
-        let store: Arc<dyn ObjectStore> = Arc::new(ChecksummedStore::new(store));
+        SlateStore::open_with(store, path, settings, None).await
+    }
+
+    /// The same of a volume that is sealed if there is a `sealing`. Then nothing that is not sealed is read: it is
+    /// [`StoreError::Corrupt`]. What was sealed with a data key that is not among the keys is [`StoreError::Fatal`].
+    pub async fn open_with(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        settings: SlateSettings,
+        sealing: Option<Sealing>,
+    ) -> Result<SlateStore, StoreError> {
+        let store = verified(store, &path, sealing);
         let retention = settings.retention.max(settings.timeout);
         let cache = FoyerCache::new_with_opts(FoyerCacheOptions {
             max_capacity: settings.cache_bytes,
@@ -210,15 +230,34 @@ impl SlateStore {
     }
 }
 
-/// Reads, and reads again what arrives damaged.
+/// The store as SlateDB sees it: what is read there is what was written there.
+fn verified(
+    store: Arc<dyn ObjectStore>,
+    path: &Path,
+    sealing: Option<Sealing>,
+) -> Arc<dyn ObjectStore> {
+    match sealing {
+        None => Arc::new(ChecksummedStore::new(store)),
+        Some(sealing) => Arc::new(SealedStore::new(store, path.clone(), sealing)),
+    }
+}
+
+/// Reads, and reads again what arrives damaged, unless the store below has done that already.
 async fn read_again<T, F>(timeout: Duration, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, slatedb::Error>>,
 {
     let mut attempt = 1;
     loop {
-        match within(timeout, ask()).await {
-            Err(StoreError::Corrupt(why)) if attempt < READS => {
+        let mut was_repeated = false;
+        let answer = async {
+            let answer = ask().await;
+            answer.inspect_err(|error| {
+                was_repeated = sources(error).any(|source| source.is::<Refused>());
+            })
+        };
+        match within(timeout, answer).await {
+            Err(StoreError::Corrupt(why)) if attempt < READS && !was_repeated => {
                 tracing::warn!("{why}; read again");
                 tokio::time::sleep(READ_AGAIN * attempt).await;
             }
@@ -339,6 +378,12 @@ fn sorted(error: &slatedb::Error) -> StoreError {
             "the metadata in the bucket is damaged ({error}); attach an undamaged copy of the bucket"
         ))
     };
+    if let Some(refused) = sources(error).find_map(|source| source.downcast_ref::<Refused>()) {
+        return match refused.unknown_key() {
+            Some(_) => StoreError::Fatal(refused.to_string()),
+            None => corrupt(),
+        };
+    }
     if sources(error).any(|source| source.is::<Damaged>()) {
         return corrupt();
     }

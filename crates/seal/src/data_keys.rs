@@ -61,13 +61,12 @@ impl DataKeys {
         self.current.0
     }
 
-    /// Seals an object of the volume. Each call makes another key.
+    /// Seals an object of the volume that has a number. Each call makes another key.
     pub fn sealer(&self, purpose: Purpose, number: u64, entropy: &dyn Entropy) -> Sealer {
-        let (id, key) = &self.current;
-        Sealer::new(*id, key, self.object(purpose, number), entropy)
+        self.sealer_of(self.numbered(purpose, number), entropy)
     }
 
-    /// Opens an object of the volume that was sealed with this data key and salt.
+    /// Opens an object of the volume that was sealed under this number, with this data key and salt.
     pub fn opener(
         &self,
         purpose: Purpose,
@@ -75,18 +74,58 @@ impl DataKeys {
         id: DataKeyId,
         salt: &Salt,
     ) -> Result<Opener, UnknownDataKey> {
+        self.opener_of(self.numbered(purpose, number), id, salt)
+    }
+
+    /// Seals an object of the volume that has a name. Each call makes another key.
+    pub fn named_sealer(&self, purpose: Purpose, name: &str, entropy: &dyn Entropy) -> Sealer {
+        self.sealer_of(self.named(purpose, name), entropy)
+    }
+
+    /// Opens an object of the volume that was sealed under this name, with this data key and salt.
+    pub fn named_opener(
+        &self,
+        purpose: Purpose,
+        name: &str,
+        id: DataKeyId,
+        salt: &Salt,
+    ) -> Result<Opener, UnknownDataKey> {
+        self.opener_of(self.named(purpose, name), id, salt)
+    }
+
+    fn sealer_of(&self, object: ObjectId<'_>, entropy: &dyn Entropy) -> Sealer {
+        let (id, key) = &self.current;
+        Sealer::new(*id, key, object, entropy)
+    }
+
+    fn opener_of(
+        &self,
+        object: ObjectId<'_>,
+        id: DataKeyId,
+        salt: &Salt,
+    ) -> Result<Opener, UnknownDataKey> {
         let key = match id == self.current.0 {
             true => &self.current.1,
             false => self.older.get(&id).ok_or(UnknownDataKey(id))?,
         };
-        Ok(Opener::new(key, self.object(purpose, number), salt))
+        Ok(Opener::new(key, object, salt))
     }
 
-    fn object(&self, purpose: Purpose, number: u64) -> ObjectId {
+    fn numbered(&self, purpose: Purpose, number: u64) -> ObjectId<'static> {
         ObjectId {
             purpose,
             volume: self.volume,
             number,
+            name: "",
+        }
+    }
+
+    fn named<'a>(&self, purpose: Purpose, name: &'a str) -> ObjectId<'a> {
+        ObjectId {
+            purpose,
+            volume: self.volume,
+            number: 0,
+            name,
         }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! passphrase --Argon2id--+
-//! key file ------BLAKE3--+--wraps--> volume key --seals--> data keys --derive--> one key per pack
+//! key file ------BLAKE3--+--wraps--> volume key --seals--> data keys --derive--> one key per object
 //! key service -----------+           (a slot each)         1, 2, 3 ...           (and salt)
 //! ```
 //!
@@ -14,15 +14,15 @@
 //!   changed by writing this object anew; no data is touched. Layout and rules are in
 //!   [`mod@key_ring`].
 //! * [`DataKeys`] is what a gateway keeps of it while it runs.
-//! * A [`Sealer`] seals the parts of one object, a pack for instance, under a key of its own; an
-//!   [`Opener`] opens them.
+//! * A [`Sealer`] seals the parts of one object, a pack or an object of the metadata, under a key of its
+//!   own; an [`Opener`] opens them.
 //!
 //! # Why no nonce repeats
 //!
 //! AES-GCM breaks when one key meets one nonce twice with different bytes. Here
 //!
 //! 1. a [`Sealer`] draws a salt of 16 random bytes when it is made and derives its key from data
-//!    key, purpose, volume, number of the object and salt, so two sealers never share a key, whatever
+//!    key, purpose, volume, number or name of the object, and salt, so two sealers never share a key, whatever
 //!    the gateway remembers of an earlier life, and however many copies of it there are;
 //! 2. its nonces are counted, it cannot be cloned, nor be given a salt or a counter; the nonce of the
 //!    closing part has a domain of its own, and sealing that part consumes the sealer.

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! key     BLAKE3 derive_key( context of the purpose,
-//!                            data key: 32 | volume: 16 | number of the object: 8 | salt: 16 )
+//!                            data key: 32 | volume: 16 | number of the object: 8 | salt: 16 | name )
 //! nonce   0  u32  0 a counted part, 1 the closing part
 //!         4  u64  number of the part; 0 for the closing one
 //! ```
 //!
-//! Numbers are little-endian.
+//! Numbers are little-endian. What has a number has no name, and what has a name has the number 0: the
+//! name is last, so that its length need not be fixed.
 
 use forebay_types::VolumeId;
 
@@ -27,25 +28,30 @@ pub type Salt = [u8; SALT_LEN];
 pub enum Purpose {
     /// A pack, numbered as packs are.
     Pack,
+    /// An object of the metadata store, named by where it lies below it.
+    Metadata,
 }
 
 impl Purpose {
     fn context(self) -> &'static str {
         match self {
             Purpose::Pack => "forebay 2026-11 key of a pack v1",
+            Purpose::Metadata => "forebay 2026-11 key of a metadata object v1",
         }
     }
 }
 
 /// Which object it is. It is part of the key, and need not be stored to be authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ObjectId {
+pub struct ObjectId<'a> {
     /// What it is for.
     pub purpose: Purpose,
     /// The volume that it belongs to.
     pub volume: VolumeId,
-    /// Its number among those of its purpose.
+    /// Its number among those of its purpose; 0 where they have names.
     pub number: u64,
+    /// Its name among those of its purpose; empty where they have numbers.
+    pub name: &'a str,
 }
 
 /// Which part of an object.
@@ -70,8 +76,10 @@ impl Part {
     }
 }
 
-fn cipher(data_key: &Secret, object: ObjectId, salt: &Salt) -> Cipher {
-    let parts: [&[u8]; 3] = [&object.volume.0, &object.number.to_le_bytes(), salt];
+fn cipher(data_key: &Secret, object: ObjectId<'_>, salt: &Salt) -> Cipher {
+    let number = object.number.to_le_bytes();
+    // Of all of these only the last one has no fixed length.
+    let parts: [&[u8]; 4] = [&object.volume.0, &number, salt, object.name.as_bytes()];
     Cipher::new(&data_key.derive(object.purpose.context(), &parts))
 }
 
@@ -89,7 +97,7 @@ impl Sealer {
     pub(crate) fn new(
         key_id: DataKeyId,
         data_key: &Secret,
-        object: ObjectId,
+        object: ObjectId<'_>,
         entropy: &dyn Entropy,
     ) -> Sealer {
         let mut salt = [0; SALT_LEN];
@@ -141,7 +149,7 @@ pub struct Opener {
 }
 
 impl Opener {
-    pub(crate) fn new(data_key: &Secret, object: ObjectId, salt: &Salt) -> Opener {
+    pub(crate) fn new(data_key: &Secret, object: ObjectId<'_>, salt: &Salt) -> Opener {
         Opener {
             cipher: cipher(data_key, object, salt),
         }

@@ -10,10 +10,9 @@ use object_store::path::Path;
 use slatedb::config::{DbReaderOptions, ScanOptions};
 use slatedb::{DbReader, DbReaderMode};
 
-use super::checksummed::ChecksummedStore;
 use super::pin::Pin;
 use super::still::StillStore;
-use super::{NEVER, read_again, scan_options, within};
+use super::{NEVER, Sealing, read_again, scan_options, verified, within};
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::key::KeyRange;
@@ -38,14 +37,25 @@ pub struct SlateReader {
 }
 
 impl SlateReader {
-    /// Opens the store under `path`, which must be there. Not one object is written. Calls give up waiting for the
-    /// bucket after `timeout`.
+    /// Opens the store of a volume that is not sealed under `path`, which must be there. Not one object is written.
+    /// Calls give up waiting for the bucket after `timeout`.
     pub async fn open(
         store: Arc<dyn ObjectStore>,
         path: Path,
         timeout: Duration,
     ) -> Result<SlateReader, StoreError> {
-        let store = Arc::new(StillStore::new(Arc::new(ChecksummedStore::new(store))));
+        SlateReader::open_with(store, path, timeout, None).await
+    }
+
+    /// The same of a volume that is sealed if there is a `sealing`, as of
+    /// [`SlateStore::open_with`](super::SlateStore::open_with).
+    pub async fn open_with(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        timeout: Duration,
+        sealing: Option<Sealing>,
+    ) -> Result<SlateReader, StoreError> {
+        let store = Arc::new(StillStore::new(verified(store, &path, sealing)));
         let reader = build(store, path, DbReaderMode::FollowLatest, timeout).await?;
         Ok(SlateReader {
             reader,
@@ -54,9 +64,9 @@ impl SlateReader {
         })
     }
 
-    /// The same, with a note in the store's manifest that keeps what is read from being deleted. The note counts for
-    /// `lifetime`, and is renewed until the reader is closed or dropped; [`close`](MetaStore::close) takes it
-    /// back, and one that was left behind counts for nothing when its time is over.
+    /// The same as [`open`](SlateReader::open), with a note in the store's manifest that keeps what is read from being
+    /// deleted. The note counts for `lifetime`, and is renewed until the reader is closed or dropped;
+    /// [`close`](MetaStore::close) takes it back, and one that was left behind counts for nothing when its time is over.
     ///
     /// It is written by a conditional PUT of the next manifest, as the gateway's merges are: a gateway that is writing
     /// reads the manifest again and goes on.
@@ -66,7 +76,18 @@ impl SlateReader {
         timeout: Duration,
         lifetime: Duration,
     ) -> Result<SlateReader, StoreError> {
-        let store: Arc<dyn ObjectStore> = Arc::new(ChecksummedStore::new(store));
+        SlateReader::open_pinned_with(store, path, timeout, lifetime, None).await
+    }
+
+    /// The same of a volume that is sealed if there is a `sealing`. The note is sealed as well.
+    pub async fn open_pinned_with(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        timeout: Duration,
+        lifetime: Duration,
+        sealing: Option<Sealing>,
+    ) -> Result<SlateReader, StoreError> {
+        let store = verified(store, &path, sealing);
         let pin = Pin::set(store.clone(), path.clone(), timeout, lifetime).await?;
         match build(store, path, pin.mode(), timeout).await {
             Ok(reader) => Ok(SlateReader {

@@ -1,6 +1,8 @@
 //! What only the store in the bucket promises, and the suite for all stores.
 
 mod bucket;
+mod sealed_objects;
+mod sealed_store;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

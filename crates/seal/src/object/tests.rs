@@ -75,6 +75,46 @@ fn parts_open_in_their_place_and_nowhere_else() {
 }
 
 #[test]
+fn what_has_a_name_opens_under_that_name_and_purpose_alone() {
+    let keys = data_keys(VOLUME);
+    let mut sealer = keys.named_sealer(Purpose::Metadata, "manifest/1", &SeededEntropy::new(1));
+    let (id, salt) = (sealer.key_id(), *sealer.salt());
+    let mut sealed = b"raw".to_vec();
+    let tag = sealer.seal(b"also", &mut sealed);
+    let open = |opener: Result<Opener, UnknownDataKey>| {
+        let mut bytes = sealed.clone();
+        let opened = opener
+            .unwrap()
+            .open(Part::Counted(0), b"also", &mut bytes, &tag);
+        opened.map(|()| bytes)
+    };
+    let named = |purpose, name| open(keys.named_opener(purpose, name, id, &salt));
+    assert_eq!(named(Purpose::Metadata, "manifest/1"), Ok(b"raw".to_vec()));
+    for name in ["", "manifest/", "manifest/10", "anifest/1", "manifest/2"] {
+        assert_eq!(named(Purpose::Metadata, name), Err(Forged), "{name}");
+    }
+    assert_eq!(named(Purpose::Pack, "manifest/1"), Err(Forged));
+    let numbered = keys.opener(Purpose::Metadata, 0, id, &salt);
+    assert_eq!(open(numbered), Err(Forged));
+}
+
+/// The bytes of sealed packs depend on it.
+#[test]
+fn the_key_of_a_pack_is_derived_as_the_format_says() {
+    let salt = [5; SALT_LEN];
+    let keys = data_keys(VOLUME);
+    let derived = Secret::take(&mut [2; SECRET_LEN]).derive(
+        "forebay 2026-11 key of a pack v1",
+        &[&VOLUME.0, &7_u64.to_le_bytes(), &salt],
+    );
+    let mut bytes = b"raw".to_vec();
+    let tag = Cipher::new(&derived).seal(&Part::Counted(3).nonce(), b"", &mut bytes);
+    let opener = keys.opener(Purpose::Pack, 7, DataKeyId(2), &salt).unwrap();
+    assert_eq!(opener.open(Part::Counted(3), b"", &mut bytes, &tag), Ok(()));
+    assert_eq!(bytes, b"raw");
+}
+
+#[test]
 fn a_data_key_that_is_not_there_is_named() {
     let unknown = data_keys(VOLUME).opener(Purpose::Pack, 1, DataKeyId(3), &[0; SALT_LEN]);
     assert_eq!(unknown.err(), Some(UnknownDataKey(DataKeyId(3))));

@@ -12,7 +12,7 @@ use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
     ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload,
-    PutResult, Result,
+    PutResult, Result, UploadPart,
 };
 use parking_lot::Mutex;
 
@@ -75,6 +75,11 @@ impl TestBucket {
             objects: self.objects.clone(),
             control: Arc::default(),
         }
+    }
+
+    /// The objects as they are stored, past all counting and failing.
+    pub(super) fn raw(&self) -> &InMemory {
+        &self.objects
     }
 
     pub(super) async fn objects(&self) -> Vec<String> {
@@ -162,6 +167,34 @@ impl TestBucket {
     }
 }
 
+/// An upload in parts, each of which is a request, as its end is.
+#[derive(Debug)]
+struct CountedUpload {
+    inner: Box<dyn MultipartUpload>,
+    bucket: TestBucket,
+}
+
+#[async_trait]
+impl MultipartUpload for CountedUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        let part = self.inner.put_part(data);
+        let answer = self.bucket.request(None, false);
+        Box::pin(async {
+            answer?;
+            part.await
+        })
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        self.bucket.request(None, false)?;
+        self.inner.complete().await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.inner.abort().await
+    }
+}
+
 impl fmt::Display for TestBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a bucket that fails on demand")
@@ -186,7 +219,11 @@ impl ObjectStore for TestBucket {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         self.request(Some(location), true)?;
-        self.objects.put_multipart_opts(location, options).await
+        let inner = self.objects.put_multipart_opts(location, options).await?;
+        Ok(Box::new(CountedUpload {
+            inner,
+            bucket: self.clone(),
+        }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {

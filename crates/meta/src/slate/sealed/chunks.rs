@@ -1,0 +1,240 @@
+//! Sealing and opening the chunks of one object, without I/O.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use forebay_seal::{
+    ALGORITHM_AES_256_GCM, DataKeyId, Opener, Part, Purpose, SALT_LEN, Salt, Sealer, TAG_LEN, Tag,
+    UnknownDataKey,
+};
+use object_store::{GetRange, PutPayload};
+
+use super::Sealing;
+use super::layout::{CHUNK_LEN, Extent, HEADER_LEN, STORED_LEN, stored_len};
+
+const MAGIC: [u8; 4] = *b"FBmd";
+const VERSION: u16 = 1;
+
+/// What of the header is authenticated; the tag follows it.
+const IDENTITY_LEN: usize = 12 + SALT_LEN;
+
+const _: () = assert!(HEADER_LEN as usize == IDENTITY_LEN + TAG_LEN);
+const _: () = assert!(usize::BITS >= 32 && STORED_LEN < 1 << 31);
+
+/// The first part of a chunk's header: the same in all chunks of an object.
+type Identity = [u8; IDENTITY_LEN];
+
+/// Why what was read is not what was sealed there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Flaw {
+    #[error(
+        "is not sealed, as everything in this volume is: it is damaged, or was put there by somebody else"
+    )]
+    NotSealed,
+    #[error(
+        "is sealed in a way that this program does not know (version {version}, algorithm {algorithm}): it is \
+         damaged, or a newer program has written it"
+    )]
+    Unknown { version: u16, algorithm: u8 },
+    #[error("cannot be opened: {0}")]
+    UnknownKey(UnknownDataKey),
+    #[error(
+        "does not authenticate: it is damaged, or somebody has changed it, cut it off, or put something else in its place"
+    )]
+    Forged,
+    #[error("has a length that no sealed object has: it was cut off, or something was added")]
+    Length,
+    #[error("ends before what is asked of it: it was cut off, or something else is in its place")]
+    Short,
+    #[error("did not arrive as a whole")]
+    Incomplete,
+}
+
+impl Flaw {
+    /// Whether the bytes may have been damaged on their way. Lengths do not come with them.
+    pub(super) fn may_be_of_the_way(self) -> bool {
+        !matches!(self, Flaw::Length | Flaw::Short)
+    }
+}
+
+/// Seals an object as its bytes come.
+pub(super) struct ObjectSealer {
+    sealer: Sealer,
+    identity: Identity,
+    /// Sealed chunks, and from `begun` on the one that is not: room for its header, and its plain bytes.
+    out: Vec<u8>,
+    begun: usize,
+    plain: u64,
+}
+
+impl ObjectSealer {
+    /// For an object of this name, with a salt of its own.
+    pub(super) fn new(sealing: &Sealing, name: &str) -> ObjectSealer {
+        let keys = &sealing.keys;
+        let sealer = keys.named_sealer(Purpose::Metadata, name, &*sealing.entropy);
+        let mut identity = [0; IDENTITY_LEN];
+        identity[..4].copy_from_slice(&MAGIC);
+        identity[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        identity[6] = ALGORITHM_AES_256_GCM;
+        identity[8..12].copy_from_slice(&sealer.key_id().0.to_le_bytes());
+        identity[12..].copy_from_slice(sealer.salt());
+        ObjectSealer {
+            sealer,
+            identity,
+            out: vec![0; HEADER_LEN as usize],
+            begun: 0,
+            plain: 0,
+        }
+    }
+
+    /// Takes the next bytes.
+    pub(super) fn add(&mut self, payload: &PutPayload) {
+        self.out
+            .reserve(stored_len(payload.content_length() as u64) as usize);
+        for mut piece in payload.iter().map(|piece| &piece[..]) {
+            self.plain += piece.len() as u64;
+            while !piece.is_empty() {
+                self.seal_if_full();
+                let room = STORED_LEN as usize - (self.out.len() - self.begun);
+                let (now, later) = piece.split_at(room.min(piece.len()));
+                self.out.extend_from_slice(now);
+                piece = later;
+            }
+        }
+    }
+
+    /// The sealed chunks so far, for an object that goes on.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        self.seal_if_full();
+        let rest = self.out.split_off(self.begun);
+        self.begun = 0;
+        std::mem::replace(&mut self.out, rest)
+    }
+
+    /// Seals what is left as the end of the object.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        let also = closing(&self.identity, self.plain);
+        let (head, body) = self.out[self.begun..].split_at_mut(HEADER_LEN as usize);
+        let tag = self.sealer.seal_closing(&also, body);
+        write_header(head, &self.identity, &tag);
+        self.out
+    }
+
+    /// Whether a whole chunk is the last one is not known before there is more.
+    fn seal_if_full(&mut self) {
+        if self.out.len() - self.begun < STORED_LEN as usize {
+            return;
+        }
+        let (head, body) = self.out[self.begun..].split_at_mut(HEADER_LEN as usize);
+        let tag = self.sealer.seal(&self.identity, body);
+        write_header(head, &self.identity, &tag);
+        self.begun = self.out.len();
+        self.out.resize(self.begun + HEADER_LEN as usize, 0);
+    }
+}
+
+fn write_header(head: &mut [u8], identity: &Identity, tag: &Tag) {
+    head[..IDENTITY_LEN].copy_from_slice(identity);
+    head[IDENTITY_LEN..].copy_from_slice(tag);
+}
+
+/// What is authenticated with the last chunk: it is the last of so many bytes.
+fn closing(identity: &Identity, plain: u64) -> Vec<u8> {
+    [&identity[..], &plain.to_le_bytes()].concat()
+}
+
+/// What arrived of an object.
+pub(super) struct Arrived {
+    /// Length of the whole object.
+    pub(super) stored: u64,
+    /// Where the bytes lie in it.
+    pub(super) start: u64,
+    pub(super) bytes: Bytes,
+}
+
+impl Arrived {
+    /// The plain bytes of a range, and which these are. Nothing is given out that does not authenticate.
+    pub(super) fn open(
+        &self,
+        sealing: &Sealing,
+        name: &str,
+        range: Option<&GetRange>,
+    ) -> Result<(Range<u64>, Extent, Bytes), Flaw> {
+        if self.start.is_multiple_of(STORED_LEN) && !self.bytes.starts_with(&MAGIC) {
+            // More telling than its length.
+            return Err(Flaw::NotSealed);
+        }
+        let extent = Extent::of_stored(self.stored).ok_or(Flaw::Length)?;
+        let plain = match range {
+            None => 0..extent.plain,
+            Some(range) => range.as_range(extent.plain).map_err(|_| Flaw::Short)?,
+        };
+        let (first, last) = extent.covering(&plain);
+        let (identity, ..) = self.chunk(&extent, first)?;
+        let opener = opener(sealing, name, &identity)?;
+        let len = usize::try_from((last - first + 1) * CHUNK_LEN).map_err(|_| Flaw::Length)?;
+        let mut out = Vec::with_capacity(len.min(self.bytes.len()));
+        for index in first..=last {
+            let (its_identity, tag, sealed) = self.chunk(&extent, index)?;
+            // Each write of an object has a salt of its own, so this is a piece of another one.
+            if its_identity != identity {
+                return Err(Flaw::Forged);
+            }
+            let at = out.len();
+            out.extend_from_slice(sealed);
+            let opened = if index + 1 == extent.chunks {
+                let also = closing(&identity, extent.plain);
+                opener.open(Part::Closing, &also, &mut out[at..], &tag)
+            } else {
+                opener.open(Part::Counted(index), &identity, &mut out[at..], &tag)
+            };
+            opened.map_err(|_| Flaw::Forged)?;
+        }
+        let skipped = plain.start.saturating_sub(first * CHUNK_LEN);
+        let wanted = skipped as usize..(skipped + (plain.end - plain.start)) as usize;
+        let out = Bytes::from(out);
+        if wanted.end > out.len() {
+            return Err(Flaw::Incomplete);
+        }
+        Ok((plain, extent, out.slice(wanted)))
+    }
+
+    /// A chunk: the first part of its header, its tag, and what is sealed.
+    fn chunk(&self, extent: &Extent, index: u64) -> Result<(Identity, Tag, &[u8]), Flaw> {
+        let Range { start, end } = extent.chunk(index);
+        let within = |at: u64| {
+            let at = at.checked_sub(self.start)?;
+            usize::try_from(at).ok()
+        };
+        let chunk = within(start)
+            .zip(within(end))
+            .and_then(|(start, end)| self.bytes.get(start..end))
+            .ok_or(Flaw::Incomplete)?;
+        let (identity, rest) = chunk.split_first_chunk().ok_or(Flaw::Length)?;
+        let (tag, sealed) = rest.split_first_chunk().ok_or(Flaw::Length)?;
+        Ok((*identity, *tag, sealed))
+    }
+}
+
+fn opener(sealing: &Sealing, name: &str, identity: &Identity) -> Result<Opener, Flaw> {
+    let mut version = [0; 2];
+    let mut key_id = [0; 4];
+    let mut salt: Salt = [0; SALT_LEN];
+    version.copy_from_slice(&identity[4..6]);
+    key_id.copy_from_slice(&identity[8..12]);
+    salt.copy_from_slice(&identity[12..]);
+    let (version, algorithm) = (u16::from_le_bytes(version), identity[6]);
+    if !identity.starts_with(&MAGIC) {
+        return Err(Flaw::NotSealed);
+    }
+    if version != VERSION || algorithm != ALGORITHM_AES_256_GCM {
+        return Err(Flaw::Unknown { version, algorithm });
+    }
+    let key_id = DataKeyId(u32::from_le_bytes(key_id));
+    let keys = &sealing.keys;
+    keys.named_opener(Purpose::Metadata, name, key_id, &salt)
+        .map_err(Flaw::UnknownKey)
+}
+
+#[cfg(test)]
+mod tests;
