@@ -116,7 +116,10 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                     Failure::Failed(problem) => Failure::Unchecked(problem),
                     other => other,
                 })?;
-            print(&checked.text)?;
+            print(&checked.text).map_err(|failure| match failure {
+                Failure::Failed(problem) => Failure::Unchecked(problem),
+                other => other,
+            })?;
             match checked.is_clean {
                 true => Ok(()),
                 false => Err(Failure::Findings),

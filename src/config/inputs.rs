@@ -200,7 +200,7 @@ impl Raw {
                 errors.push(ConfigError::BadValue {
                     key,
                     place: source.clone(),
-                    value: text.clone(),
+                    value: without_credentials(text),
                     reason,
                     expected: setting.expected(),
                 });
@@ -226,4 +226,13 @@ pub(super) fn within<T: Value + PartialOrd>(value: T, low: &str, high: &str) -> 
         return Err("too large".to_owned());
     }
     Ok(value)
+}
+/// A bad value as it is shown: what may be a password in a URL is left out.
+fn without_credentials(text: &str) -> String {
+    match (text.find("://"), text.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme < at => {
+            format!("{}://...{}", &text[..scheme], &text[at..])
+        }
+        _ => text.to_owned(),
+    }
 }

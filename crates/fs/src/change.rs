@@ -20,7 +20,7 @@ use crate::convert;
 use crate::core::Core;
 use crate::data::MAX_FILE_SIZE;
 use crate::node::{Locked, Node, NodeState};
-use crate::quota::Reservation;
+use crate::quota::{LEAVING, Reservation};
 
 /// The checkpoint that collects changes.
 pub(crate) struct Open {
@@ -239,6 +239,11 @@ impl<'a> NameChange<'a> {
         self.reserved = Some(reserved);
     }
 
+    /// Objects that lose their last names.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = &'a Arc<Node>> {
+        self.removed.iter().copied()
+    }
+
     fn payload(&self) -> Vec<u8> {
         let mut batch = Batch::new();
         for (node, record) in self.records.iter().chain(&self.created) {
@@ -290,11 +295,12 @@ impl Core {
     /// Makes a change of names, whose nodes `locked` holds.
     pub(crate) fn record_names(
         &self,
-        change: NameChange<'_>,
+        mut change: NameChange<'_>,
         locked: &mut Locked<'_>,
     ) -> Result<Lsn, Refusal> {
+        let left = self.leave_with_root(&mut change, locked);
         let payload = change.payload();
-        self.record(RecordKind::Metadata, &[&payload], |open, end| {
+        let recorded = self.record(RecordKind::Metadata, &[&payload], |open, end| {
             let mut first = false;
             if let Some((node, _)) = &change.created {
                 first |= self.enter_created(node, open, end, change.reserved);
@@ -319,7 +325,11 @@ impl Core {
             }
             self.catalog.apply(&change.names);
             first
-        })
+        });
+        if let (Some(root), Ok(_)) = (left, &recorded) {
+            self.accounts.set(root, &LEAVING);
+        }
+        recorded
     }
 
     /// Puts a new object, which carries its record already, where others find it.

@@ -356,7 +356,7 @@ impl Core {
                 node.lock().blocks.evict(key.block);
             }
             if rounds == 0 {
-                return false;
+                return self.checkpoints.buffers.clear() && enough();
             }
             rounds -= 1;
         }

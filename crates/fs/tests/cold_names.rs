@@ -84,7 +84,9 @@ impl Asked {
     }
 
     fn forget(&self) {
-        self.all().map(|count| count.store(0, Ordering::SeqCst));
+        for count in self.all() {
+            count.store(0, Ordering::SeqCst);
+        }
     }
 
     fn counts(&self) -> (usize, usize, usize) {

@@ -258,6 +258,34 @@ fn a_file_whose_name_inside_has_gone_counts_nowhere_once_the_quota_has() {
 }
 
 #[test]
+fn a_file_whose_name_inside_has_gone_counts_nowhere_once_the_directory_has() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let top = life.mkdir(Inode::ROOT, b"top");
+    let file = life.create_in(top, b"inside");
+    life.write(file, 0, &pattern(1, 4096), Stability::Unstable);
+    life.link(file, (Inode::ROOT, b"outside")).unwrap();
+    set(&life, "/top", Some(4096), None);
+    settled(&life);
+    life.flush();
+    life.try_remove(top, b"inside").unwrap();
+    life.rmdir(Inode::ROOT, b"top").unwrap();
+    // No quota holds for it any more, and no border.
+    life.write(file, 4096, &pattern(2, 4096), Stability::Unstable);
+    let other = life.mkdir(Inode::ROOT, b"other");
+    eventually("nothing makes a border", || {
+        life.rename((Inode::ROOT, b"outside"), (other, b"moved"))
+            .is_ok()
+    });
+    life.flush();
+    check_counts(&life);
+    life.crash();
+    let life = bucket.start_elsewhere(|_| {});
+    assert!(quotas(&life).is_empty());
+    check_counts(&life);
+}
+
+#[test]
 fn a_directory_with_content_is_counted_in_and_out_again() {
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});

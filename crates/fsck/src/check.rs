@@ -146,6 +146,7 @@ pub async fn check(
                 }
                 Err(CheckError::Overtaken(error))
             }
+            Err(Ended::Metadata(StoreError::Transient(why))) => Err(CheckError::Bucket(why)),
             Err(Ended::Metadata(error)) => Err(CheckError::Metadata(error)),
         };
     }

@@ -19,7 +19,14 @@ const KEPT: usize = AT_ONCE_BESIDE;
 /// What is kept for the next packs. It counts as memory that is leased.
 #[derive(Clone, Default)]
 pub(crate) struct PackBuffers {
-    kept: Arc<Mutex<Vec<Buffer>>>,
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Default)]
+struct Kept {
+    buffers: Vec<Buffer>,
+    /// A pack was begun since they were freed. Else what comes back late, when its request has ended, is freed too.
+    is_busy: bool,
 }
 
 /// Memory for a pack, and what it counts.
@@ -32,10 +39,12 @@ impl PackBuffers {
     /// Memory for a pack of so many bytes, if some is kept.
     pub(crate) fn take(&self, bytes: usize) -> Option<Buffer> {
         let mut kept = self.kept.lock();
+        kept.is_busy = true;
         let fits = kept
+            .buffers
             .iter()
             .rposition(|buffer| buffer.bytes.capacity() >= bytes)?;
-        Some(kept.swap_remove(fits))
+        Some(kept.buffers.swap_remove(fits))
     }
 
     /// The bytes of a pack, whose memory is kept when nobody has them any more. It counts until it is freed.
@@ -46,10 +55,10 @@ impl PackBuffers {
         })
     }
 
-    /// Frees what is kept. Says whether that was anything.
+    /// Frees what is kept, and what comes back before the next pack is begun. Says whether anything was kept.
     pub(crate) fn clear(&self) -> bool {
         let freed = std::mem::take(&mut *self.kept.lock());
-        !freed.is_empty()
+        !freed.buffers.is_empty()
     }
 }
 
@@ -74,12 +83,14 @@ impl Drop for Lent {
             return;
         };
         let mut kept = self.home.kept.lock();
-        kept.push(buffer);
-        if kept.len() > KEPT {
-            // The largest serve the most packs.
-            kept.sort_unstable_by_key(|buffer| Reverse(buffer.bytes.capacity()));
-            kept.truncate(KEPT);
+        if !kept.is_busy {
+            return;
         }
+        kept.buffers.push(buffer);
+        // The largest serve the most packs.
+        kept.buffers
+            .sort_unstable_by_key(|buffer| Reverse(buffer.bytes.capacity()));
+        kept.buffers.truncate(KEPT);
     }
 }
 
@@ -111,7 +122,7 @@ mod tests {
         let body = pack.clone();
         drop(pack);
         assert_eq!(body[..], [7; 1 << 20]);
-        assert!(!buffers.clear(), "somebody has it");
+        assert!(buffers.kept.lock().buffers.is_empty(), "somebody has it");
         drop(body);
         assert_eq!(cache.leased_bytes(), 1 << 20);
         assert!(buffers.take((1 << 20) + 1).is_none(), "it is too small");
@@ -125,7 +136,9 @@ mod tests {
         drop(buffers.lend(of(3 << 20)));
         drop(buffers.lend(of(2 << 20)));
         assert_eq!(cache.leased_bytes(), ((KEPT as u64 - 1) << 20) + (3 << 20));
+        let (late, _) = full();
         assert!(buffers.clear());
-        assert_eq!(cache.leased_bytes(), 0);
+        drop(late);
+        assert_eq!(cache.leased_bytes(), 0, "what comes back late is freed");
     }
 }

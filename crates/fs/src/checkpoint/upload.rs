@@ -213,7 +213,9 @@ impl Core {
             Halted
         })?;
         // What blocks took that were put together first is free again.
-        let lease = kept.unwrap_or(lease);
+        let mut lease = kept.unwrap_or(lease);
+        let spare = lease.bytes().saturating_sub(bytes.capacity() as u64);
+        lease.give_back(spare);
         let bytes = self.checkpoints.buffers.lend(Buffer { bytes, lease });
         let mut attempt = 1;
         while let Err(error) = self.packs.put(pack, bytes.clone()).await {

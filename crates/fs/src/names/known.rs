@@ -11,8 +11,11 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Names of all directories together that are kept: some 16 MiB at most.
+/// Names of all directories together that are kept: some 20 MiB, and half as much again while a table grows.
 const MAX_NAMES: usize = 1 << 20;
+
+/// Names of one directory that are kept, so that one in which names come and go does not take the room of all.
+const MAX_OF_ONE: usize = 1 << 17;
 
 /// What all directories share: how many names may still be kept, and a key for their hashes that nobody outside knows.
 pub(crate) struct Room {
@@ -53,7 +56,7 @@ impl KnownNames {
         self.hashes.contains(&self.room.hasher.hash_one(name))
     }
 
-    /// The directory gets this name. Gives false if there is no room to keep it: the directory's names are not all
+    /// The directory gets this name. Gives false if there is no room for all of its names: the directory's names are not all
     /// known any more then, and what is known of them has to go.
     #[must_use]
     pub(crate) fn add(&mut self, name: &[u8]) -> bool {
@@ -68,8 +71,9 @@ impl KnownNames {
         if taken.is_err() {
             // Not counted, so not to be given back.
             self.hashes.remove(&self.room.hasher.hash_one(name));
+            return false;
         }
-        taken.is_ok()
+        self.hashes.len() <= MAX_OF_ONE
     }
 }
 

@@ -1,8 +1,9 @@
 //! READDIR and READDIRPLUS.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
+use forebay_meta::StoreError;
 use forebay_meta::record::InodeRecord;
 use forebay_types::Inode;
 use forebay_vfs::{Attributes, Credentials, DirectoryEntry, Listing, Result, permission};
@@ -98,26 +99,31 @@ impl Core {
         if cold.is_empty() {
             return;
         }
-        let records = self.read_inodes(cold).await;
+        let (records, damaged) = self.read_inodes(&cold).await;
+        let cold: HashSet<Inode> = cold.into_iter().collect();
         for entry in entries.iter_mut() {
-            if let Some(record) = records.get(&entry.inode) {
-                let node = self.node_from(entry.inode, record, holds).await;
-                entry.attributes = node.ok().and_then(|node| live_attributes(&node));
-            }
+            let node = match records.get(&entry.inode) {
+                Some(record) => self.node_from(entry.inode, record, holds).await,
+                // A damaged record beside it is no reason to go without.
+                None if damaged && cold.contains(&entry.inode) => self.node(entry.inode).await,
+                None => continue,
+            };
+            entry.attributes = node.ok().and_then(|node| live_attributes(&node));
         }
     }
 
-    /// What the metadata have of these objects. Objects made together have their inodes side by side, so that one scan
+    /// What the metadata have of these objects, and whether some could not be read because there is damage. Objects made together have their inodes side by side, so that one scan
     /// gives many, and one GET.
-    async fn read_inodes(&self, inodes: Vec<Inode>) -> HashMap<Inode, InodeRecord> {
-        let scans = stretches(inodes)
+    async fn read_inodes(&self, inodes: &[Inode]) -> (HashMap<Inode, InodeRecord>, bool) {
+        let scans = stretches(inodes.to_vec())
             .into_iter()
             .map(|(first, last)| self.catalog.inodes_between(first, last));
         let mut scans = futures_util::stream::iter(scans).buffer_unordered(SCANS);
-        let mut found = HashMap::new();
+        let (mut found, mut damaged) = (HashMap::new(), false);
         while let Some(scan) = scans.next().await {
             match scan {
                 Ok(records) => found.extend(records),
+                Err(StoreError::Corrupt(_)) => damaged = true,
                 Err(error) => {
                     // The others would wait as long for nothing.
                     self.store_failed(error);
@@ -125,7 +131,7 @@ impl Core {
                 }
             }
         }
-        found
+        (found, damaged)
     }
 }
 

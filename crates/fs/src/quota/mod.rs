@@ -108,7 +108,7 @@ impl Accounts {
     }
 
     /// The limits of a tree are these from now on.
-    fn set(&self, root: Inode, quota: &QuotaRecord) {
+    pub(crate) fn set(&self, root: Inode, quota: &QuotaRecord) {
         self.tree(root).set_limit(Amount {
             bytes: quota.limit_bytes,
             files: quota.limit_files,
@@ -208,6 +208,13 @@ impl Accounts {
         }
     }
 }
+
+/// The quota of a tree that is to go: without limits, until nothing counts there.
+pub(crate) const LEAVING: QuotaRecord = QuotaRecord {
+    limit_bytes: UNLIMITED,
+    limit_files: UNLIMITED,
+    spread: Spread::Leaving,
+};
 
 const NO_LIMIT: Amount = Amount {
     bytes: UNLIMITED,

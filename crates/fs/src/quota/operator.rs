@@ -8,6 +8,7 @@ use forebay_meta::{Key, KeyRange};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::Error;
 
+use super::LEAVING;
 use super::account::{Amount, UNLIMITED};
 use crate::change::{NameChange, Refusal};
 use crate::core::Core;
@@ -169,11 +170,6 @@ impl Core {
         if self.quota_of(node.inode).await?.is_none() {
             return Err(QuotaError::None(DisplayPath(path.to_vec())));
         }
-        let leaving = QuotaRecord {
-            limit_bytes: UNLIMITED,
-            limit_files: UNLIMITED,
-            spread: Spread::Leaving,
-        };
         let end = self
             .retry(|| {
                 let mut locked = Locked::all(&[&node]);
@@ -183,11 +179,11 @@ impl Core {
                 }
                 let mut change = NameChange::default();
                 change.set(&node, state.record.clone());
-                change.names.put(&Key::Quota(node.inode), &leaving);
+                change.names.put(&Key::Quota(node.inode), &LEAVING);
                 self.record_names(change, &mut locked)
             })
             .await?;
-        self.accounts.set(node.inode, &leaving);
+        self.accounts.set(node.inode, &LEAVING);
         Ok(end)
     }
 

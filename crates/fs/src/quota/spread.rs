@@ -14,7 +14,8 @@
 //! ```
 //!
 //! A file with a name outside may have lost the one inside that a walk would find it by. So when a tree that is left has
-//! more in its account than its root, all objects of the volume are looked at, once.
+//! more in its account than its root, all objects of the volume are looked at, once. So they are when the root of a tree is
+//! removed, which is a directory without names, and something counts in the tree all the same.
 //!
 //! Where the walk has come to, and where not, names cannot be moved to and fro: until it is over, a
 //! rename may be refused (EXDEV) that is none across a border.
@@ -23,13 +24,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_meta::record::{InodeRecord, Kind, QuotaRecord, Spread};
-use forebay_meta::{Key, KeyRange};
+use forebay_meta::{Key, KeyRange, Record};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{Error, Result};
 
 use crate::change::NameChange;
 use crate::core::Core;
 use crate::node::{Locked, Node};
+use crate::quota::LEAVING;
 
 /// Objects that a step looks at.
 const STEP: usize = 32;
@@ -54,7 +56,8 @@ struct Aim {
 
 /// A tree that is to be walked.
 struct Work {
-    top: Arc<Node>,
+    /// The root; none if it was removed, and something counts in its tree all the same.
+    top: Option<Arc<Node>>,
     quota: QuotaRecord,
     aim: Aim,
 }
@@ -111,8 +114,8 @@ impl Core {
         }
     }
 
-    /// Has what counts in the tree though no name in it leads there count where its root's directory does. Ends early if
-    /// the walk has another aim by now.
+    /// Has what counts in the tree though no name in it leads there count in none. Ends early if the walk has another aim
+    /// by now.
     async fn find_strays(&self, root: Inode, aim: Option<Aim>) -> Result<()> {
         // What is made later is made in the root, and is none.
         self.flush().await.map_err(|_| Error::Delay)?;
@@ -121,21 +124,23 @@ impl Core {
             self.admit_names().await?;
             let _changing = self.accounts.changing.lock().await;
             let work = self.work_on(root).await?;
-            let Some(work) = work.filter(|work| Some(work.aim) == aim) else {
+            if work.map(|work| work.aim) != aim {
                 return Ok(());
-            };
-            let found: Vec<(Key, InodeRecord)> = self
+            }
+            let found = self
                 .catalog
-                .records(&rest, STRAY_STEP)
+                .scan(&rest, STRAY_STEP)
                 .await
                 .map_err(|error| self.store_failed(error))?;
             let Some((last, _)) = found.last() else {
                 return Ok(());
             };
-            rest = rest.after(&last.encode());
+            rest = rest.after(last);
             let mut strays = Vec::new();
-            for (key, record) in found {
-                if let Key::Inode(inode) = key
+            for (key, value) in found {
+                // A damaged record is told of to who needs it.
+                let record = InodeRecord::decode(&key, &value);
+                if let (Ok(Key::Inode(inode)), Ok(record)) = (Key::decode(&key), record)
                     && inode != root
                     && record.tree == Some(root)
                 {
@@ -148,7 +153,8 @@ impl Core {
                 }
             }
             for some in strays.chunks(STEP) {
-                self.count_in(some, work.aim.to).await?;
+                // Where their names are, nothing says: they need not be in the tree around this one.
+                self.count_in(some, None).await?;
             }
         }
     }
@@ -156,19 +162,18 @@ impl Core {
     /// What is to be done about a tree now; nothing if all of it counts where it should.
     async fn work_on(&self, root: Inode) -> Result<Option<Work>> {
         let quota = self.quota_of(root).await?;
-        let quota = quota.filter(|quota| quota.spread != Spread::Done);
+        let Some(quota) = quota.filter(|quota| quota.spread != Spread::Done) else {
+            return Ok(None);
+        };
         let top = match self.node(root).await {
             Err(Error::Stale) => None,
             node => Some(node?).filter(|node| !node.lock().removed),
         };
-        let (Some(quota), Some(top)) = (quota, top) else {
-            return Ok(None);
+        let (spread, to) = match (&top, quota.spread) {
+            (Some(top), Spread::Leaving) => (Spread::Leaving, self.tree_of_parent(top).await?),
+            (Some(_), spread) => (spread, Some(root)),
+            (None, _) => (Spread::Leaving, None),
         };
-        let to = match quota.spread {
-            Spread::Leaving => self.tree_of_parent(&top).await?,
-            Spread::Joining | Spread::Done => Some(root),
-        };
-        let spread = quota.spread;
         let aim = Aim { spread, to };
         Ok(Some(Work { top, quota, aim }))
     }
@@ -195,6 +200,14 @@ impl Core {
         if *aim.get_or_insert(now) != now {
             return Ok(Step::Over);
         }
+        let Some(top) = top else {
+            if !has_looked && self.accounts.tree(root).used().files > 0 {
+                return Ok(Step::Strays);
+            }
+            // With the last of its objects the bucket's counts lose the tree, and its quota.
+            self.accounts.unsettled.lock().remove(&root);
+            return Ok(Step::Over);
+        };
         let (leaving, to) = (now.spread == Spread::Leaving, now.to);
         let Some(place) = places.last_mut() else {
             return self.end_joining(&top, quota).await;
@@ -276,6 +289,24 @@ impl Core {
             self.record_names(change, &mut locked).map(Some)
         })
         .await
+    }
+
+    /// Has the quota go with the root of a tree that `change` removes, if something will count there all the same. Gives the
+    /// root.
+    pub(crate) fn leave_with_root(
+        &self,
+        change: &mut NameChange<'_>,
+        locked: &mut Locked<'_>,
+    ) -> Option<Inode> {
+        let root = change.removed().find_map(|node| {
+            let is_root = locked.of(node).charge.root() == Some(node.inode);
+            is_root.then_some(node.inode)
+        })?;
+        if self.accounts.tree(root).used().files <= 1 {
+            return None;
+        }
+        change.names.put(&Key::Quota(root), &LEAVING);
+        Some(root)
     }
 
     /// All of the tree counts in it.

@@ -167,6 +167,10 @@ impl Packs {
             row.listed = Some(bytes);
             return;
         }
+        if self.strangers.contains_key(&pack) {
+            // A finding of its own.
+            return;
+        }
         // The gateway of the newest epoch may be bringing it to the bucket just now: packs that leave early have lower
         // numbers than the next one of a state that does not know them yet.
         match state {
