@@ -1,7 +1,7 @@
 //! A note in the manifest that keeps what a reader needs from being deleted: a checkpoint, as SlateDB calls it.
 //!
 //! SlateDB's collector, which gateways run after commits, spares every table and manifest that such a note names until the
-//! note's time is over. It goes by the clock of the gateway's machine: one that is ahead by more than a lifetime
+//! note's time is over. It goes by the clock of the gateway's machine: one that is ahead by more than four fifths of a lifetime
 //! takes the note for old.
 
 use std::sync::Arc;
