@@ -232,7 +232,9 @@ impl Scene {
     pub(super) fn kill(&mut self, server: Server) -> Result<Stamp, Failure> {
         self.shared.close();
         server.kill()?;
-        self.program.ask(&["fsck", "--read-data"])?;
+        let store = self.program.store.clone();
+        self.program
+            .ask(&["fsck", "--read-data", "--store", &store])?;
         self.figures.checks += 1;
         self.count_segments();
         self.figures.kills += 1;
