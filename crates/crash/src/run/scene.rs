@@ -227,17 +227,15 @@ impl Scene {
         }
     }
 
-    /// SIGKILL; returns when all writers have noticed, with a stamp that is later than all answers. With
-    /// `CRASH_FSCK` in the environment the bucket is then judged by `forebay fsck`.
+    /// SIGKILL; returns when all writers have noticed, with a stamp that is later than all answers. Whatever the program
+    /// was doing, the bucket is a consistent volume.
     pub(super) fn kill(&mut self, server: Server) -> Result<Stamp, Failure> {
         self.shared.close();
         server.kill()?;
-        if std::env::var_os("CRASH_FSCK").is_some() {
-            let store = self.program.store.clone();
-            self.program
-                .ask(&["fsck", "--read-data", "--store", &store])?;
-            self.figures.checks += 1;
-        }
+        let store = self.program.store.clone();
+        self.program
+            .ask(&["fsck", "--read-data", "--store", &store])?;
+        self.figures.checks += 1;
         self.count_segments();
         self.figures.kills += 1;
         if !self.shared.all_wait(Duration::from_secs(60)) {

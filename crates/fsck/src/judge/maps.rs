@@ -156,7 +156,9 @@ fn judge_place(row: &Row, key: BlockKey, map: &BlockMap, sink: &mut dyn Sink) {
             first_block,
         });
     }
-    if !matches!(row.what, What::Garbage | What::Object(Kind::Regular)) {
+    // A file that was cut off and then removed before either was published leaves its maps as they were: whole ones are
+    // collected.
+    if row.what != What::Object(Kind::Regular) {
         return;
     }
     let begins = key.block.0.checked_mul(BLOCK_SIZE);
