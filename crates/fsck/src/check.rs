@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_meta::volume::VolumeError;
-use forebay_meta::{MetaStore, SlateReader, StoreError, VolumeDescriptor};
+use forebay_meta::{MetaStore, SlateObjects, SlateReader, StoreError, VolumeDescriptor};
 use forebay_pack::PackKeys;
 use forebay_types::{PackId, VolumeId};
 use object_store::ObjectStore;
@@ -12,6 +12,8 @@ use object_store::path::Path;
 
 use crate::bucket::Bucket;
 use crate::data;
+use crate::finding::Sink;
+use crate::objects;
 use crate::paths;
 use crate::progress::{Progress, Stage};
 use crate::report::{Findings, Report};
@@ -121,7 +123,23 @@ pub async fn check(
             .map_err(CheckError::Metadata)?;
         let bucket = Bucket::new(store.clone(), &root, keys.clone(), newest.clone());
         let source: Arc<dyn Source> = moment.clone();
-        let outcome = attempt_on(source, bucket, descriptor.volume, options, &progress).await;
+        let outcome = async {
+            let damaged = match options.read_data {
+                true => {
+                    let path = path.clone();
+                    let objects = SlateObjects::new(store.clone(), path, TIMEOUT, None);
+                    objects::look(&objects, &root, &progress).await?
+                }
+                false => Vec::new(),
+            };
+            let mut report =
+                attempt_on(source, bucket, descriptor.volume, options, &progress).await?;
+            for finding in damaged {
+                report.findings.found(finding);
+            }
+            Ok(report)
+        };
+        let outcome = outcome.await;
         let held = match &outcome {
             Err(_) => moment.is_still_held().await,
             Ok(_) => moment.is_held(),

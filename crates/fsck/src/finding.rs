@@ -189,6 +189,9 @@ pub enum Finding {
     DamagedFrame { #[serde(serialize_with = "number")] inode: Inode, from: u64, to: u64, #[serde(serialize_with = "digits")] pack: PackId, object: String, offset: u32, why: String },
     #[error("{object} does not explain itself: {why}")]
     DamagedPack { #[serde(serialize_with = "digits")] pack: PackId, object: String, why: String },
+
+    #[error("{object}, of the metadata, is damaged: {why}")]
+    DamagedMetadata { object: String, why: String },
 }
 
 impl Finding {
@@ -235,6 +238,7 @@ impl Finding {
             Finding::WrongTree { .. } => "wrong-tree",
             Finding::DamagedFrame { .. } => "damaged-frame",
             Finding::DamagedPack { .. } => "damaged-pack",
+            Finding::DamagedMetadata { .. } => "damaged-metadata",
         }
     }
 

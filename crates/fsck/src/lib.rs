@@ -9,6 +9,7 @@
 //!   check      opens a moment, starts over if that was deleted      check.rs
 //!   walk       reads what the judges want to be told                walk.rs, source.rs
 //!   judge      what is consistent: plain synchronous code           judge/
+//!   objects    what the metadata consist of, as a whole             objects.rs
 //!   bucket     objects against accounts: list, headers, indexes     bucket.rs
 //!   data       frames: few large GETs, several at a time            data.rs, data/plan.rs
 //!   report     findings, counted and some of them kept              finding.rs, report.rs
@@ -31,6 +32,7 @@ mod check;
 mod data;
 mod finding;
 mod judge;
+mod objects;
 mod paths;
 mod progress;
 mod report;

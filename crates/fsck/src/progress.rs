@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 pub enum Stage {
     /// Opening the metadata.
     Opening = 0,
+    /// Objects that the metadata consist of.
+    Metadata,
     /// Attributes of objects.
     Objects,
     /// Names.
@@ -26,8 +28,9 @@ pub enum Stage {
     Paths,
 }
 
-const STAGES: [Stage; 9] = [
+const STAGES: [Stage; 10] = [
     Stage::Opening,
+    Stage::Metadata,
     Stage::Objects,
     Stage::Names,
     Stage::Cookies,
@@ -43,6 +46,7 @@ impl Stage {
     pub fn words(self) -> &'static str {
         match self {
             Stage::Opening => "opening the metadata",
+            Stage::Metadata => "objects of the metadata",
             Stage::Objects => "objects",
             Stage::Names => "names",
             Stage::Cookies => "names by cookie",

@@ -42,6 +42,6 @@ pub use error::{Corrupt, StoreError};
 pub use key::{Key, KeyRange};
 pub use overlay::Overlay;
 pub use record::{BlockMap, FrameAddress, InodeRecord, Record};
-pub use slate::{Sealing, SlateReader, SlateSettings, SlateStore};
+pub use slate::{Sealing, SlateObjects, SlateReader, SlateSettings, SlateStore};
 pub use store::{MemoryStore, MetaStore};
 pub use volume::VolumeDescriptor;

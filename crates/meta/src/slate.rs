@@ -42,6 +42,7 @@
 mod checksummed;
 mod clock;
 mod housekeeping;
+mod objects;
 mod pin;
 mod reader;
 mod sealed;
@@ -70,6 +71,7 @@ use clock::VolumeClock;
 use housekeeping::Housekeeper;
 use sealed::{Refused, SealedStore};
 
+pub use objects::{Condition, MetaObject, SlateObjects};
 pub use reader::SlateReader;
 pub use sealed::Sealing;
 
@@ -384,7 +386,7 @@ fn sorted(error: &slatedb::Error) -> StoreError {
             None => corrupt(),
         };
     }
-    if sources(error).any(|source| source.is::<Damaged>()) {
+    if is_damage(error) {
         return corrupt();
     }
     match error.kind() {
@@ -394,6 +396,14 @@ fn sorted(error: &slatedb::Error) -> StoreError {
         ErrorKind::Data => corrupt(),
         _ => StoreError::Fatal(error.to_string()),
     }
+}
+
+/// Whether an object is not what was written there.
+fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
+    sources(error).any(|source| {
+        let refused = source.downcast_ref::<Refused>();
+        source.is::<Damaged>() || refused.is_some_and(|refused| refused.unknown_key().is_none())
+    })
 }
 
 /// The error and what it came from.

@@ -62,7 +62,7 @@ pub enum VolumeError {
     },
     /// The prefix holds other objects and no descriptor.
     #[error(
-        "{root} holds objects that are no volume of Forebay (such as {example}); choose an empty prefix"
+        "{root} holds objects (such as {example}) and no forebay.volume, so it is no volume of Forebay; choose an empty prefix, or, if it was one, put a copy of that object back"
     )]
     NotAVolume {
         /// The prefix.

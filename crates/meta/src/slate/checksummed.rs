@@ -20,8 +20,9 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
-    ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result,
 };
 use slatedb_common::retry::NonRetryable;
 
@@ -47,6 +48,8 @@ enum Flaw {
         "has no checksum, as if it were cut off or written by something older than this program"
     )]
     Missing,
+    #[error("has {0} bytes only: it was cut off")]
+    CutOff(u64),
 }
 
 /// A store that gives all objects but tables a trailer. Sizes in its listings are with the trailer.
@@ -58,6 +61,20 @@ pub(super) struct ChecksummedStore {
 impl ChecksummedStore {
     pub(super) fn new(inner: Arc<dyn ObjectStore>) -> ChecksummedStore {
         ChecksummedStore { inner }
+    }
+
+    /// The error of a GET that failed because what it asks for lies behind the end of a table. What stores say to it
+    /// differs, and looks as if they were not available.
+    async fn cut_off(&self, location: &Path, asked: &GetOptions) -> Option<Error> {
+        let Some(GetRange::Bounded(range)) = &asked.range else {
+            return None;
+        };
+        let head = GetOptions {
+            head: true,
+            ..GetOptions::default()
+        };
+        let len = self.inner.get_opts(location, head).await.ok()?.meta.size;
+        (len < range.end).then(|| damaged(location, Flaw::CutOff(len)))
     }
 
     /// An object with a trailer, without it.
@@ -181,7 +198,12 @@ impl ObjectStore for ChecksummedStore {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         if !has_trailer(location) {
-            return self.inner.get_opts(location, options).await;
+            return match self.inner.get_opts(location, options.clone()).await {
+                Err(error @ Error::Generic { .. }) => {
+                    Err(self.cut_off(location, &options).await.unwrap_or(error))
+                }
+                answer => answer,
+            };
         }
         if options.head {
             let mut found = self.inner.get_opts(location, options).await?;
