@@ -2,6 +2,7 @@
 //!
 //! | name | what |
 //! |---|---|
+//! | [`at_rest`] | what lies in the bucket, for data as people have it |
 //! | [`cold_reads`] | reads of what only the bucket has, 1 to 100 ms away |
 //! | [`names`] | one large directory, and a volume of many files |
 //! | [`requests`] | requests and bytes of everyday work |
@@ -12,6 +13,7 @@
 //! `--update FILE` puts each table between its marks in that text instead of printing it. Run by `cargo test`, little of
 //! everything shows that it works.
 
+mod at_rest;
 mod cold_reads;
 mod far;
 mod names;
@@ -36,7 +38,8 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Measures, and gives a table in Markdown.
 type Tables = fn(&Arguments) -> Result<String, Failure>;
 
-const ALL: [(&str, Tables); 5] = [
+const ALL: [(&str, Tables); 6] = [
+    ("at_rest", at_rest::tables),
     ("cold_reads", cold_reads::tables),
     ("names", names::tables),
     ("requests", requests::tables),
