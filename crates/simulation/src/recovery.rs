@@ -51,6 +51,7 @@ pub(crate) fn config(plan: &Plan) -> FsConfig {
         prefetch_bytes: 0,
         disk_cache_limit: 0,
         // In simulated time everything is ages old, and background work need not rest.
+        rewrite_below: 90,
         background_rate: 1 << 30,
         background_requests: 1 << 20,
         orphan_grace: Duration::ZERO,

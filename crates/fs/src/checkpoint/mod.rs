@@ -296,6 +296,7 @@ impl Core {
                 if self.checkpoints.collector.has_work() && self.collect_in_turn().await.is_err() {
                     return;
                 }
+                self.checkpoints.collector.turn_over();
                 for flush in flushes {
                     // Whoever does not wait any more needs no answer.
                     let _ = flush.send(self.checkpoints.published());
@@ -314,6 +315,7 @@ impl Core {
                 }
                 continue;
             }
+            self.checkpoints.collector.turn_over();
             let since = self.gate.read().since();
             if since.is_none() {
                 // There is nothing to upload.

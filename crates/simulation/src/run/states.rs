@@ -322,8 +322,7 @@ impl Judge<'_> {
                 .and_then(|()| audit::leftovers(&bucket, config.rewrite_below, least))
                 .map_err(|why| format!("the bucket after collecting: {why}"))?;
             self.totals.collections += 1;
-            self.totals.rewritten_packs += collected.rewritten;
-            self.totals.orphans_deleted += collected.orphans_deleted;
+            self.totals.collected_packs += collected.rewritten + collected.orphans_deleted;
         }
         let within = (expected.from..=expected.to).contains(&end) || expected.or == Some(end);
         if !within {

@@ -70,6 +70,8 @@ pub(crate) struct Collector {
     wake: Notify,
     /// A copy that waits for the publisher's turn.
     copied: Mutex<Option<Rewritten>>,
+    /// Something was committed or read since the collector was woken.
+    changed: AtomicBool,
     /// Something was committed since the opening: accounts are read from then on.
     begun: AtomicBool,
     /// How often in a row the bucket did not answer well.
@@ -99,6 +101,7 @@ impl Collector {
             survey: Mutex::new(Survey::new(config.rewrite_below)),
             wake: Notify::new(),
             copied: Mutex::new(None),
+            changed: AtomicBool::new(false),
             begun: AtomicBool::new(false),
             failures: AtomicU32::new(0),
             look_for_orphans: Mutex::new(Some(Instant::now())),
@@ -116,7 +119,14 @@ impl Collector {
         }
         drop(survey);
         self.begun.store(true, Ordering::Release);
-        self.wake.notify_one();
+        self.changed.store(true, Ordering::Release);
+    }
+
+    /// The publisher has done what it had to do: it is the collector's turn, if anything has changed.
+    pub(super) fn turn_over(&self) {
+        if self.changed.swap(false, Ordering::AcqRel) {
+            self.wake.notify_one();
+        }
     }
 
     /// Whether the publisher has something to do for it.
@@ -151,18 +161,15 @@ impl Core {
     /// Collects whenever there is something, for as long as there is a publisher.
     pub(crate) async fn collect_forever(self: Arc<Core>) {
         let collector = &self.checkpoints.collector;
-        let pace = Pace {
-            bytes: self.config.background_rate,
-            requests: self.config.background_requests,
-        };
+        let pace = Pace::of(&self.config);
         // Nothing before the first commit: who only reads makes no requests by it.
         collector.wake.notified().await;
         loop {
             while !self.may_collect() {
-                tokio::time::sleep(LOOK_AGAIN).await;
+                let _ = tokio::time::timeout(LOOK_AGAIN, collector.wake.notified()).await;
             }
             match self.collect_step().await {
-                Step::Worked(work) => tokio::time::sleep(pace.rest_after(work)).await,
+                Step::Worked(work) => pace.rest_after(work).await,
                 Step::Idle => collector.wake.notified().await,
                 Step::Busy => tokio::time::sleep(LOOK_AGAIN).await,
                 Step::Later(why) => {
@@ -216,7 +223,7 @@ impl Core {
             let page = page.await?.into_iter();
             let accounts: Vec<_> = page.filter_map(account).collect();
             collector.survey.lock().page(&accounts, PAGE);
-            collector.wake.notify_one();
+            collector.changed.store(true, Ordering::Release);
         }
         let copied = collector.copied.lock().take();
         match copied {

@@ -50,10 +50,7 @@ impl Core {
 
     /// Deletes what is old enough; says whether some is not.
     async fn delete_orphans(&self) -> Result<bool, String> {
-        let pace = Pace {
-            bytes: self.config.background_rate,
-            requests: self.config.background_requests,
-        };
+        let pace = Pace::of(&self.config);
         // The metadata come after the list: what was published meanwhile is in them.
         let (mut suspects, young) = self.packs_of_earlier_epochs(&pace).await?;
         self.subtract::<PackRecord>(KeyRange::packs(), &mut suspects)
@@ -76,7 +73,7 @@ impl Core {
                     suspect.bytes
                 );
             }
-            tokio::time::sleep(pace.rest_after(work)).await;
+            pace.rest_after(work).await;
         }
         Ok(young)
     }
@@ -96,7 +93,7 @@ impl Core {
                     bytes: 0,
                     requests: 1,
                 };
-                tokio::time::sleep(pace.rest_after(page)).await;
+                pace.rest_after(page).await;
             }
             if epoch_of(pack) >= own {
                 continue;

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use crate::FsConfig;
+
+/// Shorter rests are left out: a timer is no more exact.
+const LEAST_REST: Duration = Duration::from_millis(1);
+
 /// What a step has cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
@@ -27,8 +32,23 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    pub(crate) fn of(config: &FsConfig) -> Pace {
+        Pace {
+            bytes: config.background_rate,
+            requests: config.background_requests,
+        }
+    }
+
+    /// Rests after a step.
+    pub(crate) async fn rest_after(&self, work: Work) {
+        let rest = self.rest(work);
+        if rest >= LEAST_REST {
+            tokio::time::sleep(rest).await;
+        }
+    }
+
     /// How long to rest after a step so that it stays within both limits, however fast it was done.
-    pub(crate) fn rest_after(&self, work: Work) -> Duration {
+    fn rest(&self, work: Work) -> Duration {
         let time = |amount: u64, rate: u64| {
             let seconds = amount as f64 / rate.max(1) as f64;
             Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
@@ -47,7 +67,7 @@ mod tests {
             bytes: 1 << 20,
             requests: 10,
         };
-        let rest = |bytes, requests| pace.rest_after(Work { bytes, requests });
+        let rest = |bytes, requests| pace.rest(Work { bytes, requests });
         assert_eq!(rest(4 << 20, 5), Duration::from_secs(4));
         assert_eq!(rest(1 << 20, 50), Duration::from_secs(5));
         assert_eq!(rest(0, 0), Duration::ZERO);
