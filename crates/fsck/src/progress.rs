@@ -24,9 +24,11 @@ pub enum Stage {
     Data,
     /// Paths of what was found.
     Paths,
+    /// Deleting orphans.
+    Deleting,
 }
 
-const STAGES: [Stage; 9] = [
+const STAGES: [Stage; 10] = [
     Stage::Opening,
     Stage::Objects,
     Stage::Names,
@@ -36,6 +38,7 @@ const STAGES: [Stage; 9] = [
     Stage::Packs,
     Stage::Data,
     Stage::Paths,
+    Stage::Deleting,
 ];
 
 impl Stage {
@@ -51,6 +54,7 @@ impl Stage {
             Stage::Packs => "packs",
             Stage::Data => "data",
             Stage::Paths => "paths of what was found",
+            Stage::Deleting => "deleting orphans",
         }
     }
 
