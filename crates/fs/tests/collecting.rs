@@ -1,11 +1,16 @@
 //! The collector: packs that are mostly dead are rewritten, and those that nothing knows deleted.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use forebay_fs::{Compression, FsConfig};
-use forebay_types::Inode;
+use forebay_meta::{Key, StoreError};
+use forebay_types::{BlockIndex, BlockKey, Inode};
 use forebay_vfs::Stability;
 
+use crate::common::metadata::Reads;
 use crate::common::{Bucket, Life, eventually, pattern};
 
 const MIB: u64 = 1 << 20;
@@ -336,4 +341,54 @@ fn reads_and_writes_beside_the_collector_are_right() {
     let elsewhere = bucket.start_elsewhere(unhurried);
     let read = elsewhere.read(inode, 0, 8 * MIB as usize);
     assert!(read == content[..size]);
+}
+
+/// Hides the map of a block, as if the index of its pack did not name it.
+struct Hidden {
+    key: bytes::Bytes,
+    hides: AtomicBool,
+}
+
+#[async_trait]
+impl Reads for Hidden {
+    async fn got(
+        &self,
+        key: &[u8],
+        found: Option<bytes::Bytes>,
+    ) -> Result<Option<bytes::Bytes>, StoreError> {
+        let hides = self.hides.load(Ordering::Relaxed) && key == self.key;
+        Ok(found.filter(|_| !hides))
+    }
+}
+
+#[test]
+fn a_pack_of_which_less_is_found_than_its_account_says_is_left_alone() {
+    let bucket = Bucket::new();
+    let life = bucket.start(unhurried);
+    let inode = life.create(b"file");
+    write(&life, inode, 0, 1, 4 * MIB);
+    life.flush();
+    let (pack, _) = bucket.packs().pop().unwrap();
+    write(&life, inode, MIB, 2, 3 * MIB);
+    life.flush();
+    life.stop();
+    let block = BlockKey {
+        inode,
+        block: BlockIndex(0),
+    };
+    let hidden = Arc::new(Hidden {
+        key: Key::Block(block).encode(),
+        hides: AtomicBool::new(true),
+    });
+    let mut config = bucket.config();
+    eager(&mut config);
+    let life = bucket.start_watched(config, hidden.clone());
+    nudge(&life);
+    eventually("it is left alone", || {
+        life.volume.status().collector.left_alone == 1
+    });
+    hidden.hides.store(false, Ordering::Relaxed);
+    nudge(&life);
+    assert!(pack.exists());
+    assert!(life.read(inode, 0, MIB as usize) == pattern(1, MIB as usize));
 }

@@ -294,8 +294,11 @@ impl Core {
     ) -> Result<(PackId, PackRecord, Vec<Move>), Unfinished> {
         let pack = self.checkpoints.new_pack();
         let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
+        let frames = copied.iter().flat_map(|block| &block.frames);
+        let raw: usize = frames.clone().map(|(_, bytes)| bytes.len()).sum();
+        let memory = Vec::with_capacity(PackWriter::most_bytes(frames.count(), raw));
         let encoded = self.environment.compute.run_in_background(move || {
-            let mut writer = PackWriter::new(pack, &keys, compression);
+            let mut writer = PackWriter::new_in(memory, pack, &keys, compression);
             let mut moves = Vec::with_capacity(copied.len());
             for Copied {
                 block,
