@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::admin::{
-    CheckpointState, Control, DiskCache, ExportStatus, FlushReport, LogError, QuotaLimit,
-    QuotaReport, QuotaRequest, Status, StoreError,
+    CheckpointState, Control, DiskCache, ExportStatus, FlushReport, KnownSpace, LogError,
+    QuotaLimit, QuotaReport, QuotaRequest, Space, Status, StoreError,
 };
 use crate::config::{self, Config, LogMode};
 use crate::exports;
@@ -212,7 +212,29 @@ fn fs_config(config: &Config) -> FsConfig {
         pack_bytes: config.pack_bytes.bytes(),
         volume_limit: config.volume_limit.bytes(),
         disk_cache_limit: config.disk_cache_limit.bytes(),
+        rewrite_below: config.rewrite_below,
+        background_rate: config.background_rate.bytes(),
+        background_requests: u64::from(config.background_requests),
         ..FsConfig::new(config.data_dir.clone())
+    }
+}
+
+/// What packs hold, in the words of the control socket.
+fn space(collector: &forebay_fs::CollectorStatus) -> Space {
+    let known = collector.space.map(|space| KnownSpace {
+        packs: space.packs,
+        stored_bytes: space.stored_bytes,
+        raw_bytes: space.raw_bytes,
+        live_bytes: space.live_bytes,
+    });
+    Space {
+        known,
+        packs_to_rewrite: collector.to_rewrite,
+        dead_bytes_to_free: collector.to_rewrite_bytes,
+        packs_rewritten: collector.rewritten,
+        bytes_copied: collector.copied_bytes,
+        packs_left_alone: collector.left_alone,
+        orphans_deleted: collector.orphans_deleted,
     }
 }
 
@@ -270,6 +292,7 @@ impl Control for NfsGateway {
                 damaged: cache.damaged,
                 failed: cache.failed,
             }),
+            space: space(&status.collector),
             checkpoint: status.checkpoint.0,
             checkpoint_state: match status.stage {
                 forebay_fs::Stage::Idle => CheckpointState::Open,

@@ -6,6 +6,7 @@
 //! * [`admin`]: the control socket of a running gateway, and who asks there.
 //! * [`exports`]: what may be mounted, from the configuration's words to the server's.
 //! * [`fsck`]: `forebay fsck`, which checks the volume in its bucket.
+//! * [`gc`]: `forebay gc`, which finds objects that nothing refers to.
 //! * [`kept_logs`]: `forebay log`.
 //! * [`logging`]: the program's messages, on standard error.
 //! * [`tls`]: the files of TLS.
@@ -21,6 +22,7 @@ pub mod config;
 pub mod exports;
 pub mod fsck;
 pub mod gateway;
+pub mod gc;
 pub mod kept_logs;
 mod locks;
 pub mod logging;

@@ -8,7 +8,7 @@ use forebay::bench::{self, Interrupt, Plan};
 use forebay::cli::{self, ConfigForm, Request};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::gateway::{self, NfsGateway};
-use forebay::{fsck, kept_logs, logging, serve};
+use forebay::{fsck, gc, kept_logs, logging, serve};
 
 mod allocator;
 
@@ -111,19 +111,12 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         Request::Fsck(request) => {
             let config = load()?;
             logging::start(config.log_level).map_err(Failure::Unchecked)?;
-            let checked =
-                run_to_end(fsck::run(&config, request)).map_err(|failure| match failure {
-                    Failure::Failed(problem) => Failure::Unchecked(problem),
-                    other => other,
-                })?;
-            print(&checked.text).map_err(|failure| match failure {
-                Failure::Failed(problem) => Failure::Unchecked(problem),
-                other => other,
-            })?;
-            match checked.is_clean {
-                true => Ok(()),
-                false => Err(Failure::Findings),
-            }
+            looked_at(fsck::run(&config, request))
+        }
+        Request::Gc(request) => {
+            let config = load()?;
+            logging::start(config.log_level).map_err(Failure::Unchecked)?;
+            looked_at(gc::run(&config, request))
         }
         Request::Bench { plan, json } => {
             let report = measure(plan)?;
@@ -146,6 +139,20 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             let again = || Config::load(inputs);
             run_to_end(serve::serve(&config, again, NfsGateway::open))
         }
+    }
+}
+
+/// Looks at a volume, and says what was found; with exit codes of its own.
+fn looked_at(look: impl Future<Output = Result<fsck::Outcome, String>>) -> Result<(), Failure> {
+    let unchecked = |failure| match failure {
+        Failure::Failed(problem) => Failure::Unchecked(problem),
+        other => other,
+    };
+    let outcome = run_to_end(look).map_err(unchecked)?;
+    print(&outcome.text).map_err(unchecked)?;
+    match outcome.is_clean {
+        true => Ok(()),
+        false => Err(Failure::Findings),
     }
 }
 

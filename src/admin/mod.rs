@@ -27,6 +27,7 @@ mod message;
 mod place;
 mod quota;
 mod server;
+mod space;
 mod status;
 
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub use exports::ExportStatus;
 pub use place::PlaceError;
 pub use quota::{QuotaLimit, QuotaReport, QuotaRequest, QuotaTable};
 pub use server::Server;
+pub use space::{KnownSpace, Space};
 pub use status::{CheckpointState, DiskCache, FlushReport, LogError, Status, StoreError};
 
 /// What a gateway must be able to do for those who ask at its control socket.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
+use super::space::Space;
+
 /// How a gateway is. `forebay status --json` prints it with these names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -46,6 +48,8 @@ pub struct Status {
     pub log_error: Option<LogError>,
     /// The local disk cache; null if there is none.
     pub disk_cache: Option<DiskCache>,
+    /// What packs hold in the bucket, and what is done about dead bytes.
+    pub space: Space,
     /// Number of the checkpoint that collects changes.
     pub checkpoint: u64,
     /// What is done about the checkpoint before it.
@@ -171,6 +175,7 @@ impl fmt::Display for Status {
                 Some(cache) => cache.described(),
             },
         )?;
+        row("space", self.space.described())?;
         row(
             "store error",
             match &self.store_error {

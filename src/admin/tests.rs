@@ -50,6 +50,20 @@ fn some_status() -> Status {
             damaged: 1,
             failed: false,
         }),
+        space: Space {
+            known: Some(KnownSpace {
+                packs: 40,
+                stored_bytes: 300 << 20,
+                raw_bytes: 400 << 20,
+                live_bytes: 320 << 20,
+            }),
+            packs_to_rewrite: 3,
+            dead_bytes_to_free: 20 << 20,
+            packs_rewritten: 2,
+            bytes_copied: 1 << 20,
+            packs_left_alone: 0,
+            orphans_deleted: 1,
+        },
         checkpoint: 12,
         checkpoint_state: CheckpointState::Uploading,
         uploads_in_flight: 2,
@@ -375,6 +389,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         "memory        1.0 MiB of 1.0 GiB\n",
         "log error     writers may have to wait: No space left on device\n",
         "disk cache    10.0 GiB, 5 of 9 frames found since the start, 1 damaged: check its disk\n",
+        "space         300.0 MiB in 40 packs, 80% in use; 3 to rewrite, 20.0 MiB free then; 2 rewritten since the start; 1 orphans deleted\n",
         "store error   for 3s: 503 SlowDown\n",
         "requests      WRITE 12\n",
     ] {

@@ -19,7 +19,8 @@ pub struct FsckRequest {
     pub json: bool,
 }
 
-fn switch(name: &'static str, help: &'static str) -> Arg {
+/// A flag without a value.
+pub(super) fn switch(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
         .action(ArgAction::SetTrue)

@@ -116,6 +116,14 @@ settings! {
         upload_parallel: u32 = Fixed("4"), "1" to "64";
         /// Size at which a pack, the object that holds file data, is closed and uploaded.
         pack_bytes: Size = Fixed("8MiB"), "1MiB" to "64MiB";
+        /// A pack is rewritten in the background when less of it is in use than this, in percent; 0 is
+        /// never.
+        rewrite_below: u32 = Fixed("50"), "0" to "90";
+        /// Bytes per second that background work, which gives the bucket dead bytes back, may read and
+        /// write.
+        background_rate: Size = Fixed("16MiB"), "64KiB" to "16GiB";
+        /// Requests per second that it may make.
+        background_requests: u32 = Fixed("10"), "1" to "10000";
         /// How long a stop (SIGTERM) may go on publishing what the bucket does not have yet. What
         /// is left stays in the log and is published after the next start.
         shutdown_limit: Duration = Fixed("30s"), "0s" to "1h";

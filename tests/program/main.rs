@@ -9,6 +9,7 @@ mod damage;
 mod exports;
 mod fsck;
 mod full_disk;
+mod gc;
 mod life;
 mod quota;
 mod s3;

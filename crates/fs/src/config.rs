@@ -47,6 +47,14 @@ pub struct FsConfig {
     /// Bytes of disk in `data_dir` for frames that were fetched from the bucket; 0 for none, else
     /// from [`crate::MIN_DISK_CACHE`] to [`crate::MAX_DISK_CACHE`].
     pub disk_cache_limit: u64,
+    /// A pack is rewritten when less than so many hundredths of it are in use; 0 for never.
+    pub rewrite_below: u32,
+    /// Bytes per second that background work (rewriting packs) may read and write.
+    pub background_rate: u64,
+    /// Requests per second that it may make.
+    pub background_requests: u64,
+    /// Age in the bucket that a pack which nothing knows must have before it is deleted.
+    pub orphan_grace: Duration,
 }
 
 /// Where changes are recorded before they are in the bucket.
@@ -104,6 +112,10 @@ impl FsConfig {
             fetch_parallel: 32,
             prefetch_bytes: 256 << 20,
             disk_cache_limit: 0,
+            rewrite_below: 50,
+            background_rate: 16 << 20,
+            background_requests: 10,
+            orphan_grace: Duration::from_secs(3600),
         }
     }
 }

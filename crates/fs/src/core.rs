@@ -343,6 +343,11 @@ impl Core {
         spare()
     }
 
+    /// Whether writers wait for memory.
+    pub(crate) fn writers_wait(&self) -> bool {
+        self.writers_waiting.load(Ordering::Relaxed) > 0
+    }
+
     fn evict_until(&self, mut enough: impl FnMut() -> bool) -> bool {
         let mut rounds = self.cache.candidates() + 1;
         while !enough() {

@@ -11,10 +11,12 @@ use bytes::Bytes;
 use forebay_cache::{Arrived, Lease};
 use forebay_meta::FrameAddress;
 use forebay_pack::header::FRAME_HEADER_LEN;
-use forebay_pack::{Frame, PackKeys, object_name};
-use forebay_types::{ByteRange, PackId};
+use forebay_pack::{Frame, PACK_PREFIX, PackKeys, object_name, open_frame, parse_object_name};
+use forebay_types::{BlockKey, ByteRange, PackId};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
@@ -216,6 +218,55 @@ impl PackStore {
             .put_opts(&self.location(pack), payload, self.put_options.clone())
             .await
             .map(drop)
+    }
+
+    /// Bytes of a pack as the bucket has them, which nobody has verified.
+    pub(crate) async fn bytes(&self, pack: PackId, range: Range<u64>) -> Result<Bytes, FetchError> {
+        let location = self.location(pack);
+        let got = self.store.get_range(&location, range).await;
+        got.map_err(|error| match error {
+            object_store::Error::NotFound { .. } => {
+                FetchError::Damaged(format!("pack {location} is gone: {error}"))
+            }
+            error => FetchError::Unavailable(error.to_string()),
+        })
+    }
+
+    /// The frame at `address`, out of bytes of its pack that begin at `start`.
+    pub(crate) fn open(
+        &self,
+        block: BlockKey,
+        address: &FrameAddress,
+        start: u64,
+        bytes: &Bytes,
+    ) -> Result<Frame, FetchError> {
+        let from = u64::from(address.offset).saturating_sub(start);
+        let end = bytes
+            .len()
+            .min((from as usize).saturating_add(address.stored_len as usize));
+        let stored = bytes.slice(end.min(from as usize)..end);
+        open_frame(stored, &run::reference(address), block, &self.keys).map_err(|error| {
+            let why = format!("{}: {error}", self.location(address.pack));
+            match error.is_worth_another_fetch() {
+                true => FetchError::Unavailable(why),
+                false => FetchError::Damaged(why),
+            }
+        })
+    }
+
+    /// Every pack in the bucket, in no particular order.
+    pub(crate) fn list(&self) -> BoxStream<'_, object_store::Result<(PackId, ObjectMeta)>> {
+        let objects = self.store.list(Some(&self.root.clone().join(PACK_PREFIX)));
+        let packs = objects.filter_map(|object| async {
+            let object = match object {
+                Ok(object) => object,
+                Err(error) => return Some(Err(error)),
+            };
+            let parts = object.location.prefix_match(&self.root)?;
+            let name: Path = parts.collect();
+            Some(Ok((parse_object_name(name.as_ref())?, object)))
+        });
+        packs.boxed()
     }
 
     /// Deletes a pack; one that is gone already is fine.

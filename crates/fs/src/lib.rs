@@ -55,6 +55,7 @@ mod replay;
 mod status;
 mod volume;
 
+pub use checkpoint::{CollectorStatus, Space};
 pub use config::{FsConfig, LogConfig};
 pub use core::Stopped;
 pub use disk_cache::{DiskCacheStatus, MAX_DISK_CACHE, MIN_DISK_CACHE};

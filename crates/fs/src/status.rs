@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forebay_types::{CheckpointId, Epoch, Lsn, VolumeId};
 
+use crate::checkpoint::CollectorStatus;
 use crate::core::{Core, Stopped};
 use crate::disk_cache::{DiskCache, DiskCacheStatus};
 
@@ -57,6 +58,8 @@ pub struct Status {
     pub disk_cache: Option<DiskCacheStatus>,
     /// Bytes that published files use.
     pub used_bytes: u64,
+    /// What the packs hold, and what is done about dead bytes.
+    pub collector: CollectorStatus,
     /// Objects in the volume.
     pub inodes: u64,
     /// Objects in memory.
@@ -94,6 +97,7 @@ impl Status {
             log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),
             disk_cache: core.packs.disk.as_ref().map(DiskCache::status),
             used_bytes: core.checkpoints.state().used_bytes,
+            collector: core.checkpoints.collector.status(),
             inodes: core.accounts.volume().used().files,
             nodes: core.nodes.len(),
             store_trouble: core.checkpoints.store_trouble(),

@@ -106,12 +106,14 @@ impl Volume {
         let publish = core.clone().publish_forever();
         let leave = core.clone().leave_forever();
         let spread = core.clone().spread_forever();
+        let collect = core.clone().collect_forever();
         let publisher = tokio::spawn(async move {
             tokio::select! {
                 () = publish => {}
                 () = leave => {}
                 () = watch => {}
                 () = spread => {}
+                () = collect => {}
             }
         });
         let handle_key =

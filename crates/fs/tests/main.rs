@@ -5,6 +5,8 @@
 
 mod checkpoints;
 mod cold_names;
+mod collecting;
+
 mod commit_modes;
 mod common;
 mod damaged_metadata;

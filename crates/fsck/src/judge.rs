@@ -8,6 +8,7 @@
 //!   maps       block maps against the files that they are of             'b'
 //!   packs      accounts against block maps and the bucket                'p' 'x'
 //!   totals     the volume's counts, and those of quotas                  'v' 'q' 'u'
+//!   unreferenced   objects that no metadata refer to                     'p' 'x' 'b'
 //! ```
 //!
 //! Objects and packs are kept in tables. What does not fit the memory that is allowed is judged in several passes,
@@ -20,3 +21,4 @@ pub(crate) mod maps;
 pub(crate) mod objects;
 pub(crate) mod packs;
 pub(crate) mod totals;
+pub(crate) mod unreferenced;

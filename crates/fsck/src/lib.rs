@@ -12,6 +12,7 @@
 //!   objects    what the metadata consist of, as a whole             objects.rs
 //!   bucket     objects against accounts: list, headers, indexes     bucket.rs
 //!   data       frames: few large GETs, several at a time            data.rs, data/plan.rs
+//!   garbage    objects that nothing refers to                 garbage.rs
 //!   report     findings, counted and some of them kept              finding.rs, report.rs
 //! ```
 //!
@@ -31,6 +32,7 @@ mod bucket;
 mod check;
 mod data;
 mod finding;
+mod garbage;
 mod judge;
 mod objects;
 mod paths;
@@ -41,6 +43,7 @@ mod walk;
 
 pub use check::{CheckError, Options, check};
 pub use finding::{Finding, Name, Sink, VolumeCount};
+pub use garbage::{Garbage, GarbageOptions, garbage};
 pub use progress::{Progress, Stage};
 pub use report::{Amount, Census, Findings, Report};
 

@@ -26,6 +26,8 @@ pub enum Stage {
     Data,
     /// Paths of what was found.
     Paths,
+    /// Deleting orphans.
+    Deleting,
 }
 
 const STAGES: [Stage; 10] = [
@@ -39,6 +41,7 @@ const STAGES: [Stage; 10] = [
     Stage::Packs,
     Stage::Data,
     Stage::Paths,
+    Stage::Deleting,
 ];
 
 impl Stage {
@@ -55,6 +58,7 @@ impl Stage {
             Stage::Packs => "packs",
             Stage::Data => "data",
             Stage::Paths => "paths of what was found",
+            Stage::Deleting => "deleting orphans",
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_fs::{FsConfig, LimitChange, Volume};
-use forebay_fsck::{CheckError, Finding, Options, Progress, Report, check};
+use forebay_fsck::{CheckError, Finding, GarbageOptions, Options, Progress, Report, check};
 use forebay_object::{Store, StoreOptions};
 use forebay_types::Inode;
 use forebay_vfs::{
@@ -512,4 +512,63 @@ async fn what_cannot_be_checked_says_why() {
     let error = place.try_check(&Options::default()).await.unwrap_err();
     assert!(matches!(error, CheckError::Metadata(_)), "{error}");
     assert!(error.to_string().contains("undamaged copy"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbage_is_deleted_beside_gateways_that_take_over_from_one_another() {
+    let place = Place::new().await;
+    let garbage = async |delete| {
+        let store = place.store().await;
+        let options = GarbageOptions {
+            delete,
+            grace: Duration::ZERO,
+            now: i64::MAX,
+            rewrite_below: 50,
+            pin: true,
+        };
+        let progress = Arc::new(Progress::default());
+        forebay_fsck::garbage(store.store, store.root, &options, progress)
+            .await
+            .unwrap()
+    };
+    let mut former: Option<(Volume, Inode)> = None;
+    let mut deleted = 0;
+    for round in 0..4 {
+        let local = place.folder.path().join(format!("local-{round}"));
+        let volume = place.open(|config| {
+            config.data_dir = local;
+            // What is written in a row goes to the bucket at once, and is published by nobody.
+            config.early_bytes = 1 << 20;
+            config.pack_bytes = 4 << 20;
+            config.orphan_grace = Duration::from_secs(3600);
+        });
+        let volume = volume.await;
+        if let Some((former, file)) = &former {
+            // It does not know yet that it was taken over from; what it puts arrives late.
+            write(former, *file, 8 << 20, 4 << 20).await.unwrap();
+        }
+        let name = format!("file-{round}");
+        let file = create(&volume, Inode::ROOT, &name).await.unwrap();
+        let writing = async {
+            write(&volume, file, 0, 4 << 20).await.unwrap();
+            volume.flush().await.unwrap();
+            write(&volume, file, 4 << 20, 4 << 20).await.unwrap();
+        };
+        let (_, found) = tokio::join!(writing, garbage(true));
+        deleted += found.deleted.count;
+        assert!(found.is_clean() && found.in_use.count == 0, "{found:?}");
+        former = Some((volume, file));
+    }
+    let (volume, _) = former.unwrap();
+    volume.close(Duration::from_secs(60)).await;
+    let found = garbage(true).await;
+    assert!(
+        deleted + found.deleted.count > 0,
+        "there was nothing to try"
+    );
+    assert_eq!(garbage(false).await.orphans.count, 0);
+    let report = place.check().await;
+    assert_clean(&report, "after all");
+    assert_eq!(report.census.objects, 5);
+    assert_eq!(report.census.unreferenced_packs.count, 0);
 }

@@ -270,6 +270,36 @@ pub(crate) fn unknown_packs(bucket: &BucketImage) -> u64 {
     bucket.objects.keys().filter(|name| !known(name)).count() as u64
 }
 
+/// What is left over where a gateway has had the time to collect everything.
+pub(crate) fn leftovers(
+    bucket: &BucketImage,
+    rewrite_below: u32,
+    least: u64,
+) -> Result<(), String> {
+    let unknown = unknown_packs(bucket);
+    if unknown > 0 {
+        return Err(format!(
+            "{unknown} packs that nothing knows are never deleted"
+        ));
+    }
+    let entries = read(bucket).map_err(|error| format!("metadata: {error}"))?;
+    if !entries.dead_packs.is_empty() || !entries.garbage.is_empty() {
+        return Err("dead packs or removed files are never collected".into());
+    }
+    for (pack, record) in &entries.packs {
+        let dead = record.raw_bytes - record.live_bytes;
+        let is_sparse = record.live_bytes * 100 < record.raw_bytes * u64::from(rewrite_below);
+        // Stored bytes are a little more than raw ones.
+        if is_sparse && dead > least {
+            return Err(format!(
+                "pack {pack:x} has {} live bytes of {} and is never rewritten",
+                record.live_bytes, record.raw_bytes
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// The CRC32 of a stored frame: of all its bytes but the four in its header that hold it.
 fn crc32(frame: &[u8]) -> Option<u32> {
     let mut crc32 = crc32fast::Hasher::new();

@@ -10,13 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_fs::{Stopped, Volume};
+use forebay_types::Inode;
+use forebay_vfs::{FileSystem, SetAttributes};
 use parking_lot::Mutex;
 
 use crate::bucket::StoreFaults;
 use crate::history::History;
 use crate::ledger::{Ledger, Unstable};
 use crate::machine::DiskFaults;
-use crate::operation::Operation;
+use crate::model::ROOT;
+use crate::operation::{self, Operation};
 use crate::plan::{Action, Journal, Plan};
 use crate::recovery::{self, compare, open_and_compare};
 use crate::totals::Totals;
@@ -376,6 +379,9 @@ impl Gateway<'_> {
     }
 
     fn count_faults(&mut self) {
+        let collector = self.volume.status().collector;
+        self.totals.rewritten_packs += collector.rewritten;
+        self.totals.orphans_deleted += collector.orphans_deleted;
         let (failed, ghosts) = self.world.bucket(|bucket| (bucket.failed, bucket.ghosts));
         self.totals.failed_requests += failed;
         self.totals.ghost_requests += ghosts;
@@ -389,24 +395,44 @@ impl Gateway<'_> {
 
 /// Lets a volume publish all it has, by a machine whose log is worked by hand.
 pub(crate) async fn publish(world: &World, machine: usize, volume: &Volume) -> Result<u64, String> {
+    match by_hand(world, machine, volume.flush()).await? {
+        Ok(lsn) => Ok(lsn.0),
+        Err(why) => Err(format!("publishing after recovery: {why}")),
+    }
+}
+
+/// Lets a volume change something, publish it, and collect all that there is to collect.
+pub(crate) async fn collect(world: &World, machine: usize, volume: &Volume) -> Result<(), String> {
+    let change = SetAttributes {
+        mode: Some(0o750),
+        ..SetAttributes::default()
+    };
+    let changed = volume.setattr(&operation::ROOT, Inode(ROOT), &change, None);
+    let changed = by_hand(world, machine, changed).await?;
+    changed.map_err(|error| format!("a change after recovery: {error}"))?;
+    publish(world, machine, volume).await?;
+    // Background work rests, and waits for the store; it needs no more than moments of this.
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    Ok(())
+}
+
+/// Does something on a machine whose log is worked by hand.
+async fn by_hand<T>(
+    world: &World,
+    machine: usize,
+    work: impl Future<Output = T>,
+) -> Result<T, String> {
     let hand = world.machine(machine, |machine| machine.hand.clone());
-    let mut flush = std::pin::pin!(tokio::time::timeout(
-        Duration::from_secs(3600),
-        volume.flush()
-    ));
+    let mut work = std::pin::pin!(tokio::time::timeout(Duration::from_secs(3600), work));
     loop {
         if let Some(hand) = &hand {
             hand.sync();
             hand.prepare();
         }
         let turn = std::pin::pin!(tokio::time::sleep(Duration::from_millis(50)));
-        match futures_util::future::select(flush.as_mut(), turn).await {
+        match futures_util::future::select(work.as_mut(), turn).await {
             futures_util::future::Either::Left((done, _)) => {
-                return match done {
-                    Ok(Ok(lsn)) => Ok(lsn.0),
-                    Ok(Err(why)) => Err(format!("publishing after recovery: {why}")),
-                    Err(_) => Err("publishing after recovery waits for ever".into()),
-                };
+                return done.map_err(|_| "publishing after recovery waits for ever".to_owned());
             }
             futures_util::future::Either::Right(_) => {}
         }

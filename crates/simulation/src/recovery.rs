@@ -50,6 +50,11 @@ pub(crate) fn config(plan: &Plan) -> FsConfig {
         pack_bytes: 3000,
         prefetch_bytes: 0,
         disk_cache_limit: 0,
+        // In simulated time everything is ages old, and background work need not rest.
+        rewrite_below: 90,
+        background_rate: 1 << 30,
+        background_requests: 1 << 20,
+        orphan_grace: Duration::ZERO,
         ..FsConfig::new("/simulated".into())
     }
 }
@@ -175,6 +180,14 @@ pub(crate) async fn compare(volume: &Volume, state: &State) -> Result<(), String
             "FSSTAT counts {files} objects instead of {}",
             state.len()
         ));
+    }
+    Ok(())
+}
+
+/// Compares the bytes of all files with the model.
+pub(crate) async fn compare_contents(volume: &Volume, state: &State) -> Result<(), String> {
+    for inode in state.of_kind(FileKind::Regular) {
+        compare_bytes(volume, "a file", inode, state).await?;
     }
     Ok(())
 }

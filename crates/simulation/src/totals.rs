@@ -40,6 +40,14 @@ pub struct Totals {
     pub failed_flushes: u64,
     /// Files that could not be made because the disk was full.
     pub full_disks: u64,
+    /// Packs that were rewritten in the lives because they were mostly dead.
+    pub rewritten_packs: u64,
+    /// Packs that nothing knew and that were deleted in the lives.
+    pub orphans_deleted: u64,
+    /// Packs that were rewritten or deleted as orphans after recoveries.
+    pub collected_packs: u64,
+    /// Recoveries after which everything that was dead had to be gone in the end.
+    pub collections: u64,
     /// Packs that a crash between upload and publication left behind, at most in one bucket.
     pub most_unknown_packs: u64,
 }
@@ -91,6 +99,10 @@ impl AddAssign for Totals {
         self.ghost_requests += other.ghost_requests;
         self.failed_flushes += other.failed_flushes;
         self.full_disks += other.full_disks;
+        self.rewritten_packs += other.rewritten_packs;
+        self.orphans_deleted += other.orphans_deleted;
+        self.collected_packs += other.collected_packs;
+        self.collections += other.collections;
         self.most_unknown_packs = self.most_unknown_packs.max(other.most_unknown_packs);
     }
 }
@@ -116,6 +128,10 @@ impl fmt::Display for Totals {
             ("requests done, yet failed", self.ghost_requests),
             ("flushes failed", self.failed_flushes),
             ("files refused, disk full", self.full_disks),
+            ("packs rewritten", self.rewritten_packs),
+            ("orphans deleted", self.orphans_deleted),
+            ("everything collected", self.collections),
+            ("  packs that were", self.collected_packs),
         ] {
             writeln!(f, "{what:<26}{count:>10}")?;
         }

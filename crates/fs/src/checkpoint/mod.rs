@@ -15,6 +15,7 @@
 
 mod buffers;
 mod close;
+mod collector;
 mod early;
 mod pack_plan;
 mod publish;
@@ -35,9 +36,13 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::FsConfig;
 use crate::core::{Core, Stopped};
 use crate::fetch::backoff;
 use crate::status::Stage;
+use collector::Collector;
+
+pub use collector::{CollectorStatus, Space};
 
 /// The volume has stopped: there is nothing more to publish.
 #[derive(Debug)]
@@ -87,11 +92,13 @@ pub(crate) struct Checkpoints {
     pub(crate) buffers: buffers::PackBuffers,
     /// What leaves before its checkpoint closes.
     pub(crate) leaving: early::Leaving,
+    /// What gives the bucket back what nothing refers to.
+    pub(crate) collector: Collector,
 }
 
 impl Checkpoints {
     /// Goes on from the state that the bucket has.
-    pub(crate) fn new(state: VolumeState, health: Health) -> Checkpoints {
+    pub(crate) fn new(state: VolumeState, health: Health, config: &FsConfig) -> Checkpoints {
         Checkpoints {
             wake: Notify::new(),
             pressed: AtomicBool::new(false),
@@ -110,6 +117,7 @@ impl Checkpoints {
             next_pack: AtomicU64::new(first_pack(&state)),
             buffers: buffers::PackBuffers::default(),
             leaving: early::Leaving::default(),
+            collector: Collector::new(config),
         }
     }
 
@@ -285,6 +293,10 @@ impl Core {
                 {
                     return;
                 }
+                if self.checkpoints.collector.has_work() && self.collect_in_turn().await.is_err() {
+                    return;
+                }
+                self.checkpoints.collector.turn_over();
                 for flush in flushes {
                     // Whoever does not wait any more needs no answer.
                     let _ = flush.send(self.checkpoints.published());
@@ -297,6 +309,13 @@ impl Core {
                 }
                 continue;
             }
+            if self.checkpoints.collector.has_work() {
+                if self.collect_in_turn().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            self.checkpoints.collector.turn_over();
             let since = self.gate.read().since();
             if since.is_none() {
                 // There is nothing to upload.

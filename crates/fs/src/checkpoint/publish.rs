@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 
 use super::Halted;
 use super::close::Closed;
+use super::collector::AccountChange;
 use super::upload::{Uploaded, address};
 use crate::core::{Core, Stopped};
 use crate::node::{ClosedNode, Node};
@@ -29,12 +30,32 @@ pub(super) struct Account {
     displaced: Displaced,
     /// Bytes of each new pack that something refers to.
     added: BTreeMap<PackId, u64>,
+    /// The accounts of new packs.
+    opened: Vec<(PackId, PackRecord)>,
 }
 
 impl Account {
     /// Something refers to so many bytes of a new pack.
-    fn add(&mut self, pack: PackId, bytes: u64) {
+    pub(super) fn add(&mut self, pack: PackId, bytes: u64) {
         *self.added.entry(pack).or_default() += bytes;
+    }
+
+    /// Puts the account of a new pack into the batch, with the bytes that something refers to after all; if there are none,
+    /// the pack is to be deleted, and this says so.
+    pub(super) fn open(&mut self, pack: PackId, record: PackRecord, batch: &mut Batch) -> bool {
+        let live_bytes = self.added.get(&pack).copied().unwrap_or(0);
+        let is_dead = live_bytes == 0;
+        if is_dead {
+            batch.put(&Key::DeadPack(pack), &DeadPack);
+        } else {
+            let record = PackRecord {
+                live_bytes,
+                ..record
+            };
+            batch.put(&Key::Pack(pack), &record);
+            self.opened.push((pack, record));
+        }
+        is_dead
     }
 
     pub(super) fn displace(&mut self, displaced: Displaced) -> u64 {
@@ -86,15 +107,7 @@ impl Core {
             outcomes.insert(node.inode, (used, share));
         }
         for (pack, record) in &uploaded.packs {
-            let live_bytes = account.added.get(pack).copied().unwrap_or(0);
-            if live_bytes > 0 {
-                let record = PackRecord {
-                    live_bytes,
-                    ..*record
-                };
-                batch.put(&Key::Pack(*pack), &record);
-            } else {
-                batch.put(&Key::DeadPack(*pack), &DeadPack);
+            if account.open(*pack, *record, &mut batch) {
                 self.checkpoints.garbage.store(true, Ordering::Release);
             }
         }
@@ -131,6 +144,12 @@ impl Core {
         account: Account,
         state: VolumeState,
     ) -> Result<(), Halted> {
+        let opened = account.opened.iter().map(|(pack, record)| AccountChange {
+            pack: *pack,
+            before: None,
+            after: Some(*record),
+        });
+        let mut changes: Vec<AccountChange> = opened.collect();
         for (pack, lost) in &account.displaced {
             let key = Key::Pack(*pack);
             let record = self.insist(|| self.catalog.pack(*pack)).await?;
@@ -138,7 +157,13 @@ impl Core {
                 tracing::warn!("pack {pack} loses {lost} bytes but has no account");
                 continue;
             };
+            let before = record;
             record.live_bytes = record.live_bytes.saturating_sub(*lost);
+            changes.push(AccountChange {
+                pack: *pack,
+                before: Some(before),
+                after: (record.live_bytes > 0).then_some(record),
+            });
             if record.live_bytes > 0 {
                 batch.put(&key, &record);
             } else {
@@ -154,6 +179,7 @@ impl Core {
         batch.put(&Key::Volume, &state);
         self.insist(|| self.catalog.store().commit(&batch)).await?;
         *self.checkpoints.state.lock() = state;
+        self.checkpoints.collector.committed(&changes);
         Ok(())
     }
 

@@ -67,7 +67,7 @@ fn follows(last: &FrameAddress, next: &FrameAddress) -> bool {
     last.pack == next.pack && end == u64::from(next.offset)
 }
 
-fn reference(address: &FrameAddress) -> FrameRef {
+pub(super) fn reference(address: &FrameAddress) -> FrameRef {
     FrameRef {
         pack: address.pack,
         offset: address.offset,

@@ -13,6 +13,11 @@ use crate::report::Census;
 
 /// Bits of a pack's number that count within an epoch; the others are the epoch (`docs/format.md`).
 const COUNTER_BITS: u32 = 40;
+/// The epoch of the gateway that wrote a pack.
+pub(crate) fn epoch_of(pack: PackId) -> u64 {
+    pack.0 >> COUNTER_BITS
+}
+
 /// Packs without an account that are told apart.
 const STRANGERS: usize = 100_000;
 
@@ -174,7 +179,7 @@ impl Packs {
         // The gateway of the newest epoch may be bringing it to the bucket just now: packs that leave early have lower
         // numbers than the next one of a state that does not know them yet.
         match state {
-            Some(state) if pack.0 >> COUNTER_BITS < state.epoch.0 => {
+            Some(state) if epoch_of(pack) < state.epoch.0 => {
                 census.unreferenced_packs.add(bytes);
             }
             _ => census.packs_under_way.add(bytes),

@@ -9,10 +9,10 @@ use crate::audit;
 use crate::bucket::BucketImage;
 use crate::history::History;
 use crate::ledger::{Ledger, Unstable};
-use crate::life::{Recorder, Stop, alone, publish};
+use crate::life::{Recorder, Stop, alone, collect, publish};
 use crate::plan::{Crash, Journal, Left, Plan};
 use crate::random::Random;
-use crate::recovery::{compare, open_and_compare};
+use crate::recovery::{compare, compare_contents, config, open_and_compare};
 use crate::totals::Totals;
 use crate::world::{World, WorldImage};
 
@@ -285,6 +285,7 @@ impl Judge<'_> {
         let recorder: Option<Arc<Mutex<Recorder>>> =
             watched.then(|| Recorder::watch(&world, Ledger::default()));
         let (plan, history) = (self.plan, self.history);
+        let mut collected = None;
         let recovered = alone(async {
             let recovered = open_and_compare(&world, machine, plan, history).await?;
             if watched {
@@ -299,12 +300,30 @@ impl Judge<'_> {
                     compare(&recovered.volume, state)
                         .await
                         .map_err(|why| format!("recovered and published: {why}"))?;
+                    // What happens from here on is no state of this history.
+                    world.observe(None);
+                    collect(&world, machine, &recovered.volume).await?;
+                    compare_contents(&recovered.volume, state)
+                        .await
+                        .map_err(|why| format!("recovered and collected: {why}"))?;
+                    collected = Some(recovered.volume.status().collector);
                 }
             }
             Ok((recovered.end, recovered.verifier))
         });
         world.observe(None);
         let (end, verifier) = recovered?;
+        if let Some(collected) = collected {
+            let bucket = world.image().bucket;
+            let config = config(plan);
+            // Less than this is not worth the requests.
+            let least = config.pack_bytes / 32;
+            audit::audit(&bucket)
+                .and_then(|()| audit::leftovers(&bucket, config.rewrite_below, least))
+                .map_err(|why| format!("the bucket after collecting: {why}"))?;
+            self.totals.collections += 1;
+            self.totals.collected_packs += collected.rewritten + collected.orphans_deleted;
+        }
         let within = (expected.from..=expected.to).contains(&end) || expected.or == Some(end);
         if !within {
             return Err(format!(

@@ -1,0 +1,394 @@
+//! The collector: packs that are mostly dead are rewritten, and those that nothing knows deleted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use forebay_fs::{Compression, FsConfig};
+use forebay_meta::{Key, StoreError};
+use forebay_types::{BlockIndex, BlockKey, Inode};
+use forebay_vfs::Stability;
+
+use crate::common::metadata::Reads;
+use crate::common::{Bucket, Life, eventually, pattern};
+
+const MIB: u64 = 1 << 20;
+
+/// Packs of 1 MiB, and a collector that does not rest.
+fn eager(config: &mut FsConfig) {
+    config.compression = Compression::Off;
+    config.pack_bytes = MIB;
+    config.background_rate = 1 << 40;
+    config.background_requests = 1 << 20;
+    config.orphan_grace = Duration::ZERO;
+}
+
+fn unhurried(config: &mut FsConfig) {
+    eager(config);
+    config.rewrite_below = 0;
+}
+
+fn write(life: &Life, inode: Inode, at: u64, seed: u64, len: u64) {
+    let bytes = pattern(seed, len as usize);
+    life.write(inode, at, &bytes, Stability::Unstable);
+}
+
+/// Has something published, which is when the collector looks at what there is to do.
+fn nudge(life: &Life) {
+    life.create(format!("nudge-{:x}", crate::common::random()).as_bytes());
+    life.flush();
+}
+
+/// Waits until nothing is left to be rewritten or deleted.
+fn collected(life: &Life) {
+    eventually("everything is collected", || {
+        let status = life.volume.status().collector;
+        status.space.is_some() && status.to_rewrite == 0
+    });
+}
+
+#[test]
+fn a_pack_that_is_mostly_overwritten_is_rewritten_and_the_bucket_shrinks() {
+    let bucket = Bucket::new();
+    let life = bucket.start(unhurried);
+    let inode = life.create(b"file");
+    let mut content = pattern(1, 4 * MIB as usize);
+    write(&life, inode, 0, 1, 4 * MIB);
+    life.flush();
+    let new = pattern(2, 3 * MIB as usize);
+    life.write(inode, MIB / 2, &new, Stability::Unstable);
+    content[MIB as usize / 2..][..new.len()].copy_from_slice(&new);
+    life.flush();
+    let full = bucket.pack_bytes();
+    assert!(full > 7 * MIB);
+    life.stop();
+
+    let life = bucket.start(eager);
+    nudge(&life);
+    eventually("the old pack has gone", || {
+        bucket.pack_bytes() < full - 2 * MIB
+    });
+    collected(&life);
+    let status = life.volume.status().collector;
+    assert_eq!((status.rewritten, status.copied_bytes), (1, MIB));
+    let space = status.space.unwrap();
+    assert_eq!(space.live_bytes, 4 * MIB);
+    assert_eq!(space.stored_bytes, bucket.pack_bytes());
+    assert_eq!(space.packs, bucket.packs().len() as u64);
+    assert_eq!(life.volume.status().used_bytes, 4 * MIB);
+    assert!(life.read(inode, 0, 4 * MIB as usize) == content);
+    life.crash();
+    let elsewhere = bucket.start_elsewhere(unhurried);
+    assert!(elsewhere.read(inode, 0, 4 * MIB as usize) == content);
+}
+
+#[test]
+fn what_is_left_of_many_small_files_lies_together_again() {
+    let bucket = Bucket::new();
+    let life = bucket.start(unhurried);
+    let len = 8 << 10;
+    let files: Vec<_> = (0..512_u64)
+        .map(|number| {
+            let inode = life.create(format!("{number}").as_bytes());
+            write(&life, inode, 0, number, len);
+            (number, inode)
+        })
+        .collect();
+    life.flush();
+    assert!(bucket.packs().len() >= 4);
+    for (number, _) in files.iter().filter(|(number, _)| number % 8 != 0) {
+        life.remove(format!("{number}").as_bytes());
+    }
+    life.flush();
+    life.stop();
+
+    let life = bucket.start(eager);
+    nudge(&life);
+    eventually("one pack has them all", || bucket.packs().len() == 1);
+    assert!(bucket.pack_bytes() < 64 * (len + 1024));
+    life.stop();
+    let elsewhere = bucket.start_elsewhere(unhurried);
+    let gets = bucket.counts().bytes_got;
+    for (number, inode) in files.iter().filter(|(number, _)| number % 8 == 0) {
+        let content = pattern(*number, len as usize);
+        assert!(elsewhere.read(*inode, 0, len as usize) == content);
+    }
+    assert!(
+        bucket.counts().bytes_got - gets < 2 * MIB,
+        "few GETs bring them"
+    );
+}
+
+/// A file whose pack is a quarter live, and a gateway that is just copying that quarter: the new pack is held on its way.
+fn copying(bucket: &Bucket) -> (Life, Inode) {
+    let life = bucket.start(unhurried);
+    let inode = life.create(b"file");
+    write(&life, inode, 0, 1, 4 * MIB);
+    life.flush();
+    write(&life, inode, MIB, 2, 3 * MIB);
+    life.flush();
+    life.stop();
+    let life = bucket.start(eager);
+    bucket.controls.pack_puts.close();
+    nudge(&life);
+    eventually("the copy is on its way", || {
+        bucket.controls.pack_puts.held() == 1
+    });
+    (life, inode)
+}
+
+#[test]
+fn what_is_cut_off_while_it_is_copied_does_not_come_back() {
+    let bucket = Bucket::new();
+    let (life, inode) = copying(&bucket);
+    life.truncate(inode, MIB / 4);
+    life.flush();
+    bucket.controls.pack_puts.open();
+    eventually("it is redirected", || {
+        life.volume.status().collector.rewritten == 1
+    });
+    collected(&life);
+    life.truncate(inode, MIB);
+    let mut content = pattern(1, MIB as usize);
+    content[MIB as usize / 4..].fill(0);
+    assert!(life.read(inode, 0, MIB as usize) == content);
+    life.flush();
+    assert_eq!(life.volume.status().used_bytes, MIB / 4);
+    life.crash();
+    let elsewhere = bucket.start_elsewhere(unhurried);
+    assert!(elsewhere.read(inode, 0, MIB as usize) == content);
+}
+
+#[test]
+fn a_file_that_is_removed_while_it_is_copied_leaves_nothing_behind() {
+    let bucket = Bucket::new();
+    let (life, _) = copying(&bucket);
+    life.remove(b"file");
+    life.flush();
+    bucket.controls.pack_puts.open();
+    eventually("nothing is left", || bucket.packs().is_empty());
+    assert_eq!(life.volume.status().used_bytes, 0);
+}
+
+#[test]
+fn what_is_written_while_it_is_copied_wins() {
+    let bucket = Bucket::new();
+    let (life, inode) = copying(&bucket);
+    let mut content = [pattern(1, MIB as usize), pattern(2, 3 * MIB as usize)].concat();
+    let new = pattern(3, MIB as usize / 2);
+    life.write(inode, 7, &new, Stability::Unstable);
+    content[7..7 + new.len()].copy_from_slice(&new);
+    let flush = life.spawn(|volume| async move { volume.flush().await.unwrap() });
+    bucket.controls.pack_puts.open();
+    life.join(flush);
+    nudge(&life);
+    collected(&life);
+    assert!(life.read(inode, 0, 4 * MIB as usize) == content);
+    life.crash();
+    let elsewhere = bucket.start_elsewhere(unhurried);
+    assert!(elsewhere.read(inode, 0, 4 * MIB as usize) == content);
+    assert_eq!(elsewhere.volume.status().used_bytes, 4 * MIB);
+}
+
+#[test]
+fn a_crash_before_maps_are_redirected_leaves_the_old_pack_and_an_orphan_that_goes() {
+    let bucket = Bucket::new();
+    let life = bucket.start(unhurried);
+    let inode = life.create(b"file");
+    write(&life, inode, 0, 1, 4 * MIB);
+    life.flush();
+    write(&life, inode, MIB, 2, 3 * MIB);
+    life.flush();
+    life.stop();
+    let content = [pattern(1, MIB as usize), pattern(2, 3 * MIB as usize)].concat();
+    let before = bucket.packs().len();
+
+    let life = bucket.start(eager);
+    nudge(&life);
+    // Which of the two is caught is for the clock to say; both have to be right.
+    eventually("the copy is there", || bucket.packs().len() > before);
+    life.crash();
+    let life = bucket.start(eager);
+    assert!(life.read(inode, 0, 4 * MIB as usize) == content);
+    nudge(&life);
+    eventually("all that is left is in use", || {
+        let status = life.volume.status().collector;
+        let packs = bucket.packs().len() as u64;
+        status
+            .space
+            .is_some_and(|space| space.packs == packs && space.live_bytes == 4 * MIB)
+            && bucket.pack_bytes() < 4 * MIB + (64 << 10)
+    });
+    assert!(life.read(inode, 0, 4 * MIB as usize) == content);
+}
+
+#[test]
+fn packs_that_a_crash_left_unpublished_are_deleted_and_the_log_has_their_bytes() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| {
+        eager(config);
+        // What leaves early is in the bucket before anything refers to it.
+        config.early_bytes = 4 * MIB;
+    });
+    life.flush();
+    let inode = life.create(b"file");
+    for block in 0..16 {
+        write(&life, inode, block * MIB, block, MIB);
+    }
+    eventually("some has left", || bucket.packs().len() >= 2);
+    life.crash();
+    let left = bucket.packs().len();
+
+    let life = bucket.start(|config| {
+        eager(config);
+        config.orphan_grace = Duration::from_secs(3600);
+    });
+    life.flush();
+    nudge(&life);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(life.volume.status().collector.orphans_deleted, 0);
+    assert!(
+        bucket.packs().len() > left,
+        "they are younger than the grace time"
+    );
+    life.crash();
+
+    let life = bucket.start(eager);
+    nudge(&life);
+    eventually("they have gone", || {
+        life.volume.status().collector.orphans_deleted == left as u64
+    });
+    let space = life.volume.status().collector.space.unwrap();
+    assert_eq!(space.packs, bucket.packs().len() as u64);
+    for block in 0..16 {
+        let content = pattern(block, MIB as usize);
+        assert!(life.read(inode, block * MIB, MIB as usize) == content);
+    }
+    life.crash();
+    let elsewhere = bucket.start_elsewhere(unhurried);
+    assert!(elsewhere.read(inode, 15 * MIB, MIB as usize) == pattern(15, MIB as usize));
+}
+
+#[test]
+fn what_cannot_be_understood_is_left_alone() {
+    let bucket = Bucket::new();
+    let life = bucket.start(unhurried);
+    let inode = life.create(b"file");
+    write(&life, inode, 0, 1, 4 * MIB);
+    life.flush();
+    let (pack, len) = bucket.packs().pop().unwrap();
+    write(&life, inode, MIB, 2, 3 * MIB);
+    life.flush();
+    life.stop();
+    // One bit of its index.
+    let mut bytes = std::fs::read(&pack).unwrap();
+    bytes[len as usize - 100] ^= 1;
+    std::fs::write(&pack, &bytes).unwrap();
+
+    let life = bucket.start(eager);
+    nudge(&life);
+    eventually("it is left alone", || {
+        life.volume.status().collector.left_alone == 1
+    });
+    nudge(&life);
+    assert!(pack.exists());
+    assert!(life.read(inode, 0, MIB as usize) == pattern(1, MIB as usize));
+    // When nothing needs it any more it goes like any other.
+    life.remove(b"file");
+    life.flush();
+    eventually("it has gone", || !pack.exists());
+}
+
+#[test]
+fn reads_and_writes_beside_the_collector_are_right() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| {
+        eager(config);
+        config.checkpoint_interval = Duration::from_millis(100);
+        config.memory_limit = 16 * MIB;
+    });
+    let inode = life.create(b"file");
+    let mut content = vec![0; 8 * MIB as usize];
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    for round in 0..400_u64 {
+        let len = 1 + random(256 << 10);
+        let at = random(8 * MIB - len);
+        let bytes = pattern(round, len as usize);
+        life.write(inode, at, &bytes, Stability::Unstable);
+        content[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+        let from = random(7 * MIB);
+        let read = life.read(inode, from, 64 << 10);
+        let expected = &content[from as usize..][..64 << 10];
+        // Nothing is there behind the last byte that was written.
+        assert!(read == expected[..read.len()], "round {round}");
+        if round % 16 == 0 {
+            life.flush();
+            life.evict();
+        }
+    }
+    life.flush();
+    collected(&life);
+    assert!(life.volume.status().collector.rewritten > 0);
+    let size = life.getattr(inode).unwrap().size as usize;
+    life.crash();
+    let elsewhere = bucket.start_elsewhere(unhurried);
+    let read = elsewhere.read(inode, 0, 8 * MIB as usize);
+    assert!(read == content[..size]);
+}
+
+/// Hides the map of a block, as if the index of its pack did not name it.
+struct Hidden {
+    key: bytes::Bytes,
+    hides: AtomicBool,
+}
+
+#[async_trait]
+impl Reads for Hidden {
+    async fn got(
+        &self,
+        key: &[u8],
+        found: Option<bytes::Bytes>,
+    ) -> Result<Option<bytes::Bytes>, StoreError> {
+        let hides = self.hides.load(Ordering::Relaxed) && key == self.key;
+        Ok(found.filter(|_| !hides))
+    }
+}
+
+#[test]
+fn a_pack_of_which_less_is_found_than_its_account_says_is_left_alone() {
+    let bucket = Bucket::new();
+    let life = bucket.start(unhurried);
+    let inode = life.create(b"file");
+    write(&life, inode, 0, 1, 4 * MIB);
+    life.flush();
+    let (pack, _) = bucket.packs().pop().unwrap();
+    write(&life, inode, MIB, 2, 3 * MIB);
+    life.flush();
+    life.stop();
+    let block = BlockKey {
+        inode,
+        block: BlockIndex(0),
+    };
+    let hidden = Arc::new(Hidden {
+        key: Key::Block(block).encode(),
+        hides: AtomicBool::new(true),
+    });
+    let mut config = bucket.config();
+    eager(&mut config);
+    let life = bucket.start_watched(config, hidden.clone());
+    nudge(&life);
+    eventually("it is left alone", || {
+        life.volume.status().collector.left_alone == 1
+    });
+    hidden.hides.store(false, Ordering::Relaxed);
+    nudge(&life);
+    assert!(pack.exists());
+    assert!(life.read(inode, 0, MIB as usize) == pattern(1, MIB as usize));
+}

@@ -1,0 +1,318 @@
+//! What of a volume's objects is garbage: packs that nothing refers to, and packs that are mostly dead.
+//!
+//! ```text
+//!   list of packs/  ->  one moment of the metadata, read after it  ->  accounts, dead packs, block maps
+//!       ->  orphans  ->  the newest metadata, once more for each  ->  deleted
+//! ```
+//!
+//! Metadata are never changed: packs that are mostly dead are rewritten by the gateway, which alone writes them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_meta::record::{BlockMap, DeadPack, PackRecord, Record, VolumeState};
+use forebay_meta::{Key, KeyRange, MetaStore, StoreError, VolumeDescriptor};
+use forebay_pack::{PACK_PREFIX, object_name, parse_object_name};
+use forebay_types::{PackId, VolumeId};
+use futures_util::StreamExt;
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt};
+use serde::Serialize;
+
+use crate::check::{ATTEMPTS, CheckError, Ended, META_PREFIX, open};
+use crate::judge::unreferenced::Listed;
+use crate::progress::{Progress, Stage};
+use crate::report::{Amount, Findings};
+use crate::source::{Cursor, InBucket, Newest, Source};
+
+/// How garbage is to be looked for.
+#[derive(Clone, Debug)]
+pub struct GarbageOptions {
+    /// Delete the orphans.
+    pub delete: bool,
+    /// Age in the bucket below which an object is left alone.
+    pub grace: Duration,
+    /// Seconds since 1970 by the clock of this machine.
+    pub now: i64,
+    /// A pack is said to be mostly dead when less than so many hundredths of it are in use.
+    pub rewrite_below: u32,
+    /// Keep gateways from deleting the metadata that are read, by a note in the bucket.
+    pub pin: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Garbage {
+    /// The volume.
+    #[serde(serialize_with = "as_text")]
+    pub volume: VolumeId,
+    /// The newest epoch.
+    pub epoch: u64,
+    /// Packs with an account, and their bytes in the bucket.
+    pub packs: Amount,
+    /// Bytes of their frames before compression.
+    pub raw_bytes: u64,
+    /// Those of the raw bytes that files refer to.
+    pub live_bytes: u64,
+    /// Packs whose live share is below the threshold, and about what rewriting them would free.
+    pub to_rewrite: Amount,
+    /// Packs that the gateway will delete.
+    pub dead_packs: u64,
+    /// Packs that nothing refers to, nor ever will.
+    pub orphans: Amount,
+    /// Their objects, below the volume's prefix.
+    pub orphan_objects: Vec<String>,
+    /// Of the orphans, those that were deleted.
+    pub deleted: Amount,
+    /// Packs that nothing refers to and that are too young to be judged.
+    pub young: Amount,
+    /// Packs of the newest epoch that are not published.
+    pub under_way: Amount,
+    /// Packs that block maps refer to though they have no account.
+    pub in_use: Amount,
+    /// Objects among the packs that are none.
+    pub foreign_objects: Amount,
+}
+
+fn as_text<S: serde::Serializer>(volume: &VolumeId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(volume)
+}
+
+impl Garbage {
+    /// Whether orphans are left that could be deleted.
+    pub fn is_clean(&self) -> bool {
+        self.orphans.count == self.deleted.count
+    }
+}
+
+/// Looks for garbage in the volume that is in `store` under `root`, and deletes the orphans if it is told to.
+///
+/// Gateways may serve the volume meanwhile. Dropping the future ends it; what was deleted until then was garbage.
+///
+/// # Errors
+/// When there is no volume, or it cannot be read through: then nothing is deleted.
+pub async fn garbage(
+    store: Arc<dyn ObjectStore>,
+    root: Path,
+    options: &GarbageOptions,
+    progress: Arc<Progress>,
+) -> Result<Garbage, CheckError> {
+    let descriptor = VolumeDescriptor::load(&store, &root).await?;
+    let path: Path = root
+        .parts()
+        .chain(Path::from(META_PREFIX).parts())
+        .collect();
+    let search = Search {
+        newest: InBucket {
+            store: store.clone(),
+            path: path.clone(),
+        },
+        store: store.clone(),
+        root,
+        volume: descriptor.volume,
+        options,
+        progress,
+    };
+    let mut attempt = 1;
+    loop {
+        // The list comes first: what is published after it is in the metadata.
+        let (listed, foreign_objects) = search.list().await.map_err(failed)?;
+        let moment = open(&store, &path, options.pin).await;
+        let moment = moment.map_err(CheckError::Metadata)?;
+        let source: Arc<dyn Source> = moment.clone();
+        let found = search.judge(source, listed, foreign_objects).await;
+        let is_held = moment.is_still_held().await;
+        if let Err(error) = moment.close().await {
+            tracing::debug!(%error, "closing the metadata");
+        }
+        match found {
+            Ok((mut garbage, orphans)) => {
+                if options.delete {
+                    garbage.deleted = search.delete(&orphans).await.map_err(failed)?;
+                }
+                return Ok(garbage);
+            }
+            Err(Ended::Metadata(error @ StoreError::Corrupt(_))) if !is_held => {
+                if attempt == ATTEMPTS {
+                    return Err(CheckError::Overtaken(error));
+                }
+                tracing::warn!("metadata were deleted meanwhile ({error}); the search starts over");
+                attempt += 1;
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+fn failed(error: Ended) -> CheckError {
+    match error {
+        Ended::Bucket(why) | Ended::Metadata(StoreError::Transient(why)) => CheckError::Bucket(why),
+        Ended::Metadata(error) => CheckError::Metadata(error),
+    }
+}
+
+struct Search<'a> {
+    store: Arc<dyn ObjectStore>,
+    root: Path,
+    volume: VolumeId,
+    newest: InBucket,
+    options: &'a GarbageOptions,
+    progress: Arc<Progress>,
+}
+
+impl Search<'_> {
+    fn path(&self, name: &str) -> Path {
+        self.root.parts().chain(Path::from(name).parts()).collect()
+    }
+
+    async fn list(&self) -> Result<(Listed, Amount), Ended> {
+        self.progress.begin(Stage::Bucket, 0);
+        let (mut listed, mut foreign) = (Listed::default(), Amount::default());
+        let mut objects = self.store.list(Some(&self.path(PACK_PREFIX)));
+        while let Some(object) = objects.next().await {
+            let object = object.map_err(|error| Ended::Bucket(error.to_string()))?;
+            self.progress.add(1);
+            let parts = object.location.prefix_match(&self.root);
+            let name: Option<Path> = parts.map(Iterator::collect);
+            let age = self.options.now - object.last_modified.timestamp();
+            let is_young = Duration::from_secs(age.max(0).unsigned_abs()) < self.options.grace;
+            match name.and_then(|name| parse_object_name(name.as_ref())) {
+                Some(pack) => listed.push(pack, object.size, is_young),
+                None => foreign.add(object.size),
+            }
+        }
+        listed.complete();
+        Ok((listed, foreign))
+    }
+
+    /// Compares what was listed with one moment of the metadata.
+    async fn judge(
+        &self,
+        source: Arc<dyn Source>,
+        mut listed: Listed,
+        foreign_objects: Amount,
+    ) -> Result<(Garbage, Vec<PackId>), Ended> {
+        let epoch = epoch(&*source).await?;
+        let mut garbage = Garbage {
+            volume: self.volume,
+            epoch,
+            packs: Amount::default(),
+            raw_bytes: 0,
+            live_bytes: 0,
+            to_rewrite: Amount::default(),
+            dead_packs: 0,
+            orphans: Amount::default(),
+            orphan_objects: Vec::new(),
+            deleted: Amount::default(),
+            young: Amount::default(),
+            under_way: Amount::default(),
+            in_use: Amount::default(),
+            foreign_objects,
+        };
+        let mut damaged = Findings::keeping(1);
+        self.progress.begin(Stage::Packs, 0);
+        let mut accounts = self.cursor(&source, KeyRange::packs());
+        while let Some((key, record)) = accounts.record::<PackRecord>(&mut damaged).await? {
+            if let Key::Pack(pack) = key {
+                listed.known(pack);
+            }
+            if let Some(record) = record {
+                garbage.count(&record, self.options.rewrite_below);
+            }
+        }
+        let mut dead = self.cursor(&source, KeyRange::dead_packs());
+        while let Some((key, _)) = dead.record::<DeadPack>(&mut damaged).await? {
+            if let Key::DeadPack(pack) = key {
+                listed.known(pack);
+                garbage.dead_packs += 1;
+            }
+        }
+        if listed.has_unknown(epoch) {
+            // One without an account should have no references: this is for a volume that is damaged.
+            self.progress.begin(Stage::Blocks, 0);
+            let all = KeyRange::blocks_from(forebay_types::Inode(0));
+            let mut maps = self.cursor(&source, all);
+            while let Some((_, map)) = maps.record::<BlockMap>(&mut damaged).await? {
+                for extent in map.iter().flat_map(|map| map.extents()) {
+                    listed.referred_to(extent.frame.pack);
+                }
+            }
+        }
+        if let Some((_, _, [finding, ..])) = damaged.kinds().next() {
+            return Err(Ended::Metadata(StoreError::Corrupt(format!(
+                "{finding}; `forebay fsck` says more, and nothing is deleted before that is put right"
+            ))));
+        }
+        let sorted = listed.sorted(epoch);
+        garbage.young = sorted.young;
+        garbage.under_way = sorted.under_way;
+        garbage.in_use = sorted.in_use;
+        let orphans = sorted.orphans.iter().map(|(pack, _)| *pack).collect();
+        for (pack, bytes) in sorted.orphans {
+            garbage.orphans.add(bytes);
+            garbage.orphan_objects.push(object_name(pack));
+        }
+        Ok((garbage, orphans))
+    }
+
+    fn cursor(&self, source: &Arc<dyn Source>, range: KeyRange) -> Cursor {
+        Cursor::new(source, range).counting(&self.progress)
+    }
+
+    /// Deletes orphans, each after another look at the newest metadata.
+    async fn delete(&self, orphans: &[PackId]) -> Result<Amount, Ended> {
+        let mut deleted = Amount::default();
+        if orphans.is_empty() {
+            return Ok(deleted);
+        }
+        self.progress.begin(Stage::Deleting, orphans.len() as u64);
+        let newest = self.newest.newest().await?;
+        for pack in orphans {
+            self.progress.add(1);
+            let account = newest.get(&Key::Pack(*pack).encode()).await?;
+            let dead = newest.get(&Key::DeadPack(*pack).encode()).await?;
+            if account.is_some() || dead.is_some() {
+                continue;
+            }
+            let path = self.path(&object_name(*pack));
+            let object = match self.store.head(&path).await {
+                Ok(object) => object,
+                // Somebody else was faster.
+                Err(Error::NotFound { .. }) => continue,
+                Err(error) => return Err(Ended::Bucket(error.to_string())),
+            };
+            match self.store.delete(&path).await {
+                Ok(()) | Err(Error::NotFound { .. }) => deleted.add(object.size),
+                Err(error) => return Err(Ended::Bucket(error.to_string())),
+            }
+        }
+        Ok(deleted)
+    }
+}
+
+impl Garbage {
+    fn count(&mut self, record: &PackRecord, rewrite_below: u32) {
+        self.packs.add(record.bytes);
+        self.raw_bytes = self.raw_bytes.saturating_add(record.raw_bytes);
+        self.live_bytes = self.live_bytes.saturating_add(record.live_bytes);
+        let (live, raw) = (u128::from(record.live_bytes), u128::from(record.raw_bytes));
+        if live * 100 < raw * u128::from(rewrite_below) {
+            let dead = u128::from(record.bytes) * (raw - live) / raw;
+            self.to_rewrite.add(dead as u64);
+        }
+    }
+}
+
+/// The newest epoch of a moment. Without it nothing can be judged.
+async fn epoch(source: &dyn Source) -> Result<u64, Ended> {
+    let key = Key::Volume.encode();
+    let value = source.get(&key).await?;
+    let state = value.map(|value| VolumeState::decode(&key, &value));
+    match state.transpose() {
+        Ok(Some(state)) => Ok(state.epoch.0),
+        Ok(None) => Err(Ended::Metadata(StoreError::Corrupt(
+            "the volume's state is missing; `forebay fsck` says more".to_owned(),
+        ))),
+        Err(corrupt) => Err(Ended::Metadata(corrupt.into())),
+    }
+}

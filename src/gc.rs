@@ -1,0 +1,129 @@
+//! `forebay gc`: finds objects of the volume that nothing refers to, and deletes them if it is told to.
+//!
+//! What is garbage is for [`forebay_fsck`] to know; this opens the store, shows how far the search has come, and puts
+//! what it found into words and JSON.
+
+use std::fmt::Write;
+use std::io::{IsTerminal, stderr};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytesize::ByteSize;
+use forebay_fsck::{Amount, CheckError, Garbage, GarbageOptions, Progress};
+
+use crate::cli::GcRequest;
+use crate::config::Config;
+use crate::fsck::{Outcome, bar};
+
+/// Objects that are printed by name.
+const NAMED: usize = 20;
+
+/// Looks for garbage in the volume that the configuration names.
+///
+/// # Errors
+/// Why the volume could not be read through, for the user to read.
+pub async fn run(config: &Config, request: GcRequest) -> Result<Outcome, String> {
+    let options = crate::store::options(config, false);
+    let store = forebay_object::open(&config.store.to_string(), &options)
+        .await
+        .map_err(|error| error.to_string())?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now =
+        now.map_err(|_| "the clock of this machine is before 1970: set it right".to_owned())?;
+    let options = GarbageOptions {
+        delete: request.delete,
+        grace: request.grace,
+        now: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+        rewrite_below: config.rewrite_below,
+        pin: !request.no_pin,
+    };
+    let progress = Arc::new(Progress::default());
+    let shown = !request.quiet && stderr().is_terminal();
+    let line = shown.then(|| tokio::spawn(bar::show(progress.clone())));
+    let found = forebay_fsck::garbage(store.store, store.root, &options, progress).await;
+    if let Some(line) = line {
+        line.abort();
+        bar::clear();
+    }
+    let garbage = found.map_err(|error| match error {
+        CheckError::Volume(error) => error.at(&store.url).to_string(),
+        error => error.to_string(),
+    })?;
+    Ok(Outcome {
+        is_clean: garbage.is_clean(),
+        text: printed(&garbage, request)?,
+    })
+}
+
+fn printed(garbage: &Garbage, request: GcRequest) -> Result<String, String> {
+    if request.json {
+        let report = serde_json::to_value(garbage).map_err(|error| error.to_string())?;
+        return Ok(format!("{report:#}\n"));
+    }
+    if request.quiet && garbage.orphans.count == 0 {
+        return Ok(String::new());
+    }
+    Ok(text(garbage))
+}
+
+fn text(garbage: &Garbage) -> String {
+    let mut out = String::new();
+    let mut row = |name: &str, amount: Amount, more: &str| {
+        let bytes = ByteSize(amount.bytes).display().iec();
+        let text = format!("{}, {bytes}{more}", amount.count);
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "{name:<13} {text}");
+    };
+    let live = match garbage.raw_bytes {
+        0 => 100,
+        raw => u128::from(garbage.live_bytes) * 100 / u128::from(raw),
+    };
+    row(
+        "packs",
+        garbage.packs,
+        &format!("; {live}% of what they hold is in use"),
+    );
+    row(
+        "to rewrite",
+        garbage.to_rewrite,
+        " of it free then: the gateway does it in the background",
+    );
+    row(
+        "orphans",
+        garbage.orphans,
+        match garbage.is_clean() {
+            true => "",
+            false => ": `forebay gc --delete` deletes them",
+        },
+    );
+    if garbage.deleted.count > 0 {
+        row("deleted", garbage.deleted, "");
+    }
+    let others = [
+        ("under way", garbage.under_way, ": of the newest epoch"),
+        ("young", garbage.young, ": younger than --grace"),
+        (
+            "in use",
+            garbage.in_use,
+            " though they have no account: `forebay fsck` says more",
+        ),
+        ("foreign", garbage.foreign_objects, ": not of this program"),
+    ];
+    for (name, amount, more) in others {
+        if amount.count > 0 {
+            row(name, amount, more);
+        }
+    }
+    if garbage.dead_packs > 0 {
+        let dead = garbage.dead_packs;
+        let _ = writeln!(out, "{:<13} {dead}: the gateway deletes them", "dead");
+    }
+    for object in garbage.orphan_objects.iter().take(NAMED) {
+        let _ = writeln!(out, "  {object}");
+    }
+    let more = garbage.orphan_objects.len().saturating_sub(NAMED);
+    if more > 0 {
+        let _ = writeln!(out, "  and {more} more: --json has them all");
+    }
+    out
+}
