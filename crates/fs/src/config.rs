@@ -47,6 +47,10 @@ pub struct FsConfig {
     /// Bytes of disk in `data_dir` for frames that were fetched from the bucket; 0 for none, else
     /// from [`crate::MIN_DISK_CACHE`] to [`crate::MAX_DISK_CACHE`].
     pub disk_cache_limit: u64,
+    /// Bytes a second that the scrub reads from the bucket, at most; 1 or more.
+    pub scrub_rate: u64,
+    /// How often the scrub reads each pack back, by itself; zero for never.
+    pub scrub_interval: Duration,
 }
 
 /// Where changes are recorded before they are in the bucket.
@@ -104,6 +108,8 @@ impl FsConfig {
             fetch_parallel: 32,
             prefetch_bytes: 256 << 20,
             disk_cache_limit: 0,
+            scrub_rate: 8 << 20,
+            scrub_interval: Duration::ZERO,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Publishing: one atomic metadata batch makes a closed checkpoint the state of the bucket.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use forebay_meta::record::{
     BlockMap, DeadPack, Displaced, Extent, Garbage, Kind, PackRecord, VolumeState,
@@ -131,6 +131,7 @@ impl Core {
         account: Account,
         state: VolumeState,
     ) -> Result<(), Halted> {
+        let mut dead = BTreeSet::new();
         for (pack, lost) in &account.displaced {
             let key = Key::Pack(*pack);
             let record = self.insist(|| self.catalog.pack(*pack)).await?;
@@ -143,7 +144,9 @@ impl Core {
                 batch.put(&key, &record);
             } else {
                 batch.delete(&key);
+                batch.delete(&Key::Scrub(*pack));
                 batch.put(&Key::DeadPack(*pack), &DeadPack);
+                dead.insert(*pack);
                 self.checkpoints.garbage.store(true, Ordering::Release);
             }
         }
@@ -152,8 +155,10 @@ impl Core {
             ..state
         };
         batch.put(&Key::Volume, &state);
+        let checks = self.scrubs.enter(&mut batch, &dead);
         self.insist(|| self.catalog.store().commit(&batch)).await?;
         *self.checkpoints.state.lock() = state;
+        self.scrubs.entered(&checks, &dead);
         Ok(())
     }
 
