@@ -15,11 +15,12 @@ use tokio::task::JoinHandle;
 
 use crate::admin::{
     CheckpointState, Control, DiskCache, ExportStatus, FlushReport, LogError, QuotaLimit,
-    QuotaReport, QuotaRequest, Status, StoreError,
+    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status, StoreError,
 };
 use crate::config::{self, Config, LogMode};
 use crate::exports;
 use crate::locks::{lock_config, register_with_rpcbind};
+use crate::scrub;
 use crate::serve::Gateway;
 use crate::tls;
 
@@ -212,6 +213,8 @@ fn fs_config(config: &Config) -> FsConfig {
         pack_bytes: config.pack_bytes.bytes(),
         volume_limit: config.volume_limit.bytes(),
         disk_cache_limit: config.disk_cache_limit.bytes(),
+        scrub_rate: config.scrub_rate.bytes(),
+        scrub_interval: config.scrub_interval,
         ..FsConfig::new(config.data_dir.clone())
     }
 }
@@ -270,6 +273,7 @@ impl Control for NfsGateway {
                 damaged: cache.damaged,
                 failed: cache.failed,
             }),
+            damaged_frames: status.damaged_frames,
             checkpoint: status.checkpoint.0,
             checkpoint_state: match status.stage {
                 forebay_fs::Stage::Idle => CheckpointState::Open,
@@ -283,6 +287,10 @@ impl Control for NfsGateway {
             }),
             requests: self.requests(),
         }
+    }
+
+    async fn scrub(&self, request: ScrubRequest) -> Result<ScrubReport, String> {
+        scrub::answer(&self.volume, request).await
     }
 
     async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {

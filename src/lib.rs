@@ -8,6 +8,7 @@
 //! * [`fsck`]: `forebay fsck`, which checks the volume in its bucket.
 //! * [`kept_logs`]: `forebay log`.
 //! * [`logging`]: the program's messages, on standard error.
+//! * `scrub`: what `forebay scrub` asks of the volume.
 //! * [`tls`]: the files of TLS.
 //! * [`serve`]: the life of a gateway from start to a clean stop.
 //!
@@ -24,6 +25,7 @@ pub mod gateway;
 pub mod kept_logs;
 mod locks;
 pub mod logging;
+mod scrub;
 pub mod serve;
 mod store;
 pub mod tls;

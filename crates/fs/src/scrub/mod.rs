@@ -428,7 +428,7 @@ impl Core {
         is_whole
     }
 
-    /// Reads all packs whose last check was before this, and those that have none.
+    /// Reads all packs whose last check was at this time or before, and those that have none.
     async fn read_packs(&self, before: u64) -> Result<(), Broken> {
         let mut pace = Pace::new(self.config.scrub_rate);
         let mut blind = BTreeMap::new();
@@ -502,12 +502,12 @@ impl Core {
         }
     }
 
-    /// Looks at all packs; those whose last check was before this time are queued.
+    /// Looks at all packs; those whose last check was at this time or before are queued.
     async fn survey(&self, before: u64) -> Result<(Survey, Queue), Broken> {
         let (mut survey, mut queue) = (Survey::default(), Queue::new(QUEUE));
         self.for_each_pack(Patience::Endless, |pack, account, check| {
             survey.add(account, check);
-            if check.is_none_or(|check| check.checked < before) {
+            if check.is_none_or(|check| check.checked <= before) {
                 queue.add(Due {
                     checked: check.map(|check| check.checked),
                     pack,
