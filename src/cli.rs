@@ -10,6 +10,7 @@ mod bench;
 mod fsck;
 mod gc;
 mod quota;
+mod scrub;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Val
 
 pub use fsck::FsckRequest;
 pub use gc::GcRequest;
+pub use scrub::ScrubCommand;
 
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub enum Request {
     Fsck(FsckRequest),
     /// Look for objects of the volume that nothing refers to.
     Gc(GcRequest),
+    /// Have packs read back.
+    Scrub(ScrubCommand),
     /// Measure how fast a folder is.
     Bench {
         /// What is measured.
@@ -153,6 +157,7 @@ pub fn parse(
         },
         "fsck" => Request::Fsck(fsck::request(matches)),
         "gc" => Request::Gc(gc::request(matches)),
+        "scrub" => Request::Scrub(scrub::request(matches)),
         "log" => {
             let Some((name, matches)) = matches.subcommand() else {
                 return Ok((Request::Version, environment));
@@ -263,6 +268,7 @@ pub fn command() -> Command {
         )
         .subcommand(fsck::command(&json))
         .subcommand(gc::command(&json))
+        .subcommand(scrub::command(&json))
         .subcommand(log_command(&json))
         .subcommand(bench::command(&json))
         .subcommand(Command::new("version").about("Print the version"))

@@ -15,11 +15,12 @@ use tokio::task::JoinHandle;
 
 use crate::admin::{
     CheckpointState, Control, DiskCache, ExportStatus, FlushReport, KnownSpace, LogError,
-    QuotaLimit, QuotaReport, QuotaRequest, Space, Status, StoreError,
+    QuotaLimit, QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Space, Status, StoreError,
 };
 use crate::config::{self, Config, LogMode};
 use crate::exports;
 use crate::locks::{lock_config, register_with_rpcbind};
+use crate::scrub;
 use crate::serve::Gateway;
 use crate::tls;
 
@@ -215,6 +216,8 @@ fn fs_config(config: &Config) -> FsConfig {
         rewrite_below: config.rewrite_below,
         background_rate: config.background_rate.bytes(),
         background_requests: u64::from(config.background_requests),
+        scrub_rate: config.scrub_rate.bytes(),
+        scrub_interval: config.scrub_interval,
         ..FsConfig::new(config.data_dir.clone())
     }
 }
@@ -293,6 +296,7 @@ impl Control for NfsGateway {
                 failed: cache.failed,
             }),
             space: space(&status.collector),
+            damaged_frames: status.damaged_frames,
             checkpoint: status.checkpoint.0,
             checkpoint_state: match status.stage {
                 forebay_fs::Stage::Idle => CheckpointState::Open,
@@ -306,6 +310,10 @@ impl Control for NfsGateway {
             }),
             requests: self.requests(),
         }
+    }
+
+    async fn scrub(&self, request: ScrubRequest) -> Result<ScrubReport, String> {
+        scrub::answer(&self.volume, request).await
     }
 
     async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {

@@ -9,6 +9,7 @@
 //! * [`gc`]: `forebay gc`, which finds objects that nothing refers to.
 //! * [`kept_logs`]: `forebay log`.
 //! * [`logging`]: the program's messages, on standard error.
+//! * `scrub`: what `forebay scrub` asks of the volume.
 //! * [`tls`]: the files of TLS.
 //! * [`serve`]: the life of a gateway from start to a clean stop.
 //!
@@ -26,6 +27,7 @@ pub mod gc;
 pub mod kept_logs;
 mod locks;
 pub mod logging;
+mod scrub;
 pub mod serve;
 mod store;
 pub mod tls;

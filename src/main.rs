@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use forebay::admin::{self, QuotaRequest, QuotaTable};
+use forebay::admin::{self, QuotaRequest, QuotaTable, ScrubRequest};
 use forebay::bench::{self, Interrupt, Plan};
-use forebay::cli::{self, ConfigForm, Request};
+use forebay::cli::{self, ConfigForm, Request, ScrubCommand};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::gateway::{self, NfsGateway};
 use forebay::{fsck, gc, kept_logs, logging, serve};
@@ -84,6 +84,25 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 print("the quota is removed; what it counted is counted out in the background\n")
             } else {
                 print(&QuotaTable(&quotas).to_string())
+            }
+        }
+        Request::Scrub(ScrubCommand { request, json }) => {
+            let data_dir = load()?.data_dir;
+            let said = match request {
+                ScrubRequest::Start { .. } => {
+                    "the scrub begins; `forebay scrub --status` says how far it is\n"
+                }
+                ScrubRequest::Stop => "the scrub ends\n",
+                ScrubRequest::Status => "",
+            };
+            let report = block_on(admin::scrub(&data_dir, request))?;
+            if json {
+                let text = serde_json::to_string_pretty(&report).map_err(failed)?;
+                print(&format!("{text}\n"))
+            } else if said.is_empty() {
+                print(&report.to_string())
+            } else {
+                print(said)
             }
         }
         Request::Exports { json } => {

@@ -8,14 +8,16 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
-use super::{ExportStatus, FlushReport, QuotaReport, QuotaRequest, Status, place};
+use super::{
+    ExportStatus, FlushReport, QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status, place,
+};
 
 /// How long a gateway may take to say how it is.
 const STATUS_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a gateway may take to change a quota, or to find the paths of all: it may have to ask the
-/// bucket.
-const QUOTA_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a gateway may take to change a quota, to find the paths of all, or to look at all packs: it may have to ask
+/// the bucket.
+const METADATA_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -101,8 +103,19 @@ pub async fn quota(
     data_dir: &Path,
     request: QuotaRequest,
 ) -> Result<Vec<QuotaReport>, ClientError> {
-    match ask(data_dir, Command::Quota(request), Some(QUOTA_PATIENCE)).await? {
+    match ask(data_dir, Command::Quota(request), Some(METADATA_PATIENCE)).await? {
         Reply::Quota(quotas) => Ok(quotas),
+        other => Err(unexpected(data_dir, other)),
+    }
+}
+
+/// Has the gateway that uses `data_dir` do what `request` says about the scrub; gives how it is then.
+///
+/// # Errors
+/// As for [`status`], and why it cannot be done.
+pub async fn scrub(data_dir: &Path, request: ScrubRequest) -> Result<ScrubReport, ClientError> {
+    match ask(data_dir, Command::Scrub(request), Some(METADATA_PATIENCE)).await? {
+        Reply::Scrub(report) => Ok(*report),
         other => Err(unexpected(data_dir, other)),
     }
 }
@@ -168,11 +181,13 @@ fn no_gateway(data_dir: &Path, error: io::Error) -> ClientError {
 fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
     match reply {
         Reply::Error(problem) => ClientError::Refused(problem),
-        Reply::Exports(_) | Reply::Flush(_) | Reply::Status(_) | Reply::Quota(_) => {
-            ClientError::Broken {
-                data_dir: data_dir.to_owned(),
-                problem: "it answers another question".to_owned(),
-            }
-        }
+        Reply::Exports(_)
+        | Reply::Flush(_)
+        | Reply::Status(_)
+        | Reply::Quota(_)
+        | Reply::Scrub(_) => ClientError::Broken {
+            data_dir: data_dir.to_owned(),
+            problem: "it answers another question".to_owned(),
+        },
     }
 }

@@ -5,7 +5,9 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::{ExportStatus, FlushReport, QuotaReport, QuotaRequest, Status};
+use super::{
+    ExportStatus, FlushReport, QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status,
+};
 
 /// What a client sends. Fields that mean nothing are refused, not ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +24,7 @@ pub(super) enum Command {
     Flush,
     Status,
     Quota(QuotaRequest),
+    Scrub(ScrubRequest),
 }
 
 /// What the gateway answers.
@@ -32,6 +35,7 @@ pub(super) enum Reply {
     Flush(FlushReport),
     Status(Box<Status>),
     Quota(Vec<QuotaReport>),
+    Scrub(Box<ScrubReport>),
     Error(String),
 }
 

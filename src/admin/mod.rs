@@ -1,4 +1,4 @@
-//! The control socket: how `forebay flush`, `status`, `exports` and `quota` reach a running gateway.
+//! The control socket: how `forebay flush`, `status`, `exports`, `quota` and `scrub` reach a running gateway.
 //!
 //! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
 //! reply, each one line of JSON:
@@ -8,6 +8,7 @@
 //! {"command":"exports"}\n     ->      {"exports":[{"path":"/", ...}]}\n
 //! {"command":"flush"}\n       ->      {"flush":{"published_lsn":4096, ...}}\n
 //! {"command":{"quota":"list"}}\n  ->      {"quota":[{"path":"/home", ...}]}\n
+//! {"command":{"scrub":"status"}}\n -> {"scrub":{"packs":12, ...}}\n
 //! anything else               ->      {"error":"..."}\n
 //! ```
 //!
@@ -26,6 +27,7 @@ pub mod fuzzing;
 mod message;
 mod place;
 mod quota;
+mod scrub;
 mod server;
 mod space;
 mod status;
@@ -33,10 +35,13 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use client::{ClientError, exports, flush, quota, status};
+pub use client::{ClientError, exports, flush, quota, scrub, status};
 pub use exports::ExportStatus;
 pub use place::PlaceError;
 pub use quota::{QuotaLimit, QuotaReport, QuotaRequest, QuotaTable};
+pub use scrub::{
+    DamageState, DamagedFrame, LastScrub, ScrubReport, ScrubRequest, ScrubRound, ScrubbedPack,
+};
 pub use server::Server;
 pub use space::{KnownSpace, Space};
 pub use status::{CheckpointState, DiskCache, FlushReport, LogError, Status, StoreError};
@@ -56,6 +61,12 @@ pub trait Control: Send + Sync + 'static {
         &self,
         request: QuotaRequest,
     ) -> impl Future<Output = Result<Vec<QuotaReport>, String>> + Send;
+
+    /// Does what is asked about the scrub; says how it is then.
+    fn scrub(
+        &self,
+        request: ScrubRequest,
+    ) -> impl Future<Output = Result<ScrubReport, String>> + Send;
 
     /// The rules that count for the next call of each client. Answers at once.
     fn exports(&self) -> impl Future<Output = Vec<ExportStatus>> + Send;

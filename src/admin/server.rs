@@ -110,6 +110,10 @@ async fn converse<C: Control>(
             Ok(quotas) => Reply::Quota(quotas),
             Err(problem) => Reply::Error(problem),
         },
+        Ok(Command::Scrub(request)) => match control.scrub(request).await {
+            Ok(report) => Reply::Scrub(Box::new(report)),
+            Err(problem) => Reply::Error(problem),
+        },
         Err(problem) => Reply::Error(problem),
     };
     if let Ok(line) = to_line(&reply) {

@@ -50,6 +50,8 @@ pub struct Status {
     pub disk_cache: Option<DiskCache>,
     /// What packs hold in the bucket, and what is done about dead bytes.
     pub space: Space,
+    /// Damaged frames that were met since the start and of which bytes are lost; `forebay scrub --status` names them.
+    pub damaged_frames: u64,
     /// Number of the checkpoint that collects changes.
     pub checkpoint: u64,
     /// What is done about the checkpoint before it.
@@ -176,6 +178,15 @@ impl fmt::Display for Status {
             },
         )?;
         row("space", self.space.described())?;
+        if self.damaged_frames > 0 {
+            let damaged = self.damaged_frames;
+            row(
+                "damage",
+                format!(
+                    "{damaged} frames in the bucket have lost bytes: see `forebay scrub --status`"
+                ),
+            )?;
+        }
         row(
             "store error",
             match &self.store_error {
@@ -246,7 +257,7 @@ impl Status {
 }
 
 /// A size for people: rounded.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     ByteSize::b(bytes).display().iec().to_string()
 }
 
@@ -255,7 +266,7 @@ fn of_limit(bytes: u64, limit: u64) -> String {
 }
 
 /// A time for people: milliseconds below a minute, else seconds.
-fn age(seconds: f64) -> String {
+pub(super) fn age(seconds: f64) -> String {
     let exact = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let rounded = if exact < Duration::from_secs(60) {
         Duration::from_millis(exact.as_millis() as u64)

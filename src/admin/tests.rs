@@ -64,6 +64,7 @@ fn some_status() -> Status {
             packs_left_alone: 0,
             orphans_deleted: 1,
         },
+        damaged_frames: 2,
         checkpoint: 12,
         checkpoint_state: CheckpointState::Uploading,
         uploads_in_flight: 2,
@@ -125,11 +126,66 @@ impl Control for Fake {
         some_status()
     }
 
+    async fn scrub(&self, request: ScrubRequest) -> Result<ScrubReport, String> {
+        match request {
+            ScrubRequest::Status => Ok(some_scrub()),
+            request => Err(format!("{request:?}")),
+        }
+    }
+
     async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {
         match request {
             QuotaRequest::List => Ok(vec![some_quota()]),
             request => Err(format!("{request:?}")),
         }
+    }
+}
+
+fn some_scrub() -> ScrubReport {
+    ScrubReport {
+        rate_bytes: 8 << 20,
+        interval_seconds: Some(30 * 86_400),
+        running: Some(ScrubRound {
+            since: 1_790_000_000,
+            packs: 10,
+            bytes: 80 << 20,
+            packs_done: 5,
+            bytes_done: 40 << 20,
+            bytes_per_second: 4 << 20,
+            waits_for: Some("others read or write".to_owned()),
+        }),
+        last: Some(LastScrub {
+            at: 1_789_000_000,
+            packs: 9,
+            bytes: 72 << 20,
+            damaged: 1,
+            cut_short: Some("it was stopped".to_owned()),
+        }),
+        next: None,
+        packs: 10,
+        pack_bytes: 80 << 20,
+        never_verified: 1,
+        oldest_verified: Some(0),
+        newest_verified: Some(1_790_000_001),
+        damaged_packs: vec![ScrubbedPack {
+            object: "packs/01/0000010000000001.pack".to_owned(),
+            verified: u64::MAX,
+            missing: false,
+            damaged_frames: 2,
+        }],
+        more_damaged_packs: 3,
+        damaged_frames: vec![DamagedFrame {
+            object: "packs/01/0000010000000001.pack".to_owned(),
+            offset: 40,
+            inode: 17,
+            path: Some("/home\n/ann".to_owned()),
+            from: 0,
+            to: 4096,
+            why: "its CRC32 is wrong".to_owned(),
+            state: DamageState::PartlyHealed,
+            lost_bytes: Some(100),
+        }],
+        more_damaged_frames: 0,
     }
 }
 
@@ -400,6 +456,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         store_error: None,
         log_error: None,
         disk_cache: None,
+        damaged_frames: 0,
         log_limit_bytes: 0,
         ..some_status()
     };
@@ -411,4 +468,28 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
     assert!(text.contains("log           none\n"), "{text}");
     assert!(text.contains("disk cache    none\n"), "{text}");
     assert!(!text.contains("log error"), "{text}");
+}
+
+#[tokio::test]
+async fn the_scrub_is_asked_and_shown_without_control_characters() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, running) = start(folder.path(), Fake::default());
+    let report = scrub(folder.path(), ScrubRequest::Status).await.unwrap();
+    assert_eq!(report, some_scrub());
+    let shown = report.to_string();
+    for words in [
+        "9 of 10, from 1970-01-01T00:00:00Z to 2026-09-21T",
+        "5 of 10 packs, 40.0 MiB of 80.0 MiB, 4.0 MiB/s, some 10s left; it waits: others read or write",
+        "it ended early: it was stopped",
+        "each pack every 30days, at 8.0 MiB/s at most",
+        "packs/01/0000010000000001.pack has 2 damaged frames",
+        "and 3 more",
+        r"/home\n/ann (inode 17): bytes 0 to 4096",
+        "partly healed: 100 bytes are lost",
+    ] {
+        assert!(shown.contains(words), "{words} is not in\n{shown}");
+    }
+    let refused = scrub(folder.path(), ScrubRequest::Start { age_seconds: 7 }).await;
+    assert!(refused.unwrap_err().to_string().contains("age_seconds: 7"));
+    running.abort();
 }

@@ -8,7 +8,8 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::admin::{
-    CheckpointState, ExportStatus, FlushReport, QuotaReport, QuotaRequest, Status, status,
+    CheckpointState, ExportStatus, FlushReport, QuotaReport, QuotaRequest, ScrubReport,
+    ScrubRequest, Status, status,
 };
 use crate::config::Inputs;
 
@@ -63,12 +64,17 @@ impl Control for Fake {
             log_error: None,
             disk_cache: None,
             space: Default::default(),
+            damaged_frames: 0,
             checkpoint: 1,
             checkpoint_state: CheckpointState::Open,
             uploads_in_flight: 0,
             store_error: None,
             requests: Default::default(),
         }
+    }
+
+    async fn scrub(&self, _: ScrubRequest) -> Result<ScrubReport, String> {
+        Err("nobody asks for it here".to_owned())
     }
 
     async fn quota(&self, _request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {

@@ -13,6 +13,7 @@ mod gc;
 mod life;
 mod quota;
 mod s3;
+mod scrub;
 mod support;
 mod takeover;
 mod tls;

@@ -133,6 +133,38 @@ impl Block {
         self.dirty.checkpoint.filter(|_| began)
     }
 
+    /// Makes covered bytes of `range` that are clean dirty for `open`, as they are. Gives how many these are, and the
+    /// checkpoint in which the block became dirty by this, if it did.
+    pub(crate) fn upload_again(
+        &mut self,
+        range: ByteRange,
+        open: CheckpointId,
+        tick: u64,
+    ) -> (u64, Option<CheckpointId>) {
+        let mut clean = RangeBitmap::new();
+        self.coverage
+            .set_ranges(range)
+            .for_each(|covered| clean.set(covered));
+        clean.subtract(&self.dirty.ranges);
+        for closed in &self.closed {
+            clean.subtract(&closed.ranges);
+        }
+        if clean.is_empty() {
+            return (0, None);
+        }
+        self.close_before(open);
+        let began = self.dirty.ranges.is_empty();
+        if began {
+            self.dirty.checkpoint = Some(open);
+        }
+        self.dirty.ranges.union(&clean);
+        self.dirty.version = BlockVersion(tick);
+        self.dirty.handed_over = false;
+        // Once it is in the bucket again and evicted, a fetch of its former place is out of date.
+        self.was_written = true;
+        (clean.len(), self.dirty.checkpoint.filter(|_| began))
+    }
+
     /// Puts clean bytes in where none are: `data`, which is a part of what has arrived if that is given.
     pub(crate) fn fill(
         &mut self,

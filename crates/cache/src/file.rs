@@ -83,6 +83,24 @@ impl FileBlocks {
         filled
     }
 
+    /// Makes what is covered and clean of `range` dirty for `open`, as it is: it goes to the bucket once more. For bytes
+    /// whose copy there is damaged. Gives how many bytes these are.
+    pub fn upload_again(&mut self, range: ByteRange, open: CheckpointId) -> u64 {
+        let tick = self.cache.tick();
+        let mut bytes = 0;
+        for (index, within) in BlockIndex::split(range) {
+            let again = |block: &mut Block| block.upload_again(within, open, tick);
+            let Some((clean, became_dirty)) = self.change_if_there(index, again) else {
+                continue;
+            };
+            bytes += clean;
+            if let Some(checkpoint) = became_dirty {
+                self.dirty_in.entry(checkpoint).or_default().insert(index);
+            }
+        }
+        bytes
+    }
+
     /// Copies the covered ones of the bytes from `offset` on to `out`; the newest ones, dirty or
     /// clean. Ranges of the file that are not covered are pushed to `missing`, merged and
     /// ascending, and their bytes of `out` are left as they are.
@@ -228,7 +246,7 @@ impl FileBlocks {
     }
 
     /// Names the state of this checkpoint's dirty ranges in the block; none if it has none. Changes
-    /// with each write to the block and each truncate that takes bytes from it while the checkpoint
+    /// with each write to the block, each [`upload_again`](Self::upload_again) of some of it, and each truncate that takes bytes from it while the checkpoint
     /// is open, and with nothing else. Comparing it with [`Snapshot::version`] tells whether an
     /// early upload is still good.
     pub fn version(&self, block: BlockIndex, checkpoint: CheckpointId) -> Option<BlockVersion> {

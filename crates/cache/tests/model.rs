@@ -53,6 +53,7 @@ enum Step {
     /// With or without a copy.
     Fill(Place, u8, bool),
     Read(Place),
+    UploadAgain(Place),
     Truncate(Place),
     Clear,
     Close,
@@ -92,6 +93,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (place(), 1..100u8, any::<bool>())
             .prop_map(|(place, seed, copied)| Step::Fill(place, seed, copied)),
         3 => place().prop_map(Step::Read),
+        2 => place().prop_map(Step::UploadAgain),
         2 => place().prop_map(Step::Truncate),
         1 => Just(Step::Clear),
         3 => Just(Step::Close),
@@ -162,6 +164,19 @@ impl Model {
                 self.open.handed_over[block_of(cell).0 as usize] = false;
             }
         }
+    }
+
+    /// Makes the clean ones of these cells dirty; gives how many these are.
+    fn upload_again(&mut self, cells: Range<usize>) -> u64 {
+        let closed = self.closed.as_ref().map(|closed| &closed.dirty);
+        let is_dirty = |cell: usize| self.open.dirty[cell] || closed.is_some_and(|it| it[cell]);
+        let clean = cells.filter(|cell| self.covered[*cell] && !is_dirty(*cell));
+        let clean: Vec<usize> = clean.collect();
+        for cell in &clean {
+            self.open.dirty[*cell] = true;
+            self.changed(*cell..*cell + 1);
+        }
+        clean.len() as u64
     }
 
     fn forget(&mut self, cell: usize) {
@@ -284,6 +299,11 @@ impl Run {
                 }
             }
             Step::Read(place) => self.read(&place)?,
+            Step::UploadAgain(place) => {
+                let range = ByteRange::at(place.offset(), place.len as u64);
+                let bytes = self.file.upload_again(range, open);
+                prop_assert_eq!(bytes, self.model.upload_again(place.cells()));
+            }
             Step::Truncate(place) => {
                 self.file.truncate(place.offset(), open);
                 self.model.truncate(place.offset());

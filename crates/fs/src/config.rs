@@ -55,6 +55,10 @@ pub struct FsConfig {
     pub background_requests: u64,
     /// Age in the bucket that a pack which nothing knows must have before it is deleted.
     pub orphan_grace: Duration,
+    /// Bytes a second that the scrub reads from the bucket, at most; 1 or more.
+    pub scrub_rate: u64,
+    /// How often the scrub reads each pack back, by itself; zero for never.
+    pub scrub_interval: Duration,
 }
 
 /// Where changes are recorded before they are in the bucket.
@@ -116,6 +120,8 @@ impl FsConfig {
             background_rate: 16 << 20,
             background_requests: 10,
             orphan_grace: Duration::from_secs(3600),
+            scrub_rate: 8 << 20,
+            scrub_interval: Duration::ZERO,
         }
     }
 }

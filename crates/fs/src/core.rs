@@ -17,6 +17,7 @@ use crate::FsConfig;
 use crate::aside;
 use crate::change::Open;
 use crate::checkpoint::Checkpoints;
+use crate::damage::Damages;
 use crate::environment::Environment;
 use crate::fetch::PackStore;
 use crate::journal::Journal;
@@ -24,6 +25,7 @@ use crate::log_failure::LogHealth;
 use crate::names::known::Room;
 use crate::node::{Node, NodeTable};
 use crate::quota::Accounts;
+use crate::scrub::Scrubs;
 
 /// How long who waits for room waits at most before it looks, and asks for a checkpoint, again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -56,6 +58,8 @@ pub(crate) struct Core {
     pub(crate) checkpoints: Checkpoints,
     pub(crate) log_health: LogHealth,
     pub(crate) accounts: Accounts,
+    pub(crate) damages: Damages,
+    pub(crate) scrubs: Scrubs,
     /// Held by renames from one directory to another: nobody else may move directories meanwhile.
     pub(crate) rename: tokio::sync::Mutex<()>,
     /// Set when recovery is done.
@@ -100,6 +104,8 @@ impl Core {
             checkpoints: parts.checkpoints,
             log_health: LogHealth::new(),
             accounts: parts.accounts,
+            damages: Damages::default(),
+            scrubs: Scrubs::default(),
             rename: tokio::sync::Mutex::new(()),
             journal: OnceLock::new(),
             replayed: AtomicU64::new(parts.start.0),

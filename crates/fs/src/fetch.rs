@@ -1,5 +1,6 @@
 //! Frames from the bucket: fetched once however many ask, verified, and bounded in number.
 
+mod check;
 mod run;
 mod window;
 
@@ -20,7 +21,9 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutOptions, PutPaylo
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
+pub(crate) use self::check::NoPiece;
 use self::run::Fetching;
+pub(crate) use self::run::reference;
 use self::window::Windows;
 use crate::disk_cache::DiskCache;
 use crate::environment::{Randomness, fraction};
@@ -132,7 +135,10 @@ pub(crate) struct PackStore {
     fetching: Mutex<Fetching>,
     windows: Windows,
     fetches: Semaphore,
+    /// Places that these have when nobody fetches.
+    fetch_places: usize,
     puts: Semaphore,
+    put_places: usize,
     /// How packs are put: with which storage class and tags.
     put_options: PutOptions,
     prefetches: Semaphore,
@@ -155,14 +161,17 @@ impl PackStore {
         uploads: usize,
         random: Arc<dyn Randomness>,
     ) -> PackStore {
+        let (fetch_places, put_places) = (parallel.max(1) + READERS_OWN, uploads.max(1));
         PackStore {
             store,
             root,
             keys,
             fetching: Mutex::default(),
             windows: Windows::default(),
-            fetches: Semaphore::new(parallel.max(1) + READERS_OWN),
-            puts: Semaphore::new(uploads.max(1)),
+            fetches: Semaphore::new(fetch_places),
+            fetch_places,
+            puts: Semaphore::new(put_places),
+            put_places,
             put_options: PutOptions::default(),
             prefetches: Semaphore::new(parallel.max(1)),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),

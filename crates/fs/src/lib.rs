@@ -16,7 +16,8 @@
 //!      open: take the epoch, judge the local log, replay it
 //! ```
 //!
-//! What the volume and directory trees may hold is counted in `quota`, as each change is made.
+//! What the volume and directory trees may hold is counted in `quota`, as each change is made. `scrub` reads packs back,
+//! and `heal` mends what it and readers find damaged, as far as a good copy is at hand.
 //!
 //! [`logs`] is for an administrator: what is in a log that was put aside, and getting it back.
 //!
@@ -32,6 +33,7 @@ mod checkpoint;
 mod config;
 mod convert;
 mod core;
+mod damage;
 mod data;
 mod disk_cache;
 mod durability;
@@ -41,6 +43,7 @@ mod fetch;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod heal;
 mod journal;
 mod local;
 mod log_failure;
@@ -48,16 +51,19 @@ pub mod logs;
 mod names;
 mod node;
 mod open;
+mod paths;
 mod prefetch;
 mod quota;
 mod read;
 mod replay;
+mod scrub;
 mod status;
 mod volume;
 
 pub use checkpoint::{CollectorStatus, Space};
 pub use config::{FsConfig, LogConfig};
 pub use core::Stopped;
+pub use damage::{DamageState, DamagedFrame};
 pub use disk_cache::{DiskCacheStatus, MAX_DISK_CACHE, MIN_DISK_CACHE};
 pub use durability::CommitMode;
 pub use environment::{Clock, Compute, Environment, LocalFolder, Metadata, Randomness};
@@ -65,5 +71,6 @@ pub use forebay_pack::Compression;
 pub use local::LocalError;
 pub use open::OpenError;
 pub use quota::{DisplayPath, LimitChange, Quota, QuotaError};
+pub use scrub::{CheckedPack, ScrubEnd, ScrubProgress, ScrubRefusal, ScrubStatus, ScrubWait};
 pub use status::{Stage, Status};
 pub use volume::{Closed, Volume};

@@ -174,7 +174,7 @@ impl Core {
                     if overtaken || self.is_replaced(node, block, *part, address).await? {
                         return Ok(false);
                     }
-                    return Err(self.fetch_failed(key, &error));
+                    return Err(self.fetch_failed(key, address, &error));
                 }
             };
             let taken = Taken {
@@ -189,8 +189,12 @@ impl Core {
             }
         }
         if came < wanted.len() {
-            let why = "its block map names one place of a pack for different frames".to_owned();
-            return Err(self.fetch_failed(key, &FetchError::Damaged(why)));
+            tracing::error!(
+                "inode {inode}, bytes from {} on, cannot be read: their block map names one place of a pack for different frames",
+                block.start(),
+                inode = node.inode,
+            );
+            return Err(Error::Io);
         }
         Ok(true)
     }
@@ -305,18 +309,14 @@ impl Core {
         Ok(replaced)
     }
 
-    fn fetch_failed(&self, block: BlockKey, error: &FetchError) -> Error {
+    fn fetch_failed(&self, block: BlockKey, frame: &FrameAddress, error: &FetchError) -> Error {
         match error {
             FetchError::Unavailable(why) => {
                 self.checkpoints.read_error(why);
                 Error::Delay
             }
             FetchError::Damaged(why) => {
-                tracing::error!(
-                    "inode {}, bytes from {} on, cannot be read: {why}; the rest of the file still can",
-                    block.inode,
-                    block.block.start()
-                );
+                self.frame_is_damaged(block, frame, why);
                 Error::Io
             }
         }

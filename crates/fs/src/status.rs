@@ -56,6 +56,8 @@ pub struct Status {
     pub log: Option<(u64, u64)>,
     /// The local disk cache; none if there is none.
     pub disk_cache: Option<DiskCacheStatus>,
+    /// Damaged frames that readers and the scrub have met since the start, and of which bytes are lost.
+    pub damaged_frames: u64,
     /// Bytes that published files use.
     pub used_bytes: u64,
     /// What the packs hold, and what is done about dead bytes.
@@ -96,6 +98,7 @@ impl Status {
             memory_limit: core.cache.limit_bytes(),
             log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),
             disk_cache: core.packs.disk.as_ref().map(DiskCache::status),
+            damaged_frames: core.damages.lost(),
             used_bytes: core.checkpoints.state().used_bytes,
             collector: core.checkpoints.collector.status(),
             inodes: core.accounts.volume().used().files,

@@ -20,6 +20,7 @@ use crate::environment::Environment;
 use crate::local::{self, LocalState};
 use crate::open::{self, OpenError};
 use crate::quota::{LimitChange, Quota, QuotaError};
+use crate::scrub::{ScrubRefusal, ScrubStatus};
 use crate::{FsConfig, Status};
 
 /// How long closing waits for the metadata store beyond the limit for publishing.
@@ -107,6 +108,8 @@ impl Volume {
         let leave = core.clone().leave_forever();
         let spread = core.clone().spread_forever();
         let collect = core.clone().collect_forever();
+        let scrub = core.clone().scrub_forever();
+        let heal = core.clone().heal_forever();
         let publisher = tokio::spawn(async move {
             tokio::select! {
                 () = publish => {}
@@ -114,6 +117,8 @@ impl Volume {
                 () = watch => {}
                 () = spread => {}
                 () = collect => {}
+                () = scrub => {}
+                () = heal => {}
             }
         });
         let handle_key =
@@ -227,6 +232,32 @@ impl Volume {
     /// When the metadata cannot be read.
     pub async fn quotas(&self) -> std::result::Result<Vec<Quota>, QuotaError> {
         self.core.quotas().await
+    }
+
+    /// Has packs read back and verified in the background, from now on: all that were not within `age`, the one first
+    /// that was not for the longest time.
+    ///
+    /// # Errors
+    ///
+    /// See [`ScrubRefusal`].
+    pub fn start_scrub(&self, age: Duration) -> std::result::Result<(), ScrubRefusal> {
+        self.core.start_scrub(age)
+    }
+
+    /// Ends the round of scrubbing that is under way, if there is one, and says whether there was. What was verified
+    /// stays noted.
+    pub fn stop_scrub(&self) -> bool {
+        self.core.stop_scrub()
+    }
+
+    /// When packs were verified, what is being done about the others, and what is damaged. Reads accounts and checks of
+    /// all packs.
+    ///
+    /// # Errors
+    ///
+    /// [`ScrubRefusal::Unreadable`].
+    pub async fn scrub_status(&self) -> std::result::Result<ScrubStatus, ScrubRefusal> {
+        self.core.scrub_status().await
     }
 
     /// Returns when the volume takes no more changes, with the reason.

@@ -176,6 +176,9 @@ pub enum Finding {
     #[error("pack {pack} has {is} bytes in the bucket and was written with {says}: {object}")]
     WrongPackLength { #[serde(serialize_with = "digits")] pack: PackId, object: String, says: u64, is: u64 },
 
+    #[error("it is noted when pack {pack} was read back, and it has no account")]
+    CheckOfNoPack { #[serde(serialize_with = "digits")] pack: PackId },
+
     #[error("there is a quota of inode {inode}, {why}")]
     QuotaOfNoDirectory { #[serde(serialize_with = "number")] inode: Inode, why: &'static str },
     #[error("the tree of inode {inode} counts {says_bytes} bytes and {says_files} objects, and has {is_bytes} and {is_files}")]
@@ -232,6 +235,7 @@ impl Finding {
             Finding::BadPackAccount { .. } => "bad-pack-account",
             Finding::MissingPack { .. } => "missing-pack",
             Finding::WrongPackLength { .. } => "wrong-pack-length",
+            Finding::CheckOfNoPack { .. } => "check-of-no-pack",
             Finding::QuotaOfNoDirectory { .. } => "quota-of-no-directory",
             Finding::WrongUsage { .. } => "wrong-usage",
             Finding::TreeWithoutQuota { .. } => "tree-without-quota",

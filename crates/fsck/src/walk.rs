@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use forebay_meta::record::{
     BlockMap, CookieRecord, DeadPack, Garbage, NameRecord, PackRecord, QuotaRecord, Record,
-    UsageRecord, VolumeState,
+    ScrubRecord, UsageRecord, VolumeState,
 };
 use forebay_meta::{InodeRecord, Key, KeyRange, StoreError};
 use forebay_types::{Inode, PackId};
@@ -100,6 +100,28 @@ impl Walk {
         while let Some((key, record)) = usages.record::<UsageRecord>(&mut self.findings).await? {
             if let Key::Usage(root) = key {
                 self.totals.usage(root, record);
+            }
+        }
+        self.checks().await
+    }
+
+    /// When packs were read back, which is noted of those that have an account.
+    async fn checks(&mut self) -> Result<(), StoreError> {
+        let mut checks = Cursor::new(&self.source, KeyRange::scrubs_from(PackId(0)));
+        let mut packs = Cursor::new(&self.source, KeyRange::packs_from(PackId(0)));
+        let mut account = None;
+        while let Some((key, _)) = checks.record::<ScrubRecord>(&mut self.findings).await? {
+            let Key::Scrub(checked) = key else { continue };
+            while account.is_none_or(|pack| pack < checked) {
+                let Some((Key::Pack(pack), _)) = packs.record::<PackRecord>(&mut Nobody).await?
+                else {
+                    break;
+                };
+                account = Some(pack);
+            }
+            if account != Some(checked) {
+                self.findings
+                    .found(Finding::CheckOfNoPack { pack: checked });
             }
         }
         Ok(())

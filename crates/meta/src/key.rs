@@ -15,6 +15,7 @@
 //! 'x'  pack: 8                             a pack to delete      DeadPack
 //! 'q'  inode: 8                            limits of a tree      QuotaRecord
 //! 'u'  inode: 8                            usage of a tree       UsageRecord
+//! 's'  pack: 8                             last check of a pack  ScrubRecord
 //! ```
 
 use bytes::Bytes;
@@ -35,6 +36,7 @@ pub(crate) mod tag {
     pub(crate) const DEAD_PACK: u8 = b'x';
     pub(crate) const QUOTA: u8 = b'q';
     pub(crate) const USAGE: u8 = b'u';
+    pub(crate) const SCRUB: u8 = b's';
 }
 
 /// Name of one metadata entry.
@@ -60,6 +62,8 @@ pub enum Key {
     Quota(Inode),
     /// What the tree below a directory holds.
     Usage(Inode),
+    /// When a pack was last read back and verified.
+    Scrub(PackId),
 }
 
 impl Key {
@@ -84,7 +88,9 @@ impl Key {
                 out.extend(key.inode.0.to_be_bytes());
                 out.extend(key.block.0.to_be_bytes());
             }
-            Key::Pack(pack) | Key::DeadPack(pack) => out.extend(pack.0.to_be_bytes()),
+            Key::Pack(pack) | Key::DeadPack(pack) | Key::Scrub(pack) => {
+                out.extend(pack.0.to_be_bytes());
+            }
         }
         Bytes::from(out)
     }
@@ -113,6 +119,7 @@ impl Key {
             tag::DEAD_PACK => Key::DeadPack(PackId(fields.u64_be()?)),
             tag::QUOTA => Key::Quota(Inode(fields.u64_be()?)),
             tag::USAGE => Key::Usage(Inode(fields.u64_be()?)),
+            tag::SCRUB => Key::Scrub(PackId(fields.u64_be()?)),
             _ => return Err(fields.corrupt("is of a kind that this version does not know")),
         };
         fields.end()?;
@@ -131,6 +138,7 @@ impl Key {
             Key::DeadPack(_) => tag::DEAD_PACK,
             Key::Quota(_) => tag::QUOTA,
             Key::Usage(_) => tag::USAGE,
+            Key::Scrub(_) => tag::SCRUB,
         }
     }
 }
@@ -163,6 +171,7 @@ impl KeyRange {
             tag::NAME,
             tag::PACK,
             tag::QUOTA,
+            tag::SCRUB,
             tag::USAGE,
             tag::VOLUME,
             tag::DEAD_PACK,
@@ -230,6 +239,11 @@ impl KeyRange {
     /// Packs to delete from `from` on.
     pub fn dead_packs_from(from: PackId) -> KeyRange {
         KeyRange::of_tag_from(tag::DEAD_PACK, from.0)
+    }
+
+    /// What is known of the last checks of packs from `from` on.
+    pub fn scrubs_from(from: PackId) -> KeyRange {
+        KeyRange::of_tag_from(tag::SCRUB, from.0)
     }
 
     /// All packs.
@@ -372,6 +386,7 @@ mod tests {
             any::<u64>().prop_map(|n| Key::DeadPack(PackId(n))),
             any::<u64>().prop_map(|n| Key::Quota(Inode(n))),
             any::<u64>().prop_map(|n| Key::Usage(Inode(n))),
+            any::<u64>().prop_map(|n| Key::Scrub(PackId(n))),
         ]
     }
 
@@ -403,7 +418,7 @@ mod tests {
 
         #[test]
         fn a_key_of_no_kind_is_in_one_of_the_unknown_ranges(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
-            let known = bytes.first().is_some_and(|first| b"vincbpgxqu".contains(first));
+            let known = bytes.first().is_some_and(|first| b"vincbpgxqus".contains(first));
             let ranges = KeyRange::unknown();
             let found = ranges.iter().filter(|range| range.contains(&bytes)).count();
             prop_assert_eq!(found, usize::from(!known));

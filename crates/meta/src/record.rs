@@ -8,6 +8,7 @@ mod inode;
 mod name;
 mod pack;
 mod quota;
+mod scrub;
 mod volume_state;
 
 pub use block_map::{
@@ -17,6 +18,7 @@ pub use inode::{Content, Device, Directory, InodeRecord, Kind, SPACE_UNIT, Times
 pub use name::{CookieRecord, NameRecord};
 pub use pack::{DeadPack, Garbage, PackRecord};
 pub use quota::{QuotaRecord, Spread, UsageRecord};
+pub use scrub::{ScrubRecord, ScrubResult};
 pub use volume_state::VolumeState;
 
 use bytes::Bytes;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_meta::record::{
     BlockMap, CookieRecord, Garbage, InodeRecord, Kind, NameRecord, PackRecord, QuotaRecord,
-    UsageRecord, VolumeState,
+    ScrubRecord, UsageRecord, VolumeState,
 };
 use forebay_meta::{Key, Record};
 use forebay_pack::{object_name, parse_object_name};
@@ -22,6 +22,7 @@ struct Entries {
     packs: BTreeMap<u64, PackRecord>,
     garbage: BTreeSet<u64>,
     dead_packs: BTreeSet<u64>,
+    scrubs: BTreeSet<u64>,
     usages: BTreeMap<u64, UsageRecord>,
 }
 
@@ -78,6 +79,10 @@ fn read(bucket: &BucketImage) -> Result<Entries, forebay_meta::Corrupt> {
                 entries.dead_packs.insert(pack.0);
             }
             Key::Quota(_) => drop(QuotaRecord::decode(key, value)?),
+            Key::Scrub(pack) => {
+                ScrubRecord::decode(key, value)?;
+                entries.scrubs.insert(pack.0);
+            }
             Key::Usage(tree) => {
                 entries
                     .usages
@@ -197,6 +202,13 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
                 "pack {pack:x} has an account, and is not there as it says"
             ));
         }
+    }
+    if let Some(pack) = entries
+        .scrubs
+        .iter()
+        .find(|pack| !entries.packs.contains_key(pack))
+    {
+        return Err(format!("pack {pack:x} was checked and has no account"));
     }
     if let Some((pack, bytes)) = live.first_key_value() {
         return Err(format!(

@@ -52,6 +52,8 @@ fn unusual() -> Places {
         "20MB/s",
         "/s3-ca.pem",
         "http://proxy:3128",
+        "30days",
+        "3MiB",
         "trace",
     ]) {
         places = places.flag(setting.key, text);

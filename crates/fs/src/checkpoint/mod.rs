@@ -44,6 +44,8 @@ use collector::Collector;
 
 pub use collector::{CollectorStatus, Space};
 
+pub(crate) use upload::address;
+
 /// The volume has stopped: there is nothing more to publish.
 #[derive(Debug)]
 pub(crate) struct Halted;
@@ -83,7 +85,7 @@ pub(crate) struct Checkpoints {
     closed: Mutex<Option<Instant>>,
     stage: Mutex<Stage>,
     uploads: AtomicUsize,
-    /// There may be removed files to collect, or dead packs to delete.
+    /// There may be removed files to collect, dead packs to delete, or checks of packs to note.
     garbage: AtomicBool,
     /// Packs could not be deleted: to be tried again after the next publication.
     undeleted: AtomicBool,
@@ -198,6 +200,12 @@ impl Checkpoints {
 
     pub(crate) fn stage(&self) -> Stage {
         *self.stage.lock()
+    }
+
+    /// There is something to do beside checkpoints.
+    pub(crate) fn tidy(&self) {
+        self.garbage.store(true, Ordering::Release);
+        self.wake();
     }
 
     fn set_stage(&self, stage: Stage) {

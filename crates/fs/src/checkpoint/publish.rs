@@ -1,7 +1,7 @@
 //! Publishing: one atomic metadata batch makes a closed checkpoint the state of the bucket.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use forebay_meta::record::{
     BlockMap, DeadPack, Displaced, Extent, Garbage, Kind, PackRecord, VolumeState,
@@ -150,6 +150,7 @@ impl Core {
             after: Some(*record),
         });
         let mut changes: Vec<AccountChange> = opened.collect();
+        let mut dead = BTreeSet::new();
         for (pack, lost) in &account.displaced {
             let key = Key::Pack(*pack);
             let record = self.insist(|| self.catalog.pack(*pack)).await?;
@@ -168,7 +169,9 @@ impl Core {
                 batch.put(&key, &record);
             } else {
                 batch.delete(&key);
+                batch.delete(&Key::Scrub(*pack));
                 batch.put(&Key::DeadPack(*pack), &DeadPack);
+                dead.insert(*pack);
                 self.checkpoints.garbage.store(true, Ordering::Release);
             }
         }
@@ -177,9 +180,11 @@ impl Core {
             ..state
         };
         batch.put(&Key::Volume, &state);
+        let checks = self.scrubs.enter(&mut batch, &dead);
         self.insist(|| self.catalog.store().commit(&batch)).await?;
         *self.checkpoints.state.lock() = state;
         self.checkpoints.collector.committed(&changes);
+        self.scrubs.entered(&checks, &dead);
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! Reclaiming: the block maps of removed files, and packs to which nothing refers any more.
+//! Reclaiming: the block maps of removed files, and packs to which nothing refers any more. What the scrub has to note goes
+//! along, or goes alone if there is enough of it.
 //!
 //! Both are noted in the batch that made them garbage, so that a crash forgets neither. A pack is
 //! deleted only when the metadata that no longer refer to it are durable in the bucket.
@@ -28,7 +29,7 @@ impl Core {
         let mut account = Account::default();
         let more = self.collect_files(&mut batch, &mut account).await?
             | self.delete_packs(&mut batch).await?;
-        if !batch.is_empty() {
+        if !batch.is_empty() || self.scrubs.has_due() {
             self.commit_account(batch, account, self.checkpoints.state())
                 .await?;
         }

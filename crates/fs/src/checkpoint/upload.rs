@@ -310,6 +310,8 @@ impl Core {
                             trouble = Some(why);
                         }
                         Err(FetchError::Damaged(why)) => {
+                            let frame = &wanted[index];
+                            self.frame_is_damaged(block, frame, &why);
                             tracing::error!(
                                 "inode {}, bytes from {} on, cannot be written anew in one piece: {why}",
                                 block.inode,
@@ -340,7 +342,7 @@ fn needs_rewrite(key: BlockKey, snapshot: &Snapshot, map: BlockMap, floor: u64) 
 }
 
 /// How the metadata name a frame.
-pub(super) fn address(frame: &FrameRef) -> FrameAddress {
+pub(crate) fn address(frame: &FrameRef) -> FrameAddress {
     FrameAddress {
         pack: frame.pack,
         offset: frame.offset,

@@ -67,7 +67,7 @@ fn follows(last: &FrameAddress, next: &FrameAddress) -> bool {
     last.pack == next.pack && end == u64::from(next.offset)
 }
 
-pub(super) fn reference(address: &FrameAddress) -> FrameRef {
+pub(crate) fn reference(address: &FrameAddress) -> FrameRef {
     FrameRef {
         pack: address.pack,
         offset: address.offset,
@@ -178,7 +178,7 @@ impl PackStore {
         Ok(outcomes.collect())
     }
 
-    async fn look_on_disk(
+    pub(super) async fn look_on_disk(
         &self,
         disk: &DiskCache,
         block: BlockKey,

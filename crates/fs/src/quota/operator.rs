@@ -91,7 +91,7 @@ pub enum QuotaError {
 
 /// A path as messages show it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct DisplayPath(Vec<u8>);
+pub struct DisplayPath(pub(crate) Vec<u8>);
 
 impl fmt::Display for DisplayPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -261,7 +261,7 @@ impl Core {
     }
 
     /// The path of a directory; none if it is gone, or moves at this moment.
-    async fn path_of(&self, node: &Arc<Node>) -> Result<Option<Vec<u8>>, QuotaError> {
+    pub(crate) async fn path_of(&self, node: &Arc<Node>) -> Result<Option<Vec<u8>>, QuotaError> {
         let mut names = Vec::new();
         let mut inode = node.inode;
         while inode != Inode::ROOT {

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 use forebay_meta::record::{
-    CookieRecord, Garbage, Kind, NameRecord, PackRecord, QuotaRecord, Spread, UsageRecord,
+    CookieRecord, Garbage, Kind, NameRecord, PackRecord, QuotaRecord, ScrubRecord, Spread,
+    UsageRecord,
 };
 use forebay_meta::{BlockMap, Key};
 use forebay_pack::object_name;
@@ -310,6 +311,19 @@ const CASES: &[Case] = &[
             });
         },
         &["collected-block"],
+    ),
+    (
+        |v| v.put(&Key::Scrub(pack(9)), &ScrubRecord::default()),
+        &["check-of-no-pack"],
+    ),
+    (
+        |v| {
+            drop(
+                v.entries
+                    .insert(Key::Scrub(pack(2)).encode(), vec![1, 2].into()),
+            )
+        },
+        &["damaged-record"],
     ),
     (|v| v.delete(&Key::Pack(pack(1))), &["pack-without-account"]),
     (

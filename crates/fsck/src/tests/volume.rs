@@ -10,7 +10,7 @@
 //!                7     a removed file, of which one block in pack 2 is still to be collected
 //! ```
 //!
-//! Pack 3 is to be deleted.
+//! Pack 3 is to be deleted. Pack 2 was read back once.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_meta::record::{
     Content, CookieRecord, DeadPack, Directory, FrameAddress, Garbage, Kind, NameRecord,
-    PackRecord, QuotaRecord, Record, Spread, Timestamp, UsageRecord, VolumeState,
+    PackRecord, QuotaRecord, Record, ScrubRecord, Spread, Timestamp, UsageRecord, VolumeState,
 };
 use forebay_meta::{BlockMap, InodeRecord, Key, KeyRange, StoreError};
 use forebay_pack::{Compression, FrameRef, PackKeys, PackWriter, object_name};
@@ -223,6 +223,12 @@ impl Volume {
         volume.put(&Key::Garbage(Inode(7)), &garbage);
         volume.objects.insert(object_name(pack(3)), vec![0; 10]);
         volume.put(&Key::DeadPack(pack(3)), &DeadPack);
+
+        let check = ScrubRecord {
+            checked: 1_790_000_000,
+            ..ScrubRecord::default()
+        };
+        volume.put(&Key::Scrub(pack(2)), &check);
 
         let quota = QuotaRecord {
             limit_bytes: 1 << 30,

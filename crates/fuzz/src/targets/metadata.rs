@@ -6,13 +6,14 @@
 //!
 //! ```text
 //! input    kind: 1    key: length 2, bytes    value
-//! kind     0 to 7, 9 and 10 a record, in the order of run(); others: all of them
+//! kind     0 to 7 and 9 to 11 a record, in the order of run(); others: all of them
 //! ```
 
 use bytes::Bytes;
 use forebay_meta::record::{
     Content, CookieRecord, DeadPack, Device, Directory, Garbage, InodeRecord, Kind, MAX_EXTENTS,
-    NameRecord, PackRecord, QuotaRecord, Spread, Timestamp, UsageRecord, VolumeState,
+    NameRecord, PackRecord, QuotaRecord, ScrubRecord, ScrubResult, Spread, Timestamp, UsageRecord,
+    VolumeState,
 };
 use forebay_meta::{BlockMap, FrameAddress, Key, KeyRange, Record};
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId};
@@ -45,6 +46,7 @@ fn run(bytes: &[u8]) {
         7 => check_value::<DeadPack>(key, value),
         9 => check_value::<QuotaRecord>(key, value),
         10 => check_value::<UsageRecord>(key, value),
+        11 => check_value::<ScrubRecord>(key, value),
         _ => {
             check_value::<VolumeState>(key, value);
             check_value::<InodeRecord>(key, value);
@@ -56,6 +58,7 @@ fn run(bytes: &[u8]) {
             check_value::<DeadPack>(key, value);
             check_value::<QuotaRecord>(key, value);
             check_value::<UsageRecord>(key, value);
+            check_value::<ScrubRecord>(key, value);
         }
     }
 }
@@ -77,6 +80,7 @@ pub(super) fn check_key(key: &[u8]) {
         Key::DeadPack(_) => assert!(holds(KeyRange::dead_packs())),
         Key::Quota(_) => assert!(holds(KeyRange::quotas())),
         Key::Usage(_) => assert!(holds(KeyRange::usages())),
+        Key::Scrub(pack) => assert!(holds(KeyRange::scrubs_from(pack))),
         _ => {}
     }
 }
@@ -253,6 +257,11 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         inode,
         block: BlockIndex(6),
     });
+    let scrub = ScrubRecord {
+        checked: 1_790_000_000,
+        result: ScrubResult::Damaged,
+        damaged_frames: 3,
+    };
     vec![
         ("volume-state", input(0, Key::Volume, state.encode())),
         ("directory", input(1, Key::Inode(inode), directory.encode())),
@@ -279,6 +288,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("in-tree", input(1, Key::Inode(inode), in_tree.encode())),
         ("quota", input(9, Key::Quota(inode), quota.encode())),
         ("usage", input(10, Key::Usage(inode), usage.encode())),
+        ("scrub", input(11, Key::Scrub(PackId(1)), scrub.encode())),
         ("every-kind", input(8, Key::Volume, state.encode())),
     ]
 }

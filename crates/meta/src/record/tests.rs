@@ -113,6 +113,9 @@ proptest! {
             round_trip(&QuotaRecord { limit_bytes: a, limit_files: b, spread })?;
         }
         round_trip(&UsageRecord { bytes: a, files: b })?;
+        for result in [ScrubResult::Sound, ScrubResult::Damaged, ScrubResult::Missing] {
+            round_trip(&ScrubRecord { checked: a, result, damaged_frames: frames })?;
+        }
     }
 
     #[test]
@@ -127,6 +130,7 @@ proptest! {
         let _ = DeadPack::decode(b"x", &bytes);
         let _ = QuotaRecord::decode(b"q", &bytes);
         let _ = UsageRecord::decode(b"u", &bytes);
+        let _ = ScrubRecord::decode(b"s", &bytes);
         if let Ok(map) = BlockMap::decode(b"b", &bytes) {
             prop_assert_eq!(BlockMap::decode(b"b", &map.encode()), Ok(map));
         }
@@ -366,8 +370,9 @@ fn every_record_stands_under_its_own_letter() {
         DeadPack::TAG,
         QuotaRecord::TAG,
         UsageRecord::TAG,
+        ScrubRecord::TAG,
     ];
-    assert_eq!(&tags, b"vincbpgxqu");
+    assert_eq!(&tags, b"vincbpgxqus");
     assert_eq!(tags[0], tag::VOLUME);
 }
 
@@ -419,6 +424,12 @@ fn the_bytes_of_version_one_do_not_change() {
         7665726966696572\
         0100000074";
     assert_eq!(hex(link.encode()), expected);
+    let scrub = ScrubRecord {
+        checked: 0x0102,
+        result: ScrubResult::Damaged,
+        damaged_frames: 3,
+    };
+    assert_eq!(hex(scrub.encode()), "0102010000000000000103000000");
     // What counts in a tree has a version of its own.
     let in_tree = InodeRecord {
         tree: Some(Inode(0x0a0b)),

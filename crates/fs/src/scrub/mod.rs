@@ -1,0 +1,712 @@
+//! The scrub: reads every pack back in the background, slowly, and notes when it did.
+//!
+//! ```text
+//!   survey: accounts and checks of all packs -> those that were not read for the longest time
+//!      |
+//!   verify: index, header, frames; in pieces, at a rate, after everybody else
+//!      |                      |
+//!      |                 damaged frames -> the list of damages -> healing
+//!      v
+//!   checks that are to be noted -> with the next commit to the metadata, or as a batch of their own
+//! ```
+//!
+//! A round ends when all packs were read that it was for. Its progress is in the metadata, so that whoever comes after a
+//! restart goes on with the oldest one. Nothing is asked of the bucket while no round is under way.
+
+mod plan;
+mod verify;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay_meta::record::{BlockMap, PackRecord, ScrubRecord, ScrubResult};
+use forebay_meta::{Batch, Key, KeyRange, Record, StoreError};
+use forebay_pack::object_name;
+use forebay_types::{Inode, PackId};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::core::Core;
+use crate::damage::DamagedFrame;
+use crate::fetch::backoff;
+use plan::{Due, Pace, Queue, Survey};
+
+/// Packs that are chosen at a time, some 40 bytes each.
+const QUEUE: usize = 65_536;
+/// Accounts that are read at a time.
+const ACCOUNTS: usize = 4096;
+/// Block maps that are read at a time.
+const MAPS: usize = 1024;
+/// Checks that go to the metadata as a batch of their own, if no other batch takes them along before.
+const CHECKS: usize = 256;
+/// Checks that may wait for that while the bucket takes none.
+const MOST_CHECKS: usize = 4096;
+/// Packs that do not say what they hold, whose frames are looked for in all block maps at the end of a round.
+const MOST_BLIND: usize = 4096;
+/// Damaged packs that a status names.
+const MOST_NAMED: usize = 1000;
+/// How long it waits when it cannot go on for a reason that lasts.
+const LATER: Duration = Duration::from_secs(3600);
+
+/// Why a round has ended that an operator did not want any more.
+const STOPPED: &str = "it was stopped";
+
+/// Why the scrub does not do what it was asked to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScrubRefusal {
+    /// One is under way.
+    #[error("the scrub is under way already; `forebay scrub --status` says how far it is")]
+    Running,
+    /// What the metadata say of packs cannot be read.
+    #[error(
+        "which packs there are cannot be read now: {0}; `forebay status` says how the bucket is"
+    )]
+    Unreadable(String),
+}
+
+/// What a round waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScrubWait {
+    /// Others read or upload, or writers wait for memory.
+    Others,
+    /// The bucket does not answer; what it said last.
+    Bucket(String),
+}
+
+use ScrubWait as Wait;
+
+/// How far the round that is under way has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScrubProgress {
+    /// Since when, in seconds since 1970.
+    pub since: u64,
+    /// Packs that it is for.
+    pub packs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packs that were read.
+    pub packs_done: u64,
+    /// Bytes that were read.
+    pub bytes_done: u64,
+    /// What it waits for, if it does.
+    pub waits_for: Option<ScrubWait>,
+}
+
+/// How the last round ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScrubEnd {
+    /// When, in seconds since 1970.
+    pub at: u64,
+    /// Packs that were read.
+    pub packs: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Packs of these that are damaged or missing.
+    pub damaged: u64,
+    /// Why it ended before all packs were read; none if they were.
+    pub cut_short: Option<String>,
+}
+
+/// A pack that was not what was written when it was read last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedPack {
+    /// The pack.
+    pub pack: PackId,
+    /// The name of the object below the volume's prefix.
+    pub object: String,
+    /// When, in seconds since 1970.
+    pub checked: u64,
+    /// Whether it was not in the bucket.
+    pub missing: bool,
+    /// How many of its frames were damaged; none if it is missing, or only its header or index are damaged.
+    pub damaged_frames: u32,
+}
+
+/// When packs were verified, and what is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScrubStatus {
+    /// Bytes a second that are read at most.
+    pub rate: u64,
+    /// How often each pack is read back by itself; zero for never.
+    pub interval: Duration,
+    /// The round that is under way.
+    pub running: Option<ScrubProgress>,
+    /// The last round since the start.
+    pub last: Option<ScrubEnd>,
+    /// When the next one begins by itself, in seconds since 1970.
+    pub next: Option<u64>,
+    /// Packs of the volume.
+    pub packs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packs that were never read back as a whole.
+    pub never: u64,
+    /// When the one was read that was not for the longest time, of those that ever were; in seconds since 1970.
+    pub oldest: Option<u64>,
+    /// When the one was read that was read last.
+    pub newest: Option<u64>,
+    /// Packs that were damaged or missing when they were read last; a thousand at most.
+    pub damaged_packs: Vec<CheckedPack>,
+    /// How many more there are.
+    pub more_damaged_packs: u64,
+    /// Damaged frames that readers and the scrub have met since the start; a thousand at most.
+    pub damaged_frames: Vec<DamagedFrame>,
+    /// How many more there are.
+    pub more_damaged_frames: u64,
+}
+
+/// Whether somebody waits while the bucket does not answer.
+#[derive(Clone, Copy)]
+enum Patience {
+    Endless,
+    None,
+}
+
+/// A round cannot go on, and why.
+#[derive(Debug)]
+struct Broken(String);
+
+/// What operators, the scrub and the publisher tell one another.
+#[derive(Default)]
+pub(crate) struct Scrubs {
+    wake: Notify,
+    stop: Notify,
+    /// Of which age, in seconds, packs are to be read.
+    order: Mutex<Option<u64>>,
+    round: Mutex<Round>,
+    checks: Mutex<Checks>,
+    /// They are to go there by themselves.
+    is_due: AtomicBool,
+}
+
+/// What was found, on its way to the metadata.
+#[derive(Default)]
+struct Checks {
+    /// What is not there yet.
+    pending: BTreeMap<PackId, ScrubRecord>,
+    /// The pack that is being read.
+    reading: Option<PackId>,
+    /// Its account has gone meanwhile.
+    has_gone: bool,
+}
+
+#[derive(Default)]
+struct Round {
+    running: Option<ScrubProgress>,
+    damaged: u64,
+    last: Option<ScrubEnd>,
+    next: Option<u64>,
+}
+
+impl Scrubs {
+    /// Whether checks are to be noted though nothing else is.
+    pub(crate) fn has_due(&self) -> bool {
+        self.is_due.swap(false, Ordering::AcqRel) && !self.checks.lock().pending.is_empty()
+    }
+
+    /// Puts what was found into a batch that is about to be committed and makes the packs `dead` go.
+    pub(crate) fn enter(
+        &self,
+        batch: &mut Batch,
+        dead: &BTreeSet<PackId>,
+    ) -> Vec<(PackId, ScrubRecord)> {
+        let checks = self.checks.lock();
+        let living = checks
+            .pending
+            .iter()
+            .filter(|(pack, _)| !dead.contains(pack));
+        let entered: Vec<_> = living.map(|(pack, check)| (*pack, *check)).collect();
+        for (pack, check) in &entered {
+            batch.put(&Key::Scrub(*pack), check);
+        }
+        entered
+    }
+
+    /// That batch is in the bucket. From now on nothing is noted of the packs that have gone with it.
+    pub(crate) fn entered(&self, entered: &[(PackId, ScrubRecord)], dead: &BTreeSet<PackId>) {
+        let mut checks = self.checks.lock();
+        for (pack, record) in entered {
+            // It may have been read again meanwhile.
+            if checks.pending.get(pack) == Some(record) {
+                checks.pending.remove(pack);
+            }
+        }
+        checks.pending.retain(|pack, _| !dead.contains(pack));
+        checks.has_gone |= checks.reading.is_some_and(|pack| dead.contains(&pack));
+    }
+
+    /// A pack is about to be read. Its account is looked for after this.
+    fn begin_pack(&self, pack: PackId) {
+        let mut checks = self.checks.lock();
+        checks.reading = Some(pack);
+        checks.has_gone = false;
+    }
+
+    fn read(&self, bytes: u64) {
+        if let Some(running) = &mut self.round.lock().running {
+            running.bytes_done += bytes;
+        }
+    }
+
+    fn waits_for(&self, what: Option<Wait>) {
+        if let Some(running) = &mut self.round.lock().running {
+            running.waits_for = what;
+        }
+    }
+
+    /// A round begins, if none is under way.
+    fn begin(&self, since: u64) -> bool {
+        let mut round = self.round.lock();
+        if round.running.is_some() {
+            return false;
+        }
+        round.damaged = 0;
+        round.next = None;
+        round.running = Some(ScrubProgress {
+            since,
+            packs: 0,
+            bytes: 0,
+            packs_done: 0,
+            bytes_done: 0,
+            waits_for: None,
+        });
+        true
+    }
+
+    fn chose(&self, packs: u64, bytes: u64) {
+        if let Some(running) = &mut self.round.lock().running {
+            running.packs = running.packs_done + packs;
+            running.bytes = running.bytes_done + bytes;
+        }
+    }
+
+    fn end(&self, at: u64, cut_short: Option<String>) {
+        let mut round = self.round.lock();
+        let Some(running) = round.running.take() else {
+            return;
+        };
+        round.last = Some(ScrubEnd {
+            at,
+            packs: running.packs_done,
+            bytes: running.bytes_done,
+            damaged: round.damaged,
+            cut_short,
+        });
+    }
+
+    /// Notes what came of a pack; none if it has gone. Says whether there is enough to be written down.
+    fn verified(&self, pack: PackId, record: Option<ScrubRecord>) -> bool {
+        let mut round = self.round.lock();
+        if let Some(running) = &mut round.running {
+            running.packs_done += 1;
+        }
+        let mut checks = self.checks.lock();
+        checks.reading = None;
+        let Some(record) = record.filter(|_| !checks.has_gone) else {
+            return false;
+        };
+        if record.result != ScrubResult::Sound {
+            round.damaged += 1;
+        }
+        checks.pending.insert(pack, record);
+        checks.pending.len() >= CHECKS
+    }
+}
+
+impl Core {
+    /// Has the scrub read all packs that were not read within `age`.
+    pub(crate) fn start_scrub(&self, age: Duration) -> Result<(), ScrubRefusal> {
+        if !self.scrubs.begin(self.seconds()) {
+            return Err(ScrubRefusal::Running);
+        }
+        *self.scrubs.order.lock() = Some(age.as_secs());
+        self.scrubs.wake.notify_one();
+        Ok(())
+    }
+
+    /// Ends the round that is under way; says whether there was one.
+    pub(crate) fn stop_scrub(&self) -> bool {
+        let runs = self.scrubs.round.lock().running.is_some();
+        if self.scrubs.order.lock().take().is_some() {
+            // It has not begun.
+            self.scrubs.end(self.seconds(), Some(STOPPED.to_owned()));
+        }
+        self.scrubs.stop.notify_waiters();
+        runs
+    }
+
+    fn seconds(&self) -> u64 {
+        self.now().seconds.max(0).unsigned_abs()
+    }
+
+    /// Rounds when they are due or asked for, for as long as the volume runs.
+    pub(crate) async fn scrub_forever(self: Arc<Core>) {
+        let interval = self.config.scrub_interval.as_secs();
+        loop {
+            // From here on nobody is told in vain to stop.
+            let stopped = self.scrubs.stop.notified();
+            let order = self.scrubs.order.lock().take();
+            if let Some(age) = order {
+                self.round(age, stopped).await;
+                continue;
+            }
+            if interval == 0 {
+                self.scrubs.wake.notified().await;
+                continue;
+            }
+            let next = match self.survey(0).await {
+                Ok((survey, _)) => survey.next_round(self.seconds(), interval),
+                Err(Broken(why)) => {
+                    tracing::warn!("the scrub cannot see which packs there are: {why}");
+                    self.seconds() + LATER.as_secs()
+                }
+            };
+            self.scrubs.round.lock().next = Some(next);
+            if self.order_before(next).await {
+                continue;
+            }
+            let stopped = self.scrubs.stop.notified();
+            if !self.scrubs.begin(self.seconds()) {
+                // It was asked for at this moment.
+                continue;
+            }
+            if !self.round(interval / 2, stopped).await {
+                // What has broken it off may last.
+                let later = self.seconds() + LATER.as_secs();
+                self.order_before(later).await;
+            }
+        }
+    }
+
+    /// Waits until this time, or until a round is asked for, and says whether it was.
+    async fn order_before(&self, next: u64) -> bool {
+        loop {
+            if self.scrubs.order.lock().is_some() {
+                return true;
+            }
+            let left = next.saturating_sub(self.seconds());
+            if left == 0 {
+                return false;
+            }
+            // The clock may be set meanwhile.
+            let nap = Duration::from_secs(left).min(LATER);
+            let _ = tokio::time::timeout(nap, self.scrubs.wake.notified()).await;
+        }
+    }
+
+    /// Reads all packs that were not read within so many seconds, unless it is stopped. Says whether it came to its end.
+    async fn round(&self, age: u64, stopped: impl Future<Output = ()>) -> bool {
+        tracing::info!("the scrub begins");
+        let outcome = tokio::select! {
+            biased;
+            () = stopped => Err(Broken(STOPPED.to_owned())),
+            outcome = self.read_packs(self.seconds().saturating_sub(age)) => outcome,
+        };
+        self.scrubs.is_due.store(true, Ordering::Release);
+        self.checkpoints.tidy();
+        let cut_short = outcome.err().map(|Broken(why)| why);
+        let is_whole = cut_short.is_none();
+        self.scrubs.end(self.seconds(), cut_short);
+        let last = self.scrubs.round.lock().last.clone();
+        if let Some(ScrubEnd {
+            packs,
+            bytes,
+            damaged,
+            cut_short,
+            ..
+        }) = last
+        {
+            let end =
+                cut_short.map_or(String::new(), |why| format!(", and has ended early: {why}"));
+            tracing::info!(
+                "the scrub has read {packs} packs, {bytes} bytes, {damaged} of them damaged{end}"
+            );
+        }
+        is_whole
+    }
+
+    /// Reads all packs whose last check was at this time or before, and those that have none.
+    async fn read_packs(&self, before: u64) -> Result<(), Broken> {
+        let mut pace = Pace::new(self.config.scrub_rate);
+        let mut blind = BTreeMap::new();
+        loop {
+            let (_, queue) = self.survey(before).await?;
+            self.scrubs.chose(queue.packs, queue.bytes);
+            let more = queue.has_more();
+            for due in queue.into_order() {
+                while self.scrubs.checks.lock().pending.len() >= MOST_CHECKS {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                let verdict = self.verify(&due, &mut pace).await?;
+                let record = verdict
+                    .as_ref()
+                    .map(|verdict| verdict.record(self.seconds()));
+                if self.scrubs.verified(due.pack, record) {
+                    self.scrubs.is_due.store(true, Ordering::Release);
+                    self.checkpoints.tidy();
+                }
+                if let Some(why) = verdict.and_then(|verdict| verdict.blind) {
+                    tracing::error!(
+                        "{} does not say what it holds: {why}",
+                        object_name(due.pack)
+                    );
+                    if blind.len() < MOST_BLIND {
+                        blind.insert(due.pack, why);
+                    }
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        self.look_up(&blind, &mut pace).await
+    }
+
+    /// Finds out from the block maps which frames there should be in packs that do not say so themselves, and checks each.
+    async fn look_up(
+        &self,
+        blind: &BTreeMap<PackId, String>,
+        pace: &mut Pace,
+    ) -> Result<(), Broken> {
+        if blind.is_empty() {
+            return Ok(());
+        }
+        let mut rest = KeyRange::blocks_from(Inode(0));
+        loop {
+            let found = self.patiently(|| self.catalog.scan(&rest, MAPS)).await?;
+            for (key, value) in &found {
+                // What cannot be read is told to those who need it, and by fsck.
+                let (Ok(Key::Block(block)), Ok(map)) =
+                    (Key::decode(key), BlockMap::decode(key, value))
+                else {
+                    continue;
+                };
+                let mut seen = BTreeSet::new();
+                for extent in map.extents() {
+                    let frame = &extent.frame;
+                    if blind.contains_key(&frame.pack) && seen.insert((frame.pack, frame.offset)) {
+                        self.turn(u64::from(frame.stored_len), pace).await;
+                        if let Some(why) = self.check_alone(block, frame).await? {
+                            self.frame_is_damaged(block, frame, &why);
+                        }
+                    }
+                }
+            }
+            match found.last() {
+                Some((last, _)) if found.len() == MAPS => rest = rest.after(last),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Looks at all packs; those whose last check was at this time or before are queued.
+    async fn survey(&self, before: u64) -> Result<(Survey, Queue), Broken> {
+        let (mut survey, mut queue) = (Survey::default(), Queue::new(QUEUE));
+        self.for_each_pack(Patience::Endless, |pack, account, check| {
+            survey.add(account, check);
+            if check.is_none_or(|check| check.checked <= before) {
+                queue.add(Due {
+                    checked: check.map(|check| check.checked),
+                    pack,
+                    bytes: account.bytes,
+                    frames: account.frames,
+                });
+            }
+        })
+        .await?;
+        Ok((survey, queue))
+    }
+
+    /// Reads the accounts of all packs and their last checks.
+    async fn for_each_pack(
+        &self,
+        patience: Patience,
+        mut each: impl FnMut(PackId, &PackRecord, Option<&ScrubRecord>),
+    ) -> Result<(), Broken> {
+        let mut rest = KeyRange::packs();
+        loop {
+            let accounts = self
+                .ask(patience, || self.catalog.scan(&rest, ACCOUNTS))
+                .await?;
+            let Some((last, _)) = accounts.last() else {
+                return Ok(());
+            };
+            let numbers = accounts.iter().filter_map(|(key, _)| pack_of(key));
+            let (first, end) = numbers.fold((u64::MAX, 0), |(first, end), pack| {
+                (first.min(pack.0), end.max(pack.0))
+            });
+            // Each has an account among these.
+            let range = KeyRange {
+                end: Key::Scrub(PackId(end.saturating_add(1))).encode(),
+                ..KeyRange::scrubs_from(PackId(first))
+            };
+            let found = self
+                .ask(patience, || self.catalog.scan(&range, 2 * ACCOUNTS))
+                .await?;
+            let mut checks: BTreeMap<PackId, ScrubRecord> = BTreeMap::new();
+            for (key, value) in &found {
+                if let (Ok(Key::Scrub(pack)), Ok(check)) =
+                    (Key::decode(key), ScrubRecord::decode(key, value))
+                {
+                    checks.insert(pack, check);
+                }
+            }
+            let pending = self.scrubs.checks.lock();
+            checks.extend(pending.pending.range(PackId(first)..=PackId(end)));
+            drop(pending);
+            for (key, value) in &accounts {
+                // A damaged account is a finding of fsck, and no reason not to check the others.
+                if let (Some(pack), Ok(account)) = (pack_of(key), PackRecord::decode(key, value)) {
+                    each(pack, &account, checks.get(&pack));
+                }
+            }
+            if accounts.len() < ACCOUNTS {
+                return Ok(());
+            }
+            rest = rest.after(last);
+        }
+    }
+
+    /// Asks the metadata until they answer.
+    async fn patiently<T, F>(&self, ask: impl FnMut() -> F) -> Result<T, Broken>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        self.ask(Patience::Endless, ask).await
+    }
+
+    /// Asks the metadata, again and again if need be and wanted.
+    async fn ask<T, F>(&self, patience: Patience, mut ask: impl FnMut() -> F) -> Result<T, Broken>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut attempt = 1;
+        loop {
+            match (ask().await, patience) {
+                (Ok(answer), _) => return Ok(answer),
+                (Err(StoreError::Transient(why)), Patience::Endless) => {
+                    self.scrubs.waits_for(Some(Wait::Bucket(why)));
+                    tokio::time::sleep(backoff(attempt, &*self.environment.random)).await;
+                    attempt += 1;
+                }
+                (Err(error), _) => return Err(Broken(error.to_string())),
+            }
+        }
+    }
+
+    /// What [`crate::Volume::scrub_status`] gives.
+    pub(crate) async fn scrub_status(&self) -> Result<ScrubStatus, ScrubRefusal> {
+        let mut survey = Survey::default();
+        let (mut damaged_packs, mut more) = (Vec::new(), 0);
+        let told = self.for_each_pack(Patience::None, |pack, account, check| {
+            survey.add(account, check);
+            let Some(check) = check.filter(|check| check.result != ScrubResult::Sound) else {
+                return;
+            };
+            if damaged_packs.len() == MOST_NAMED {
+                more += 1;
+                return;
+            }
+            damaged_packs.push(CheckedPack {
+                pack,
+                object: object_name(pack),
+                checked: check.checked,
+                missing: check.result == ScrubResult::Missing,
+                damaged_frames: check.damaged_frames,
+            });
+        });
+        let told = told.await;
+        told.map_err(|Broken(why)| ScrubRefusal::Unreadable(why))?;
+        let (damaged_frames, more_damaged_frames) = self.damages.list();
+        let round = self.scrubs.round.lock();
+        Ok(ScrubStatus {
+            rate: self.config.scrub_rate,
+            interval: self.config.scrub_interval,
+            running: round.running.clone(),
+            last: round.last.clone(),
+            next: round.next,
+            packs: survey.packs,
+            bytes: survey.bytes,
+            never: survey.never,
+            oldest: survey.oldest,
+            newest: survey.newest,
+            damaged_packs,
+            more_damaged_packs: more,
+            damaged_frames,
+            more_damaged_frames,
+        })
+    }
+}
+
+/// The pack that an account is of.
+fn pack_of(key: &[u8]) -> Option<PackId> {
+    match Key::decode(key) {
+        Ok(Key::Pack(pack)) => Some(pack),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACK: PackId = PackId(7);
+
+    fn sound(checked: u64) -> ScrubRecord {
+        ScrubRecord {
+            checked,
+            ..ScrubRecord::default()
+        }
+    }
+
+    fn enter(scrubs: &Scrubs, dead: &[PackId]) -> Vec<(PackId, ScrubRecord)> {
+        let dead = dead.iter().copied().collect();
+        let entered = scrubs.enter(&mut Batch::new(), &dead);
+        scrubs.entered(&entered, &dead);
+        entered
+    }
+
+    #[test]
+    fn a_check_is_written_once_and_a_newer_one_is_not_lost() {
+        let scrubs = Scrubs::default();
+        scrubs.begin_pack(PACK);
+        scrubs.verified(PACK, Some(sound(1)));
+        let entered = scrubs.enter(&mut Batch::new(), &BTreeSet::new());
+        assert_eq!(entered, [(PACK, sound(1))]);
+        // Read again before that batch is in the bucket.
+        scrubs.begin_pack(PACK);
+        scrubs.verified(PACK, Some(sound(2)));
+        scrubs.entered(&entered, &BTreeSet::new());
+        assert_eq!(enter(&scrubs, &[]), [(PACK, sound(2))]);
+        assert_eq!(enter(&scrubs, &[]), []);
+    }
+
+    #[test]
+    fn nothing_is_noted_of_a_pack_that_goes_while_it_is_read_or_after() {
+        let scrubs = Scrubs::default();
+        scrubs.begin_pack(PACK);
+        assert_eq!(enter(&scrubs, &[PACK]), []);
+        scrubs.verified(PACK, Some(sound(1)));
+        assert_eq!(enter(&scrubs, &[]), []);
+
+        scrubs.begin_pack(PACK);
+        scrubs.verified(PACK, Some(sound(2)));
+        assert_eq!(enter(&scrubs, &[PACK]), []);
+        assert_eq!(enter(&scrubs, &[]), []);
+    }
+
+    #[test]
+    fn an_end_of_a_round_is_written_down_only_if_there_is_something_to_write() {
+        let scrubs = Scrubs::default();
+        scrubs.is_due.store(true, Ordering::Release);
+        assert!(!scrubs.has_due());
+        scrubs.begin_pack(PACK);
+        scrubs.verified(PACK, Some(sound(1)));
+        assert!(!scrubs.has_due(), "it waits for others");
+        scrubs.is_due.store(true, Ordering::Release);
+        assert!(scrubs.has_due());
+    }
+}

@@ -1,0 +1,302 @@
+//! Reading a pack back: its index, its header, and every frame, as they lie in the bucket.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_meta::FrameAddress;
+use forebay_meta::record::{ScrubRecord, ScrubResult};
+use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, PACK_HEADER_LEN, is_header_of};
+use forebay_pack::{
+    IndexEntry, PackError, PackIndex, PackKeys, object_name, open_frame, open_index,
+};
+use forebay_types::{BlockKey, PackId};
+use tokio::time::Instant;
+
+use super::plan::{self, Courtesy, Due, Pace, Piece};
+use super::{Broken, Wait};
+use crate::core::Core;
+use crate::fetch::{NoPiece, backoff, reference};
+
+/// How often what arrives damaged is fetched: it may have been damaged on its way.
+const ATTEMPTS: u32 = 3;
+/// How long the scrub waits for others before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// What came of reading a pack.
+pub(super) struct Verdict {
+    pub(super) result: ScrubResult,
+    pub(super) damaged_frames: u32,
+    /// What is wrong with the pack as a whole, so that it does not say which frames it has.
+    pub(super) blind: Option<String>,
+}
+
+impl Verdict {
+    fn sound() -> Verdict {
+        Verdict {
+            result: ScrubResult::Sound,
+            damaged_frames: 0,
+            blind: None,
+        }
+    }
+
+    fn blind(result: ScrubResult, why: String) -> Verdict {
+        Verdict {
+            result,
+            damaged_frames: 0,
+            blind: Some(why),
+        }
+    }
+
+    pub(super) fn record(&self, checked: u64) -> ScrubRecord {
+        ScrubRecord {
+            checked,
+            result: self.result,
+            damaged_frames: self.damaged_frames,
+        }
+    }
+}
+
+impl Core {
+    /// Reads all of a pack, and notes which of its frames are damaged. None if the pack has gone meanwhile.
+    pub(super) async fn verify(
+        &self,
+        due: &Due,
+        pace: &mut Pace,
+    ) -> Result<Option<Verdict>, Broken> {
+        self.damages.forget(due.pack);
+        self.scrubs.begin_pack(due.pack);
+        // It was chosen a while ago.
+        if self
+            .patiently(|| self.catalog.pack(due.pack))
+            .await?
+            .is_none()
+        {
+            return Ok(None);
+        }
+        let index = match self.index(due, pace).await {
+            Ok(index) => index,
+            Err(Unread::Broken(broken)) => return Err(broken),
+            Err(Unread::No(result, why)) => {
+                let is_there = self.patiently(|| self.catalog.pack(due.pack)).await?;
+                return Ok(is_there.map(|_| Verdict::blind(result, why)));
+            }
+        };
+        let mut verdict = Verdict::sound();
+        for piece in plan::pieces(&index.entries) {
+            let len = piece.range.end - piece.range.start;
+            self.turn(len, pace).await;
+            let _lease = self.lease_patiently(2 * len).await;
+            let bytes = match self.piece(due.pack, piece.range.clone()).await? {
+                Ok(bytes) => bytes,
+                // It was there a moment ago.
+                Err(gone) => {
+                    let is_there = self.patiently(|| self.catalog.pack(due.pack)).await?;
+                    let (result, why) = gone.told();
+                    return Ok(is_there.map(|_| Verdict::blind(result, why)));
+                }
+            };
+            let keys = self.packs.keys().clone();
+            let pack = due.pack;
+            let checked = move || check(&bytes, pack, &piece, &keys);
+            let checked = self.environment.compute.run_in_background(checked).await;
+            let checked = checked.map_err(|error| Broken(error.to_string()))?;
+            if !checked.header && !self.header_is_right(due.pack).await? {
+                verdict.result = ScrubResult::Damaged;
+                tracing::error!(
+                    "the header of {} is damaged: files do not need it, a salvage without the metadata does",
+                    object_name(due.pack)
+                );
+            }
+            for entry in checked.damaged {
+                let address = crate::checkpoint::address(&entry.frame);
+                if let Some(why) = self.check_alone(entry.block, &address).await? {
+                    verdict.result = ScrubResult::Damaged;
+                    verdict.damaged_frames += 1;
+                    self.frame_is_damaged(entry.block, &address, &why);
+                }
+            }
+        }
+        Ok(Some(verdict))
+    }
+
+    async fn index(&self, due: &Due, pace: &mut Pace) -> Result<PackIndex, Unread> {
+        let len = u64::from(due.frames) * INDEX_ENTRY_LEN as u64 + INDEX_FOOTER_LEN as u64;
+        let from = due.bytes.saturating_sub(len);
+        self.turn(due.bytes - from, pace).await;
+        let mut attempt = 1;
+        loop {
+            let tail = self.piece(due.pack, from..due.bytes).await?;
+            let tail = tail.map_err(|gone| {
+                let (result, why) = gone.told();
+                Unread::No(result, why)
+            })?;
+            let why = match open_index(&tail, self.packs.keys()) {
+                Ok(index)
+                    if index.pack == due.pack && index.volume == self.packs.keys().volume() =>
+                {
+                    if u64::from(index.pack_len) == due.bytes {
+                        return Ok(index);
+                    }
+                    "its index and its account say different lengths".to_owned()
+                }
+                Ok(_) => "its index is of another pack".to_owned(),
+                Err(PackError::TailTooShort { .. }) => {
+                    "its index has more frames than its account".to_owned()
+                }
+                Err(error) => error.to_string(),
+            };
+            if attempt == ATTEMPTS {
+                return Err(Unread::No(ScrubResult::Damaged, why));
+            }
+            tokio::time::sleep(backoff(attempt, &*self.environment.random)).await;
+            attempt += 1;
+        }
+    }
+
+    /// Whether the header of a pack is right, when it is fetched again.
+    async fn header_is_right(&self, pack: PackId) -> Result<bool, Broken> {
+        for _ in 1..ATTEMPTS {
+            let header = self.piece(pack, 0..PACK_HEADER_LEN as u64).await?;
+            if header.is_ok_and(|header| is_header_of(&header, self.packs.keys().volume(), pack)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What is wrong with a frame, if it arrives damaged time and again.
+    pub(super) async fn check_alone(
+        &self,
+        block: BlockKey,
+        address: &FrameAddress,
+    ) -> Result<Option<String>, Broken> {
+        let frame = reference(address);
+        let stored = frame.stored_range();
+        let mut attempt = 1;
+        loop {
+            let bytes = match self.piece(address.pack, stored.start..stored.end).await? {
+                Ok(bytes) => bytes,
+                Err(gone) => {
+                    let object = object_name(address.pack);
+                    return Ok(Some(format!("{object}: {}", gone.told().1)));
+                }
+            };
+            let opened = open_frame(bytes, &frame, block, self.packs.keys());
+            let verified = opened.and_then(|frame| frame.verify_hash(self.packs.keys()));
+            match verified {
+                Ok(()) => return Ok(None),
+                Err(error) if error.is_worth_another_fetch() && attempt < ATTEMPTS => attempt += 1,
+                Err(error) => {
+                    let object = object_name(address.pack);
+                    return Ok(Some(format!("{object}: {error}")));
+                }
+            }
+            tokio::time::sleep(backoff(attempt, &*self.environment.random)).await;
+        }
+    }
+
+    /// Bytes of a pack, however long the bucket does not answer; the inner error if it does not have them.
+    async fn piece(
+        &self,
+        pack: PackId,
+        range: std::ops::Range<u64>,
+    ) -> Result<Result<Bytes, Gone>, Broken> {
+        let mut attempt = 1;
+        loop {
+            match self.packs.piece(pack, range.clone()).await {
+                Ok(bytes) => {
+                    self.scrubs.read(bytes.len() as u64);
+                    self.scrubs.waits_for(None);
+                    return Ok(Ok(bytes));
+                }
+                Err(NoPiece::Unavailable(why)) => {
+                    self.scrubs.waits_for(Some(Wait::Bucket(why)));
+                    tokio::time::sleep(backoff(attempt, &*self.environment.random)).await;
+                    attempt += 1;
+                }
+                Err(NoPiece::Missing) => return Ok(Err(Gone::Missing)),
+                Err(NoPiece::CutOff { len }) => return Ok(Err(Gone::CutOff { len })),
+            }
+        }
+    }
+
+    /// Waits until so many bytes may be asked for, by the rate and by what others do.
+    pub(super) async fn turn(&self, bytes: u64, pace: &mut Pace) {
+        tokio::time::sleep_until(pace.turn(bytes, Instant::now())).await;
+        let courtesy = Courtesy::new(Instant::now());
+        while courtesy.waits(self.packs.is_busy() || self.writers_wait(), Instant::now()) {
+            self.scrubs.waits_for(Some(Wait::Others));
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        self.scrubs.waits_for(None);
+    }
+
+    /// Memory to spare.
+    async fn lease_patiently(&self, bytes: u64) -> forebay_cache::Lease {
+        loop {
+            if let Some(lease) = self.lease_spare(bytes).await {
+                self.scrubs.waits_for(None);
+                return lease;
+            }
+            self.scrubs.waits_for(Some(Wait::Others));
+        }
+    }
+}
+
+/// Why there are no such bytes of a pack.
+enum Gone {
+    Missing,
+    CutOff { len: u64 },
+}
+
+impl Gone {
+    fn told(&self) -> (ScrubResult, String) {
+        match self {
+            Gone::Missing => (
+                ScrubResult::Missing,
+                "the pack is not in the bucket".to_owned(),
+            ),
+            Gone::CutOff { len } => (
+                ScrubResult::Damaged,
+                format!("the pack is cut off: it has {len} bytes"),
+            ),
+        }
+    }
+}
+
+/// Why the index of a pack was not read.
+enum Unread {
+    No(ScrubResult, String),
+    Broken(Broken),
+}
+
+impl From<Broken> for Unread {
+    fn from(broken: Broken) -> Unread {
+        Unread::Broken(broken)
+    }
+}
+
+/// What a piece of a pack says.
+struct Checked {
+    /// The pack's header is right, or not in this piece.
+    header: bool,
+    damaged: Vec<IndexEntry>,
+}
+
+/// Verifies a piece: length, CRC32, identity and hash of every frame.
+fn check(bytes: &Bytes, pack: PackId, piece: &Piece, keys: &PackKeys) -> Checked {
+    let is_damaged = |entry: &&IndexEntry| {
+        let stored = entry.frame.stored_range();
+        let (from, to) = (
+            stored.start - piece.range.start,
+            stored.end - piece.range.start,
+        );
+        let stored = bytes.slice(from as usize..to as usize);
+        let opened = open_frame(stored, &entry.frame, entry.block, keys);
+        opened.and_then(|frame| frame.verify_hash(keys)).is_err()
+    };
+    Checked {
+        header: piece.range.start > 0 || is_header_of(bytes, keys.volume(), pack),
+        damaged: piece.entries.iter().filter(is_damaged).copied().collect(),
+    }
+}

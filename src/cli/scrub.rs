@@ -1,0 +1,107 @@
+//! The command `scrub`.
+
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::configured;
+use crate::admin::ScrubRequest;
+use crate::config::Value;
+
+/// What the scrub is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScrubCommand {
+    /// What is asked of the gateway.
+    pub request: ScrubRequest,
+    /// As JSON.
+    pub json: bool,
+}
+
+/// `scrub`, which the running gateway does.
+pub(super) fn command(json: &Arg) -> Command {
+    let age = Arg::new("older-than")
+        .long("older-than")
+        .value_name("duration")
+        .value_parser(Duration::read)
+        .help("Leave out packs that were verified within this time, for example 7d [default: all packs]");
+    let stop = Arg::new("stop")
+        .long("stop")
+        .action(ArgAction::SetTrue)
+        .conflicts_with_all(["older-than", "status"])
+        .help("End the round that is under way; what was verified stays noted");
+    let status = Arg::new("status")
+        .long("status")
+        .action(ArgAction::SetTrue)
+        .conflicts_with("older-than")
+        .help("Print how far it is, when packs were verified, and what is damaged");
+    configured(
+        "scrub",
+        "Have the running gateway read all packs back and verify them, in the background",
+    )
+    .arg(age)
+    .arg(stop)
+    .arg(status)
+    .arg(json.clone())
+}
+
+pub(super) fn request(matches: &ArgMatches) -> ScrubCommand {
+    ScrubCommand {
+        request: asked(matches),
+        json: matches.get_flag("json"),
+    }
+}
+
+fn asked(matches: &ArgMatches) -> ScrubRequest {
+    if matches.get_flag("status") {
+        return ScrubRequest::Status;
+    }
+    if matches.get_flag("stop") {
+        return ScrubRequest::Stop;
+    }
+    let age: Option<&Duration> = matches.get_one("older-than");
+    ScrubRequest::Start {
+        age_seconds: age.map_or(0, Duration::as_secs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Request, parse};
+    use crate::config::Inputs;
+
+    fn scrub(line: &str) -> Result<ScrubCommand, i32> {
+        let environment = Inputs {
+            flags: Vec::new(),
+            file: None,
+            variables: Vec::new(),
+            system_file: "/nonexistent".into(),
+            is_root: false,
+        };
+        let words = line.split(' ').map(Into::into);
+        match parse(words, environment) {
+            Ok((Request::Scrub(command), _)) => Ok(command),
+            Ok((other, _)) => panic!("{other:?}"),
+            Err(error) => Err(error.exit_code()),
+        }
+    }
+
+    #[test]
+    fn a_round_is_begun_ended_and_asked_about() {
+        let start = |age_seconds| ScrubRequest::Start { age_seconds };
+        let asked = |line| scrub(line).unwrap().request;
+        assert_eq!(asked("forebay scrub"), start(0));
+        let week = "forebay scrub --older-than 7d --data-dir /y";
+        assert_eq!(asked(week), start(7 * 86_400));
+        assert_eq!(asked("forebay scrub --stop"), ScrubRequest::Stop);
+        let status = scrub("forebay scrub --status --json").unwrap();
+        assert_eq!((status.request, status.json), (ScrubRequest::Status, true));
+        for line in [
+            "forebay scrub --stop --status",
+            "forebay scrub --status --older-than 7d",
+            "forebay scrub --older-than long",
+        ] {
+            assert_eq!(scrub(line), Err(2), "{line}");
+        }
+    }
+}
