@@ -296,6 +296,7 @@ mod tests {
             raw_start: frame.start,
             raw_len: frame.raw_len,
             crc32: frame.crc32,
+            origin: None,
         };
         let shares = packs.share(block, &[address]);
         let outcomes = shares[0].fetch(|_| None).await;

@@ -15,6 +15,8 @@
 //! 'x'  pack: 8                             a pack to delete      DeadPack
 //! 'q'  inode: 8                            limits of a tree      QuotaRecord
 //! 'u'  inode: 8                            usage of a tree       UsageRecord
+//! 'f'  pack: 8       part: 4               frames of a pack      PackFrames
+//! 'r'  pack: 8       inode: 8   block: 8   a block that shares   Referrer
 //! ```
 
 use bytes::Bytes;
@@ -35,6 +37,8 @@ pub(crate) mod tag {
     pub(crate) const DEAD_PACK: u8 = b'x';
     pub(crate) const QUOTA: u8 = b'q';
     pub(crate) const USAGE: u8 = b'u';
+    pub(crate) const PACK_FRAMES: u8 = b'f';
+    pub(crate) const REFERRER: u8 = b'r';
 }
 
 /// Name of one metadata entry.
@@ -60,6 +64,10 @@ pub enum Key {
     Quota(Inode),
     /// What the tree below a directory holds.
     Usage(Inode),
+    /// Frames of a pack by which their content is found again; parts count from 0.
+    PackFrames(PackId, u32),
+    /// A block that was given frames of a pack which were written for another one.
+    Referrer(PackId, BlockKey),
 }
 
 impl Key {
@@ -85,6 +93,15 @@ impl Key {
                 out.extend(key.block.0.to_be_bytes());
             }
             Key::Pack(pack) | Key::DeadPack(pack) => out.extend(pack.0.to_be_bytes()),
+            Key::PackFrames(pack, part) => {
+                out.extend(pack.0.to_be_bytes());
+                out.extend(part.to_be_bytes());
+            }
+            Key::Referrer(pack, key) => {
+                out.extend(pack.0.to_be_bytes());
+                out.extend(key.inode.0.to_be_bytes());
+                out.extend(key.block.0.to_be_bytes());
+            }
         }
         Bytes::from(out)
     }
@@ -113,6 +130,18 @@ impl Key {
             tag::DEAD_PACK => Key::DeadPack(PackId(fields.u64_be()?)),
             tag::QUOTA => Key::Quota(Inode(fields.u64_be()?)),
             tag::USAGE => Key::Usage(Inode(fields.u64_be()?)),
+            tag::PACK_FRAMES => {
+                let pack = PackId(fields.u64_be()?);
+                Key::PackFrames(pack, u32::from_be_bytes(fields.array()?))
+            }
+            tag::REFERRER => {
+                let pack = PackId(fields.u64_be()?);
+                let block = BlockKey {
+                    inode: Inode(fields.u64_be()?),
+                    block: BlockIndex(fields.u64_be()?),
+                };
+                Key::Referrer(pack, block)
+            }
             _ => return Err(fields.corrupt("is of a kind that this version does not know")),
         };
         fields.end()?;
@@ -131,6 +160,8 @@ impl Key {
             Key::DeadPack(_) => tag::DEAD_PACK,
             Key::Quota(_) => tag::QUOTA,
             Key::Usage(_) => tag::USAGE,
+            Key::PackFrames(..) => tag::PACK_FRAMES,
+            Key::Referrer(..) => tag::REFERRER,
         }
     }
 }
@@ -158,11 +189,13 @@ impl KeyRange {
         let tags = [
             tag::BLOCK,
             tag::COOKIE,
+            tag::PACK_FRAMES,
             tag::GARBAGE,
             tag::INODE,
             tag::NAME,
             tag::PACK,
             tag::QUOTA,
+            tag::REFERRER,
             tag::USAGE,
             tag::VOLUME,
             tag::DEAD_PACK,
@@ -230,6 +263,26 @@ impl KeyRange {
     /// Packs to delete from `from` on.
     pub fn dead_packs_from(from: PackId) -> KeyRange {
         KeyRange::of_tag_from(tag::DEAD_PACK, from.0)
+    }
+
+    /// What is known of the frames of packs from `from` on.
+    pub fn pack_frames_from(from: PackId) -> KeyRange {
+        KeyRange::of_tag_from(tag::PACK_FRAMES, from.0)
+    }
+
+    /// What is known of the frames of one pack.
+    pub fn pack_frames(pack: PackId) -> KeyRange {
+        KeyRange::of_prefix(numbered(tag::PACK_FRAMES, pack.0))
+    }
+
+    /// The blocks that share frames of packs from `from` on.
+    pub fn referrers_from(from: PackId) -> KeyRange {
+        KeyRange::of_tag_from(tag::REFERRER, from.0)
+    }
+
+    /// The blocks that share frames of one pack.
+    pub fn referrers(pack: PackId) -> KeyRange {
+        KeyRange::of_prefix(numbered(tag::REFERRER, pack.0))
     }
 
     /// All packs.
@@ -346,8 +399,12 @@ impl KeyRange {
 }
 
 fn prefix(tag: u8, inode: Inode) -> Vec<u8> {
+    numbered(tag, inode.0)
+}
+
+fn numbered(tag: u8, number: u64) -> Vec<u8> {
     let mut prefix = vec![tag];
-    prefix.extend(inode.0.to_be_bytes());
+    prefix.extend(number.to_be_bytes());
     prefix
 }
 
@@ -372,6 +429,14 @@ mod tests {
             any::<u64>().prop_map(|n| Key::DeadPack(PackId(n))),
             any::<u64>().prop_map(|n| Key::Quota(Inode(n))),
             any::<u64>().prop_map(|n| Key::Usage(Inode(n))),
+            any::<(u64, u32)>().prop_map(|(n, part)| Key::PackFrames(PackId(n), part)),
+            any::<(u64, u64, u64)>().prop_map(|(n, inode, block)| Key::Referrer(
+                PackId(n),
+                BlockKey {
+                    inode: Inode(inode),
+                    block: BlockIndex(block)
+                }
+            )),
         ]
     }
 
@@ -398,12 +463,16 @@ mod tests {
             prop_assert_eq!(KeyRange::cookies_after(directory, after).contains(&bytes), cookies);
             let blocks = matches!(&key, Key::Block(k) if k.inode == directory && k.block.0 >= after);
             prop_assert_eq!(KeyRange::blocks(directory, BlockIndex(after)).contains(&bytes), blocks);
+            let frames = matches!(&key, Key::PackFrames(pack, _) if pack.0 == dir);
+            prop_assert_eq!(KeyRange::pack_frames(PackId(dir)).contains(&bytes), frames);
+            let referrers = matches!(&key, Key::Referrer(pack, _) if pack.0 == dir);
+            prop_assert_eq!(KeyRange::referrers(PackId(dir)).contains(&bytes), referrers);
             prop_assert!(!KeyRange::unknown().iter().any(|range| range.contains(&bytes)));
         }
 
         #[test]
         fn a_key_of_no_kind_is_in_one_of_the_unknown_ranges(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
-            let known = bytes.first().is_some_and(|first| b"vincbpgxqu".contains(first));
+            let known = bytes.first().is_some_and(|first| b"vincbpgxqufr".contains(first));
             let ranges = KeyRange::unknown();
             let found = ranges.iter().filter(|range| range.contains(&bytes)).count();
             prop_assert_eq!(found, usize::from(!known));

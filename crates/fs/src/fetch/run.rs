@@ -408,6 +408,7 @@ mod tests {
                 raw_start: entry.frame.start,
                 raw_len: entry.frame.raw_len,
                 crc32: entry.frame.crc32,
+                origin: None,
             }));
             packs.put(pack, finished.bytes).await.unwrap();
         }

@@ -99,6 +99,7 @@ mod tests {
             raw_len,
             raw_start,
             crc32: 0,
+            origin: None,
         }
     }
 

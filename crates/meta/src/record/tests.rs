@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, Epoch, Inode, Lsn, PackId};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId};
 use proptest::prelude::*;
 
 use super::*;
@@ -203,6 +203,13 @@ fn frame(number: u64, range: ByteRange, before: u64, after: u64) -> FrameAddress
         raw_len: (range.end + after - start) as u32,
         raw_start: start as u32,
         crc32: number as u32,
+        origin: (number % 4 == 3).then_some(Origin {
+            block: BlockKey {
+                inode: Inode(number),
+                block: BlockIndex(number % 2),
+            },
+            start: 0,
+        }),
     }
 }
 
@@ -340,6 +347,7 @@ fn a_row_of_frames_takes_few_bytes_for_each() {
                 raw_len: 1 << 18,
                 raw_start: number << 18,
                 crc32: 0x9e37_79b9_u32.wrapping_mul(number),
+                origin: None,
             };
             offset += frame.stored_len;
             map.insert(range, frame).unwrap();
@@ -366,8 +374,10 @@ fn every_record_stands_under_its_own_letter() {
         DeadPack::TAG,
         QuotaRecord::TAG,
         UsageRecord::TAG,
+        PackFrames::TAG,
+        Referrer::TAG,
     ];
-    assert_eq!(&tags, b"vincbpgxqu");
+    assert_eq!(&tags, b"vincbpgxqufr");
     assert_eq!(tags[0], tag::VOLUME);
 }
 
@@ -473,6 +483,7 @@ fn the_bytes_of_version_one_do_not_change() {
         raw_len: 6,
         raw_start: 5,
         crc32: 4,
+        origin: None,
     };
     map.insert(ByteRange::new(6, 8), frame).unwrap();
     let expected = "0101000000\
@@ -504,4 +515,136 @@ fn the_bytes_of_version_one_do_not_change() {
         7b04000000\
         280204ac020505000000";
     assert_eq!(hex(map.encode()), expected);
+    // One that is shared, and one that goes on with its origin's block.
+    let block = BlockKey {
+        inode: Inode(0x0a),
+        block: BlockIndex(0x0b),
+    };
+    let shared = FrameAddress {
+        raw_start: 16,
+        origin: Some(Origin { block, start: 32 }),
+        ..last
+    };
+    map.insert(ByteRange::new(16, 20), shared).unwrap();
+    let goes_on = FrameAddress {
+        offset: 301,
+        raw_start: 20,
+        origin: Some(Origin { block, start: 36 }),
+        ..shared
+    };
+    map.insert(ByteRange::new(20, 24), goes_on).unwrap();
+    let expected = expected.replacen("0203", "0305", 1)
+        + "ebac0205000000000a0b20\
+        fb0500000001";
+    assert_eq!(hex(map.encode()), expected);
+    assert_eq!(BlockMap::decode(b"b", &map.encode()), Ok(map.clone()));
+    let known = KnownFrame {
+        hash: Some([0xab; 32]),
+        head_crc32: 1,
+        raw_crc32: 2,
+        offset: 300,
+        stored_len: 4,
+        raw_len: 5,
+        crc32: 3,
+        origin: Origin { block, start: 6 },
+    };
+    let frames = PackFrames(vec![known]);
+    let expected = format!(
+        "0101{}010000000200000003000000ac0204050a0b06",
+        "ab".repeat(32)
+    );
+    assert_eq!(hex(frames.encode()), expected);
+    assert_eq!(PackFrames::decode(b"f", &frames.encode()), Ok(frames));
+    assert_eq!(hex(Referrer.encode()), "01");
+    assert_eq!(Referrer::decode(b"r", b"\x01"), Ok(Referrer));
+}
+
+#[test]
+fn what_no_frame_of_a_pack_is_like_is_refused() {
+    let known = KnownFrame {
+        hash: None,
+        head_crc32: 1,
+        raw_crc32: 2,
+        offset: 40,
+        stored_len: 200,
+        raw_len: 4096,
+        crc32: 3,
+        origin: Origin {
+            block: BlockKey {
+                inode: Inode(1),
+                block: BlockIndex(0),
+            },
+            start: 0,
+        },
+    };
+    let decoded = |frames: &[KnownFrame]| {
+        let frames = PackFrames(frames.to_vec());
+        let decoded = PackFrames::decode(b"f", &frames.encode());
+        decoded.map(|decoded| assert_eq!(decoded, frames)).is_ok()
+    };
+    let next = KnownFrame {
+        offset: 240,
+        ..known
+    };
+    assert!(decoded(&[]) && decoded(&[known, next]));
+    assert!(!decoded(&[next, known]), "out of order");
+    assert!(!decoded(&[known, known]), "twice");
+    assert!(
+        !decoded(&[KnownFrame {
+            raw_len: 0,
+            ..known
+        }]),
+        "empty"
+    );
+    let mut wide = known;
+    wide.origin.start = BLOCK_SIZE as u32 - 4095;
+    assert!(!decoded(&[wide]), "behind the end of its block");
+    let many: Vec<_> = (0..=PART_FRAMES as u32)
+        .map(|number| KnownFrame {
+            offset: number,
+            ..known
+        })
+        .collect();
+    assert!(decoded(&many[1..]));
+    assert!(!decoded(&many), "more than a part has");
+}
+
+#[test]
+fn a_copied_row_of_frames_takes_two_bytes_more_for_each() {
+    let row = |origin: fn(u32) -> Option<Origin>| {
+        let mut map = BlockMap::new();
+        for number in 0..16u32 {
+            let frame = FrameAddress {
+                pack: PackId(7 << 40),
+                offset: 40 + number * ((1 << 18) + 128),
+                stored_len: (1 << 18) + 128,
+                raw_len: 1 << 18,
+                raw_start: number << 18,
+                crc32: number,
+                origin: origin(number),
+            };
+            map.insert(frame.raw_range(), frame).unwrap();
+        }
+        assert_eq!(BlockMap::decode(b"b", &map.encode()), Ok(map.clone()));
+        map.encode().len()
+    };
+    const OTHER: BlockKey = BlockKey {
+        inode: Inode(5),
+        block: BlockIndex(3),
+    };
+    let alone = row(|_| None);
+    let copy = row(|number| {
+        Some(Origin {
+            block: OTHER,
+            start: number << 18,
+        })
+    });
+    assert_eq!(copy, alone + 4 + 15);
+    let zeros = row(|_| {
+        Some(Origin {
+            block: OTHER,
+            start: 0,
+        })
+    });
+    assert!(zeros <= alone + 16 * 5);
 }
