@@ -79,15 +79,15 @@ impl Fetched {
         })
     }
 
-    /// The bytes of a range of its block that lies in the frame.
-    pub(crate) fn part(&self, range: ByteRange) -> Option<&[u8]> {
-        self.frame.data.get(self.place(range)?)
+    /// The bytes of a range of the block in whose map `address` stands, which must be that of this frame.
+    pub(crate) fn part(&self, address: &FrameAddress, range: ByteRange) -> Option<&[u8]> {
+        self.frame.data.get(place(address, range)?)
     }
 
     /// The same for block buffers to keep, if they may.
-    pub(crate) fn part_to_keep(&self, range: ByteRange) -> Option<Arrived> {
+    pub(crate) fn part_to_keep(&self, address: &FrameAddress, range: ByteRange) -> Option<Arrived> {
         let arrived = self.arrived.as_ref()?;
-        let place = self.place(range)?;
+        let place = place(address, range)?;
         (place.end <= arrived.bytes().len()).then(|| arrived.slice(place))
     }
 
@@ -99,11 +99,12 @@ impl Fetched {
             None => self.frame.range.len(),
         }
     }
+}
 
-    fn place(&self, range: ByteRange) -> Option<Range<usize>> {
-        let start = range.start.checked_sub(self.frame.range.start)? as usize;
-        Some(start..start + range.len() as usize)
-    }
+/// Where a range of a block lies in the frame at `address` in that block's map.
+fn place(address: &FrameAddress, range: ByteRange) -> Option<Range<usize>> {
+    let start = range.start.checked_sub(u64::from(address.raw_start))? as usize;
+    Some(start..start + range.len() as usize)
 }
 
 impl Deref for Fetched {
@@ -114,10 +115,9 @@ impl Deref for Fetched {
     }
 }
 
-/// Memory that the frame at `address` takes while it is fetched: what is stored, and what comes of it where it is
-/// compressed.
-pub(crate) fn memory_of(address: &FrameAddress) -> u64 {
-    let (stored, raw) = (u64::from(address.stored_len), u64::from(address.raw_len));
+/// Memory that a frame takes while it is fetched: what is stored, and what comes of it where it is compressed.
+pub(crate) fn memory_of(stored_len: u32, raw_len: u32) -> u64 {
+    let (stored, raw) = (u64::from(stored_len), u64::from(raw_len));
     let is_compressed = stored < raw + FRAME_HEADER_LEN as u64;
     stored + if is_compressed { raw } else { 0 }
 }

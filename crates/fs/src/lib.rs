@@ -16,6 +16,8 @@
 //!      open: take the epoch, judge the local log, replay it
 //! ```
 //!
+//! What the volume has already is not uploaded again: `dedup` knows it by its content.
+//!
 //! What the volume and directory trees may hold is counted in `quota`, as each change is made.
 //!
 //! [`logs`] is for an administrator: what is in a log that was put aside, and getting it back.
@@ -33,6 +35,7 @@ mod config;
 mod convert;
 mod core;
 mod data;
+mod dedup;
 mod disk_cache;
 mod durability;
 mod early;
@@ -57,6 +60,7 @@ mod volume;
 
 pub use config::{FsConfig, LogConfig};
 pub use core::Stopped;
+pub use dedup::{Dedup, DedupStatus};
 pub use disk_cache::{DiskCacheStatus, MAX_DISK_CACHE, MIN_DISK_CACHE};
 pub use durability::CommitMode;
 pub use environment::{Clock, Compute, Environment, LocalFolder, Metadata, Randomness};

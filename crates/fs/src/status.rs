@@ -5,6 +5,7 @@ use std::time::Duration;
 use forebay_types::{CheckpointId, Epoch, Lsn, VolumeId};
 
 use crate::core::{Core, Stopped};
+use crate::dedup::DedupStatus;
 use crate::disk_cache::{DiskCache, DiskCacheStatus};
 
 /// What is done about the last closed checkpoint.
@@ -55,6 +56,8 @@ pub struct Status {
     pub log: Option<(u64, u64)>,
     /// The local disk cache; none if there is none.
     pub disk_cache: Option<DiskCacheStatus>,
+    /// What deduplication has saved; none while it is off.
+    pub dedup: Option<DedupStatus>,
     /// Bytes that published files use.
     pub used_bytes: u64,
     /// Objects in the volume.
@@ -93,6 +96,7 @@ impl Status {
             memory_limit: core.cache.limit_bytes(),
             log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),
             disk_cache: core.packs.disk.as_ref().map(DiskCache::status),
+            dedup: core.sharing.status(),
             used_bytes: core.checkpoints.state().used_bytes,
             inodes: core.accounts.volume().used().files,
             nodes: core.nodes.len(),

@@ -106,9 +106,16 @@ impl Volume {
         let publish = core.clone().publish_forever();
         let leave = core.clone().leave_forever();
         let spread = core.clone().spread_forever();
+        let learn = core.clone().learn_frames();
         let publisher = tokio::spawn(async move {
+            // It ends, and the others go on.
+            let learn = async {
+                learn.await;
+                std::future::pending().await
+            };
             tokio::select! {
                 () = publish => {}
+                () = learn => {}
                 () = leave => {}
                 () = watch => {}
                 () = spread => {}

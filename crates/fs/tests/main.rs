@@ -8,6 +8,7 @@ mod cold_names;
 mod commit_modes;
 mod common;
 mod damaged_metadata;
+mod deduplication;
 mod disk_cache;
 mod disk_faults;
 mod fencing;
