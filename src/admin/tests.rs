@@ -50,6 +50,11 @@ fn some_status() -> Status {
             damaged: 1,
             failed: false,
         }),
+        dedup: Some(Deduplication {
+            saved_bytes: 3 << 20,
+            known_frames: 40,
+            learning: true,
+        }),
         checkpoint: 12,
         checkpoint_state: CheckpointState::Uploading,
         uploads_in_flight: 2,
@@ -375,6 +380,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         "memory        1.0 MiB of 1.0 GiB\n",
         "log error     writers may have to wait: No space left on device\n",
         "disk cache    10.0 GiB, 5 of 9 frames found since the start, 1 damaged: check its disk\n",
+        "dedup         3.0 MiB not uploaded since the start; 40 frames are known, and those of earlier runs are being read\n",
         "store error   for 3s: 503 SlowDown\n",
         "requests      WRITE 12\n",
     ] {
@@ -385,6 +391,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         store_error: None,
         log_error: None,
         disk_cache: None,
+        dedup: None,
         log_limit_bytes: 0,
         ..some_status()
     };
@@ -396,4 +403,5 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
     assert!(text.contains("log           none\n"), "{text}");
     assert!(text.contains("disk cache    none\n"), "{text}");
     assert!(!text.contains("log error"), "{text}");
+    assert!(!text.contains("dedup"), "{text}");
 }

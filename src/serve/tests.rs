@@ -62,6 +62,7 @@ impl Control for Fake {
             log_limit_bytes: 0,
             log_error: None,
             disk_cache: None,
+            dedup: None,
             checkpoint: 1,
             checkpoint_state: CheckpointState::Open,
             uploads_in_flight: 0,
