@@ -258,7 +258,13 @@ impl Core {
                 Some(shared) => Some(shared),
                 None => addresses.next(),
             };
-            frames.extend(address.map(|address| (own.block, address)));
+            let Some(address) = address else {
+                // Published, it would be a hole.
+                let why = "a pack has fewer frames than were to be put into it".to_owned();
+                self.stop(Stopped::Failed(why));
+                return Err(Halted);
+            };
+            frames.push((own.block, address));
         }
         Ok(Landed { pack, frames })
     }
