@@ -14,8 +14,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::admin::{
-    CheckpointState, Control, DiskCache, ExportStatus, FlushReport, KnownSpace, LogError,
-    QuotaLimit, QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Space, Status, StoreError,
+    CheckpointState, Control, Deduplication, DiskCache, ExportStatus, FlushReport, KnownSpace,
+    LogError, QuotaLimit, QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Space, Status,
+    StoreError,
 };
 use crate::config::{self, Config, LogMode};
 use crate::exports;
@@ -202,9 +203,15 @@ fn fs_config(config: &Config) -> FsConfig {
         },
         config::Compression::Off => forebay_fs::Compression::Off,
     };
+    let dedup = match config.dedup {
+        config::Dedup::Off => forebay_fs::Dedup::Off,
+        config::Dedup::Full => forebay_fs::Dedup::Full,
+        config::Dedup::Fast => forebay_fs::Dedup::Fast,
+    };
     FsConfig {
         log,
         compression,
+        dedup,
         memory_limit: config.memory_limit.bytes(),
         metadata_cache: config.metadata_cache.bytes(),
         checkpoint_interval: config.checkpoint_interval,
@@ -297,6 +304,11 @@ impl Control for NfsGateway {
             }),
             space: space(&status.collector),
             damaged_frames: status.damaged_frames,
+            dedup: status.dedup.map(|dedup| Deduplication {
+                saved_bytes: dedup.saved_bytes,
+                known_frames: dedup.known_frames,
+                learning: dedup.is_learning,
+            }),
             checkpoint: status.checkpoint.0,
             checkpoint_state: match status.stage {
                 forebay_fs::Stage::Idle => CheckpointState::Open,

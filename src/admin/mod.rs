@@ -44,7 +44,9 @@ pub use scrub::{
 };
 pub use server::Server;
 pub use space::{KnownSpace, Space};
-pub use status::{CheckpointState, DiskCache, FlushReport, LogError, Status, StoreError};
+pub use status::{
+    CheckpointState, Deduplication, DiskCache, FlushReport, LogError, Status, StoreError,
+};
 
 /// What a gateway must be able to do for those who ask at its control socket.
 pub trait Control: Send + Sync + 'static {

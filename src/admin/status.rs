@@ -52,6 +52,8 @@ pub struct Status {
     pub space: Space,
     /// Damaged frames that were met since the start and of which bytes are lost; `forebay scrub --status` names them.
     pub damaged_frames: u64,
+    /// What deduplication did since the start; null while it is off.
+    pub dedup: Option<Deduplication>,
     /// Number of the checkpoint that collects changes.
     pub checkpoint: u64,
     /// What is done about the checkpoint before it.
@@ -98,6 +100,17 @@ pub struct DiskCache {
     pub damaged: u64,
     /// Whether its disk failed, so that it is not used until the next start.
     pub failed: bool,
+}
+
+/// What deduplication did since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deduplication {
+    /// Bytes of file data that were not uploaded, because the volume had them already.
+    pub saved_bytes: u64,
+    /// Frames that are known by their content.
+    pub known_frames: u64,
+    /// Whether what earlier runs left in the bucket is still being read: what is only there is not found yet.
+    pub learning: bool,
 }
 
 /// Trouble with the store.
@@ -185,6 +198,16 @@ impl fmt::Display for Status {
                 format!(
                     "{damaged} frames in the bucket have lost bytes: see `forebay scrub --status`"
                 ),
+        if let Some(dedup) = &self.dedup {
+            let learning = match dedup.learning {
+                true => ", and those of earlier runs are being read",
+                false => "",
+            };
+            let saved = size(dedup.saved_bytes);
+            let known = dedup.known_frames;
+            row(
+                "dedup",
+                format!("{saved} not uploaded since the start; {known} frames are known{learning}"),
             )?;
         }
         row(

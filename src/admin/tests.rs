@@ -65,6 +65,11 @@ fn some_status() -> Status {
             orphans_deleted: 1,
         },
         damaged_frames: 2,
+        dedup: Some(Deduplication {
+            saved_bytes: 3 << 20,
+            known_frames: 40,
+            learning: true,
+        }),
         checkpoint: 12,
         checkpoint_state: CheckpointState::Uploading,
         uploads_in_flight: 2,
@@ -446,6 +451,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         "log error     writers may have to wait: No space left on device\n",
         "disk cache    10.0 GiB, 5 of 9 frames found since the start, 1 damaged: check its disk\n",
         "space         300.0 MiB in 40 packs, 80% in use; 3 to rewrite, 20.0 MiB free then; 2 rewritten since the start; 1 orphans deleted\n",
+        "dedup         3.0 MiB not uploaded since the start; 40 frames are known, and those of earlier runs are being read\n",
         "store error   for 3s: 503 SlowDown\n",
         "requests      WRITE 12\n",
     ] {
@@ -457,6 +463,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         log_error: None,
         disk_cache: None,
         damaged_frames: 0,
+        dedup: None,
         log_limit_bytes: 0,
         ..some_status()
     };
@@ -468,6 +475,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
     assert!(text.contains("log           none\n"), "{text}");
     assert!(text.contains("disk cache    none\n"), "{text}");
     assert!(!text.contains("log error"), "{text}");
+    assert!(!text.contains("dedup"), "{text}");
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ pub use show::{Shown, markdown_table};
 pub use source::Source;
 pub use table::{Default, Setting};
 pub use value::{
-    Access, Auto, Checksum, Clients, CommitMode, Compression, Encryption, KmsKey, LogLevel,
+    Access, Auto, Checksum, Clients, CommitMode, Compression, Dedup, Encryption, KmsKey, LogLevel,
     LogMode, MaybeFile, Security, Size, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags,
     Value, Written, Xprtsec,
 };

@@ -65,6 +65,7 @@ impl Control for Fake {
             disk_cache: None,
             space: Default::default(),
             damaged_frames: 0,
+            dedup: None,
             checkpoint: 1,
             checkpoint_state: CheckpointState::Open,
             uploads_in_flight: 0,

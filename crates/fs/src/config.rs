@@ -6,6 +6,8 @@ use std::time::Duration;
 use forebay_pack::Compression;
 use forebay_types::BLOCK_SIZE;
 
+use crate::dedup::Dedup;
+
 /// Settings of one gateway on one volume. Where nothing else is said, sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct FsConfig {
@@ -21,6 +23,8 @@ pub struct FsConfig {
     pub checkpoint_bytes: u64,
     /// Compression of frames.
     pub compression: Compression,
+    /// Whether content that the volume already holds is uploaded again.
+    pub dedup: Dedup,
     /// Packs that are uploaded at the same time, 1 or more.
     pub upload_parallel: usize,
     /// Raw bytes at which a pack is complete.
@@ -105,6 +109,7 @@ impl FsConfig {
             checkpoint_interval: Duration::from_secs(5),
             checkpoint_bytes: 64 << 20,
             compression: Compression::Auto { level: 1 },
+            dedup: Dedup::Off,
             upload_parallel: 4,
             pack_bytes: 8 << 20,
             early_bytes: 4 * BLOCK_SIZE,

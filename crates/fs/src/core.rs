@@ -18,6 +18,7 @@ use crate::aside;
 use crate::change::Open;
 use crate::checkpoint::Checkpoints;
 use crate::damage::Damages;
+use crate::dedup::Sharing;
 use crate::environment::Environment;
 use crate::fetch::PackStore;
 use crate::journal::Journal;
@@ -51,6 +52,7 @@ pub(crate) struct Core {
     pub(crate) cache: Arc<Cache>,
     pub(crate) nodes: NodeTable,
     pub(crate) packs: PackStore,
+    pub(crate) sharing: Sharing,
     /// Of the names that directories in memory know of.
     pub(crate) names_room: Arc<Room>,
     /// Lock order: names of directories, states of nodes, the gate, everything else.
@@ -95,6 +97,7 @@ impl Core {
         Core {
             cache: Cache::with_reserve(parts.config.memory_limit, parts.config.memory_reserve()),
             nodes: NodeTable::new(parts.config.node_limit),
+            sharing: Sharing::new(parts.config.dedup),
             config: parts.config,
             environment: parts.environment,
             catalog: parts.catalog,

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use forebay_pack::object_name;
-use forebay_types::{BlockKey, ByteRange, Inode, PackId};
+use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -121,6 +121,21 @@ impl Damages {
             .lock()
             .frames
             .retain(|place, _| place.pack != pack);
+    }
+
+    /// Whether something of this pack may be damaged, as far as is known.
+    pub(crate) fn may_have(&self, pack: PackId) -> bool {
+        let first = Place {
+            pack,
+            offset: 0,
+            block: BlockKey {
+                inode: Inode(0),
+                block: BlockIndex(0),
+            },
+        };
+        let list = self.list.lock();
+        let next = list.frames.range(first..).next();
+        list.more > 0 || next.is_some_and(|(place, _)| place.pack == pack)
     }
 
     /// Returns when there may be something new.

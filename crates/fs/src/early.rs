@@ -143,6 +143,7 @@ mod tests {
             raw_len: BLOCK_SIZE as u32,
             raw_start: 0,
             crc32: 1,
+            origin: None,
         };
         map.insert(ByteRange::new(0, BLOCK_SIZE), frame).unwrap();
         map

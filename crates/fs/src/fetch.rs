@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 pub(crate) use self::check::NoPiece;
 use self::run::Fetching;
-pub(crate) use self::run::reference;
+pub(crate) use self::run::Stored;
 use self::window::Windows;
 use crate::disk_cache::DiskCache;
 use crate::environment::{Randomness, fraction};
@@ -84,15 +84,15 @@ impl Fetched {
         })
     }
 
-    /// The bytes of a range of its block that lies in the frame.
-    pub(crate) fn part(&self, range: ByteRange) -> Option<&[u8]> {
-        self.frame.data.get(self.place(range)?)
+    /// The bytes of a range of the block in whose map `address` stands, which must be that of this frame.
+    pub(crate) fn part(&self, address: &FrameAddress, range: ByteRange) -> Option<&[u8]> {
+        self.frame.data.get(place(address, range)?)
     }
 
     /// The same for block buffers to keep, if they may.
-    pub(crate) fn part_to_keep(&self, range: ByteRange) -> Option<Arrived> {
+    pub(crate) fn part_to_keep(&self, address: &FrameAddress, range: ByteRange) -> Option<Arrived> {
         let arrived = self.arrived.as_ref()?;
-        let place = self.place(range)?;
+        let place = place(address, range)?;
         (place.end <= arrived.bytes().len()).then(|| arrived.slice(place))
     }
 
@@ -104,11 +104,12 @@ impl Fetched {
             None => self.frame.range.len(),
         }
     }
+}
 
-    fn place(&self, range: ByteRange) -> Option<Range<usize>> {
-        let start = range.start.checked_sub(self.frame.range.start)? as usize;
-        Some(start..start + range.len() as usize)
-    }
+/// Where a range of a block lies in the frame at `address` in that block's map.
+fn place(address: &FrameAddress, range: ByteRange) -> Option<Range<usize>> {
+    let start = range.start.checked_sub(u64::from(address.raw_start))? as usize;
+    Some(start..start + range.len() as usize)
 }
 
 impl Deref for Fetched {
@@ -119,10 +120,9 @@ impl Deref for Fetched {
     }
 }
 
-/// Memory that the frame at `address` takes while it is fetched: what is stored, and what comes of it where it is
-/// compressed.
-pub(crate) fn memory_of(address: &FrameAddress) -> u64 {
-    let (stored, raw) = (u64::from(address.stored_len), u64::from(address.raw_len));
+/// Memory that a frame takes while it is fetched: what is stored, and what comes of it where it is compressed.
+pub(crate) fn memory_of(stored_len: u32, raw_len: u32) -> u64 {
+    let (stored, raw) = (u64::from(stored_len), u64::from(raw_len));
     let is_compressed = stored < raw + FRAME_HEADER_LEN as u64;
     stored + if is_compressed { raw } else { 0 }
 }
@@ -254,7 +254,8 @@ impl PackStore {
             .len()
             .min((from as usize).saturating_add(address.stored_len as usize));
         let stored = bytes.slice(end.min(from as usize)..end);
-        open_frame(stored, &run::reference(address), block, &self.keys).map_err(|error| {
+        let frame = Stored::new(block, address);
+        open_frame(stored, &frame.reference, frame.block, &self.keys).map_err(|error| {
             let why = format!("{}: {error}", self.location(address.pack));
             match error.is_worth_another_fetch() {
                 true => FetchError::Unavailable(why),
@@ -356,6 +357,7 @@ mod tests {
             raw_start: frame.start,
             raw_len: frame.raw_len,
             crc32: frame.crc32,
+            origin: None,
         };
         let shares = packs.share(block, &[address]);
         let outcomes = shares[0].fetch(|_| None).await;

@@ -31,9 +31,10 @@ const BETWEEN_SEARCHES: Duration = Duration::from_secs(10);
 
 /// What of a block a damaged frame should hold.
 struct Needed {
+    /// One of the places that the frame has in the block: it may be shared within it.
     address: FrameAddress,
-    /// Ranges of the file.
-    ranges: Vec<ByteRange>,
+    /// Ranges of the file, and how the map names the frame there.
+    ranges: Vec<(ByteRange, FrameAddress)>,
 }
 
 impl Core {
@@ -131,7 +132,7 @@ impl Core {
                 return Ok(DamageState::Unused);
             };
             let kept = self.packs.kept_on_disk(place.block, &needed.address).await;
-            let bytes = needed.ranges.iter().map(|range| range.len()).sum();
+            let bytes = needed.ranges.iter().map(|(range, _)| range.len()).sum();
             let admission = self.admit(bytes).await?;
             let healed = self.upload_again(&node, place.block, &plan, &needed, kept.as_deref());
             drop(admission);
@@ -158,7 +159,9 @@ impl Core {
         let in_file = |range: ByteRange| ByteRange::at(block.start() + range.start, range.len());
         Ok(Some(Needed {
             address,
-            ranges: extents.map(|extent| in_file(extent.range)).collect(),
+            ranges: extents
+                .map(|extent| (in_file(extent.range), extent.frame))
+                .collect(),
         }))
     }
 
@@ -180,9 +183,9 @@ impl Core {
         }
         let begins = block.block.start();
         let (mut missing, mut all) = (Vec::new(), 0);
-        for range in &needed.ranges {
+        for (range, address) in &needed.ranges {
             let within = ByteRange::at(range.start - begins, range.len());
-            if let Some(bytes) = kept.and_then(|frame| frame.part(within)) {
+            if let Some(bytes) = kept.and_then(|frame| frame.part(address, within)) {
                 state.blocks.fill(range.start, bytes);
             }
             state.blocks.uncovered(*range, &mut missing);
@@ -195,7 +198,7 @@ impl Core {
         let first = {
             let open = self.gate.read();
             let first = open.touch(node, &mut state);
-            for range in &needed.ranges {
+            for (range, _) in &needed.ranges {
                 state.blocks.upload_again(*range, open.id);
             }
             first

@@ -16,6 +16,8 @@
 //!      open: take the epoch, judge the local log, replay it
 //! ```
 //!
+//! What the volume has already is not uploaded again: `dedup` knows it by its content.
+//!
 //! What the volume and directory trees may hold is counted in `quota`, as each change is made. `scrub` reads packs back,
 //! and `heal` mends what it and readers find damaged, as far as a good copy is at hand.
 //!
@@ -35,6 +37,7 @@ mod convert;
 mod core;
 mod damage;
 mod data;
+mod dedup;
 mod disk_cache;
 mod durability;
 mod early;
@@ -64,6 +67,7 @@ pub use checkpoint::{CollectorStatus, Space};
 pub use config::{FsConfig, LogConfig};
 pub use core::Stopped;
 pub use damage::{DamageState, DamagedFrame};
+pub use dedup::{Dedup, DedupStatus};
 pub use disk_cache::{DiskCacheStatus, MAX_DISK_CACHE, MIN_DISK_CACHE};
 pub use durability::CommitMode;
 pub use environment::{Clock, Compute, Environment, LocalFolder, Metadata, Randomness};

@@ -221,7 +221,7 @@ impl Core {
         if let Some(reply) = reply {
             let wanted = live.iter().map(|range| range.intersect(within));
             for range in wanted.filter(|range| !range.is_empty()) {
-                let from = frame.part(range).ok_or(Error::Io)?;
+                let from = frame.part(address, range).ok_or(Error::Io)?;
                 let at = (block.start() + range.start - reply.start) as usize;
                 let to = reply.data.get_mut(at..at + from.len()).ok_or(Error::Io)?;
                 to.copy_from_slice(from);
@@ -253,10 +253,10 @@ impl Core {
             let mut filled = 0;
             for range in live {
                 let at = block.start() + range.start;
-                match frame.part_to_keep(range).filter(|_| mostly) {
+                match frame.part_to_keep(address, range).filter(|_| mostly) {
                     Some(arrived) => state.blocks.take_over(at, &arrived),
                     None => {
-                        let bytes = frame.part(range).ok_or(Error::Io)?;
+                        let bytes = frame.part(address, range).ok_or(Error::Io)?;
                         state.blocks.fill(at, bytes);
                     }
                 }
@@ -328,7 +328,8 @@ const FRAMES_AT_ONCE: usize = 8;
 
 /// Memory for frames of one block, which may all come with one GET, and for the block buffer that they go into.
 fn memory_ahead<'a>(addresses: impl Iterator<Item = &'a FrameAddress> + Clone) -> u64 {
-    let frames: u64 = addresses.clone().map(memory_of).sum();
+    let memory = |address: &FrameAddress| memory_of(address.stored_len, address.raw_len);
+    let frames: u64 = addresses.clone().map(memory).sum();
     let raw: u64 = addresses.map(|address| u64::from(address.raw_len)).sum();
     frames + raw.min(BLOCK_SIZE)
 }

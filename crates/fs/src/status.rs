@@ -6,6 +6,7 @@ use forebay_types::{CheckpointId, Epoch, Lsn, VolumeId};
 
 use crate::checkpoint::CollectorStatus;
 use crate::core::{Core, Stopped};
+use crate::dedup::DedupStatus;
 use crate::disk_cache::{DiskCache, DiskCacheStatus};
 
 /// What is done about the last closed checkpoint.
@@ -58,6 +59,8 @@ pub struct Status {
     pub disk_cache: Option<DiskCacheStatus>,
     /// Damaged frames that readers and the scrub have met since the start, and of which bytes are lost.
     pub damaged_frames: u64,
+    /// What deduplication has saved; none while it is off.
+    pub dedup: Option<DedupStatus>,
     /// Bytes that published files use.
     pub used_bytes: u64,
     /// What the packs hold, and what is done about dead bytes.
@@ -99,6 +102,7 @@ impl Status {
             log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),
             disk_cache: core.packs.disk.as_ref().map(DiskCache::status),
             damaged_frames: core.damages.lost(),
+            dedup: core.sharing.status(),
             used_bytes: core.checkpoints.state().used_bytes,
             collector: core.checkpoints.collector.status(),
             inodes: core.accounts.volume().used().files,

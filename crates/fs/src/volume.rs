@@ -110,9 +110,16 @@ impl Volume {
         let collect = core.clone().collect_forever();
         let scrub = core.clone().scrub_forever();
         let heal = core.clone().heal_forever();
+        let learn = core.clone().learn_frames();
         let publisher = tokio::spawn(async move {
+            // It ends, and the others go on.
+            let learn = async {
+                learn.await;
+                std::future::pending().await
+            };
             tokio::select! {
                 () = publish => {}
+                () = learn => {}
                 () = leave => {}
                 () = watch => {}
                 () = spread => {}

@@ -10,6 +10,7 @@ mod collecting;
 mod commit_modes;
 mod common;
 mod damaged_metadata;
+mod deduplication;
 mod disk_cache;
 mod disk_faults;
 mod fencing;

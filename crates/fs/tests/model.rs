@@ -5,6 +5,7 @@
 
 use crate::common::model::{Model, Op, draw};
 use crate::common::*;
+use forebay_fs::Dedup;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -36,9 +37,10 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn run(events: &[Event]) {
+fn run(dedup: Dedup, events: &[Event]) {
     let bucket = Bucket::new();
     let small = |config: &mut forebay_fs::FsConfig| {
+        config.dedup = dedup;
         config.memory_limit = 16 << 20;
         config.node_limit = 4;
     };
@@ -107,9 +109,11 @@ fn a_volume_does_what_the_model_does() {
         failure_persistence: None,
         ..Config::default()
     };
+    let dedup = prop_oneof![Just(Dedup::Off), Just(Dedup::Full), Just(Dedup::Fast)];
+    let histories = (dedup, prop::collection::vec(event(), 10..120));
     TestRunner::new(config)
-        .run(&prop::collection::vec(event(), 10..120), |events| {
-            run(&events);
+        .run(&histories, |(dedup, events)| {
+            run(dedup, &events);
             Ok(())
         })
         .unwrap_or_else(|failure| panic!("{failure}"));

@@ -205,6 +205,7 @@ pub(crate) async fn attempt_on(
     let (mut packs, mut next) = walk.range_of_packs(PackId(0), &mut accounts).await?;
     walk.objects(&mut packs).await?;
     loop {
+        walk.notes(&mut packs).await?;
         let unknown = walk.totals.maps_are_unknown();
         packs.judge_accounts(unknown, &mut walk.census, &mut walk.findings);
         bucket.compare(&mut walk, &mut packs).await?;

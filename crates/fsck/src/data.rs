@@ -1,8 +1,8 @@
 //! Reads every live frame and verifies it.
 //!
 //! Block maps are walked through in windows of some hundred thousand frames. The frames of a window are sorted by where
-//! they lie; those that adjoin are read by one GET. Every frame is of one block, whose map names it in one window
-//! only: so each is read once.
+//! they lie; those that adjoin are read by one GET. A frame that is not shared is named by one map, in one window
+//! only, and read once; one that is shared is read once in each window.
 
 mod plan;
 
@@ -132,7 +132,7 @@ async fn verify(bucket: &Bucket, read: Read) -> Result<Verified, String> {
             let from = stored.start.saturating_sub(range.start) as usize;
             let to = stored.end.saturating_sub(range.start) as usize;
             let bytes = bytes.slice(from.min(bytes.len())..to.min(bytes.len()));
-            let opened = open_frame(bytes, &one.frame, one.block, &keys);
+            let opened = open_frame(bytes, &one.frame, one.of, &keys);
             let fault = opened
                 .and_then(|frame: Frame| frame.verify_hash(&keys))
                 .err();
@@ -184,7 +184,7 @@ async fn again(bucket: &Bucket, one: &Wanted) -> Result<Option<String>, String> 
             Err(Unread::Missing) => return Ok(Some("the pack is not in the bucket".to_owned())),
             Err(Unread::CutOff { len }) => return Ok(Some(cut_off(len))),
         };
-        let opened = open_frame(bytes, &one.frame, one.block, &bucket.keys);
+        let opened = open_frame(bytes, &one.frame, one.of, &bucket.keys);
         let verified = opened.and_then(|frame| frame.verify_hash(&bucket.keys));
         match verified {
             Ok(()) => return Ok(None),

@@ -171,6 +171,12 @@ pub enum Finding {
     DeadPackInUse { #[serde(serialize_with = "digits")] pack: PackId, bytes: u64, why: &'static str },
     #[error("the account of pack {pack} cannot be: {why}")]
     BadPackAccount { #[serde(serialize_with = "digits")] pack: PackId, why: &'static str },
+    #[error("pack {pack} is not there, and there is a note on {of}")]
+    StrayNote { #[serde(serialize_with = "digits")] pack: PackId, of: &'static str },
+    #[error("what is noted of the frame at byte {offset} of pack {pack} cannot be")]
+    ImpossibleNote { #[serde(serialize_with = "digits")] pack: PackId, offset: u32 },
+    #[error("{is} blocks share frames of pack {pack} that were written for others, and {says} are noted")]
+    MissingSharers { #[serde(serialize_with = "digits")] pack: PackId, says: u64, is: u64 },
     #[error("pack {pack} is not in the bucket: {object}")]
     MissingPack { #[serde(serialize_with = "digits")] pack: PackId, object: String },
     #[error("pack {pack} has {is} bytes in the bucket and was written with {says}: {object}")]
@@ -233,6 +239,9 @@ impl Finding {
             Finding::WrongLiveBytes { .. } => "wrong-live-bytes",
             Finding::DeadPackInUse { .. } => "dead-pack-in-use",
             Finding::BadPackAccount { .. } => "bad-pack-account",
+            Finding::StrayNote { .. } => "stray-note",
+            Finding::ImpossibleNote { .. } => "impossible-note",
+            Finding::MissingSharers { .. } => "missing-sharers",
             Finding::MissingPack { .. } => "missing-pack",
             Finding::WrongPackLength { .. } => "wrong-pack-length",
             Finding::CheckOfNoPack { .. } => "check-of-no-pack",

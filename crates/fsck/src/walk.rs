@@ -12,8 +12,8 @@
 use std::sync::Arc;
 
 use forebay_meta::record::{
-    BlockMap, CookieRecord, DeadPack, Garbage, NameRecord, PackRecord, QuotaRecord, Record,
-    ScrubRecord, UsageRecord, VolumeState,
+    BlockMap, CookieRecord, DeadPack, Garbage, NameRecord, PackFrames, PackRecord, QuotaRecord,
+    Record, Referrer, ScrubRecord, UsageRecord, VolumeState,
 };
 use forebay_meta::{InodeRecord, Key, KeyRange, StoreError};
 use forebay_types::{Inode, PackId};
@@ -355,6 +355,29 @@ impl Walk {
                 accounts.dead = accounts.removed.record(sink).await?;
             }
         }
+    }
+
+    /// What is noted of the frames of a range of packs, and of who shares them.
+    pub(crate) async fn notes(&mut self, packs: &mut Packs) -> Result<(), StoreError> {
+        let (from, end) = packs.bounds();
+        let sink = &mut self.findings;
+        let range = KeyRange::pack_frames_from(from);
+        let range = up_to(range, end.map(KeyRange::pack_frames_from));
+        let mut notes = Cursor::new(&self.source, range);
+        while let Some((key, note)) = notes.record::<PackFrames>(sink).await? {
+            if let Key::PackFrames(pack, _) = key {
+                packs.frames_note(pack, note.as_ref(), sink);
+            }
+        }
+        let range = KeyRange::referrers_from(from);
+        let range = up_to(range, end.map(KeyRange::referrers_from));
+        let mut notes = Cursor::new(&self.source, range);
+        while let Some((key, _)) = notes.record::<Referrer>(sink).await? {
+            if let Key::Referrer(pack, _) = key {
+                packs.sharer_note(pack, sink);
+            }
+        }
+        Ok(())
     }
 
     /// Tells a further range of packs what block maps refer to.

@@ -16,6 +16,8 @@
 //! 'q'  inode: 8                            limits of a tree      QuotaRecord
 //! 'u'  inode: 8                            usage of a tree       UsageRecord
 //! 's'  pack: 8                             last check of a pack  ScrubRecord
+//! 'f'  pack: 8       part: 4               frames of a pack      PackFrames
+//! 'r'  pack: 8       inode: 8   block: 8   a block that shares   Referrer
 //! ```
 
 use bytes::Bytes;
@@ -37,6 +39,8 @@ pub(crate) mod tag {
     pub(crate) const QUOTA: u8 = b'q';
     pub(crate) const USAGE: u8 = b'u';
     pub(crate) const SCRUB: u8 = b's';
+    pub(crate) const PACK_FRAMES: u8 = b'f';
+    pub(crate) const REFERRER: u8 = b'r';
 }
 
 /// Name of one metadata entry.
@@ -64,6 +68,10 @@ pub enum Key {
     Usage(Inode),
     /// When a pack was last read back and verified.
     Scrub(PackId),
+    /// Frames of a pack by which their content is found again; parts count from 0.
+    PackFrames(PackId, u32),
+    /// A block that was given frames of a pack which were written for another one.
+    Referrer(PackId, BlockKey),
 }
 
 impl Key {
@@ -90,6 +98,15 @@ impl Key {
             }
             Key::Pack(pack) | Key::DeadPack(pack) | Key::Scrub(pack) => {
                 out.extend(pack.0.to_be_bytes());
+            }
+            Key::PackFrames(pack, part) => {
+                out.extend(pack.0.to_be_bytes());
+                out.extend(part.to_be_bytes());
+            }
+            Key::Referrer(pack, key) => {
+                out.extend(pack.0.to_be_bytes());
+                out.extend(key.inode.0.to_be_bytes());
+                out.extend(key.block.0.to_be_bytes());
             }
         }
         Bytes::from(out)
@@ -120,6 +137,18 @@ impl Key {
             tag::QUOTA => Key::Quota(Inode(fields.u64_be()?)),
             tag::USAGE => Key::Usage(Inode(fields.u64_be()?)),
             tag::SCRUB => Key::Scrub(PackId(fields.u64_be()?)),
+            tag::PACK_FRAMES => {
+                let pack = PackId(fields.u64_be()?);
+                Key::PackFrames(pack, u32::from_be_bytes(fields.array()?))
+            }
+            tag::REFERRER => {
+                let pack = PackId(fields.u64_be()?);
+                let block = BlockKey {
+                    inode: Inode(fields.u64_be()?),
+                    block: BlockIndex(fields.u64_be()?),
+                };
+                Key::Referrer(pack, block)
+            }
             _ => return Err(fields.corrupt("is of a kind that this version does not know")),
         };
         fields.end()?;
@@ -139,6 +168,8 @@ impl Key {
             Key::Quota(_) => tag::QUOTA,
             Key::Usage(_) => tag::USAGE,
             Key::Scrub(_) => tag::SCRUB,
+            Key::PackFrames(..) => tag::PACK_FRAMES,
+            Key::Referrer(..) => tag::REFERRER,
         }
     }
 }
@@ -166,11 +197,13 @@ impl KeyRange {
         let tags = [
             tag::BLOCK,
             tag::COOKIE,
+            tag::PACK_FRAMES,
             tag::GARBAGE,
             tag::INODE,
             tag::NAME,
             tag::PACK,
             tag::QUOTA,
+            tag::REFERRER,
             tag::SCRUB,
             tag::USAGE,
             tag::VOLUME,
@@ -244,6 +277,26 @@ impl KeyRange {
     /// What is known of the last checks of packs from `from` on.
     pub fn scrubs_from(from: PackId) -> KeyRange {
         KeyRange::of_tag_from(tag::SCRUB, from.0)
+    }
+
+    /// What is known of the frames of packs from `from` on.
+    pub fn pack_frames_from(from: PackId) -> KeyRange {
+        KeyRange::of_tag_from(tag::PACK_FRAMES, from.0)
+    }
+
+    /// What is known of the frames of one pack.
+    pub fn pack_frames(pack: PackId) -> KeyRange {
+        KeyRange::of_prefix(numbered(tag::PACK_FRAMES, pack.0))
+    }
+
+    /// The blocks that share frames of packs from `from` on.
+    pub fn referrers_from(from: PackId) -> KeyRange {
+        KeyRange::of_tag_from(tag::REFERRER, from.0)
+    }
+
+    /// The blocks that share frames of one pack.
+    pub fn referrers(pack: PackId) -> KeyRange {
+        KeyRange::of_prefix(numbered(tag::REFERRER, pack.0))
     }
 
     /// All packs.
@@ -360,8 +413,12 @@ impl KeyRange {
 }
 
 fn prefix(tag: u8, inode: Inode) -> Vec<u8> {
+    numbered(tag, inode.0)
+}
+
+fn numbered(tag: u8, number: u64) -> Vec<u8> {
     let mut prefix = vec![tag];
-    prefix.extend(inode.0.to_be_bytes());
+    prefix.extend(number.to_be_bytes());
     prefix
 }
 
@@ -387,6 +444,14 @@ mod tests {
             any::<u64>().prop_map(|n| Key::Quota(Inode(n))),
             any::<u64>().prop_map(|n| Key::Usage(Inode(n))),
             any::<u64>().prop_map(|n| Key::Scrub(PackId(n))),
+            any::<(u64, u32)>().prop_map(|(n, part)| Key::PackFrames(PackId(n), part)),
+            any::<(u64, u64, u64)>().prop_map(|(n, inode, block)| Key::Referrer(
+                PackId(n),
+                BlockKey {
+                    inode: Inode(inode),
+                    block: BlockIndex(block)
+                }
+            )),
         ]
     }
 
@@ -413,12 +478,16 @@ mod tests {
             prop_assert_eq!(KeyRange::cookies_after(directory, after).contains(&bytes), cookies);
             let blocks = matches!(&key, Key::Block(k) if k.inode == directory && k.block.0 >= after);
             prop_assert_eq!(KeyRange::blocks(directory, BlockIndex(after)).contains(&bytes), blocks);
+            let frames = matches!(&key, Key::PackFrames(pack, _) if pack.0 == dir);
+            prop_assert_eq!(KeyRange::pack_frames(PackId(dir)).contains(&bytes), frames);
+            let referrers = matches!(&key, Key::Referrer(pack, _) if pack.0 == dir);
+            prop_assert_eq!(KeyRange::referrers(PackId(dir)).contains(&bytes), referrers);
             prop_assert!(!KeyRange::unknown().iter().any(|range| range.contains(&bytes)));
         }
 
         #[test]
         fn a_key_of_no_kind_is_in_one_of_the_unknown_ranges(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
-            let known = bytes.first().is_some_and(|first| b"vincbpgxqus".contains(first));
+            let known = bytes.first().is_some_and(|first| b"vincbpgxqusfr".contains(first));
             let ranges = KeyRange::unknown();
             let found = ranges.iter().filter(|range| range.contains(&bytes)).count();
             prop_assert_eq!(found, usize::from(!known));

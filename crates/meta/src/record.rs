@@ -7,16 +7,18 @@ mod block_map;
 mod inode;
 mod name;
 mod pack;
+mod pack_frames;
 mod quota;
 mod scrub;
 mod volume_state;
 
 pub use block_map::{
-    BlockMap, Displaced, Extent, FrameAddress, MAX_EXTENTS, MapError, REWRITE_EXTENTS,
+    BlockMap, Displaced, Extent, FrameAddress, MAX_EXTENTS, MapError, Origin, REWRITE_EXTENTS,
 };
 pub use inode::{Content, Device, Directory, InodeRecord, Kind, SPACE_UNIT, Timestamp, round_up};
 pub use name::{CookieRecord, NameRecord};
 pub use pack::{DeadPack, Garbage, PackRecord};
+pub use pack_frames::{KnownFrame, PART_FRAMES, PackFrames, Referrer};
 pub use quota::{QuotaRecord, Spread, UsageRecord};
 pub use scrub::{ScrubRecord, ScrubResult};
 pub use volume_state::VolumeState;

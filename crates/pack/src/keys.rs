@@ -9,6 +9,10 @@ use forebay_types::{PackId, VolumeId};
 /// Separates this use of the volume's secret from every other one (`blake3::derive_key`).
 const HASH_CONTEXT: &str = "forebay 2026-11 frame hash of raw bytes v1";
 
+/// Keyed BLAKE3 of the raw bytes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FrameHash(pub [u8; 32]);
+
 /// The identity of a volume and the keys for its packs, derived from the volume's secret; and, if it
 /// is sealed, its data keys. With those, packs are written sealed, and nothing that is not sealed is
 /// taken for one of them: whoever can write to the bucket could have made it.
@@ -68,6 +72,16 @@ impl PackKeys {
     pub(crate) fn sealer(&self, pack: PackId) -> Option<Sealer> {
         let Sealing { data_keys, entropy } = self.sealing.as_ref()?;
         Some(data_keys.sealer(Purpose::Pack, pack.0, &**entropy))
+    }
+
+    /// Keyed BLAKE3 of the raw bytes of a frame, which `raw` gives in order: two frames of a volume that have the same
+    /// have the same bytes. For [`crate::PackWriter::push_hashed`], and to find a frame again by its content.
+    pub fn frame_hash<'a>(&self, raw: impl Iterator<Item = &'a [u8]>) -> FrameHash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.hash);
+        for piece in raw {
+            hasher.update(piece);
+        }
+        FrameHash(*hasher.finalize().as_bytes())
     }
 
     /// Keyed BLAKE3 of the raw bytes of a frame.

@@ -52,7 +52,7 @@ mod writer;
 pub use codec::{Codec, Compression};
 pub use frame::{Frame, FrameError, FrameFault, open_frame};
 pub use index::{IndexEntry, PackError, PackIndex, open_index, read_index};
-pub use keys::PackKeys;
+pub use keys::{FrameHash, PackKeys};
 pub use name::{PACK_PREFIX, object_name, parse_object_name};
 pub use reference::{FrameRef, InvalidFrameRef};
 pub use scrub::verify_checksums;

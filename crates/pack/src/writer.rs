@@ -10,7 +10,7 @@ use crate::index::{
     INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, IndexEntry, PACK_HEADER_LEN, PACK_VERSION,
     SEALED_PACK_VERSION, encode_index, encode_pack_header, sealed,
 };
-use crate::{FrameRef, MAX_PACK_LEN, PackKeys};
+use crate::{FrameHash, FrameRef, MAX_PACK_LEN, PackKeys};
 
 /// A pack that is being filled, in memory.
 pub struct PackWriter {
@@ -86,6 +86,22 @@ impl PackWriter {
         range: ByteRange,
         raw: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> FrameRef {
+        self.push_hashed(block, range, raw, None).0
+    }
+
+    /// The same for who knows the hash of `raw` already ([`PackKeys::frame_hash`]) or wants to know it: gives it beside
+    /// the frame if it was given or the frame needs it. A frame of a sealed volume that is stored raw does not.
+    ///
+    /// # Panics
+    ///
+    /// As [`PackWriter::push`].
+    pub fn push_hashed<'a>(
+        &mut self,
+        block: BlockKey,
+        range: ByteRange,
+        raw: impl Iterator<Item = &'a [u8]> + Clone,
+        known: Option<FrameHash>,
+    ) -> (FrameRef, Option<FrameHash>) {
         assert!(
             !range.is_empty() && range.end <= BLOCK_SIZE,
             "a frame holds 1 byte to a whole block, not {range:?}"
@@ -112,7 +128,11 @@ impl PackWriter {
         }
         let compressed = self.compressor.compress(&self.bytes[payload..]);
         let is_hashed = compressed.is_some() || self.sealer.is_none();
-        let hash = is_hashed.then(|| *self.keys.hash(&self.bytes[payload..]).as_bytes());
+        let computed = || FrameHash(*self.keys.hash(&self.bytes[payload..]).as_bytes());
+        let hash = match is_hashed {
+            true => Some(known.unwrap_or_else(computed)),
+            false => None,
+        };
         let codec = match compressed {
             Some(compressed) => {
                 self.bytes.truncate(payload);
@@ -129,7 +149,7 @@ impl PackWriter {
             start: range.start as u32,
             raw_len: raw_len as u32,
             payload_len: (self.bytes.len() - payload) as u32,
-            hash,
+            hash: hash.map(|FrameHash(hash)| hash),
         };
         let stored = &mut self.bytes[offset..];
         let crc32 = match &mut self.sealer {
@@ -145,7 +165,7 @@ impl PackWriter {
             crc32,
         };
         self.entries.push(IndexEntry { block, frame });
-        frame
+        (frame, hash.or(known))
     }
 
     /// Bytes that the pack would have if it were finished now.

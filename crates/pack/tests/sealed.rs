@@ -273,3 +273,26 @@ fn debug_output_shows_no_key() {
          [DataKeyId(1)], .. }), .. }"
     );
 }
+
+#[test]
+fn a_hash_is_given_where_it_is_known_or_needed_and_is_that_of_the_header() {
+    let raw: Vec<u8> = (0..5000_u32).map(|n| (n % 251) as u8).collect();
+    // A frame that is sealed and stored raw has none in its header.
+    for (keys, is_needed) in [(keys(), true), (sealed_keys(), false)] {
+        let hash = keys.frame_hash([&raw[..1000], &raw[1000..]].into_iter());
+        let mut writer = PackWriter::new(PACK, &keys, Compression::Off);
+        let mut push = |at, known| {
+            let range = ByteRange::at(0, raw.len() as u64);
+            let pieces = std::iter::once(&raw[..]);
+            writer.push_hashed(block(1, at), range, pieces, known).1
+        };
+        assert_eq!(push(0, None), is_needed.then_some(hash));
+        assert_eq!(push(1, Some(hash)), Some(hash));
+        let pack = writer.finish();
+        for entry in &pack.frames {
+            let stored = fetch(&pack.bytes, &entry.frame);
+            let frame = open_frame(stored, &entry.frame, entry.block, &keys).unwrap();
+            frame.verify_hash(&keys).unwrap();
+        }
+    }
+}

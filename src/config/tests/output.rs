@@ -35,6 +35,7 @@ fn unusual() -> Places {
         "100MB",
         "off",
         "19",
+        "fast",
         "7",
         "9MiB",
         "66",

@@ -74,6 +74,17 @@ choice! {
 }
 
 choice! {
+    /// Whether content that the volume already holds is uploaded again.
+    Dedup:
+    /// It is.
+    Off = "off",
+    /// It is not.
+    Full = "full",
+    /// It is not, where it is cheap to find.
+    Fast = "fast",
+}
+
+choice! {
     /// What an upload to S3 carries so that the server can verify it.
     Checksum:
     /// A CRC32.

@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use forebay_cache::{BlockVersion, Lease};
-use forebay_meta::record::{BlockMap, PackRecord};
-use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, CheckpointId, PackId};
+use forebay_meta::record::BlockMap;
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, CheckpointId};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedRwLockReadGuard};
 use tokio::task::JoinSet;
 
 use super::Halted;
-use super::upload::{AT_ONCE_BESIDE, DirtyBlock, address};
+use super::upload::{AT_ONCE_BESIDE, DirtyBlock, Landed, PutPack};
 use crate::core::{Core, Stopped};
 use crate::node::Node;
 
@@ -43,7 +43,7 @@ pub(crate) struct Leaving {
     /// Packs on their way.
     under_way: AtomicUsize,
     /// Packs in the bucket whose checkpoints are not published.
-    packs: Mutex<BTreeMap<CheckpointId, Vec<(PackId, PackRecord)>>>,
+    packs: Mutex<BTreeMap<CheckpointId, Vec<PutPack>>>,
 }
 
 impl Leaving {
@@ -64,7 +64,7 @@ impl Leaving {
     }
 
     /// The packs that have left before this checkpoint closed.
-    pub(super) fn take_packs(&self, checkpoint: CheckpointId) -> Vec<(PackId, PackRecord)> {
+    pub(super) fn take_packs(&self, checkpoint: CheckpointId) -> Vec<PutPack> {
         self.packs.lock().remove(&checkpoint).unwrap_or_default()
     }
 
@@ -208,18 +208,19 @@ impl Core {
         } = departure;
         let keys: Vec<BlockKey> = blocks.iter().map(|block| block.key).collect();
         let pack = self.checkpoints.new_pack();
-        let Ok((pack, record, frames)) = self.clone().upload_pack(pack, blocks, lease).await else {
+        let landed = self.clone().upload_pack(checkpoint, pack, blocks, lease);
+        let Ok(Landed { pack, frames }) = landed.await else {
             // The volume has stopped, and what was on its way is in the log.
             return;
         };
         // Before the blocks, whose publication looks for it.
         let mut packs = self.checkpoints.leaving.packs.lock();
-        packs.entry(checkpoint).or_default().push((pack, record));
+        packs.entry(checkpoint).or_default().extend(pack);
         drop(packs);
         for ((node, version), key) in nodes.into_iter().zip(keys) {
             let mut map = BlockMap::new();
             for (_, frame) in frames.iter().filter(|(of, _)| *of == key) {
-                if let Err(error) = map.insert(frame.range(), address(frame)) {
+                if let Err(error) = map.insert(frame.raw_range(), *frame) {
                     self.stop(Stopped::Failed(format!("inode {}: {error}", node.inode)));
                     return;
                 }

@@ -20,6 +20,7 @@ mod early;
 mod pack_plan;
 mod publish;
 mod reclaim;
+mod share;
 mod upload;
 
 use std::future::Future;

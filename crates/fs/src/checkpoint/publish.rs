@@ -4,18 +4,18 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use forebay_meta::record::{
-    BlockMap, DeadPack, Displaced, Extent, Garbage, Kind, PackRecord, VolumeState,
+    BlockMap, DeadPack, Displaced, Extent, FrameAddress, Garbage, Kind, PackRecord, Referrer,
+    VolumeState,
 };
 use forebay_meta::{Batch, InodeRecord, Key};
-use forebay_pack::FrameRef;
-use forebay_types::{BlockIndex, BlockKey, Inode, PackId};
+use forebay_types::{BlockIndex, BlockKey, CheckpointId, Inode, PackId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Halted;
 use super::close::Closed;
 use super::collector::AccountChange;
-use super::upload::{Uploaded, address};
+use super::upload::Uploaded;
 use crate::core::{Core, Stopped};
 use crate::node::{ClosedNode, Node};
 use crate::quota::{Ledger, Share};
@@ -28,45 +28,56 @@ const MAPS_PER_SCAN: usize = 1024;
 pub(super) struct Account {
     /// What published packs lose.
     displaced: Displaced,
-    /// Bytes of each new pack that something refers to.
+    /// Bytes of each pack that something refers to from now on.
     added: BTreeMap<PackId, u64>,
     /// The accounts of new packs.
     opened: Vec<(PackId, PackRecord)>,
 }
 
 impl Account {
-    /// Something refers to so many bytes of a new pack.
+    /// Something refers to so many bytes of a pack, which is new or shared.
     pub(super) fn add(&mut self, pack: PackId, bytes: u64) {
         *self.added.entry(pack).or_default() += bytes;
     }
 
-    /// Puts the account of a new pack into the batch, with the bytes that something refers to after all; if there are none,
-    /// the pack is to be deleted, and this says so.
-    pub(super) fn open(&mut self, pack: PackId, record: PackRecord, batch: &mut Batch) -> bool {
+    /// Opens the account of a new pack, with the bytes that something refers to after all. If there are none, there is no
+    /// account, and this says so: the pack is to be deleted.
+    pub(super) fn open(&mut self, pack: PackId, record: PackRecord) -> bool {
         let live_bytes = self.added.get(&pack).copied().unwrap_or(0);
-        let is_dead = live_bytes == 0;
-        if is_dead {
-            batch.put(&Key::DeadPack(pack), &DeadPack);
-        } else {
+        if live_bytes > 0 {
             let record = PackRecord {
                 live_bytes,
                 ..record
             };
-            batch.put(&Key::Pack(pack), &record);
             self.opened.push((pack, record));
         }
-        is_dead
+        live_bytes > 0
+    }
+
+    /// Bytes that something refers to from now on in packs that were published before.
+    fn referred(&self) -> BTreeMap<PackId, u64> {
+        let mut referred = self.added.clone();
+        referred.retain(|_, gained| *gained > 0);
+        for (pack, _) in &self.opened {
+            referred.remove(pack);
+        }
+        referred
     }
 
     pub(super) fn displace(&mut self, displaced: Displaced) -> u64 {
         let mut bytes = 0;
         for (pack, lost) in displaced {
-            match self.added.get_mut(&pack) {
-                // It had left early, and was written anew in the same checkpoint.
-                Some(added) => *added = added.saturating_sub(lost),
-                None => *self.displaced.entry(pack).or_default() += lost,
-            }
             bytes += lost;
+            let mut rest = lost;
+            if let Some(added) = self.added.get_mut(&pack) {
+                // It had left early, and was written anew in the same checkpoint. What a shared pack loses and gains
+                // cancels as well.
+                rest = lost.saturating_sub(*added);
+                *added -= lost - rest;
+            }
+            if rest > 0 {
+                *self.displaced.entry(pack).or_default() += rest;
+            }
         }
         bytes
     }
@@ -106,9 +117,10 @@ impl Core {
             let used = record.map_or(0, |record| record.used);
             outcomes.insert(node.inode, (used, share));
         }
-        for (pack, record) in &uploaded.packs {
-            if account.open(*pack, *record, &mut batch) {
-                self.checkpoints.garbage.store(true, Ordering::Release);
+        for pack in &uploaded.packs {
+            match account.open(pack.id, pack.record) {
+                true => self.note_frames(pack, &mut batch),
+                false => self.discard(pack.id, pack.record, Some(closed.id), &mut batch),
             }
         }
         let state = VolumeState {
@@ -118,8 +130,13 @@ impl Core {
             ..self.checkpoints.state()
         };
         let state = self.accounts.enter(&ledger, &mut batch, state);
-        self.commit_account(batch, account, state).await?;
+        self.commit_account(batch, account, state, Some(closed.id))
+            .await?;
 
+        for pack in &uploaded.packs {
+            self.noted_frames(pack);
+        }
+        self.sharing.published(closed.id);
         self.accounts.entered(&ledger);
         for node in &closed.nodes {
             let (used, share) = outcomes.get(&node.inode).copied().unwrap_or_default();
@@ -137,12 +154,14 @@ impl Core {
         Ok(())
     }
 
-    /// Commits a batch together with what it does to the accounts.
+    /// Commits a batch together with what it does to the accounts. `closing` is the checkpoint that it publishes, if it
+    /// is one.
     pub(super) async fn commit_account(
         &self,
         mut batch: Batch,
         account: Account,
         state: VolumeState,
+        closing: Option<CheckpointId>,
     ) -> Result<(), Halted> {
         let opened = account.opened.iter().map(|(pack, record)| AccountChange {
             pack: *pack,
@@ -150,29 +169,50 @@ impl Core {
             after: Some(*record),
         });
         let mut changes: Vec<AccountChange> = opened.collect();
-        let mut dead = BTreeSet::new();
-        for (pack, lost) in &account.displaced {
-            let key = Key::Pack(*pack);
-            let record = self.insist(|| self.catalog.pack(*pack)).await?;
+        let (mut dead, mut revived) = (BTreeSet::new(), Vec::new());
+        for (pack, record) in &account.opened {
+            batch.put(&Key::Pack(*pack), record);
+        }
+        let referred = account.referred();
+        let packs: BTreeSet<PackId> = account
+            .displaced
+            .keys()
+            .chain(referred.keys())
+            .copied()
+            .collect();
+        for pack in packs {
+            let lost = account.displaced.get(&pack).copied().unwrap_or(0);
+            let gained = referred.get(&pack).copied().unwrap_or(0);
+            let mut record = self.insist(|| self.catalog.pack(pack)).await?;
+            let before = record;
+            if record.is_none() && gained > 0 {
+                record = self.sharing.kept(pack);
+                if record.is_none() {
+                    // Published, it would be a file without its bytes.
+                    let why = format!("pack {pack} has gone that {gained} bytes were found in");
+                    self.stop(Stopped::Failed(why));
+                    return Err(Halted);
+                }
+                batch.delete(&Key::DeadPack(pack));
+                revived.push(pack);
+            }
             let Some(mut record) = record else {
                 tracing::warn!("pack {pack} loses {lost} bytes but has no account");
                 continue;
             };
-            let before = record;
-            record.live_bytes = record.live_bytes.saturating_sub(*lost);
+            record.live_bytes = (record.live_bytes + gained).saturating_sub(lost);
             changes.push(AccountChange {
-                pack: *pack,
-                before: Some(before),
+                pack,
+                before,
                 after: (record.live_bytes > 0).then_some(record),
             });
             if record.live_bytes > 0 {
-                batch.put(&key, &record);
+                batch.put(&Key::Pack(pack), &record);
             } else {
-                batch.delete(&key);
-                batch.delete(&Key::Scrub(*pack));
-                batch.put(&Key::DeadPack(*pack), &DeadPack);
-                dead.insert(*pack);
-                self.checkpoints.garbage.store(true, Ordering::Release);
+                batch.delete(&Key::Pack(pack));
+                batch.delete(&Key::Scrub(pack));
+                dead.insert(pack);
+                self.discard(pack, record, closing, &mut batch);
             }
         }
         let state = VolumeState {
@@ -182,10 +222,24 @@ impl Core {
         batch.put(&Key::Volume, &state);
         let checks = self.scrubs.enter(&mut batch, &dead);
         self.insist(|| self.catalog.store().commit(&batch)).await?;
+        self.sharing.committed(&revived);
         *self.checkpoints.state.lock() = state;
         self.checkpoints.collector.committed(&changes);
         self.scrubs.entered(&checks, &dead);
         Ok(())
+    }
+
+    /// Notes in the batch that a pack is to be deleted.
+    pub(super) fn discard(
+        &self,
+        pack: PackId,
+        record: PackRecord,
+        closing: Option<CheckpointId>,
+        batch: &mut Batch,
+    ) {
+        self.sharing.dies(pack, record, closing);
+        batch.put(&Key::DeadPack(pack), &DeadPack);
+        self.checkpoints.garbage.store(true, Ordering::Release);
     }
 
     /// Adds what a checkpoint did to one object; gives its record as the bucket then has it, and none if
@@ -195,7 +249,7 @@ impl Core {
         node: &Node,
         then: ClosedNode,
         early: Vec<(BlockIndex, BlockMap)>,
-        frames: Vec<(BlockKey, FrameRef)>,
+        frames: Vec<(BlockKey, FrameAddress)>,
         batch: &mut Batch,
         account: &mut Account,
     ) -> Result<Option<InodeRecord>, Halted> {
@@ -225,8 +279,7 @@ impl Core {
             extents.into_iter().map(move |extent| (block, extent))
         });
         let uploaded = frames.into_iter().map(|(key, frame)| {
-            let range = frame.range();
-            let frame = address(&frame);
+            let range = frame.raw_range();
             (key.block, Extent { range, frame })
         });
         let mut added = 0;
@@ -250,6 +303,10 @@ impl Core {
             lost += account.displace(displaced);
             account.add(frame.pack, range.len());
             added += range.len();
+            if frame.origin.is_some() {
+                let key = Key::Referrer(frame.pack, BlockKey { inode, block });
+                batch.put(&key, &Referrer);
+            }
         }
         for (block, map) in maps {
             let key = Key::Block(BlockKey { inode, block });

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use forebay_meta::record::{DeadPack, Garbage};
 use forebay_meta::{Batch, Key, KeyRange};
-use forebay_types::{BlockIndex, BlockKey};
+use forebay_types::{BlockIndex, BlockKey, PackId};
 
 use super::Halted;
 use super::publish::Account;
@@ -20,6 +20,8 @@ const MAPS: usize = 4096;
 const FILES: usize = 256;
 /// Packs that one step deletes.
 const PACKS: usize = 64;
+/// Notes on the frames of packs that one step deletes.
+const NOTES: usize = 4096;
 
 impl Core {
     /// One bounded step of reclaiming; notes when there is nothing left to do.
@@ -30,8 +32,8 @@ impl Core {
         let more = self.collect_files(&mut batch, &mut account).await?
             | self.delete_packs(&mut batch).await?;
         if !batch.is_empty() || self.scrubs.has_due() {
-            self.commit_account(batch, account, self.checkpoints.state())
-                .await?;
+            let state = self.checkpoints.state();
+            self.commit_account(batch, account, state, None).await?;
         }
         if more {
             self.checkpoints.garbage.store(true, Ordering::Release);
@@ -91,17 +93,52 @@ impl Core {
         let packs = self
             .insist(|| self.catalog.records::<DeadPack>(&range, PACKS))
             .await?;
-        let more = packs.len() == PACKS;
+        let mut more = packs.len() == PACKS;
+        let mut notes = NOTES;
         for (key, DeadPack) in packs {
             let Key::DeadPack(pack) = key else { continue };
+            if !self.sharing.let_go(pack) {
+                // The next publication may refer to it again; else it goes after that.
+                self.checkpoints.undeleted.store(true, Ordering::Release);
+                continue;
+            }
             if let Err(error) = self.packs.delete(pack).await {
                 // Nothing depends on it: publishing must not wait for a bucket that refuses to delete.
                 tracing::warn!("pack {pack} cannot be deleted: {error}; tried again later");
                 self.checkpoints.undeleted.store(true, Ordering::Release);
                 return Ok(false);
             }
-            batch.delete(&key);
+            if self.delete_notes(pack, &mut notes, batch).await? {
+                batch.delete(&key);
+            } else {
+                more = true;
+            }
         }
         Ok(more)
+    }
+
+    /// Takes away what is noted of the frames of a pack and of who shares them, `budget` notes at most. Says whether
+    /// that is all.
+    async fn delete_notes(
+        &self,
+        pack: PackId,
+        budget: &mut usize,
+        batch: &mut Batch,
+    ) -> Result<bool, Halted> {
+        if !self.has_frame_notes().await? {
+            return Ok(true);
+        }
+        for range in [KeyRange::pack_frames(pack), KeyRange::referrers(pack)] {
+            if *budget == 0 {
+                return Ok(false);
+            }
+            let asked = *budget;
+            let notes = self.insist(|| self.catalog.scan(&range, asked)).await?;
+            *budget -= notes.len();
+            for (key, _) in &notes {
+                batch.delete_encoded(key.clone());
+            }
+        }
+        Ok(*budget > 0)
     }
 }

@@ -6,24 +6,71 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forebay_cache::{Lease, Snapshot};
-use forebay_meta::record::{BlockMap, FrameAddress, MAX_EXTENTS, PackRecord};
+use forebay_meta::record::{BlockMap, FrameAddress, KnownFrame, MAX_EXTENTS, Origin, PackRecord};
 use forebay_pack::{FrameRef, PackWriter};
-use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, Inode, PackId};
+use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, CheckpointId, Inode, PackId};
 use tokio::task::JoinSet;
 
 use super::buffers::Buffer;
 use super::close::Closed;
+use super::share::{Choice, known_frame};
 use super::{Halted, pack_plan};
 use crate::core::{Core, Stopped};
+use crate::dedup::{Arrival, Mark};
 use crate::fetch::{FetchError, Fetched};
-use crate::read::address_key;
 
 /// What a checkpoint has put into the bucket.
 #[derive(Default)]
 pub(crate) struct Uploaded {
     /// Its frames, by file.
-    pub(crate) frames: HashMap<Inode, Vec<(BlockKey, FrameRef)>>,
-    pub(crate) packs: Vec<(PackId, PackRecord)>,
+    pub(crate) frames: HashMap<Inode, Vec<(BlockKey, FrameAddress)>>,
+    pub(crate) packs: Vec<PutPack>,
+}
+
+/// A pack in the bucket that is not published.
+pub(crate) struct PutPack {
+    pub(crate) id: PackId,
+    /// As if all of it were referred to.
+    pub(crate) record: PackRecord,
+    /// What its frames are known by; none without deduplication.
+    pub(crate) known: Vec<KnownFrame>,
+}
+
+/// What came of the upload of some blocks.
+pub(super) struct Landed {
+    /// None if the bucket had everything already.
+    pub(super) pack: Option<PutPack>,
+    /// All frames, in the order of the blocks.
+    pub(super) frames: Vec<(BlockKey, FrameAddress)>,
+}
+
+/// The bytes of a block that go into a pack.
+pub(super) struct Content {
+    key: BlockKey,
+    snapshot: Snapshot,
+    rewritten: Option<Vec<u8>>,
+    /// The ranges that become frames.
+    pub(super) frames: Vec<ByteRange>,
+}
+
+impl Content {
+    /// What each of its frames is of.
+    fn origins(&self) -> impl Iterator<Item = Origin> {
+        let origin = |frame: &ByteRange| Origin {
+            block: self.key,
+            // Blocks have 4 MiB.
+            start: frame.start as u32,
+        };
+        self.frames.iter().map(origin)
+    }
+
+    /// The bytes of one of its frames.
+    pub(super) fn pieces(&self, frame: ByteRange) -> Vec<&[u8]> {
+        match &self.rewritten {
+            Some(whole) => vec![&whole[std::ops::Range::<usize>::from(frame)]],
+            None => self.snapshot.slices(frame).collect(),
+        }
+    }
 }
 
 /// A block of a checkpoint on its way.
@@ -90,16 +137,17 @@ impl Core {
                 let Some(lease) = lease else { break };
                 let Some(group) = groups.next() else { break };
                 let (core, pack) = (self.clone(), self.checkpoints.new_pack());
-                uploads.spawn(async move { core.upload_pack(pack, group, lease).await });
+                let of = closed.id;
+                uploads.spawn(async move { core.upload_pack(of, pack, group, lease).await });
             }
             let Some(done) = uploads.join_next().await else {
                 break;
             };
-            let (pack, record, frames) = done.unwrap_or_else(|error| {
+            let Landed { pack, frames } = done.unwrap_or_else(|error| {
                 self.stop(Stopped::Failed(format!("an upload ended early: {error}")));
                 Err(Halted)
             })?;
-            uploaded.packs.push((pack, record));
+            uploaded.packs.extend(pack);
             for (key, frame) in frames {
                 uploaded
                     .frames
@@ -154,13 +202,14 @@ impl Core {
         Ok(blocks)
     }
 
-    /// Makes a pack of the blocks and puts it into the bucket.
+    /// Makes a pack of what the bucket does not have of the blocks, and puts it there. The blocks are of `checkpoint`.
     pub(super) async fn upload_pack(
         self: Arc<Self>,
+        checkpoint: CheckpointId,
         pack: PackId,
         group: Vec<DirtyBlock>,
         lease: Lease,
-    ) -> Result<(PackId, PackRecord, Vec<(BlockKey, FrameRef)>), Halted> {
+    ) -> Result<Landed, Halted> {
         let _counted = Counted::new(&self.checkpoints.uploads);
         let mut contents = Vec::with_capacity(group.len());
         for block in group {
@@ -176,37 +225,104 @@ impl Core {
                     .flat_map(pack_plan::frames)
                     .collect(),
             };
-            contents.push((block.key, block.snapshot, rewritten, frames));
+            contents.push(Content {
+                key: block.key,
+                snapshot: block.snapshot,
+                rewritten,
+                frames,
+            });
         }
+        let (contents, marks) = self.marks(contents).await?;
+        let arrival = Arc::new(Arrival::new());
+        let choices = self.choose(checkpoint, pack, &arrival, &marks).await;
+        // Of each frame, what it would be there for.
+        let owns: Vec<Origin> = contents.iter().flat_map(Content::origins).collect();
+        let put = match self
+            .put_pack(pack, contents, marks, &choices, lease)
+            .await?
+        {
+            Some((put, addresses)) => {
+                // Whoever shares frames of it may wait, and be waited for below.
+                let _ = arrival.set(put.known.clone());
+                Some((put, addresses))
+            }
+            None => None,
+        };
+        let (pack, addresses) = put.unzip();
+        let mut addresses = addresses.into_iter().flatten();
+        let mut frames = Vec::with_capacity(owns.len());
+        let mut choices = choices.into_iter();
+        for own in owns {
+            let choice = choices.next().unwrap_or(Choice::Put);
+            let address = match self.shared_address(choice, own).await? {
+                Some(shared) => Some(shared),
+                None => addresses.next(),
+            };
+            let Some(address) = address else {
+                // Published, it would be a hole.
+                let why = "a pack has fewer frames than were to be put into it".to_owned();
+                self.stop(Stopped::Failed(why));
+                return Err(Halted);
+            };
+            frames.push((own.block, address));
+        }
+        Ok(Landed { pack, frames })
+    }
+
+    /// Makes a pack of the frames that are to be put and puts it into the bucket; gives where each lies. None if there
+    /// are none.
+    async fn put_pack(
+        self: &Arc<Self>,
+        pack: PackId,
+        contents: Vec<Content>,
+        marks: Vec<Mark>,
+        choices: &[Choice],
+        lease: Lease,
+    ) -> Result<Option<(PutPack, Vec<FrameAddress>)>, Halted> {
+        // Without deduplication there are no choices.
+        let is_put: Vec<bool> = match self.sharing.is_off() {
+            true => contents
+                .iter()
+                .flat_map(|content| &content.frames)
+                .map(|_| true)
+                .collect(),
+            false => choices.iter().map(Choice::is_put).collect(),
+        };
         let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
-        let all = || contents.iter().flat_map(|(.., frames)| frames);
-        let raw_bytes: u64 = all().map(|frame| frame.len()).sum();
-        let most = PackWriter::most_bytes(all().count(), raw_bytes as usize);
+        let all = contents.iter().flat_map(|content| &content.frames);
+        let puts = all.zip(&is_put).filter(|(_, is_put)| **is_put);
+        let lens: Vec<u64> = puts.map(|(frame, _)| frame.len()).collect();
+        if lens.is_empty() {
+            return Ok(None);
+        }
+        let raw_bytes: u64 = lens.iter().sum();
+        let most = PackWriter::most_bytes(lens.len(), raw_bytes as usize);
         let (memory, kept) = match self.checkpoints.buffers.take(most) {
             Some(buffer) => (buffer.bytes, Some(buffer.lease)),
             None => (Vec::with_capacity(most), None),
         };
         let encoded = self.environment.compute.run_in_background(move || {
             let mut writer = PackWriter::new_in(memory, pack, &keys, compression);
-            for (key, snapshot, rewritten, frames) in contents {
-                for frame in frames {
-                    match &rewritten {
-                        Some(whole) => {
-                            let bytes = &whole[std::ops::Range::<usize>::from(frame)];
-                            writer.push(key, frame, std::iter::once(bytes));
-                        }
-                        None => {
-                            let slices: Vec<&[u8]> = snapshot.slices(frame).collect();
-                            writer.push(key, frame, slices.iter().copied());
-                        }
+            let mut known = Vec::new();
+            let (mut is_put, mut marks) = (is_put.into_iter(), marks.into_iter());
+            for content in contents {
+                for frame in &content.frames {
+                    let mark = marks.next();
+                    if !is_put.next().unwrap_or(true) {
+                        continue;
                     }
+                    let pieces = content.pieces(*frame);
+                    let hash = mark.and_then(|mark| mark.hash);
+                    let pieces = pieces.iter().copied();
+                    let (frame, hash) = writer.push_hashed(content.key, *frame, pieces, hash);
+                    known.extend(mark.map(|mark| known_frame(content.key, &frame, &mark, hash)));
                 }
-                // From here on writers change these pieces in place again.
-                drop(snapshot);
+                // From here on writers change its pieces in place again.
+                drop(content);
             }
-            writer.finish_in_memory()
+            (writer.finish_in_memory(), known)
         });
-        let (bytes, frames) = encoded.await.map_err(|error| {
+        let ((bytes, frames), known) = encoded.await.map_err(|error| {
             self.stop(Stopped::Failed(format!(
                 "a pack could not be encoded: {error}"
             )));
@@ -224,21 +340,19 @@ impl Core {
             attempt += 1;
         }
         self.checkpoints.store_works();
-        let frames: Vec<_> = frames
-            .iter()
-            .map(|entry| (entry.block, entry.frame))
-            .collect();
-        let raw_bytes = frames
-            .iter()
-            .map(|(_, frame)| u64::from(frame.raw_len))
-            .sum();
         let record = PackRecord {
             bytes: bytes.len() as u64,
             raw_bytes,
             live_bytes: raw_bytes,
             frames: frames.len() as u32,
         };
-        Ok((pack, record, frames))
+        let put = PutPack {
+            id: pack,
+            record,
+            known,
+        };
+        let addresses = frames.iter().map(|entry| address(&entry.frame));
+        Ok(Some((put, addresses.collect())))
     }
 
     /// All bytes of a block from its start to the last one that is not a hole: what the bucket has,
@@ -263,17 +377,16 @@ impl Core {
         let extents = rewrite.map.extents().iter();
         let wanted = extents
             .filter(|extent| !extent.range.intersect(live).is_empty())
-            .filter(|extent| seen.insert(address_key(&extent.frame)))
+            .filter(|extent| seen.insert(extent.frame))
             .map(|extent| extent.frame)
             .collect();
         let paste = |address: &FrameAddress, frame: &Fetched| {
             let extents = rewrite.map.extents().iter();
             for extent in extents.filter(|extent| extent.frame == *address) {
                 let range = extent.range.intersect(live);
-                if !range.is_empty() {
-                    let from = (range.start - frame.range.start) as usize;
-                    let to = std::ops::Range::<usize>::from(range);
-                    whole[to].copy_from_slice(&frame.data[from..from + range.len() as usize]);
+                // A frame has all that its address says, or it would not have been opened.
+                if let Some(bytes) = frame.part(address, range).filter(|_| !range.is_empty()) {
+                    whole[std::ops::Range::<usize>::from(range)].copy_from_slice(bytes);
                 }
             }
         };
@@ -350,6 +463,7 @@ pub(crate) fn address(frame: &FrameRef) -> FrameAddress {
         raw_len: frame.raw_len,
         raw_start: frame.start,
         crc32: frame.crc32,
+        origin: None,
     }
 }
 

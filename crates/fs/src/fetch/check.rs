@@ -8,7 +8,7 @@ use forebay_meta::FrameAddress;
 use forebay_types::{BlockKey, PackId};
 use object_store::ObjectStoreExt;
 
-use super::{Fetched, PackStore};
+use super::{Fetched, PackStore, Stored};
 
 /// Why bytes of a pack cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +55,7 @@ impl PackStore {
         address: &FrameAddress,
     ) -> Option<Arc<Fetched>> {
         let disk = self.disk.as_ref()?;
-        self.look_on_disk(disk, block, address, None).await
+        let frame = Stored::new(block, address);
+        self.look_on_disk(disk, &frame, None).await
     }
 }

@@ -4,8 +4,8 @@
 //! the frames of a large write. Each that is asked for is in the table of what is being fetched, by itself or as a part
 //! of its run; who asks for it meanwhile waits for that run.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,7 +20,6 @@ use tokio::sync::OnceCell;
 
 use super::{ATTEMPTS, FetchError, Fetched, PackStore, backoff, memory_of};
 use crate::disk_cache::{DiskCache, FrameKey};
-use crate::read::address_key as key;
 
 /// Longest run, in bytes as they are stored: all of a block, raw.
 const MAX_RUN_BYTES: u64 = BLOCK_SIZE + (64 << 10);
@@ -34,12 +33,46 @@ pub(super) type Fetching = HashMap<(PackId, u32), Arc<Run>>;
 /// What came of the fetch of a frame.
 pub(crate) type Outcome = Result<Arc<Fetched>, FetchError>;
 
-/// Frames of one block that lie one behind the other in a pack.
+/// A frame as its pack knows it, whichever blocks share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) reference: FrameRef,
+    /// What it was written for.
+    pub(crate) block: BlockKey,
+}
+
+impl Stored {
+    /// The frame at `address` in the map of `block`.
+    pub(crate) fn new(block: BlockKey, address: &FrameAddress) -> Stored {
+        let origin = address.origin_in(block);
+        Stored {
+            reference: FrameRef {
+                pack: address.pack,
+                offset: address.offset,
+                stored_len: address.stored_len,
+                start: origin.start,
+                raw_len: address.raw_len,
+                crc32: address.crc32,
+            },
+            block: origin.block,
+        }
+    }
+
+    fn key(&self) -> (PackId, u32) {
+        (self.reference.pack, self.reference.offset)
+    }
+
+    /// Memory that it takes while it is fetched.
+    fn memory(&self) -> u64 {
+        memory_of(self.reference.stored_len, self.reference.raw_len)
+    }
+}
+
+/// Frames that somebody wants together and that lie one behind the other in a pack.
 #[derive(Debug)]
 pub(super) struct Run {
-    block: BlockKey,
     /// At least one.
-    frames: Vec<FrameAddress>,
+    frames: Vec<Stored>,
     /// What came of each, once all are there.
     outcomes: OnceCell<Vec<Outcome>>,
 }
@@ -54,58 +87,48 @@ pub(crate) struct Share<'a> {
 }
 
 /// What the disk cache knows it by.
-fn disk_key(address: &FrameAddress) -> FrameKey {
+fn disk_key(frame: &FrameRef) -> FrameKey {
     FrameKey {
-        pack: address.pack,
-        offset: address.offset,
+        pack: frame.pack,
+        offset: frame.offset,
     }
 }
 
 /// Whether `next` lies right behind `last`.
-fn follows(last: &FrameAddress, next: &FrameAddress) -> bool {
-    let end = u64::from(last.offset) + u64::from(last.stored_len);
-    last.pack == next.pack && end == u64::from(next.offset)
-}
-
-pub(crate) fn reference(address: &FrameAddress) -> FrameRef {
-    FrameRef {
-        pack: address.pack,
-        offset: address.offset,
-        stored_len: address.stored_len,
-        start: address.raw_start,
-        raw_len: address.raw_len,
-        crc32: address.crc32,
-    }
+fn follows(last: &FrameRef, next: &FrameRef) -> bool {
+    last.pack == next.pack && last.stored_range().end == u64::from(next.offset)
 }
 
 /// Puts those of the frames that nobody has asked for into the table, as runs: a run ends where the next frame lies
 /// elsewhere, or was asked for by others.
-fn ask(block: BlockKey, addresses: &[FrameAddress], fetching: &mut Fetching) {
-    let mut runs: Vec<Vec<FrameAddress>> = Vec::new();
+fn ask(frames: &[Stored], fetching: &mut Fetching) {
+    let mut runs: Vec<Vec<Stored>> = Vec::new();
     let mut stored = 0;
-    for address in addresses {
-        if fetching.contains_key(&key(address)) {
+    // A block may have one frame at several places.
+    let mut asked = HashSet::new();
+    for frame in frames {
+        if fetching.contains_key(&frame.key()) || !asked.insert(frame.key()) {
             continue;
         }
-        let bytes = u64::from(address.stored_len);
+        let bytes = u64::from(frame.reference.stored_len);
+        let goes_on = |run: &Vec<Stored>| {
+            let last = run.last();
+            last.is_some_and(|last| follows(&last.reference, &frame.reference))
+        };
         match runs.last_mut() {
-            Some(run)
-                if run.last().is_some_and(|last| follows(last, address))
-                    && stored + bytes <= MAX_RUN_BYTES =>
-            {
-                run.push(*address);
+            Some(run) if goes_on(run) && stored + bytes <= MAX_RUN_BYTES => {
+                run.push(*frame);
                 stored += bytes;
             }
             _ => {
-                runs.push(vec![*address]);
+                runs.push(vec![*frame]);
                 stored = bytes;
             }
         }
     }
     for frames in runs {
-        let keys: Vec<_> = frames.iter().map(key).collect();
+        let keys: Vec<_> = frames.iter().map(Stored::key).collect();
         let run = Arc::new(Run {
-            block,
             frames,
             outcomes: OnceCell::new(),
         });
@@ -114,18 +137,20 @@ fn ask(block: BlockKey, addresses: &[FrameAddress], fetching: &mut Fetching) {
 }
 
 impl PackStore {
-    /// A share in each run that has frames of these, which hold bytes of `block`, none of them twice. What others fetch
+    /// A share in each run that has frames of these, which the map of `block` names, none of them twice. What others fetch
     /// already is not fetched again.
     pub(crate) fn share(&self, block: BlockKey, addresses: &[FrameAddress]) -> Vec<Share<'_>> {
+        let named = addresses.iter().map(|address| Stored::new(block, address));
+        let named: Vec<Stored> = named.collect();
         let mut fetching = self.fetching.lock();
-        ask(block, addresses, &mut fetching);
+        ask(&named, &mut fetching);
         let mut shares: Vec<Share<'_>> = Vec::new();
-        for (index, address) in addresses.iter().enumerate() {
-            let Entry::Occupied(entry) = fetching.entry(key(address)) else {
+        for (index, named) in named.iter().enumerate() {
+            let Entry::Occupied(entry) = fetching.entry(named.key()) else {
                 continue;
             };
             let run = entry.get();
-            let Some(place) = run.frames.iter().position(|frame| frame == address) else {
+            let Some(place) = run.frames.iter().position(|frame| frame == named) else {
                 continue;
             };
             let is_last = |share: &&mut Share<'_>| {
@@ -151,9 +176,9 @@ impl PackStore {
     ) -> Result<Vec<Outcome>, FetchError> {
         let mut cached = vec![None; run.frames.len()];
         if let Some(disk) = &self.disk {
-            for (address, cached) in run.frames.iter().zip(&mut cached) {
-                let lease = lease(memory_of(address));
-                *cached = self.look_on_disk(disk, run.block, address, lease).await;
+            for (frame, cached) in run.frames.iter().zip(&mut cached) {
+                let lease = lease(frame.memory());
+                *cached = self.look_on_disk(disk, frame, lease).await;
             }
         }
         let is_missing = |cached: &Option<Arc<Fetched>>| cached.is_none();
@@ -164,7 +189,7 @@ impl PackStore {
             (Some(first), Some(last)) => (first, last),
             _ => return Ok(cached.into_iter().flatten().map(Ok).collect()),
         };
-        let got = self.ask_bucket(run.block, &run.frames[first..=last], lease);
+        let got = self.ask_bucket(&run.frames[first..=last], lease);
         let mut got = got.await?.into_iter();
         let outcomes = cached.into_iter().enumerate().map(|(index, cached)| {
             let got = (first..=last).contains(&index).then(|| got.next());
@@ -181,14 +206,13 @@ impl PackStore {
     pub(super) async fn look_on_disk(
         &self,
         disk: &DiskCache,
-        block: BlockKey,
-        address: &FrameAddress,
+        frame: &Stored,
         lease: Option<Lease>,
     ) -> Option<Arc<Fetched>> {
-        let key = disk_key(address);
+        let key = disk_key(&frame.reference);
         let stored = disk.get(key).await?;
         let arrived = Arrived::new(stored.clone());
-        match open_frame(stored, &reference(address), block, &self.keys) {
+        match open_frame(stored, &frame.reference, frame.block, &self.keys) {
             Ok(frame) => {
                 disk.was_right();
                 Some(Fetched::new(frame, Some(&arrived), lease))
@@ -202,11 +226,10 @@ impl PackStore {
 
     fn leases(
         &self,
-        frames: &[FrameAddress],
+        frames: &[Stored],
         lease: impl Fn(u64) -> Option<Lease>,
     ) -> Vec<Option<Lease>> {
-        let leases = frames.iter().map(|address| lease(memory_of(address)));
-        leases.collect()
+        frames.iter().map(|frame| lease(frame.memory())).collect()
     }
 
     /// Bytes of a pack, in memory of their own as far as that is not much more than they are.
@@ -230,15 +253,15 @@ impl PackStore {
     /// Frames that lie one behind the other, at least one, with one GET; what arrives damaged is fetched again.
     async fn ask_bucket(
         &self,
-        block: BlockKey,
-        frames: &[FrameAddress],
+        frames: &[Stored],
         lease: impl Fn(u64) -> Option<Lease>,
     ) -> Result<Vec<Outcome>, FetchError> {
         let (Some(first), Some(last)) = (frames.first(), frames.last()) else {
             return Ok(Vec::new());
         };
+        let (first, last) = (first.reference, last.reference);
         let location = self.location(first.pack);
-        let range = reference(first).stored_range().start..reference(last).stored_range().end;
+        let range = first.stored_range().start..last.stored_range().end;
         let mut attempt = 1;
         loop {
             // What arrived damaged is asked for by itself.
@@ -266,13 +289,14 @@ impl PackStore {
             let arrived = window.is_none().then(|| Arrived::new(got.clone()));
             let mut again = false;
             let mut outcomes = Vec::with_capacity(frames.len());
-            for (address, lease) in frames.iter().zip(leases) {
-                let stored = part(&got, address.offset - first.offset, address.stored_len);
-                let opened = open_frame(stored.clone(), &reference(address), block, &self.keys);
+            for (frame, lease) in frames.iter().zip(leases) {
+                let Stored { reference, block } = frame;
+                let stored = part(&got, reference.offset - first.offset, reference.stored_len);
+                let opened = open_frame(stored.clone(), reference, *block, &self.keys);
                 outcomes.push(match opened {
                     Ok(frame) => {
                         if let Some(disk) = &self.disk {
-                            disk.put(disk_key(address), stored);
+                            disk.put(disk_key(reference), stored);
                         }
                         Ok(Fetched::new(frame, arrived.as_ref(), lease))
                     }
@@ -341,8 +365,8 @@ impl Drop for Share<'_> {
         let Some(run) = self.run.take() else { return };
         // The table has it once for each frame.
         if Arc::strong_count(&run) == run.frames.len() + 1 {
-            for address in &run.frames {
-                fetching.remove(&key(address));
+            for frame in &run.frames {
+                fetching.remove(&frame.key());
             }
         }
     }
@@ -408,6 +432,7 @@ mod tests {
                 raw_start: entry.frame.start,
                 raw_len: entry.frame.raw_len,
                 crc32: entry.frame.crc32,
+                origin: None,
             }));
             packs.put(pack, finished.bytes).await.unwrap();
         }

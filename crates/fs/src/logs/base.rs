@@ -170,10 +170,7 @@ impl Base {
                 for Extent { range, frame } in map.extents() {
                     newest = newest.max(epoch_of(frame.pack));
                     let found = frames.get(&address_key(frame));
-                    let bytes = found.and_then(|found| {
-                        let start = range.start.checked_sub(found.range.start)? as usize;
-                        found.data.get(start..start + range.len() as usize)
-                    });
+                    let bytes = found.and_then(|found| found.part(frame, *range));
                     let bytes = bytes.ok_or_else(|| {
                         let why = format!("pack {} holds less", frame.pack);
                         BaseError::Bytes(lost(key, range.start, &why))

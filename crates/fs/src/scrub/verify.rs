@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::plan::{self, Courtesy, Due, Pace, Piece};
 use super::{Broken, Wait};
 use crate::core::Core;
-use crate::fetch::{NoPiece, backoff, reference};
+use crate::fetch::{NoPiece, Stored, backoff};
 
 /// How often what arrives damaged is fetched: it may have been damaged on its way.
 const ATTEMPTS: u32 = 3;
@@ -170,7 +170,10 @@ impl Core {
         block: BlockKey,
         address: &FrameAddress,
     ) -> Result<Option<String>, Broken> {
-        let frame = reference(address);
+        let Stored {
+            reference: frame,
+            block,
+        } = Stored::new(block, address);
         let stored = frame.stored_range();
         let mut attempt = 1;
         loop {

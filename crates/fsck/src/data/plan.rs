@@ -15,6 +15,8 @@ pub(super) const MAX_GET: u64 = 8 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) block: BlockKey,
+    /// The block that the frame was written for: another one, if it is shared.
+    pub(super) of: BlockKey,
     pub(super) frame: FrameRef,
     /// The first byte of the block that the block map has from it, and one past the last.
     pub(super) from: u32,
@@ -43,6 +45,7 @@ pub(super) fn frames(block: BlockKey, map: &BlockMap) -> impl Iterator<Item = Wa
         let key = (frame.pack, frame.offset, frame.crc32);
         let wanted = frames.entry(key).or_insert(Wanted {
             block,
+            of: extent.frame.origin_in(block).block,
             frame,
             from,
             to,
@@ -60,6 +63,15 @@ pub(super) fn reads(mut wanted: Vec<Wanted>) -> Vec<Read> {
     for one in wanted {
         let (pack, stored) = (one.frame.pack, one.frame.stored_range());
         match reads.last_mut() {
+            // Blocks that share it.
+            Some(read)
+                if read
+                    .frames
+                    .last()
+                    .is_some_and(|last| last.frame == one.frame) =>
+            {
+                read.frames.push(one);
+            }
             Some(read)
                 if read.pack == pack
                     && read.range.end == stored.start
@@ -99,6 +111,7 @@ mod tests {
             raw_len,
             raw_start,
             crc32: 0,
+            origin: None,
         }
     }
 

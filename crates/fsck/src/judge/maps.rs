@@ -1,5 +1,7 @@
 //! Block maps against the files that they are of, and what they refer to.
 
+use std::collections::BTreeSet;
+
 use forebay_meta::BlockMap;
 use forebay_meta::record::{FrameAddress, Kind};
 use forebay_pack::FrameRef;
@@ -11,13 +13,13 @@ use super::packs::Packs;
 use super::totals::Totals;
 use crate::finding::{Finding, Sink};
 
-/// The frame as packs know it.
+/// The frame as its pack knows it, if it stands in a block map.
 pub(crate) fn frame_ref(frame: &FrameAddress) -> FrameRef {
     FrameRef {
         pack: frame.pack,
         offset: frame.offset,
         stored_len: frame.stored_len,
-        start: frame.raw_start,
+        start: frame.origin.map_or(frame.raw_start, |origin| origin.start),
         raw_len: frame.raw_len,
         crc32: frame.crc32,
     }
@@ -179,9 +181,13 @@ pub(crate) fn refer(
     sink: &mut dyn Sink,
 ) {
     let mut before = None;
+    let mut shares = BTreeSet::new();
     for extent in map.extents() {
         let frame = &extent.frame;
         packs.refer(frame, extent.range.len());
+        if frame.origin.is_some() && shares.insert(frame.pack) {
+            packs.shared(frame.pack);
+        }
         if before == Some(frame) {
             continue;
         }

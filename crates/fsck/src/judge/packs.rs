@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use forebay_meta::record::{FrameAddress, PackRecord, VolumeState};
+use forebay_meta::record::{FrameAddress, PackFrames, PackRecord, VolumeState};
 use forebay_pack::header::FRAME_HEADER_LEN;
 use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, PACK_HEADER_LEN};
-use forebay_pack::{MAX_FRAME_LEN, object_name};
+use forebay_pack::{FrameRef, MAX_FRAME_LEN, object_name};
 use forebay_types::PackId;
 
 use crate::finding::{Finding, Sink};
@@ -48,6 +48,9 @@ struct Row {
     live: u64,
     /// Its length in the bucket, if it is there.
     listed: Option<u64>,
+    /// Block maps that share frames of it which were written for others, and notes on such.
+    sharers: u64,
+    noted_sharers: u64,
 }
 
 /// The packs of a range of numbers.
@@ -130,6 +133,8 @@ impl Packs {
             record,
             live: 0,
             listed: None,
+            sharers: 0,
+            noted_sharers: 0,
         });
     }
 
@@ -149,6 +154,57 @@ impl Packs {
             let stranger = self.strangers.entry(pack).or_default();
             *stranger = stranger.saturating_add(bytes);
         }
+    }
+
+    /// A block map shares frames of this pack that were written for others. All of them are told to every range.
+    pub(crate) fn shared(&mut self, pack: PackId) {
+        if let Some(row) = self.find(pack).and_then(|at| self.rows.get_mut(at)) {
+            row.sharers += 1;
+        }
+    }
+
+    /// A note on the content of some frames of a pack in this range.
+    pub(crate) fn frames_note(&self, pack: PackId, note: Option<&PackFrames>, sink: &mut dyn Sink) {
+        if self.find(pack).is_none() {
+            let of = "the content of its frames";
+            sink.found(Finding::StrayNote { pack, of });
+            return;
+        }
+        let (Some(limit), Some(PackFrames(frames))) = (self.frames_end(pack), note) else {
+            return;
+        };
+        for frame in frames {
+            let reference = FrameRef {
+                pack,
+                offset: frame.offset,
+                stored_len: frame.stored_len,
+                start: frame.origin.start,
+                raw_len: frame.raw_len,
+                crc32: frame.crc32,
+            };
+            let begins = frame.offset as usize;
+            let ends = reference.stored_range().end;
+            if !reference.is_possible() || begins < PACK_HEADER_LEN || ends > limit {
+                let offset = frame.offset;
+                sink.found(Finding::ImpossibleNote { pack, offset });
+            }
+        }
+    }
+
+    /// A note that a block shares frames of a pack in this range; it may do so no more.
+    pub(crate) fn sharer_note(&mut self, pack: PackId, sink: &mut dyn Sink) {
+        match self.find(pack).and_then(|at| self.rows.get_mut(at)) {
+            Some(row) => row.noted_sharers += 1,
+            None => {
+                let of = "a block that shares its frames";
+                sink.found(Finding::StrayNote { pack, of });
+            }
+        }
+    }
+
+    /// Where the range begins and ends.
+    pub(crate) fn bounds(&self) -> (PackId, Option<PackId>) {
+        (self.from, self.end)
     }
 
     /// Where the last frame of a pack ends at the latest, if it has a readable account in this range.
@@ -198,12 +254,21 @@ impl Packs {
         }
         for row in &self.rows {
             let (pack, is) = (row.pack, row.live);
+            if row.noted_sharers < row.sharers {
+                let (says, is) = (row.noted_sharers, row.sharers);
+                sink.found(Finding::MissingSharers { pack, says, is });
+            }
             match row.what {
                 What::Account => {
                     census.packs.add(row.record.bytes);
                     let says = row.record.live_bytes;
                     if says != is && !maps_are_unknown {
                         sink.found(Finding::WrongLiveBytes { pack, says, is });
+                    }
+                    // Bytes that several blocks share are live several times.
+                    if says > row.record.raw_bytes && row.sharers == 0 && !maps_are_unknown {
+                        let why = "it has more live bytes than bytes, and nobody shares them";
+                        sink.found(Finding::BadPackAccount { pack, why });
                     }
                 }
                 What::Unreadable => census.packs.add(0),
@@ -266,8 +331,6 @@ fn impossible(record: &PackRecord) -> Option<&'static str> {
     let least = PACK_HEADER_LEN as u64 + frames * (FRAME_HEADER_LEN as u64 + 1) + index_len(record);
     if record.live_bytes == 0 {
         Some("it has no live bytes, and would have been deleted")
-    } else if record.live_bytes > record.raw_bytes {
-        Some("it has more live bytes than bytes")
     } else if record.raw_bytes > frames * MAX_FRAME_LEN as u64 {
         Some("it has more bytes than its frames can hold")
     } else if record.bytes < least || record.bytes > forebay_pack::MAX_PACK_LEN as u64 {

@@ -410,6 +410,10 @@ const CASES: &[Case] = &[
         },
         &["damaged-pack"],
     ),
+    (Volume::notes_on_a_pack_that_is_not_there, &["stray-note"]),
+    (Volume::impossible_note, &["impossible-note"]),
+    (Volume::share_without_a_note, &["missing-sharers"]),
+    (Volume::share, &[]),
 ];
 
 #[test]

@@ -60,6 +60,7 @@ pub(super) fn address(frame: &FrameRef) -> FrameAddress {
         raw_len: frame.raw_len,
         raw_start: frame.start,
         crc32: frame.crc32,
+        origin: None,
     }
 }
 

@@ -6,14 +6,14 @@
 //!
 //! ```text
 //! input    kind: 1    key: length 2, bytes    value
-//! kind     0 to 7 and 9 to 11 a record, in the order of run(); others: all of them
+//! kind     0 to 7 and 9 to 13 a record, in the order of run(); others: all of them
 //! ```
 
 use bytes::Bytes;
 use forebay_meta::record::{
-    Content, CookieRecord, DeadPack, Device, Directory, Garbage, InodeRecord, Kind, MAX_EXTENTS,
-    NameRecord, PackRecord, QuotaRecord, ScrubRecord, ScrubResult, Spread, Timestamp, UsageRecord,
-    VolumeState,
+    Content, CookieRecord, DeadPack, Device, Directory, Garbage, InodeRecord, Kind, KnownFrame,
+    MAX_EXTENTS, NameRecord, Origin, PackFrames, PackRecord, QuotaRecord, Referrer, ScrubRecord,
+    ScrubResult, Spread, Timestamp, UsageRecord, VolumeState,
 };
 use forebay_meta::{BlockMap, FrameAddress, Key, KeyRange, Record};
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId};
@@ -47,6 +47,8 @@ fn run(bytes: &[u8]) {
         9 => check_value::<QuotaRecord>(key, value),
         10 => check_value::<UsageRecord>(key, value),
         11 => check_value::<ScrubRecord>(key, value),
+        12 => check_value::<PackFrames>(key, value),
+        13 => check_value::<Referrer>(key, value),
         _ => {
             check_value::<VolumeState>(key, value);
             check_value::<InodeRecord>(key, value);
@@ -59,6 +61,8 @@ fn run(bytes: &[u8]) {
             check_value::<QuotaRecord>(key, value);
             check_value::<UsageRecord>(key, value);
             check_value::<ScrubRecord>(key, value);
+            check_value::<PackFrames>(key, value);
+            check_value::<Referrer>(key, value);
         }
     }
 }
@@ -81,6 +85,8 @@ pub(super) fn check_key(key: &[u8]) {
         Key::Quota(_) => assert!(holds(KeyRange::quotas())),
         Key::Usage(_) => assert!(holds(KeyRange::usages())),
         Key::Scrub(pack) => assert!(holds(KeyRange::scrubs_from(pack))),
+        Key::PackFrames(pack, _) => assert!(holds(KeyRange::pack_frames(pack))),
+        Key::Referrer(pack, _) => assert!(holds(KeyRange::referrers(pack))),
         _ => {}
     }
 }
@@ -249,19 +255,58 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             raw_len: len as u32,
             raw_start: start as u32,
             crc32: 0xdead_beef,
+            origin: None,
         };
         // The ranges are those of their frames and do not overlap.
         let _ = map.insert(ByteRange::at(start, len), frame);
     }
-    let block = Key::Block(BlockKey {
+    let key = BlockKey {
         inode,
         block: BlockIndex(6),
-    });
+    };
     let scrub = ScrubRecord {
         checked: 1_790_000_000,
         result: ScrubResult::Damaged,
         damaged_frames: 3,
     };
+    let block = Key::Block(key);
+    let mut shared = BlockMap::new();
+    for (start, len) in [(0, 4096), (4096, 100), (BLOCK_SIZE - 512, 512)] {
+        let frame = FrameAddress {
+            pack: PackId(3),
+            offset: 40 + start as u32,
+            stored_len: 200,
+            raw_len: len as u32,
+            raw_start: start as u32,
+            crc32: 0xdead_beef,
+            origin: Some(Origin {
+                block: key,
+                start: (start as u32).min(8192),
+            }),
+        };
+        let _ = shared.insert(ByteRange::at(start, len), frame);
+    }
+    let known = KnownFrame {
+        hash: Some([7; 32]),
+        head_crc32: 1,
+        raw_crc32: 2,
+        offset: 40,
+        stored_len: 200,
+        raw_len: 300,
+        crc32: 3,
+        origin: Origin {
+            block: key,
+            start: 4096,
+        },
+    };
+    let frames = PackFrames(vec![
+        known,
+        KnownFrame {
+            hash: None,
+            offset: 240,
+            ..known
+        },
+    ]);
     vec![
         ("volume-state", input(0, Key::Volume, state.encode())),
         ("directory", input(1, Key::Inode(inode), directory.encode())),
@@ -278,6 +323,15 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("cookie", input(3, Key::Cookie(inode, 7), cookie.encode())),
         ("block-map", input(4, block.clone(), map.encode())),
+        ("shared-block-map", input(4, block.clone(), shared.encode())),
+        (
+            "pack-frames",
+            input(12, Key::PackFrames(PackId(3), 1), frames.encode()),
+        ),
+        (
+            "referrer",
+            input(13, Key::Referrer(PackId(3), key), Referrer.encode()),
+        ),
         ("empty-block-map", input(4, block, BlockMap::new().encode())),
         ("pack", input(5, Key::Pack(PackId(1)), pack.encode())),
         ("garbage", input(6, Key::Garbage(inode), garbage.encode())),

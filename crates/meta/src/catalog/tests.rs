@@ -313,6 +313,7 @@ async fn typed_reads_find_their_records() {
         raw_len: 10,
         raw_start: 0,
         crc32: 0,
+        origin: None,
     };
     map.insert(ByteRange::new(0, 10), frame).unwrap();
     for block in [0, 4] {

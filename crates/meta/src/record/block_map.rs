@@ -5,7 +5,7 @@ mod encoding;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use forebay_types::{BLOCK_SIZE, ByteRange, PackId};
+use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId};
 
 use super::{Record, ValueReader};
 use crate::error::Corrupt;
@@ -13,7 +13,7 @@ use crate::key::tag;
 
 /// Most extents that a block map holds. One for each 4 KiB page of a block, twice over for those
 /// with ragged edges, and again twice: reached only by a writer of tiny scattered pieces. The
-/// value stays under 200 KiB, far below what a store of metadata takes in one piece.
+/// value stays under 300 KiB, far below what a store of metadata takes in one piece.
 pub const MAX_EXTENTS: usize = 4096;
 
 /// From this many extents on, reading the block costs so many requests that it should be written
@@ -38,9 +38,28 @@ pub struct FrameAddress {
     pub raw_start: u32,
     /// CRC32 of the stored bytes.
     pub crc32: u32,
+    /// What the frame was written for, where that is not this place of this block: its bytes are the same.
+    pub origin: Option<Origin>,
+}
+
+/// What a shared frame was written for, and says that it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// The block.
+    pub block: BlockKey,
+    /// Where its first byte belongs in that block.
+    pub start: u32,
 }
 
 impl FrameAddress {
+    /// What the frame says that it is of, if it is in the map of `block`.
+    pub fn origin_in(&self, block: BlockKey) -> Origin {
+        self.origin.unwrap_or(Origin {
+            block,
+            start: self.raw_start,
+        })
+    }
+
     /// The bytes of the block that the frame holds.
     pub fn raw_range(&self) -> ByteRange {
         ByteRange::at(u64::from(self.raw_start), u64::from(self.raw_len))
@@ -206,9 +225,13 @@ impl BlockMap {
 impl Extent {
     /// Within the block, not empty, and held by the frame.
     fn is_sound(&self) -> bool {
+        let frame = &self.frame;
+        let lies_in_a_block =
+            |origin: Origin| u64::from(origin.start) + u64::from(frame.raw_len) <= BLOCK_SIZE;
         !self.range.is_empty()
             && self.range.end <= BLOCK_SIZE
-            && self.frame.raw_range().contains(self.range)
+            && frame.raw_range().contains(self.range)
+            && frame.origin.is_none_or(lies_in_a_block)
     }
 }
 

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, Epoch, Inode, Lsn, PackId};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId};
 use proptest::prelude::*;
 
 use super::*;
 use crate::key::tag;
+
+mod sharing;
 
 fn round_trip<R: Record + PartialEq + std::fmt::Debug>(record: &R) -> Result<(), TestCaseError> {
     let bytes = record.encode();
@@ -207,6 +209,13 @@ fn frame(number: u64, range: ByteRange, before: u64, after: u64) -> FrameAddress
         raw_len: (range.end + after - start) as u32,
         raw_start: start as u32,
         crc32: number as u32,
+        origin: (number % 4 == 3).then_some(Origin {
+            block: BlockKey {
+                inode: Inode(number),
+                block: BlockIndex(number % 2),
+            },
+            start: 0,
+        }),
     }
 }
 
@@ -344,6 +353,7 @@ fn a_row_of_frames_takes_few_bytes_for_each() {
                 raw_len: 1 << 18,
                 raw_start: number << 18,
                 crc32: 0x9e37_79b9_u32.wrapping_mul(number),
+                origin: None,
             };
             offset += frame.stored_len;
             map.insert(range, frame).unwrap();
@@ -371,8 +381,10 @@ fn every_record_stands_under_its_own_letter() {
         QuotaRecord::TAG,
         UsageRecord::TAG,
         ScrubRecord::TAG,
+        PackFrames::TAG,
+        Referrer::TAG,
     ];
-    assert_eq!(&tags, b"vincbpgxqus");
+    assert_eq!(&tags, b"vincbpgxqusfr");
     assert_eq!(tags[0], tag::VOLUME);
 }
 
@@ -484,6 +496,7 @@ fn the_bytes_of_version_one_do_not_change() {
         raw_len: 6,
         raw_start: 5,
         crc32: 4,
+        origin: None,
     };
     map.insert(ByteRange::new(6, 8), frame).unwrap();
     let expected = "0101000000\
@@ -515,4 +528,46 @@ fn the_bytes_of_version_one_do_not_change() {
         7b04000000\
         280204ac020505000000";
     assert_eq!(hex(map.encode()), expected);
+    // One that is shared, and one that goes on with its origin's block.
+    let block = BlockKey {
+        inode: Inode(0x0a),
+        block: BlockIndex(0x0b),
+    };
+    let shared = FrameAddress {
+        raw_start: 16,
+        origin: Some(Origin { block, start: 32 }),
+        ..last
+    };
+    map.insert(ByteRange::new(16, 20), shared).unwrap();
+    let goes_on = FrameAddress {
+        offset: 301,
+        raw_start: 20,
+        origin: Some(Origin { block, start: 36 }),
+        ..shared
+    };
+    map.insert(ByteRange::new(20, 24), goes_on).unwrap();
+    let expected = expected.replacen("0203", "0305", 1)
+        + "ebac0205000000000a0b20\
+        fb0500000001";
+    assert_eq!(hex(map.encode()), expected);
+    assert_eq!(BlockMap::decode(b"b", &map.encode()), Ok(map.clone()));
+    let known = KnownFrame {
+        hash: Some([0xab; 32]),
+        head_crc32: 1,
+        raw_crc32: 2,
+        offset: 300,
+        stored_len: 4,
+        raw_len: 5,
+        crc32: 3,
+        origin: Origin { block, start: 6 },
+    };
+    let frames = PackFrames(vec![known]);
+    let expected = format!(
+        "0101{}010000000200000003000000ac0204050a0b06",
+        "ab".repeat(32)
+    );
+    assert_eq!(hex(frames.encode()), expected);
+    assert_eq!(PackFrames::decode(b"f", &frames.encode()), Ok(frames));
+    assert_eq!(hex(Referrer.encode()), "01");
+    assert_eq!(Referrer::decode(b"r", b"\x01"), Ok(Referrer));
 }

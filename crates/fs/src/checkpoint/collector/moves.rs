@@ -63,6 +63,27 @@ pub(super) fn extents_in(map: &BlockMap, packs: &[PackId]) -> Vec<Extent> {
     within.copied().collect()
 }
 
+/// What a range of a block is made of: frames by pack and place, and which of their bytes.
+pub(super) type Sources = Vec<(PackId, u32, Range<u64>)>;
+
+/// Of the ranges that are copied, those that lie in this one: two ranges of the same sources have the same bytes.
+pub(super) fn sources_of(extents: &[Extent], range: ByteRange) -> Sources {
+    let parts = extents
+        .iter()
+        .map(|extent| (extent, extent.range.intersect(range)));
+    let parts = parts.filter(|(_, part)| !part.is_empty());
+    let source = |(extent, part): (&Extent, ByteRange)| {
+        let frame = &extent.frame;
+        let first = u64::from(frame.raw_start);
+        (
+            frame.pack,
+            frame.offset,
+            part.start - first..part.end - first,
+        )
+    };
+    parts.map(source).collect()
+}
+
 /// Bytes of a pack that one GET brings, at most.
 pub(super) const MOST_SPAN: u64 = BLOCK_SIZE + (64 << 10);
 /// Bytes between two frames that are fetched with them: a request costs more.
@@ -135,6 +156,7 @@ mod tests {
             raw_len: (end - start) as u32,
             raw_start: start as u32,
             crc32: 0,
+            origin: None,
         }
     }
 

@@ -3,25 +3,29 @@
 //! Copying changes nothing: the new pack is one that nothing knows until the publisher has redirected the maps. A crash
 //! in between leaves it as an orphan; afterwards the old packs have no live bytes, and are deleted like all others.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use forebay_cache::Lease;
-use forebay_meta::record::{BlockMap, Extent, FrameAddress, PackRecord, VolumeState};
-use forebay_meta::{Batch, Key, StoreError};
+use forebay_meta::record::{
+    BlockMap, Extent, FrameAddress, Origin, PackRecord, Referrer, VolumeState,
+};
+use forebay_meta::{Batch, Key, KeyRange, StoreError};
 use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN};
 use forebay_pack::{Frame, FrameRef, PackError, PackWriter, open_index};
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId};
 use tokio::sync::oneshot;
 
-use super::Step;
-use super::moves::{MOST_SPAN, Move, extents_in, frames_of, spans};
+use super::moves::{MOST_SPAN, Move, Sources, extents_in, frames_of, sources_of, spans};
 use super::pace::Work;
+use super::{PAGE, Step};
 use crate::checkpoint::Halted;
 use crate::checkpoint::publish::Account;
-use crate::checkpoint::upload::address;
+use crate::checkpoint::share::known_frame;
+use crate::checkpoint::upload::{PutPack, address};
 use crate::core::{Core, Stopped};
+use crate::dedup::marks;
 use crate::fetch::{FetchError, backoff};
 
 /// How often something of a pack is asked for that does not come, while the bucket answers others.
@@ -33,8 +37,7 @@ const FRAMES_ON_THEIR_WAY: u64 = MOST_SPAN + BLOCK_SIZE;
 
 /// A new pack in the bucket, and what the publisher has to redirect to it.
 pub(super) struct Rewritten {
-    pack: PackId,
-    record: PackRecord,
+    pack: PutPack,
     moves: Vec<Move>,
     /// Told when it is done.
     done: oneshot::Sender<()>,
@@ -94,7 +97,7 @@ impl Copied {
                 if part.is_empty() {
                     continue;
                 }
-                let from = part.start.checked_sub(frame.range.start)? as usize;
+                let from = part.start.checked_sub(u64::from(address.raw_start))? as usize;
                 let from = frame.data.get(from..from + part.len() as usize)?;
                 let at = (part.start - place.start) as usize;
                 bytes.get_mut(at..at + from.len())?.copy_from_slice(from);
@@ -123,14 +126,10 @@ impl Core {
             Err(Unfinished::Alone(pack, why)) => return self.give_up(pack, &why, work),
         };
         let (done, is_done) = oneshot::channel();
-        let (pack, record, moves) = rewritten;
+        let (pack, moves) = rewritten;
+        let copied_bytes = pack.record.raw_bytes;
         let collector = &self.checkpoints.collector;
-        *collector.copied.lock() = Some(Rewritten {
-            pack,
-            record,
-            moves,
-            done,
-        });
+        *collector.copied.lock() = Some(Rewritten { pack, moves, done });
         self.checkpoints.wake();
         if is_done.await.is_err() {
             // The volume has stopped.
@@ -139,7 +138,7 @@ impl Core {
         collector.failures.store(0, Ordering::Relaxed);
         collector
             .copied_bytes
-            .fetch_add(record.raw_bytes, Ordering::Relaxed);
+            .fetch_add(copied_bytes, Ordering::Relaxed);
         Step::Worked(work)
     }
 
@@ -158,7 +157,7 @@ impl Core {
         self: &Arc<Self>,
         group: &[PackId],
         work: &mut Work,
-    ) -> Result<Option<(PackId, PackRecord, Vec<Move>)>, Unfinished> {
+    ) -> Result<Option<(PutPack, Vec<Move>)>, Unfinished> {
         let wanted = self.live_in(group, work).await?;
         let live = wanted.iter().flat_map(|block| &block.extents);
         let live: u64 = live.map(|extent| extent.range.len()).sum();
@@ -184,6 +183,7 @@ impl Core {
                 self.blocks_that_may_refer(*pack, record.bytes, work)
                     .await?,
             );
+            blocks.extend(self.referrers(*pack).await?);
         }
         let mut wanted = Vec::new();
         let mut found = vec![0_u64; group.len()];
@@ -221,8 +221,27 @@ impl Core {
         Ok(wanted)
     }
 
-    /// The blocks whose maps may refer to a pack: those that its index names. Who relies on these being all has to
-    /// compare what he finds with the pack's account.
+    /// The blocks that were given frames of a pack which were written for others. Some may have others by now.
+    async fn referrers(&self, pack: PackId) -> Result<Vec<BlockKey>, Unfinished> {
+        let mut range = KeyRange::referrers(pack);
+        let mut blocks = Vec::new();
+        loop {
+            let page = self.catalog.records::<Referrer>(&range, PAGE).await?;
+            let full = page.len() == PAGE;
+            let last = page.last().map(|(key, _)| key.encode());
+            blocks.extend(page.into_iter().filter_map(|(key, _)| match key {
+                Key::Referrer(_, block) => Some(block),
+                _ => None,
+            }));
+            match last.filter(|_| full) {
+                Some(last) => range = range.after(&last),
+                None => return Ok(blocks),
+            }
+        }
+    }
+
+    /// The blocks whose maps may refer to a pack: those that its index names, beside its [referrers](Core::referrers). Who
+    /// relies on these being all has to compare what he finds with the pack's account.
     pub(super) async fn blocks_that_may_refer(
         &self,
         pack: PackId,
@@ -291,8 +310,9 @@ impl Core {
         copied: Vec<Copied>,
         _lease: Lease,
         work: &mut Work,
-    ) -> Result<(PackId, PackRecord, Vec<Move>), Unfinished> {
+    ) -> Result<(PutPack, Vec<Move>), Unfinished> {
         let pack = self.checkpoints.new_pack();
+        let core = self.clone();
         let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
         let frames = copied.iter().flat_map(|block| &block.frames);
         let raw: usize = frames.clone().map(|(_, bytes)| bytes.len()).sum();
@@ -300,25 +320,41 @@ impl Core {
         let encoded = self.environment.compute.run_in_background(move || {
             let mut writer = PackWriter::new_in(memory, pack, &keys, compression);
             let mut moves = Vec::with_capacity(copied.len());
+            let mut known = Vec::new();
+            // What several blocks share they go on sharing.
+            let mut written: HashMap<Sources, (FrameRef, BlockKey)> = HashMap::new();
             for Copied {
                 block,
                 extents,
                 frames,
             } in copied
             {
-                let push = |(range, bytes): (ByteRange, Vec<u8>)| {
-                    writer.push(block, range, std::iter::once(&bytes[..]))
-                };
-                let frames: Vec<FrameRef> = frames.into_iter().map(push).collect();
+                let mut to = Vec::with_capacity(frames.len());
+                for (range, bytes) in frames {
+                    let sources = sources_of(&extents, range);
+                    if let Some((frame, first)) = written.get(&sources) {
+                        to.push(shared(frame, *first, block, range));
+                        continue;
+                    }
+                    let mark = marks(&[vec![&bytes[..]]], &core.sharing, core.packs.keys()).pop();
+                    let hash = mark.and_then(|mark| mark.hash);
+                    let raw = std::iter::once(&bytes[..]);
+                    let (frame, hash) = writer.push_hashed(block, range, raw, hash);
+                    if !core.sharing.is_off() {
+                        known.extend(mark.map(|mark| known_frame(block, &frame, &mark, hash)));
+                    }
+                    to.push(address(&frame));
+                    written.insert(sources, (frame, block));
+                }
                 moves.push(Move {
                     block,
                     from: extents,
-                    to: frames.iter().map(address).collect(),
+                    to,
                 });
             }
-            (writer.finish(), moves)
+            (writer.finish(), moves, known)
         });
-        let (finished, moves) = encoded.await.map_err(|error| {
+        let (finished, moves, known) = encoded.await.map_err(|error| {
             self.stop(Stopped::Failed(format!(
                 "a pack could not be encoded: {error}"
             )));
@@ -341,17 +377,17 @@ impl Core {
             live_bytes: raw_bytes,
             frames: finished.frames.len() as u32,
         };
-        Ok((pack, record, moves))
+        let pack = PutPack {
+            id: pack,
+            record,
+            known,
+        };
+        Ok((pack, moves))
     }
 
     /// The publisher's part: maps that still refer to what was copied refer to the copy, in one batch with the accounts.
     pub(super) async fn redirect(&self, rewritten: Rewritten) -> Result<(), Halted> {
-        let Rewritten {
-            pack,
-            record,
-            moves,
-            done,
-        } = rewritten;
+        let Rewritten { pack, moves, done } = rewritten;
         let mut batch = Batch::new();
         let mut account = Account::default();
         let mut refused = BTreeSet::new();
@@ -363,7 +399,10 @@ impl Core {
                 Ok(Some(moved)) => {
                     batch.put(&Key::Block(moving.block), &moved.map);
                     account.displace(moved.displaced);
-                    account.add(pack, moved.bytes);
+                    account.add(pack.id, moved.bytes);
+                    if moving.to.iter().any(|frame| frame.origin.is_some()) {
+                        batch.put(&Key::Referrer(pack.id, moving.block), &Referrer);
+                    }
                 }
                 Ok(None) => {}
                 Err(error) => {
@@ -374,14 +413,19 @@ impl Core {
         }
         let packs = moves.iter().flat_map(|moving| &moving.from);
         let packs: BTreeSet<PackId> = packs.map(|extent| extent.frame.pack).collect();
-        if account.open(pack, record, &mut batch) {
-            self.checkpoints.garbage.store(true, Ordering::Release);
+        let is_used = account.open(pack.id, pack.record);
+        match is_used {
+            true => self.note_frames(&pack, &mut batch),
+            false => self.discard(pack.id, pack.record, None, &mut batch),
         }
         let state = VolumeState {
             next_pack: self.checkpoints.next_pack(),
             ..self.checkpoints.state()
         };
-        self.commit_account(batch, account, state).await?;
+        self.commit_account(batch, account, state, None).await?;
+        if is_used {
+            self.noted_frames(&pack);
+        }
         let collector = &self.checkpoints.collector;
         let mut survey = collector.survey.lock();
         for pack in &refused {
@@ -393,6 +437,21 @@ impl Core {
         // Nobody waits any more while the volume stops.
         let _ = done.send(());
         Ok(())
+    }
+}
+
+/// How the map of `block` names a frame that was written for another block.
+fn shared(frame: &FrameRef, first: BlockKey, block: BlockKey, range: ByteRange) -> FrameAddress {
+    let written_for = Origin {
+        block: first,
+        start: frame.start,
+    };
+    // Blocks have 4 MiB.
+    let start = range.start as u32;
+    FrameAddress {
+        raw_start: start,
+        origin: (written_for != Origin { block, start }).then_some(written_for),
+        ..address(frame)
     }
 }
 

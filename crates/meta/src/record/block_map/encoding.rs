@@ -3,7 +3,7 @@
 //! fields take 36.
 //!
 //! ```text
-//! version: 2 (1)   number of extents: varint
+//! version: 3 (1) if a frame is shared, else 2   number of extents: varint
 //! each extent:
 //!   flags: 1
 //!   start: varint      from the end of the extent before      unless 01: there
@@ -14,20 +14,25 @@
 //!     raw start: varint   raw length: varint                  unless 20: the extent's start and length
 //!     stored length less raw length: varint, as i32           unless 40: the same
 //!     CRC32 of the stored bytes: 4
+//!     its origin, where it is shared,                         if 80
+//!       how: 1                  0: as follows; 1: the block of the origin before, as far from there as that one
+//!       inode: varint   block: varint   start: varint         unless how is 1
 //! ```
 //!
 //! Varints are those of [`crate::codec`]. Before the first extent there is one of nothing but zeros. Every flag
 //! that can be set is, and none that tells of a field that is left out: a map has one encoding.
 
-use forebay_types::{ByteRange, PackId};
+use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId};
 
-use super::{BlockMap, Extent, FrameAddress, MAX_EXTENTS};
+use super::{BlockMap, Extent, FrameAddress, MAX_EXTENTS, Origin};
 use crate::codec::{Reader, put_varint};
 use crate::error::Corrupt;
 
 /// The version in which every extent has all of its fields, of which it is only read.
 const ALL_FIELDS: u8 = 1;
 const VERSION: u8 = 2;
+/// Some frame is shared.
+const SHARED_VERSION: u8 = 3;
 
 const ADJOINS: u8 = 0x01;
 const SAME_LENGTH: u8 = 0x02;
@@ -36,6 +41,11 @@ const SAME_PACK: u8 = 0x08;
 const FOLLOWS: u8 = 0x10;
 const WHOLE: u8 = 0x20;
 const SAME_OVERHEAD: u8 = 0x40;
+const SHARED: u8 = 0x80;
+
+/// How an origin is told.
+const IN_FULL: u8 = 0;
+const GOES_ON: u8 = 1;
 
 /// What stands before the first extent.
 const NOTHING: Extent = Extent {
@@ -47,6 +57,7 @@ const NOTHING: Extent = Extent {
         raw_len: 0,
         raw_start: 0,
         crc32: 0,
+        origin: None,
     },
 };
 
@@ -72,12 +83,27 @@ fn flags(before: &Extent, extent: &Extent) -> u8 {
         )
         | set(WHOLE, frame.raw_range() == extent.range)
         | set(SAME_OVERHEAD, overhead(frame) == overhead(last))
+        | set(SHARED, frame.origin.is_some())
+}
+
+/// What the origin of a frame at `raw_start` is, if a row of frames was shared as it is: copies of files are.
+fn goes_on(last: &FrameAddress, raw_start: u32) -> Option<Origin> {
+    let origin = last.origin?;
+    let start = origin.start.wrapping_sub(last.raw_start);
+    Some(Origin {
+        start: start.wrapping_add(raw_start),
+        ..origin
+    })
 }
 
 pub(super) fn encode(map: &BlockMap) -> Vec<u8> {
     // Most maps are rows of frames, or one.
     let mut out = Vec::with_capacity(32 + 8 * map.extents.len());
-    out.push(VERSION);
+    let is_shared = map
+        .extents
+        .iter()
+        .any(|extent| extent.frame.origin.is_some());
+    out.push(if is_shared { SHARED_VERSION } else { VERSION });
     put_varint(&mut out, map.extents.len() as u64);
     let mut before = &NOTHING;
     for extent in &map.extents {
@@ -117,11 +143,21 @@ fn encode_behind(before: &Extent, extent: &Extent, out: &mut Vec<u8>) {
         put_varint(out, u64::from(((signed << 1) ^ (signed >> 31)) as u32));
     }
     out.extend(frame.crc32.to_le_bytes());
+    let Some(origin) = frame.origin else { return };
+    if goes_on(&before.frame, frame.raw_start) == Some(origin) {
+        out.push(GOES_ON);
+        return;
+    }
+    out.push(IN_FULL);
+    put_varint(out, origin.block.inode.0);
+    put_varint(out, origin.block.block.0);
+    put_varint(out, u64::from(origin.start));
 }
 
 /// The map that `fields` tell, and nothing behind it is left.
 pub(super) fn read(fields: &mut Reader<'_>) -> Result<BlockMap, Corrupt> {
-    let all_fields = fields.version_of(&[ALL_FIELDS, VERSION])? == ALL_FIELDS;
+    let version = fields.version_of(&[ALL_FIELDS, VERSION, SHARED_VERSION])?;
+    let all_fields = version == ALL_FIELDS;
     let count = match all_fields {
         true => u64::from(fields.u32()?),
         false => fields.varint()?,
@@ -144,6 +180,12 @@ pub(super) fn read(fields: &mut Reader<'_>) -> Result<BlockMap, Corrupt> {
             return Err(fields.corrupt("has extents that overlap"));
         }
         extents.push(extent);
+    }
+    let is_shared = extents.iter().any(|extent| extent.frame.origin.is_some());
+    if is_shared != (version == SHARED_VERSION) {
+        return Err(
+            fields.corrupt("has shared frames in the version without, or none in that with")
+        );
     }
     Ok(BlockMap { extents })
 }
@@ -197,8 +239,41 @@ fn read_behind(before: &Extent, fields: &mut Reader<'_>) -> Result<Extent, Corru
         raw_len,
         raw_start,
         crc32: fields.u32()?,
+        origin: None,
+    };
+    let frame = match said & SHARED {
+        0 => frame,
+        _ => FrameAddress {
+            origin: Some(read_origin(last, raw_start, fields)?),
+            ..frame
+        },
     };
     one_encoding(said, before, Extent { range, frame }, fields)
+}
+
+fn read_origin(
+    last: &FrameAddress,
+    raw_start: u32,
+    fields: &mut Reader<'_>,
+) -> Result<Origin, Corrupt> {
+    let expected = goes_on(last, raw_start);
+    match (fields.u8()?, expected) {
+        (GOES_ON, Some(origin)) => Ok(origin),
+        (IN_FULL, _) => {
+            let origin = Origin {
+                block: BlockKey {
+                    inode: Inode(fields.varint()?),
+                    block: BlockIndex(fields.varint()?),
+                },
+                start: fields.varint_u32()?,
+            };
+            match expected == Some(origin) {
+                true => Err(fields.corrupt("tells an origin in full that goes on")),
+                false => Ok(origin),
+            }
+        }
+        _ => Err(fields.corrupt("has an origin that goes on from nothing")),
+    }
 }
 
 /// The extent, if the flags are what they would be if it were written now.
@@ -225,6 +300,7 @@ fn read_all_fields(fields: &mut Reader<'_>) -> Result<Extent, Corrupt> {
             raw_len: fields.u32()?,
             raw_start: fields.u32()?,
             crc32: fields.u32()?,
+            origin: None,
         },
     })
 }
