@@ -8,19 +8,22 @@
 
 mod bench;
 mod fsck;
+mod keys;
+mod quota;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::Str;
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::admin::{QuotaLimit, QuotaRequest};
+use crate::admin::QuotaRequest;
 use crate::bench::Plan;
-use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Size, Value};
+use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Value};
 
 pub use fsck::FsckRequest;
+pub use keys::KeysRequest;
 
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub enum Request {
     Log(LogRequest),
     /// Check the volume in the store.
     Fsck(FsckRequest),
+    /// Look at or change the key ring of the volume in the store.
+    Keys(KeysRequest),
     /// Measure how fast a folder is.
     Bench {
         /// What is measured.
@@ -154,12 +159,19 @@ pub fn parse(
             let request = Request::Log(log_request(name, matches));
             return Ok((request, with_flags(matches, environment)));
         }
+        "keys" => {
+            let Some((name, matches)) = matches.subcommand() else {
+                return Ok((Request::Version, environment));
+            };
+            let request = Request::Keys(keys::request(name, matches));
+            return Ok((request, with_flags(matches, environment)));
+        }
         "quota" => {
             let Some((name, matches)) = matches.subcommand() else {
                 return Ok((Request::Version, environment));
             };
             let request = Request::Quota {
-                request: quota_request(name, matches),
+                request: quota::request(name, matches),
                 json: matches.get_flag("json"),
             };
             return Ok((request, with_flags(matches, environment)));
@@ -189,22 +201,6 @@ fn log_request(name: &str, matches: &ArgMatches) -> LogRequest {
             force: matches.get_flag("force"),
         },
         _ => LogRequest::List { json: json() },
-    }
-}
-
-fn quota_request(name: &str, matches: &ArgMatches) -> QuotaRequest {
-    // Required where it exists.
-    let path = || matches.get_one("path").cloned().unwrap_or_default();
-    let limit = |name| matches.get_one(name).copied().unwrap_or_default();
-    match name {
-        "show" => QuotaRequest::Show { path: path() },
-        "set" => QuotaRequest::Set {
-            path: path(),
-            bytes: limit("bytes"),
-            files: limit("files"),
-        },
-        "remove" => QuotaRequest::Remove { path: path() },
-        _ => QuotaRequest::List,
     }
 }
 
@@ -263,7 +259,7 @@ pub fn command() -> Command {
             )
             .arg(json.clone()),
         )
-        .subcommand(quota_command(&json))
+        .subcommand(quota::command(&json))
         .subcommand(
             configured(
                 "exports",
@@ -272,69 +268,10 @@ pub fn command() -> Command {
             .arg(json.clone()),
         )
         .subcommand(fsck::command(&json))
+        .subcommand(keys::command(&json))
         .subcommand(log_command(&json))
         .subcommand(bench::command(&json))
         .subcommand(Command::new("version").about("Print the version"))
-}
-
-/// `quota` and what it can do.
-fn quota_command(json: &Arg) -> Command {
-    let path = Arg::new("path")
-        .value_name("path")
-        .required(true)
-        .help("The directory, from the root of the volume: /home/ann");
-    let bytes = Arg::new("bytes")
-        .long("bytes")
-        .value_name("size")
-        .value_parser(bytes_limit)
-        .help("Bytes that files may use, for example 10GiB, or none [default: as it is]");
-    let files = Arg::new("files")
-        .long("files")
-        .value_name("number")
-        .value_parser(files_limit)
-        .help("Files, directories and others that there may be, or none [default: as it is]");
-    let with_json = |name, about| configured(name, about).arg(json.clone());
-    Command::new("quota")
-        .about("Set, remove or print quotas of directories, with the running gateway")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(with_json(
-            "list",
-            "Print all quotas and what is used of them",
-        ))
-        .subcommand(
-            with_json("show", "Print the quota that a directory counts in").arg(path.clone()),
-        )
-        .subcommand(
-            with_json("set", "Limit a directory and everything below it")
-                .arg(path.clone())
-                .arg(bytes)
-                .arg(files)
-                .group(
-                    ArgGroup::new("limit")
-                        .args(["bytes", "files"])
-                        .required(true)
-                        .multiple(true),
-                ),
-        )
-        .subcommand(with_json("remove", "Take the quota of a directory away").arg(path))
-}
-
-fn bytes_limit(text: &str) -> Result<QuotaLimit, String> {
-    if text == "none" {
-        return Ok(QuotaLimit::None);
-    }
-    Size::read(text).map(|size| QuotaLimit::To(size.bytes()))
-}
-
-fn files_limit(text: &str) -> Result<QuotaLimit, String> {
-    if text == "none" {
-        return Ok(QuotaLimit::None);
-    }
-    let number = text.parse();
-    number
-        .map(QuotaLimit::To)
-        .map_err(|_| "a number such as 100000, or none, is expected".to_owned())
 }
 
 /// `log` and what it can do.
@@ -443,6 +380,7 @@ mod tests {
     use clap::error::ErrorKind;
 
     use super::*;
+    use crate::admin::QuotaLimit;
 
     fn parse_line(line: &str) -> Result<(Request, Inputs), clap::Error> {
         let environment = Inputs {

@@ -7,8 +7,10 @@ use forebay::admin::{self, QuotaRequest, QuotaTable};
 use forebay::bench::{self, Interrupt, Plan};
 use forebay::cli::{self, ConfigForm, Request};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
+use forebay::credentials::{self, Credentials, Typed};
 use forebay::gateway::{self, NfsGateway};
-use forebay::{fsck, kept_logs, logging, serve};
+use forebay::{fsck, kept_logs, keys, logging, serve};
+use forebay_fs::Expected;
 
 mod allocator;
 
@@ -101,7 +103,11 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
             let mut output = io::stdout().lock();
-            match run_to_end(kept_logs::run(&config, &request, &mut output)) {
+            let expected = match kept_logs::needs_volume(&request) {
+                true => credentials(&config, Typed::Once)?.expected,
+                false => Expected::NotSealed,
+            };
+            match run_to_end(kept_logs::run(&config, &expected, &request, &mut output)) {
                 // That nobody reads it any more is no failure.
                 Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
                 Ok(_) => Ok(()),
@@ -111,11 +117,16 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         Request::Fsck(request) => {
             let config = load()?;
             logging::start(config.log_level).map_err(Failure::Unchecked)?;
+            let expected = credentials::of(&config, Typed::Once)
+                .map_err(Failure::Unchecked)?
+                .expected;
             let checked =
-                run_to_end(fsck::run(&config, request)).map_err(|failure| match failure {
-                    Failure::Failed(problem) => Failure::Unchecked(problem),
-                    other => other,
-                })?;
+                run_to_end(fsck::run(&config, expected, request)).map_err(
+                    |failure| match failure {
+                        Failure::Failed(problem) => Failure::Unchecked(problem),
+                        other => other,
+                    },
+                )?;
             print(&checked.text).map_err(|failure| match failure {
                 Failure::Failed(problem) => Failure::Unchecked(problem),
                 other => other,
@@ -124,6 +135,12 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 true => Ok(()),
                 false => Err(Failure::Findings),
             }
+        }
+        Request::Keys(request) => {
+            let config = load()?;
+            logging::start(config.log_level).map_err(failed)?;
+            let prepared = keys::prepare(&config, request).map_err(Failure::Failed)?;
+            print(&run_to_end(keys::run(&config, prepared))?)
         }
         Request::Bench { plan, json } => {
             let report = measure(plan)?;
@@ -137,16 +154,25 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         Request::Format => {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
-            let made = run_to_end(gateway::format(&config))?;
+            let expected = credentials(&config, Typed::Twice)?.expected;
+            let made = run_to_end(gateway::format(&config, &expected))?;
             print(&format!("{made}\n"))
         }
         Request::Serve => {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
+            // Before signals mean anything else than the end: it may have to be typed.
+            let credentials = credentials(&config, Typed::Once)?;
+            let open = |config| NfsGateway::open(config, credentials);
             let again = || Config::load(inputs);
-            run_to_end(serve::serve(&config, again, NfsGateway::open))
+            run_to_end(serve::serve(&config, again, open))
         }
     }
+}
+
+/// What opens the volume that the configuration names.
+fn credentials(config: &Config, typed: Typed) -> Result<Credentials, Failure> {
+    credentials::of(config, typed).map_err(Failure::Failed)
 }
 
 /// Measures a folder, until it is done or SIGINT comes.

@@ -12,8 +12,8 @@ mod store;
 mod transports;
 
 pub use choice::{
-    Access, Auto, Checksum, CommitMode, Compression, Encryption, LogLevel, LogMode, SourcePort,
-    Squash, Switch,
+    Access, Auto, Checksum, CommitMode, Compression, Encryption, LogLevel, LogMode, Sealing,
+    SourcePort, Squash, Switch,
 };
 pub use clients::Clients;
 pub use file::MaybeFile;

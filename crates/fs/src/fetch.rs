@@ -114,14 +114,6 @@ impl Deref for Fetched {
     }
 }
 
-/// Memory that the frame at `address` takes while it is fetched: what is stored, and what comes of it where it is
-/// compressed.
-pub(crate) fn memory_of(address: &FrameAddress) -> u64 {
-    let (stored, raw) = (u64::from(address.stored_len), u64::from(address.raw_len));
-    let is_compressed = stored < raw + FRAME_HEADER_LEN as u64;
-    stored + if is_compressed { raw } else { 0 }
-}
-
 /// The packs of a volume in the bucket.
 pub(crate) struct PackStore {
     store: Arc<dyn ObjectStore>,
@@ -185,6 +177,17 @@ impl PackStore {
 
     pub(crate) fn keys(&self) -> &PackKeys {
         &self.keys
+    }
+
+    /// Memory that the frame at `address` takes while it is fetched: what is stored, and what comes of it where it is
+    /// compressed, or where it is sealed, since the bytes that came are shared with others and so opened in a copy.
+    pub(crate) fn memory_of(&self, address: &FrameAddress) -> u64 {
+        let (stored, raw) = (u64::from(address.stored_len), u64::from(address.raw_len));
+        let is_compressed = stored < raw + FRAME_HEADER_LEN as u64;
+        match is_compressed || self.keys.is_sealed() {
+            true => stored + raw,
+            false => stored,
+        }
     }
 
     fn location(&self, pack: PackId) -> Path {

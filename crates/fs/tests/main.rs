@@ -19,6 +19,7 @@ mod one_node_per_inode;
 mod quota;
 mod reading_ahead;
 mod restart;
+mod sealing;
 mod semantics;
 mod store_faults;
 mod traps;

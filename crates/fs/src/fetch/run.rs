@@ -18,7 +18,7 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use tokio::sync::OnceCell;
 
-use super::{ATTEMPTS, FetchError, Fetched, PackStore, backoff, memory_of};
+use super::{ATTEMPTS, FetchError, Fetched, PackStore, backoff};
 use crate::disk_cache::{DiskCache, FrameKey};
 use crate::read::address_key as key;
 
@@ -152,7 +152,7 @@ impl PackStore {
         let mut cached = vec![None; run.frames.len()];
         if let Some(disk) = &self.disk {
             for (address, cached) in run.frames.iter().zip(&mut cached) {
-                let lease = lease(memory_of(address));
+                let lease = lease(self.memory_of(address));
                 *cached = self.look_on_disk(disk, run.block, address, lease).await;
             }
         }
@@ -205,7 +205,7 @@ impl PackStore {
         frames: &[FrameAddress],
         lease: impl Fn(u64) -> Option<Lease>,
     ) -> Vec<Option<Lease>> {
-        let leases = frames.iter().map(|address| lease(memory_of(address)));
+        let leases = frames.iter().map(|address| lease(self.memory_of(address)));
         leases.collect()
     }
 
