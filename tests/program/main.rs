@@ -12,6 +12,7 @@ mod full_disk;
 mod life;
 mod quota;
 mod s3;
+mod sealing;
 mod support;
 mod takeover;
 mod tls;

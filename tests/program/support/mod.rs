@@ -5,4 +5,4 @@ mod process;
 pub(crate) mod s3_proxy;
 pub(crate) mod s3_server;
 
-pub(crate) use process::{Gateway, Place, Refusal, refused, refused_with, run};
+pub(crate) use process::{Gateway, Outcome, Place, Refusal, refused, refused_with, run};
