@@ -153,34 +153,16 @@ fn type_passphrase(what: &str, typed: Typed, advice: &str) -> Result<Arc<Unlock>
     }
     let failed =
         |error: io::Error| format!("cannot read the passphrase from the terminal: {error}");
-    let first = type_line(&format!("{what}: ")).map_err(failed)?;
+    // Before the first prompt, or else what is typed at once would appear.
+    let silence = Silence::begin().map_err(failed)?;
+    let first = silence.line(&format!("{what}: ")).map_err(failed)?;
     if typed == Typed::Twice {
-        let second = type_line("The same again: ").map_err(failed)?;
+        let second = silence.line("The same again: ").map_err(failed)?;
         if *first != *second {
             return Err("these were two different passphrases; nothing was done".to_owned());
         }
     }
     Ok(Arc::new(Unlock::Passphrase(passphrase(first)?)))
-}
-
-/// One line, with its line break, that does not appear on the terminal.
-fn type_line(prompt: &str) -> io::Result<Zeroizing<Vec<u8>>> {
-    let mut terminal = io::stderr().lock();
-    write!(terminal, "{prompt}")?;
-    terminal.flush()?;
-    let silent = Silence::begin()?;
-    let mut line = Zeroizing::new(vec![0; Passphrase::MAX_LEN + 2]);
-    // A terminal gives a line at a time; standard input's own buffer would keep a copy.
-    let len = loop {
-        match rustix::io::read(io::stdin(), &mut line[..]) {
-            Err(rustix::io::Errno::INTR) => {}
-            read => break read?,
-        }
-    };
-    line.truncate(len);
-    drop(silent);
-    writeln!(terminal)?;
-    Ok(line)
 }
 
 /// As long as it lives, what is typed does not appear.
@@ -193,6 +175,24 @@ impl Silence {
         quiet.local_modes.remove(LocalModes::ECHO);
         tcsetattr(io::stdin(), OptionalActions::Flush, &quiet)?;
         Ok(Silence(before))
+    }
+
+    /// One line, with its line break.
+    fn line(&self, prompt: &str) -> io::Result<Zeroizing<Vec<u8>>> {
+        let mut terminal = io::stderr().lock();
+        write!(terminal, "{prompt}")?;
+        terminal.flush()?;
+        let mut line = Zeroizing::new(vec![0; Passphrase::MAX_LEN + 2]);
+        // A terminal gives a line at a time; standard input's own buffer would keep a copy.
+        let len = loop {
+            match rustix::io::read(io::stdin(), &mut line[..]) {
+                Err(rustix::io::Errno::INTR) => {}
+                read => break read?,
+            }
+        };
+        line.truncate(len);
+        writeln!(terminal)?;
+        Ok(line)
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::support::terminal::run_at_terminal;
 use crate::support::{Gateway, Outcome, Place, refused, run};
 
 const CONTENT: &[u8] = b"words that are written here and read nowhere else";
@@ -180,6 +181,48 @@ fn what_opens_a_volume_is_exchanged_beside_its_gateway() {
     works(keys(&["remove", "3"], "key-file", &key));
     let last = keys(&["remove", "2"], "key-file", &key);
     assert!(last.stderr.contains("at least one slot"), "{}", last.stderr);
+}
+
+#[test]
+fn a_passphrase_is_typed_where_no_file_is_named_and_does_not_appear() {
+    let place = Place::new();
+    let at_terminal = |words: &[&str], lines: &[&str]| {
+        let mut all: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        all.extend(place.flags("data"));
+        all.push("--encryption=aes-256-gcm".to_owned());
+        let said = run_at_terminal(&all, lines);
+        for secret in ["sesame", "barley"] {
+            assert!(!said.shown.contains(secret), "it is shown: {}", said.shown);
+            assert!(!said.text.contains(secret), "it is told: {}", said.text);
+        }
+        said
+    };
+    let said = at_terminal(&["format"], &["open sesame", "open sesame?"]);
+    assert!(
+        !said.is_success && said.text.contains("two different"),
+        "{}",
+        said.text
+    );
+    // What is typed once may have a slip in it.
+    let said = at_terminal(&["serve"], &["open sesame"]);
+    assert!(
+        !said.is_success && said.text.contains("typed twice"),
+        "{}",
+        said.text
+    );
+    let said = at_terminal(&["format"], &["open sesame", "open sesame"]);
+    assert!(said.is_success, "{}", said.text);
+    let said = at_terminal(&["keys", "rotate"], &["open barley"]);
+    assert!(
+        !said.is_success && said.text.contains("opens none"),
+        "{}",
+        said.text
+    );
+    let exchange = ["open sesame", "open barley", "open barley"];
+    let said = at_terminal(&["keys", "change-passphrase"], &exchange);
+    assert!(said.is_success, "{}", said.text);
+    let said = at_terminal(&["fsck"], &["open barley"]);
+    assert!(said.is_success, "{}", said.text);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -187,7 +188,7 @@ pub(crate) struct Opened {
 /// Opens the volume for writing, which fences every gateway that opened it before.
 pub(crate) async fn open(
     store: &Store,
-    config: FsConfig,
+    mut config: FsConfig,
     environment: Environment,
 ) -> Result<Opened, OpenError> {
     let descriptor = VolumeDescriptor::load(&store.store, &store.root)
@@ -196,10 +197,12 @@ pub(crate) async fn open(
     // The lock on the log folder comes first: a second gateway on this machine changes nothing.
     let local = Local::open(environment.local.clone(), descriptor.volume)?;
     let seen = local.state.as_ref().map_or(0, |state| state.keys);
-    let expected = &config.expected;
-    let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, expected, seen)
+    // Not kept while the volume is open: it could open the key ring for whoever finds it in memory.
+    let expected = mem::take(&mut config.expected);
+    let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, &expected, seen)
         .await
         .map_err(|error| error.at(&store.url))?;
+    drop(expected);
     let random = &*environment.random;
     let new_verifier = || Verifier(draw(random));
 

@@ -5,6 +5,8 @@
 
 use crate::common::model::{Model, Op, draw};
 use crate::common::*;
+use crate::sealing::key_file;
+use forebay_fs::Expected;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -36,8 +38,8 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn run(events: &[Event]) {
-    let bucket = Bucket::new();
+fn run(events: &[Event], expected: &Expected) {
+    let bucket = Bucket::of(expected.clone());
     let small = |config: &mut forebay_fs::FsConfig| {
         config.memory_limit = 16 << 20;
         config.node_limit = 4;
@@ -100,6 +102,15 @@ fn evict_clean(life: &Life) {
 
 #[test]
 fn a_volume_does_what_the_model_does() {
+    try_histories(&Expected::NotSealed);
+}
+
+#[test]
+fn a_sealed_volume_does_what_the_model_does() {
+    try_histories(&Expected::Sealed(key_file(1)));
+}
+
+fn try_histories(expected: &Expected) {
     let cases = std::env::var("FOREBAY_MODEL_CASES").map_or(12, |cases| cases.parse().unwrap());
     let config = Config {
         cases,
@@ -109,7 +120,7 @@ fn a_volume_does_what_the_model_does() {
     };
     TestRunner::new(config)
         .run(&prop::collection::vec(event(), 10..120), |events| {
-            run(&events);
+            run(&events, expected);
             Ok(())
         })
         .unwrap_or_else(|failure| panic!("{failure}"));

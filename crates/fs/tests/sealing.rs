@@ -16,7 +16,8 @@ use forebay_vfs::Stability;
 const RING: &str = "forebay.keys";
 const DESCRIPTOR: &str = "forebay.volume";
 
-fn key_file(byte: u8) -> Arc<Unlock> {
+/// What the key file of this byte opens.
+pub(crate) fn key_file(byte: u8) -> Arc<Unlock> {
     let content = vec![byte; KeyFile::MIN_LEN].into();
     Arc::new(Unlock::KeyFile(KeyFile::new(content).unwrap()))
 }

@@ -504,7 +504,10 @@ async fn damage_in_the_bucket_is_named_with_file_range_and_object() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_checked_says_why() {
     let folder = tempfile::tempdir().unwrap();
-    let empty = Place { folder };
+    let empty = Place {
+        folder,
+        expected: Expected::NotSealed,
+    };
     let error = empty.try_check(&Options::default()).await.unwrap_err();
     assert!(matches!(error, CheckError::Volume(_)), "{error}");
 
