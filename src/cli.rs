@@ -9,6 +9,7 @@
 mod bench;
 mod fsck;
 mod gc;
+mod keys;
 mod quota;
 mod scrub;
 
@@ -25,6 +26,7 @@ use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Val
 
 pub use fsck::FsckRequest;
 pub use gc::GcRequest;
+pub use keys::KeysRequest;
 pub use scrub::ScrubCommand;
 
 /// What the user wants done.
@@ -66,6 +68,8 @@ pub enum Request {
     Gc(GcRequest),
     /// Have packs read back.
     Scrub(ScrubCommand),
+    /// Look at or change the key ring of the volume in the store.
+    Keys(KeysRequest),
     /// Measure how fast a folder is.
     Bench {
         /// What is measured.
@@ -163,6 +167,13 @@ pub fn parse(
                 return Ok((Request::Version, environment));
             };
             let request = Request::Log(log_request(name, matches));
+            return Ok((request, with_flags(matches, environment)));
+        }
+        "keys" => {
+            let Some((name, matches)) = matches.subcommand() else {
+                return Ok((Request::Version, environment));
+            };
+            let request = Request::Keys(keys::request(name, matches));
             return Ok((request, with_flags(matches, environment)));
         }
         "quota" => {
@@ -269,6 +280,7 @@ pub fn command() -> Command {
         .subcommand(fsck::command(&json))
         .subcommand(gc::command(&json))
         .subcommand(scrub::command(&json))
+        .subcommand(keys::command(&json))
         .subcommand(log_command(&json))
         .subcommand(bench::command(&json))
         .subcommand(Command::new("version").about("Print the version"))

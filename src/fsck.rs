@@ -10,6 +10,7 @@ mod text;
 use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
 
+use forebay_fs::Expected;
 use forebay_fsck::{CheckError, Options, Progress, Report};
 
 use crate::cli::FsckRequest;
@@ -29,17 +30,22 @@ pub struct Outcome {
     pub is_clean: bool,
 }
 
-/// Checks the volume that the configuration names.
+/// Checks the volume that the configuration names, and that is as `expected`.
 ///
 /// # Errors
 /// Why it could not be checked, for the user to read.
-pub async fn run(config: &Config, request: FsckRequest) -> Result<Outcome, String> {
+pub async fn run(
+    config: &Config,
+    expected: Expected,
+    request: FsckRequest,
+) -> Result<Outcome, String> {
     let options = crate::store::options(config, false);
     let store = forebay_object::open(&config.store.to_string(), &options)
         .await
         .map_err(|error| error.to_string())?;
     let memory = config.memory_limit.bytes() / MEMORY_SHARE;
     let options = Options {
+        expected,
         read_data: request.read_data,
         memory: usize::try_from(memory).unwrap_or(usize::MAX),
         keep: if request.all { usize::MAX } else { KEEP },

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_fs::{FsConfig, LimitChange, LogConfig, Volume};
+use forebay_fs::{Expected, FsConfig, LimitChange, LogConfig, Volume};
 use forebay_nfs::rpcbind::Registration;
 use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View};
 use forebay_object::{CountingStore, Store};
@@ -19,6 +19,7 @@ use crate::admin::{
     StoreError,
 };
 use crate::config::{self, Config, LogMode};
+use crate::credentials::Credentials;
 use crate::exports;
 use crate::locks::{lock_config, register_with_rpcbind};
 use crate::scrub;
@@ -28,16 +29,16 @@ use crate::tls;
 /// How often the end of a volume's changes is looked for while a gateway stops.
 const FLUSH_SHARE: f64 = 0.9;
 
-/// Makes an empty volume where the configuration says.
+/// Makes an empty volume where the configuration says, sealed or not as it is `expected`.
 ///
 /// # Errors
 /// Why the store cannot hold a volume, for the user to read.
-pub async fn format(config: &Config) -> Result<String, String> {
+pub async fn format(config: &Config, expected: &Expected) -> Result<String, String> {
     let (store, _) = open_store(config).await?;
     forebay_object::probe(&store)
         .await
         .map_err(|error| error.to_string())?;
-    let volume = Volume::format(&store)
+    let volume = Volume::format_as(&store, expected)
         .await
         .map_err(|error| error.to_string())?;
     Ok(format!("volume {volume} is ready at {}", store.url))
@@ -82,7 +83,7 @@ impl NfsGateway {
     ///
     /// # Errors
     /// What keeps it from serving, for the user to read.
-    pub async fn open(config: Config) -> Result<NfsGateway, String> {
+    pub async fn open(config: Config, credentials: Credentials) -> Result<NfsGateway, String> {
         raise_open_files();
         // What can be wrong here is found before anything is opened.
         let tls = tls::load(&config)?;
@@ -90,10 +91,22 @@ impl NfsGateway {
         // A port that is taken is found before the volume is, and before a fence is.
         let probe = std::net::TcpListener::bind(config.listen);
         drop(probe.map_err(|error| listen_failed(config.listen, &error))?);
-        let fs = fs_config(&config);
+        let Credentials {
+            expected,
+            typed_once,
+        } = credentials;
+        let fs = FsConfig {
+            expected: expected.clone(),
+            ..fs_config(&config)
+        };
         let volume = match Volume::open(&store, fs.clone()).await {
+            Err(error) if error.is_not_formatted() && typed_once => {
+                return Err(format!(
+                    "{error}; a new volume takes a passphrase that is typed twice, or from a file"
+                ));
+            }
             Err(error) if error.is_not_formatted() => {
-                let made = format(&config).await?;
+                let made = format(&config, &expected).await?;
                 tracing::info!("{made}");
                 Volume::open(&store, fs).await
             }

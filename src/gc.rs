@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytesize::ByteSize;
+use forebay_fs::Expected;
 use forebay_fsck::{Amount, CheckError, Garbage, GarbageOptions, Progress};
 
 use crate::cli::GcRequest;
@@ -18,11 +19,15 @@ use crate::fsck::{Outcome, bar};
 /// Objects that are printed by name.
 const NAMED: usize = 20;
 
-/// Looks for garbage in the volume that the configuration names.
+/// Looks for garbage in the volume that the configuration names, and that is as `expected`.
 ///
 /// # Errors
 /// Why the volume could not be read through, for the user to read.
-pub async fn run(config: &Config, request: GcRequest) -> Result<Outcome, String> {
+pub async fn run(
+    config: &Config,
+    expected: Expected,
+    request: GcRequest,
+) -> Result<Outcome, String> {
     let options = crate::store::options(config, false);
     let store = forebay_object::open(&config.store.to_string(), &options)
         .await
@@ -31,6 +36,7 @@ pub async fn run(config: &Config, request: GcRequest) -> Result<Outcome, String>
     let now =
         now.map_err(|_| "the clock of this machine is before 1970: set it right".to_owned())?;
     let options = GarbageOptions {
+        expected,
         delete: request.delete,
         grace: request.grace,
         now: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),

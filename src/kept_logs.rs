@@ -8,6 +8,7 @@ mod text;
 use std::io::{self, Write};
 use std::path::Path;
 
+use forebay_fs::Expected;
 use forebay_fs::logs::{Base, Label, Logs, Salvage};
 use forebay_types::Lsn;
 
@@ -19,12 +20,24 @@ const MANIFEST_TEXT: &str = "MANIFEST.txt";
 /// The same for programs.
 const MANIFEST_JSON: &str = "manifest.json";
 
-/// Does what was asked for and prints the outcome to `output`.
+/// Whether this reads the volume in its bucket.
+pub fn needs_volume(request: &LogRequest) -> bool {
+    matches!(
+        request,
+        LogRequest::Salvage {
+            ranges_only: false,
+            ..
+        }
+    )
+}
+
+/// Does what was asked for, of a volume that is as `expected`, and prints the outcome to `output`.
 ///
 /// # Errors
 /// Outside, what kept it from being done, for the user to read; inside, why it could not be printed.
 pub async fn run(
     config: &Config,
+    expected: &Expected,
     request: &LogRequest,
     output: &mut impl Write,
 ) -> Result<io::Result<()>, String> {
@@ -35,15 +48,10 @@ pub async fn run(
         LogRequest::Show { label, from, json } => {
             return show(&logs, &Label::parse(label), *from, *json, output);
         }
-        LogRequest::Salvage {
-            label,
-            to,
-            ranges_only,
-        } => {
-            let base = if *ranges_only {
-                None
-            } else {
-                Some(open_base(config).await?)
+        LogRequest::Salvage { label, to, .. } => {
+            let base = match needs_volume(request) {
+                true => Some(open_base(config, expected).await?),
+                false => None,
             };
             salvage(&logs, &Label::parse(label), to, base.as_ref()).await?
         }
@@ -54,7 +62,7 @@ pub async fn run(
         .and_then(|()| output.flush()))
 }
 
-async fn open_base(config: &Config) -> Result<Base, String> {
+async fn open_base(config: &Config, expected: &Expected) -> Result<Base, String> {
     let options = crate::store::options(config, false);
     let hint = |error: &dyn std::fmt::Display| {
         format!(
@@ -64,7 +72,8 @@ async fn open_base(config: &Config) -> Result<Base, String> {
     let store = forebay_object::open(&config.store.to_string(), &options)
         .await
         .map_err(|error| hint(&error))?;
-    Base::open(&store).await.map_err(|error| hint(&error))
+    let base = Base::open(&store, expected).await;
+    base.map_err(|error| hint(&error))
 }
 
 fn show(

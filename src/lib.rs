@@ -4,10 +4,12 @@
 //! * [`config`]: everything that can be set, from flags, environment and file, in one table.
 //! * [`cli`]: the commands and their flags.
 //! * [`admin`]: the control socket of a running gateway, and who asks there.
+//! * [`credentials`]: what opens a sealed volume, from a file or typed.
 //! * [`exports`]: what may be mounted, from the configuration's words to the server's.
 //! * [`fsck`]: `forebay fsck`, which checks the volume in its bucket.
 //! * [`gc`]: `forebay gc`, which finds objects that nothing refers to.
 //! * [`kept_logs`]: `forebay log`.
+//! * [`keys`]: `forebay keys`, which changes what opens a sealed volume.
 //! * [`logging`]: the program's messages, on standard error.
 //! * `scrub`: what `forebay scrub` asks of the volume.
 //! * [`tls`]: the files of TLS.
@@ -20,14 +22,17 @@ pub mod admin;
 pub mod bench;
 pub mod cli;
 pub mod config;
+pub mod credentials;
 pub mod exports;
 pub mod fsck;
 pub mod gateway;
 pub mod gc;
 pub mod kept_logs;
+pub mod keys;
 mod locks;
 pub mod logging;
 mod scrub;
+mod secret_file;
 pub mod serve;
 mod store;
 pub mod tls;

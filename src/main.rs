@@ -7,8 +7,10 @@ use forebay::admin::{self, QuotaRequest, QuotaTable, ScrubRequest};
 use forebay::bench::{self, Interrupt, Plan};
 use forebay::cli::{self, ConfigForm, Request, ScrubCommand};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
+use forebay::credentials::{self, Credentials, Typed};
 use forebay::gateway::{self, NfsGateway};
-use forebay::{fsck, gc, kept_logs, logging, serve};
+use forebay::{fsck, gc, kept_logs, keys, logging, serve};
+use forebay_fs::Expected;
 
 mod allocator;
 
@@ -120,7 +122,11 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
             let mut output = io::stdout().lock();
-            match run_to_end(kept_logs::run(&config, &request, &mut output)) {
+            let expected = match kept_logs::needs_volume(&request) {
+                true => credentials(&config, Typed::Once)?.expected,
+                false => Expected::NotSealed,
+            };
+            match run_to_end(kept_logs::run(&config, &expected, &request, &mut output)) {
                 // That nobody reads it any more is no failure.
                 Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
                 Ok(_) => Ok(()),
@@ -130,12 +136,20 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         Request::Fsck(request) => {
             let config = load()?;
             logging::start(config.log_level).map_err(Failure::Unchecked)?;
-            looked_at(fsck::run(&config, request))
+            let expected = expected_to_look(&config)?;
+            looked_at(fsck::run(&config, expected, request))
         }
         Request::Gc(request) => {
             let config = load()?;
             logging::start(config.log_level).map_err(Failure::Unchecked)?;
-            looked_at(gc::run(&config, request))
+            let expected = expected_to_look(&config)?;
+            looked_at(gc::run(&config, expected, request))
+        }
+        Request::Keys(request) => {
+            let config = load()?;
+            logging::start(config.log_level).map_err(failed)?;
+            let prepared = keys::prepare(&config, request).map_err(Failure::Failed)?;
+            print(&run_to_end(keys::run(&config, prepared))?)
         }
         Request::Bench { plan, json } => {
             let report = measure(plan)?;
@@ -149,16 +163,31 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         Request::Format => {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
-            let made = run_to_end(gateway::format(&config))?;
+            let expected = credentials(&config, Typed::Twice)?.expected;
+            let made = run_to_end(gateway::format(&config, &expected))?;
             print(&format!("{made}\n"))
         }
         Request::Serve => {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
+            // Before signals mean anything else than the end: it may have to be typed.
+            let credentials = credentials(&config, Typed::Once)?;
+            let open = |config| NfsGateway::open(config, credentials);
             let again = || Config::load(inputs);
-            run_to_end(serve::serve(&config, again, NfsGateway::open))
+            run_to_end(serve::serve(&config, again, open))
         }
     }
+}
+
+/// What opens the volume that the configuration names.
+fn credentials(config: &Config, typed: Typed) -> Result<Credentials, Failure> {
+    credentials::of(config, typed).map_err(Failure::Failed)
+}
+
+/// The same for who only looks.
+fn expected_to_look(config: &Config) -> Result<Expected, Failure> {
+    let credentials = credentials::of(config, Typed::Once).map_err(Failure::Unchecked)?;
+    Ok(credentials.expected)
 }
 
 /// Looks at a volume, and says what was found; with exit codes of its own.

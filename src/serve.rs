@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::admin::{Control, Server};
-use crate::config::{Config, ConfigErrors, LogMode, Shown, Value};
+use crate::config::{Config, ConfigErrors, LogMode, Sealing, Shown, Value};
 
 /// A gateway that serves clients, from the moment it is opened.
 pub trait Gateway: Control {
@@ -259,6 +259,10 @@ impl fmt::Display for Banner<'_> {
                 config.log_limit,
             )?,
             LogMode::None => writeln!(f, "  log      none: COMMIT waits for the bucket")?,
+        }
+        if config.encryption != Sealing::Off {
+            let word = config.encryption.word();
+            writeln!(f, "  sealed   with {word}, but for the log")?;
         }
         writeln!(
             f,

@@ -1,16 +1,13 @@
 //! The files of TLS, as the configuration names them.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use forebay_nfs::{Tls, TlsError};
 
 use crate::config::Config;
-
-/// Rights of others on the key's file that must not be.
-const OTHERS: u32 = 0o077;
+use crate::secret_file::{open_private, unreadable};
 
 /// No file of certificates or keys is longer.
 const MAX_BYTES: u64 = 16 << 20;
@@ -46,37 +43,13 @@ fn read(setting: &str, path: &Path) -> Result<Vec<u8>, String> {
     open().map_err(|error| unreadable(setting, path, &error))
 }
 
-/// The key is looked at through the file that is read, so that it cannot be another one by then.
 fn read_key(path: &Path) -> Result<Vec<u8>, String> {
-    let failed = |error: io::Error| unreadable("tls_key", path, &error);
-    let file = File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.permissions().mode();
-    if mode & OTHERS != 0 {
-        return Err(format!(
-            "tls_key = {path}: others than its owner may use it (mode {mode:04o}), and could pretend to be this \
-             server: run `chmod 600 {path}` as its owner, and make a new key if others had access to it",
-            path = path.display(),
-            mode = mode & 0o7777,
-        ));
-    }
-    read_from(file).map_err(failed)
+    let file = open_private("tls_key", path, "could pretend to be this server")?;
+    read_from(file).map_err(|error| unreadable("tls_key", path, &error))
 }
 
 fn read_from(file: File) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     file.take(MAX_BYTES).read_to_end(&mut text)?;
     Ok(text)
-}
-
-fn unreadable(setting: &str, path: &Path, error: &io::Error) -> String {
-    let advice = match error.kind() {
-        io::ErrorKind::NotFound => "put the file there, or correct the path",
-        io::ErrorKind::PermissionDenied => "let the user that runs the gateway read it",
-        _ if fs::metadata(path).is_ok_and(|found| found.is_dir()) => "name a file in that folder",
-        _ => "make it readable, or correct the path",
-    };
-    format!(
-        "{setting} = {}: cannot read it: {error}; {advice}",
-        path.display()
-    )
 }

@@ -2,12 +2,12 @@
 # Kills the real program under load, again and again, and compares everything that is left with everything
 # that was acknowledged (crates/crash):
 #
-#   tests/crash.sh [--long] [minio]
+#   tests/crash.sh [--long] [--sealed] [minio]
 #
 # In each mode of the harness: kill, recovery (killed again while it starts, with a log of minimal size),
 # power-cut (what was not durable is lost or torn) and lost-machine (the local folder is gone). A few kills of
 # each; with --long at least 320 in all, more than 200 of which may lose nothing. The bucket is a folder, or
-# with `minio` MinIO.
+# with `minio` MinIO; with --sealed the volume is sealed.
 #
 # Environment, with what holds without it:
 #   SEED=               of all random choices; without it another one each time. It is printed.
@@ -21,19 +21,20 @@
 #   TEST_BIN=~/.cache/forebay-tests/bin   where MinIO is, or is built into
 . "$(dirname "$0")/lib/common.sh"
 
-KILLS=${KILLS:-} SECONDS_EACH=${SECONDS_EACH:-} STORE=file
+KILLS=${KILLS:-} SECONDS_EACH=${SECONDS_EACH:-} STORE=file SEALED=()
 for argument in "$@"; do
     case $argument in
     --long) KILLS=${KILLS:-80} SECONDS_EACH=${SECONDS_EACH:-900} ;;
+    --sealed) SEALED=(--sealed) ;;
     file | minio) STORE=$argument ;;
-    *) die "usage: $0 [--long] [minio]" ;;
+    *) die "usage: $0 [--long] [--sealed] [minio]" ;;
     esac
 done
 
 PROGRAM=$(forebay_binary)
 CRASH=$(crash_binary)
 FLAGS=(--mode "${MODE:-all}" --kills "${KILLS:-4}" --seconds "${SECONDS_EACH:-90}" --writers "${WRITERS:-4}"
-    --program "$PROGRAM")
+    --program "$PROGRAM" "${SEALED[@]}")
 [ -z "${SEED:-}" ] || FLAGS+=(--seed "$SEED")
 [ -z "${WORK_PARENT:-}" ] || FLAGS+=(--folder "$WORK_PARENT")
 if [ "$STORE" = minio ]; then

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # The main job, end to end, through the Linux kernel's NFS client:
 #
-#   tests/main-job.sh file|minio
+#   tests/main-job.sh file|minio [sealed]
 #
 # Unpacks a source tree, compares every checksum, commits it to git, renames, links and deletes parts of
 # it, writes a large file with fsync and reads it back; the gateway is killed (SIGKILL) and
 # restarted in the middle of two of these. Then it unmounts, throws the gateway's local folder away,
-# attaches a new one to the bucket and compares everything again.
+# attaches a new one to the bucket and compares everything again. With `sealed` the volume is a sealed one, and in the end
+# nothing of what was written may be found in its bucket.
 #
 # Needs root. Where the kernel has no NFS, $NFS_RUNNER names a program that boots one that has:
 #   $NFS_RUNNER PORT 'command'
@@ -24,7 +25,8 @@
 . "$(dirname "$0")/lib/common.sh"
 
 STORE=${1:-}
-case $STORE in file | minio) ;; *) die "usage: $0 file|minio" ;; esac
+SEALED=${2:-}
+case $STORE,$SEALED in file, | minio, | file,sealed | minio,sealed) ;; *) die "usage: $0 file|minio [sealed]" ;; esac
 [ "$(id -u)" = 0 ] || die "must be root, to mount"
 SOURCE_FILES=${SOURCE_FILES:-5000} BIG_MIB=${BIG_MIB:-1024} LIMIT_S=${LIMIT_S:-1200}
 NFS_RUNNER=${NFS_RUNNER:-}
@@ -84,6 +86,10 @@ say "$STORE: $files files of $unpacked crates, $((bytes >> 20)) MiB; one file of
 # ---- gateway and client ------------------------------------------------------------------------
 
 export PROGRAM MINIO STORE CONTROL LOCAL JOB FOLDER=$WORK/store
+if [ -n "$SEALED" ]; then
+    (umask 077 && head -c 24 /dev/urandom | base64 >"$WORK/passphrase")
+    export GATEWAY_SET_ENCRYPTION=aes-256-gcm GATEWAY_SET_PASSPHRASE_FILE=$WORK/passphrase
+fi
 # Half of the large file has to leave memory, and be read back from the bucket.
 export GATEWAY_SET_MEMORY_LIMIT=512MiB
 
@@ -128,6 +134,18 @@ wait "$client" || status=$?
 if [ "$status" -ne 0 ]; then
     say "the last of what the gateway said:"
     tail -n 40 "$FOLDER/gateway.log" || true
+fi
+# What every source tree has, and no name of an object; SlateDB stores names and small files as they are.
+if [ -n "$SEALED" ]; then
+    objects=$FOLDER/$([ "$STORE" = file ] && echo bucket || echo minio)
+    seen=$(grep -rlaF -e Cargo.toml -e 'fn main()' "$objects" | head -n 3) || true
+    if [ -n "$seen" ]; then
+        fail "names or contents are in the sealed bucket: $seen"
+    elif [ -z "$(find "$objects" -name '*forebay.keys*' -print -quit)" ]; then
+        fail "the volume is not sealed"
+    else
+        pass "nothing of what was written is found in the bucket"
+    fi
 fi
 [ ! -s "$CONTROL/peak_kib" ] ||
     say "gateway: at most $(($(cat "$CONTROL/peak_kib") >> 10)) MiB resident (VmHWM)"

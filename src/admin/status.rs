@@ -198,6 +198,8 @@ impl fmt::Display for Status {
                 format!(
                     "{damaged} frames in the bucket have lost bytes: see `forebay scrub --status`"
                 ),
+            )?;
+        }
         if let Some(dedup) = &self.dedup {
             let learning = match dedup.learning {
                 true => ", and those of earlier runs are being read",

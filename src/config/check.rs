@@ -2,7 +2,7 @@
 
 use forebay_fs::MIN_DISK_CACHE;
 
-use super::{Config, ConfigError, Encryption, LogMode, Size, Source};
+use super::{Config, ConfigError, Encryption, LogMode, Sealing, Size, Source};
 
 impl Config {
     /// Checks what no value can be checked for alone.
@@ -65,6 +65,22 @@ impl Config {
             );
         }
 
+        for key in ["passphrase_file", "key_file"] {
+            if self.is_file(key) && self.encryption == Sealing::Off {
+                let encryption = self.described("encryption");
+                conflict(
+                    key,
+                    format!(
+                        "is of no use with {encryption}: set that to aes-256-gcm, or leave the file out"
+                    ),
+                );
+            }
+        }
+        if self.is_file("passphrase_file") && self.is_file("key_file") {
+            let problem = "and passphrase_file are both set: leave out the one that is not to open the volume";
+            conflict("key_file", problem.to_owned());
+        }
+
         // One checkpoint collects, one or two are on their way, and readers need room as well.
         let least = self.checkpoint_bytes.times(4);
         if self.memory_limit < least {
@@ -100,6 +116,8 @@ impl Config {
         let file = match key {
             "tls_certificate" => &self.tls_certificate,
             "tls_key" => &self.tls_key,
+            "passphrase_file" => &self.passphrase_file,
+            "key_file" => &self.key_file,
             _ => &self.tls_client_ca,
         };
         file.path().is_some()

@@ -43,8 +43,8 @@ pub use source::Source;
 pub use table::{Default, Setting};
 pub use value::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, Dedup, Encryption, KmsKey, LogLevel,
-    LogMode, MaybeFile, Security, Size, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags,
-    Value, Written, Xprtsec,
+    LogMode, MaybeFile, Sealing, Security, Size, SourcePort, Squash, StorageClass, StoreUrl,
+    Switch, Tags, Value, Written, Xprtsec,
 };
 
 impl Config {

@@ -12,8 +12,8 @@ use super::inputs::{Raw, within};
 use super::table::settings;
 use super::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Dedup, Encryption,
-    Export, KmsKey, LogLevel, LogMode, MaybeFile, Security, Setting, Size, Source, SourcePort,
-    Squash, StorageClass, StoreUrl, Switch, Tags, Value, Written, Xprtsec, exports,
+    Export, KmsKey, LogLevel, LogMode, MaybeFile, Sealing, Security, Setting, Size, Source,
+    SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Value, Written, Xprtsec, exports,
 };
 
 settings! {
@@ -169,6 +169,17 @@ settings! {
         scrub_interval: Duration = Fixed("0s"), "0s" to "3650d";
         /// Bytes per second that are read for that, at most; while others read or upload, less.
         scrub_rate: Size = Fixed("8MiB"), "64KiB" to "64GiB";
+    }
+    "Encryption" {
+        /// Whether the volume has to be sealed, so that nobody who reads the bucket learns contents or names: a new
+        /// one is made so, and one that is not as this says is refused. The log in `data_dir` is never sealed.
+        encryption: Sealing = Fixed("off");
+        /// File with the passphrase that opens a sealed volume, in one line, readable for its owner alone. Without it
+        /// and `key_file` the passphrase is asked for, if standard input is a terminal.
+        passphrase_file: MaybeFile = Fixed("none");
+        /// File that opens a sealed volume in place of a passphrase: 32 or more random bytes, readable for its owner
+        /// alone.
+        key_file: MaybeFile = Fixed("none");
     }
     "Messages" {
         /// What is written to standard error.

@@ -12,7 +12,7 @@ mod store;
 mod transports;
 
 pub use choice::{
-    Access, Auto, Checksum, CommitMode, Compression, Dedup, Encryption, LogLevel, LogMode,
+    Access, Auto, Checksum, CommitMode, Compression, Dedup, Encryption, LogLevel, LogMode, Sealing,
     SourcePort, Squash, Switch,
 };
 pub use clients::Clients;

@@ -14,6 +14,7 @@ mod life;
 mod quota;
 mod s3;
 mod scrub;
+mod sealing;
 mod support;
 mod takeover;
 mod tls;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use forebay_crash::options::{Mode, Options};
 use forebay_crash::power::{Loss, cut_power};
 use forebay_crash::run::run;
@@ -42,6 +42,12 @@ fn command() -> Command {
         .arg(Arg::new("store").long("store").help(
             "URL below which buckets are made, such as s3://BUCKET/PREFIX; without it a folder",
         ))
+        .arg(
+            Arg::new("sealed")
+                .long("sealed")
+                .action(ArgAction::SetTrue)
+                .help("Seal the volume, with a key file"),
+        )
         .arg(
             path("program")
                 .help("The program `forebay`; else $FB_BINARY, else the one beside this program"),
@@ -148,6 +154,7 @@ fn run_modes(matches: &ArgMatches) -> Result<bool, String> {
             limit: Duration::from_secs(get("seconds")),
             seed,
             writers: writers as usize,
+            sealed: matches.get_flag("sealed"),
             store: matches.get_one::<String>("store").cloned(),
             folder: folder.clone(),
         };
@@ -160,8 +167,9 @@ fn run_modes(matches: &ArgMatches) -> Result<bool, String> {
             say(&format!("FAILED  {mode}: {failure}"));
             say(&format!("        kept: {}", kept.display()));
             say(&format!(
-                "        again: crash run --mode {mode} --seed {seed} --kills {} --writers {writers}",
-                options.kills
+                "        again: crash run --mode {mode} --seed {seed} --kills {} --writers {writers}{}",
+                options.kills,
+                if options.sealed { " --sealed" } else { "" }
             ));
         }
     }

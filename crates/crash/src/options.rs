@@ -72,6 +72,8 @@ pub struct Options {
     pub seed: u64,
     /// Number of writers.
     pub writers: usize,
+    /// Whether the volume is sealed.
+    pub sealed: bool,
     /// URL of the bucket; a folder of the work folder if there is none.
     pub store: Option<String>,
     /// Where the work folder is made.

@@ -68,6 +68,8 @@ pub struct Program {
     pub address: SocketAddr,
     /// Further flags.
     pub flags: Vec<String>,
+    /// The key file that opens its volume, if that is sealed.
+    pub key_file: Option<PathBuf>,
     /// Its messages are appended to this file.
     pub messages: PathBuf,
 }
@@ -92,6 +94,10 @@ impl Program {
             }
         }
         command.args(arguments).stdin(Stdio::null());
+        if let Some(path) = &self.key_file {
+            command.args(["--encryption", "aes-256-gcm", "--key-file"]);
+            command.arg(path);
+        }
         command
     }
 

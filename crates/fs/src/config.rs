@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_meta::volume::keys::Expected;
 use forebay_pack::Compression;
 use forebay_types::BLOCK_SIZE;
 
@@ -13,6 +14,8 @@ use crate::dedup::Dedup;
 pub struct FsConfig {
     /// Local folder for the log and the gateway's state; made if it is missing.
     pub data_dir: PathBuf,
+    /// Whether the volume has to be sealed, and what opens it then.
+    pub expected: Expected,
     /// Whether there is a log, and how it behaves.
     pub log: LogConfig,
     /// Memory for block buffers; writers wait at it. At least 16 MiB.
@@ -101,6 +104,7 @@ impl FsConfig {
     pub fn new(data_dir: PathBuf) -> FsConfig {
         FsConfig {
             data_dir,
+            expected: Expected::NotSealed,
             log: LogConfig::Disk {
                 limit: 4 << 30,
                 segment: 32 << 20,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forebay_meta::{MetaStore, SlateSettings, SlateStore, StoreError};
+use forebay_meta::{MetaStore, Sealing, SlateSettings, SlateStore, StoreError};
 use forebay_object::Store;
 use forebay_vfs::Timestamp;
 use forebay_wal::{FileStorage, Options, Recovery, Storage, Wal};
@@ -113,9 +113,13 @@ pub trait LocalFolder: Send + Sync + 'static {
 #[async_trait]
 pub trait Metadata: Send + Sync + 'static {
     /// Opens them for writing, which fences everybody who opened them before. `cache_bytes` may be
-    /// kept in memory of what was read.
-    async fn open(&self, store: &Store, cache_bytes: u64)
-    -> Result<Arc<dyn MetaStore>, StoreError>;
+    /// kept in memory of what was read. With a `sealing`, all that is stored is sealed.
+    async fn open(
+        &self,
+        store: &Store,
+        cache_bytes: u64,
+        sealing: Option<Sealing>,
+    ) -> Result<Arc<dyn MetaStore>, StoreError>;
 }
 
 /// Where work is done that takes the processor for milliseconds.
@@ -284,13 +288,14 @@ impl Metadata for SlateMetadata {
         &self,
         store: &Store,
         cache_bytes: u64,
+        sealing: Option<Sealing>,
     ) -> Result<Arc<dyn MetaStore>, StoreError> {
         let settings = SlateSettings {
             cache_bytes,
             ..SlateSettings::default()
         };
-        let opened =
-            SlateStore::open(store.store.clone(), store.path(META_PREFIX), settings).await?;
+        let path = store.path(META_PREFIX);
+        let opened = SlateStore::open_with(store.store.clone(), path, settings, sealing).await?;
         Ok(Arc::new(opened))
     }
 }

@@ -12,7 +12,9 @@ use bytes::Bytes;
 use forebay_cache::{Arrived, Lease};
 use forebay_meta::FrameAddress;
 use forebay_pack::header::FRAME_HEADER_LEN;
-use forebay_pack::{Frame, PACK_PREFIX, PackKeys, object_name, open_frame, parse_object_name};
+use forebay_pack::{
+    Frame, FrameRef, PACK_PREFIX, PackKeys, object_name, open_frame, parse_object_name,
+};
 use forebay_types::{BlockKey, ByteRange, PackId};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -120,13 +122,6 @@ impl Deref for Fetched {
     }
 }
 
-/// Memory that a frame takes while it is fetched: what is stored, and what comes of it where it is compressed.
-pub(crate) fn memory_of(stored_len: u32, raw_len: u32) -> u64 {
-    let (stored, raw) = (u64::from(stored_len), u64::from(raw_len));
-    let is_compressed = stored < raw + FRAME_HEADER_LEN as u64;
-    stored + if is_compressed { raw } else { 0 }
-}
-
 /// The packs of a volume in the bucket.
 pub(crate) struct PackStore {
     store: Arc<dyn ObjectStore>,
@@ -196,6 +191,26 @@ impl PackStore {
 
     pub(crate) fn keys(&self) -> &PackKeys {
         &self.keys
+    }
+
+    /// Memory that the frame at `address` takes while it is fetched.
+    pub(crate) fn memory_of(&self, address: &FrameAddress) -> u64 {
+        self.memory(address.stored_len, address.raw_len)
+    }
+
+    fn memory_of_frame(&self, frame: &FrameRef) -> u64 {
+        self.memory(frame.stored_len, frame.raw_len)
+    }
+
+    /// What is stored, and what comes of it where it is compressed, or where it is sealed, since the bytes that came are
+    /// shared with others and so opened in a copy.
+    fn memory(&self, stored_len: u32, raw_len: u32) -> u64 {
+        let (stored, raw) = (u64::from(stored_len), u64::from(raw_len));
+        let is_compressed = stored < raw + FRAME_HEADER_LEN as u64;
+        match is_compressed || self.keys.is_sealed() {
+            true => stored + raw,
+            false => stored,
+        }
     }
 
     fn location(&self, pack: PackId) -> Path {

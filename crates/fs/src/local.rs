@@ -14,6 +14,7 @@
 //! boot 0f3a...              the kernel's boot id, 32 hexadecimal digits; zeros while a failed log is
 //!                           not replaced yet
 //! clean 1 8192              whether the log was flushed to its end by an orderly stop, and the LSN of its end
+//! keys 3                    the generation of the key ring that was read last; only of a sealed volume
 //! crc32 0a1b2c3d
 //! ```
 //!
@@ -73,6 +74,8 @@ pub(crate) struct LocalState {
     pub(crate) clean: bool,
     /// Where the log ended then, if there was one.
     pub(crate) log_end: Option<Lsn>,
+    /// The highest generation of the key ring that was seen; 0 of a volume that is not sealed.
+    pub(crate) keys: u64,
 }
 
 impl LocalState {
@@ -98,8 +101,12 @@ impl LocalState {
     pub(crate) fn encode(&self) -> String {
         let log_end = self.log_end.filter(|_| self.clean);
         let log_end = log_end.map_or(String::new(), |end| format!(" {}", end.0));
+        let keys = match self.keys {
+            0 => String::new(),
+            keys => format!("keys {keys}\n"),
+        };
         let body = format!(
-            "{MAGIC}\nvolume {}\ngateway {}\nepoch {}\nintent {}\nverifier {}\nboot {}\nclean {}{log_end}\n",
+            "{MAGIC}\nvolume {}\ngateway {}\nepoch {}\nintent {}\nverifier {}\nboot {}\nclean {}{log_end}\n{keys}",
             self.volume,
             hex(&self.gateway),
             self.epoch.0,
@@ -144,6 +151,7 @@ impl LocalState {
             boot: unhex(value("boot")?)?,
             clean: false,
             log_end: None,
+            keys: 0,
         };
         let clean = value("clean")?;
         match clean.split_once(' ') {
@@ -152,6 +160,10 @@ impl LocalState {
                 state.log_end = Some(Lsn(number(end)?));
             }
             None => state.clean = clean == "1",
+        }
+        if let Some(line) = lines.next() {
+            let keys = line.strip_prefix("keys ").ok_or("a line is unknown")?;
+            state.keys = number(keys)?;
         }
         Ok(state)
     }
@@ -188,6 +200,17 @@ pub(crate) fn load(folder: &dyn LocalFolder) -> Result<Option<LocalState>, Local
         Ok(state) => Ok(Some(state)),
         Err(why) => Err(LocalError::Damaged { path: path(), why }),
     }
+}
+
+/// The highest generation of the key ring of `volume` that the gateway with this folder has started with; 0 if there is
+/// none, or none yet.
+///
+/// # Errors
+/// When the folder's state file cannot be read.
+pub fn key_ring_seen(data_dir: &Path, volume: VolumeId) -> Result<u64, LocalError> {
+    let state = load(&*crate::Environment::real(data_dir.to_owned()).local)?;
+    let own = state.filter(|state| state.volume == volume);
+    Ok(own.map_or(0, |state| state.keys))
 }
 
 /// Replaces the state of a gateway; it is on stable storage when this returns.
@@ -245,6 +268,7 @@ mod tests {
             boot: [4; 16],
             clean: false,
             log_end: None,
+            keys: 0,
         }
     }
 
@@ -264,6 +288,9 @@ mod tests {
             store(&*local, &stopped).unwrap();
             assert_eq!(load(&*local).unwrap(), Some(stopped));
         }
+        let sealed = LocalState { keys: 7, ..state() };
+        store(&*local, &sealed).unwrap();
+        assert_eq!(load(&*local).unwrap(), Some(sealed));
     }
 
     #[test]

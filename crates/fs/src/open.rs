@@ -3,11 +3,13 @@
 
 use std::fs;
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_meta::record::{Content, Directory, InodeRecord, VolumeState};
-use forebay_meta::volume::VolumeError;
+use forebay_meta::volume::keys::{self, Expected, VolumeKeys};
+use forebay_meta::volume::{Protection, VolumeError};
 use forebay_meta::{Batch, Catalog, Key, MetaStore, Overlay, StoreError, VolumeDescriptor};
 use forebay_object::Store;
 use forebay_pack::PackKeys;
@@ -97,23 +99,41 @@ impl OpenError {
     }
 }
 
-/// Makes the prefix of `store` a volume with an empty root directory.
+/// Makes the prefix of `store` a volume with an empty root directory: a sealed one if that is expected.
 pub(crate) async fn format(
     store: &Store,
     environment: &Environment,
+    expected: &Expected,
 ) -> Result<VolumeId, OpenError> {
     let now = environment.clock.now();
     let descriptor = VolumeDescriptor {
         volume: VolumeId(draw(&*environment.random)),
         created: now.seconds.unsigned_abs(),
         block_size: BLOCK_SIZE,
-        hash_key: draw(&*environment.random),
-        sealing: forebay_meta::volume::Sealing::None,
+        protection: match expected {
+            Expected::NotSealed => Protection::None {
+                hash_key: draw(&*environment.random),
+            },
+            Expected::Sealed(_) => Protection::Aes256Gcm,
+        },
     };
+    let at = |error: VolumeError| error.at(&store.url);
     VolumeDescriptor::create(&store.store, &store.root, &descriptor)
         .await
-        .map_err(|error| error.at(&store.url))?;
-    let meta = environment.metadata.open(store, 0).await?;
+        .map_err(at)?;
+    if let Expected::Sealed(unlock) = expected {
+        // Before anything that is sealed: what lies in the bucket can always be opened.
+        let VolumeDescriptor {
+            volume, created, ..
+        } = descriptor;
+        keys::create(&store.store, &store.root, volume, created, unlock)
+            .await
+            .map_err(at)?;
+    }
+    let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, expected, 0)
+        .await
+        .map_err(at)?;
+    let meta = environment.metadata.open(store, 0, keys.sealing()).await?;
     let now = convert::record_time(now);
     let root = InodeRecord {
         content: Content::Directory(Directory {
@@ -159,14 +179,16 @@ const LOST_INODES: u64 = 1 << 40;
 /// What opening a volume gives.
 pub(crate) struct Opened {
     pub(crate) core: Arc<Core>,
-    pub(crate) descriptor: VolumeDescriptor,
+    pub(crate) volume: VolumeId,
+    /// What front ends authenticate handles with.
+    pub(crate) handle_key: [u8; 32],
     pub(crate) state: LocalState,
 }
 
 /// Opens the volume for writing, which fences every gateway that opened it before.
 pub(crate) async fn open(
     store: &Store,
-    config: FsConfig,
+    mut config: FsConfig,
     environment: Environment,
 ) -> Result<Opened, OpenError> {
     let descriptor = VolumeDescriptor::load(&store.store, &store.root)
@@ -174,12 +196,19 @@ pub(crate) async fn open(
         .map_err(|error| error.at(&store.url))?;
     // The lock on the log folder comes first: a second gateway on this machine changes nothing.
     let local = Local::open(environment.local.clone(), descriptor.volume)?;
+    let seen = local.state.as_ref().map_or(0, |state| state.keys);
+    // Not kept while the volume is open: it could open the key ring for whoever finds it in memory.
+    let expected = mem::take(&mut config.expected);
+    let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, &expected, seen)
+        .await
+        .map_err(|error| error.at(&store.url))?;
+    drop(expected);
     let random = &*environment.random;
     let new_verifier = || Verifier(draw(random));
 
     let meta: Arc<dyn MetaStore> = environment
         .metadata
-        .open(store, config.metadata_cache)
+        .open(store, config.metadata_cache, keys.sealing())
         .await?;
     let catalog = Catalog::new(Arc::new(Overlay::new()), meta);
     let bucket = catalog
@@ -211,6 +240,7 @@ pub(crate) async fn open(
         boot: local.state.as_ref().map_or([0; 16], |state| state.boot),
         clean: local.state.as_ref().is_some_and(|state| state.clean),
         log_end: local.state.as_ref().and_then(|state| state.log_end),
+        keys: keys.generation(),
     };
     if continues {
         // An opening that took this epoch may have ended before it was noted down; the next one may
@@ -272,7 +302,7 @@ pub(crate) async fn open(
     let packs = PackStore::new(
         store.store.clone(),
         store.root.clone(),
-        PackKeys::new(descriptor.volume, &descriptor.hash_key),
+        PackKeys::of(descriptor.volume, keys.secret(), keys.sealing()),
         config.fetches(),
         config.upload_parallel,
         environment.random.clone(),
@@ -328,7 +358,8 @@ pub(crate) async fn open(
     local::store(&*local.folder, &state)?;
     Ok(Opened {
         core,
-        descriptor,
+        volume: descriptor.volume,
+        handle_key: blake3::derive_key("forebay 2026 NFS file handles", keys.secret()),
         state,
     })
 }

@@ -15,7 +15,7 @@ use futures_util::stream;
 use crate::convert::owned;
 use crate::core::Core;
 use crate::data::writable;
-use crate::fetch::{FetchError, Fetched, memory_of};
+use crate::fetch::{FetchError, Fetched, PackStore};
 use crate::node::{Node, NodeState};
 
 /// How often a read plans its fetches again because the file changed under them, before it asks
@@ -138,7 +138,7 @@ impl Core {
         let mut spare = None;
         if reply.is_none() {
             let addresses = wanted.iter().map(|(_, address)| address);
-            let Some(lease) = self.lease_spare(memory_ahead(addresses)).await else {
+            let Some(lease) = self.lease_spare(memory_ahead(&self.packs, addresses)).await else {
                 return Ok(false);
             };
             spare = Some(lease);
@@ -327,9 +327,12 @@ impl Core {
 const FRAMES_AT_ONCE: usize = 8;
 
 /// Memory for frames of one block, which may all come with one GET, and for the block buffer that they go into.
-fn memory_ahead<'a>(addresses: impl Iterator<Item = &'a FrameAddress> + Clone) -> u64 {
-    let memory = |address: &FrameAddress| memory_of(address.stored_len, address.raw_len);
-    let frames: u64 = addresses.clone().map(memory).sum();
+fn memory_ahead<'a>(
+    packs: &PackStore,
+    addresses: impl Iterator<Item = &'a FrameAddress> + Clone,
+) -> u64 {
+    let frames = addresses.clone().map(|address| packs.memory_of(address));
+    let frames: u64 = frames.sum();
     let raw: u64 = addresses.map(|address| u64::from(address.raw_len)).sum();
     frames + raw.min(BLOCK_SIZE)
 }

@@ -21,7 +21,7 @@ use crate::local::{self, LocalState};
 use crate::open::{self, OpenError};
 use crate::quota::{LimitChange, Quota, QuotaError};
 use crate::scrub::{ScrubRefusal, ScrubStatus};
-use crate::{FsConfig, Status};
+use crate::{Expected, FsConfig, Status};
 
 /// How long closing waits for the metadata store beyond the limit for publishing.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
@@ -61,8 +61,21 @@ impl Volume {
     ///
     /// When there is a volume already, the prefix holds other objects, or the store fails.
     pub async fn format(store: &Store) -> std::result::Result<VolumeId, OpenError> {
+        Volume::format_as(store, &Expected::NotSealed).await
+    }
+
+    /// Like [`Volume::format`], of a volume that is as it will be expected to be when it is opened: sealed, if that is
+    /// what is expected, with a new key ring that is opened by the same.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Volume::format`].
+    pub async fn format_as(
+        store: &Store,
+        expected: &Expected,
+    ) -> std::result::Result<VolumeId, OpenError> {
         // No local folder is touched.
-        Volume::format_in(store, &Environment::real(PathBuf::new())).await
+        open::format(store, &Environment::real(PathBuf::new()), expected).await
     }
 
     /// Like [`Volume::format`], in an environment of the caller's choice.
@@ -74,7 +87,7 @@ impl Volume {
         store: &Store,
         environment: &Environment,
     ) -> std::result::Result<VolumeId, OpenError> {
-        open::format(store, environment).await
+        open::format(store, environment, &Expected::NotSealed).await
     }
 
     /// Opens a volume for writing and replays what the local log holds beyond the bucket.
@@ -128,14 +141,12 @@ impl Volume {
                 () = heal => {}
             }
         });
-        let handle_key =
-            blake3::derive_key("forebay 2026 NFS file handles", &opened.descriptor.hash_key);
         Ok(Volume {
             core,
             commit: CommitMode::default(),
             shared: Arc::new(Shared {
-                volume: opened.descriptor.volume,
-                handle_key,
+                volume: opened.volume,
+                handle_key: opened.handle_key,
                 state,
                 publisher: Mutex::new(Some(publisher)),
             }),

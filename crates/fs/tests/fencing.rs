@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{Bucket, Life, ROOT, assert_bytes, eventually, folder, pattern, user};
 use forebay_fs::logs::{Base, Content, Logs, Salvage};
-use forebay_fs::{Stopped, Volume};
+use forebay_fs::{Expected, Stopped, Volume};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
 use forebay_wal::Label;
@@ -92,7 +92,11 @@ fn salvage(bucket: &Bucket, label: &str, to: &Path, with_base: bool) -> Salvage 
     runtime.block_on(async {
         let logs = Logs::open(bucket.local.path()).unwrap();
         let base = if with_base {
-            Some(Base::open(&bucket.store().await).await.unwrap())
+            Some(
+                Base::open(&bucket.store().await, &Expected::NotSealed)
+                    .await
+                    .unwrap(),
+            )
         } else {
             None
         };
@@ -584,7 +588,11 @@ fn salvage_writes_over_nothing_and_takes_nobody_for_another() {
     let error = refused("current", to.path(), None);
     assert!(error.contains("exists already"), "{error}");
     let foreign = Bucket::new();
-    let base = runtime.block_on(async { Base::open(&foreign.store().await).await.unwrap() });
+    let base = runtime.block_on(async {
+        Base::open(&foreign.store().await, &Expected::NotSealed)
+            .await
+            .unwrap()
+    });
     let error = refused("current", &to.path().join("x"), Some(&base));
     assert!(error.contains("belongs to volume"), "{error}");
     let error = logs.forget(&Label::Current, true).unwrap_err().to_string();

@@ -24,6 +24,7 @@ mod quota;
 mod reading_ahead;
 mod restart;
 mod scrub;
+mod sealing;
 mod semantics;
 mod store_faults;
 mod traps;

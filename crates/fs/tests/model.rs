@@ -5,7 +5,8 @@
 
 use crate::common::model::{Model, Op, draw};
 use crate::common::*;
-use forebay_fs::Dedup;
+use crate::sealing::key_file;
+use forebay_fs::{Dedup, Expected};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -37,8 +38,8 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn run(dedup: Dedup, events: &[Event]) {
-    let bucket = Bucket::new();
+fn run(dedup: Dedup, events: &[Event], expected: &Expected) {
+    let bucket = Bucket::of(expected.clone());
     let small = |config: &mut forebay_fs::FsConfig| {
         config.dedup = dedup;
         config.memory_limit = 16 << 20;
@@ -102,6 +103,15 @@ fn evict_clean(life: &Life) {
 
 #[test]
 fn a_volume_does_what_the_model_does() {
+    try_histories(&Expected::NotSealed);
+}
+
+#[test]
+fn a_sealed_volume_does_what_the_model_does() {
+    try_histories(&Expected::Sealed(key_file(1)));
+}
+
+fn try_histories(expected: &Expected) {
     let cases = std::env::var("FOREBAY_MODEL_CASES").map_or(12, |cases| cases.parse().unwrap());
     let config = Config {
         cases,
@@ -113,7 +123,7 @@ fn a_volume_does_what_the_model_does() {
     let histories = (dedup, prop::collection::vec(event(), 10..120));
     TestRunner::new(config)
         .run(&histories, |(dedup, events)| {
-            run(dedup, &events);
+            run(dedup, &events, expected);
             Ok(())
         })
         .unwrap_or_else(|failure| panic!("{failure}"));

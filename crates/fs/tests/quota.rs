@@ -511,7 +511,7 @@ fn a_volume_whose_bytes_were_never_counted_is_counted_when_it_is_opened() {
         let store = bucket.store().await;
         let folder = folder();
         let metadata = forebay_fs::Environment::real(folder.path().to_owned()).metadata;
-        let metadata = metadata.open(&store, 0).await.unwrap();
+        let metadata = metadata.open(&store, 0, None).await.unwrap();
         let key = Key::Volume.encode();
         let state = metadata.get(&key).await.unwrap().unwrap();
         let state = VolumeState::decode(&key, &state).unwrap();

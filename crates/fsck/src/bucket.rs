@@ -7,7 +7,7 @@ use bytes::Bytes;
 use forebay_meta::record::PackRecord;
 use forebay_meta::{Key, StoreError};
 use forebay_pack::index::{PACK_HEADER_LEN, is_header_of};
-use forebay_pack::{PACK_PREFIX, PackError, PackKeys, object_name, parse_object_name, read_index};
+use forebay_pack::{PACK_PREFIX, PackError, PackKeys, object_name, open_index, parse_object_name};
 use forebay_types::PackId;
 use futures_util::{StreamExt, stream};
 use object_store::path::Path;
@@ -163,7 +163,7 @@ impl Bucket {
         }
         let from = record.bytes.saturating_sub(index_len(record));
         let tail = self.bytes(pack, from, record.bytes).await?;
-        let index = match read_index(&tail) {
+        let index = match open_index(&tail, &self.keys) {
             Ok(index) => index,
             Err(PackError::TailTooShort { .. }) => {
                 return Ok(Some(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_meta::volume::VolumeError;
+use forebay_meta::volume::keys::{Expected, VolumeKeys};
 use forebay_meta::{MetaStore, SlateObjects, SlateReader, StoreError, VolumeDescriptor};
 use forebay_pack::PackKeys;
 use forebay_types::{PackId, VolumeId};
@@ -17,7 +18,7 @@ use crate::objects;
 use crate::paths;
 use crate::progress::{Progress, Stage};
 use crate::report::{Findings, Report};
-use crate::source::{InBucket, Newest, Source, TIMEOUT, patiently};
+use crate::source::{InBucket, Newest, Source, TIMEOUT};
 use crate::walk::Walk;
 
 /// Name of the metadata under the volume's prefix.
@@ -32,6 +33,8 @@ const MIN_MEMORY: usize = 1 << 20;
 /// What is to be checked, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Whether the volume has to be sealed, and what opens it then.
+    pub expected: Expected,
     /// Read and verify every live frame.
     pub read_data: bool,
     /// Bytes of memory for tables of objects and packs. A volume that needs more is walked through in several passes.
@@ -47,6 +50,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
+            expected: Expected::NotSealed,
             read_data: false,
             memory: 256 << 20,
             keep: 20,
@@ -103,22 +107,27 @@ pub async fn check(
     progress: Arc<Progress>,
 ) -> Result<Report, CheckError> {
     let descriptor = VolumeDescriptor::load(&store, &root).await?;
-    let keys = Arc::new(PackKeys::new(descriptor.volume, &descriptor.hash_key));
+    let keys = VolumeKeys::load(&store, &root, &descriptor, &options.expected, 0).await?;
+    let sealing = keys.sealing();
+    let keys = PackKeys::of(descriptor.volume, keys.secret(), sealing.clone());
+    let keys = Arc::new(keys);
     let path: Path = root
         .parts()
         .chain(Path::from(META_PREFIX).parts())
         .collect();
-    let newest: Arc<dyn Newest> = Arc::new(InBucket {
+    let metadata = Arc::new(InBucket {
         store: store.clone(),
-        path: path.clone(),
+        path,
+        sealing,
     });
+    let newest: Arc<dyn Newest> = metadata.clone();
     let options = &Options {
         memory: options.memory.max(MIN_MEMORY),
         ..options.clone()
     };
     let mut attempt = 1;
     loop {
-        let moment = open(&store, &path, options.pin)
+        let moment = open(&metadata, options.pin)
             .await
             .map_err(CheckError::Metadata)?;
         let bucket = Bucket::new(store.clone(), &root, keys.clone(), newest.clone());
@@ -126,8 +135,8 @@ pub async fn check(
         let outcome = async {
             let damaged = match options.read_data {
                 true => {
-                    let path = path.clone();
-                    let objects = SlateObjects::new(store.clone(), path, TIMEOUT, None);
+                    let (path, sealing) = (metadata.path.clone(), metadata.sealing.clone());
+                    let objects = SlateObjects::new(store.clone(), path, TIMEOUT, sealing);
                     objects::look(&objects, &root, &progress).await?
                 }
                 false => Vec::new(),
@@ -171,13 +180,16 @@ pub async fn check(
 }
 
 /// Opens the newest moment, and keeps it if that is wanted and possible.
-pub(crate) async fn open(
-    store: &Arc<dyn ObjectStore>,
-    path: &Path,
-    pin: bool,
-) -> Result<Arc<SlateReader>, StoreError> {
+pub(crate) async fn open(metadata: &InBucket, pin: bool) -> Result<Arc<SlateReader>, StoreError> {
     if pin {
-        let pinned = SlateReader::open_pinned(store.clone(), path.clone(), TIMEOUT, PIN_LIFETIME);
+        let InBucket {
+            store,
+            path,
+            sealing,
+        } = metadata;
+        let (store, path) = (store.clone(), path.clone());
+        let pinned =
+            SlateReader::open_pinned_with(store, path, TIMEOUT, PIN_LIFETIME, sealing.clone());
         match pinned.await {
             Ok(reader) => return Ok(Arc::new(reader)),
             Err(error) => tracing::warn!(
@@ -185,8 +197,7 @@ pub(crate) async fn open(
             ),
         }
     }
-    let open = || SlateReader::open(store.clone(), path.clone(), TIMEOUT);
-    Ok(Arc::new(patiently(open).await?))
+    Ok(Arc::new(metadata.open().await?))
 }
 
 /// Checks one moment.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_meta::record::{BlockMap, DeadPack, PackRecord, Record, VolumeState};
+use forebay_meta::volume::keys::{Expected, VolumeKeys};
 use forebay_meta::{Key, KeyRange, MetaStore, StoreError, VolumeDescriptor};
 use forebay_pack::{PACK_PREFIX, object_name, parse_object_name};
 use forebay_types::{PackId, VolumeId};
@@ -28,6 +29,8 @@ use crate::source::{Cursor, InBucket, Newest, Source};
 /// How garbage is to be looked for.
 #[derive(Clone, Debug)]
 pub struct GarbageOptions {
+    /// Whether the volume has to be sealed, and what opens it then.
+    pub expected: Expected,
     /// Delete the orphans.
     pub delete: bool,
     /// Age in the bucket below which an object is left alone.
@@ -98,6 +101,7 @@ pub async fn garbage(
     progress: Arc<Progress>,
 ) -> Result<Garbage, CheckError> {
     let descriptor = VolumeDescriptor::load(&store, &root).await?;
+    let keys = VolumeKeys::load(&store, &root, &descriptor, &options.expected, 0).await?;
     let path: Path = root
         .parts()
         .chain(Path::from(META_PREFIX).parts())
@@ -105,7 +109,8 @@ pub async fn garbage(
     let search = Search {
         newest: InBucket {
             store: store.clone(),
-            path: path.clone(),
+            path,
+            sealing: keys.sealing(),
         },
         store: store.clone(),
         root,
@@ -117,7 +122,7 @@ pub async fn garbage(
     loop {
         // The list comes first: what is published after it is in the metadata.
         let (listed, foreign_objects) = search.list().await.map_err(failed)?;
-        let moment = open(&store, &path, options.pin).await;
+        let moment = open(&search.newest, options.pin).await;
         let moment = moment.map_err(CheckError::Metadata)?;
         let source: Arc<dyn Source> = moment.clone();
         let found = search.judge(source, listed, foreign_objects).await;

@@ -30,7 +30,7 @@ pub enum Stage {
     Deleting,
 }
 
-const STAGES: [Stage; 10] = [
+const STAGES: [Stage; 11] = [
     Stage::Opening,
     Stage::Metadata,
     Stage::Objects,

@@ -7,7 +7,7 @@ use std::vec;
 use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_meta::record::Record;
-use forebay_meta::{Corrupt, Key, KeyRange, MetaStore, SlateReader, StoreError};
+use forebay_meta::{Corrupt, Key, KeyRange, MetaStore, Sealing, SlateReader, StoreError};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use tokio::task::JoinHandle;
@@ -68,13 +68,24 @@ pub(crate) trait Newest: Send + Sync {
 pub(crate) struct InBucket {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) path: Path,
+    pub(crate) sealing: Option<Sealing>,
+}
+
+impl InBucket {
+    /// Opens the newest moment, for reading.
+    pub(crate) async fn open(&self) -> Result<SlateReader, StoreError> {
+        let open = || {
+            let (store, path) = (self.store.clone(), self.path.clone());
+            SlateReader::open_with(store, path, TIMEOUT, self.sealing.clone())
+        };
+        patiently(open).await
+    }
 }
 
 #[async_trait]
 impl Newest for InBucket {
     async fn newest(&self) -> Result<Arc<dyn Source>, StoreError> {
-        let open = || SlateReader::open(self.store.clone(), self.path.clone(), TIMEOUT);
-        Ok(Arc::new(patiently(open).await?))
+        Ok(Arc::new(self.open().await?))
     }
 }
 

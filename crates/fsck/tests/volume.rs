@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_fs::{FsConfig, LimitChange, Volume};
+use forebay_fs::{Expected, FsConfig, LimitChange, Unlock, Volume};
 use forebay_fsck::{CheckError, Finding, GarbageOptions, Options, Progress, Report, check};
 use forebay_object::{Store, StoreOptions};
+use forebay_seal::KeyFile;
 use forebay_types::Inode;
 use forebay_vfs::{
     CreateMode, Credentials, Error, FileSystem, NewNode, Result, SetAttributes, Stability,
@@ -21,18 +22,25 @@ const WHO: Credentials = Credentials {
 
 struct Place {
     folder: TempDir,
+    expected: Expected,
 }
 
 impl Place {
     async fn new() -> Place {
+        Place::of(Expected::NotSealed).await
+    }
+
+    async fn of(expected: Expected) -> Place {
         let base = match PathBuf::from("/dev/shm").is_dir() {
             true => "/dev/shm",
             false => "/tmp",
         };
         let place = Place {
             folder: tempfile::tempdir_in(base).unwrap(),
+            expected,
         };
-        Volume::format(&place.store().await).await.unwrap();
+        let store = place.store().await;
+        Volume::format_as(&store, &place.expected).await.unwrap();
         place
     }
 
@@ -52,6 +60,7 @@ impl Place {
     /// A gateway that publishes when it is told to.
     async fn open(&self, change: impl FnOnce(&mut FsConfig)) -> Volume {
         let mut config = FsConfig::new(self.folder.path().join("local"));
+        config.expected = self.expected.clone();
         config.checkpoint_interval = Duration::from_secs(3600);
         config.checkpoint_bytes = 1 << 40;
         config.log = forebay_fs::LogConfig::Disk {
@@ -71,6 +80,7 @@ impl Place {
     /// Checks everything there is.
     async fn check(&self) -> Report {
         let options = Options {
+            expected: self.expected.clone(),
             read_data: true,
             ..Options::default()
         };
@@ -494,7 +504,10 @@ async fn damage_in_the_bucket_is_named_with_file_range_and_object() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_checked_says_why() {
     let folder = tempfile::tempdir().unwrap();
-    let empty = Place { folder };
+    let empty = Place {
+        folder,
+        expected: Expected::NotSealed,
+    };
     let error = empty.try_check(&Options::default()).await.unwrap_err();
     assert!(matches!(error, CheckError::Volume(_)), "{error}");
 
@@ -520,6 +533,7 @@ async fn garbage_is_deleted_beside_gateways_that_take_over_from_one_another() {
     let garbage = async |delete| {
         let store = place.store().await;
         let options = GarbageOptions {
+            expected: Expected::NotSealed,
             delete,
             grace: Duration::ZERO,
             now: i64::MAX,
@@ -571,4 +585,47 @@ async fn garbage_is_deleted_beside_gateways_that_take_over_from_one_another() {
     assert_clean(&report, "after all");
     assert_eq!(report.census.objects, 5);
     assert_eq!(report.census.unreferenced_packs.count, 0);
+}
+
+fn key_file(byte: u8) -> Expected {
+    let content = vec![byte; KeyFile::MIN_LEN].into();
+    Expected::Sealed(Arc::new(Unlock::KeyFile(KeyFile::new(content).unwrap())))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sealed_volume_is_checked_with_its_keys_and_every_changed_byte_of_its_packs_is_found() {
+    let place = Place::of(key_file(1)).await;
+    let volume = place.open(|_| {}).await;
+    let file = create(&volume, Inode::ROOT, "file").await.unwrap();
+    write(&volume, file, 0, 3000).await.unwrap();
+    volume.flush().await.unwrap();
+    assert_clean(&place.check().await, "beside a gateway");
+    volume.close(Duration::from_secs(60)).await;
+    assert_clean(&place.check().await, "after it");
+
+    for expected in [Expected::NotSealed, key_file(2)] {
+        let options = Options {
+            expected,
+            ..Options::default()
+        };
+        let refused = place.try_check(&options).await;
+        assert!(matches!(refused, Err(CheckError::Volume(_))), "{refused:?}");
+    }
+
+    let [pack] = &place.packs()[..] else {
+        panic!("one pack: {:?}", place.packs());
+    };
+    let sound = std::fs::read(pack).unwrap();
+    for at in (0..sound.len()).step_by(13) {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 1;
+        std::fs::write(pack, damaged).unwrap();
+        assert!(
+            !place.check().await.is_clean(),
+            "byte {at} of {}",
+            sound.len()
+        );
+    }
+    std::fs::write(pack, sound).unwrap();
+    assert_clean(&place.check().await, "in the end");
 }

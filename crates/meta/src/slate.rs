@@ -53,6 +53,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+pub use forebay_seal::Sealing;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use slatedb::config::{
@@ -73,7 +74,6 @@ use sealed::{Refused, SealedStore};
 
 pub use objects::{Condition, MetaObject, SlateObjects};
 pub use reader::SlateReader;
-pub use sealed::Sealing;
 
 /// Longer than any gateway runs: SlateDB has no way to switch its polling of the manifest off.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

@@ -8,10 +8,16 @@
 //!  "block_size":4194304,"hash_key":"<64 hex digits>","sealing":"none"}\n     (one line)
 //! crc32 <8 hex digits>\n                                 of the first line with its line break
 //! ```
+//!
+//! The descriptor of a sealed volume has format 2, `"sealing":"aes-256-gcm"` and no `hash_key`: that one would be known to
+//! every reader of the bucket. In its place is a secret that the [key ring](keys) gives.
+
+pub mod keys;
 
 use std::fmt;
 use std::sync::Arc;
 
+use forebay_seal::{RingError, SlotId};
 use forebay_types::{BLOCK_SIZE, VolumeId};
 use futures_util::StreamExt;
 use object_store::path::Path;
@@ -21,8 +27,13 @@ use serde::{Deserialize, Serialize};
 /// Name of the descriptor under the volume's prefix.
 pub const DESCRIPTOR_NAME: &str = "forebay.volume";
 
-/// The newest format that this program reads and the one that it writes.
-pub const FORMAT_VERSION: u32 = 1;
+/// The newest format that this program reads.
+pub const FORMAT_VERSION: u32 = 2;
+
+/// The format of volumes that are not sealed.
+const UNSEALED_FORMAT: u32 = 1;
+/// The format of sealed volumes: programs that know nothing of sealing say that they are too old.
+const SEALED_FORMAT: u32 = 2;
 
 /// Longest descriptor that is read. A real one has some 300 bytes; whatever is larger is something
 /// else under that name.
@@ -37,18 +48,30 @@ pub struct VolumeDescriptor {
     pub created: u64,
     /// Bytes in a block. Always [`BLOCK_SIZE`] in this version.
     pub block_size: u64,
-    /// Key of the BLAKE3 hashes of its frames: 32 random bytes.
-    pub hash_key: [u8; 32],
-    /// How its contents are sealed.
-    pub sealing: Sealing,
+    /// Whether its contents are sealed. Whoever can write to the bucket can have written this: what is to be believed
+    /// is what a gateway was told to [expect](keys::Expected).
+    pub protection: Protection,
 }
 
-/// How the contents of a volume are sealed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Whether the contents of a volume are sealed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// They are not: who can read the bucket can read the files.
+    None {
+        /// What the hashes of frames and the handles of files are keyed with: 32 random bytes.
+        hash_key: [u8; 32],
+    },
+    /// AES-256-GCM, with the keys of the volume's [key ring](keys).
+    Aes256Gcm,
+}
+
+/// How the descriptor says so.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Sealing {
-    /// Not at all: who can read the bucket can read the files.
+enum Sealing {
     None,
+    #[serde(rename = "aes-256-gcm")]
+    Aes256Gcm,
 }
 
 /// Why a volume could not be formatted or opened.
@@ -100,6 +123,45 @@ pub enum VolumeError {
         /// What is wrong with it.
         why: String,
     },
+    /// It is not sealed, and was expected to be.
+    #[error(
+        "the volume at {root} is not sealed, and encryption = \"aes-256-gcm\" expects one that is; set encryption = \"off\" if it never was. If it was, somebody has replaced its descriptor {DESCRIPTOR_NAME}: put an earlier version of that object back"
+    )]
+    NotSealed {
+        /// The prefix.
+        root: String,
+    },
+    /// It is sealed, and was not expected to be.
+    #[error(
+        "the volume at {root} is sealed; set encryption = \"aes-256-gcm\", and passphrase_file or key_file to what opens it"
+    )]
+    Sealed {
+        /// The prefix.
+        root: String,
+    },
+    /// A sealed volume without key ring.
+    #[error(
+        "the volume at {root} is sealed, and its key ring {object} is gone: put a copy of it back (an earlier version of the object, or a backup). If `forebay format` was interrupted, delete the object {DESCRIPTOR_NAME} and format again"
+    )]
+    NoKeyRing {
+        /// The prefix.
+        root: String,
+        /// The key ring's name.
+        object: String,
+    },
+    /// The key ring cannot be used.
+    #[error(transparent)]
+    KeyRing(#[from] RingError),
+    /// The slot by which the key ring was opened was to be removed.
+    #[error(
+        "slot {0} is the one that the key ring was opened with just now; name what opens another slot with --passphrase-file or --key-file, so that it is certain that one is left that opens the volume"
+    )]
+    OwnSlot(SlotId),
+    /// Others change the key ring all the time.
+    #[error(
+        "the key ring was changed by somebody else again and again, and is as they left it; try again later"
+    )]
+    KeyRingBusy,
     /// The bucket did not do as asked.
     #[error("the bucket could not be used: {0}")]
     Store(#[from] object_store::Error),
@@ -113,8 +175,14 @@ impl VolumeError {
             | VolumeError::NotAVolume { root, .. }
             | VolumeError::AlreadyFormatted { root }
             | VolumeError::Newer { root, .. }
-            | VolumeError::Damaged { root, .. } => address.clone_into(root),
-            VolumeError::Store(_) => {}
+            | VolumeError::Damaged { root, .. }
+            | VolumeError::NotSealed { root }
+            | VolumeError::Sealed { root }
+            | VolumeError::NoKeyRing { root, .. } => address.clone_into(root),
+            VolumeError::KeyRing(_)
+            | VolumeError::OwnSlot(_)
+            | VolumeError::KeyRingBusy
+            | VolumeError::Store(_) => {}
         }
         self
     }
@@ -129,7 +197,8 @@ struct Text {
     volume: String,
     created: u64,
     block_size: u64,
-    hash_key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hash_key: Option<String>,
     sealing: Sealing,
 }
 
@@ -201,6 +270,11 @@ impl VolumeDescriptor {
         Self::decode(root, &found.bytes().await?)
     }
 
+    /// Whether it says that the volume is sealed.
+    pub fn is_sealed(&self) -> bool {
+        matches!(self.protection, Protection::Aes256Gcm)
+    }
+
     /// Where the descriptor of the volume under `root` lies.
     pub fn location(root: &Path) -> Path {
         root.clone().join(DESCRIPTOR_NAME)
@@ -225,14 +299,18 @@ impl VolumeDescriptor {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let (format, hash_key, sealing) = match &self.protection {
+            Protection::None { hash_key } => (UNSEALED_FORMAT, Some(hex(hash_key)), Sealing::None),
+            Protection::Aes256Gcm => (SEALED_FORMAT, None, Sealing::Aes256Gcm),
+        };
         let text = Text {
             forebay: "volume".into(),
-            format: FORMAT_VERSION,
+            format,
             volume: self.volume.to_string(),
             created: self.created,
             block_size: self.block_size,
-            hash_key: hex(&self.hash_key),
-            sealing: self.sealing,
+            hash_key,
+            sealing,
         };
         // Strings and numbers only: there is nothing that could fail to be written as JSON.
         let mut out = serde_json::to_vec(&text).unwrap_or_default();
@@ -278,6 +356,14 @@ impl VolumeDescriptor {
         if text.block_size != BLOCK_SIZE {
             return Err(damaged("its block size is not 4 MiB"));
         }
+        let protection = match (text.format, text.sealing, &text.hash_key) {
+            (UNSEALED_FORMAT, Sealing::None, Some(hash_key)) => Protection::None {
+                hash_key: unhex(hash_key)
+                    .ok_or_else(|| damaged("its hash key is not 64 hexadecimal digits"))?,
+            },
+            (SEALED_FORMAT, Sealing::Aes256Gcm, None) => Protection::Aes256Gcm,
+            _ => return Err(damaged("what it says of sealing contradicts itself")),
+        };
         Ok(VolumeDescriptor {
             volume: text
                 .volume
@@ -285,9 +371,7 @@ impl VolumeDescriptor {
                 .map_err(|()| damaged("its volume id is not 32 hexadecimal digits"))?,
             created: text.created,
             block_size: text.block_size,
-            hash_key: unhex(&text.hash_key)
-                .ok_or_else(|| damaged("its hash key is not 64 hexadecimal digits"))?,
-            sealing: text.sealing,
+            protection,
         })
     }
 }
@@ -299,7 +383,7 @@ impl fmt::Debug for VolumeDescriptor {
             .field("volume", &self.volume)
             .field("created", &self.created)
             .field("block_size", &self.block_size)
-            .field("sealing", &self.sealing)
+            .field("is_sealed", &self.is_sealed())
             .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use forebay_seal::{DataKeys, Entropy, Purpose, Sealer};
+use forebay_seal::{DataKeys, Entropy, Purpose, Sealer, Sealing};
 use forebay_types::{PackId, VolumeId};
 
 /// Separates this use of the volume's secret from every other one (`blake3::derive_key`).
@@ -21,12 +21,6 @@ pub struct PackKeys {
     volume: VolumeId,
     hash: [u8; 32],
     sealing: Option<Sealing>,
-}
-
-#[derive(Clone)]
-struct Sealing {
-    data_keys: Arc<DataKeys>,
-    entropy: Arc<dyn Entropy>,
 }
 
 impl PackKeys {
@@ -50,11 +44,24 @@ impl PackKeys {
         data_keys: Arc<DataKeys>,
         entropy: Arc<dyn Entropy>,
     ) -> PackKeys {
-        let keys = PackKeys::new(data_keys.volume(), secret);
+        let sealing = Sealing {
+            keys: data_keys,
+            entropy,
+        };
+        PackKeys::of(sealing.keys.volume(), secret, Some(sealing))
+    }
+
+    /// Keys of `volume`, sealed if there is a `sealing`.
+    pub fn of(volume: VolumeId, secret: &[u8; 32], sealing: Option<Sealing>) -> PackKeys {
         PackKeys {
-            sealing: Some(Sealing { data_keys, entropy }),
-            ..keys
+            sealing,
+            ..PackKeys::new(volume, secret)
         }
+    }
+
+    /// Whether the volume is sealed.
+    pub fn is_sealed(&self) -> bool {
+        self.sealing.is_some()
     }
 
     /// The volume that the keys belong to.
@@ -64,14 +71,14 @@ impl PackKeys {
 
     /// The data keys, if the volume is sealed.
     pub(crate) fn data_keys(&self) -> Option<&DataKeys> {
-        self.sealing.as_ref().map(|sealing| &*sealing.data_keys)
+        self.sealing.as_ref().map(|sealing| &*sealing.keys)
     }
 
     /// What seals a pack with this number, if the volume is sealed. Another one, with another key,
     /// each time.
     pub(crate) fn sealer(&self, pack: PackId) -> Option<Sealer> {
-        let Sealing { data_keys, entropy } = self.sealing.as_ref()?;
-        Some(data_keys.sealer(Purpose::Pack, pack.0, &**entropy))
+        let Sealing { keys, entropy } = self.sealing.as_ref()?;
+        Some(keys.sealer(Purpose::Pack, pack.0, &**entropy))
     }
 
     /// Keyed BLAKE3 of the raw bytes of a frame, which `raw` gives in order: two frames of a volume that have the same

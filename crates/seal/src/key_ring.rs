@@ -25,6 +25,7 @@
 //! data key   derive_key("forebay 2026-11 key of a data key v1", volume key: 32
 //!                       | volume: 16 | id: 4 | salt: 16)
 //! mac        derive_key("forebay 2026-11 authentication of a key ring v1", volume key: 32 | volume: 16)
+//! secret     derive_key("forebay 2026-11 secret of a volume v1", volume key: 32 | volume: 16)
 //! ```
 //!
 //! # What each line of defence tells
@@ -162,6 +163,7 @@ pub struct KeyRing {
     volume_key: Secret,
     slots: BTreeMap<SlotId, Slot>,
     data_keys: BTreeMap<DataKeyId, (SealedDataKey, Secret)>,
+    opened_by: Option<SlotId>,
 }
 
 impl KeyRing {
@@ -174,6 +176,7 @@ impl KeyRing {
             volume_key: Secret::draw(entropy),
             slots: BTreeMap::new(),
             data_keys: BTreeMap::new(),
+            opened_by: None,
         };
         ring.add_data_key(DataKeyId(1), created, entropy);
         ring
@@ -198,6 +201,18 @@ impl KeyRing {
             }),
             false => Ok(self),
         }
+    }
+
+    /// The slot that it was opened with; none of a new one.
+    pub fn opened_by(&self) -> Option<SlotId> {
+        self.opened_by
+    }
+
+    /// The secret of the volume, for what is neither sealed nor may change when the data key does: hashes of frames,
+    /// file handles. It follows from the volume key, which cannot be told from it.
+    pub fn volume_secret(&self) -> Secret {
+        let context = "forebay 2026-11 secret of a volume v1";
+        self.volume_key.derive(context, &[&self.volume.0])
     }
 
     /// Its slots, in the order of their numbers.

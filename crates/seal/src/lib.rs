@@ -43,6 +43,7 @@ mod hex;
 pub mod key_ring;
 mod object;
 mod passphrase;
+mod sealing;
 mod secret;
 mod service;
 
@@ -53,6 +54,7 @@ pub use entropy::{Entropy, SystemEntropy};
 pub use key_ring::{KeyRing, LockedRing, RingError, SlotId, SlotInfo, SlotKind};
 pub use object::{ObjectId, Opener, Part, Purpose, SALT_LEN, Salt, Sealer};
 pub use passphrase::{Argon2Cost, InvalidCost};
+pub use sealing::Sealing;
 pub use secret::{SECRET_LEN, Secret};
 pub use service::{KeyService, ServiceError, ServiceFuture};
 

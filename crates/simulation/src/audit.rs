@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_meta::record::{
-    BlockMap, CookieRecord, Garbage, InodeRecord, Kind, NameRecord, PackRecord, QuotaRecord,
-    ScrubRecord, UsageRecord, VolumeState,
+    BlockMap, CookieRecord, Garbage, InodeRecord, Kind, NameRecord, PackFrames, PackRecord,
+    QuotaRecord, Referrer, ScrubRecord, UsageRecord, VolumeState,
 };
 use forebay_meta::{Key, Record};
 use forebay_pack::{object_name, parse_object_name};
@@ -23,6 +23,8 @@ struct Entries {
     garbage: BTreeSet<u64>,
     dead_packs: BTreeSet<u64>,
     scrubs: BTreeSet<u64>,
+    /// Packs of whose frames something is noted.
+    noted: BTreeSet<u64>,
     usages: BTreeMap<u64, UsageRecord>,
 }
 
@@ -82,6 +84,14 @@ fn read(bucket: &BucketImage) -> Result<Entries, forebay_meta::Corrupt> {
             Key::Scrub(pack) => {
                 ScrubRecord::decode(key, value)?;
                 entries.scrubs.insert(pack.0);
+            }
+            Key::PackFrames(pack, _) => {
+                PackFrames::decode(key, value)?;
+                entries.noted.insert(pack.0);
+            }
+            Key::Referrer(pack, _) => {
+                Referrer::decode(key, value)?;
+                entries.noted.insert(pack.0);
             }
             Key::Usage(tree) => {
                 entries
@@ -209,6 +219,14 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
         .find(|pack| !entries.packs.contains_key(pack))
     {
         return Err(format!("pack {pack:x} was checked and has no account"));
+    }
+    let mut noted = entries.noted.iter();
+    if let Some(pack) =
+        noted.find(|pack| !entries.packs.contains_key(pack) && !entries.dead_packs.contains(pack))
+    {
+        return Err(format!(
+            "the frames of pack {pack:x} are noted, and it is gone"
+        ));
     }
     if let Some((pack, bytes)) = live.first_key_value() {
         return Err(format!(

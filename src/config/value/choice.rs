@@ -85,6 +85,15 @@ choice! {
 }
 
 choice! {
+    /// Whether a volume is sealed.
+    Sealing:
+    /// It is not.
+    Off = "off",
+    /// With this cipher.
+    Aes256Gcm = "aes-256-gcm",
+}
+
+choice! {
     /// What an upload to S3 carries so that the server can verify it.
     Checksum:
     /// A CRC32.

@@ -4,5 +4,6 @@ pub(crate) mod nfs;
 mod process;
 pub(crate) mod s3_proxy;
 pub(crate) mod s3_server;
+pub(crate) mod terminal;
 
 pub(crate) use process::{Gateway, Outcome, Place, Refusal, refused, refused_with, run};

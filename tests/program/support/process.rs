@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::nfs::Client;
 
 /// Longer than anything here takes, also in a debug build on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where a gateway of a test has its bucket and its local folder.
 pub(crate) struct Place {
@@ -64,7 +64,7 @@ impl Place {
 }
 
 /// The program, without what the environment of the tests would make of it.
-fn program(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Command {
+pub(crate) fn program(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -128,11 +128,11 @@ fn collect(mut output: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 /// A process that does not outlive the test.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     /// None if it does not end in time.
-    fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+    pub(crate) fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + limit;
         loop {
             if let Some(status) = self.0.try_wait().unwrap() {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_fs::Metadata;
-use forebay_meta::{Batch, KeyRange, MetaStore, StoreError};
+use forebay_meta::{Batch, KeyRange, MetaStore, Sealing, StoreError};
 use forebay_object::Store;
 
 /// Opens the real store, in a wrapper.
@@ -23,9 +23,10 @@ impl Metadata for Reach {
         &self,
         store: &Store,
         cache_bytes: u64,
+        sealing: Option<Sealing>,
     ) -> Result<Arc<dyn MetaStore>, StoreError> {
         Ok(Arc::new(Reached {
-            real: self.real.open(store, cache_bytes).await?,
+            real: self.real.open(store, cache_bytes, sealing).await?,
             away: self.away.clone(),
         }))
     }

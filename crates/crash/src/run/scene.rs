@@ -1,6 +1,8 @@
 //! Program, writers, and what is known of both.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,6 +58,24 @@ pub(super) struct Scene {
     segments_seen: u64,
 }
 
+/// A file of random bytes that nobody else may read.
+fn new_key_file(folder: &Path) -> Result<PathBuf, Failure> {
+    let path = folder.join("key");
+    let make = || {
+        let mut random = [0; 32];
+        File::open("/dev/urandom")?.read_exact(&mut random)?;
+        let mut options = File::options();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        file.write_all(&random)
+    };
+    make().map_err(files(format!("make {}", path.display())))?;
+    Ok(path)
+}
+
 impl Scene {
     pub(super) fn new(options: &Options) -> Result<Scene, Failure> {
         let work = tempfile::Builder::new()
@@ -80,6 +100,10 @@ impl Scene {
             data_dir: work.path().join("data-0"),
             address: free_address()?,
             flags: Vec::new(),
+            key_file: match options.sealed {
+                true => Some(new_key_file(work.path())?),
+                false => None,
+            },
             messages: work.path().join("messages"),
         };
         Ok(Scene {

@@ -18,7 +18,7 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use tokio::sync::OnceCell;
 
-use super::{ATTEMPTS, FetchError, Fetched, PackStore, backoff, memory_of};
+use super::{ATTEMPTS, FetchError, Fetched, PackStore, backoff};
 use crate::disk_cache::{DiskCache, FrameKey};
 
 /// Longest run, in bytes as they are stored: all of a block, raw.
@@ -60,11 +60,6 @@ impl Stored {
 
     fn key(&self) -> (PackId, u32) {
         (self.reference.pack, self.reference.offset)
-    }
-
-    /// Memory that it takes while it is fetched.
-    fn memory(&self) -> u64 {
-        memory_of(self.reference.stored_len, self.reference.raw_len)
     }
 }
 
@@ -177,7 +172,7 @@ impl PackStore {
         let mut cached = vec![None; run.frames.len()];
         if let Some(disk) = &self.disk {
             for (frame, cached) in run.frames.iter().zip(&mut cached) {
-                let lease = lease(frame.memory());
+                let lease = lease(self.memory_of_frame(&frame.reference));
                 *cached = self.look_on_disk(disk, frame, lease).await;
             }
         }
@@ -229,7 +224,10 @@ impl PackStore {
         frames: &[Stored],
         lease: impl Fn(u64) -> Option<Lease>,
     ) -> Vec<Option<Lease>> {
-        frames.iter().map(|frame| lease(frame.memory())).collect()
+        let frames = frames.iter();
+        frames
+            .map(|frame| lease(self.memory_of_frame(&frame.reference)))
+            .collect()
     }
 
     /// Bytes of a pack, in memory of their own as far as that is not much more than they are.

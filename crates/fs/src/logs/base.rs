@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use forebay_meta::record::{BlockMap, Content, Extent, FrameAddress, InodeRecord, NameRecord};
 use forebay_meta::volume::VolumeError;
+use forebay_meta::volume::keys::{Expected, VolumeKeys};
 use forebay_meta::{Catalog, Key, KeyRange, Overlay, SlateReader, StoreError, VolumeDescriptor};
 use forebay_object::Store;
 use forebay_pack::PackKeys;
@@ -53,14 +54,18 @@ impl Base {
     /// Opens the volume that is at `store`. Whoever writes it goes on.
     ///
     /// # Errors
-    /// When there is no volume or its metadata cannot be read.
-    pub async fn open(store: &Store) -> Result<Base, BaseError> {
+    /// When there is no volume, it is not what is expected, or its metadata cannot be read.
+    pub async fn open(store: &Store, expected: &Expected) -> Result<Base, BaseError> {
         let descriptor = VolumeDescriptor::load(&store.store, &store.root)
             .await
             .map_err(|error| error.at(&store.url))?;
+        let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, expected, 0)
+            .await
+            .map_err(|error| error.at(&store.url))?;
         let path = store.path(META_PREFIX);
-        let meta = SlateReader::open(store.store.clone(), path, TIMEOUT).await?;
-        let keys = PackKeys::new(descriptor.volume, &descriptor.hash_key);
+        let meta =
+            SlateReader::open_with(store.store.clone(), path, TIMEOUT, keys.sealing()).await?;
+        let keys = PackKeys::of(descriptor.volume, keys.secret(), keys.sealing());
         Ok(Base {
             volume: descriptor.volume,
             catalog: Catalog::new(Arc::new(Overlay::new()), Arc::new(meta)),

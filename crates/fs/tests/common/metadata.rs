@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_fs::{Environment, FsConfig, Metadata};
-use forebay_meta::{Batch, KeyRange, MetaStore, StoreError};
+use forebay_meta::{Batch, KeyRange, MetaStore, Sealing, StoreError};
 use forebay_object::Store;
 
 use super::{Bucket, Life};
@@ -55,9 +55,10 @@ impl Metadata for Watched {
         &self,
         store: &Store,
         cache_bytes: u64,
+        sealing: Option<Sealing>,
     ) -> Result<Arc<dyn MetaStore>, StoreError> {
         Ok(Arc::new(WatchedStore {
-            inner: self.inner.open(store, cache_bytes).await?,
+            inner: self.inner.open(store, cache_bytes, sealing).await?,
             reads: self.reads.clone(),
         }))
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use forebay_fs::{Environment, FsConfig, OpenError, Volume};
+use forebay_fs::{Environment, Expected, FsConfig, OpenError, Volume};
 use forebay_object::{PaceSettings, RequestCounts, Store, StoreOptions};
 use forebay_types::Inode;
 use forebay_vfs::{
@@ -43,6 +43,8 @@ pub struct Bucket {
     pub controls: Arc<Faults>,
     /// How stores are asked that are opened from now on.
     pub pace: Mutex<PaceSettings>,
+    /// Whether gateways expect the volume to be sealed.
+    pub expected: Expected,
     latest: Mutex<Option<FaultyStore>>,
 }
 
@@ -91,10 +93,19 @@ fn runtime() -> Runtime {
 impl Bucket {
     /// A bucket with an empty volume.
     pub fn new() -> Bucket {
-        let bucket = Bucket::unformatted();
+        Bucket::of(Expected::NotSealed)
+    }
+
+    /// A bucket with an empty volume, sealed or not.
+    pub fn of(expected: Expected) -> Bucket {
+        let bucket = Bucket {
+            expected,
+            ..Bucket::unformatted()
+        };
         let runtime = runtime();
         runtime.block_on(async {
-            Volume::format(&bucket.store().await).await.unwrap();
+            let store = bucket.store().await;
+            Volume::format_as(&store, &bucket.expected).await.unwrap();
         });
         bucket
     }
@@ -106,6 +117,7 @@ impl Bucket {
             local: folder(),
             controls: Arc::default(),
             pace: Mutex::default(),
+            expected: Expected::NotSealed,
             latest: Mutex::default(),
         }
     }
@@ -115,6 +127,7 @@ impl Bucket {
     pub fn seen_elsewhere(&self) -> Bucket {
         Bucket {
             folder: self.folder.clone(),
+            expected: self.expected.clone(),
             ..Bucket::unformatted()
         }
     }
@@ -150,7 +163,10 @@ impl Bucket {
 
     /// A bucket of its own with the same objects as of one moment, and an empty local folder.
     pub fn copy(&self) -> Bucket {
-        let copy = Bucket::unformatted();
+        let copy = Bucket {
+            expected: self.expected.clone(),
+            ..Bucket::unformatted()
+        };
         self.controls.everything.close();
         // What is under way ends.
         std::thread::sleep(Duration::from_millis(60));
@@ -192,6 +208,7 @@ impl Bucket {
 
     pub fn config(&self) -> FsConfig {
         let mut config = FsConfig::new(self.local.path().to_owned());
+        config.expected = self.expected.clone();
         // Tests say when something is published.
         config.checkpoint_interval = Duration::from_secs(3600);
         config.checkpoint_bytes = 1 << 40;
@@ -305,7 +322,7 @@ impl Bucket {
     }
 }
 
-fn walk(folder: &Path, found: &mut Vec<(PathBuf, u64)>) {
+pub fn walk(folder: &Path, found: &mut Vec<(PathBuf, u64)>) {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;
     };

@@ -9,7 +9,7 @@
 
 use forebay_meta::VolumeDescriptor;
 use forebay_meta::fuzzing::{read_descriptor, write_descriptor};
-use forebay_meta::volume::Sealing;
+use forebay_meta::volume::Protection;
 use forebay_types::{BLOCK_SIZE, VolumeId};
 
 use crate::{Target, input::Input, repair};
@@ -43,8 +43,11 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         volume: VolumeId([0x6f; 16]),
         created: 1_795_000_000,
         block_size: BLOCK_SIZE,
-        hash_key: [7; 32],
-        sealing: Sealing::None,
+        protection: Protection::None { hash_key: [7; 32] },
+    };
+    let sealed = VolumeDescriptor {
+        protection: Protection::Aes256Gcm,
+        ..descriptor.clone()
     };
     let written = write_descriptor(&descriptor);
     let changed = |from: &str, to: &str| {
@@ -54,7 +57,8 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("sound", [&[0], &written[..]].concat()),
         ("repaired", [&[1], &written[..]].concat()),
-        ("newer", changed("\"format\":1", "\"format\":2,\"more\":[]")),
+        ("sealed", [&[0], &write_descriptor(&sealed)[..]].concat()),
+        ("newer", changed("\"format\":1", "\"format\":3,\"more\":[]")),
         ("other-block-size", changed("4194304", "4096")),
     ]
 }

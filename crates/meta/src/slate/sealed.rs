@@ -35,7 +35,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forebay_seal::{DataKeys, Entropy, UnknownDataKey};
+use forebay_seal::{Sealing, UnknownDataKey};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
@@ -49,24 +49,6 @@ use slatedb_common::retry::{NonRetryable, should_retry};
 use super::{READ_AGAIN, READS};
 use chunks::{Arrived, Flaw, ObjectSealer};
 use upload::SealedUpload;
-
-/// What the metadata of a sealed volume are sealed and opened with.
-#[derive(Clone)]
-pub struct Sealing {
-    /// The data keys of the volume: the newest one seals, each opens.
-    pub keys: Arc<DataKeys>,
-    /// Where the salt of each object comes from.
-    pub entropy: Arc<dyn Entropy>,
-}
-
-impl fmt::Debug for Sealing {
-    /// Names the volume and the numbers of its keys.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sealing")
-            .field("keys", &self.keys)
-            .finish_non_exhaustive()
-    }
-}
 
 /// An object that is not what was sealed under its name, each time that it was read.
 #[derive(Debug, thiserror::Error)]

@@ -9,8 +9,9 @@ fn descriptor() -> VolumeDescriptor {
         volume: VolumeId([7; 16]),
         created: 1_700_000_000,
         block_size: BLOCK_SIZE,
-        hash_key: std::array::from_fn(|n| n as u8),
-        sealing: Sealing::None,
+        protection: Protection::None {
+            hash_key: std::array::from_fn(|n| n as u8),
+        },
     }
 }
 
@@ -58,6 +59,18 @@ async fn the_descriptor_of_format_one_stays_readable() {
     let text = r#"{"forebay":"volume","format":1,"volume":"07070707070707070707070707070707","created":1700000000,"block_size":4194304,"hash_key":"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f","sealing":"none"}"#;
     assert_eq!(descriptor().encode(), with_checksum(text));
     assert_eq!(load_from(&with_checksum(text)).await.unwrap(), descriptor());
+}
+
+/// The same of the second format, which sealed volumes have.
+#[tokio::test]
+async fn the_descriptor_of_a_sealed_volume_has_no_key_and_is_this_text() {
+    let text = r#"{"forebay":"volume","format":2,"volume":"07070707070707070707070707070707","created":1700000000,"block_size":4194304,"sealing":"aes-256-gcm"}"#;
+    let sealed = VolumeDescriptor {
+        protection: Protection::Aes256Gcm,
+        ..descriptor()
+    };
+    assert_eq!(sealed.encode(), with_checksum(text));
+    assert_eq!(load_from(&with_checksum(text)).await.unwrap(), sealed);
 }
 
 #[tokio::test]
@@ -133,7 +146,7 @@ async fn a_newer_format_is_named_whatever_else_it_says() {
             error,
             VolumeError::Newer {
                 found: 9,
-                supported: 1,
+                supported: 2,
                 ..
             }
         ),
@@ -172,6 +185,12 @@ async fn what_is_intact_but_no_descriptor_of_ours_is_refused() {
         ))
     };
     load_from(&text(4 << 20, id, &key, "none")).await.unwrap();
+    let no_key = format!(
+        r#"{{"forebay":"volume","format":1,"volume":"{id}","created":1,"block_size":4194304,"sealing":"none"}}"#
+    );
+    let sealed_with_key = format!(
+        r#"{{"forebay":"volume","format":2,"volume":"{id}","created":1,"block_size":4194304,"hash_key":"{key}","sealing":"aes-256-gcm"}}"#
+    );
     let long = vec![b'x'; MAX_DESCRIPTOR_BYTES as usize + 1];
     for bytes in [
         text(1 << 20, id, &key, "none"),
@@ -179,6 +198,9 @@ async fn what_is_intact_but_no_descriptor_of_ours_is_refused() {
         text(4 << 20, id, "00", "none"),
         text(4 << 20, id, &"0g".repeat(32), "none"),
         text(4 << 20, id, &key, "aes"),
+        text(4 << 20, id, &key, "aes-256-gcm"),
+        with_checksum(&no_key),
+        with_checksum(&sealed_with_key),
         with_checksum("{}"),
         with_checksum(r#"{"forebay":"pack","format":1}"#),
         long,

@@ -7,7 +7,7 @@ use forebay_types::VolumeId;
 use super::text::{self, Content};
 use super::wrapped::Use;
 use super::{KeyRing, RingError, Slot, SlotId, SlotInfo, infos, mac};
-use crate::{Credential, InvalidCost, KeyService, Secret, ServiceError};
+use crate::{Credential, DataKeyId, InvalidCost, KeyService, Secret, ServiceError};
 
 /// A key ring that was read and not opened. Its checksum is right; nothing of it is authenticated
 /// yet, so that it is good for nothing but to be opened, and to tell people what opens it.
@@ -54,6 +54,12 @@ impl LockedRing {
         infos(&self.content.slots)
     }
 
+    /// Its data keys and when each was made (seconds since 1970-01-01 00:00 UTC), in the order of their numbers.
+    pub fn data_keys(&self) -> impl Iterator<Item = (DataKeyId, u64)> {
+        let keys = self.content.data_keys.iter();
+        keys.map(|(id, sealed)| (*id, sealed.created))
+    }
+
     /// Opens the ring of `volume` with a passphrase or key file. Each slot for a passphrase that is tried takes the
     /// time and memory of its Argon2.
     pub fn unlock(
@@ -65,7 +71,7 @@ impl LockedRing {
         let (mut tried, mut too_costly) = (0, None);
         for (id, slot) in &self.content.slots {
             match self.try_slot(*id, slot, credential, &mut tried) {
-                Ok(Some(volume_key)) => return self.unlocked(volume_key),
+                Ok(Some(volume_key)) => return self.unlocked(*id, volume_key),
                 Ok(None) => {}
                 // A slot that was made on a larger machine. Another one may open.
                 Err(cost) => too_costly = Some(cost),
@@ -91,7 +97,7 @@ impl LockedRing {
     ) -> Result<KeyRing, RingError> {
         self.check_volume(volume)?;
         let mut failed = None;
-        for slot in self.content.slots.values() {
+        for (id, slot) in &self.content.slots {
             let Slot::Service {
                 service: kind,
                 key,
@@ -104,7 +110,7 @@ impl LockedRing {
                 continue;
             }
             match service.unwrap(wrapped, key, volume).await {
-                Ok(volume_key) => return self.unlocked(volume_key),
+                Ok(volume_key) => return self.unlocked(*id, volume_key),
                 Err(error) => {
                     if !matches!(failed, Some(ServiceError::Unavailable(_))) {
                         failed = Some(error);
@@ -149,7 +155,7 @@ impl LockedRing {
     }
 
     /// The ring, if the volume key is the one that it was written with.
-    fn unlocked(&self, volume_key: Secret) -> Result<KeyRing, RingError> {
+    fn unlocked(&self, slot: SlotId, volume_key: Secret) -> Result<KeyRing, RingError> {
         let Content {
             volume,
             generation,
@@ -172,6 +178,7 @@ impl LockedRing {
             data_keys: data_keys.collect::<Result<_, RingError>>()?,
             slots: slots.clone(),
             volume_key,
+            opened_by: Some(slot),
         })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_fs::Metadata;
-use forebay_meta::{Batch, Entry, KeyRange, MetaStore, StoreError};
+use forebay_meta::{Batch, Entry, KeyRange, MetaStore, Sealing, StoreError};
 use forebay_object::Store;
 
 use super::{Fate, NO_ANSWER};
@@ -21,6 +21,7 @@ impl Metadata for MetaBucket {
         &self,
         _store: &Store,
         _cache_bytes: u64,
+        _sealing: Option<Sealing>,
     ) -> Result<Arc<dyn MetaStore>, StoreError> {
         self.0.travel().await;
         let epoch = self.0.bucket(|bucket| {

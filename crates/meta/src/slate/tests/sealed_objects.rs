@@ -15,7 +15,8 @@ use object_store::{
 use proptest::prelude::*;
 
 use super::bucket::{Operation, TestBucket};
-use crate::slate::sealed::{Refused, SealedStore, Sealing};
+use crate::slate::Sealing;
+use crate::slate::sealed::{Refused, SealedStore};
 
 pub(super) const FOLDER: &str = "volume/meta";
 const CHUNK: usize = 4 << 10;

@@ -1,0 +1,313 @@
+//! What opens a sealed volume: a passphrase or key file, from a file that the configuration names, or typed.
+//!
+//! Never from an argument or a variable of the environment, which other processes can see. What is read is wiped when it
+//! is not needed any more, and while it is there no core dump of the process is written, nor may other
+//! processes of the same user look into its memory.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_fs::{Expected, Unlock};
+use forebay_seal::{KeyFile, Passphrase};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use zeroize::Zeroizing;
+
+use crate::config::{Config, Sealing};
+use crate::secret_file::{open_private, unreadable};
+
+/// What others could do with such a file.
+const DANGER: &str = "could open the volume";
+
+/// What a passphrase is typed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typed {
+    /// To open what it opens already.
+    Once,
+    /// To be what opens a volume from now on: a slip would lock everybody out.
+    Twice,
+}
+
+/// What the configuration expects of the volume, and what opens it.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// Whether it is sealed, and what opens it then.
+    pub expected: Expected,
+    /// Whether that was typed, once: then no new volume may be made with it.
+    pub typed_once: bool,
+}
+
+/// Gets what the configuration says that opens the volume; asks for it at the terminal if it says nothing.
+///
+/// # Errors
+/// Why there is nothing, and what to do, for the user to read.
+pub fn of(config: &Config, typed: Typed) -> Result<Credentials, String> {
+    let not_typed = |expected| Credentials {
+        expected,
+        typed_once: false,
+    };
+    if config.encryption == Sealing::Off {
+        return Ok(not_typed(Expected::NotSealed));
+    }
+    keep_to_ourselves()?;
+    if let Some(path) = config.key_file.path() {
+        let unlock = key_file("key_file", path)?;
+        return Ok(not_typed(Expected::Sealed(unlock)));
+    }
+    if let Some(path) = config.passphrase_file.path() {
+        let unlock = passphrase_file("passphrase_file", path)?;
+        return Ok(not_typed(Expected::Sealed(unlock)));
+    }
+    let advice =
+        "set passphrase_file or key_file, or start this at a terminal to type the passphrase";
+    let unlock = type_passphrase("Passphrase of the volume", typed, advice)?;
+    Ok(Credentials {
+        expected: Expected::Sealed(unlock),
+        typed_once: typed == Typed::Once,
+    })
+}
+
+/// A new passphrase: from this file, or typed twice.
+///
+/// # Errors
+/// Why there is none, for the user to read.
+pub(crate) fn new_passphrase(file: Option<&Path>) -> Result<Arc<Unlock>, String> {
+    match file {
+        Some(path) => passphrase_file("--new-passphrase-file", path),
+        None => {
+            let advice = "name a file with --new-passphrase-file, or start this at a terminal";
+            type_passphrase("New passphrase", Typed::Twice, advice)
+        }
+    }
+}
+
+/// What a key file holds. `setting` is what names it.
+///
+/// # Errors
+/// Why it cannot be used, and what to do, for the user to read.
+pub(crate) fn key_file(setting: &str, path: &Path) -> Result<Arc<Unlock>, String> {
+    let content = read(setting, path, KeyFile::MAX_LEN)?;
+    let key_file = KeyFile::new(content)
+        .map_err(|error| format!("{setting} = {}: {error}", path.display()))?;
+    Ok(Arc::new(Unlock::KeyFile(key_file)))
+}
+
+fn passphrase_file(setting: &str, path: &Path) -> Result<Arc<Unlock>, String> {
+    // And a line break of two bytes.
+    let content = read(setting, path, Passphrase::MAX_LEN + 2)?;
+    let passphrase =
+        passphrase(content).map_err(|why| format!("{setting} = {}: {why}", path.display()))?;
+    Ok(Arc::new(Unlock::Passphrase(passphrase)))
+}
+
+/// A passphrase from one line; its line break is none of it.
+fn passphrase(mut line: Zeroizing<Vec<u8>>) -> Result<Passphrase, String> {
+    for end in [b'\n', b'\r'] {
+        if line.last() == Some(&end) {
+            line.pop();
+        }
+    }
+    if line.contains(&b'\n') {
+        return Err("it has several lines; a passphrase is one".to_owned());
+    }
+    // Moved and not copied; wiped in both cases.
+    match String::from_utf8(std::mem::take(&mut *line)) {
+        Ok(text) => Passphrase::new(text).map_err(|error| error.to_string()),
+        Err(error) => {
+            drop(Zeroizing::new(error.into_bytes()));
+            Err("it is no text (UTF-8); name a file of random bytes as key_file".to_owned())
+        }
+    }
+}
+
+/// What a file has that only its owner may read: at most so many bytes and one, by which it is too long.
+fn read(setting: &str, path: &Path, most: usize) -> Result<Zeroizing<Vec<u8>>, String> {
+    let file = open_private(setting, path, DANGER)?;
+    read_into_one_place(&file, most).map_err(|error| unreadable(setting, path, &error))
+}
+
+/// Never moves what it has read, which would leave copies behind.
+fn read_into_one_place(mut file: &File, most: usize) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut content = Zeroizing::new(vec![0; most + 1]);
+    let mut len = 0;
+    while len < content.len() {
+        match file.read(&mut content[len..]) {
+            Ok(0) => break,
+            Ok(more) => len += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    content.truncate(len);
+    Ok(content)
+}
+
+/// Has it typed at the terminal. `advice` is for where there is none.
+fn type_passphrase(what: &str, typed: Typed, advice: &str) -> Result<Arc<Unlock>, String> {
+    if !io::stdin().is_terminal() {
+        return Err(format!(
+            "encryption = aes-256-gcm, and there is nothing that opens the volume: {advice}"
+        ));
+    }
+    let failed =
+        |error: io::Error| format!("cannot read the passphrase from the terminal: {error}");
+    // Before the first prompt, or else what is typed at once would appear.
+    let silence = Silence::begin().map_err(failed)?;
+    let first = silence.line(&format!("{what}: ")).map_err(failed)?;
+    if typed == Typed::Twice {
+        let second = silence.line("The same again: ").map_err(failed)?;
+        if *first != *second {
+            return Err("these were two different passphrases; nothing was done".to_owned());
+        }
+    }
+    Ok(Arc::new(Unlock::Passphrase(passphrase(first)?)))
+}
+
+/// As long as it lives, what is typed does not appear.
+struct Silence(Termios);
+
+impl Silence {
+    fn begin() -> io::Result<Silence> {
+        let before = tcgetattr(io::stdin())?;
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Flush, &quiet)?;
+        Ok(Silence(before))
+    }
+
+    /// One line, with its line break.
+    fn line(&self, prompt: &str) -> io::Result<Zeroizing<Vec<u8>>> {
+        let mut terminal = io::stderr().lock();
+        write!(terminal, "{prompt}")?;
+        terminal.flush()?;
+        let mut line = Zeroizing::new(vec![0; Passphrase::MAX_LEN + 2]);
+        // A terminal gives a line at a time; standard input's own buffer would keep a copy.
+        let len = loop {
+            match rustix::io::read(io::stdin(), &mut line[..]) {
+                Err(rustix::io::Errno::INTR) => {}
+                read => break read?,
+            }
+        };
+        line.truncate(len);
+        writeln!(terminal)?;
+        Ok(line)
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        // The terminal is gone, then.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+/// From here on no core dump is written, wherever the system would put it, and only root may look into this process.
+fn keep_to_ourselves() -> Result<(), String> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|error| format!("cannot switch core dumps off, which would hold keys: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn file(&self, content: &[u8], mode: u32) -> std::path::PathBuf {
+            let path = self.0.path().join("secret");
+            let _ = std::fs::remove_file(&path);
+            std::fs::write(&path, content).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            path
+        }
+
+        fn passphrase(&self, content: &[u8]) -> Result<Arc<Unlock>, String> {
+            passphrase_file("passphrase_file", &self.file(content, 0o600))
+        }
+    }
+
+    fn folder() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    #[test]
+    fn a_passphrase_is_one_line_of_text() {
+        let folder = folder();
+        for good in ["words", "words\n", "words\r\n", " many words ", "schlüssel"] {
+            folder.passphrase(good.as_bytes()).unwrap();
+        }
+        let long = vec![b'x'; Passphrase::MAX_LEN + 100];
+        for (bad, why) in [
+            (&b""[..], "is empty"),
+            (b"\n", "is empty"),
+            (b"one\ntwo\n", "several lines"),
+            (b"\xff\xfe", "no text"),
+            (&long, "too long"),
+        ] {
+            let error = folder.passphrase(bad).unwrap_err();
+            assert!(
+                error.contains(why) && error.contains("passphrase_file = /"),
+                "{error}"
+            );
+        }
+        let most = vec![b'x'; Passphrase::MAX_LEN];
+        folder.passphrase(&[&most[..], b"\r\n"].concat()).unwrap();
+    }
+
+    #[test]
+    fn the_line_break_is_no_part_of_it() {
+        let of = |line: &str| {
+            let passphrase = passphrase(Zeroizing::new(line.into())).unwrap();
+            let cost = forebay_seal::Argon2Cost {
+                memory_kib: 8,
+                passes: 1,
+                lanes: 1,
+            };
+            let volume = forebay_types::VolumeId([1; 16]);
+            let entropy = &forebay_seal::SystemEntropy;
+            let mut ring = forebay_seal::KeyRing::create(volume, 1, entropy);
+            ring.add_passphrase(&passphrase, cost, entropy).unwrap();
+            forebay_seal::LockedRing::decode(&ring.encode().unwrap()).unwrap()
+        };
+        let volume = forebay_types::VolumeId([1; 16]);
+        let ring = of("words\n");
+        let opens = |text: &str| {
+            let passphrase = Passphrase::new(text.into()).unwrap();
+            let credential = forebay_seal::Credential::Passphrase(&passphrase);
+            ring.unlock(volume, credential).is_ok()
+        };
+        assert!(opens("words"));
+        assert!(!opens("words\n") && !opens("word"));
+    }
+
+    #[test]
+    fn files_that_others_may_read_are_refused() {
+        let folder = folder();
+        for mode in [0o640, 0o604, 0o660, 0o644] {
+            let error = key_file("key_file", &folder.file(&[1; 32], mode)).unwrap_err();
+            assert!(
+                error.contains("chmod 600") && error.contains("key_file"),
+                "{error}"
+            );
+        }
+        for mode in [0o600, 0o400] {
+            key_file("key_file", &folder.file(&[1; 32], mode)).unwrap();
+        }
+        let error = key_file("key_file", &folder.file(&[1; 31], 0o600)).unwrap_err();
+        assert!(error.contains("fewer than 32 bytes"), "{error}");
+        let error = key_file("key_file", &folder.0.path().join("none")).unwrap_err();
+        assert!(error.contains("put the file there"), "{error}");
+    }
+
+    #[test]
+    fn no_core_dump_is_written_once_there_is_a_secret() {
+        keep_to_ourselves().unwrap();
+        let behavior = rustix::process::dumpable_behavior().unwrap();
+        assert_eq!(behavior, DumpableBehavior::NotDumpable);
+    }
+}

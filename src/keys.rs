@@ -1,0 +1,200 @@
+//! `forebay keys`: what opens a sealed volume, and its data keys.
+//!
+//! How the key ring is changed is for [`forebay_meta::volume::keys`] to know; this gets what is needed for it, and says
+//! what has come of it.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use forebay_fs::{Expected, Unlock};
+use forebay_meta::VolumeDescriptor;
+use forebay_meta::volume::VolumeError;
+use forebay_meta::volume::keys::{RingChange, RingChanged, StoredRing, change};
+use forebay_object::Store;
+use forebay_seal::{LockedRing, SlotId, SlotInfo, SlotKind};
+
+use crate::cli::KeysRequest;
+use crate::config::{Config, Sealing};
+use crate::credentials::{self, Typed};
+
+/// A request with all secrets that it takes.
+#[derive(Debug)]
+pub enum Prepared {
+    /// Print the key ring.
+    List {
+        /// As JSON.
+        json: bool,
+    },
+    /// Change it.
+    Change {
+        /// What opens it.
+        unlock: Arc<Unlock>,
+        /// What is to be done.
+        change: RingChange,
+    },
+}
+
+/// Gets the secrets that a request takes: before anything else, since they may have to be typed.
+///
+/// # Errors
+/// Why it cannot be done, for the user to read.
+pub fn prepare(config: &Config, request: KeysRequest) -> Result<Prepared, String> {
+    if let KeysRequest::List { json } = request {
+        return Ok(Prepared::List { json });
+    }
+    if config.encryption == Sealing::Off {
+        return Err(
+            "only a sealed volume has keys: set encryption = \"aes-256-gcm\", and passphrase_file or key_file"
+                .to_owned(),
+        );
+    }
+    let Expected::Sealed(unlock) = credentials::of(config, Typed::Once)?.expected else {
+        return Err("only a sealed volume has keys".to_owned());
+    };
+    let change = match request {
+        KeysRequest::AddPassphrase { file } => {
+            RingChange::Add(credentials::new_passphrase(file.as_deref())?)
+        }
+        KeysRequest::AddKeyFile { file } => RingChange::Add(credentials::key_file("file", &file)?),
+        KeysRequest::ChangePassphrase { file } => {
+            RingChange::Exchange(credentials::new_passphrase(file.as_deref())?)
+        }
+        KeysRequest::Remove { slot } => RingChange::Remove(SlotId(slot)),
+        KeysRequest::Rotate | KeysRequest::List { .. } => RingChange::Rotate(now()),
+    };
+    Ok(Prepared::Change { unlock, change })
+}
+
+/// Does what was asked for, and gives what to print.
+///
+/// # Errors
+/// Why it cannot be done, for the user to read.
+pub async fn run(config: &Config, request: Prepared) -> Result<String, String> {
+    let options = crate::store::options(config, false);
+    let store = forebay_object::open(&config.store.to_string(), &options)
+        .await
+        .map_err(|error| error.to_string())?;
+    let done = match request {
+        Prepared::List { json } => list(&store, json).await,
+        Prepared::Change {
+            unlock,
+            change: what,
+        } => {
+            let descriptor = sealed(&store).await.map_err(|error| told(error, &store))?;
+            let volume = descriptor.volume;
+            let seen = forebay_fs::key_ring_seen(&config.data_dir, volume)
+                .map_err(|error| error.to_string())?;
+            let changed = change(&store.store, &store.root, volume, &unlock, seen, &what).await;
+            changed.map(said)
+        }
+    };
+    done.map_err(|error| told(error, &store))
+}
+
+fn told(error: VolumeError, store: &Store) -> String {
+    error.at(&store.url).to_string()
+}
+
+/// The descriptor of the volume, which has to be a sealed one.
+async fn sealed(store: &Store) -> Result<VolumeDescriptor, VolumeError> {
+    let descriptor = VolumeDescriptor::load(&store.store, &store.root).await?;
+    match descriptor.is_sealed() {
+        true => Ok(descriptor),
+        false => Err(VolumeError::NotSealed {
+            root: store.root.to_string(),
+        }),
+    }
+}
+
+async fn list(store: &Store, json: bool) -> Result<String, VolumeError> {
+    sealed(store).await?;
+    let stored = StoredRing::load(&store.store, &store.root).await?;
+    Ok(match json {
+        true => format!("{:#}\n", as_json(&stored.ring)),
+        false => as_text(&stored.ring),
+    })
+}
+
+fn said(changed: RingChanged) -> String {
+    match changed {
+        RingChanged::Added(slot) => format!("slot {slot} opens the volume now as well\n"),
+        RingChanged::Exchanged(old, new) => format!(
+            "slot {new} opens the volume now, and slot {old} is gone\nwho has an older copy of the object \
+             forebay.keys and what opened that can still open the volume: delete earlier versions of it\n"
+        ),
+        RingChanged::Removed(slot) => format!(
+            "slot {slot} is gone\nwho has an older copy of the object forebay.keys and what opened that can still \
+             open the volume: delete earlier versions of it\n"
+        ),
+        RingChanged::Rotated(key) => format!(
+            "data key {key} seals what is written from the next start of a gateway on; what is there stays \
+             readable\n"
+        ),
+    }
+}
+
+fn opened_with(slot: &SlotInfo) -> String {
+    match &slot.kind {
+        SlotKind::Passphrase(cost) => format!(
+            "passphrase (Argon2id: {} KiB, passes: {}, lanes: {})",
+            cost.memory_kib, cost.passes, cost.lanes
+        ),
+        SlotKind::KeyFile => "key file".to_owned(),
+        SlotKind::Service { service, key } => format!("{service} {key}"),
+    }
+}
+
+fn as_text(ring: &LockedRing) -> String {
+    let mut text = format!(
+        "key ring of volume {}, generation {}\n\nslot  opened with\n",
+        ring.volume(),
+        ring.generation()
+    );
+    // A string takes whatever is written to it.
+    for slot in ring.slots() {
+        let _ = writeln!(text, "{:<5} {}", slot.id, opened_with(&slot));
+    }
+    let _ = writeln!(text, "\ndata key  made");
+    for (key, created) in ring.data_keys() {
+        let _ = writeln!(text, "{key:<9} {}", date(created));
+    }
+    text
+}
+
+fn as_json(ring: &LockedRing) -> serde_json::Value {
+    let slots = ring.slots().map(|slot| {
+        let kind = match &slot.kind {
+            SlotKind::Passphrase(_) => "passphrase",
+            SlotKind::KeyFile => "key-file",
+            SlotKind::Service { .. } => "service",
+        };
+        serde_json::json!({ "id": slot.id.0, "kind": kind, "opened_with": opened_with(&slot) })
+    });
+    let data_keys = ring
+        .data_keys()
+        .map(|(key, created)| serde_json::json!({ "id": key.0, "made": date(created) }));
+    serde_json::json!({
+        "volume": ring.volume().to_string(),
+        "generation": ring.generation(),
+        "slots": slots.collect::<Vec<_>>(),
+        "data_keys": data_keys.collect::<Vec<_>>(),
+    })
+}
+
+/// A moment as people read it; the number itself if it is beyond the calendar, as in a ring that somebody has made up.
+fn date(seconds: u64) -> String {
+    /// The end of the year 9999.
+    const LAST: u64 = 253_402_300_799;
+    if seconds > LAST {
+        return format!("{seconds} s after 1970");
+    }
+    let moment = UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    humantime::format_rfc3339_seconds(moment).to_string()
+}
+
+/// Seconds since 1970; a clock that is set before that counts as there.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}

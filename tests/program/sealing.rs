@@ -1,0 +1,237 @@
+//! A sealed volume, from its making to the exchange of what opens it: nothing of it is read without, and nothing is
+//! found in the bucket.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::terminal::run_at_terminal;
+use crate::support::{Gateway, Outcome, Place, refused, run};
+
+const CONTENT: &[u8] = b"words that are written here and read nowhere else";
+
+/// A file that only its owner may read.
+fn secret(place: &Place, name: &str, content: &[u8]) -> PathBuf {
+    let path = place.path(name);
+    let mut options = fs::File::options();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&path).unwrap().write_all(content).unwrap();
+    path
+}
+
+/// A command on the volume of the place, with what opens it.
+fn command(place: &Place, words: &[&str], setting: &str, path: &Path) -> Vec<String> {
+    let own = |word: &&str| (*word).to_owned();
+    let mut all: Vec<String> = words.iter().map(own).collect();
+    all.extend(place.flags("data"));
+    all.extend(opened_by(setting, path));
+    all
+}
+
+fn opened_by(setting: &str, path: &Path) -> Vec<String> {
+    let file = format!("--{setting}={}", path.display());
+    vec!["--encryption=aes-256-gcm".to_owned(), file]
+}
+
+fn serve(place: &Place, data_dir: &str, setting: &str, path: &Path) -> Gateway {
+    let more = opened_by(setting, path);
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    place.serve_with(data_dir, &more)
+}
+
+#[track_caller]
+fn works(outcome: Outcome) -> String {
+    let Outcome {
+        status,
+        stdout,
+        stderr,
+    } = outcome;
+    assert!(status.success(), "{stdout}{stderr}");
+    stdout
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().flatten();
+    let below = entries.flat_map(|entry| match entry.path() {
+        path if path.is_dir() => files(&path),
+        path => vec![path],
+    });
+    below.collect()
+}
+
+#[test]
+fn a_sealed_volume_shows_nothing_and_opens_only_with_what_opens_it() {
+    let place = Place::new();
+    let words = secret(&place, "words", b"open sesame\n");
+    let made = run(&command(&place, &["format"], "passphrase-file", &words));
+    assert!(works(made).contains("is ready"));
+    let gateway = serve(&place, "data", "passphrase-file", &words);
+    gateway.client().put("a-name-for-nobody", CONTENT);
+    gateway.flush();
+    let checked = ["fsck", "--read-data"];
+    works(run(&command(&place, &checked, "passphrase-file", &words)));
+    assert!(!gateway.messages().contains("open sesame"));
+    gateway.stop_cleanly();
+
+    for file in files(&place.bucket()) {
+        let bytes = fs::read(&file).unwrap();
+        for secret in [CONTENT, b"a-name-for-nobody", b"open sesame"] {
+            let found = bytes.windows(secret.len()).any(|part| part == secret);
+            assert!(!found, "{} shows it", file.display());
+        }
+    }
+
+    let mut open = vec!["serve".to_owned()];
+    open.extend(place.flags("data"));
+    refused(&open).says(&["is sealed", "encryption", "passphrase_file"]);
+    let wrong = secret(&place, "wrong", b"open barley\n");
+    let refusal = refused(&command(&place, &["serve"], "passphrase-file", &wrong));
+    refusal.says(&["opens none of the 1 passphrase slots"]);
+    assert!(!refusal.error.contains("barley"));
+    let refusal = refused(&command(&place, &["serve"], "key-file", &wrong));
+    refusal.says(&["key_file", "fewer than 32 bytes"]);
+    let unchecked = run(&command(&place, &["fsck"], "passphrase-file", &wrong));
+    assert_eq!(unchecked.status.code(), Some(2), "{}", unchecked.stderr);
+    let mut none = open.clone();
+    none.push("--encryption=aes-256-gcm".to_owned());
+    refused(&none).says(&["nothing that opens the volume", "passphrase_file"]);
+    open.push(format!("--passphrase-file={}", words.display()));
+    refused(&open).says(&["passphrase_file", "encryption = off"]);
+
+    // From another machine.
+    let gateway = serve(&place, "elsewhere", "passphrase-file", &words);
+    assert_eq!(gateway.client().get("a-name-for-nobody").unwrap(), CONTENT);
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn a_volume_that_is_not_sealed_is_not_taken_for_a_sealed_one() {
+    let place = Place::new();
+    let gateway = place.serve();
+    gateway.client().put("file", CONTENT);
+    gateway.stop_cleanly();
+    let key = secret(&place, "key", &[7; 32]);
+    let refusal = refused(&command(&place, &["serve"], "key-file", &key));
+    refusal.says(&["is not sealed", "encryption = \"off\""]);
+    let refusal = refused(&command(&place, &["keys", "rotate"], "key-file", &key));
+    refusal.says(&["is not sealed"]);
+    place.serve().stop_cleanly();
+}
+
+#[test]
+fn what_opens_a_volume_is_exchanged_beside_its_gateway() {
+    let place = Place::new();
+    let old = secret(&place, "old", b"old words\n");
+    let new = secret(&place, "new", b"new words\n");
+    let key = secret(&place, "key", &[7; 32]);
+    let keys = |words: &[&str], setting: &str, path: &Path| {
+        let words = [&["keys"], words].concat();
+        run(&command(&place, &words, setting, path))
+    };
+    let gateway = serve(&place, "data", "passphrase-file", &old);
+    gateway.client().put("file", CONTENT);
+    gateway.flush();
+
+    let key_text = key.display().to_string();
+    let added = keys(&["add-key-file", &key_text], "passphrase-file", &old);
+    assert!(works(added).contains("slot 2"));
+    let new_file = format!("--new-passphrase-file={}", new.display());
+    let changed = keys(&["change-passphrase", &new_file], "passphrase-file", &old);
+    assert!(works(changed).contains("slot 3 opens the volume now, and slot 1 is gone"));
+    assert!(works(keys(&["rotate"], "key-file", &key)).contains("data key 2"));
+    let refused = keys(&["remove", "2"], "key-file", &key);
+    assert!(
+        refused.stderr.contains("opened with just now"),
+        "{}",
+        refused.stderr
+    );
+
+    let listed = works(keys(&["list", "--json"], "key-file", &key));
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let kinds = listed["slots"].as_array().unwrap().iter();
+    let kinds: Vec<_> = kinds
+        .map(|slot| (slot["id"].as_u64(), &slot["kind"]))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            (Some(2), &"key-file".into()),
+            (Some(3), &"passphrase".into())
+        ]
+    );
+    assert_eq!(listed["data_keys"].as_array().unwrap().len(), 2);
+    assert_eq!(listed["generation"], 4);
+
+    // It knows nothing of all that, and goes on.
+    gateway.client().put("more", CONTENT);
+    gateway.stop_cleanly();
+    let refusal = crate::support::refused(&command(&place, &["serve"], "passphrase-file", &old));
+    refusal.says(&["opens none of the 1 passphrase slots"]);
+    for (setting, path) in [("passphrase-file", &new), ("key-file", &key)] {
+        let gateway = serve(&place, "data", setting, path);
+        assert_eq!(gateway.client().get("file").unwrap(), CONTENT);
+        assert_eq!(gateway.client().get("more").unwrap(), CONTENT);
+        gateway.client().put("file", CONTENT);
+        gateway.stop_cleanly();
+    }
+    works(keys(&["remove", "3"], "key-file", &key));
+    let last = keys(&["remove", "2"], "key-file", &key);
+    assert!(last.stderr.contains("at least one slot"), "{}", last.stderr);
+}
+
+#[test]
+fn a_passphrase_is_typed_where_no_file_is_named_and_does_not_appear() {
+    let place = Place::new();
+    let at_terminal = |words: &[&str], lines: &[&str]| {
+        let mut all: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        all.extend(place.flags("data"));
+        all.push("--encryption=aes-256-gcm".to_owned());
+        let said = run_at_terminal(&all, lines);
+        for secret in ["sesame", "barley"] {
+            assert!(!said.shown.contains(secret), "it is shown: {}", said.shown);
+            assert!(!said.text.contains(secret), "it is told: {}", said.text);
+        }
+        said
+    };
+    let said = at_terminal(&["format"], &["open sesame", "open sesame?"]);
+    assert!(
+        !said.is_success && said.text.contains("two different"),
+        "{}",
+        said.text
+    );
+    // What is typed once may have a slip in it.
+    let said = at_terminal(&["serve"], &["open sesame"]);
+    assert!(
+        !said.is_success && said.text.contains("typed twice"),
+        "{}",
+        said.text
+    );
+    let said = at_terminal(&["format"], &["open sesame", "open sesame"]);
+    assert!(said.is_success, "{}", said.text);
+    let said = at_terminal(&["keys", "rotate"], &["open barley"]);
+    assert!(
+        !said.is_success && said.text.contains("opens none"),
+        "{}",
+        said.text
+    );
+    let exchange = ["open sesame", "open barley", "open barley"];
+    let said = at_terminal(&["keys", "change-passphrase"], &exchange);
+    assert!(said.is_success, "{}", said.text);
+    let said = at_terminal(&["fsck"], &["open barley"]);
+    assert!(said.is_success, "{}", said.text);
+}
+
+#[test]
+fn a_passphrase_file_that_others_may_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let words = secret(&place, "words", b"open sesame");
+    fs::set_permissions(&words, fs::Permissions::from_mode(0o640)).unwrap();
+    let refusal = refused(&command(&place, &["serve"], "passphrase-file", &words));
+    refusal.says(&["passphrase_file", "mode 0640", "chmod 600"]);
+    assert!(!place.bucket().exists(), "nothing was made");
+}
