@@ -49,7 +49,7 @@ pub(crate) fn change_record(stack: &Stack, inode: u64, change: impl FnOnce(&[u8]
         let store = stack.bucket.store().await;
         let folder = folder();
         let environment = forebay_fs::Environment::real(folder.path().to_owned());
-        let metadata = environment.metadata.open(&store, 0).await.unwrap();
+        let metadata = environment.metadata.open(&store, 0, None).await.unwrap();
         let key = Key::Inode(Inode(inode)).encode();
         let value = metadata.get(&key).await.unwrap().unwrap();
         let mut batch = Batch::new();
