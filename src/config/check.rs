@@ -1,5 +1,7 @@
 //! Rules between settings.
 
+use std::time::Duration;
+
 use forebay_fs::MIN_DISK_CACHE;
 
 use super::{Config, ConfigError, Encryption, LogMode, Sealing, Size, Source};
@@ -96,6 +98,14 @@ impl Config {
             conflict(
                 "disk_cache_limit",
                 format!("must be 0B, for none, or at least {least}"),
+            );
+        }
+
+        let hour = Duration::from_secs(3600);
+        if !self.scrub_interval.is_zero() && self.scrub_interval < hour {
+            conflict(
+                "scrub_interval",
+                "must be 0s, for never, or at least 1h: every pack is read each time".to_owned(),
             );
         }
 

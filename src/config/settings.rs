@@ -164,8 +164,8 @@ settings! {
         s3_proxy: Proxy = Fixed("auto");
     }
     "Integrity" {
-        /// How often each pack is read back from the bucket and verified, in the background; `0s` is never, unless
-        /// `forebay scrub` asks for it. Reading costs what the bucket asks for requests and bytes.
+        /// How often each pack is read back from the bucket and verified, in the background: 1h or more. `0s` is never,
+        /// unless `forebay scrub` asks for it. Reading costs what the bucket asks for requests and bytes.
         scrub_interval: Duration = Fixed("0s"), "0s" to "3650d";
         /// Bytes per second that are read for that, at most; while others read or upload, less.
         scrub_rate: Size = Fixed("8MiB"), "64KiB" to "64GiB";

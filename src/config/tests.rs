@@ -452,6 +452,10 @@ fn values_that_contradict_each_other_are_refused() {
         "upload_parallel = 64 (--upload-parallel) times pack_bytes = 16MiB (--pack-bytes) is 1GiB, \
          and must not be more than half of memory_limit = 1GiB"
     );
+    assert_eq!(
+        conflict(&[("scrub_interval", "59m")]),
+        "scrub_interval = 59m (--scrub-interval) must be 0s, for never, or at least 1h: every pack is read each time"
+    );
     let error = conflict(&[("log", "none"), ("commit", "async")]);
     assert!(
         error.starts_with(

@@ -14,6 +14,7 @@
 //! restart goes on with the oldest one. Nothing is asked of the bucket while no round is under way.
 
 mod plan;
+mod report;
 mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,9 +31,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::core::Core;
-use crate::damage::DamagedFrame;
 use crate::fetch::backoff;
 use plan::{Due, Pace, Queue, Survey};
+use report::ScrubWait as Wait;
+
+pub use report::{CheckedPack, ScrubEnd, ScrubProgress, ScrubRefusal, ScrubStatus, ScrubWait};
 
 /// Packs that are chosen at a time, some 40 bytes each.
 const QUEUE: usize = 65_536;
@@ -46,117 +49,11 @@ const CHECKS: usize = 256;
 const MOST_CHECKS: usize = 4096;
 /// Packs that do not say what they hold, whose frames are looked for in all block maps at the end of a round.
 const MOST_BLIND: usize = 4096;
-/// Damaged packs that a status names.
-const MOST_NAMED: usize = 1000;
 /// How long it waits when it cannot go on for a reason that lasts.
 const LATER: Duration = Duration::from_secs(3600);
 
 /// Why a round has ended that an operator did not want any more.
 const STOPPED: &str = "it was stopped";
-
-/// Why the scrub does not do what it was asked to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScrubRefusal {
-    /// One is under way.
-    #[error("the scrub is under way already; `forebay scrub --status` says how far it is")]
-    Running,
-    /// What the metadata say of packs cannot be read.
-    #[error(
-        "which packs there are cannot be read now: {0}; `forebay status` says how the bucket is"
-    )]
-    Unreadable(String),
-}
-
-/// What a round waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScrubWait {
-    /// Others read or upload, or writers wait for memory.
-    Others,
-    /// The bucket does not answer; what it said last.
-    Bucket(String),
-}
-
-use ScrubWait as Wait;
-
-/// How far the round that is under way has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScrubProgress {
-    /// Since when, in seconds since 1970.
-    pub since: u64,
-    /// Packs that it is for.
-    pub packs: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Packs that were read.
-    pub packs_done: u64,
-    /// Bytes that were read.
-    pub bytes_done: u64,
-    /// What it waits for, if it does.
-    pub waits_for: Option<ScrubWait>,
-}
-
-/// How the last round ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScrubEnd {
-    /// When, in seconds since 1970.
-    pub at: u64,
-    /// Packs that were read.
-    pub packs: u64,
-    /// Bytes that were read.
-    pub bytes: u64,
-    /// Packs of these that are damaged or missing.
-    pub damaged: u64,
-    /// Why it ended before all packs were read; none if they were.
-    pub cut_short: Option<String>,
-}
-
-/// A pack that was not what was written when it was read last.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckedPack {
-    /// The pack.
-    pub pack: PackId,
-    /// The name of the object below the volume's prefix.
-    pub object: String,
-    /// When, in seconds since 1970.
-    pub checked: u64,
-    /// Whether it was not in the bucket.
-    pub missing: bool,
-    /// How many of its frames were damaged; none if it is missing, or only its header or index are damaged.
-    pub damaged_frames: u32,
-}
-
-/// When packs were verified, and what is damaged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScrubStatus {
-    /// Bytes a second that are read at most.
-    pub rate: u64,
-    /// How often each pack is read back by itself; zero for never.
-    pub interval: Duration,
-    /// The round that is under way.
-    pub running: Option<ScrubProgress>,
-    /// The last round since the start.
-    pub last: Option<ScrubEnd>,
-    /// When the next one begins by itself, in seconds since 1970.
-    pub next: Option<u64>,
-    /// Packs of the volume.
-    pub packs: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Packs that were never read back as a whole.
-    pub never: u64,
-    /// When the one was read that was not for the longest time, of those that ever were; in seconds since 1970.
-    pub oldest: Option<u64>,
-    /// When the one was read that was read last.
-    pub newest: Option<u64>,
-    /// Packs that were damaged or missing when they were read last; a thousand at most.
-    pub damaged_packs: Vec<CheckedPack>,
-    /// How many more there are.
-    pub more_damaged_packs: u64,
-    /// Damaged frames that readers and the scrub have met since the start; a thousand at most.
-    pub damaged_frames: Vec<DamagedFrame>,
-    /// How many more there are.
-    pub more_damaged_frames: u64,
-}
 
 /// Whether somebody waits while the bucket does not answer.
 #[derive(Clone, Copy)]
@@ -595,49 +492,6 @@ impl Core {
                 (Err(error), _) => return Err(Broken(error.to_string())),
             }
         }
-    }
-
-    /// What [`crate::Volume::scrub_status`] gives.
-    pub(crate) async fn scrub_status(&self) -> Result<ScrubStatus, ScrubRefusal> {
-        let mut survey = Survey::default();
-        let (mut damaged_packs, mut more) = (Vec::new(), 0);
-        let told = self.for_each_pack(Patience::None, |pack, account, check| {
-            survey.add(account, check);
-            let Some(check) = check.filter(|check| check.result != ScrubResult::Sound) else {
-                return;
-            };
-            if damaged_packs.len() == MOST_NAMED {
-                more += 1;
-                return;
-            }
-            damaged_packs.push(CheckedPack {
-                pack,
-                object: object_name(pack),
-                checked: check.checked,
-                missing: check.result == ScrubResult::Missing,
-                damaged_frames: check.damaged_frames,
-            });
-        });
-        let told = told.await;
-        told.map_err(|Broken(why)| ScrubRefusal::Unreadable(why))?;
-        let (damaged_frames, more_damaged_frames) = self.damages.list();
-        let round = self.scrubs.round.lock();
-        Ok(ScrubStatus {
-            rate: self.config.scrub_rate,
-            interval: self.config.scrub_interval,
-            running: round.running.clone(),
-            last: round.last.clone(),
-            next: round.next,
-            packs: survey.packs,
-            bytes: survey.bytes,
-            never: survey.never,
-            oldest: survey.oldest,
-            newest: survey.newest,
-            damaged_packs,
-            more_damaged_packs: more,
-            damaged_frames,
-            more_damaged_frames,
-        })
     }
 }
 

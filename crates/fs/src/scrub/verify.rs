@@ -180,7 +180,13 @@ impl Core {
             let bytes = match self.piece(address.pack, stored.start..stored.end).await? {
                 Ok(bytes) => bytes,
                 Err(gone) => {
-                    let object = object_name(address.pack);
+                    // Whose pack has been deleted, nobody needs.
+                    let pack = address.pack;
+                    let account = self.patiently(|| self.catalog.pack(pack)).await?;
+                    if account.is_none() {
+                        return Ok(None);
+                    }
+                    let object = object_name(pack);
                     return Ok(Some(format!("{object}: {}", gone.told().1)));
                 }
             };
