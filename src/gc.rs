@@ -89,11 +89,13 @@ fn text(garbage: &Garbage) -> String {
         garbage.packs,
         &format!("; {live}% of what they hold is in use"),
     );
-    row(
-        "to rewrite",
-        garbage.to_rewrite,
-        " of it free then: the gateway does it in the background",
-    );
+    if garbage.to_rewrite.count > 0 {
+        row(
+            "to rewrite",
+            garbage.to_rewrite,
+            " would be free then; the gateway does it in the background",
+        );
+    }
     row(
         "orphans",
         garbage.orphans,

@@ -66,7 +66,7 @@ impl Space {
             text += &format!("; {} rewritten since the start", self.packs_rewritten);
         }
         if self.orphans_deleted > 0 {
-            text += &format!("; {} orphans deleted", self.orphans_deleted);
+            text += &format!("; orphans deleted: {}", self.orphans_deleted);
         }
         if self.packs_left_alone > 0 {
             text += &format!(

@@ -450,7 +450,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         "memory        1.0 MiB of 1.0 GiB\n",
         "log error     writers may have to wait: No space left on device\n",
         "disk cache    10.0 GiB, 5 of 9 frames found since the start, 1 damaged: check its disk\n",
-        "space         300.0 MiB in 40 packs, 80% in use; 3 to rewrite, 20.0 MiB free then; 2 rewritten since the start; 1 orphans deleted\n",
+        "space         300.0 MiB in 40 packs, 80% in use; 3 to rewrite, 20.0 MiB free then; 2 rewritten since the start; orphans deleted: 1\n",
         "dedup         3.0 MiB not uploaded since the start; 40 frames are known, and those of earlier runs are being read\n",
         "store error   for 3s: 503 SlowDown\n",
         "requests      WRITE 12\n",

@@ -330,6 +330,8 @@ async fn with_a_cold_file(bucket: &Bucket) -> (Volume, Inode, Inode) {
     let mut config = bucket.config();
     config.memory_limit = 32 << 20;
     config.checkpoint_interval = Duration::from_secs(5);
+    // Requests are counted, of those who wait for the bucket: packs are rewritten at leisure.
+    config.rewrite_below = 0;
     let volume = Volume::open(&bucket.store().await, config).await.unwrap();
     let mode = CreateMode::Guarded(SetAttributes::default());
     let create = async |name: &[u8]| {

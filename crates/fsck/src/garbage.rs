@@ -179,7 +179,10 @@ impl Search<'_> {
             self.progress.add(1);
             let parts = object.location.prefix_match(&self.root);
             let name: Option<Path> = parts.map(Iterator::collect);
-            let age = self.options.now - object.last_modified.timestamp();
+            let age = self
+                .options
+                .now
+                .saturating_sub(object.last_modified.timestamp());
             let is_young = Duration::from_secs(age.max(0).unsigned_abs()) < self.options.grace;
             match name.and_then(|name| parse_object_name(name.as_ref())) {
                 Some(pack) => listed.push(pack, object.size, is_young),
