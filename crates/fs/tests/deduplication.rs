@@ -160,7 +160,7 @@ fn what_comes_up_often_in_one_checkpoint_is_uploaded_once() {
         // Fast uploads once more what it has no hash of yet, at most once a pack.
         let most = match mode {
             Dedup::Full => BLOCK_SIZE + (300 << 10),
-            _ => 2 * BLOCK_SIZE + (4 * 300 << 10),
+            _ => 2 * BLOCK_SIZE + ((4 * 300) << 10),
         };
         assert!(put <= most, "{mode:?}: {put} bytes");
         life.crash();
