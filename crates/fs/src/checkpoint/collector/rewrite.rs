@@ -158,16 +158,16 @@ impl Core {
         group: &[PackId],
         work: &mut Work,
     ) -> Result<Option<(PutPack, Vec<Move>)>, Unfinished> {
+        // Before anything is asked for: who finds no memory comes back, and must not pay for each time. It is for the
+        // bytes, as many as there are or one pack has room for; the pack that is made of them; and what is on its way.
+        let live = self.checkpoints.collector.survey.lock().live_in(group);
+        let most = live.min(self.copy_bytes().max(BLOCK_SIZE));
+        let lease = self.lease_spare(2 * most + FRAMES_ON_THEIR_WAY).await;
+        let lease = lease.ok_or(Unfinished::Busy)?;
         let wanted = self.live_in(group, work).await?;
-        let live = wanted.iter().flat_map(|block| &block.extents);
-        let live: u64 = live.map(|extent| extent.range.len()).sum();
-        if live == 0 {
+        if wanted.is_empty() {
             return Ok(None);
         }
-        // The bytes, the pack that is made of them, and what is on its way.
-        let memory = 2 * live + FRAMES_ON_THEIR_WAY;
-        let lease = self.lease_spare(memory).await;
-        let lease = lease.ok_or(Unfinished::Busy)?;
         let copied = self.copy_blocks(wanted, work).await?;
         self.put_copy(copied, lease, work).await.map(Some)
     }

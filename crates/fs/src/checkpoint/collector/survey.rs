@@ -144,6 +144,12 @@ impl Survey {
         self.alone.len() as u64
     }
 
+    /// Live bytes of packs that are to be rewritten.
+    pub(crate) fn live_in(&self, group: &[PackId]) -> u64 {
+        let records = group.iter().filter_map(|pack| self.sparse.get(pack));
+        records.map(|record| record.live_bytes).sum()
+    }
+
     /// The packs that should be rewritten next, together, whose live bytes fill a pack of `pack_bytes` or nearly so;
     /// none if nothing is worth it.
     pub(crate) fn next_group(&mut self, pack_bytes: u64) -> Vec<PackId> {
