@@ -14,10 +14,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::admin::{
-    CheckpointState, Control, DiskCache, ExportStatus, FlushReport, LogError, QuotaLimit,
-    QuotaReport, QuotaRequest, Status, StoreError,
+    CheckpointState, Compression, Control, DiskCache, ExportStatus, FlushReport, LogError,
+    QuotaLimit, QuotaReport, QuotaRequest, Status, StoreError,
 };
-use crate::config::{self, Config, LogMode};
+use crate::config::{Config, LogMode};
 use crate::exports;
 use crate::locks::{lock_config, register_with_rpcbind};
 use crate::serve::Gateway;
@@ -195,15 +195,9 @@ fn fs_config(config: &Config) -> FsConfig {
         },
         LogMode::None => LogConfig::None,
     };
-    let compression = match config.compression {
-        config::Compression::Auto => forebay_fs::Compression::Auto {
-            level: config.compression_level as i32,
-        },
-        config::Compression::Off => forebay_fs::Compression::Off,
-    };
     FsConfig {
         log,
-        compression,
+        compression: exports::compressed(config.compression, config.compression_level),
         memory_limit: config.memory_limit.bytes(),
         metadata_cache: config.metadata_cache.bytes(),
         checkpoint_interval: config.checkpoint_interval,
@@ -218,7 +212,11 @@ fn fs_config(config: &Config) -> FsConfig {
 
 /// The volume as the clients of a rule have it.
 fn seen(volume: &Volume, view: View) -> Arc<Volume> {
-    Arc::new(volume.with_commit_mode(exports::commit_mode(view)))
+    let seen = volume.with_commit_mode(exports::commit_mode(view));
+    Arc::new(match exports::compression(view) {
+        Some(compression) => seen.with_compression(compression),
+        None => seen,
+    })
 }
 
 impl Control for NfsGateway {
@@ -263,6 +261,11 @@ impl Control for NfsGateway {
                 message,
                 for_seconds: since.map(|since| since.as_secs_f64()),
             }),
+            compression: Compression {
+                level: status.compression.level,
+                raw_bytes: status.compression.raw_bytes,
+                stored_bytes: status.compression.stored_bytes,
+            },
             disk_cache: status.disk_cache.map(|cache| DiskCache {
                 limit_bytes: cache.limit_bytes,
                 hits: cache.hits,

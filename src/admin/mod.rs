@@ -37,7 +37,9 @@ pub use exports::ExportStatus;
 pub use place::PlaceError;
 pub use quota::{QuotaLimit, QuotaReport, QuotaRequest, QuotaTable};
 pub use server::Server;
-pub use status::{CheckpointState, DiskCache, FlushReport, LogError, Status, StoreError};
+pub use status::{
+    CheckpointState, Compression, DiskCache, FlushReport, LogError, Status, StoreError,
+};
 
 /// What a gateway must be able to do for those who ask at its control socket.
 pub trait Control: Send + Sync + 'static {

@@ -8,7 +8,8 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::admin::{
-    CheckpointState, ExportStatus, FlushReport, QuotaReport, QuotaRequest, Status, status,
+    CheckpointState, Compression, ExportStatus, FlushReport, QuotaReport, QuotaRequest, Status,
+    status,
 };
 use crate::config::Inputs;
 
@@ -61,6 +62,11 @@ impl Control for Fake {
             log_bytes: 0,
             log_limit_bytes: 0,
             log_error: None,
+            compression: Compression {
+                level: None,
+                raw_bytes: 0,
+                stored_bytes: 0,
+            },
             disk_cache: None,
             checkpoint: 1,
             checkpoint_state: CheckpointState::Open,

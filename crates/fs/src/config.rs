@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_pack::Compression;
 use forebay_types::BLOCK_SIZE;
+
+use crate::Compression;
 
 /// Settings of one gateway on one volume. Where nothing else is said, sizes are in bytes.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ pub struct FsConfig {
     pub checkpoint_interval: Duration,
     /// Dirty bytes at which a checkpoint closes before its interval is over.
     pub checkpoint_bytes: u64,
-    /// Compression of frames.
+    /// How files are compressed that nobody has written to through an export with a compression of its own.
     pub compression: Compression,
     /// Packs that are uploaded at the same time, 1 or more.
     pub upload_parallel: usize,
@@ -92,7 +93,7 @@ impl FsConfig {
             memory_limit: 1 << 30,
             checkpoint_interval: Duration::from_secs(5),
             checkpoint_bytes: 64 << 20,
-            compression: Compression::Auto { level: 1 },
+            compression: Compression::default(),
             upload_parallel: 4,
             pack_bytes: 8 << 20,
             early_bytes: 4 * BLOCK_SIZE,

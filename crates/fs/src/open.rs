@@ -284,7 +284,7 @@ pub(crate) async fn open(
         environment,
         catalog,
         packs,
-        checkpoints: Checkpoints::new(taken, store.health.clone()),
+        checkpoints: Checkpoints::new(taken, store.health.clone(), config.upload_parallel),
         accounts,
         next_inode: taken.next_inode,
         verifier: state.verifier,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forebay_types::{CheckpointId, Epoch, Lsn, VolumeId};
 
+use crate::CompressionStatus;
 use crate::core::{Core, Stopped};
 use crate::disk_cache::{DiskCache, DiskCacheStatus};
 
@@ -53,6 +54,8 @@ pub struct Status {
     pub memory_limit: u64,
     /// Bytes of the log in use, and their limit; none for a volume without a log.
     pub log: Option<(u64, u64)>,
+    /// How packs are compressed.
+    pub compression: CompressionStatus,
     /// The local disk cache; none if there is none.
     pub disk_cache: Option<DiskCacheStatus>,
     /// Bytes that published files use.
@@ -92,6 +95,7 @@ impl Status {
             leased_bytes: core.cache.leased_bytes(),
             memory_limit: core.cache.limit_bytes(),
             log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),
+            compression: core.checkpoints.compressing.status(),
             disk_cache: core.packs.disk.as_ref().map(DiskCache::status),
             used_bytes: core.checkpoints.state().used_bytes,
             inodes: core.accounts.volume().used().files,

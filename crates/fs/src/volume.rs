@@ -20,7 +20,7 @@ use crate::environment::Environment;
 use crate::local::{self, LocalState};
 use crate::open::{self, OpenError};
 use crate::quota::{LimitChange, Quota, QuotaError};
-use crate::{FsConfig, Status};
+use crate::{Compression, FsConfig, Status};
 
 /// How long closing waits for the metadata store beyond the limit for publishing.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
@@ -33,6 +33,8 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 pub struct Volume {
     core: Arc<Core>,
     commit: CommitMode,
+    /// Of what is written through this one.
+    compression: Compression,
     shared: Arc<Shared>,
 }
 
@@ -117,6 +119,7 @@ impl Volume {
         let handle_key =
             blake3::derive_key("forebay 2026 NFS file handles", &opened.descriptor.hash_key);
         Ok(Volume {
+            compression: core.config.compression,
             core,
             commit: CommitMode::default(),
             shared: Arc::new(Shared {
@@ -133,6 +136,15 @@ impl Volume {
     pub fn with_commit_mode(&self, commit: CommitMode) -> Volume {
         Volume {
             commit,
+            ..self.clone()
+        }
+    }
+
+    /// The same volume for those whose files are to be compressed like this. It counts for whole files, from their next
+    /// write on, and for what they have written that is not in the bucket yet; a restart forgets it.
+    pub fn with_compression(&self, compression: Compression) -> Volume {
+        Volume {
+            compression,
             ..self.clone()
         }
     }
@@ -341,7 +353,8 @@ impl FileSystem for Volume {
         data: &[u8],
         stability: Stability,
     ) -> Result<WriteReply> {
-        let recorded = self.core.write(who, inode, offset, data).await?;
+        let written = self.core.write(who, inode, offset, data, self.compression);
+        let recorded = written.await?;
         let (change, reached) = match stability {
             Stability::Unstable => {
                 self.core.journal().complete(recorded.end).await;

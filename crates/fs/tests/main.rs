@@ -7,6 +7,7 @@ mod checkpoints;
 mod cold_names;
 mod commit_modes;
 mod common;
+mod compression;
 mod damaged_metadata;
 mod disk_cache;
 mod disk_faults;

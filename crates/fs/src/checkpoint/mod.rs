@@ -35,6 +35,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::compression::Packs;
 use crate::core::{Core, Stopped};
 use crate::fetch::backoff;
 use crate::status::Stage;
@@ -85,13 +86,15 @@ pub(crate) struct Checkpoints {
     next_pack: AtomicU64,
     /// For packs.
     pub(crate) buffers: buffers::PackBuffers,
+    /// How packs are compressed.
+    pub(crate) compressing: Arc<Packs>,
     /// What leaves before its checkpoint closes.
     pub(crate) leaving: early::Leaving,
 }
 
 impl Checkpoints {
-    /// Goes on from the state that the bucket has.
-    pub(crate) fn new(state: VolumeState, health: Health) -> Checkpoints {
+    /// Goes on from the state that the bucket has, with so many packs on the link at the same time.
+    pub(crate) fn new(state: VolumeState, health: Health, upload_parallel: usize) -> Checkpoints {
         Checkpoints {
             wake: Notify::new(),
             pressed: AtomicBool::new(false),
@@ -109,8 +112,14 @@ impl Checkpoints {
             undeleted: AtomicBool::new(false),
             next_pack: AtomicU64::new(first_pack(&state)),
             buffers: buffers::PackBuffers::default(),
+            compressing: Packs::new(upload_parallel),
             leaving: early::Leaving::default(),
         }
+    }
+
+    /// Bytes a second that may go to the bucket now; none for as many as there are.
+    fn upload_rate(&self) -> Option<u64> {
+        self.health.upload_rate()
     }
 
     /// The publisher should look whether there is something to do.

@@ -7,15 +7,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forebay_cache::{Lease, Snapshot};
 use forebay_meta::record::{BlockMap, FrameAddress, MAX_EXTENTS, PackRecord};
-use forebay_pack::{FrameRef, PackWriter};
+use forebay_pack::{Compression, FrameRef, PackWriter};
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, Inode, PackId};
 use tokio::task::JoinSet;
 
 use super::buffers::Buffer;
 use super::close::Closed;
 use super::{Halted, pack_plan};
+use crate::compression::BlockJudge;
 use crate::core::{Core, Stopped};
 use crate::fetch::{FetchError, Fetched};
+use crate::node::Node;
 use crate::read::address_key;
 
 /// What a checkpoint has put into the bucket.
@@ -29,6 +31,8 @@ pub(crate) struct Uploaded {
 /// A block of a checkpoint on its way.
 pub(super) struct DirtyBlock {
     pub(super) key: BlockKey,
+    /// The file.
+    pub(super) node: Arc<Node>,
     pub(super) snapshot: Snapshot,
     /// Set when the block map has too many extents to take the dirty ranges one by one: bytes of
     /// the whole block up to here are written anew in one frame.
@@ -146,6 +150,7 @@ impl Core {
                 let rewrite = needs_rewrite(key, &snapshot, map.unwrap_or_default(), floor);
                 blocks.push(DirtyBlock {
                     key,
+                    node: node.clone(),
                     snapshot,
                     rewrite,
                 });
@@ -176,9 +181,11 @@ impl Core {
                     .flat_map(pack_plan::frames)
                     .collect(),
             };
-            contents.push((block.key, block.snapshot, rewritten, frames));
+            contents.push((block.key, block.node, block.snapshot, rewritten, frames));
         }
-        let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
+        let (keys, otherwise) = (self.packs.keys().clone(), self.config.compression);
+        let compressing = self.checkpoints.compressing.clone();
+        let link_limit = self.checkpoints.upload_rate();
         let all = || contents.iter().flat_map(|(.., frames)| frames);
         let raw_bytes: u64 = all().map(|frame| frame.len()).sum();
         let most = PackWriter::most_bytes(all().count(), raw_bytes as usize);
@@ -187,26 +194,34 @@ impl Core {
             None => (Vec::with_capacity(most), None),
         };
         let encoded = self.environment.compute.run_in_background(move || {
-            let mut writer = PackWriter::new_in(memory, pack, &keys, compression);
-            for (key, snapshot, rewritten, frames) in contents {
+            let files = contents
+                .iter()
+                .map(|(_, node, ..)| node.compression.now(otherwise));
+            let encoding = compressing.encode(raw_bytes, files, link_limit);
+            let mut writer = PackWriter::new_in(memory, pack, &keys, Compression::Off);
+            for (key, node, snapshot, rewritten, frames) in contents {
+                let mut judge =
+                    BlockJudge::new(&node.compression, key, encoding.level(), otherwise);
                 for frame in frames {
                     match &rewritten {
                         Some(whole) => {
                             let bytes = &whole[std::ops::Range::<usize>::from(frame)];
-                            writer.push(key, frame, std::iter::once(bytes));
+                            judge.push(&mut writer, frame, std::iter::once(bytes));
                         }
                         None => {
                             let slices: Vec<&[u8]> = snapshot.slices(frame).collect();
-                            writer.push(key, frame, slices.iter().copied());
+                            judge.push(&mut writer, frame, slices.iter().copied());
                         }
                     }
                 }
                 // From here on writers change these pieces in place again.
                 drop(snapshot);
             }
-            writer.finish_in_memory()
+            let (bytes, frames) = writer.finish_in_memory();
+            let sending = encoding.done(bytes.len() as u64);
+            (bytes, frames, sending)
         });
-        let (bytes, frames) = encoded.await.map_err(|error| {
+        let (bytes, frames, sending) = encoded.await.map_err(|error| {
             self.stop(Stopped::Failed(format!(
                 "a pack could not be encoded: {error}"
             )));
@@ -223,6 +238,7 @@ impl Core {
                 .await?;
             attempt += 1;
         }
+        sending.arrived(bytes.len() as u64);
         self.checkpoints.store_works();
         let frames: Vec<_> = frames
             .iter()
