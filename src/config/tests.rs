@@ -334,9 +334,9 @@ fn bad_values_name_key_source_value_and_what_is_expected() {
          expected a duration such as 5s, 250ms or 1h30m, 100ms to 1h"
     );
     assert_eq!(
-        file("compression_level = 1.5"),
-        "system.toml:1: compression_level = `1.5`: a TOML float does not fit; \
-         expected a whole number, 1 to 19"
+        file("upload_parallel = 1.5"),
+        "system.toml:1: upload_parallel = `1.5`: a TOML float does not fit; \
+         expected a whole number, 1 to 64"
     );
     assert_eq!(
         file("commit = [\"disk\"]"),
