@@ -4,7 +4,7 @@
 //! file handles follows from the path alone, so that neither the order of the tables nor a change of rules
 //! makes clients mount again.
 
-use forebay_fs::CommitMode;
+use forebay_fs::{CommitMode, Compression};
 use forebay_nfs::{
     Anonymous, Export, ExportAccess, Flavors, Rule, SourcePort, Squash, Transports, View,
 };
@@ -66,7 +66,7 @@ fn rules(entry: &config::Export) -> Vec<Rule> {
             tls: entry.xprtsec.tls,
             mtls: entry.xprtsec.mtls,
         },
-        view: view(entry.commit),
+        view: view(entry),
     };
     let all = entry.clients.ranges().to_vec();
     match entry.squash {
@@ -80,18 +80,36 @@ fn rules(entry: &config::Export) -> Vec<Rule> {
     }
 }
 
-/// Each commit mode is a view of the volume.
-fn view(commit: config::CommitMode) -> View {
-    View(match commit {
+/// What a view of the volume has below the code of its compression: two bits, the commit mode.
+const MODE_BITS: u32 = 2;
+
+/// Commit mode and compression together are a view of the volume.
+fn view(entry: &config::Export) -> View {
+    let mode = match entry.commit {
         config::CommitMode::Disk => 0,
         config::CommitMode::Bucket => 1,
         config::CommitMode::Async => 2,
-    })
+    };
+    let compression = compressed(entry.compression, entry.compression_level);
+    View(mode | compression.code() << MODE_BITS)
+}
+
+/// What two settings say about compression.
+pub fn compressed(compression: config::Compression, levels: forebay_fs::Levels) -> Compression {
+    match compression {
+        config::Compression::Auto => Compression::Auto(levels),
+        config::Compression::Off => Compression::Off,
+    }
+}
+
+/// The compression of a view that [`served`] gave; none of any other.
+pub fn compression(view: View) -> Option<Compression> {
+    Compression::from_code(view.0 >> MODE_BITS)
 }
 
 /// The commit mode of a view that [`served`] gave.
 pub fn commit_mode(view: View) -> CommitMode {
-    match view.0 {
+    match view.0 & ((1 << MODE_BITS) - 1) {
         1 => CommitMode::Bucket,
         2 => CommitMode::Async,
         _ => CommitMode::Disk,
@@ -137,6 +155,10 @@ pub fn described(exports: &[Export]) -> Vec<ExportStatus> {
                     CommitMode::Async => "async",
                 }
                 .to_owned(),
+                compression: match compression(rule.view) {
+                    Some(Compression::Auto(levels)) => levels.to_string(),
+                    Some(Compression::Off) | None => "off".to_owned(),
+                },
             };
             lines.extend(rule.clients.iter().map(line));
         }

@@ -14,9 +14,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::admin::{
-    CheckpointState, Control, Deduplication, DiskCache, ExportStatus, FlushReport, KnownSpace,
-    LogError, QuotaLimit, QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Space, Status,
-    StoreError,
+    CheckpointState, Compression, Control, Deduplication, DiskCache, ExportStatus, FlushReport,
+    KnownSpace, LogError, QuotaLimit, QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Space,
+    Status, StoreError,
 };
 use crate::config::{self, Config, LogMode};
 use crate::credentials::Credentials;
@@ -210,12 +210,6 @@ fn fs_config(config: &Config) -> FsConfig {
         },
         LogMode::None => LogConfig::None,
     };
-    let compression = match config.compression {
-        config::Compression::Auto => forebay_fs::Compression::Auto {
-            level: config.compression_level as i32,
-        },
-        config::Compression::Off => forebay_fs::Compression::Off,
-    };
     let dedup = match config.dedup {
         config::Dedup::Off => forebay_fs::Dedup::Off,
         config::Dedup::Full => forebay_fs::Dedup::Full,
@@ -223,7 +217,7 @@ fn fs_config(config: &Config) -> FsConfig {
     };
     FsConfig {
         log,
-        compression,
+        compression: exports::compressed(config.compression, config.compression_level),
         dedup,
         memory_limit: config.memory_limit.bytes(),
         metadata_cache: config.metadata_cache.bytes(),
@@ -263,7 +257,11 @@ fn space(collector: &forebay_fs::CollectorStatus) -> Space {
 
 /// The volume as the clients of a rule have it.
 fn seen(volume: &Volume, view: View) -> Arc<Volume> {
-    Arc::new(volume.with_commit_mode(exports::commit_mode(view)))
+    let seen = volume.with_commit_mode(exports::commit_mode(view));
+    Arc::new(match exports::compression(view) {
+        Some(compression) => seen.with_compression(compression),
+        None => seen,
+    })
 }
 
 impl Control for NfsGateway {
@@ -308,6 +306,11 @@ impl Control for NfsGateway {
                 message,
                 for_seconds: since.map(|since| since.as_secs_f64()),
             }),
+            compression: Compression {
+                level: status.compression.level,
+                raw_bytes: status.compression.raw_bytes,
+                stored_bytes: status.compression.stored_bytes,
+            },
             disk_cache: status.disk_cache.map(|cache| DiskCache {
                 limit_bytes: cache.limit_bytes,
                 hits: cache.hits,

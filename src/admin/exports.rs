@@ -28,10 +28,12 @@ pub struct ExportStatus {
     pub xprtsec: String,
     /// What answers that promise stable storage wait for.
     pub commit: String,
+    /// How what they write is compressed: the levels of zstd, such as `1-9`, or `off`.
+    pub compression: String,
 }
 
 impl fmt::Display for ExportStatus {
-    /// As a line of /etc/exports, with one word more for the commit mode.
+    /// As a line of /etc/exports, with words more for the commit mode and for compression.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ExportStatus {
             path,
@@ -44,16 +46,21 @@ impl fmt::Display for ExportStatus {
             source_port,
             xprtsec,
             commit,
+            compression,
         } = self;
         // As exportfs does: what is so unless somebody says otherwise is left out.
         let xprtsec = match xprtsec.as_str() {
             "none:tls:mtls" => String::new(),
             some => format!(",xprtsec={some}"),
         };
+        let compression = match compression.as_str() {
+            "1-9" => String::new(),
+            some => format!(",compression={some}"),
+        };
         write!(
             f,
             "{path} {client}({access},{squash},anonuid={anonuid},anongid={anongid},sec={sec},\
-             {source_port}{xprtsec},commit={commit})"
+             {source_port}{xprtsec},commit={commit}{compression})"
         )
     }
 }

@@ -45,7 +45,8 @@ pub use scrub::{
 pub use server::Server;
 pub use space::{KnownSpace, Space};
 pub use status::{
-    CheckpointState, Deduplication, DiskCache, FlushReport, LogError, Status, StoreError,
+    CheckpointState, Compression, Deduplication, DiskCache, FlushReport, LogError, Status,
+    StoreError,
 };
 
 /// What a gateway must be able to do for those who ask at its control socket.

@@ -46,6 +46,8 @@ pub struct Status {
     pub log_limit_bytes: u64,
     /// What is wrong with the log, while it is; null when all is well.
     pub log_error: Option<LogError>,
+    /// How packs are compressed.
+    pub compression: Compression,
     /// The local disk cache; null if there is none.
     pub disk_cache: Option<DiskCache>,
     /// What packs hold in the bucket, and what is done about dead bytes.
@@ -85,6 +87,17 @@ pub struct LogError {
     pub message: String,
     /// For how long writes have been refused; null if they are not, but may have to wait.
     pub for_seconds: Option<f64>,
+}
+
+/// What compression did since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compression {
+    /// Level of zstd that the last pack was planned with; null if it had none, or there was none.
+    pub level: Option<u8>,
+    /// Bytes of files that went into packs.
+    pub raw_bytes: u64,
+    /// Bytes of those packs.
+    pub stored_bytes: u64,
 }
 
 /// What the local disk cache did since the start.
@@ -183,6 +196,7 @@ impl fmt::Display for Status {
             };
             row("log error", format!("{refused}{}", error.message))?;
         }
+        row("compression", self.compression.described())?;
         row(
             "disk cache",
             match &self.disk_cache {
@@ -232,6 +246,20 @@ impl fmt::Display for Status {
                 requests.join(", ")
             },
         )
+    }
+}
+
+impl Compression {
+    fn described(&self) -> String {
+        if self.raw_bytes == 0 {
+            return "nothing to compress since the start".to_owned();
+        }
+        let level = match self.level {
+            Some(level) => format!("level {level}"),
+            None => "off".to_owned(),
+        };
+        let (raw, stored) = (size(self.raw_bytes), size(self.stored_bytes));
+        format!("{level} for the last pack, {raw} became {stored} since the start")
     }
 }
 

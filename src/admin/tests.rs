@@ -43,6 +43,11 @@ fn some_status() -> Status {
             message: "No space left on device".to_owned(),
             for_seconds: None,
         }),
+        compression: Compression {
+            level: Some(4),
+            raw_bytes: 8 << 20,
+            stored_bytes: 3 << 20,
+        },
         disk_cache: Some(DiskCache {
             limit_bytes: 10 << 30,
             hits: 5,
@@ -111,6 +116,7 @@ fn export() -> ExportStatus {
         source_port: "secure".to_owned(),
         xprtsec: "none:tls:mtls".to_owned(),
         commit: "disk".to_owned(),
+        compression: "3".to_owned(),
     }
 }
 
@@ -224,7 +230,7 @@ async fn questions_and_orders_reach_the_gateway() {
     assert_eq!(exports, [export()]);
     assert_eq!(
         exports[0].to_string(),
-        "/home 10.0.0.0/8(ro,root_squash,anonuid=150,anongid=100,sec=sys,secure,commit=disk)"
+        "/home 10.0.0.0/8(ro,root_squash,anonuid=150,anongid=100,sec=sys,secure,commit=disk,compression=3)"
     );
     fake.let_go.notify_one();
     assert_eq!(flush(dir.path(), None).await.unwrap(), REPORT);
@@ -449,6 +455,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         "LSN           published 4096, durable 8192, end 9000\n",
         "memory        1.0 MiB of 1.0 GiB\n",
         "log error     writers may have to wait: No space left on device\n",
+        "compression   level 4 for the last pack, 8.0 MiB became 3.0 MiB since the start\n",
         "disk cache    10.0 GiB, 5 of 9 frames found since the start, 1 damaged: check its disk\n",
         "space         300.0 MiB in 40 packs, 80% in use; 3 to rewrite, 20.0 MiB free then; 2 rewritten since the start; orphans deleted: 1\n",
         "dedup         3.0 MiB not uploaded since the start; 40 frames are known, and those of earlier runs are being read\n",

@@ -18,13 +18,14 @@
 
 use std::collections::BTreeMap;
 
+use forebay_fs::Levels;
 use forebay_nfs::AddressRange;
 use toml::de::{DeTable, DeValue};
 
 use super::file::{File, scalar_or_list};
 use super::{
-    Access, Clients, CommitMode, Config, ConfigError, LogMode, Security, Setting, Source,
-    SourcePort, Squash, Value, Written, Xprtsec,
+    Access, Clients, CommitMode, Compression, Config, ConfigError, LogMode, Security, Setting,
+    Source, SourcePort, Squash, Value, Written, Xprtsec,
 };
 
 /// The key of the tables in the file.
@@ -94,6 +95,10 @@ options! {
     xprtsec: Xprtsec;
     /// What answers that promise stable storage wait for.
     commit: CommitMode;
+    /// Whether what they write is compressed.
+    compression: Compression;
+    /// How hard.
+    compression_level: Levels;
 }
 
 /// The text of one table's values, and where each stands.

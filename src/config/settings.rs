@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_fs::Levels;
 use forebay_object::{LinkLimit, Proxy};
 
 use super::Default::{Computed, Fixed};
@@ -110,8 +111,9 @@ settings! {
         checkpoint_bytes: Size = Fixed("64MiB"), "4MiB" to "16GiB";
         /// `auto` compresses (zstd) what a sample shows to be worth it.
         compression: Compression = Fixed("auto");
-        /// Level of zstd: higher is smaller and slower.
-        compression_level: u32 = Fixed("1"), "1" to "19";
+        /// Level of zstd, 1 to 19: higher is smaller and slower. Of a range, the lowest counts, and higher ones while
+        /// uploads wait for the link and the processor has time.
+        compression_level: Levels = Fixed("1-9");
         /// Whether content that the volume already holds is uploaded again: `full` finds it by a strong hash of each
         /// frame, 256 KiB at most; `fast` computes that only where length and CRC32 are those of one that is known, which
         /// saves processor time where frames need no hash of their own. Both take up to 82MiB of memory; `off` uploads

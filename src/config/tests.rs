@@ -334,9 +334,9 @@ fn bad_values_name_key_source_value_and_what_is_expected() {
          expected a duration such as 5s, 250ms or 1h30m, 100ms to 1h"
     );
     assert_eq!(
-        file("compression_level = 1.5"),
-        "system.toml:1: compression_level = `1.5`: a TOML float does not fit; \
-         expected a whole number, 1 to 19"
+        file("upload_parallel = 1.5"),
+        "system.toml:1: upload_parallel = `1.5`: a TOML float does not fit; \
+         expected a whole number, 1 to 64"
     );
     assert_eq!(
         file("commit = [\"disk\"]"),
@@ -495,7 +495,7 @@ fn exports(text: &str) -> Vec<String> {
 fn without_exports_in_the_file_the_root_is_exported_with_the_general_settings() {
     assert_eq!(
         exports("clients = [\"10.0.0.0/8\"]\nsquash = \"all\"\ncommit = \"bucket\""),
-        ["/ 10.0.0.0/8 rw all_squash 65534 65534 sys secure none,tls,mtls bucket"]
+        ["/ 10.0.0.0/8 rw all_squash 65534 65534 sys secure none,tls,mtls bucket auto 1-9"]
     );
 }
 
@@ -517,13 +517,15 @@ fn an_export_has_the_general_settings_but_for_its_own() {
             source_port = "insecure"
             xprtsec = "none:mtls"
             commit = "async"
+            compression = "off"
+            compression_level = 3
         "#,
     );
     assert_eq!(
         listed,
         [
-            "/ 127.0.0.0/8,::1 rw auto 65534 65534 sys secure none,tls,mtls bucket",
-            "/scratch/of all 10.0.0.0/8,192.168.1.7 ro no_root_squash 150 100 sys,none insecure none,mtls async"
+            "/ 127.0.0.0/8,::1 rw auto 65534 65534 sys secure none,tls,mtls bucket auto 1-9",
+            "/scratch/of all 10.0.0.0/8,192.168.1.7 ro no_root_squash 150 100 sys,none insecure none,mtls async off 3"
         ]
     );
 }
@@ -570,7 +572,7 @@ fn what_is_wrong_with_an_export_is_named_with_its_line() {
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\nlog_limit = \"1GiB\""),
-        "system.toml:3: unknown key `log_limit` in [[export]]; it takes path, clients, access, squash, anonuid, anongid, sec, source_port, xprtsec and commit"
+        "system.toml:3: unknown key `log_limit` in [[export]]; it takes path, clients, access, squash, anonuid, anongid, sec, source_port, xprtsec, commit, compression and compression_level"
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\nsec = \"krb5\""),

@@ -4,6 +4,7 @@ mod choice;
 mod clients;
 mod duration;
 mod file;
+mod levels;
 mod link;
 mod s3;
 mod security;

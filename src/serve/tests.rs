@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::admin::{
-    CheckpointState, ExportStatus, FlushReport, QuotaReport, QuotaRequest, ScrubReport,
-    ScrubRequest, Status, status,
+    CheckpointState, Compression, ExportStatus, FlushReport, QuotaReport, QuotaRequest,
+    ScrubReport, ScrubRequest, Status, status,
 };
 use crate::config::Inputs;
 
@@ -62,6 +62,11 @@ impl Control for Fake {
             log_bytes: 0,
             log_limit_bytes: 0,
             log_error: None,
+            compression: Compression {
+                level: None,
+                raw_bytes: 0,
+                stored_bytes: 0,
+            },
             disk_cache: None,
             space: Default::default(),
             damaged_frames: 0,

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_meta::volume::keys::Expected;
-use forebay_pack::Compression;
 use forebay_types::BLOCK_SIZE;
 
+use crate::Compression;
 use crate::dedup::Dedup;
 
 /// Settings of one gateway on one volume. Where nothing else is said, sizes are in bytes.
@@ -24,7 +24,7 @@ pub struct FsConfig {
     pub checkpoint_interval: Duration,
     /// Dirty bytes at which a checkpoint closes before its interval is over.
     pub checkpoint_bytes: u64,
-    /// Compression of frames.
+    /// How files are compressed that nobody has written to through an export with a compression of its own.
     pub compression: Compression,
     /// Whether content that the volume already holds is uploaded again.
     pub dedup: Dedup,
@@ -112,7 +112,7 @@ impl FsConfig {
             memory_limit: 1 << 30,
             checkpoint_interval: Duration::from_secs(5),
             checkpoint_bytes: 64 << 20,
-            compression: Compression::Auto { level: 1 },
+            compression: Compression::default(),
             dedup: Dedup::Off,
             upload_parallel: 4,
             pack_bytes: 8 << 20,

@@ -6,6 +6,7 @@ use forebay_types::{BlockIndex, ByteRange, Inode, Lsn};
 use forebay_vfs::{Change, Credentials, Error, Result, permission};
 use forebay_wal::RecordKind;
 
+use crate::Compression;
 use crate::change::DataHeader;
 use crate::convert::owned;
 use crate::core::Core;
@@ -24,6 +25,7 @@ impl Core {
         inode: Inode,
         offset: u64,
         data: &[u8],
+        compression: Compression,
     ) -> Result<Recorded<Change>> {
         let node = self.node(inode).await?;
         let end_offset = offset
@@ -39,6 +41,7 @@ impl Core {
             }
             result => result,
         }?;
+        node.compression.written_through(compression);
         // The cache counts the bytes by now; whoever waits for the disk keeps nobody out.
         drop(admission);
         if self.cache.dirty_bytes() >= self.config.checkpoint_bytes {

@@ -26,6 +26,7 @@ use forebay_vfs::{Attributes, Error, Result, WccAttributes};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OnceCell;
 
+use crate::compression::FileCompression;
 use crate::convert;
 use crate::early::{EarlyMaps, WriteStream};
 use crate::names::known::KnownNames;
@@ -39,6 +40,8 @@ pub(crate) struct Node {
     pub(crate) names: tokio::sync::Mutex<()>,
     /// Never held across an await. Several are taken in the order of their inodes.
     state: Mutex<NodeState>,
+    /// How its bytes are compressed.
+    pub(crate) compression: FileCompression,
     /// Set by every use, cleared by the sweep that looks for nodes to forget.
     used: AtomicBool,
 }
@@ -121,6 +124,7 @@ impl Node {
                 floor: None,
                 closed: None,
             }),
+            compression: FileCompression::default(),
             used: AtomicBool::new(true),
         })
     }

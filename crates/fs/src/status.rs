@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forebay_types::{CheckpointId, Epoch, Lsn, VolumeId};
 
+use crate::CompressionStatus;
 use crate::checkpoint::CollectorStatus;
 use crate::core::{Core, Stopped};
 use crate::dedup::DedupStatus;
@@ -55,6 +56,8 @@ pub struct Status {
     pub memory_limit: u64,
     /// Bytes of the log in use, and their limit; none for a volume without a log.
     pub log: Option<(u64, u64)>,
+    /// How packs are compressed.
+    pub compression: CompressionStatus,
     /// The local disk cache; none if there is none.
     pub disk_cache: Option<DiskCacheStatus>,
     /// Damaged frames that readers and the scrub have met since the start, and of which bytes are lost.
@@ -100,6 +103,7 @@ impl Status {
             leased_bytes: core.cache.leased_bytes(),
             memory_limit: core.cache.limit_bytes(),
             log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),
+            compression: core.checkpoints.compressing.status(),
             disk_cache: core.packs.disk.as_ref().map(DiskCache::status),
             damaged_frames: core.damages.lost(),
             dedup: core.sharing.status(),

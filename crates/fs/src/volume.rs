@@ -21,7 +21,7 @@ use crate::local::{self, LocalState};
 use crate::open::{self, OpenError};
 use crate::quota::{LimitChange, Quota, QuotaError};
 use crate::scrub::{ScrubRefusal, ScrubStatus};
-use crate::{Expected, FsConfig, Status};
+use crate::{Compression, Expected, FsConfig, Status};
 
 /// How long closing waits for the metadata store beyond the limit for publishing.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
@@ -34,6 +34,8 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 pub struct Volume {
     core: Arc<Core>,
     commit: CommitMode,
+    /// Of what is written through this one.
+    compression: Compression,
     shared: Arc<Shared>,
 }
 
@@ -142,6 +144,7 @@ impl Volume {
             }
         });
         Ok(Volume {
+            compression: core.config.compression,
             core,
             commit: CommitMode::default(),
             shared: Arc::new(Shared {
@@ -158,6 +161,15 @@ impl Volume {
     pub fn with_commit_mode(&self, commit: CommitMode) -> Volume {
         Volume {
             commit,
+            ..self.clone()
+        }
+    }
+
+    /// The same volume for those whose files are to be compressed like this. It counts for whole files, from their next
+    /// write on, and for what they have written that is not in the bucket yet; a restart forgets it.
+    pub fn with_compression(&self, compression: Compression) -> Volume {
+        Volume {
+            compression,
             ..self.clone()
         }
     }
@@ -392,7 +404,8 @@ impl FileSystem for Volume {
         data: &[u8],
         stability: Stability,
     ) -> Result<WriteReply> {
-        let recorded = self.core.write(who, inode, offset, data).await?;
+        let written = self.core.write(who, inode, offset, data, self.compression);
+        let recorded = written.await?;
         let (change, reached) = match stability {
             Stability::Unstable => {
                 self.core.journal().complete(recorded.end).await;

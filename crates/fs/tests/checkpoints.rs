@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::common::model::{Model, Op, draw};
 use crate::common::*;
+use forebay_fs::Compression;
 use forebay_fs::FsConfig;
-use forebay_pack::Compression;
 use forebay_types::{BLOCK_SIZE, Inode, Lsn};
 use forebay_vfs::{FileSystem, SetAttributes, Stability};
 use proptest::prelude::*;

@@ -9,6 +9,7 @@ mod collecting;
 
 mod commit_modes;
 mod common;
+mod compression;
 mod damaged_metadata;
 mod deduplication;
 mod disk_cache;

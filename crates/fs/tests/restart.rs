@@ -375,7 +375,7 @@ fn a_volume_without_its_metadata_or_their_manifest_is_refused() {
 fn a_damaged_pack_costs_only_the_range_that_it_held_and_is_named() {
     let messages = messages::collect();
     let bucket = Bucket::new();
-    let life = bucket.start(|config| config.compression = forebay_pack::Compression::Off);
+    let life = bucket.start(|config| config.compression = forebay_fs::Compression::Off);
     let inode = life.create(b"file");
     let other = life.create(b"other");
     let mut data = pattern(1, 3 * BLOCK_SIZE as usize);
@@ -436,7 +436,7 @@ fn a_damaged_pack_costs_only_the_range_that_it_held_and_is_named() {
 #[test]
 fn a_damaged_frame_does_not_stop_small_writes_to_its_block() {
     let bucket = Bucket::new();
-    let life = bucket.start(|config| config.compression = forebay_pack::Compression::Off);
+    let life = bucket.start(|config| config.compression = forebay_fs::Compression::Off);
     let inode = life.create(b"file");
     life.write(inode, 0, &pattern(1, 2 << 20), Stability::Unstable);
     life.flush();

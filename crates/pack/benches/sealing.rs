@@ -1,9 +1,11 @@
-//! What sealing costs: frames written and opened, raw, compressed, sealed and both, beside a copy of the
-//! same bytes; and the cipher alone beside others. `cargo bench -p forebay-pack --bench sealing`.
+//! What compressing and sealing cost: frames written and opened, raw, compressed, sealed and both, beside a copy of
+//! the same bytes, `zstd -b` and `openssl speed`; and the cipher alone.
+//! `cargo bench -p forebay-pack --bench sealing`.
 //!
 //! A round measures all of them, one after the other, on one core, in time of the processor, as `openssl speed`
-//! does: it is not longer on a busy machine. Frames have 256 KiB, as those of streams
-//! have, or 4 KiB. `openssl speed` is asked if there is an `openssl`.
+//! does: it is not longer on a busy machine. `zstd -b` alone goes by the clock on the wall: what stands beside it counts
+//! on an idle machine only. Frames have 256 KiB, as those of streams have, or 4 KiB. `openssl` and `zstd` are asked if
+//! they are there: Debian has them as the packages of these names.
 //!
 //! * `--rounds N`: 15 if it is not given.
 //! * `--update FILE`: puts the tables in that text, between their marks.
@@ -21,7 +23,6 @@ use forebay_measure::{Arguments, Machine, Median, Round, Rounds, table};
 use forebay_pack::{Compression, FrameRef, PackKeys, PackWriter, open_frame};
 use forebay_seal::{DataKeyId, DataKeys, Purpose, Secret, SystemEntropy};
 use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId, VolumeId};
-use ring::aead;
 use rustix::time::{ClockId, clock_gettime};
 
 #[global_allocator]
@@ -60,50 +61,71 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Frames written and opened.
+/// Frames written and opened, and beside what each kind stands: a copy of the same bytes, `zstd -b`, and `openssl speed`.
 fn frames(rounds: &Rounds) -> String {
-    let mut text = table::head(&["frames", "written", "opened", "written, to not sealed"]);
+    let mut text = table::head(&[
+        "frames",
+        "written",
+        "opened",
+        "written, to not sealed",
+        "written, to the line below",
+    ]);
     for (_, size) in SIZES {
-        for kind in KINDS {
-            let written = format!("{size} {kind} written");
-            let opened = format!("{size} {kind} opened");
-            let plain = kind.strip_suffix(", sealed");
-            let plain = plain.map(|plain| format!("{size} {plain} written"));
-            let ratio = plain.map(|plain| table::times(rounds.ratio(&written, &plain)));
+        for (kinds, like) in [
+            (&KINDS[..1], "copy"),
+            (&KINDS[1..2], "openssl"),
+            (&KINDS[2..], "zstd -b"),
+        ] {
+            let like = format!("{size} {like}");
+            for kind in kinds {
+                let written = format!("{size} {kind} written");
+                let opened = format!("{size} {kind} opened");
+                let plain = kind.strip_suffix(", sealed");
+                let plain = plain.map(|plain| format!("{size} {plain} written"));
+                let ratio = plain.map(|plain| table::times(rounds.ratio(&written, &plain)));
+                text += &table::line([
+                    format!("{size}, {kind}"),
+                    table::whole(rounds.median(&written)),
+                    table::whole(rounds.median(&opened)),
+                    ratio.unwrap_or_default(),
+                    if_measured(rounds.ratio(&written, &like), table::times),
+                ]);
+            }
+            let reads = format!("{like} opened");
+            let opened = match like.ends_with("zstd -b") {
+                true => if_measured(rounds.median(&reads), table::whole),
+                false => String::new(),
+            };
             text += &table::line([
-                format!("{size}, {kind}"),
-                table::whole(rounds.median(&written)),
-                table::whole(rounds.median(&opened)),
-                ratio.unwrap_or_default(),
+                format!("*{like}*"),
+                if_measured(rounds.median(&like), table::whole),
+                opened,
+                String::new(),
+                String::new(),
             ]);
         }
-        let copy = format!("{size} copy");
-        let copy = table::whole(rounds.median(&copy));
-        text += &table::line([
-            format!("{size}, a copy"),
-            copy,
-            String::new(),
-            String::new(),
-        ]);
     }
     text
+}
+
+fn if_measured(median: Median, shown: fn(Median) -> String) -> String {
+    match median.value.is_nan() {
+        true => "not measured".into(),
+        false => shown(median),
+    }
 }
 
 /// AES-256-GCM alone.
 fn ciphers(rounds: &Rounds) -> String {
     let mut text = table::head(&["AES-256-GCM, in place", "256 KiB", "4 KiB", "to openssl"]);
-    for name in ["aes-gcm", "ring", "openssl"] {
+    for name in ["ring", "openssl"] {
         let of = |size| rounds.median(&format!("{size} {name}"));
         let ratio = rounds.ratio(&format!("256 KiB {name}"), "256 KiB openssl");
-        let shown = |median: Median, shown: fn(Median) -> String| match median.value.is_nan() {
-            true => "not measured".into(),
-            false => shown(median),
-        };
         text += &table::line([
             name.to_owned(),
-            shown(of("256 KiB"), table::whole),
-            shown(of("4 KiB"), table::whole),
-            shown(ratio, table::times),
+            if_measured(of("256 KiB"), table::whole),
+            if_measured(of("4 KiB"), table::whole),
+            if_measured(ratio, table::times),
         ]);
     }
     text
@@ -144,10 +166,13 @@ fn round(bytes: usize, full: bool) -> Round {
                 black_box(sealer.seal(&[0; 40], black_box(&mut to)));
             }
         });
-        round.insert(format!("{size} aes-gcm"), sealed);
-        round.insert(format!("{size} ring"), rate_of_ring(&mut to, turns));
+        round.insert(format!("{size} ring"), sealed);
         if let Some(sealed) = rate_of_openssl(len, full) {
             round.insert(format!("{size} openssl"), sealed);
+        }
+        if let Some((written, opened)) = rates_of_zstd(&text, full) {
+            round.insert(format!("{size} zstd -b"), written);
+            round.insert(format!("{size} zstd -b opened"), opened);
         }
     }
     round
@@ -191,22 +216,6 @@ fn write_and_open(raw: &[u8], keys: &PackKeys, turns: usize) -> (f64, f64) {
     (bytes / writing.as_secs_f64(), bytes / opening.as_secs_f64())
 }
 
-/// The same cipher, as `ring` has it, which TLS brings along.
-fn rate_of_ring(buffer: &mut [u8], turns: usize) -> f64 {
-    let key = aead::UnboundKey::new(&aead::AES_256_GCM, &[1; 32]).expect("a key of 32 bytes");
-    let key = aead::LessSafeKey::new(key);
-    rate(buffer.len() * turns, || {
-        for turn in 0..turns {
-            let mut nonce = [0; 12];
-            nonce[..8].copy_from_slice(&turn.to_le_bytes());
-            let nonce = aead::Nonce::assume_unique_for_key(nonce);
-            let also = aead::Aad::from([0; 40]);
-            let sealed = key.seal_in_place_separate_tag(nonce, also, black_box(&mut *buffer));
-            let _ = black_box(sealed);
-        }
-    })
-}
-
 /// What `openssl speed` says, if there is an `openssl`.
 fn rate_of_openssl(len: usize, full: bool) -> Option<f64> {
     if !full {
@@ -229,6 +238,28 @@ fn rate_of_openssl(len: usize, full: bool) -> Option<f64> {
         .rfind(|line| line.starts_with("AES-256-GCM"))?;
     let thousands = last.split_whitespace().last()?.strip_suffix('k')?;
     Some(thousands.parse::<f64>().ok()? / 1e3)
+}
+
+/// What `zstd -b` says of these bytes as one block, at the level that frames have, if there is a `zstd`.
+fn rates_of_zstd(bytes: &[u8], full: bool) -> Option<(f64, f64)> {
+    if !full {
+        return None;
+    }
+    let file = std::env::temp_dir().join(format!("forebay-sealing-{}", std::process::id()));
+    std::fs::write(&file, bytes).ok()?;
+    let output = Command::new("zstd")
+        .args(["-b1", "-i1", "-q"])
+        .arg(&file)
+        .output();
+    let _ = std::fs::remove_file(&file);
+    let output = String::from_utf8(output.ok()?.stdout).ok()?;
+    let rates: Vec<&str> = output
+        .lines()
+        .rfind(|line| line.contains(" MB/s"))?
+        .split(" MB/s")
+        .collect();
+    let rate = |at: usize| rates.get(at)?.split_whitespace().last()?.parse().ok();
+    Some((rate(0)?, rate(1)?))
 }
 
 /// MB/s of an action over so many bytes.

@@ -50,6 +50,16 @@ impl Default for Compression {
     }
 }
 
+impl Compression {
+    /// The zstd level; none where nothing is compressed.
+    fn level(self) -> Option<i32> {
+        match self {
+            Compression::Off => None,
+            Compression::Auto { level } => Some(level),
+        }
+    }
+}
+
 /// A frame stays raw unless compression saves one part in this many. Below that the bytes saved
 /// are not worth what each later read pays to decompress them.
 const MIN_SAVING: usize = 8;
@@ -71,7 +81,8 @@ const MIN_COMPRESSED_LEN: usize = 256;
 /// made when the first frame needs them.
 pub(crate) struct FrameCompressor {
     level: Option<i32>,
-    context: Option<Compressor<'static>>,
+    /// And the level that it is set to.
+    context: Option<(i32, Compressor<'static>)>,
     sample: Vec<u8>,
     compressed: Vec<u8>,
 }
@@ -79,14 +90,16 @@ pub(crate) struct FrameCompressor {
 impl FrameCompressor {
     pub(crate) fn new(compression: Compression) -> FrameCompressor {
         FrameCompressor {
-            level: match compression {
-                Compression::Off => None,
-                Compression::Auto { level } => Some(level),
-            },
+            level: compression.level(),
             context: None,
             sample: Vec::new(),
             compressed: Vec::new(),
         }
+    }
+
+    /// Frames are compressed in this way from here on.
+    pub(crate) fn set(&mut self, compression: Compression) {
+        self.level = compression.level();
     }
 
     /// The compressed form of `raw`; none where it does not pay. A compressor that fails (out of
@@ -96,10 +109,14 @@ impl FrameCompressor {
         if raw.len() < MIN_COMPRESSED_LEN {
             return None;
         }
-        let context = match &mut self.context {
+        let (set_to, context) = match &mut self.context {
             Some(context) => context,
-            none => none.insert(Compressor::new(level).ok()?),
+            none => none.insert((level, Compressor::new(level).ok()?)),
         };
+        if *set_to != level {
+            context.set_compression_level(level).ok()?;
+            *set_to = level;
+        }
         if raw.len() > SAMPLE_FROM {
             self.sample.clear();
             let stride = (raw.len() - SAMPLE_PIECE_LEN) / (SAMPLE_PIECES - 1);
@@ -207,6 +224,30 @@ mod tests {
                 .compress(&[0; 4096])
                 .is_none()
         );
+    }
+
+    #[test]
+    fn what_is_compressed_after_another_level_is_as_if_it_always_had_this_one() {
+        let lines = (0..5_000_u64).map(|n| {
+            let bytes = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
+            format!("{n:08} gateway wrote {bytes} bytes\n").into_bytes()
+        });
+        let text: Vec<u8> = lines.flatten().collect();
+        let at = |level| {
+            FrameCompressor::new(Compression::Auto { level })
+                .compress(&text)
+                .unwrap()
+                .to_vec()
+        };
+        let mut changing = FrameCompressor::new(Compression::Auto { level: 9 });
+        assert_eq!(changing.compress(&text).unwrap(), at(9));
+        changing.set(Compression::Off);
+        assert!(changing.compress(&text).is_none());
+        changing.set(Compression::Auto { level: 1 });
+        assert_eq!(changing.compress(&text).unwrap(), at(1));
+        changing.set(Compression::Auto { level: 9 });
+        assert_eq!(changing.compress(&text).unwrap(), at(9));
+        assert!(at(9).len() < at(1).len());
     }
 
     #[test]

@@ -40,6 +40,7 @@
 
 mod codec;
 mod fields;
+pub mod formats;
 mod frame;
 pub mod header;
 pub mod index;

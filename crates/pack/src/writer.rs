@@ -65,6 +65,11 @@ impl PackWriter {
         }
     }
 
+    /// Frames that are pushed from here on are compressed in this way.
+    pub fn set_compression(&mut self, compression: Compression) {
+        self.compressor.set(compression);
+    }
+
     /// Bytes of memory that a pack of so many frames takes, whose raw bytes come to `raw_bytes`, while it is put
     /// together: what [`PackWriter::new_in`] is given should have this capacity, or it grows step by step.
     pub fn most_bytes(frames: usize, raw_bytes: usize) -> usize {

@@ -1,12 +1,15 @@
 //! AES-256-GCM, and the only place that knows whose it is.
 //!
-//! The crate `aes-gcm` uses the processor's instructions for AES and carry-less multiplication where
-//! it finds them when the program runs (AES-NI, VAES and PCLMULQDQ; the ARMv8 ones), and constant-time
-//! code elsewhere. It wipes its expanded keys when they are dropped. Any other AES-256-GCM gives the same
-//! bytes, so to change to one is to change this file; a test holds the output against that of another.
+//! The crate `ring`, which TLS brings along, uses the processor's instructions for AES and carry-less
+//! multiplication where it finds them when the program runs (AES-NI, VAES and PCLMULQDQ; the ARMv8 ones), and
+//! constant-time code elsewhere. It does not wipe its expanded keys, so that is done here. Any other AES-256-GCM
+//! gives the same bytes, so to change to one is to change this file; a test holds the output against that of
+//! another.
 
-use aes_gcm::aead::{AeadInOut, KeyInit};
-use aes_gcm::{Aes256Gcm, Key, Nonce};
+use std::mem::MaybeUninit;
+
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use zeroize::Zeroize;
 
 use crate::Secret;
 
@@ -24,20 +27,33 @@ pub(crate) const NONCE_LEN: usize = 12;
 #[error("the bytes do not authenticate: they are not what was sealed there with this key")]
 pub struct Forged;
 
-/// An expanded key.
+/// An expanded key. It lies on the heap, so that moving it leaves no copies behind, and is wiped when it is
+/// dropped.
 pub(crate) struct Cipher {
-    expanded: Box<Aes256Gcm>,
+    /// Always there until it is wiped.
+    expanded: Box<MaybeUninit<LessSafeKey>>,
     #[cfg(test)]
     key: [u8; crate::SECRET_LEN],
 }
 
+// Wiping the memory of an expanded key is all that has to be done to be rid of it.
+const _: () = assert!(!std::mem::needs_drop::<LessSafeKey>());
+
 impl Cipher {
     pub(crate) fn new(key: &Secret) -> Cipher {
+        let unbound = UnboundKey::new(&AES_256_GCM, key.expose());
+        let unbound = unbound.expect("a key of AES-256 has 32 bytes");
         Cipher {
-            expanded: Box::new(Aes256Gcm::new(<&Key<Aes256Gcm>>::from(key.expose()))),
+            expanded: Box::new(MaybeUninit::new(LessSafeKey::new(unbound))),
             #[cfg(test)]
             key: *key.expose(),
         }
+    }
+
+    fn expanded(&self) -> &LessSafeKey {
+        // SAFETY: `new` has put it there, and nothing but `drop` takes it away, which nobody calls while
+        // there are references to `self`.
+        unsafe { self.expanded.assume_init_ref() }
     }
 
     /// Seals `buffer` in place. `also` is authenticated with it and not stored.
@@ -48,10 +64,13 @@ impl Cipher {
     pub(crate) fn seal(&self, nonce: &[u8; NONCE_LEN], also: &[u8], buffer: &mut [u8]) -> Tag {
         #[cfg(test)]
         used::note(self.key, *nonce);
-        let sealed =
-            self.expanded
-                .encrypt_inout_detached(<&Nonce<_>>::from(nonce), also, buffer.into());
-        sealed.expect("the bytes are fewer than 64 GiB").into()
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let sealed = self
+            .expanded()
+            .seal_in_place_separate_tag(nonce, Aad::from(also), buffer);
+        let mut tag = [0; TAG_LEN];
+        tag.copy_from_slice(sealed.expect("the bytes are fewer than 64 GiB").as_ref());
+        tag
     }
 
     /// Opens `buffer` in place. It has to be taken for nothing when that fails.
@@ -62,13 +81,22 @@ impl Cipher {
         buffer: &mut [u8],
         tag: &Tag,
     ) -> Result<(), Forged> {
-        let opened = self.expanded.decrypt_inout_detached(
-            <&Nonce<_>>::from(nonce),
-            also,
-            buffer.into(),
-            tag.into(),
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let opened = self.expanded().open_in_place_separate_tag(
+            nonce,
+            Aad::from(also),
+            (*tag).into(),
+            buffer,
+            0..,
         );
-        opened.map_err(|_| Forged)
+        opened.map(drop).map_err(|_| Forged)
+    }
+}
+
+impl Drop for Cipher {
+    fn drop(&mut self) {
+        // All bytes of it, since it counts as memory that nobody has written to.
+        self.expanded.zeroize();
     }
 }
 
@@ -98,10 +126,11 @@ pub(crate) mod used {
 
 #[cfg(test)]
 mod tests {
-    use ring::aead;
+    use aes_gcm::aead::{AeadInOut, KeyInit};
+    use aes_gcm::{Aes256Gcm, Nonce};
 
-    use super::*;
-    use crate::hex;
+    use super::{Cipher, Forged, NONCE_LEN, TAG_LEN, Tag};
+    use crate::{Secret, hex};
 
     fn cipher(key: u8) -> Cipher {
         Cipher::new(&Secret::take(&mut [key; 32]))
@@ -130,17 +159,19 @@ mod tests {
 
     #[test]
     fn another_implementation_gives_the_same_bytes() {
-        let key = aead::UnboundKey::new(&aead::AES_256_GCM, &[3; 32]).unwrap();
-        let other = aead::LessSafeKey::new(key);
+        let other = Aes256Gcm::new(&[3; 32].into());
         for len in [0, 1, 15, 16, 17, 63, 64, 65, 255, 4096, 100_003] {
             let raw: Vec<u8> = (0..len).map(|at| (at * 7) as u8).collect();
             let nonce = [len as u8; NONCE_LEN];
             let (mut ours, mut theirs) = (raw.clone(), raw);
             let tag = cipher(3).seal(&nonce, b"also", &mut ours);
-            let nonce = aead::Nonce::assume_unique_for_key(nonce);
-            let also = aead::Aad::from(b"also");
-            let other = other.seal_in_place_separate_tag(nonce, also, &mut theirs);
-            assert_eq!((ours, &tag[..]), (theirs, other.unwrap().as_ref()), "{len}");
+            let nonce = <&Nonce<_>>::from(&nonce);
+            let other = other.encrypt_inout_detached(nonce, b"also", theirs.as_mut_slice().into());
+            assert_eq!(
+                (ours, &tag[..]),
+                (theirs, other.unwrap().as_slice()),
+                "{len}"
+            );
         }
     }
 

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use forebay_seal::{
-    Argon2Cost, Credential, DataKeyId, Entropy, KeyFile, KeyRing, LockedRing, Passphrase, Purpose,
-    Secret, SeededEntropy,
+    Argon2Cost, Credential, DataKeyId, DataKeys, Entropy, KeyFile, KeyRing, LockedRing, Passphrase,
+    Purpose, Secret, SeededEntropy,
 };
 use forebay_types::VolumeId;
 
@@ -106,6 +106,33 @@ fn life_of_a_volume() {
     assert!(refused.is_err());
 }
 
+/// The key of one pack, expanded for sealing and for opening. Its first bytes are its first round key as well, so it
+/// is found in the expanded form too.
+fn life_of_a_pack_key() {
+    const DATA_KEY: [u8; 32] = [9; 32];
+    let keys = DataKeys::new(
+        VOLUME,
+        (DataKeyId(1), Secret::take(&mut DATA_KEY.clone())),
+        [],
+    );
+    let mut sealer = keys.sealer(Purpose::Pack, 1, &SeededEntropy::new(6));
+    let mut from = [0; 32 + 16 + 8 + 16];
+    from[..32].copy_from_slice(&DATA_KEY);
+    from[32..48].copy_from_slice(&VOLUME.0);
+    from[48..56].copy_from_slice(&1_u64.to_le_bytes());
+    from[56..].copy_from_slice(sealer.salt());
+    look_for(&blake3::derive_key(
+        "forebay 2026-11 key of a pack v1",
+        &from,
+    ));
+    let mut bytes = [0; 100];
+    let tag = sealer.seal(b"", &mut bytes);
+    let opener = keys.opener(Purpose::Pack, 1, sealer.key_id(), sealer.salt());
+    drop(sealer);
+    let part = forebay_seal::Part::Counted(0);
+    opener.unwrap().open(part, b"", &mut bytes, &tag).unwrap();
+}
+
 /// One test, since the allocator watches everything that goes on.
 #[test]
 fn memory_that_is_given_back_holds_no_secret() {
@@ -126,6 +153,7 @@ fn memory_that_is_given_back_holds_no_secret() {
     assert_eq!(careless, 1);
 
     assert_eq!(found_in(life_of_a_volume), 0);
+    assert_eq!(found_in(life_of_a_pack_key), 0);
 
     // And the keys are those that are looked for: one that is taken out is there until it is wiped.
     let mut copy = drawn;

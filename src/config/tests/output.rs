@@ -34,7 +34,7 @@ fn unusual() -> Places {
         "1s500ms",
         "100MB",
         "off",
-        "19",
+        "2-7",
         "fast",
         "7",
         "9MiB",

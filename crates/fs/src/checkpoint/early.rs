@@ -191,6 +191,7 @@ impl Core {
             };
             departure.blocks.push(DirtyBlock {
                 key,
+                node: node.clone(),
                 snapshot,
                 rewrite: None,
             });

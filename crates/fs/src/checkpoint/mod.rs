@@ -38,6 +38,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::FsConfig;
+use crate::compression::Packs;
 use crate::core::{Core, Stopped};
 use crate::fetch::backoff;
 use crate::status::Stage;
@@ -93,6 +94,8 @@ pub(crate) struct Checkpoints {
     next_pack: AtomicU64,
     /// For packs.
     pub(crate) buffers: buffers::PackBuffers,
+    /// How packs are compressed.
+    pub(crate) compressing: Arc<Packs>,
     /// What leaves before its checkpoint closes.
     pub(crate) leaving: early::Leaving,
     /// What gives the bucket back what nothing refers to.
@@ -119,9 +122,15 @@ impl Checkpoints {
             undeleted: AtomicBool::new(false),
             next_pack: AtomicU64::new(first_pack(&state)),
             buffers: buffers::PackBuffers::default(),
+            compressing: Packs::new(config.upload_parallel),
             leaving: early::Leaving::default(),
             collector: Collector::new(config),
         }
+    }
+
+    /// Bytes a second that may go to the bucket now; none for as many as there are.
+    fn upload_rate(&self) -> Option<u64> {
+        self.health.upload_rate()
     }
 
     /// The publisher should look whether there is something to do.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forebay_cache::{Lease, Snapshot};
 use forebay_meta::record::{BlockMap, FrameAddress, KnownFrame, MAX_EXTENTS, Origin, PackRecord};
-use forebay_pack::{FrameRef, PackWriter};
+use forebay_pack::{Compression, FrameRef, PackWriter};
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, CheckpointId, Inode, PackId};
 use tokio::task::JoinSet;
 
@@ -15,9 +15,11 @@ use super::buffers::Buffer;
 use super::close::Closed;
 use super::share::{Choice, known_frame};
 use super::{Halted, pack_plan};
+use crate::compression::BlockJudge;
 use crate::core::{Core, Stopped};
 use crate::dedup::{Arrival, Mark};
 use crate::fetch::{FetchError, Fetched};
+use crate::node::Node;
 
 /// What a checkpoint has put into the bucket.
 #[derive(Default)]
@@ -47,6 +49,7 @@ pub(super) struct Landed {
 /// The bytes of a block that go into a pack.
 pub(super) struct Content {
     key: BlockKey,
+    node: Arc<Node>,
     snapshot: Snapshot,
     rewritten: Option<Vec<u8>>,
     /// The ranges that become frames.
@@ -76,6 +79,8 @@ impl Content {
 /// A block of a checkpoint on its way.
 pub(super) struct DirtyBlock {
     pub(super) key: BlockKey,
+    /// The file.
+    pub(super) node: Arc<Node>,
     pub(super) snapshot: Snapshot,
     /// Set when the block map has too many extents to take the dirty ranges one by one: bytes of
     /// the whole block up to here are written anew in one frame.
@@ -194,6 +199,7 @@ impl Core {
                 let rewrite = needs_rewrite(key, &snapshot, map.unwrap_or_default(), floor);
                 blocks.push(DirtyBlock {
                     key,
+                    node: node.clone(),
                     snapshot,
                     rewrite,
                 });
@@ -227,6 +233,7 @@ impl Core {
             };
             contents.push(Content {
                 key: block.key,
+                node: block.node,
                 snapshot: block.snapshot,
                 rewritten,
                 frames,
@@ -288,7 +295,9 @@ impl Core {
                 .collect(),
             false => choices.iter().map(Choice::is_put).collect(),
         };
-        let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
+        let (keys, otherwise) = (self.packs.keys().clone(), self.config.compression);
+        let compressing = self.checkpoints.compressing.clone();
+        let link_limit = self.checkpoints.upload_rate();
         let all = contents.iter().flat_map(|content| &content.frames);
         let puts = all.zip(&is_put).filter(|(_, is_put)| **is_put);
         let lens: Vec<u64> = puts.map(|(frame, _)| frame.len()).collect();
@@ -302,10 +311,15 @@ impl Core {
             None => (Vec::with_capacity(most), None),
         };
         let encoded = self.environment.compute.run_in_background(move || {
-            let mut writer = PackWriter::new_in(memory, pack, &keys, compression);
+            let files = contents.iter();
+            let files = files.map(|content| content.node.compression.now(otherwise));
+            let encoding = compressing.encode(raw_bytes, files, link_limit);
+            let mut writer = PackWriter::new_in(memory, pack, &keys, Compression::Off);
             let mut known = Vec::new();
             let (mut is_put, mut marks) = (is_put.into_iter(), marks.into_iter());
             for content in contents {
+                let file = &content.node.compression;
+                let mut judge = BlockJudge::new(file, content.key, encoding.level(), otherwise);
                 for frame in &content.frames {
                     let mark = marks.next();
                     if !is_put.next().unwrap_or(true) {
@@ -314,15 +328,17 @@ impl Core {
                     let pieces = content.pieces(*frame);
                     let hash = mark.and_then(|mark| mark.hash);
                     let pieces = pieces.iter().copied();
-                    let (frame, hash) = writer.push_hashed(content.key, *frame, pieces, hash);
+                    let (frame, hash) = judge.push(&mut writer, *frame, pieces, hash);
                     known.extend(mark.map(|mark| known_frame(content.key, &frame, &mark, hash)));
                 }
                 // From here on writers change its pieces in place again.
                 drop(content);
             }
-            (writer.finish_in_memory(), known)
+            let (bytes, frames) = writer.finish_in_memory();
+            let sending = encoding.done(bytes.len() as u64);
+            (bytes, frames, known, sending)
         });
-        let ((bytes, frames), known) = encoded.await.map_err(|error| {
+        let (bytes, frames, known, sending) = encoded.await.map_err(|error| {
             self.stop(Stopped::Failed(format!(
                 "a pack could not be encoded: {error}"
             )));
@@ -339,6 +355,7 @@ impl Core {
                 .await?;
             attempt += 1;
         }
+        sending.arrived(bytes.len() as u64);
         self.checkpoints.store_works();
         let record = PackRecord {
             bytes: bytes.len() as u64,

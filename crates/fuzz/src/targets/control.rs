@@ -34,7 +34,8 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let status = r#"{"status":{"version":"0.1.0","uptime_seconds":12.5,"volume":"6f0c","store":"file:///b",
         "listen":"127.0.0.1:2049","epoch":3,"published_lsn":4096,"durable_lsn":8192,"log_end_lsn":8192,
         "unpublished_bytes":4096,"oldest_unpublished_age_seconds":0.25,"dirty_bytes":1,"memory_bytes":2,
-        "memory_limit_bytes":3,"log_bytes":4,"log_limit_bytes":5,"log_error":null,"disk_cache":null,"checkpoint":6,"checkpoint_state":"uploading",
+        "memory_limit_bytes":3,"log_bytes":4,"log_limit_bytes":5,"log_error":null,
+        "compression":{"level":4,"raw_bytes":5,"stored_bytes":3},"disk_cache":null,"checkpoint":6,"checkpoint_state":"uploading",
         "uploads_in_flight":7,"store_error":{"message":"503","for_seconds":1.5},"requests":{"GET":1,"PUT":2}}}"#;
     vec![
         ("status", br#"{"command":"status"}"#.to_vec()),

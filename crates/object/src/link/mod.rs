@@ -115,6 +115,12 @@ impl Link {
         self.lane(way).is_some()
     }
 
+    /// Bytes a second that may go this way now; none for as many as there are.
+    pub(crate) fn rate(&self, way: Way) -> Option<u64> {
+        let minute = (self.minute)();
+        self.lane(way)?.lock().queue.rate(minute)
+    }
+
     /// For how long bodies were held back so far, both ways.
     pub(crate) fn held(&self) -> Duration {
         let now = Instant::now();

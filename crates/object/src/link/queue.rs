@@ -117,6 +117,11 @@ impl Queue {
         }
     }
 
+    /// Bytes a second in this minute of the day; none for as many as there are.
+    pub(super) fn rate(&self, minute: u16) -> Option<u64> {
+        self.limit.rate_at(minute)
+    }
+
     /// For how long somebody has waited for a turn so far.
     pub(super) fn held(&self, now: Instant) -> Duration {
         let running = self.held_since.map(|since| now.duration_since(since));

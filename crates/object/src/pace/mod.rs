@@ -36,7 +36,7 @@ pub(crate) use store::PacedStore;
 use policy::{Admission, Outcome, Pace, Ticket};
 
 use crate::error::{Answer, chain};
-use crate::link::{Link, in_time};
+use crate::link::{Link, Way, in_time};
 
 /// What all requests to one store share: the state of the policy, and who waits for it.
 #[derive(Debug)]
@@ -58,6 +58,11 @@ impl Health {
     /// When the store has answered a request last; none if it never has. A refusal is an answer.
     pub fn last_answer(&self) -> Option<Instant> {
         self.pacer.pace.lock().last_answer()
+    }
+
+    /// Bytes a second that may go to the store at this time of the day; none for as many as there are.
+    pub fn upload_rate(&self) -> Option<u64> {
+        self.pacer.link.as_ref()?.rate(Way::Up)
     }
 
     /// Why the store is held to be away, and since when: requests fail at once, but for a probe now and then.

@@ -313,7 +313,8 @@ impl Core {
     ) -> Result<(PutPack, Vec<Move>), Unfinished> {
         let pack = self.checkpoints.new_pack();
         let core = self.clone();
-        let (keys, compression) = (self.packs.keys().clone(), self.config.compression);
+        let keys = self.packs.keys().clone();
+        let compression = self.config.compression.lowest();
         let frames = copied.iter().flat_map(|block| &block.frames);
         let raw: usize = frames.clone().map(|(_, bytes)| bytes.len()).sum();
         let memory = Vec::with_capacity(PackWriter::most_bytes(frames.count(), raw));

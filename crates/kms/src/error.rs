@@ -1,0 +1,104 @@
+//! From the SDK's errors to those of key services, with what can be done.
+
+use std::error::Error as StdError;
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_kms::config::http::HttpResponse;
+use aws_sdk_kms::error::{ProvideErrorMetadata, SdkError};
+use forebay_seal::ServiceError;
+
+/// Sorts an error that came of asking for `key`.
+pub(crate) fn sorted<E>(error: SdkError<E, HttpResponse>, key: &str) -> ServiceError
+where
+    E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
+{
+    if let SdkError::ServiceError(service) = &error {
+        let status = service.raw().status().as_u16();
+        let code = service.err().code().unwrap_or("no code");
+        let message = service.err().message().unwrap_or("no message");
+        return answered(status, code, message, key);
+    }
+    let why = chain(&error);
+    match &error {
+        _ if has_cause::<CredentialsError>(&error) => ServiceError::Refused(format!(
+            "there are no credentials for AWS KMS: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or give the \
+             machine a role ({why})"
+        )),
+        SdkError::DispatchFailure(_) | SdkError::TimeoutError(_) => {
+            ServiceError::Unavailable(format!(
+                "AWS KMS cannot be reached: check the network, the key's region, and the endpoint if one is set ({why})"
+            ))
+        }
+        SdkError::ConstructionFailure(_) => {
+            ServiceError::Refused(format!("{key} cannot be asked for: {why}"))
+        }
+        _ => ServiceError::Unavailable(format!("AWS KMS did not answer as it should: {why}")),
+    }
+}
+
+/// What it makes no sense to ask again for, though the service said yes.
+pub(crate) fn odd(why: &str) -> ServiceError {
+    ServiceError::Refused(format!("AWS KMS: {why}; check the endpoint if one is set"))
+}
+
+fn answered(status: u16, code: &str, message: &str, key: &str) -> ServiceError {
+    let advice = match code {
+        "AccessDeniedException" => {
+            "allow these credentials kms:Decrypt, and to add a slot kms:Encrypt, in the key's policy or in theirs"
+        }
+        "NotFoundException" => "check the key, its region and its account",
+        "DisabledException" => "enable the key",
+        "KMSInvalidStateException" => "the key may be waiting for its deletion: cancel that",
+        "InvalidKeyUsageException" => "a symmetric key for encryption is needed",
+        "InvalidCiphertextException" | "IncorrectKeyException" => {
+            "this is not what that key has wrapped for this volume: the key ring is another volume's, or damaged"
+        }
+        "UnrecognizedClientException"
+        | "InvalidClientTokenId"
+        | "InvalidSignatureException"
+        | "SignatureDoesNotMatch"
+        | "IncompleteSignature"
+        | "MissingAuthenticationToken"
+        | "MissingAuthenticationTokenException" => "check the credentials",
+        "ExpiredTokenException" | "ExpiredToken" => "renew the credentials",
+        "ThrottlingException" | "LimitExceededException" | "RequestLimitExceeded" => {
+            return unavailable(
+                status,
+                code,
+                message,
+                "it has too much to do: ask again later",
+            );
+        }
+        "DependencyTimeoutException" | "KeyUnavailableException" | "KMSInternalException" => {
+            return unavailable(status, code, message, "ask again later");
+        }
+        _ if status >= 500 => return unavailable(status, code, message, "ask again later"),
+        _ => "see the service's documentation for this code",
+    };
+    ServiceError::Refused(format!(
+        "AWS KMS, about {key}: {message} ({code}); {advice}"
+    ))
+}
+
+fn unavailable(status: u16, code: &str, message: &str, advice: &str) -> ServiceError {
+    ServiceError::Unavailable(format!(
+        "AWS KMS: {message} ({code}, status {status}); {advice}"
+    ))
+}
+
+fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+fn has_cause<T: StdError + 'static>(error: &(dyn StdError + 'static)) -> bool {
+    causes(error).any(|cause| cause.is::<T>())
+}
+
+/// The error and its causes, each once.
+fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut texts: Vec<String> = causes(error).map(|cause| cause.to_string()).collect();
+    texts.dedup();
+    texts.join(": ")
+}
