@@ -19,13 +19,13 @@ use crate::source::{InBucket, Newest, Source, TIMEOUT, patiently};
 use crate::walk::Walk;
 
 /// Name of the metadata under the volume's prefix.
-const META_PREFIX: &str = "meta";
+pub(crate) const META_PREFIX: &str = "meta";
 /// How long the note in the bucket counts after the last sign of life of a check.
 const PIN_LIFETIME: Duration = Duration::from_secs(15 * 60);
 /// How often a check begins, if what it reads is deleted under it.
 const ATTEMPTS: u32 = 3;
 /// The least memory for tables with which a check gets anywhere.
-const MIN_MEMORY: usize = 1 << 20;
+pub(crate) const MIN_MEMORY: usize = 1 << 20;
 
 /// What is to be checked, and how.
 #[derive(Clone, Debug)]
@@ -153,7 +153,7 @@ pub async fn check(
 }
 
 /// Opens the newest moment, and keeps it if that is wanted and possible.
-async fn open(
+pub(crate) async fn open(
     store: &Arc<dyn ObjectStore>,
     path: &Path,
     pin: bool,

@@ -29,10 +29,12 @@
 mod bucket;
 mod check;
 mod data;
+mod explain;
 mod finding;
 mod judge;
 mod paths;
 mod progress;
+mod repair;
 mod report;
 mod source;
 mod walk;
@@ -40,6 +42,7 @@ mod walk;
 pub use check::{CheckError, Options, check};
 pub use finding::{Finding, Name, Sink, VolumeCount};
 pub use progress::{Progress, Stage};
+pub use repair::{Loss, Losses, Observer, RepairError, RepairOptions, Repaired, Step, repair};
 pub use report::{Amount, Census, Findings, Report};
 
 #[cfg(test)]

@@ -2,4 +2,5 @@
 
 mod findings;
 mod judges;
+mod repair;
 mod volume;

@@ -1,0 +1,576 @@
+//! Repairs what a check finds.
+//!
+//! ```text
+//!            +------------------------------------------------------------+
+//!            v                                                            |
+//!   check a moment --> the first phase that can do something --> batches, each committed as one
+//!            |
+//!            +-- nothing is found, or nothing can be done: that is the end, and what is found is left
+//! ```
+//!
+//! Damage has consequences: a record that cannot be read makes others look wrong. So a repair goes in phases, and checks
+//! everything anew before the next one. Each phase makes right what the ones after it rely on:
+//!
+//! | phase | |
+//! |---|---|
+//! | 0 | records that cannot be read, the volume's state, numbers that come next |
+//! | 1 | objects that are missing: the root, directories of names, files of block maps |
+//! | 2 | names and cookies that contradict each other, or lead nowhere |
+//! | 3, 4 | objects without a name, directories in a ring: to `lost+found` |
+//! | 5 | what objects say of themselves; what is to be collected |
+//! | 6 | what files count, and in which tree |
+//! | 7, 8 | accounts of packs, quotas and the volume |
+//! | 9 | frames that cannot be |
+//!
+//! The steps of a repair are its own batches: each leaves names, cookies, entries and links in agreement where they
+//! were. Sums (bytes, live bytes, usage) come last, and are too high rather than too low until then. A repair that was
+//! killed is repeated, and finds what is left.
+//!
+//! # What a repair does not do
+//!
+//! It never makes zeros of bytes that cannot be read, unless [`RepairOptions::accept_loss`] says so. It removes no object
+//! of the bucket, and no record of a later version. What bytes are lost is said ([`Losses`]).
+//!
+//! # Plan and deed
+//!
+//! Both are the same code. A plan keeps its changes in memory, over the moment that it began with ([`Overlaid`]);
+//! a repair commits them, and reads the next moment.
+
+mod loss;
+mod maps;
+mod names;
+mod overlaid;
+mod packs;
+mod records;
+mod target;
+mod trees;
+mod work;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use forebay_meta::record::{Timestamp, UsageRecord, VolumeState};
+use forebay_meta::volume::VolumeError;
+use forebay_meta::{Batch, Key, StoreError, VolumeDescriptor};
+use forebay_pack::PackKeys;
+use forebay_types::{Inode, VolumeId};
+use object_store::ObjectStore;
+use object_store::path::Path;
+
+use crate::bucket::Bucket;
+use crate::check::{CheckError, Ended, META_PREFIX, MIN_MEMORY, Options, attempt_on, check};
+use crate::finding::{Finding, VolumeCount};
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::source::{InBucket, Newest, Source};
+pub use loss::{Loss, Losses};
+pub(crate) use overlaid::Overlaid;
+use target::{Deed, Plan};
+use work::Work;
+
+/// Phases of a round: see the module's documentation.
+const PHASES: u8 = 10;
+/// Most rounds: more than damage of any kind takes, unless there is more of it than a round takes up.
+const ROUNDS: u64 = 1000;
+/// About what a finding takes in memory, and how many kinds there are: what a round takes up of each kind follows.
+const FINDING_BYTES: usize = 256;
+const KINDS: usize = 40;
+
+/// How a volume is to be repaired.
+#[derive(Clone, Debug)]
+pub struct RepairOptions {
+    /// How it is checked. With `read_data`, all live frames are read at the end.
+    pub check: Options,
+    /// Only say what would be done. Nothing is written but the note of a check.
+    pub dry_run: bool,
+    /// Also do what gives up data that cannot be read: bytes become zeros, links and devices whose record is lost go.
+    pub accept_loss: bool,
+    /// The times that new objects get.
+    pub now: Timestamp,
+}
+
+/// One thing that was done, or would be.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Step {
+    /// The kind of finding that it is about.
+    pub finding: &'static str,
+    /// The object that the finding is about, if it is about one.
+    #[serde(
+        serialize_with = "number_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub inode: Option<Inode>,
+    /// A path of that object before, if it had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// What was done, as a sentence.
+    pub what: String,
+}
+
+fn number_or_none<S: serde::Serializer>(
+    inode: &Option<Inode>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&inode.map(|inode| inode.0), serializer)
+}
+
+/// Is told of each step, when it is in the bucket (of a plan, when it is made).
+pub trait Observer: Send {
+    /// One more.
+    fn done(&mut self, step: &Step);
+}
+
+impl Observer for Vec<Step> {
+    fn done(&mut self, step: &Step) {
+        self.push(step.clone());
+    }
+}
+
+/// What a repair has come to.
+#[derive(Debug)]
+pub struct Repaired {
+    /// How many steps were made, or would be.
+    pub steps: u64,
+    /// The check after the last one: its findings are what is left.
+    pub after: Report,
+    /// Bytes of files that lie in packs which are missing or cut off. What is damaged within packs, a check with
+    /// `read_data` finds.
+    pub lost: Losses,
+}
+
+/// Why a volume could not be repaired. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum RepairError {
+    /// It could not be checked.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// Somebody opened the volume for writing meanwhile.
+    #[error(
+        "a gateway has opened the volume meanwhile; what was repaired until then stays. Stop all gateways of this volume and repair it again"
+    )]
+    Fenced,
+    /// The metadata could not be written.
+    #[error(
+        "the metadata could not be written: {0}; what was repaired until then stays. Repair it again"
+    )]
+    Write(String),
+}
+
+impl From<Ended> for RepairError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Metadata(StoreError::Fenced) => RepairError::Fenced,
+            Ended::Metadata(StoreError::Transient(why)) | Ended::Bucket(why) => {
+                RepairError::Check(CheckError::Bucket(why))
+            }
+            Ended::Metadata(error) => RepairError::Check(CheckError::Metadata(error)),
+        }
+    }
+}
+
+impl From<VolumeError> for RepairError {
+    fn from(error: VolumeError) -> Self {
+        RepairError::Check(CheckError::Volume(error))
+    }
+}
+
+/// Where moments come from, and where batches go.
+#[async_trait]
+pub(crate) trait Target: Send + Sync {
+    /// The newest moment: with all that was committed.
+    async fn moment(&self) -> Result<Arc<dyn Source>, StoreError>;
+
+    /// Makes all changes of a batch, or none.
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
+}
+
+/// Repairs the volume that is in `store` under `root`, which no gateway may serve.
+///
+/// A volume in which everything fits together is only read. Else it is opened for writing, which fences every gateway, and
+/// takes an epoch that no gateway has: logs that go on from what was there before are put aside by the next start.
+///
+/// Dropping the future, or killing the process, leaves a volume that can be repaired again.
+///
+/// # Errors
+/// When there is no volume, it cannot be read through, or written. What was repaired by then stays.
+pub async fn repair(
+    store: Arc<dyn ObjectStore>,
+    root: Path,
+    options: &RepairOptions,
+    progress: Arc<Progress>,
+    observer: &mut dyn Observer,
+) -> Result<Repaired, RepairError> {
+    if !options.dry_run {
+        let found = check(
+            store.clone(),
+            root.clone(),
+            &options.check,
+            progress.clone(),
+        )
+        .await?;
+        if found.is_clean() {
+            return Ok(Repaired {
+                steps: 0,
+                after: found,
+                lost: Losses::default(),
+            });
+        }
+    }
+    let descriptor = VolumeDescriptor::load(&store, &root).await?;
+    let keys = Arc::new(PackKeys::new(descriptor.volume, &descriptor.hash_key));
+    let path: Path = root
+        .parts()
+        .chain(Path::from(META_PREFIX).parts())
+        .collect();
+    let newest: Arc<dyn Newest> = Arc::new(InBucket {
+        store: store.clone(),
+        path: path.clone(),
+    });
+    let bucket = Bucket::new(store.clone(), &root, keys, newest);
+    let volume = descriptor.volume;
+    if options.dry_run {
+        let plan = Plan::open(&store, &path).await.map_err(Ended::from)?;
+        let outcome = rounds(&plan, &bucket, volume, options, &progress, observer).await;
+        plan.close().await;
+        return Ok(outcome?);
+    }
+    let deed = Deed::open(&store, &path).await.map_err(refused)?;
+    let outcome = match take_epoch(&deed).await {
+        Ok(()) => rounds(&deed, &bucket, volume, options, &progress, observer)
+            .await
+            .map_err(RepairError::from),
+        Err(error) => Err(refused(error)),
+    };
+    deed.close().await;
+    outcome
+}
+
+fn refused(error: StoreError) -> RepairError {
+    match error {
+        StoreError::Fenced => RepairError::Fenced,
+        error => RepairError::Write(error.to_string()),
+    }
+}
+
+/// Takes the next epoch for nobody, so that no log goes on from what was published before. A state that cannot be read is
+/// made anew in the same way.
+async fn take_epoch(target: &dyn Target) -> Result<(), StoreError> {
+    let moment = target.moment().await?;
+    let key = Key::Volume;
+    let value = moment.get(&key.encode()).await?;
+    let state = value.and_then(|value| {
+        let key = key.encode();
+        <VolumeState as forebay_meta::Record>::decode(&key, &value).ok()
+    });
+    let Some(mut state) = state else {
+        return Ok(());
+    };
+    state.epoch.0 = state.epoch.0.saturating_add(1);
+    state.gateway = [0; 16];
+    let mut batch = Batch::new();
+    batch.put(&key, &state);
+    target.commit(&batch).await
+}
+
+/// Checks and repairs until nothing is found, or nothing can be done.
+pub(crate) async fn rounds(
+    target: &dyn Target,
+    bucket: &Bucket,
+    volume: VolumeId,
+    options: &RepairOptions,
+    progress: &Arc<Progress>,
+    observer: &mut dyn Observer,
+) -> Result<Repaired, Ended> {
+    let keep = options.check.memory / (FINDING_BYTES * KINDS);
+    let each = Options {
+        read_data: false,
+        keep: keep.clamp(100, 100_000),
+        memory: options.check.memory.max(MIN_MEMORY),
+        ..options.check.clone()
+    };
+    let mut steps = 0;
+    for _ in 0..ROUNDS {
+        let overlaid = Arc::new(Overlaid::new(target.moment().await?));
+        let source: Arc<dyn Source> = overlaid.clone();
+        let report = attempt_on(source, bucket.clone(), volume, &each, progress).await?;
+        if report.is_clean() {
+            break;
+        }
+        let means = (options.accept_loss, options.now);
+        let mut work = Work::new(overlaid, target, observer, &report, means);
+        treat(&mut work, bucket).await?;
+        if work.steps == 0 {
+            break;
+        }
+        steps += work.steps;
+    }
+    let last = Options {
+        read_data: options.check.read_data,
+        keep: options.check.keep,
+        ..each
+    };
+    let source = target.moment().await?;
+    let after = attempt_on(source.clone(), bucket.clone(), volume, &last, progress).await?;
+    let lost = loss::find(&source, &after, options.check.keep).await?;
+    Ok(Repaired { steps, after, lost })
+}
+
+/// The first phase that can do something about what was found.
+async fn treat(work: &mut Work<'_>, bucket: &Bucket) -> Result<(), Ended> {
+    let report = work.report;
+    for phase in 0..PHASES {
+        let findings = report.findings.kinds().flat_map(|(_, _, kept)| kept);
+        for finding in findings.filter(|finding| phase_of(finding) == Some(phase)) {
+            one(work, bucket, finding).await?;
+            work.settle().await?;
+        }
+        work.commit().await?;
+        if work.steps > 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// In which phase something is done about a finding; never about what only a copy of the bucket can put right.
+fn phase_of(finding: &Finding) -> Option<u8> {
+    Some(match finding {
+        Finding::DamagedRecord { .. }
+        | Finding::NoVolumeState
+        | Finding::NextInodeTooLow { .. }
+        | Finding::NextPackTooLow { .. }
+        | Finding::NextCookieTooLow { .. } => 0,
+        Finding::BadRoot { .. }
+        | Finding::NamesInNoDirectory { .. }
+        | Finding::StrayBlocks { .. } => 1,
+        Finding::NameWithoutObject { .. }
+        | Finding::WrongKind { .. }
+        | Finding::BadName { .. }
+        | Finding::NameWithoutCookie { .. }
+        | Finding::CookieWithoutName { .. }
+        | Finding::NameAndCookieDiffer { .. }
+        | Finding::ManyNames { .. }
+        | Finding::WrongParent { .. } => 2,
+        Finding::Orphan { .. } => 3,
+        Finding::Loop { .. } => 4,
+        Finding::BadAttributes { .. }
+        | Finding::WrongLinkCount { .. }
+        | Finding::WrongEntryCount { .. }
+        | Finding::BlockBehindEnd { .. }
+        | Finding::GarbageOfLiving { .. }
+        | Finding::CollectedBlock { .. }
+        | Finding::QuotaOfNoDirectory { .. } => 5,
+        Finding::WrongUsed { .. }
+        | Finding::TreeWithoutQuota { .. }
+        | Finding::WrongTree { .. } => 6,
+        Finding::PackWithoutAccount { .. }
+        | Finding::WrongLiveBytes { .. }
+        | Finding::DeadPackInUse { .. }
+        | Finding::WrongUsage { .. }
+        | Finding::WrongVolumeCount { .. } => 7,
+        Finding::BadPackAccount { .. } => 8,
+        Finding::ImpossibleFrame { .. } => 9,
+        Finding::UnknownEntry { .. }
+        | Finding::MissingPack { .. }
+        | Finding::WrongPackLength { .. }
+        | Finding::DamagedFrame { .. }
+        | Finding::DamagedPack { .. } => return None,
+    })
+}
+
+/// Does what can be done about a finding.
+async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<(), Ended> {
+    let on = finding;
+    match finding {
+        Finding::DamagedRecord { key, why } => records::damaged(work, on, (key, why)).await?,
+        Finding::NoVolumeState => records::state(work, on, bucket).await?,
+        Finding::NextInodeTooLow { highest, .. } => {
+            work.take_number(*highest).await?;
+            work.did(
+                on,
+                format!(
+                    "the next object gets number {}",
+                    highest.0.saturating_add(1)
+                ),
+            );
+        }
+        Finding::NextPackTooLow { highest, .. } => {
+            let next = highest.0.saturating_add(1);
+            if edit_state(work, |state| state.next_pack = next).await? {
+                work.did(on, format!("the next pack gets number {next:016x}"));
+            }
+        }
+        Finding::NextCookieTooLow { inode, highest, .. } => {
+            names::next_cookie(work, on, (*inode, *highest)).await?;
+        }
+        Finding::BadRoot { .. } => names::root(work, on).await?,
+        Finding::NamesInNoDirectory { directory, .. } => {
+            names::of_no_directory(work, on, *directory).await?;
+        }
+        Finding::StrayBlocks { inode, .. } => maps::stray(work, on, *inode).await?,
+        Finding::NameWithoutObject {
+            directory,
+            name,
+            inode,
+        } => {
+            names::of_nothing(work, on, (*directory, name, *inode)).await?;
+        }
+        Finding::WrongKind {
+            directory,
+            name,
+            inode,
+            ..
+        } => {
+            names::kind(work, on, (*directory, name, *inode)).await?;
+        }
+        Finding::BadName {
+            directory, name, ..
+        } => {
+            names::unusable(work, on, (*directory, name)).await?;
+        }
+        Finding::NameWithoutCookie {
+            directory, name, ..
+        }
+        | Finding::NameAndCookieDiffer {
+            directory, name, ..
+        } => {
+            names::differ(work, on, (*directory, name)).await?;
+        }
+        Finding::CookieWithoutName {
+            directory,
+            name,
+            cookie,
+        } => {
+            names::cookie_without_name(work, on, (*directory, name, *cookie)).await?;
+        }
+        Finding::ManyNames { inode, .. } => names::many(work, on, *inode).await?,
+        Finding::WrongParent { inode, is, .. } => {
+            if work.edit_directory(*inode, |own| own.parent = *is).await? {
+                work.did(
+                    on,
+                    format!("directory {inode} says that it is in directory {is}"),
+                );
+            }
+        }
+        Finding::Orphan { inode, .. } => names::orphan(work, on, *inode).await?,
+        Finding::Loop { inode, .. } => names::around(work, on, *inode).await?,
+        Finding::BadAttributes { inode, .. } => attributes(work, on, *inode).await?,
+        Finding::WrongLinkCount { inode, is, .. } => {
+            let links = u32::try_from(*is).unwrap_or(u32::MAX);
+            if work.edit(*inode, |record| record.nlink = links).await? {
+                work.did(on, format!("inode {inode} counts {links} links"));
+            }
+        }
+        Finding::WrongEntryCount { inode, is, .. } => {
+            if work.edit_directory(*inode, |own| own.entries = *is).await? {
+                work.did(on, format!("directory {inode} counts {is} names"));
+            }
+        }
+        Finding::BlockBehindEnd { inode, block, size } => {
+            maps::behind_end(work, on, (*inode, *block, *size)).await?;
+        }
+        Finding::GarbageOfLiving { inode } => maps::living(work, on, *inode),
+        Finding::CollectedBlock { inode, block, .. } => {
+            maps::collected(work, on, (*inode, *block)).await?;
+        }
+        Finding::QuotaOfNoDirectory { inode, .. } => trees::quota(work, on, *inode).await?,
+        Finding::WrongUsed { inode, is, .. } => maps::used(work, on, (*inode, *is)).await?,
+        Finding::TreeWithoutQuota { inode, .. } => trees::without_quota(work, on, *inode).await?,
+        Finding::WrongTree { inode, is, .. } => trees::wrong(work, on, (*inode, *is)).await?,
+        Finding::PackWithoutAccount { pack, bytes } => {
+            packs::without_account(work, on, bucket, (*pack, *bytes)).await?;
+        }
+        Finding::WrongLiveBytes { pack, is, .. } => {
+            packs::live_bytes(work, on, (*pack, *is)).await?;
+        }
+        Finding::DeadPackInUse { pack, bytes, .. } => {
+            packs::dead_in_use(work, on, bucket, (*pack, *bytes)).await?;
+        }
+        Finding::WrongUsage {
+            inode,
+            is_bytes,
+            is_files,
+            ..
+        } => {
+            let is = UsageRecord {
+                bytes: *is_bytes,
+                files: *is_files,
+            };
+            trees::usage(work, on, (*inode, is)).await?;
+        }
+        Finding::WrongVolumeCount { count, is, .. } => {
+            let set = |state: &mut VolumeState| match count {
+                VolumeCount::UsedBytes => state.used_bytes = *is,
+                VolumeCount::Objects => state.used_inodes = *is,
+                VolumeCount::ChargedBytes => state.charged_bytes = Some(*is),
+            };
+            if edit_state(work, set).await? {
+                work.did(on, format!("the volume counts {is} {count}"));
+            }
+        }
+        Finding::BadPackAccount { pack, .. } => {
+            packs::bad_account(work, on, bucket, *pack).await?;
+        }
+        Finding::ImpossibleFrame {
+            inode,
+            block,
+            pack,
+            offset,
+            ..
+        } => {
+            let is_behind = packs::is_as_counted(work, bucket, *pack).await?;
+            let is_wrong = |frame: &forebay_meta::FrameAddress| {
+                is_behind && (frame.pack, frame.offset) == (*pack, *offset)
+            };
+            maps::impossible_frame(work, on, (*inode, *block), is_wrong).await?;
+        }
+        Finding::UnknownEntry { .. }
+        | Finding::MissingPack { .. }
+        | Finding::WrongPackLength { .. }
+        | Finding::DamagedFrame { .. }
+        | Finding::DamagedPack { .. } => {}
+    }
+    Ok(())
+}
+
+async fn edit_state(
+    work: &mut Work<'_>,
+    change: impl FnOnce(&mut VolumeState),
+) -> Result<bool, StoreError> {
+    let Some(mut state) = work.get::<VolumeState>(&Key::Volume).await? else {
+        return Ok(false);
+    };
+    change(&mut state);
+    work.put(&Key::Volume, &state);
+    Ok(true)
+}
+
+/// Attributes that nothing writes.
+async fn attributes(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    inode: Inode,
+) -> Result<(), StoreError> {
+    use forebay_meta::record::Content;
+    let Some(before) = work.inode(inode).await? else {
+        return Ok(());
+    };
+    let mut record = before.clone();
+    record.mode &= 0o7777;
+    match &record.content {
+        Content::Regular => {}
+        Content::Symlink { target } => {
+            (record.size, record.used) = (target.len() as u64, 0);
+        }
+        _ => record.used = 0,
+    }
+    if record != before {
+        work.put(&Key::Inode(inode), &record);
+        let what = format!(
+            "inode {inode} has mode {:o} and size {}",
+            record.mode, record.size
+        );
+        work.did(finding, what);
+    }
+    Ok(())
+}
