@@ -16,7 +16,7 @@
 //! | 0 | records that cannot be read, the volume's state, numbers that come next |
 //! | 1 | objects that are missing: the root, directories of names, files of block maps |
 //! | 2 | names and cookies that contradict each other, or lead nowhere |
-//! | 3, 4 | objects without a name, directories in a ring: to `lost+found` |
+//! | 3, 4 | objects without a name get back the one that a cookie has kept, or one in `lost+found`; so do directories in a ring |
 //! | 5 | what objects say of themselves; what is to be collected |
 //! | 6 | what files count, and in which tree |
 //! | 7, 8 | accounts of packs, quotas and the volume |
@@ -347,11 +347,11 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         | Finding::WrongKind { .. }
         | Finding::BadName { .. }
         | Finding::NameWithoutCookie { .. }
-        | Finding::CookieWithoutName { .. }
         | Finding::NameAndCookieDiffer { .. }
         | Finding::ManyNames { .. }
         | Finding::WrongParent { .. } => 2,
-        Finding::Orphan { .. } => 3,
+        // In this order, so that a name which its cookie has kept comes back before `lost+found` is needed.
+        Finding::CookieWithoutName { .. } | Finding::Orphan { .. } => 3,
         Finding::Loop { .. } => 4,
         Finding::BadAttributes { .. }
         | Finding::WrongLinkCount { .. }
@@ -404,10 +404,12 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
             names::next_cookie(work, on, (*inode, *highest)).await?;
         }
         Finding::BadRoot { .. } => names::root(work, on).await?,
-        Finding::NamesInNoDirectory { directory, .. } => {
-            names::of_no_directory(work, on, *directory).await?;
+        Finding::NamesInNoDirectory { directory, entries } => {
+            names::of_no_directory(work, on, (*directory, *entries)).await?;
         }
-        Finding::StrayBlocks { inode, .. } => maps::stray(work, on, *inode).await?,
+        Finding::StrayBlocks { inode, blocks, .. } => {
+            maps::stray(work, on, (*inode, *blocks)).await?;
+        }
         Finding::NameWithoutObject {
             directory,
             name,
@@ -475,7 +477,9 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
         }
         Finding::QuotaOfNoDirectory { inode, .. } => trees::quota(work, on, *inode).await?,
         Finding::WrongUsed { inode, is, .. } => maps::used(work, on, (*inode, *is)).await?,
-        Finding::TreeWithoutQuota { inode, .. } => trees::without_quota(work, on, *inode).await?,
+        Finding::TreeWithoutQuota { inode, files } => {
+            trees::without_quota(work, on, (*inode, *files)).await?;
+        }
         Finding::WrongTree { inode, is, .. } => trees::wrong(work, on, (*inode, *is)).await?,
         Finding::PackWithoutAccount { pack, bytes } => {
             packs::without_account(work, on, bucket, (*pack, *bytes)).await?;

@@ -13,7 +13,7 @@ use crate::judge::maps::impossible;
 pub(super) async fn stray(
     work: &mut Work<'_>,
     finding: &Finding,
-    inode: Inode,
+    (inode, blocks): (Inode, u64),
 ) -> Result<(), StoreError> {
     if !work.has(&Key::Inode(inode)).await? {
         return names::file_of_blocks(work, finding, inode).await;
@@ -23,17 +23,16 @@ pub(super) async fn stray(
     if !is_other || !work.accept_loss {
         return Ok(());
     }
-    let mut removed = 0_u64;
-    let mut blocks = work.cursor(KeyRange::blocks(inode, BlockIndex(0)));
-    while let Some((key, _)) = blocks.next().await? {
-        work.delete_encoded(key);
-        removed += 1;
-        work.settle().await?;
-    }
+    // Before the first batch of it is committed.
     work.did(
         finding,
-        format!("removed {removed} block maps of inode {inode}, which is no file"),
+        format!("removed {blocks} block maps of inode {inode}, which is no file"),
     );
+    let mut maps = work.cursor(KeyRange::blocks(inode, BlockIndex(0)));
+    while let Some((key, _)) = maps.next().await? {
+        work.delete_encoded(key);
+        work.settle().await?;
+    }
     Ok(())
 }
 

@@ -59,7 +59,7 @@ pub(super) async fn root(work: &mut Work<'_>, finding: &Finding) -> Result<(), S
 pub(super) async fn of_no_directory(
     work: &mut Work<'_>,
     finding: &Finding,
-    directory: Inode,
+    (directory, told): (Inode, u64),
 ) -> Result<(), StoreError> {
     let key = Key::Inode(directory);
     match work.inode(directory).await? {
@@ -81,7 +81,11 @@ pub(super) async fn of_no_directory(
         );
         return Ok(());
     }
-    let mut removed = 0_u64;
+    // Before the first batch of it is committed.
+    work.did(
+        finding,
+        format!("removed {told} names and cookies in inode {directory}, which is no directory"),
+    );
     let first = KeyRange::cookies_from(directory);
     let behind = KeyRange::cookies_from(Inode(directory.0.saturating_add(1)));
     let cookies = KeyRange {
@@ -92,14 +96,9 @@ pub(super) async fn of_no_directory(
         let mut entries = work.cursor(range);
         while let Some((key, _)) = entries.next().await? {
             work.delete_encoded(key);
-            removed += 1;
             work.settle().await?;
         }
     }
-    work.did(
-        finding,
-        format!("removed {removed} names and cookies in inode {directory}, which is no directory"),
-    );
     Ok(())
 }
 
@@ -354,30 +353,39 @@ pub(super) async fn around(
     for (holder, name, _) in work.names_of(inode).await? {
         work.remove_name(holder, &name).await?;
     }
-    orphan(work, finding, inode).await
+    shelter(work, finding, inode).await
 }
 
-/// An object without a name gets one in `lost+found`.
+/// An object without a name.
 pub(super) async fn orphan(
     work: &mut Work<'_>,
     finding: &Finding,
     inode: Inode,
 ) -> Result<(), StoreError> {
+    match work.orphans.contains(&inode) {
+        true => shelter(work, finding, inode).await,
+        // A cookie had kept its name.
+        false => Ok(()),
+    }
+}
+
+/// An object without a name gets one in `lost+found`.
+async fn shelter(work: &mut Work<'_>, finding: &Finding, inode: Inode) -> Result<(), StoreError> {
     let Some(record) = work.inode(inode).await? else {
         return Ok(());
     };
-    let Some((shelter, called)) = lost_and_found(work, finding).await? else {
+    let Some((place, called)) = lost_and_found(work, finding).await? else {
         return Ok(());
     };
-    let Some(name) = free_name(work, shelter, inode.to_string().as_bytes()).await? else {
+    let Some(name) = free_name(work, place, inode.to_string().as_bytes()).await? else {
         return Ok(());
     };
     let kind = record.kind();
-    if !work.add_name(shelter, &name, inode, kind).await? {
+    if !work.add_name(place, &name, inode, kind).await? {
         return Ok(());
     }
     work.edit(inode, |record| match record.directory_mut() {
-        Some(own) => own.parent = shelter,
+        Some(own) => own.parent = place,
         None => (record.nlink, record.tree) = (1, None),
     })
     .await?;

@@ -207,6 +207,9 @@ async fn object(work: &mut Work<'_>, finding: &Finding, inode: Inode) -> Result<
         }
         lost => {
             work.delete(&key);
+            for (holder, name, _) in &names {
+                work.remove_name(*holder, name).await?;
+            }
             let what = match &lost {
                 Some(kind) => format!(
                     "inode {inode} is lost: it was a {}, and where it leads is nowhere else",

@@ -69,9 +69,15 @@ pub(super) async fn usage(
 pub(super) async fn without_quota(
     work: &mut Work<'_>,
     finding: &Finding,
-    root: Inode,
+    (root, files): (Inode, u64),
 ) -> Result<(), StoreError> {
-    let mut changed = 0_u64;
+    // Before the first batch of it is committed.
+    work.did(
+        finding,
+        format!(
+            "{files} objects do not count in the tree of inode {root} any more, which has no quota"
+        ),
+    );
     let mut names = work.cursor(KeyRange::all_names());
     let mut holder = None;
     while let Some((key, record)) = names.record::<NameRecord>(&mut Nobody).await? {
@@ -95,7 +101,6 @@ pub(super) async fn without_quota(
         };
         holder = Some((directory, tree));
         work.edit(name.inode, |object| object.tree = tree).await?;
-        changed += 1;
         work.settle().await?;
     }
     let mut objects = work.cursor(KeyRange::inodes());
@@ -106,12 +111,8 @@ pub(super) async fn without_quota(
         // The files may have been changed since the page was read.
         if record.tree == Some(root) && record.directory().is_some() {
             work.edit(inode, |object| object.tree = None).await?;
-            changed += 1;
             work.settle().await?;
         }
-    }
-    if changed > 0 {
-        work.did(finding, format!("{changed} objects do not count in the tree of inode {root} any more, which has no quota"));
     }
     Ok(())
 }
@@ -132,7 +133,15 @@ pub(super) async fn wrong(
     if work.has(&Key::Quota(top)).await? {
         return Ok(());
     }
-    let mut changed = 0_u64;
+    let now = match tree {
+        Some(tree) => format!("the tree of inode {tree}"),
+        None => "no tree".to_owned(),
+    };
+    // Before the first batch of it is committed.
+    work.did(
+        finding,
+        format!("directory {top} and what is below it count in {now}"),
+    );
     let mut places = vec![Place {
         directory: top,
         last: None,
@@ -154,7 +163,7 @@ pub(super) async fn wrong(
                 continue;
             };
             if object.kind() != Kind::Directory {
-                changed += u64::from(work.edit(name.inode, |object| object.tree = tree).await?);
+                work.edit(name.inode, |object| object.tree = tree).await?;
             } else if !work.has(&Key::Quota(name.inode)).await? {
                 below = Some(name.inode);
                 break;
@@ -170,20 +179,11 @@ pub(super) async fn wrong(
                 last: None,
             });
         } else if is_end {
-            changed += u64::from(work.edit(place.directory, |own| own.tree = tree).await?);
-            work.settle().await?;
+            work.edit(place.directory, |own| own.tree = tree).await?;
         } else {
             places.push(place);
         }
         work.settle().await?;
     }
-    let now = match tree {
-        Some(tree) => format!("the tree of inode {tree}"),
-        None => "no tree".to_owned(),
-    };
-    work.did(
-        finding,
-        format!("directory {top} and what is below it, {changed} objects, count in {now}"),
-    );
     Ok(())
 }

@@ -262,14 +262,16 @@ impl Volume {
     }
 
     async fn checked(&self, options: &Options) -> Report {
-        let bucket = self.bucket().await;
+        let newest = self.newest.as_ref().unwrap_or(&self.entries);
+        let newest = Arc::new(Now(Arc::new(Entries(newest.clone()))));
+        let bucket = self.bucket(newest).await;
         let source = Arc::new(Entries(self.entries.clone()));
         let progress = Arc::default();
         let report = attempt_on(source, bucket, VOLUME, options, &progress).await;
         report.unwrap()
     }
 
-    async fn bucket(&self) -> Bucket {
+    async fn bucket(&self, newest: Arc<dyn Newest>) -> Bucket {
         let store = Arc::new(InMemory::new());
         let root = Path::from("some/volume");
         for (name, bytes) in &self.objects {
@@ -279,8 +281,6 @@ impl Volume {
                 .collect();
             store.put(&path, bytes.clone().into()).await.unwrap();
         }
-        let newest = self.newest.as_ref().unwrap_or(&self.entries);
-        let newest = Arc::new(Now(Arc::new(Entries(newest.clone()))));
         let store: Arc<dyn ObjectStore> = store;
         Bucket::new(store, &root, Arc::new(keys()), newest)
     }
@@ -301,17 +301,17 @@ impl Volume {
             accept_loss,
             now: Timestamp::default(),
         };
-        let target = CutOff {
-            entries: Mutex::new(std::mem::take(&mut self.entries)),
+        let target = Arc::new(CutOff {
+            entries: Mutex::new(self.entries.clone()),
             batches: AtomicUsize::new(batches),
-        };
+        });
         let mut steps = Vec::new();
         let outcome = runtime.block_on(async {
-            let bucket = self.bucket().await;
+            let bucket = self.bucket(target.clone()).await;
             let progress = Arc::default();
-            rounds(&target, &bucket, VOLUME, &options, &progress, &mut steps).await
+            rounds(&*target, &bucket, VOLUME, &options, &progress, &mut steps).await
         });
-        self.entries = target.entries.into_inner();
+        self.entries = target.entries.lock().clone();
         (steps, outcome.ok())
     }
 }
@@ -320,6 +320,13 @@ impl Volume {
 struct CutOff {
     entries: Mutex<BTreeMap<Bytes, Bytes>>,
     batches: AtomicUsize,
+}
+
+#[async_trait]
+impl Newest for CutOff {
+    async fn newest(&self) -> Result<Arc<dyn Source>, StoreError> {
+        self.moment().await
+    }
 }
 
 #[async_trait]
