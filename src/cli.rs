@@ -4,7 +4,7 @@
 //! [`crate::config`]; none of them is written down here a second time.
 //!
 //! Exit codes: 0 it worked, 1 it failed, 2 the command line or the configuration is wrong. `fsck` has its own: 1 there
-//! are findings, 2 the volume could not be checked.
+//! are findings (with `--repair`: all were repaired), 2 the volume could not be checked, 4 something is left.
 
 mod bench;
 mod fsck;
@@ -509,7 +509,8 @@ mod tests {
                 all: true,
                 quiet: true,
                 no_pin: true,
-                json: true
+                json: true,
+                ..FsckRequest::default()
             })
         );
         assert_eq!(

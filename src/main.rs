@@ -18,8 +18,8 @@ enum Failure {
     Failed(String),
     /// The configuration is wrong: 2, as for a wrong command line.
     Configuration(ConfigErrors),
-    /// The check has findings, which were printed: 1.
-    Findings,
+    /// The check has findings, or the repair had something to do, which was printed.
+    Findings(u8),
     /// The volume could not be checked: 2.
     Unchecked(String),
 }
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
             eprintln!("forebay: {problem}");
             ExitCode::from(1)
         }
-        Err(Failure::Findings) => ExitCode::from(1),
+        Err(Failure::Findings(code)) => ExitCode::from(code),
         Err(Failure::Unchecked(problem)) => {
             eprintln!("forebay: {problem}");
             ExitCode::from(2)
@@ -120,9 +120,9 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 Failure::Failed(problem) => Failure::Unchecked(problem),
                 other => other,
             })?;
-            match checked.is_clean {
-                true => Ok(()),
-                false => Err(Failure::Findings),
+            match checked.code {
+                0 => Ok(()),
+                code => Err(Failure::Findings(code)),
             }
         }
         Request::Bench { plan, json } => {

@@ -47,6 +47,7 @@ mod trees;
 mod work;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use forebay_meta::record::{Timestamp, UsageRecord, VolumeState};
@@ -85,8 +86,8 @@ pub struct RepairOptions {
     pub dry_run: bool,
     /// Also do what gives up data that cannot be read: bytes become zeros, links and devices whose record is lost go.
     pub accept_loss: bool,
-    /// The times that new objects get.
-    pub now: Timestamp,
+    /// The times that new objects get, since 1970.
+    pub now: Duration,
 }
 
 /// One thing that was done, or would be.
@@ -296,7 +297,11 @@ pub(crate) async fn rounds(
         if report.is_clean() {
             break;
         }
-        let means = (options.accept_loss, options.now);
+        let now = Timestamp {
+            seconds: i64::try_from(options.now.as_secs()).unwrap_or(i64::MAX),
+            nanos: options.now.subsec_nanos(),
+        };
+        let means = (options.accept_loss, now);
         let mut work = Work::new(overlaid, target, observer, &report, means);
         treat(&mut work, bucket).await?;
         if work.steps == 0 {

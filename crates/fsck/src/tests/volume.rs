@@ -299,7 +299,7 @@ impl Volume {
             check: Options::default(),
             dry_run: false,
             accept_loss,
-            now: Timestamp::default(),
+            now: std::time::Duration::ZERO,
         };
         let target = Arc::new(CutOff {
             entries: Mutex::new(self.entries.clone()),
