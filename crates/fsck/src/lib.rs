@@ -36,6 +36,7 @@ mod paths;
 mod progress;
 mod repair;
 mod report;
+mod salvage;
 mod source;
 mod walk;
 
@@ -44,6 +45,7 @@ pub use finding::{Finding, Name, Sink, VolumeCount};
 pub use progress::{Progress, Stage};
 pub use repair::{Loss, Losses, Observer, RepairError, RepairOptions, Repaired, Step, repair};
 pub use report::{Amount, Census, Findings, Report};
+pub use salvage::{LostRange, SalvageError, SalvageObserver, Salvaged, Unsalvaged, salvage};
 
 #[cfg(test)]
 mod tests;
