@@ -8,6 +8,7 @@
 
 mod bench;
 mod fsck;
+mod salvage;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use crate::bench::Plan;
 use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Size, Value};
 
 pub use fsck::FsckRequest;
+pub use salvage::SalvageRequest;
 
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +59,8 @@ pub enum Request {
     Log(LogRequest),
     /// Check the volume in the store.
     Fsck(FsckRequest),
+    /// Write what the packs hold as files.
+    Salvage(SalvageRequest),
     /// Measure how fast a folder is.
     Bench {
         /// What is measured.
@@ -147,6 +151,7 @@ pub fn parse(
             json: matches.get_flag("json"),
         },
         "fsck" => Request::Fsck(fsck::request(matches)),
+        "salvage" => Request::Salvage(salvage::request(matches)),
         "log" => {
             let Some((name, matches)) = matches.subcommand() else {
                 return Ok((Request::Version, environment));
@@ -272,6 +277,7 @@ pub fn command() -> Command {
             .arg(json.clone()),
         )
         .subcommand(fsck::command(&json))
+        .subcommand(salvage::command())
         .subcommand(log_command(&json))
         .subcommand(bench::command(&json))
         .subcommand(Command::new("version").about("Print the version"))
@@ -498,21 +504,6 @@ mod tests {
             Request::Config(ConfigForm::Markdown)
         );
         assert_eq!(request("forebay version"), Request::Version);
-        assert_eq!(
-            request("forebay fsck"),
-            Request::Fsck(FsckRequest::default())
-        );
-        assert_eq!(
-            request("forebay fsck --read-data --all --quiet --no-pin --json --data-dir /y"),
-            Request::Fsck(FsckRequest {
-                read_data: true,
-                all: true,
-                quiet: true,
-                no_pin: true,
-                json: true,
-                ..FsckRequest::default()
-            })
-        );
         assert_eq!(
             request("forebay log show epoch-3 --from 4096 --json"),
             Request::Log(LogRequest::Show {

@@ -3,7 +3,7 @@
 //! With `--repair` it puts that right. What is checked and repaired is for [`forebay_fsck`] to know; this opens the store, shows how far the check has come, and puts
 //! the report into words and JSON.
 
-mod bar;
+pub(crate) mod bar;
 mod json;
 mod repair;
 mod text;

@@ -5,7 +5,8 @@
 //! * [`cli`]: the commands and their flags.
 //! * [`admin`]: the control socket of a running gateway, and who asks there.
 //! * [`exports`]: what may be mounted, from the configuration's words to the server's.
-//! * [`fsck`]: `forebay fsck`, which checks the volume in its bucket.
+//! * [`fsck`]: `forebay fsck`, which checks the volume in its bucket, and repairs it.
+//! * [`salvage`]: `forebay salvage`, for a volume whose metadata are lost.
 //! * [`kept_logs`]: `forebay log`.
 //! * [`logging`]: the program's messages, on standard error.
 //! * [`tls`]: the files of TLS.
@@ -24,6 +25,7 @@ pub mod gateway;
 pub mod kept_logs;
 mod locks;
 pub mod logging;
+pub mod salvage;
 pub mod serve;
 mod store;
 pub mod tls;

@@ -8,7 +8,7 @@ use forebay::bench::{self, Interrupt, Plan};
 use forebay::cli::{self, ConfigForm, Request};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::gateway::{self, NfsGateway};
-use forebay::{fsck, kept_logs, logging, serve};
+use forebay::{fsck, kept_logs, logging, salvage, serve};
 
 mod allocator;
 
@@ -124,6 +124,11 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 0 => Ok(()),
                 code => Err(Failure::Findings(code)),
             }
+        }
+        Request::Salvage(request) => {
+            let config = load()?;
+            logging::start(config.log_level).map_err(failed)?;
+            print(&run_to_end(salvage::run(&config, &request))?)
         }
         Request::Bench { plan, json } => {
             let report = measure(plan)?;

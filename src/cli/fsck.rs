@@ -112,6 +112,21 @@ mod tests {
     }
 
     #[test]
+    fn a_check_has_flags_of_its_own() {
+        assert_eq!(read("fsck"), Some(FsckRequest::default()));
+        let line = "fsck --read-data --all --quiet --no-pin --json --data-dir /y";
+        let all = FsckRequest {
+            read_data: true,
+            all: true,
+            quiet: true,
+            no_pin: true,
+            json: true,
+            ..FsckRequest::default()
+        };
+        assert_eq!(read(line), Some(all));
+    }
+
+    #[test]
     fn what_is_about_repairs_needs_one() {
         let repair = FsckRequest {
             repair: true,

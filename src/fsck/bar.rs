@@ -15,7 +15,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 const WIDTH: u64 = 20;
 
 /// Draws the line over and over. Never returns.
-pub(super) async fn show(progress: Arc<Progress>) {
+pub(crate) async fn show(progress: Arc<Progress>) {
     let (mut begun, mut before) = (Instant::now(), (Stage::Opening, 0));
     loop {
         let (stage, done, total) = progress.now();
@@ -30,7 +30,7 @@ pub(super) async fn show(progress: Arc<Progress>) {
 }
 
 /// Takes the line away.
-pub(super) fn clear() {
+pub(crate) fn clear() {
     draw("");
 }
 
