@@ -52,7 +52,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use forebay_meta::record::{Timestamp, UsageRecord, VolumeState};
 use forebay_meta::volume::VolumeError;
-use forebay_meta::{Batch, Key, StoreError, VolumeDescriptor};
+use forebay_meta::{Batch, Key, Record, StoreError, VolumeDescriptor};
 use forebay_pack::PackKeys;
 use forebay_types::{Inode, VolumeId};
 use object_store::ObjectStore;
@@ -258,11 +258,17 @@ fn refused(error: StoreError) -> RepairError {
 async fn take_epoch(target: &dyn Target) -> Result<(), StoreError> {
     let moment = target.moment().await?;
     let key = Key::Volume;
-    let value = moment.get(&key.encode()).await?;
-    let state = value.and_then(|value| {
-        let key = key.encode();
-        <VolumeState as forebay_meta::Record>::decode(&key, &value).ok()
-    });
+    let encoded = key.encode();
+    let value = moment.get(&encoded).await?;
+    if value
+        .as_ref()
+        .is_some_and(|value| records::is_later_state(value))
+    {
+        return Err(StoreError::Fatal(
+            "the volume was served by a later version of Forebay: repair it with that one".into(),
+        ));
+    }
+    let state = value.and_then(|value| VolumeState::decode(&encoded, &value).ok());
     let Some(mut state) = state else {
         return Ok(());
     };

@@ -5,7 +5,7 @@ use forebay_meta::record::{
     BlockMap, Content, CookieRecord, DeadPack, Directory, Garbage, Kind, NameRecord, QuotaRecord,
     Spread, UsageRecord, VolumeState,
 };
-use forebay_meta::{InodeRecord, Key, KeyRange, StoreError};
+use forebay_meta::{InodeRecord, Key, KeyRange, Record, StoreError};
 use forebay_types::{BLOCK_SIZE, BlockIndex, Epoch, Inode, Lsn, PackId};
 
 use super::work::Work;
@@ -309,18 +309,23 @@ async fn cookie(
     Ok(())
 }
 
+/// Whether a state of the volume was written by a later program, which nobody should meddle with.
+pub(super) fn is_later_state(value: &[u8]) -> bool {
+    let known = VolumeState::decode(&Key::Volume.encode(), value);
+    let version = value
+        .first()
+        .is_some_and(|version| *version <= LATER_VERSIONS);
+    version && known.is_err_and(|corrupt| corrupt.why == OF_OTHER_VERSION)
+}
+
 /// The state of the volume is missing or cannot be read.
 pub(super) async fn state(
     work: &mut Work<'_>,
     finding: &Finding,
     bucket: &Bucket,
 ) -> Result<(), Ended> {
-    let key = Key::Volume.encode();
-    if let Some(value) = work.source.get(&key).await?
-        && value
-            .first()
-            .is_some_and(|version| *version <= LATER_VERSIONS && *version > 2)
-    {
+    let value = work.source.get(&Key::Volume.encode()).await?;
+    if value.is_some_and(|value| is_later_state(&value)) {
         return Ok(());
     }
     let mut highest = Inode::ROOT;
