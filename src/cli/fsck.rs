@@ -15,6 +15,14 @@ pub struct FsckRequest {
     pub quiet: bool,
     /// Write nothing to the bucket, not even the note that keeps metadata.
     pub no_pin: bool,
+    /// Put right what is found.
+    pub repair: bool,
+    /// Only say what a repair would do.
+    pub dry_run: bool,
+    /// Give up what cannot be read, where it is in the way.
+    pub accept_loss: bool,
+    /// Repair although this machine's log holds what is not in the bucket.
+    pub put_log_aside: bool,
     /// As JSON.
     pub json: bool,
 }
@@ -37,7 +45,9 @@ pub(super) fn command(json: &Arg) -> Command {
         "A gateway may serve the volume meanwhile: one moment of it is checked, and nothing is \
          changed. What findings mean\nis in docs/fsck.md.\n\nExit codes: 0 everything fits \
          together, 1 there are findings, 2 the volume could not be checked, or the command\nline \
-         or the configuration is wrong.",
+         or the configuration is wrong.\n\nWith --repair, for which all gateways of the volume \
+         are stopped first: 0 everything fits together, 1 all that was\nfound is repaired, 4 \
+         something is left, 2 it could not be done.",
     )
     .arg(switch(
         "read-data",
@@ -52,6 +62,29 @@ pub(super) fn command(json: &Arg) -> Command {
         "no-pin",
         "Write nothing to the bucket, not even the note that keeps what is read from being deleted",
     ))
+    .arg(switch(
+        "repair",
+        "Put right what is found, and say each step; no gateway may serve the volume",
+    ))
+    .arg(
+        switch("dry-run", "Only say what --repair would do: change nothing").requires("repair"),
+    )
+    .arg(
+        switch(
+            "accept-loss",
+            "Let --repair give up what cannot be read, where it is in the way: such bytes read as zeros then",
+        )
+        .requires("repair"),
+    )
+    .arg(
+        switch(
+            "put-log-aside",
+            "Let --repair go on although the log in data_dir holds what is not in the bucket: it is to be salvaged then",
+        )
+        .requires("repair")
+        .conflicts_with("dry-run"),
+    )
+    .mut_arg("no-pin", |arg| arg.conflicts_with("repair"))
     .arg(json.clone())
 }
 
@@ -61,6 +94,61 @@ pub(super) fn request(matches: &ArgMatches) -> FsckRequest {
         all: matches.get_flag("all"),
         quiet: matches.get_flag("quiet"),
         no_pin: matches.get_flag("no-pin"),
+        repair: matches.get_flag("repair"),
+        dry_run: matches.get_flag("dry-run"),
+        accept_loss: matches.get_flag("accept-loss"),
+        put_log_aside: matches.get_flag("put-log-aside"),
         json: matches.get_flag("json"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Option<FsckRequest> {
+        let json = Arg::new("json").long("json").action(ArgAction::SetTrue);
+        let matches = command(&json).try_get_matches_from(line.split(' '));
+        Some(request(&matches.ok()?))
+    }
+
+    #[test]
+    fn a_check_has_flags_of_its_own() {
+        assert_eq!(read("fsck"), Some(FsckRequest::default()));
+        let line = "fsck --read-data --all --quiet --no-pin --json --data-dir /y";
+        let all = FsckRequest {
+            read_data: true,
+            all: true,
+            quiet: true,
+            no_pin: true,
+            json: true,
+            ..FsckRequest::default()
+        };
+        assert_eq!(read(line), Some(all));
+    }
+
+    #[test]
+    fn what_is_about_repairs_needs_one() {
+        let repair = FsckRequest {
+            repair: true,
+            ..FsckRequest::default()
+        };
+        assert_eq!(read("fsck --repair"), Some(repair));
+        let accepting = FsckRequest {
+            accept_loss: true,
+            put_log_aside: true,
+            ..repair
+        };
+        let line = "fsck --repair --accept-loss --put-log-aside";
+        assert_eq!(read(line), Some(accepting));
+        for line in [
+            "fsck --dry-run",
+            "fsck --accept-loss",
+            "fsck --put-log-aside",
+            "fsck --repair --no-pin",
+            "fsck --repair --dry-run --put-log-aside",
+        ] {
+            assert_eq!(read(line), None, "{line}");
+        }
     }
 }

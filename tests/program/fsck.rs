@@ -78,3 +78,87 @@ fn a_volume_is_checked_beside_its_gateway_and_damage_is_named() {
     assert_eq!((&example["from"], &example["to"]), (&0.into(), &27.into()));
     assert_eq!(report["census"]["objects"], 3, "{report}");
 }
+
+/// The names of the metadata cannot be changed from outside, but objects can be taken away.
+#[test]
+fn a_repair_says_what_it_does_and_what_is_left_by_its_exit_code() {
+    let place = Place::new();
+    let mut command = vec!["fsck".to_owned(), "--repair".to_owned()];
+    command.extend(place.flags("data"));
+    let with = |more: &[&str]| {
+        let mut all = command.clone();
+        all.extend(more.iter().map(|&flag| flag.to_owned()));
+        run(&all)
+    };
+    let gateway = place.serve();
+    gateway.client().put("file", b"these bytes will be lost");
+    gateway.flush();
+    let running = with(&[]);
+    assert_eq!(running.status.code(), Some(2), "{}", running.stdout);
+    assert!(
+        running.stderr.contains("stop it first"),
+        "{}",
+        running.stderr
+    );
+    gateway.stop_cleanly();
+    let clean = with(&[]);
+    let printed = (clean.stdout.as_str(), clean.stderr.as_str());
+    assert_eq!(clean.status.code(), Some(0), "{printed:?}");
+
+    std::fs::remove_dir_all(place.bucket().join("packs")).unwrap();
+    for flags in [&["--dry-run"][..], &[]] {
+        let left = with(flags);
+        assert_eq!(left.status.code(), Some(4), "{}", left.stderr);
+        assert!(
+            left.stdout.contains("/file: bytes 0 to 24, in packs/"),
+            "{}",
+            left.stdout
+        );
+        assert!(
+            left.stdout.contains("nothing was repaired"),
+            "{}",
+            left.stdout
+        );
+    }
+    let left = with(&["--json"]);
+    assert_eq!(left.status.code(), Some(4));
+    let report: Value = serde_json::from_str(&left.stdout).unwrap();
+    assert_eq!(report["steps"], serde_json::json!([]), "{report}");
+    assert_eq!(report["lost"]["examples"][0]["path"], "/file", "{report}");
+    assert_eq!(report["after"]["findings"][0]["finding"], "missing-pack");
+    // It is served all the same.
+    place.serve().stop_cleanly();
+}
+
+#[test]
+fn files_are_salvaged_when_the_metadata_are_gone() {
+    let place = Place::new();
+    let gateway = place.serve();
+    gateway
+        .client()
+        .put("file", b"these bytes are all that is left");
+    gateway.stop_cleanly();
+    std::fs::remove_dir_all(place.bucket().join("meta")).unwrap();
+    let to = place.path("salvaged");
+    let mut command = vec!["salvage".to_owned()];
+    command.extend(["--to".to_owned(), to.display().to_string()]);
+    command.extend(place.flags("data"));
+    let salvaged = run(&command);
+    assert_eq!(salvaged.status.code(), Some(0), "{}", salvaged.stderr);
+    assert!(
+        salvaged.stdout.starts_with("1 files are in "),
+        "{}",
+        salvaged.stdout
+    );
+    let files = std::fs::read_dir(to.join("files/0")).unwrap();
+    let files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    assert_eq!(
+        std::fs::read(&files[0]).unwrap(),
+        b"these bytes are all that is left"
+    );
+    let manifest = std::fs::read_to_string(to.join("MANIFEST.txt")).unwrap();
+    assert_eq!(manifest, salvaged.stdout);
+    let again = run(&command);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(again.stderr.contains("exists already"), "{}", again.stderr);
+}

@@ -8,6 +8,7 @@
 //! the volume's epoch.
 
 mod base;
+mod claim;
 mod event;
 mod ranges;
 mod salvage;
@@ -25,6 +26,7 @@ pub use crate::aside::{Note, Published};
 use crate::environment::{Environment, LOG_FOLDER, LocalFolder};
 use crate::local::{self, LocalState};
 pub use base::{Base, BaseError};
+pub use claim::{Claim, ClaimError};
 pub use event::{Event, EventReader, NameEvent, What};
 pub use forebay_wal::{Ending, Gap, GapReason, Label};
 pub use salvage::{Content, NameChange, Salvage, SalvagedFile};

@@ -119,6 +119,56 @@ impl Bucket {
         Ok(())
     }
 
+    /// The length of a pack; `None` if it is not there.
+    ///
+    /// # Errors
+    /// When the bucket does not answer well.
+    pub(crate) async fn len(&self, pack: PackId) -> Result<Option<u64>, String> {
+        let path = self.path(&object_name(pack));
+        let mut attempt = 1;
+        loop {
+            match self.store.head(&path).await {
+                Ok(object) => return Ok(Some(object.size)),
+                Err(Error::NotFound { .. }) => return Ok(None),
+                Err(error) if attempt == ATTEMPTS => return Err(format!("{path}: {error}")),
+                Err(_) => tokio::time::sleep(PAUSE * attempt).await,
+            }
+            attempt += 1;
+        }
+    }
+
+    /// All packs that are there, by number, and their lengths.
+    ///
+    /// # Errors
+    /// When the bucket does not answer well.
+    pub(crate) async fn packs(&self) -> Result<Vec<(PackId, u64)>, String> {
+        let mut attempt = 1;
+        loop {
+            let mut packs = Vec::new();
+            let mut objects = self.store.list(Some(&self.path(PACK_PREFIX)));
+            let why = loop {
+                match objects.next().await {
+                    None => {
+                        packs.sort_unstable();
+                        return Ok(packs);
+                    }
+                    Some(Ok(object)) => {
+                        let parts = object.location.prefix_match(&self.root);
+                        let name: Option<Path> = parts.map(Iterator::collect);
+                        let pack = name.and_then(|name| parse_object_name(name.as_ref()));
+                        packs.extend(pack.map(|pack| (pack, object.size)));
+                    }
+                    Some(Err(error)) => break error,
+                }
+            };
+            if attempt == ATTEMPTS {
+                return Err(why.to_string());
+            }
+            tokio::time::sleep(PAUSE * attempt).await;
+            attempt += 1;
+        }
+    }
+
     /// Reads what packs say of themselves, and compares it with their accounts.
     pub(crate) async fn read_indexes(&self, walk: &mut Walk, packs: &Packs) -> Result<(), Ended> {
         walk.progress

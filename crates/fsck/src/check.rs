@@ -28,7 +28,7 @@ const PIN_LIFETIME: Duration = Duration::from_secs(15 * 60);
 /// How often a check begins, if what it reads is deleted under it.
 pub(crate) const ATTEMPTS: u32 = 3;
 /// The least memory for tables with which a check gets anywhere.
-const MIN_MEMORY: usize = 1 << 20;
+pub(crate) const MIN_MEMORY: usize = 1 << 20;
 
 /// What is to be checked, and how.
 #[derive(Clone, Debug)]
@@ -106,20 +106,8 @@ pub async fn check(
     options: &Options,
     progress: Arc<Progress>,
 ) -> Result<Report, CheckError> {
-    let descriptor = VolumeDescriptor::load(&store, &root).await?;
-    let keys = VolumeKeys::load(&store, &root, &descriptor, &options.expected, 0).await?;
-    let sealing = keys.sealing();
-    let keys = PackKeys::of(descriptor.volume, keys.secret(), sealing.clone());
-    let keys = Arc::new(keys);
-    let path: Path = root
-        .parts()
-        .chain(Path::from(META_PREFIX).parts())
-        .collect();
-    let metadata = Arc::new(InBucket {
-        store: store.clone(),
-        path,
-        sealing,
-    });
+    let (keys, metadata) = unlock(&store, &root, &options.expected).await?;
+    let (volume, metadata) = (keys.volume(), Arc::new(metadata));
     let newest: Arc<dyn Newest> = metadata.clone();
     let options = &Options {
         memory: options.memory.max(MIN_MEMORY),
@@ -141,8 +129,7 @@ pub async fn check(
                 }
                 false => Vec::new(),
             };
-            let mut report =
-                attempt_on(source, bucket, descriptor.volume, options, &progress).await?;
+            let mut report = attempt_on(source, bucket, volume, options, &progress).await?;
             for finding in damaged {
                 report.findings.found(finding);
             }
@@ -177,6 +164,27 @@ pub async fn check(
             Err(Ended::Metadata(error)) => Err(CheckError::Metadata(error)),
         };
     }
+}
+
+/// What packs of the volume in `store` under `root` are opened with, and its metadata.
+pub(crate) async fn unlock(
+    store: &Arc<dyn ObjectStore>,
+    root: &Path,
+    expected: &Expected,
+) -> Result<(Arc<PackKeys>, InBucket), VolumeError> {
+    let descriptor = VolumeDescriptor::load(store, root).await?;
+    let keys = VolumeKeys::load(store, root, &descriptor, expected, 0).await?;
+    let sealing = keys.sealing();
+    let metadata = InBucket {
+        store: store.clone(),
+        path: root
+            .parts()
+            .chain(Path::from(META_PREFIX).parts())
+            .collect(),
+        sealing: sealing.clone(),
+    };
+    let keys = PackKeys::of(descriptor.volume, keys.secret(), sealing);
+    Ok((Arc::new(keys), metadata))
 }
 
 /// Opens the newest moment, and keeps it if that is wanted and possible.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_meta::record::{BlockMap, DeadPack, PackRecord, Record, VolumeState};
-use forebay_meta::volume::keys::{Expected, VolumeKeys};
-use forebay_meta::{Key, KeyRange, MetaStore, StoreError, VolumeDescriptor};
+use forebay_meta::volume::keys::Expected;
+use forebay_meta::{Key, KeyRange, MetaStore, StoreError};
 use forebay_pack::{PACK_PREFIX, object_name, parse_object_name};
 use forebay_types::{PackId, VolumeId};
 use futures_util::StreamExt;
@@ -20,7 +20,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
-use crate::check::{ATTEMPTS, CheckError, Ended, META_PREFIX, open};
+use crate::check::{ATTEMPTS, CheckError, Ended, open, unlock};
 use crate::judge::unreferenced::Listed;
 use crate::progress::{Progress, Stage};
 use crate::report::{Amount, Findings};
@@ -100,21 +100,12 @@ pub async fn garbage(
     options: &GarbageOptions,
     progress: Arc<Progress>,
 ) -> Result<Garbage, CheckError> {
-    let descriptor = VolumeDescriptor::load(&store, &root).await?;
-    let keys = VolumeKeys::load(&store, &root, &descriptor, &options.expected, 0).await?;
-    let path: Path = root
-        .parts()
-        .chain(Path::from(META_PREFIX).parts())
-        .collect();
+    let (keys, newest) = unlock(&store, &root, &options.expected).await?;
     let search = Search {
-        newest: InBucket {
-            store: store.clone(),
-            path,
-            sealing: keys.sealing(),
-        },
+        newest,
         store: store.clone(),
         root,
-        volume: descriptor.volume,
+        volume: keys.volume(),
         options,
         progress,
     };

@@ -31,13 +31,16 @@
 mod bucket;
 mod check;
 mod data;
+mod explain;
 mod finding;
 mod garbage;
 mod judge;
 mod objects;
 mod paths;
 mod progress;
+mod repair;
 mod report;
+mod salvage;
 mod source;
 mod walk;
 
@@ -45,7 +48,11 @@ pub use check::{CheckError, Options, check};
 pub use finding::{Finding, Name, Sink, VolumeCount};
 pub use garbage::{Garbage, GarbageOptions, garbage};
 pub use progress::{Progress, Stage};
+pub use repair::{Loss, Losses, Observer, RepairError, RepairOptions, Repaired, Step, repair};
 pub use report::{Amount, Census, Findings, Report};
+pub use salvage::{
+    LostRange, Salvage, SalvageError, SalvageObserver, Salvaged, Unsalvaged, salvage,
+};
 
 #[cfg(test)]
 mod tests;

@@ -2,5 +2,6 @@
 
 mod findings;
 mod judges;
+mod repair;
 mod sharing;
 mod volume;

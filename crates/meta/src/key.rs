@@ -350,7 +350,7 @@ impl KeyRange {
     }
 
     /// What of this range lies before `key` or is `key` itself.
-    pub(crate) fn up_to(&self, key: &[u8]) -> KeyRange {
+    pub fn up_to(&self, key: &[u8]) -> KeyRange {
         let end = KeyRange::all().after(key).start;
         KeyRange {
             start: self.start.clone(),

@@ -7,7 +7,7 @@ use forebay_types::{BlockKey, ByteRange, PackId, VolumeId};
 use crate::codec::{self, Codec};
 use crate::header::sealed::{SEALED_AT, SEALED_PAYLOAD_AT, SealedHeader, Unsealable};
 use crate::header::{FRAME_HEADER_LEN, FrameHeader, HeaderFault, SEALED_FRAME_VERSION};
-use crate::{FrameRef, PackKeys};
+use crate::{FrameRef, IndexEntry, PackKeys};
 
 /// The raw bytes of a range of a block, verified: they are what was given to
 /// [`crate::PackWriter::push`], for this block and range of this volume.
@@ -249,6 +249,37 @@ fn open(
         reference: *expected,
         hash: header.hash,
     })
+}
+
+/// What the frame that lies at `offset` of `pack` is of, by its own words. Its checksum is verified, and its tag if it is
+/// sealed; that it is one of this pack is not, unless it is sealed.
+pub(crate) fn describe(
+    stored: Bytes,
+    pack: PackId,
+    offset: u32,
+    keys: &PackKeys,
+) -> Result<IndexEntry, FrameFault> {
+    let stored_len = stored.len() as u32;
+    let opened = match keys.data_keys() {
+        None => open_plain(stored)?,
+        Some(data_keys) => open_sealed(stored, pack, data_keys)?,
+    };
+    let FrameHeader {
+        block,
+        start,
+        raw_len,
+        ..
+    } = opened.header;
+    let crc32 = opened.crc32;
+    let frame = FrameRef {
+        pack,
+        offset,
+        stored_len,
+        start,
+        raw_len,
+        crc32,
+    };
+    Ok(IndexEntry { block, frame })
 }
 
 /// A frame whose stored bytes are what was written, whatever it is of.

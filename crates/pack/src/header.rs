@@ -32,7 +32,7 @@ use forebay_types::{BlockIndex, BlockKey, Inode, PackId, VolumeId};
 use crate::codec::Codec;
 use crate::fields::{put, take, take_u16, take_u32, take_u64};
 
-const MAGIC: [u8; 4] = *b"FBfr";
+pub(crate) const MAGIC: [u8; 4] = *b"FBfr";
 
 /// The version of frames that are not sealed.
 pub const FRAME_VERSION: u16 = 1;
@@ -194,11 +194,7 @@ pub(crate) fn version(stored: &[u8]) -> Result<u16, HeaderFault> {
 /// Bytes of the frame at the start of `stored`, of either version, whose checksum is verified; for
 /// who has no keys.
 pub(crate) fn verify_crc32(stored: &[u8]) -> Result<usize, HeaderFault> {
-    let (payload_len_at, crc32_at) = match version(stored)? {
-        FRAME_VERSION => (PAYLOAD_LEN_AT, CRC32_AT),
-        SEALED_FRAME_VERSION => (sealed::PAYLOAD_LEN_AT, sealed::CRC32_AT),
-        other => return Err(HeaderFault::Version(other)),
-    };
+    let (payload_len_at, crc32_at) = places(stored)?;
     let short = HeaderFault::Damaged("it is cut off");
     let payload_len = take_u32(stored, payload_len_at).ok_or(short)? as usize;
     let len = FRAME_HEADER_LEN + payload_len;
@@ -207,6 +203,22 @@ pub(crate) fn verify_crc32(stored: &[u8]) -> Result<usize, HeaderFault> {
         true => Ok(len),
         false => Err(HeaderFault::Damaged("its bytes do not match its CRC32")),
     }
+}
+
+/// Where the length of the payload and the CRC32 are in the frame at the start of `stored`.
+fn places(stored: &[u8]) -> Result<(usize, usize), HeaderFault> {
+    match version(stored)? {
+        FRAME_VERSION => Ok((PAYLOAD_LEN_AT, CRC32_AT)),
+        SEALED_FRAME_VERSION => Ok((sealed::PAYLOAD_LEN_AT, sealed::CRC32_AT)),
+        other => Err(HeaderFault::Version(other)),
+    }
+}
+
+/// Bytes of the payload, as the frame at the start of `stored` says, which nothing has verified; none where it does not
+/// say so.
+pub(crate) fn payload_len(stored: &[u8]) -> Option<usize> {
+    let (payload_len_at, _) = places(stored).ok()?;
+    Some(take_u32(stored, payload_len_at)? as usize)
 }
 
 /// CRC32 of a frame: all of it but the field that holds the CRC32.

@@ -8,7 +8,8 @@
 //!
 //! A pack also explains itself: [`open_index`] tells from the object and the keys which frames of
 //! which blocks it holds, for salvage, collection and checks without the metadata; [`read_index`]
-//! does so without keys for packs that are not sealed, and [`verify_checksums`] finds damage in both.
+//! does so without keys for packs that are not sealed, and [`verify_checksums`] finds damage in both. Where the index is
+//! damaged, [`find_frames`] and [`open_any_frame`] make do with the frames.
 //!
 //! ```text
 //! pack      pack header | frame | frame | ... | index entries | index footer
@@ -48,6 +49,7 @@ mod keys;
 mod name;
 mod reference;
 mod scrub;
+mod walk;
 mod writer;
 
 pub use codec::{Codec, Compression};
@@ -57,6 +59,7 @@ pub use keys::{FrameHash, PackKeys};
 pub use name::{PACK_PREFIX, object_name, parse_object_name};
 pub use reference::{FrameRef, InvalidFrameRef};
 pub use scrub::verify_checksums;
+pub use walk::{FoundFrames, find_frames, open_any_frame};
 pub use writer::{FinishedPack, PackWriter};
 
 /// Most raw bytes in a frame: a whole block.

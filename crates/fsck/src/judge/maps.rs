@@ -209,7 +209,7 @@ pub(crate) fn refer(
     }
 }
 
-fn impossible(frame: &FrameAddress) -> Option<&'static str> {
+pub(crate) fn impossible(frame: &FrameAddress) -> Option<&'static str> {
     if !frame_ref(frame).is_possible() {
         return Some("no frame has such lengths");
     }

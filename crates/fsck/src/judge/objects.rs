@@ -12,9 +12,9 @@ use super::totals::Totals;
 use crate::finding::{Finding, Name, Sink};
 
 /// The first cookie that a name gets.
-const FIRST_COOKIE: u64 = 3;
+pub(crate) const FIRST_COOKIE: u64 = 3;
 /// Longest name, in bytes.
-const NAME_MAX: usize = 255;
+pub(crate) const NAME_MAX: usize = 255;
 /// Longest target of a symbolic link, in bytes.
 const SYMLINK_MAX: usize = 4096;
 /// Inodes without a directory whose names are counted before they are told.
@@ -470,7 +470,7 @@ fn impossible(record: &InodeRecord) -> Option<&'static str> {
     }
 }
 
-fn impossible_name(name: &[u8]) -> Option<&'static str> {
+pub(crate) fn impossible_name(name: &[u8]) -> Option<&'static str> {
     match name {
         b"." | b".." => Some("means a directory itself or its parent, and cannot be opened"),
         _ if name.len() > NAME_MAX => Some("is longer than a name can be, and cannot be opened"),

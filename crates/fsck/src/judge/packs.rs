@@ -12,7 +12,7 @@ use crate::finding::{Finding, Sink};
 use crate::report::Census;
 
 /// Bits of a pack's number that count within an epoch; the others are the epoch (`docs/format.md`).
-const COUNTER_BITS: u32 = 40;
+pub(crate) const COUNTER_BITS: u32 = 40;
 /// The epoch of the gateway that wrote a pack.
 pub(crate) fn epoch_of(pack: PackId) -> u64 {
     pack.0 >> COUNTER_BITS
@@ -326,7 +326,7 @@ pub(crate) fn index_len(record: &PackRecord) -> u64 {
     u64::from(record.frames) * INDEX_ENTRY_LEN as u64 + INDEX_FOOTER_LEN as u64
 }
 
-fn impossible(record: &PackRecord) -> Option<&'static str> {
+pub(crate) fn impossible(record: &PackRecord) -> Option<&'static str> {
     let frames = u64::from(record.frames);
     let least = PACK_HEADER_LEN as u64 + frames * (FRAME_HEADER_LEN as u64 + 1) + index_len(record);
     if record.live_bytes == 0 {

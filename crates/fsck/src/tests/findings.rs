@@ -18,22 +18,22 @@ use crate::check::Options;
 use crate::finding::Finding;
 
 /// What is put out of place, and which kinds of findings that makes.
-type Case = (fn(&mut Volume), &'static [&'static str]);
+pub(super) type Case = (fn(&mut Volume), &'static [&'static str]);
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options {
         read_data: true,
         ..Options::default()
     }
 }
 
-fn found(volume: &Volume, options: &Options) -> Vec<Finding> {
+pub(super) fn found(volume: &Volume, options: &Options) -> Vec<Finding> {
     let report = volume.check(options);
     let kinds = report.findings.kinds();
     kinds.flat_map(|(_, _, kept)| kept.to_vec()).collect()
 }
 
-fn names(findings: &[Finding]) -> BTreeSet<&'static str> {
+pub(super) fn names(findings: &[Finding]) -> BTreeSet<&'static str> {
     findings.iter().map(Finding::name).collect()
 }
 
@@ -47,7 +47,7 @@ fn moved(volume: &mut Volume, offset: impl FnOnce(u32) -> u32) {
     });
 }
 
-const CASES: &[Case] = &[
+pub(super) const CASES: &[Case] = &[
     (
         |v| drop(v.entries.insert(Key::Inode(Inode(4)).encode(), "x".into())),
         &["damaged-record"],

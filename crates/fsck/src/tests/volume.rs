@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,15 +23,17 @@ use forebay_meta::record::{
     Content, CookieRecord, DeadPack, Directory, FrameAddress, Garbage, Kind, NameRecord,
     PackRecord, QuotaRecord, Record, ScrubRecord, Spread, Timestamp, UsageRecord, VolumeState,
 };
-use forebay_meta::{BlockMap, InodeRecord, Key, KeyRange, StoreError};
+use forebay_meta::{Batch, BlockMap, Entry, InodeRecord, Key, KeyRange, StoreError};
 use forebay_pack::{Compression, FrameRef, PackKeys, PackWriter, object_name};
 use forebay_types::{BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId, VolumeId};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
+use parking_lot::Mutex;
 
 use crate::bucket::Bucket;
 use crate::check::{Options, attempt_on};
+use crate::repair::{RepairOptions, Repaired, Step, Target, rounds};
 use crate::report::Report;
 use crate::source::{Newest, Source};
 
@@ -266,6 +269,16 @@ impl Volume {
     }
 
     async fn checked(&self, options: &Options) -> Report {
+        let newest = self.newest.as_ref().unwrap_or(&self.entries);
+        let newest = Arc::new(Now(Arc::new(Entries(newest.clone()))));
+        let bucket = self.bucket(newest).await;
+        let source = Arc::new(Entries(self.entries.clone()));
+        let progress = Arc::default();
+        let report = attempt_on(source, bucket, VOLUME, options, &progress).await;
+        report.unwrap()
+    }
+
+    async fn bucket(&self, newest: Arc<dyn Newest>) -> Bucket {
         let store = Arc::new(InMemory::new());
         let root = Path::from("some/volume");
         for (name, bytes) in &self.objects {
@@ -275,14 +288,74 @@ impl Volume {
                 .collect();
             store.put(&path, bytes.clone().into()).await.unwrap();
         }
-        let newest = self.newest.as_ref().unwrap_or(&self.entries);
-        let newest = Arc::new(Now(Arc::new(Entries(newest.clone()))));
         let store: Arc<dyn ObjectStore> = store;
-        let bucket = Bucket::new(store, &root, Arc::new(keys()), newest);
-        let source = Arc::new(Entries(self.entries.clone()));
-        let progress = Arc::default();
-        let report = attempt_on(source, bucket, VOLUME, options, &progress).await;
-        report.unwrap()
+        Bucket::new(store, &root, Arc::new(keys()), newest)
+    }
+
+    /// Repairs it, and is cut off after so many batches. The steps that were told, and the outcome unless it was cut off.
+    pub(super) fn repair(
+        &mut self,
+        accept_loss: bool,
+        batches: usize,
+    ) -> (Vec<Step>, Option<Repaired>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let options = RepairOptions {
+            check: Options::default(),
+            dry_run: false,
+            accept_loss,
+            now: std::time::Duration::ZERO,
+        };
+        let target = Arc::new(CutOff {
+            entries: Mutex::new(self.entries.clone()),
+            batches: AtomicUsize::new(batches),
+        });
+        let mut steps = Vec::new();
+        let outcome = runtime.block_on(async {
+            let bucket = self.bucket(target.clone()).await;
+            let progress = Arc::default();
+            rounds(&*target, &bucket, VOLUME, &options, &progress, &mut steps).await
+        });
+        self.entries = target.entries.lock().clone();
+        (steps, outcome.ok())
+    }
+}
+
+/// Metadata that stop taking batches.
+struct CutOff {
+    entries: Mutex<BTreeMap<Bytes, Bytes>>,
+    batches: AtomicUsize,
+}
+
+#[async_trait]
+impl Newest for CutOff {
+    async fn newest(&self) -> Result<Arc<dyn Source>, StoreError> {
+        self.moment().await
+    }
+}
+
+#[async_trait]
+impl Target for CutOff {
+    async fn moment(&self) -> Result<Arc<dyn Source>, StoreError> {
+        Ok(Arc::new(Entries(self.entries.lock().clone())))
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        let left = self.batches.load(Ordering::Relaxed);
+        let Some(left) = left.checked_sub(1) else {
+            return Err(StoreError::Fatal("cut off".into()));
+        };
+        self.batches.store(left, Ordering::Relaxed);
+        let mut entries = self.entries.lock();
+        for (key, entry) in batch.changes() {
+            match entry.clone() {
+                Entry::Value(value) => entries.insert(key.clone(), value),
+                Entry::Deleted => entries.remove(key),
+            };
+        }
+        Ok(())
     }
 }
 

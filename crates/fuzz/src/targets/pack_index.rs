@@ -6,6 +6,7 @@
 //!   more, the answer is the same;
 //! * checksums are looked through without keys whatever the bytes are;
 //! * frames that an index names and that are there are opened, or refused, without a panic;
+//! * frames are found by their headers in one piece as in two, and each is opened, or refused, without a panic;
 //! * a name that is taken for a pack's is the name of that pack.
 //!
 //! ```text
@@ -16,8 +17,8 @@
 use bytes::Bytes;
 use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, PACK_HEADER_LEN};
 use forebay_pack::{
-    Compression, PackError, PackIndex, PackKeys, PackWriter, object_name, open_frame, open_index,
-    parse_object_name, read_index, verify_checksums,
+    Compression, PackError, PackIndex, PackKeys, PackWriter, find_frames, object_name,
+    open_any_frame, open_frame, open_index, parse_object_name, read_index, verify_checksums,
 };
 use forebay_seal::SeededEntropy;
 use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId};
@@ -59,6 +60,7 @@ fn run(bytes: &[u8]) {
     if flags & 2 == 0 {
         assert_eq!(read_index(&tail), open_index(&tail, &keys));
     }
+    walk(&tail, &keys);
     match open_index(&tail, &keys) {
         // What was sealed is known where it was sealed here.
         Ok(index) => check(&index, &tail, (flags & 6 != 2).then_some(&plain), &keys),
@@ -79,6 +81,30 @@ fn run(bytes: &[u8]) {
             }
         }
         Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Frames, found without an index.
+fn walk(bytes: &[u8], keys: &PackKeys) {
+    let whole = find_frames(bytes, true);
+    assert_eq!(whole.searched, bytes.len());
+    let first = bytes.len() / 2;
+    let before = find_frames(&bytes[..first], false);
+    let at = before.searched;
+    let behind = find_frames(&bytes[at..], true);
+    let behind = behind
+        .frames
+        .iter()
+        .map(|range| range.start + at..range.end + at);
+    let in_two: Vec<_> = before.frames.into_iter().chain(behind).collect();
+    assert_eq!(in_two, whole.frames);
+    for range in whole.frames {
+        let offset = range.start as u32;
+        let stored = Bytes::copy_from_slice(&bytes[range.clone()]);
+        if let Ok((entry, frame)) = open_any_frame(stored, PackId(0x12a), offset, keys) {
+            assert_eq!(entry.frame.stored_range().len(), range.len() as u64);
+            assert_eq!(frame.data.len() as u64, entry.frame.range().len());
+        }
     }
 }
 

@@ -1,0 +1,315 @@
+//! Repairs what a check finds.
+//!
+//! ```text
+//!            +------------------------------------------------------------+
+//!            v                                                            |
+//!   check a moment --> the first phase that can do something --> batches, each committed as one
+//!            |
+//!            +-- nothing is found, or nothing can be done: that is the end, and what is found is left
+//! ```
+//!
+//! Damage has consequences: a record that cannot be read makes others look wrong. So a repair goes in phases, and checks
+//! everything anew before the next one. Each phase makes right what the ones after it rely on:
+//!
+//! | phase | |
+//! |---|---|
+//! | 0 | records that cannot be read, the volume's state, numbers that come next |
+//! | 1 | objects that are missing: the root, directories of names, files of block maps |
+//! | 2 | names and cookies that contradict each other, or lead nowhere |
+//! | 3, 4 | objects without a name get back the one that a cookie has kept, or one in `lost+found`; so do directories in a ring |
+//! | 5 | what objects say of themselves; what is to be collected |
+//! | 6 | what files count, and in which tree |
+//! | 7, 8 | accounts of packs, quotas and the volume |
+//! | 9 | frames that cannot be |
+//!
+//! The steps of a repair are its own batches: each leaves names, cookies, entries and links in agreement where they
+//! were. Sums (bytes, live bytes, usage) come last, and are too high rather than too low until then. A repair that was
+//! killed is repeated, and finds what is left.
+//!
+//! # What a repair does not do
+//!
+//! It never makes zeros of bytes that cannot be read, unless [`RepairOptions::accept_loss`] says so. It removes no object
+//! of the bucket, and no record of a later version. What bytes are lost is said ([`Losses`]).
+//!
+//! # Plan and deed
+//!
+//! Both are the same code. A plan keeps its changes in memory, over the moment that it began with ([`Overlaid`]);
+//! a repair commits them, and reads the next moment.
+
+mod act;
+mod loss;
+mod maps;
+mod names;
+mod overlaid;
+mod packs;
+mod records;
+mod target;
+mod trees;
+mod work;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use forebay_meta::record::{Timestamp, VolumeState};
+use forebay_meta::volume::VolumeError;
+use forebay_meta::{Batch, Key, Record, StoreError};
+use forebay_types::{Inode, VolumeId};
+use object_store::ObjectStore;
+use object_store::path::Path;
+
+use crate::bucket::Bucket;
+use crate::check::{CheckError, Ended, MIN_MEMORY, Options, attempt_on, check, unlock};
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::source::Source;
+pub use loss::{Loss, Losses};
+pub(crate) use overlaid::Overlaid;
+use target::{Deed, Plan};
+use work::Work;
+
+/// Most rounds: more than damage of any kind takes, unless there is more of it than a round takes up.
+const ROUNDS: u64 = 1000;
+/// About what a finding takes in memory, and how many kinds there are: what a round takes up of each kind follows.
+const FINDING_BYTES: usize = 256;
+const KINDS: usize = 40;
+
+/// How a volume is to be repaired.
+#[derive(Clone, Debug)]
+pub struct RepairOptions {
+    /// How it is checked. With `read_data`, all live frames are read at the end.
+    pub check: Options,
+    /// Only say what would be done. Nothing is written but the note of a check.
+    pub dry_run: bool,
+    /// Also do what gives up data that cannot be read: bytes become zeros, links and devices whose record is lost go.
+    pub accept_loss: bool,
+    /// The times that new objects get, since 1970.
+    pub now: Duration,
+}
+
+/// One thing that was done, or would be.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Step {
+    /// The kind of finding that it is about.
+    pub finding: &'static str,
+    /// The object that the finding is about, if it is about one.
+    #[serde(
+        serialize_with = "number_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub inode: Option<Inode>,
+    /// A path of that object before, if it had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// What was done, as a sentence.
+    pub what: String,
+}
+
+fn number_or_none<S: serde::Serializer>(
+    inode: &Option<Inode>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&inode.map(|inode| inode.0), serializer)
+}
+
+/// Is told of each step, when it is in the bucket (of a plan, when it is made).
+pub trait Observer: Send {
+    /// One more.
+    fn done(&mut self, step: &Step);
+}
+
+impl Observer for Vec<Step> {
+    fn done(&mut self, step: &Step) {
+        self.push(step.clone());
+    }
+}
+
+/// What a repair has come to.
+#[derive(Debug)]
+pub struct Repaired {
+    /// How many steps were made, or would be.
+    pub steps: u64,
+    /// The check after the last one: its findings are what is left.
+    pub after: Report,
+    /// Bytes of files that lie in packs which are missing or cut off. What is damaged within packs, a check with
+    /// `read_data` finds.
+    pub lost: Losses,
+}
+
+/// Why a volume could not be repaired. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum RepairError {
+    /// It could not be checked.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// Somebody opened the volume for writing meanwhile.
+    #[error(
+        "a gateway has opened the volume meanwhile; what was repaired until then stays. Stop all gateways of this volume and repair it again"
+    )]
+    Fenced,
+    /// The metadata could not be written.
+    #[error(
+        "the metadata could not be written: {0}; what was repaired until then stays. Repair it again"
+    )]
+    Write(String),
+}
+
+impl From<Ended> for RepairError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Metadata(StoreError::Fenced) => RepairError::Fenced,
+            Ended::Metadata(StoreError::Transient(why)) | Ended::Bucket(why) => {
+                RepairError::Check(CheckError::Bucket(why))
+            }
+            Ended::Metadata(error) => RepairError::Check(CheckError::Metadata(error)),
+        }
+    }
+}
+
+impl From<VolumeError> for RepairError {
+    fn from(error: VolumeError) -> Self {
+        RepairError::Check(CheckError::Volume(error))
+    }
+}
+
+/// Where moments come from, and where batches go.
+#[async_trait]
+pub(crate) trait Target: Send + Sync {
+    /// The newest moment: with all that was committed.
+    async fn moment(&self) -> Result<Arc<dyn Source>, StoreError>;
+
+    /// Makes all changes of a batch, or none.
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
+}
+
+/// Repairs the volume that is in `store` under `root`, which no gateway may serve.
+///
+/// A volume in which everything fits together is only read. Else it is opened for writing, which fences every gateway, and
+/// takes an epoch that no gateway has: logs that go on from what was there before are put aside by the next start.
+///
+/// Dropping the future, or killing the process, leaves a volume that can be repaired again.
+///
+/// # Errors
+/// When there is no volume, it cannot be read through, or written. What was repaired by then stays.
+pub async fn repair(
+    store: Arc<dyn ObjectStore>,
+    root: Path,
+    options: &RepairOptions,
+    progress: Arc<Progress>,
+    observer: &mut dyn Observer,
+) -> Result<Repaired, RepairError> {
+    if !options.dry_run {
+        let found = check(
+            store.clone(),
+            root.clone(),
+            &options.check,
+            progress.clone(),
+        )
+        .await?;
+        if found.is_clean() {
+            return Ok(Repaired {
+                steps: 0,
+                after: found,
+                lost: Losses::default(),
+            });
+        }
+    }
+    let (keys, metadata) = unlock(&store, &root, &options.check.expected).await?;
+    let (volume, metadata) = (keys.volume(), Arc::new(metadata));
+    let bucket = Bucket::new(store, &root, keys, metadata.clone());
+    if options.dry_run {
+        let plan = Plan::open(&metadata).await.map_err(Ended::from)?;
+        let outcome = rounds(&plan, &bucket, volume, options, &progress, observer).await;
+        plan.close().await;
+        return Ok(outcome?);
+    }
+    let deed = Deed::open(metadata).await.map_err(refused)?;
+    let outcome = match take_epoch(&deed).await {
+        Ok(()) => rounds(&deed, &bucket, volume, options, &progress, observer)
+            .await
+            .map_err(RepairError::from),
+        Err(error) => Err(refused(error)),
+    };
+    deed.close().await;
+    outcome
+}
+
+fn refused(error: StoreError) -> RepairError {
+    match error {
+        StoreError::Fenced => RepairError::Fenced,
+        error => RepairError::Write(error.to_string()),
+    }
+}
+
+/// Takes the next epoch for nobody, so that no log goes on from what was published before. A state that cannot be read is
+/// made anew in the same way.
+async fn take_epoch(target: &dyn Target) -> Result<(), StoreError> {
+    let moment = target.moment().await?;
+    let key = Key::Volume;
+    let encoded = key.encode();
+    let value = moment.get(&encoded).await?;
+    if value
+        .as_ref()
+        .is_some_and(|value| records::is_later_state(value))
+    {
+        return Err(StoreError::Fatal(
+            "the volume was served by a later version of Forebay: repair it with that one".into(),
+        ));
+    }
+    let state = value.and_then(|value| VolumeState::decode(&encoded, &value).ok());
+    let Some(mut state) = state else {
+        return Ok(());
+    };
+    state.epoch.0 = state.epoch.0.saturating_add(1);
+    state.gateway = [0; 16];
+    let mut batch = Batch::new();
+    batch.put(&key, &state);
+    target.commit(&batch).await
+}
+
+/// Checks and repairs until nothing is found, or nothing can be done.
+pub(crate) async fn rounds(
+    target: &dyn Target,
+    bucket: &Bucket,
+    volume: VolumeId,
+    options: &RepairOptions,
+    progress: &Arc<Progress>,
+    observer: &mut dyn Observer,
+) -> Result<Repaired, Ended> {
+    let keep = options.check.memory / (FINDING_BYTES * KINDS);
+    let each = Options {
+        read_data: false,
+        keep: keep.clamp(100, 100_000),
+        memory: options.check.memory.max(MIN_MEMORY),
+        ..options.check.clone()
+    };
+    let mut steps = 0;
+    for _ in 0..ROUNDS {
+        let overlaid = Arc::new(Overlaid::new(target.moment().await?));
+        let source: Arc<dyn Source> = overlaid.clone();
+        let report = attempt_on(source, bucket.clone(), volume, &each, progress).await?;
+        if report.is_clean() {
+            break;
+        }
+        let now = Timestamp {
+            seconds: i64::try_from(options.now.as_secs()).unwrap_or(i64::MAX),
+            nanos: options.now.subsec_nanos(),
+        };
+        let means = (options.accept_loss, now);
+        let mut work = Work::new(overlaid, target, observer, &report, means);
+        act::treat(&mut work, bucket).await?;
+        if work.steps == 0 {
+            break;
+        }
+        steps += work.steps;
+    }
+    let last = Options {
+        read_data: options.check.read_data,
+        keep: options.check.keep,
+        ..each
+    };
+    let source = target.moment().await?;
+    let after = attempt_on(source.clone(), bucket.clone(), volume, &last, progress).await?;
+    let lost = loss::find(&source, &after, options.check.keep).await?;
+    Ok(Repaired { steps, after, lost })
+}

@@ -1,0 +1,292 @@
+//! What is done about each kind of finding, and in which phase: the table is in the documentation of the module above.
+
+use forebay_meta::record::{Content, FrameAddress, UsageRecord, VolumeState};
+use forebay_meta::{Key, StoreError};
+use forebay_types::Inode;
+
+use super::work::Work;
+use super::{maps, names, packs, records, trees};
+use crate::bucket::Bucket;
+use crate::check::Ended;
+use crate::finding::{Finding, VolumeCount};
+
+/// Phases of a round.
+const PHASES: u8 = 10;
+
+/// The first phase that can do something about what was found.
+pub(super) async fn treat(work: &mut Work<'_>, bucket: &Bucket) -> Result<(), Ended> {
+    let report = work.report;
+    for phase in 0..PHASES {
+        let findings = report.findings.kinds().flat_map(|(_, _, kept)| kept);
+        for finding in findings.filter(|finding| phase_of(finding) == Some(phase)) {
+            one(work, bucket, finding).await?;
+            work.settle().await?;
+        }
+        work.commit().await?;
+        if work.steps > 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// In which phase something is done about a finding; never about what only a copy of the bucket can put right.
+fn phase_of(finding: &Finding) -> Option<u8> {
+    Some(match finding {
+        Finding::DamagedRecord { .. }
+        | Finding::NoVolumeState
+        | Finding::NextInodeTooLow { .. }
+        | Finding::NextPackTooLow { .. }
+        | Finding::NextCookieTooLow { .. } => 0,
+        Finding::BadRoot { .. }
+        | Finding::NamesInNoDirectory { .. }
+        | Finding::StrayBlocks { .. } => 1,
+        Finding::NameWithoutObject { .. }
+        | Finding::WrongKind { .. }
+        | Finding::BadName { .. }
+        | Finding::NameWithoutCookie { .. }
+        | Finding::NameAndCookieDiffer { .. }
+        | Finding::ManyNames { .. }
+        | Finding::WrongParent { .. } => 2,
+        // In this order, so that a name which its cookie has kept comes back before `lost+found` is needed.
+        Finding::CookieWithoutName { .. } | Finding::Orphan { .. } => 3,
+        Finding::Loop { .. } => 4,
+        Finding::BadAttributes { .. }
+        | Finding::WrongLinkCount { .. }
+        | Finding::WrongEntryCount { .. }
+        | Finding::BlockBehindEnd { .. }
+        | Finding::GarbageOfLiving { .. }
+        | Finding::CollectedBlock { .. }
+        | Finding::QuotaOfNoDirectory { .. } => 5,
+        Finding::WrongUsed { .. }
+        | Finding::TreeWithoutQuota { .. }
+        | Finding::WrongTree { .. } => 6,
+        Finding::PackWithoutAccount { .. }
+        | Finding::WrongLiveBytes { .. }
+        | Finding::DeadPackInUse { .. }
+        | Finding::WrongUsage { .. }
+        | Finding::WrongVolumeCount { .. } => 7,
+        Finding::BadPackAccount { .. } => 8,
+        Finding::ImpossibleFrame { .. } => 9,
+        Finding::CheckOfNoPack { .. }
+        | Finding::StrayNote { .. }
+        | Finding::ImpossibleNote { .. } => 9,
+        Finding::UnknownEntry { .. }
+        | Finding::MissingSharers { .. }
+        | Finding::DamagedMetadata { .. }
+        | Finding::MissingPack { .. }
+        | Finding::WrongPackLength { .. }
+        | Finding::DamagedFrame { .. }
+        | Finding::DamagedPack { .. } => return None,
+    })
+}
+
+/// Does what can be done about a finding.
+async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<(), Ended> {
+    let on = finding;
+    match finding {
+        Finding::DamagedRecord { key, why } => records::damaged(work, on, (key, why)).await?,
+        Finding::NoVolumeState => records::state(work, on, bucket).await?,
+        Finding::NextInodeTooLow { highest, .. } => {
+            work.take_number(*highest).await?;
+            work.did(
+                on,
+                format!(
+                    "the next object gets number {}",
+                    highest.0.saturating_add(1)
+                ),
+            );
+        }
+        Finding::NextPackTooLow { highest, .. } => {
+            let next = highest.0.saturating_add(1);
+            if edit_state(work, |state| state.next_pack = next).await? {
+                work.did(on, format!("the next pack gets number {next:016x}"));
+            }
+        }
+        Finding::NextCookieTooLow { inode, highest, .. } => {
+            names::next_cookie(work, on, (*inode, *highest)).await?;
+        }
+        Finding::BadRoot { .. } => names::root(work, on).await?,
+        Finding::NamesInNoDirectory { directory, entries } => {
+            names::of_no_directory(work, on, (*directory, *entries)).await?;
+        }
+        Finding::StrayBlocks { inode, blocks, .. } => {
+            maps::stray(work, on, (*inode, *blocks)).await?;
+        }
+        Finding::NameWithoutObject {
+            directory,
+            name,
+            inode,
+        } => {
+            names::of_nothing(work, on, (*directory, name, *inode)).await?;
+        }
+        Finding::WrongKind {
+            directory,
+            name,
+            inode,
+            ..
+        } => {
+            names::kind(work, on, (*directory, name, *inode)).await?;
+        }
+        Finding::BadName {
+            directory, name, ..
+        } => {
+            names::unusable(work, on, (*directory, name)).await?;
+        }
+        Finding::NameWithoutCookie {
+            directory, name, ..
+        }
+        | Finding::NameAndCookieDiffer {
+            directory, name, ..
+        } => {
+            names::differ(work, on, (*directory, name)).await?;
+        }
+        Finding::CookieWithoutName {
+            directory,
+            name,
+            cookie,
+        } => {
+            names::cookie_without_name(work, on, (*directory, name, *cookie)).await?;
+        }
+        Finding::ManyNames { inode, .. } => names::many(work, on, *inode).await?,
+        Finding::WrongParent { inode, is, .. } => {
+            if work.edit_directory(*inode, |own| own.parent = *is).await? {
+                work.did(
+                    on,
+                    format!("directory {inode} says that it is in directory {is}"),
+                );
+            }
+        }
+        Finding::Orphan { inode, .. } => names::orphan(work, on, *inode).await?,
+        Finding::Loop { inode, .. } => names::around(work, on, *inode).await?,
+        Finding::BadAttributes { inode, .. } => attributes(work, on, *inode).await?,
+        Finding::WrongLinkCount { inode, is, .. } => {
+            let links = u32::try_from(*is).unwrap_or(u32::MAX);
+            if work.edit(*inode, |record| record.nlink = links).await? {
+                work.did(on, format!("inode {inode} counts {links} links"));
+            }
+        }
+        Finding::WrongEntryCount { inode, is, .. } => {
+            if work.edit_directory(*inode, |own| own.entries = *is).await? {
+                work.did(on, format!("directory {inode} counts {is} names"));
+            }
+        }
+        Finding::BlockBehindEnd { inode, block, size } => {
+            maps::behind_end(work, on, (*inode, *block, *size)).await?;
+        }
+        Finding::GarbageOfLiving { inode } => maps::living(work, on, *inode),
+        Finding::CollectedBlock { inode, block, .. } => {
+            maps::collected(work, on, (*inode, *block)).await?;
+        }
+        Finding::QuotaOfNoDirectory { inode, .. } => trees::quota(work, on, *inode).await?,
+        Finding::WrongUsed { inode, is, .. } => maps::used(work, on, (*inode, *is)).await?,
+        Finding::TreeWithoutQuota { inode, files } => {
+            trees::without_quota(work, on, (*inode, *files)).await?;
+        }
+        Finding::WrongTree { inode, is, .. } => trees::wrong(work, on, (*inode, *is)).await?,
+        Finding::PackWithoutAccount { pack, bytes } => {
+            packs::without_account(work, on, bucket, (*pack, *bytes)).await?;
+        }
+        Finding::WrongLiveBytes { pack, is, .. } => {
+            packs::live_bytes(work, on, (*pack, *is)).await?;
+        }
+        Finding::DeadPackInUse { pack, bytes, .. } => {
+            packs::dead_in_use(work, on, bucket, (*pack, *bytes)).await?;
+        }
+        Finding::WrongUsage {
+            inode,
+            is_bytes,
+            is_files,
+            ..
+        } => {
+            let is = UsageRecord {
+                bytes: *is_bytes,
+                files: *is_files,
+            };
+            trees::usage(work, on, (*inode, is)).await?;
+        }
+        Finding::WrongVolumeCount { count, is, .. } => {
+            let set = |state: &mut VolumeState| match count {
+                VolumeCount::UsedBytes => state.used_bytes = *is,
+                VolumeCount::Objects => state.used_inodes = *is,
+                VolumeCount::ChargedBytes => state.charged_bytes = Some(*is),
+            };
+            if edit_state(work, set).await? {
+                work.did(on, format!("the volume counts {is} {count}"));
+            }
+        }
+        Finding::BadPackAccount { pack, .. } => {
+            packs::bad_account(work, on, bucket, *pack).await?;
+        }
+        Finding::ImpossibleFrame {
+            inode,
+            block,
+            pack,
+            offset,
+            ..
+        } => {
+            let is_behind = packs::is_as_counted(work, bucket, *pack).await?;
+            let is_wrong =
+                |frame: &FrameAddress| is_behind && (frame.pack, frame.offset) == (*pack, *offset);
+            maps::impossible_frame(work, on, (*inode, *block), is_wrong).await?;
+        }
+        Finding::CheckOfNoPack { pack } => {
+            work.delete(&Key::Scrub(*pack));
+            work.did(on, format!("forgot when pack {pack} was read back"));
+        }
+        Finding::StrayNote { pack, .. } => {
+            packs::forget_sharers(work, *pack).await?;
+            packs::forget_frames(work, on, *pack).await?;
+        }
+        Finding::ImpossibleNote { pack, .. } => packs::forget_frames(work, on, *pack).await?,
+        Finding::UnknownEntry { .. }
+        | Finding::MissingSharers { .. }
+        | Finding::DamagedMetadata { .. }
+        | Finding::MissingPack { .. }
+        | Finding::WrongPackLength { .. }
+        | Finding::DamagedFrame { .. }
+        | Finding::DamagedPack { .. } => {}
+    }
+    Ok(())
+}
+
+async fn edit_state(
+    work: &mut Work<'_>,
+    change: impl FnOnce(&mut VolumeState),
+) -> Result<bool, StoreError> {
+    let Some(mut state) = work.get::<VolumeState>(&Key::Volume).await? else {
+        return Ok(false);
+    };
+    change(&mut state);
+    work.put(&Key::Volume, &state);
+    Ok(true)
+}
+
+/// Attributes that nothing writes.
+async fn attributes(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    inode: Inode,
+) -> Result<(), StoreError> {
+    let Some(before) = work.inode(inode).await? else {
+        return Ok(());
+    };
+    let mut record = before.clone();
+    record.mode &= 0o7777;
+    match &record.content {
+        Content::Regular => {}
+        Content::Symlink { target } => {
+            (record.size, record.used) = (target.len() as u64, 0);
+        }
+        _ => record.used = 0,
+    }
+    if record != before {
+        work.put(&Key::Inode(inode), &record);
+        let what = format!(
+            "inode {inode} has mode {:o} and size {}",
+            record.mode, record.size
+        );
+        work.did(finding, what);
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! Block maps: what is behind the end of a file goes, and what cannot be read is given up if that was agreed to.
+
+use forebay_meta::record::{BlockMap, Garbage, Kind};
+use forebay_meta::{Key, KeyRange, StoreError};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, Inode};
+
+use super::names;
+use super::work::Work;
+use crate::finding::Finding;
+use crate::judge::maps::impossible;
+
+/// Block maps of what is no file, or not there.
+pub(super) async fn stray(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    (inode, blocks): (Inode, u64),
+) -> Result<(), StoreError> {
+    if !work.has(&Key::Inode(inode)).await? {
+        return names::file_of_blocks(work, finding, inode).await;
+    }
+    let record = work.inode(inode).await?;
+    let is_other = record.is_some_and(|record| record.kind() != Kind::Regular);
+    if !is_other || !work.accept_loss {
+        return Ok(());
+    }
+    // Before the first batch of it is committed.
+    work.did(
+        finding,
+        format!("removed {blocks} block maps of inode {inode}, which is no file"),
+    );
+    let mut maps = work.cursor(KeyRange::blocks(inode, BlockIndex(0)));
+    while let Some((key, _)) = maps.next().await? {
+        work.delete_encoded(key);
+        work.settle().await?;
+    }
+    Ok(())
+}
+
+/// A block that reaches behind the end of its file.
+pub(super) async fn behind_end(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    (inode, block, size): (Inode, u64, u64),
+) -> Result<(), StoreError> {
+    let key = key(inode, block);
+    let begins = block.saturating_mul(BLOCK_SIZE);
+    let Some(mut map) = work.get::<BlockMap>(&key).await? else {
+        return Ok(());
+    };
+    let cut: u64 = map.truncate(size.saturating_sub(begins)).values().sum();
+    replace(work, &key, &map);
+    let what = format!(
+        "cut {cut} bytes of block {block} of inode {inode}, which were behind the end of the file at {size}"
+    );
+    work.did(finding, what);
+    Ok(())
+}
+
+/// Frames of a block that cannot be.
+pub(super) async fn impossible_frame(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    (inode, block): (Inode, u64),
+    is_wrong: impl Fn(&forebay_meta::FrameAddress) -> bool,
+) -> Result<(), StoreError> {
+    let key = key(inode, block);
+    let Some(map) = work.get::<BlockMap>(&key).await? else {
+        return Ok(());
+    };
+    if !work.accept_loss {
+        return Ok(());
+    }
+    let mut left = map.clone();
+    let begins = block.saturating_mul(BLOCK_SIZE);
+    let mut lost = Vec::new();
+    for extent in map.extents() {
+        if (impossible(&extent.frame).is_some() || is_wrong(&extent.frame))
+            && left.cut(extent.range).is_ok()
+        {
+            let at = |byte: u64| begins.saturating_add(byte);
+            lost.push(format!(
+                "{} to {}",
+                at(extent.range.start),
+                at(extent.range.end)
+            ));
+        }
+    }
+    if lost.is_empty() {
+        return Ok(());
+    }
+    replace(work, &key, &left);
+    let lost = lost.join(", ");
+    work.did(finding, format!("bytes {lost} of inode {inode} are lost: no frame can be where the block map says. They read as zeros from now on"));
+    Ok(())
+}
+
+/// A removed file that is there.
+pub(super) fn living(work: &mut Work<'_>, finding: &Finding, inode: Inode) {
+    work.delete(&Key::Garbage(inode));
+    work.did(finding, format!("inode {inode} is not collected any more"));
+}
+
+/// A block that was collected already.
+pub(super) async fn collected(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    (inode, block): (Inode, u64),
+) -> Result<(), StoreError> {
+    let key = Key::Garbage(inode);
+    let Some(garbage) = work.get::<Garbage>(&key).await? else {
+        return Ok(());
+    };
+    let first_block = garbage.first_block.min(BlockIndex(block));
+    work.put(
+        &key,
+        &Garbage {
+            first_block,
+            ..garbage
+        },
+    );
+    work.did(
+        finding,
+        format!(
+            "the removed inode {inode} is collected from block {first_block} on",
+            first_block = first_block.0
+        ),
+    );
+    Ok(())
+}
+
+/// What a file counts.
+pub(super) async fn used(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    (inode, is): (Inode, u64),
+) -> Result<(), StoreError> {
+    if work.edit(inode, |record| record.used = is).await? {
+        work.did(finding, format!("inode {inode} counts {is} bytes"));
+    }
+    Ok(())
+}
+
+fn key(inode: Inode, block: u64) -> Key {
+    let block = BlockIndex(block);
+    Key::Block(BlockKey { inode, block })
+}
+
+fn replace(work: &mut Work<'_>, key: &Key, map: &BlockMap) {
+    match map.is_empty() {
+        true => work.delete(key),
+        false => work.put(key, map),
+    }
+}

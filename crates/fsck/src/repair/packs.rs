@@ -1,0 +1,185 @@
+//! Accounts of packs: made anew from what refers to them and from what they say of themselves.
+
+use forebay_meta::record::{DeadPack, PackRecord};
+use forebay_meta::{Key, KeyRange, StoreError};
+use forebay_types::PackId;
+
+use super::work::Work;
+use crate::bucket::Bucket;
+use crate::check::Ended;
+use crate::explain;
+use crate::finding::Finding;
+use crate::judge::packs::impossible;
+
+/// The account that a pack in the bucket should have, of which so many bytes are live; none if it is not there, or says
+/// too little of itself.
+async fn account(
+    bucket: &Bucket,
+    pack: PackId,
+    live_bytes: u64,
+) -> Result<Option<PackRecord>, Ended> {
+    let Some(found) = explain::explain(bucket, pack)
+        .await
+        .map_err(Ended::Bucket)?
+    else {
+        return Ok(None);
+    };
+    let raw_bytes = found
+        .frames
+        .iter()
+        .map(|entry| u64::from(entry.frame.raw_len))
+        .sum();
+    let record = PackRecord {
+        bytes: found.len,
+        raw_bytes,
+        live_bytes,
+        frames: u32::try_from(found.frames.len()).unwrap_or(u32::MAX),
+    };
+    Ok(Some(record).filter(|record| impossible(record).is_none()))
+}
+
+/// Block maps refer to a pack that has no account.
+pub(super) async fn without_account(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    bucket: &Bucket,
+    (pack, live): (PackId, u64),
+) -> Result<(), Ended> {
+    let key = Key::Pack(pack);
+    if work.has(&key).await? {
+        return Ok(());
+    }
+    if let Some(record) = account(bucket, pack, live).await? {
+        work.put(&key, &record);
+        work.did(
+            finding,
+            format!("pack {pack} has an account again, with {live} live bytes"),
+        );
+    }
+    Ok(())
+}
+
+/// A pack that is to be deleted, although files need it.
+pub(super) async fn dead_in_use(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    bucket: &Bucket,
+    (pack, live): (PackId, u64),
+) -> Result<(), Ended> {
+    let key = Key::Pack(pack);
+    if !work.has(&key).await?
+        && let Some(record) = account(bucket, pack, live).await?
+    {
+        work.put(&key, &record);
+    }
+    work.delete(&Key::DeadPack(pack));
+    work.did(finding, format!("pack {pack} is not deleted"));
+    Ok(())
+}
+
+/// What of a pack is live.
+pub(super) async fn live_bytes(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    (pack, is): (PackId, u64),
+) -> Result<(), StoreError> {
+    let key = Key::Pack(pack);
+    let Some(record) = work.get::<PackRecord>(&key).await? else {
+        return Ok(());
+    };
+    if is == 0 {
+        dead(work, finding, pack);
+        return Ok(());
+    }
+    let live_bytes = is;
+    work.put(
+        &key,
+        &PackRecord {
+            live_bytes,
+            ..record
+        },
+    );
+    work.did(finding, format!("pack {pack} counts {is} live bytes"));
+    Ok(())
+}
+
+/// Nothing refers to a pack any more.
+fn dead(work: &mut Work<'_>, finding: &Finding, pack: PackId) {
+    work.delete(&Key::Pack(pack));
+    work.put(&Key::DeadPack(pack), &DeadPack);
+    work.did(
+        finding,
+        format!("pack {pack} is to be deleted: nothing refers to it"),
+    );
+}
+
+/// An account that no pack can have.
+pub(super) async fn bad_account(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    bucket: &Bucket,
+    pack: PackId,
+) -> Result<(), Ended> {
+    let key = Key::Pack(pack);
+    let Some(record) = work.get::<PackRecord>(&key).await? else {
+        return Ok(());
+    };
+    if record.live_bytes == 0 {
+        dead(work, finding, pack);
+        return Ok(());
+    }
+    let is = account(bucket, pack, record.live_bytes).await?;
+    if let Some(is) = is.filter(|is| *is != record) {
+        work.put(&key, &is);
+        let PackRecord {
+            bytes,
+            raw_bytes,
+            frames,
+            ..
+        } = is;
+        work.did(finding, format!("pack {pack} counts {bytes} bytes, and {raw_bytes} before compression in {frames} frames"));
+    }
+    Ok(())
+}
+
+/// Whether an account says what the bucket has, so that what lies behind its frames cannot be.
+pub(super) async fn is_as_counted(
+    work: &Work<'_>,
+    bucket: &Bucket,
+    pack: PackId,
+) -> Result<bool, Ended> {
+    let Some(record) = work.get::<PackRecord>(&Key::Pack(pack)).await? else {
+        return Ok(false);
+    };
+    let len = bucket.len(pack).await.map_err(Ended::Bucket)?;
+    Ok(len == Some(record.bytes))
+}
+
+/// Lets go of what is noted of the content of a pack's frames: what is not known is uploaded again when it comes.
+pub(super) async fn forget_frames(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    pack: PackId,
+) -> Result<(), StoreError> {
+    // Before the first batch of it is committed.
+    work.did(
+        finding,
+        format!("forgot what is noted of the frames of pack {pack}"),
+    );
+    let mut notes = work.cursor(KeyRange::pack_frames(pack));
+    while let Some((key, _)) = notes.next().await? {
+        work.delete_encoded(key);
+        work.settle().await?;
+    }
+    Ok(())
+}
+
+/// Lets go of what is noted of who shares frames of a pack that is not there.
+pub(super) async fn forget_sharers(work: &mut Work<'_>, pack: PackId) -> Result<(), StoreError> {
+    let mut notes = work.cursor(KeyRange::referrers(pack));
+    while let Some((key, _)) = notes.next().await? {
+        work.delete_encoded(key);
+        work.settle().await?;
+    }
+    Ok(())
+}

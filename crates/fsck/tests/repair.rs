@@ -1,0 +1,286 @@
+//! A volume that a gateway has written is damaged, repaired, and served again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_fs::Volume;
+use forebay_fs::logs::{Claim, ClaimError};
+use forebay_fsck::{Options, Progress, RepairOptions, Repaired, Step, repair};
+use forebay_meta::record::{Garbage, InodeRecord, NameRecord, PackRecord, VolumeState};
+use forebay_meta::{Batch, Key, KeyRange, MetaStore, Record, SlateSettings, SlateStore};
+use forebay_types::{BlockIndex, BlockKey, Inode};
+use forebay_vfs::{CreateMode, FileSystem, SetAttributes};
+
+#[allow(dead_code, reason = "each test uses some of it")]
+mod place;
+use place::{Place, WHO, close, create, findings, make_directory, noise, write};
+
+/// Opens the metadata, changes them, and closes them.
+async fn meddle(place: &Place, change: impl AsyncFnOnce(&SlateStore) -> Batch) {
+    let store = place.store().await;
+    let path = store.path("meta");
+    let meta = SlateStore::open(store.store.clone(), path, SlateSettings::default());
+    let meta = meta.await.unwrap();
+    let batch = change(&meta).await;
+    meta.commit(&batch).await.unwrap();
+    meta.close().await.unwrap();
+}
+
+async fn entries(place: &Place) -> BTreeMap<Bytes, Bytes> {
+    let store = place.store().await;
+    let path = store.path("meta");
+    let meta = SlateStore::open(store.store.clone(), path, SlateSettings::default());
+    let meta = meta.await.unwrap();
+    let found = meta.scan(&KeyRange::all(), usize::MAX >> 8).await.unwrap();
+    meta.close().await.unwrap();
+    found.into_iter().collect()
+}
+
+async fn edit<R: Record>(
+    meta: &SlateStore,
+    batch: &mut Batch,
+    key: &Key,
+    change: impl FnOnce(&mut R),
+) {
+    let encoded = key.encode();
+    let value = meta.get(&encoded).await.unwrap().unwrap();
+    let mut record = R::decode(&encoded, &value).unwrap();
+    change(&mut record);
+    batch.put(key, &record);
+}
+
+async fn run(place: &Place, dry_run: bool) -> (Vec<Step>, Repaired) {
+    let store = place.store().await;
+    let options = RepairOptions {
+        check: Options {
+            read_data: true,
+            ..Options::default()
+        },
+        dry_run,
+        accept_loss: false,
+        now: Duration::from_secs(1_800_000_000),
+    };
+    let mut steps = Vec::new();
+    let progress = Arc::new(Progress::default());
+    let repaired = repair(store.store, store.root, &options, progress, &mut steps).await;
+    (steps, repaired.unwrap())
+}
+
+async fn read(volume: &Volume, inode: Inode, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < len {
+        let reply = volume
+            .read(&WHO, inode, bytes.len() as u64, 1 << 20)
+            .await
+            .unwrap();
+        let before = bytes.len();
+        reply
+            .data
+            .iter()
+            .for_each(|piece| bytes.extend_from_slice(piece));
+        assert!(bytes.len() > before, "it ends at {before}");
+    }
+    bytes
+}
+
+async fn find(volume: &Volume, path: &str) -> Option<Inode> {
+    let mut at = Inode::ROOT;
+    for name in path.split('/') {
+        at = volume.lookup(&WHO, at, name.as_bytes()).await.ok()?.inode;
+    }
+    Some(at)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_volume_is_repaired_and_served_again() {
+    let place = Place::new().await;
+    let volume = place.open().await;
+    let dir = make_directory(&volume, Inode::ROOT, "dir").await;
+    let inner = make_directory(&volume, dir, "inner").await;
+    let lost = create(&volume, dir, "lost").await;
+    let kept = create(&volume, inner, "kept").await;
+    let (lost_data, kept_data) = (noise(1, 700_000), noise(2, 5 << 20));
+    write(&volume, lost, 0, &lost_data).await;
+    write(&volume, kept, 0, &kept_data).await;
+    for n in 0..50 {
+        let file = create(&volume, inner, &format!("small-{n}")).await;
+        write(&volume, file, 0, &noise(n, 300)).await;
+    }
+    close(volume).await;
+
+    meddle(&place, async |meta| {
+        let mut batch = Batch::new();
+        // Half of an unlink, and a name of nothing.
+        let key = Key::Name(dir, "lost".into());
+        let record = meta.get(&key.encode()).await.unwrap().unwrap();
+        let record = NameRecord::decode(&key.encode(), &record).unwrap();
+        batch.delete(&key);
+        batch.delete(&Key::Cookie(dir, record.cookie));
+        batch.put(
+            &Key::Name(dir, "nothing".into()),
+            &NameRecord {
+                inode: Inode(9999),
+                ..record
+            },
+        );
+        // A directory that cannot be read.
+        batch.put_encoded(
+            Key::Inode(inner).encode(),
+            Bytes::from_static(b"\x80rubbish"),
+        );
+        // The next gateway would collect it.
+        let garbage = Garbage {
+            size: 5 << 20,
+            first_block: BlockIndex(0),
+        };
+        batch.put(&Key::Garbage(kept), &garbage);
+        edit::<VolumeState>(meta, &mut batch, &Key::Volume, |state| {
+            state.used_bytes = 1;
+            state.used_inodes = 1;
+            state.next_inode = 4;
+        })
+        .await;
+        let packs = meta.scan(&KeyRange::packs(), 1).await.unwrap();
+        let key = Key::decode(&packs[0].0).unwrap();
+        edit::<PackRecord>(meta, &mut batch, &key, |pack| pack.live_bytes = 1).await;
+        batch
+    })
+    .await;
+
+    let before = entries(&place).await;
+    let (planned, plan) = run(&place, true).await;
+    assert!(plan.after.is_clean(), "{:#?}", findings(&plan.after));
+    assert_eq!(entries(&place).await, before, "a plan changes nothing");
+    assert!(planned.len() >= 8, "{planned:#?}");
+
+    let (steps, repaired) = run(&place, false).await;
+    assert!(
+        repaired.after.is_clean(),
+        "{:#?}",
+        findings(&repaired.after)
+    );
+    assert_eq!(steps, planned, "what was planned is what was done");
+    let report = place.check().await;
+    assert!(report.is_clean(), "{:#?}", findings(&report));
+
+    let repaired = entries(&place).await;
+    let (again, _) = run(&place, false).await;
+    assert_eq!(again, []);
+    assert_eq!(entries(&place).await, repaired, "nothing was to do");
+
+    let volume = place.open().await;
+    assert_eq!(find(&volume, "dir/inner/kept").await, Some(kept));
+    assert!(read(&volume, kept, kept_data.len()).await == kept_data);
+    let found = find(&volume, &format!("lost+found/{lost}")).await;
+    assert_eq!(found, Some(lost));
+    assert!(read(&volume, lost, lost_data.len()).await == lost_data);
+    assert_eq!(find(&volume, "dir/nothing").await, None);
+    for n in 0..50 {
+        let file = find(&volume, &format!("dir/inner/small-{n}"))
+            .await
+            .unwrap();
+        assert_eq!(read(&volume, file, 300).await, noise(n, 300));
+    }
+    let new = create(&volume, dir, "new").await;
+    assert!(new.0 > lost.0 + 60, "{new:?} was given out before");
+    write(&volume, new, 0, b"it goes on").await;
+    close(volume).await;
+    let report = place.check().await;
+    assert!(report.is_clean(), "{:#?}", findings(&report));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volume_without_findings_is_not_even_fenced() {
+    let place = Place::new().await;
+    let volume = place.open().await;
+    create(&volume, Inode::ROOT, "file").await;
+    volume.flush().await.unwrap();
+    let (steps, repaired) = run(&place, false).await;
+    assert_eq!((steps, repaired.steps), (vec![], 0));
+    create(&volume, Inode::ROOT, "more").await;
+    volume.flush().await.unwrap();
+    close(volume).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_from_before_a_repair_is_never_replayed() {
+    let place = Place::new().await;
+    let volume = place.open().await;
+    let file = create(&volume, Inode::ROOT, "file").await;
+    volume.flush().await.unwrap();
+    let late = create(&volume, Inode::ROOT, "not-published").await;
+    // As if it was killed.
+    volume.close(Duration::ZERO).await;
+    drop(volume);
+
+    let store = place.store().await;
+    let data_dir = place.folder.path().join("local");
+    let refused = Claim::of(&data_dir, &store, false).await.unwrap_err();
+    assert!(
+        matches!(refused, ClaimError::Unpublished { .. }),
+        "{refused}"
+    );
+    drop(Claim::of(&data_dir, &store, true).await.unwrap());
+
+    meddle(&place, async |meta| {
+        let mut batch = Batch::new();
+        edit::<InodeRecord>(meta, &mut batch, &Key::Inode(file), |record| {
+            record.nlink = 7
+        })
+        .await;
+        batch
+    })
+    .await;
+    let (steps, _) = run(&place, false).await;
+    assert_eq!(steps.len(), 1, "{steps:?}");
+
+    let volume = place.open().await;
+    assert_eq!(find(&volume, "file").await, Some(file));
+    assert_eq!(find(&volume, "not-published").await, None);
+    let new = create(&volume, Inode::ROOT, "new").await;
+    assert!(new > late, "{new:?} was given out before");
+    let running = Claim::of(&data_dir, &store, true).await.unwrap_err();
+    assert!(matches!(running, ClaimError::Running { .. }), "{running}");
+    close(volume).await;
+    let report = place.check().await;
+    assert!(report.is_clean(), "{:#?}", findings(&report));
+    drop(Claim::of(&data_dir, &store, false).await.unwrap());
+    let folder = forebay_fs::logs::Logs::open(&data_dir).unwrap();
+    let kept = folder
+        .list()
+        .into_iter()
+        .any(|log| log.label.to_string().starts_with("epoch-"));
+    assert!(kept, "it can be salvaged");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_serves_the_volume_is_fenced() {
+    let place = Place::new().await;
+    let volume = place.open().await;
+    let file = create(&volume, Inode::ROOT, "file").await;
+    write(&volume, file, 0, b"bytes").await;
+    close(volume).await;
+    meddle(&place, async |_| {
+        let mut batch = Batch::new();
+        let key = BlockKey {
+            inode: Inode(77),
+            block: BlockIndex(0),
+        };
+        batch.put(&Key::Block(key), &forebay_meta::BlockMap::new());
+        batch
+    })
+    .await;
+    // It has no reason to look at that.
+    let volume = place.open().await;
+    let (steps, repaired) = run(&place, false).await;
+    assert!(repaired.after.is_clean(), "{steps:?}");
+    // Into its log, perhaps, but never into the bucket.
+    let mode = CreateMode::Guarded(SetAttributes::default());
+    let _ = volume.create(&WHO, Inode::ROOT, b"late", &mode).await;
+    assert!(volume.flush().await.is_err());
+    volume.close(Duration::ZERO).await;
+    let report = place.check().await;
+    assert!(report.is_clean(), "{:#?}", findings(&report));
+}

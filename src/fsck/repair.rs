@@ -1,0 +1,189 @@
+//! `forebay fsck --repair`: says each step, as it is made, and then what is left.
+
+use std::fmt::Write as _;
+use std::io::{Write, stdout};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytesize::ByteSize;
+use forebay_fs::logs::Claim;
+use forebay_fsck::{Losses, Observer, Progress, RepairOptions, Repaired, Step};
+use forebay_object::Store;
+use serde_json::{Value, json};
+
+use super::{Outcome, json, text};
+use crate::cli::FsckRequest;
+use crate::config::Config;
+
+/// Everything fits together.
+const NOTHING: u8 = 0;
+/// Everything that was found is repaired, or would be.
+const REPAIRED: u8 = 1;
+/// Something is left that only a copy of the bucket, or consent to losses, puts right.
+const LEFT: u8 = 4;
+
+/// Steps go to standard output as they are made; as JSON, they are one part of the report.
+enum Told {
+    Lines,
+    Gathered(Vec<Value>),
+}
+
+impl Observer for Told {
+    fn done(&mut self, step: &Step) {
+        match self {
+            Told::Lines => {
+                let mut output = stdout().lock();
+                // The repair goes on if nobody reads it any more.
+                let _ = writeln!(output, "{}", line(step)).and_then(|()| output.flush());
+            }
+            // Numbers and texts always become JSON.
+            Told::Gathered(steps) => steps.extend(serde_json::to_value(step)),
+        }
+    }
+}
+
+fn line(step: &Step) -> String {
+    let Step { finding, what, .. } = step;
+    match &step.path {
+        Some(path) => format!("{finding}: {path}: {what}"),
+        None => format!("{finding}: {what}"),
+    }
+}
+
+/// Repairs the volume in `store`, or says what that would do.
+pub(super) async fn run(
+    config: &Config,
+    store: &Store,
+    check: forebay_fsck::Options,
+    request: FsckRequest,
+    progress: Arc<Progress>,
+) -> Result<Outcome, String> {
+    // Held to the end: no gateway starts on this machine's folder.
+    let _claim = match request.dry_run {
+        true => None,
+        false => Some(
+            Claim::of(&config.data_dir, store, request.put_log_aside)
+                .await
+                .map_err(|error| error.to_string())?,
+        ),
+    };
+    let options = RepairOptions {
+        check,
+        dry_run: request.dry_run,
+        accept_loss: request.accept_loss,
+        now: now(),
+    };
+    let mut told = match request.json {
+        true => Told::Gathered(Vec::new()),
+        false => Told::Lines,
+    };
+    let (bucket, root) = (store.store.clone(), store.root.clone());
+    let repairing = forebay_fsck::repair(bucket, root, &options, progress, &mut told);
+    let repaired = repairing.await.map_err(|error| match error {
+        forebay_fsck::RepairError::Check(error) => super::unchecked(error, &store.url),
+        error => error.to_string(),
+    })?;
+    let code = match (repaired.after.is_clean(), repaired.steps) {
+        (true, 0) => NOTHING,
+        (true, _) => REPAIRED,
+        (false, _) => LEFT,
+    };
+    let text = match told {
+        Told::Gathered(steps) => {
+            let report = report(&repaired, steps, request).map_err(|error| error.to_string())?;
+            format!("{report:#}\n")
+        }
+        Told::Lines if request.quiet && code == NOTHING => String::new(),
+        Told::Lines => words(&repaired, request),
+    };
+    Ok(Outcome { text, code })
+}
+
+/// Since 1970. A clock before that is set wrong; the epoch itself is as good an answer.
+fn now() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
+}
+
+fn words(repaired: &Repaired, request: FsckRequest) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = write_words(repaired, request, &mut out);
+    out
+}
+
+fn write_words(repaired: &Repaired, request: FsckRequest, out: &mut String) -> std::fmt::Result {
+    let Repaired { steps, after, lost } = repaired;
+    if !after.is_clean() {
+        writeln!(out, "\nwhat is left:")?;
+    }
+    out.push_str(&text::report(after));
+    write_losses(lost, out)?;
+    match (request.dry_run, steps) {
+        (_, 0) => writeln!(out, "nothing was repaired")?,
+        (true, steps) => writeln!(
+            out,
+            "these {steps} steps would be made without --dry-run; nothing was changed"
+        )?,
+        (false, steps) => writeln!(
+            out,
+            "{steps} steps were made. Logs of gateways that had this volume are put aside by their next start (forebay log list)"
+        )?,
+    }
+    if !after.is_clean() && !request.accept_loss {
+        writeln!(
+            out,
+            "--accept-loss gives up what cannot be read, where it is in the way; a copy of the bucket may have it"
+        )?;
+    }
+    Ok(())
+}
+
+fn write_losses(lost: &Losses, out: &mut String) -> std::fmt::Result {
+    if lost.count == 0 {
+        return Ok(());
+    }
+    let bytes = ByteSize(lost.bytes).display().iec();
+    writeln!(
+        out,
+        "{bytes} of files are in packs that are not as they were written:"
+    )?;
+    for loss in &lost.kept {
+        let inode = format!("inode {}", loss.inode);
+        let file = loss.path.as_ref().unwrap_or(&inode);
+        let (from, to, object) = (loss.from, loss.to, &loss.object);
+        writeln!(out, "  {file}: bytes {from} to {to}, in {object}")?;
+    }
+    let more = lost.count.saturating_sub(lost.kept.len() as u64);
+    if more > 0 {
+        writeln!(out, "  and {more} more: --all prints them")?;
+    }
+    Ok(())
+}
+
+fn report(
+    repaired: &Repaired,
+    steps: Vec<Value>,
+    request: FsckRequest,
+) -> serde_json::Result<Value> {
+    let lost = repaired.lost.kept.iter().map(|loss| {
+        json!({
+            "inode": loss.inode.0,
+            "path": loss.path,
+            "from": loss.from,
+            "to": loss.to,
+            "pack": loss.pack.to_string(),
+            "object": loss.object,
+        })
+    });
+    Ok(json!({
+        "dry_run": request.dry_run,
+        "steps": steps,
+        "after": json::report(&repaired.after)?,
+        "lost": {
+            "count": repaired.lost.count,
+            "bytes": repaired.lost.bytes,
+            "examples": lost.collect::<Vec<_>>(),
+        },
+    }))
+}

@@ -1,0 +1,179 @@
+//! `forebay salvage`: what the packs hold, as files, for a volume whose metadata are lost.
+//!
+//! What is in packs is for [`forebay_fsck`] to know; this opens the store, shows how far it has come, and writes down
+//! what could not be salvaged.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write, stderr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytesize::ByteSize;
+use forebay_fs::Expected;
+use forebay_fsck::{Progress, Salvage, SalvageError, SalvageObserver, Salvaged, Unsalvaged};
+
+use crate::cli::SalvageRequest;
+use crate::config::Config;
+use crate::fsck::bar;
+
+/// Name of the list of what could not be salvaged, which is there if anything could not.
+const LOST: &str = "LOST.txt";
+/// Name of the text that says what was done, and how far it can be trusted.
+const MANIFEST: &str = "MANIFEST.txt";
+
+/// What nobody can know from packs.
+const WARNING: &str = "\
+Files are called by their inode numbers: names, folders, owners, modes and times are not in packs. A file ends
+where its last stored byte is, and has zeros where nothing was stored; it may have been longer or shorter. Bytes that
+were stored later were written over earlier ones, by the numbers of the packs. Files that had been removed, and ends
+that had been cut off, may be among these.
+";
+
+/// The list of what could not be salvaged, written as that is met.
+struct List {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl List {
+    fn end(self) -> io::Result<()> {
+        self.file.map_or(Ok(()), |file| file.sync_all())
+    }
+}
+
+impl SalvageObserver for List {
+    fn lost(&mut self, unsalvaged: &Unsalvaged) -> io::Result<()> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => File::create_new(&self.path)?,
+        };
+        self.file
+            .insert(file)
+            .write_all(lines(unsalvaged).as_bytes())
+    }
+}
+
+fn lines(unsalvaged: &Unsalvaged) -> String {
+    let Unsalvaged {
+        object, from, to, ..
+    } = unsalvaged;
+    let why = unsalvaged.why.as_deref().unwrap_or("damaged");
+    let mut out = format!("{object}: bytes {from} to {to} are not understood: {why}\n");
+    for lost in &unsalvaged.of {
+        let (inode, from, to) = (lost.inode, lost.from, lost.to);
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            out,
+            "  inode {inode}: bytes {from} to {to} are older than they were, or zeros"
+        );
+    }
+    if !unsalvaged.is_all {
+        out += "  of which files is not known: the index of the pack is damaged as well\n";
+    }
+    out
+}
+
+/// Salvages the volume that the configuration names, and that is as `expected`. Gives what is to be printed.
+///
+/// # Errors
+/// Why it could not be done, for the user to read.
+pub async fn run(
+    config: &Config,
+    expected: Expected,
+    request: &SalvageRequest,
+) -> Result<String, String> {
+    let options = crate::store::options(config, false);
+    let store = forebay_object::open(&config.store.to_string(), &options)
+        .await
+        .map_err(|error| error.to_string())?;
+    let progress = Arc::new(Progress::default());
+    let shown = !request.quiet && stderr().is_terminal();
+    let bar = shown.then(|| tokio::spawn(bar::show(progress.clone())));
+    let mut list = List {
+        path: request.to.join(LOST),
+        file: None,
+    };
+    let place = Salvage {
+        store: store.store,
+        root: store.root,
+        expected,
+    };
+    let outcome = forebay_fsck::salvage(place, &request.to, progress, &mut list).await;
+    if let Some(bar) = bar {
+        bar.abort();
+        bar::clear();
+    }
+    let salvaged = outcome.map_err(|error| match error {
+        SalvageError::Volume(error) => error.at(&store.url).to_string(),
+        error => error.to_string(),
+    })?;
+    let text = words(&salvaged, &request.to);
+    list.end()
+        .and_then(|()| write_manifest(&request.to, &text))
+        .map_err(|error| format!("{}: {error}", request.to.display()))?;
+    Ok(text)
+}
+
+fn words(salvaged: &Salvaged, to: &Path) -> String {
+    let Salvaged {
+        packs,
+        frames,
+        files,
+        unsalvaged,
+        ..
+    } = salvaged;
+    let bytes = ByteSize(salvaged.bytes).display().iec();
+    let to = to.display();
+    let mut out = format!(
+        "{files} files are in {to}/files, from {frames} frames of {bytes} in {packs} packs\n{WARNING}"
+    );
+    // Writing to a string does not fail.
+    let _ = match unsalvaged {
+        0 => writeln!(out, "Every pack was understood to its end."),
+        count => writeln!(
+            out,
+            "{count} stretches of packs were not understood: {to}/{LOST} lists them."
+        ),
+    };
+    out
+}
+
+fn write_manifest(to: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create_new(to.join(MANIFEST))?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    File::open(to)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_fsck::LostRange;
+    use forebay_types::{Inode, PackId};
+
+    #[test]
+    fn what_is_lost_is_said_with_object_file_and_range() {
+        let mut unsalvaged = Unsalvaged {
+            pack: PackId(1),
+            object: "packs/01/0000000000000001.pack".to_owned(),
+            from: 40,
+            to: 400,
+            of: vec![LostRange {
+                inode: Inode(17),
+                from: 0,
+                to: 200,
+            }],
+            is_all: true,
+            why: None,
+        };
+        assert_eq!(
+            lines(&unsalvaged),
+            "packs/01/0000000000000001.pack: bytes 40 to 400 are not understood: damaged\n  \
+             inode 17: bytes 0 to 200 are older than they were, or zeros\n"
+        );
+        unsalvaged.of.clear();
+        unsalvaged.is_all = false;
+        assert!(lines(&unsalvaged).contains("not known"));
+    }
+}
