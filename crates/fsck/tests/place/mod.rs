@@ -30,6 +30,25 @@ impl Place {
         place
     }
 
+    /// What a kill at this moment would leave: a copy of the bucket and of the gateway's local folder.
+    pub(crate) fn copied(&self) -> Place {
+        let copy = Place {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        for file in files(self.folder.path()) {
+            let to = copy
+                .folder
+                .path()
+                .join(file.strip_prefix(self.folder.path()).unwrap());
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            // Sockets are not copied.
+            if file.is_file() {
+                std::fs::copy(&file, to).unwrap();
+            }
+        }
+        copy
+    }
+
     pub(crate) fn bucket(&self) -> PathBuf {
         self.folder.path().join("bucket")
     }
