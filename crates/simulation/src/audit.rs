@@ -317,7 +317,8 @@ pub(crate) fn leftovers(
         return Err("dead packs or removed files are never collected".into());
     }
     for (pack, record) in &entries.packs {
-        let dead = record.raw_bytes - record.live_bytes;
+        // Shared, more may live than there is.
+        let dead = record.raw_bytes.saturating_sub(record.live_bytes);
         let is_sparse = record.live_bytes * 100 < record.raw_bytes * u64::from(rewrite_below);
         // Stored bytes are a little more than raw ones.
         if is_sparse && dead > least {

@@ -379,7 +379,9 @@ impl Gateway<'_> {
     }
 
     fn count_faults(&mut self) {
-        let collector = self.volume.status().collector;
+        let status = self.volume.status();
+        let collector = status.collector;
+        self.totals.shared_bytes += status.dedup.map_or(0, |dedup| dedup.saved_bytes);
         self.totals.rewritten_packs += collector.rewritten;
         self.totals.orphans_deleted += collector.orphans_deleted;
         let (failed, ghosts) = self.world.bucket(|bucket| (bucket.failed, bucket.ghosts));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay_fs::{CommitMode, FsConfig, LogConfig, Volume};
+use forebay_fs::{CommitMode, Dedup, FsConfig, LogConfig, Volume};
 use forebay_types::Inode;
 use forebay_vfs::{Attributes, FileKind, FileSystem};
 
@@ -46,6 +46,11 @@ pub(crate) fn config(plan: &Plan) -> FsConfig {
             64 << 20
         },
         compression: forebay_fs::Compression::Off,
+        dedup: match plan.seed % 3 {
+            0 => Dedup::Off,
+            1 => Dedup::Full,
+            _ => Dedup::Fast,
+        },
         upload_parallel: 2,
         pack_bytes: 3000,
         prefetch_bytes: 0,

@@ -44,6 +44,8 @@ pub struct Totals {
     pub rewritten_packs: u64,
     /// Packs that nothing knew and that were deleted in the lives.
     pub orphans_deleted: u64,
+    /// Bytes that were not uploaded in the lives because the volume had them.
+    pub shared_bytes: u64,
     /// Packs that were rewritten or deleted as orphans after recoveries.
     pub collected_packs: u64,
     /// Recoveries after which everything that was dead had to be gone in the end.
@@ -101,6 +103,7 @@ impl AddAssign for Totals {
         self.full_disks += other.full_disks;
         self.rewritten_packs += other.rewritten_packs;
         self.orphans_deleted += other.orphans_deleted;
+        self.shared_bytes += other.shared_bytes;
         self.collected_packs += other.collected_packs;
         self.collections += other.collections;
         self.most_unknown_packs = self.most_unknown_packs.max(other.most_unknown_packs);
@@ -130,6 +133,7 @@ impl fmt::Display for Totals {
             ("files refused, disk full", self.full_disks),
             ("packs rewritten", self.rewritten_packs),
             ("orphans deleted", self.orphans_deleted),
+            ("bytes found, not uploaded", self.shared_bytes),
             ("everything collected", self.collections),
             ("  packs that were", self.collected_packs),
         ] {

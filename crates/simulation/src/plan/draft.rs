@@ -314,6 +314,9 @@ fn offset(pick: u32) -> u64 {
     }
 }
 
+/// Bytes of writes whose content is one of a few.
+const ALIKE: u64 = 1300;
+
 fn write(inode: u64, picks: [u32; 5], serial: u64, stability: Stability) -> Operation {
     let offset = offset(picks[1]);
     let window = if offset < LOW.end { LOW } else { HIGH };
@@ -322,10 +325,16 @@ fn write(inode: u64, picks: [u32; 5], serial: u64, stability: Stability) -> Oper
         1..=4 => 1 + u64::from(picks[3]) % 30,
         5 => 4096,
         6..=8 => 512,
+        9..=11 => ALIKE,
         _ => 1 + u64::from(picks[3]) % 2500,
     };
     let mut data = vec![0; wanted.min(window.end - offset) as usize];
-    Random::new(serial).fill(&mut data);
+    // Some content comes again and again, in all files and places.
+    let content = match wanted {
+        ALIKE => serial % 3,
+        _ => serial,
+    };
+    Random::new(content).fill(&mut data);
     Operation::Write {
         inode,
         offset,
