@@ -24,6 +24,7 @@ mod one_node_per_inode;
 mod quota;
 mod reading_ahead;
 mod restart;
+mod round_trips;
 mod scrub;
 mod sealing;
 mod semantics;

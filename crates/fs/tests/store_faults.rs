@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::model::{Model, draw};
 use crate::common::*;
-use forebay_fs::{FsConfig, Volume};
+use forebay_fs::{Compute, Environment, FsConfig, Volume};
 use forebay_object::faults::{FaultKind, Request};
 use forebay_object::{PaceSettings, Store, StoreOptions};
 use forebay_types::Inode;
@@ -332,7 +332,14 @@ async fn with_a_cold_file(bucket: &Bucket) -> (Volume, Inode, Inode) {
     config.checkpoint_interval = Duration::from_secs(5);
     // Requests are counted, of those who wait for the bucket: packs are rewritten at leisure.
     config.rewrite_below = 0;
-    let volume = Volume::open(&bucket.store().await, config).await.unwrap();
+    // Time that leaps while nobody waits for anything would leap while packs are put together in other threads, and whoever
+    // looks for something now and then would ask for it again and again meanwhile.
+    let environment = Environment {
+        compute: Compute::InPlace,
+        ..Environment::real(config.data_dir.clone())
+    };
+    let opened = Volume::open_in(&bucket.store().await, config, environment).await;
+    let volume = opened.unwrap();
     let mode = CreateMode::Guarded(SetAttributes::default());
     let create = async |name: &[u8]| {
         let made = volume.create(&ROOT, Inode::ROOT, name, &mode).await;
