@@ -357,9 +357,12 @@ impl Taker for Folder {
 /// With which settings: a name, and how they differ from the defaults.
 type Settings = (&'static str, fn(&mut FsConfig));
 
-const SETTINGS: [Settings; 2] = [
+const SETTINGS: [Settings; 3] = [
     ("as it comes", |_| ()),
-    ("not compressed", |config| {
+    ("dedup full", |config| {
+        config.dedup = forebay_fs::Dedup::Full;
+    }),
+    ("neither that nor compressed", |config| {
         config.compression = forebay_fs::Compression::Off;
     }),
 ];
