@@ -77,6 +77,7 @@ impl Core {
             let next = searched.map(|last| last + BETWEEN_SEARCHES);
             if let Some(next) = next.filter(|next| *next > tokio::time::Instant::now()) {
                 tokio::select! {
+                    biased;
                     () = tokio::time::sleep_until(next) => {}
                     () = self.damages.changed() => {}
                 }

@@ -132,7 +132,9 @@ impl Volume {
                 learn.await;
                 std::future::pending().await
             };
+            // None of them ends before the volume does; in the same order each time, so that a simulation can be repeated.
             tokio::select! {
+                biased;
                 () = publish => {}
                 () = learn => {}
                 () = leave => {}

@@ -124,6 +124,14 @@ fn has_trailer(location: &Path) -> bool {
     location.extension() != Some("sst")
 }
 
+/// Whether a GET brings less than was asked for.
+fn is_short(found: &GetResult, asked: &GetOptions) -> bool {
+    match &asked.range {
+        Some(GetRange::Bounded(range)) if !asked.head => found.range.end < range.end,
+        _ => false,
+    }
+}
+
 fn checksum<'a>(location: &Path, bytes: impl IntoIterator<Item = &'a Bytes>) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(location.filename().unwrap_or_default().as_bytes());
@@ -201,6 +209,10 @@ impl ObjectStore for ChecksummedStore {
             return match self.inner.get_opts(location, options.clone()).await {
                 Err(error @ Error::Generic { .. }) => {
                     Err(self.cut_off(location, &options).await.unwrap_or(error))
+                }
+                // SlateDB takes what comes for all that it has asked for.
+                Ok(found) if is_short(&found, &options) => {
+                    Err(damaged(location, Flaw::CutOff(found.meta.size)))
                 }
                 answer => answer,
             };
