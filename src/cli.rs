@@ -222,15 +222,9 @@ fn log_request(name: &str, matches: &ArgMatches) -> LogRequest {
 
 /// The whole command line.
 pub fn command() -> Command {
-    let json = Arg::new("json")
-        .long("json")
-        .action(ArgAction::SetTrue)
-        .help("Print JSON");
-    let markdown = Arg::new("markdown")
-        .long("markdown")
-        .action(ArgAction::SetTrue)
-        .conflicts_with("json")
-        .help("Print the table of all settings instead");
+    let json = switch("json", "Print JSON");
+    let markdown =
+        switch("markdown", "Print the table of all settings instead").conflicts_with("json");
     let timeout = Arg::new("timeout")
         .long("timeout")
         .value_name("duration")
@@ -287,7 +281,7 @@ pub fn command() -> Command {
         .subcommand(gc::command(&json))
         .subcommand(scrub::command(&json))
         .subcommand(keys::command(&json))
-        .subcommand(salvage::command())
+        .subcommand(salvage::command(&json))
         .subcommand(log_command(&json))
         .subcommand(bench::command(&json))
         .subcommand(Command::new("version").about("Print the version"))
@@ -349,6 +343,14 @@ fn log_command(json: &Arg) -> Command {
                 .arg(label)
                 .arg(force),
         )
+}
+
+/// A flag without a value.
+fn switch(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
 }
 
 /// A command that reads the configuration.
@@ -457,10 +459,11 @@ mod tests {
         assert_eq!(request("forebay version"), Request::Version);
         assert_eq!(request("forebay gc"), Request::Gc(GcRequest::default()));
         assert_eq!(
-            request("forebay gc --delete --grace 2h --quiet --no-pin --json"),
+            request("forebay gc --delete --grace 2h --no-wait --quiet --no-pin --json"),
             Request::Gc(GcRequest {
                 delete: true,
                 grace: Duration::from_secs(7200),
+                no_wait: true,
                 quiet: true,
                 no_pin: true,
                 json: true

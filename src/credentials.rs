@@ -1,6 +1,7 @@
-//! What opens a sealed volume: a passphrase or key file, from a file that the configuration names, or typed.
+//! What opens a sealed volume: a passphrase or key file, from a file that the configuration names, or typed; or the use of
+//! a key service.
 //!
-//! Never from an argument or a variable of the environment, which other processes can see. What is read is wiped when it
+//! Never a secret from an argument or a variable of the environment, which other processes can see. What is read is wiped when it
 //! is not needed any more, and while it is there no core dump of the process is written, nor may other
 //! processes of the same user look into its memory.
 
@@ -10,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_fs::{Expected, Unlock};
+use forebay_kms::{Kms, KmsOptions};
 use forebay_seal::{KeyFile, Passphrase};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -60,8 +62,19 @@ pub fn of(config: &Config, typed: Typed) -> Result<Credentials, String> {
         let unlock = passphrase_file("passphrase_file", path)?;
         return Ok(not_typed(Expected::Sealed(unlock)));
     }
-    let advice =
-        "set passphrase_file or key_file, or start this at a terminal to type the passphrase";
+    if let Some(key) = &config.kms_key.0 {
+        let unlock = kms(
+            config,
+            KmsOptions {
+                key: key.clone(),
+                region: config.kms_region.0.clone(),
+                endpoint: config.kms_endpoint.0.clone(),
+                ..KmsOptions::default()
+            },
+        )?;
+        return Ok(not_typed(Expected::Sealed(unlock)));
+    }
+    let advice = "set passphrase_file, key_file or kms_key, or start this at a terminal to type the passphrase";
     let unlock = type_passphrase("Passphrase of the volume", typed, advice)?;
     Ok(Credentials {
         expected: Expected::Sealed(unlock),
@@ -92,6 +105,21 @@ pub(crate) fn key_file(setting: &str, path: &Path) -> Result<Arc<Unlock>, String
     let key_file = KeyFile::new(content)
         .map_err(|error| format!("{setting} = {}: {error}", path.display()))?;
     Ok(Arc::new(Unlock::KeyFile(key_file)))
+}
+
+/// The use of a key of AWS KMS, which is reached as the S3 server is: through the same proxy, and with the same authorities.
+/// It is not asked for anything yet.
+///
+/// # Errors
+/// What the configuration says about that way and cannot be used, for the user to read.
+pub(crate) fn kms(config: &Config, options: KmsOptions) -> Result<Arc<Unlock>, String> {
+    let options = KmsOptions {
+        ca: config.s3_ca.path().map(Path::to_owned),
+        proxy: config.s3_proxy.clone(),
+        ..options
+    };
+    let kms = Kms::new(options).map_err(|error| error.to_string())?;
+    Ok(Arc::new(Unlock::Service(Box::new(kms))))
 }
 
 fn passphrase_file(setting: &str, path: &Path) -> Result<Arc<Unlock>, String> {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_fs::{Expected, FsConfig, LimitChange, LogConfig, Volume};
+use forebay_fs::{CollectorWait, Expected, FsConfig, LimitChange, LogConfig, Volume};
 use forebay_nfs::rpcbind::Registration;
 use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View};
 use forebay_object::{CountingStore, Store};
@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 
 use crate::admin::{
     CheckpointState, Compression, Control, Deduplication, DiskCache, ExportStatus, FlushReport,
-    KnownSpace, LogError, QuotaLimit, QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Space,
-    Status, StoreError,
+    GcOrder, GcReport, KnownSpace, LogError, QuotaLimit, QuotaReport, QuotaRequest, ScrubReport,
+    ScrubRequest, Space, Status, StoreError,
 };
 use crate::config::{self, Config, LogMode};
 use crate::credentials::Credentials;
@@ -67,6 +67,8 @@ pub struct NfsGateway {
     requests: Arc<CountingStore>,
     address: SocketAddr,
     started: Instant,
+    /// Bytes that background work reads and writes in a second, at most.
+    background_rate: u64,
     /// What may be mounted now.
     exports: Mutex<Vec<Export>>,
     export_control: ExportControl<Volume>,
@@ -148,6 +150,7 @@ impl NfsGateway {
             requests,
             address,
             started: Instant::now(),
+            background_rate: config.background_rate.bytes(),
             exports: Mutex::new(exports),
             export_control,
             tls_control,
@@ -217,6 +220,7 @@ fn fs_config(config: &Config) -> FsConfig {
     };
     FsConfig {
         log,
+        seal_log: config.seal_log.is_on(),
         compression: exports::compressed(config.compression, config.compression_level),
         dedup,
         memory_limit: config.memory_limit.bytes(),
@@ -243,6 +247,7 @@ fn space(collector: &forebay_fs::CollectorStatus) -> Space {
         stored_bytes: space.stored_bytes,
         raw_bytes: space.raw_bytes,
         live_bytes: space.live_bytes,
+        shared_bytes: space.shared_bytes,
     });
     Space {
         known,
@@ -342,6 +347,28 @@ impl Control for NfsGateway {
 
     async fn scrub(&self, request: ScrubRequest) -> Result<ScrubReport, String> {
         scrub::answer(&self.volume, request).await
+    }
+
+    async fn gc(&self, order: GcOrder) -> Result<GcReport, String> {
+        let collector = match order {
+            GcOrder::Rewrite => self.volume.collect_now(),
+            GcOrder::Status => Ok(self.volume.status().collector),
+        };
+        let collector = collector.map_err(|refusal| refusal.to_string())?;
+        Ok(GcReport {
+            store: self.store_url.clone(),
+            running: collector.is_ordered,
+            packs_to_rewrite: collector.to_rewrite,
+            dead_bytes_to_free: collector.to_rewrite_bytes,
+            packs_rewritten: collector.rewritten,
+            bytes_copied: collector.copied_bytes,
+            packs_left_alone: collector.left_alone,
+            rate_bytes: self.background_rate,
+            waits_for: collector.waits_for.map(|wait| match wait {
+                CollectorWait::Others => "others write or upload".to_owned(),
+                CollectorWait::Bucket(why) => format!("the bucket does not answer: {why}"),
+            }),
+        })
     }
 
     async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {

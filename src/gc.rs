@@ -1,7 +1,9 @@
 //! `forebay gc`: finds objects of the volume that nothing refers to, and deletes them if it is told to.
 //!
 //! What is garbage is for [`forebay_fsck`] to know; this opens the store, shows how far the search has come, and puts
-//! what it found into words and JSON.
+//! what it found into words and JSON. To rewrite packs is for the gateway.
+
+mod rewriting;
 
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
@@ -11,10 +13,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytesize::ByteSize;
 use forebay_fs::Expected;
 use forebay_fsck::{Amount, CheckError, Garbage, GarbageOptions, Progress};
+use serde::Serialize;
 
+use crate::admin;
 use crate::cli::GcRequest;
 use crate::config::Config;
 use crate::fsck::{Outcome, bar};
+use rewriting::{Rewriting, Watching};
 
 /// Objects that are printed by name.
 const NAMED: usize = 20;
@@ -55,24 +60,45 @@ pub async fn run(
         CheckError::Volume(error) => error.at(&store.url).to_string(),
         error => error.to_string(),
     })?;
+    let rewriting = match request.delete && garbage.to_rewrite.count > 0 {
+        true => {
+            let waits = !request.no_wait;
+            let watching = Watching { waits, shown };
+            Some(rewriting::ask(&config.data_dir, &store.url, watching).await)
+        }
+        false => None,
+    };
     Ok(Outcome {
         code: u8::from(!garbage.is_clean()),
-        text: printed(&garbage, request)?,
+        text: printed(&garbage, rewriting.as_ref(), request)?,
     })
 }
 
-fn printed(garbage: &Garbage, request: GcRequest) -> Result<String, String> {
+/// What is printed as JSON: the numbers of the garbage, and what came of the order to rewrite, if there was one.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    garbage: &'a Garbage,
+    rewriting: Option<&'a Rewriting>,
+}
+
+fn printed(
+    garbage: &Garbage,
+    rewriting: Option<&Rewriting>,
+    request: GcRequest,
+) -> Result<String, String> {
     if request.json {
-        let report = serde_json::to_value(garbage).map_err(|error| error.to_string())?;
+        let report = Report { garbage, rewriting };
+        let report = serde_json::to_value(report).map_err(|error| error.to_string())?;
         return Ok(format!("{report:#}\n"));
     }
     if request.quiet && garbage.orphans.count == 0 {
         return Ok(String::new());
     }
-    Ok(text(garbage))
+    Ok(text(garbage, rewriting))
 }
 
-fn text(garbage: &Garbage) -> String {
+fn text(garbage: &Garbage, rewriting: Option<&Rewriting>) -> String {
     let mut out = String::new();
     let mut row = |name: &str, amount: Amount, more: &str| {
         let bytes = ByteSize(amount.bytes).display().iec();
@@ -80,21 +106,23 @@ fn text(garbage: &Garbage) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(out, "{name:<13} {text}");
     };
-    let live = match garbage.raw_bytes {
-        0 => 100,
-        raw => u128::from(garbage.live_bytes) * 100 / u128::from(raw),
-    };
-    row(
-        "packs",
-        garbage.packs,
-        &format!("; {live}% of what they hold is in use"),
-    );
+    let used = admin::percent_in_use(garbage.live_bytes, garbage.shared_bytes, garbage.raw_bytes);
+    let mut more = format!("; {used}% of what they hold is in use");
+    if garbage.shared_bytes > 0 {
+        let (shared, live) = (ByteSize(garbage.shared_bytes), ByteSize(garbage.live_bytes));
+        let (shared, live) = (shared.display().iec(), live.display().iec());
+        // Writing to a string does not fail.
+        let _ = write!(more, ", {shared} of {live} of files shared");
+    }
+    row("packs", garbage.packs, &more);
     if garbage.to_rewrite.count > 0 {
-        row(
-            "to rewrite",
-            garbage.to_rewrite,
-            " would be free then; the gateway does it in the background",
-        );
+        let by_whom = match rewriting {
+            None => {
+                " would be free then; the gateway does it in the background, and at once with --delete"
+            }
+            Some(_) => " would be free then",
+        };
+        row("to rewrite", garbage.to_rewrite, by_whom);
     }
     row(
         "orphans",
@@ -121,6 +149,9 @@ fn text(garbage: &Garbage) -> String {
         if amount.count > 0 {
             row(name, amount, more);
         }
+    }
+    if let Some(rewriting) = rewriting {
+        let _ = writeln!(out, "{:<13} {}", "rewriting", rewriting.described());
     }
     if garbage.dead_packs > 0 {
         let dead = garbage.dead_packs;

@@ -7,13 +7,16 @@ mod text;
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use forebay_fs::Expected;
-use forebay_fs::logs::{Base, Label, Logs, Salvage};
+use forebay_fs::logs::{self, Base, Label, Logs, Salvage};
+use forebay_object::Store;
+use forebay_seal::DataKeys;
 use forebay_types::Lsn;
 
 use crate::cli::LogRequest;
-use crate::config::Config;
+use crate::config::{Config, Sealing};
 
 /// Name of the list of what was salvaged, for people.
 const MANIFEST_TEXT: &str = "MANIFEST.txt";
@@ -31,6 +34,30 @@ pub fn needs_volume(request: &LogRequest) -> bool {
     )
 }
 
+/// Whether this takes what opens the volume: for the volume itself, or for a log that is sealed, where the configuration
+/// says that the volume is.
+pub fn needs_keys(config: &Config, request: &LogRequest) -> bool {
+    if needs_volume(request) {
+        return true;
+    }
+    let Ok(logs) = Logs::open(&config.data_dir) else {
+        // Which is said when they are looked at.
+        return false;
+    };
+    config.encryption != Sealing::Off && is_locked(&logs, request)
+}
+
+/// Whether what is asked for needs the records of a sealed log.
+fn is_locked(logs: &Logs, request: &LogRequest) -> bool {
+    match request {
+        LogRequest::List { .. } => logs.is_locked(None),
+        LogRequest::Show { label, .. } | LogRequest::Salvage { label, .. } => {
+            logs.is_locked(Some(&Label::parse(label)))
+        }
+        LogRequest::Forget { .. } => false,
+    }
+}
+
 /// Does what was asked for, of a volume that is as `expected`, and prints the outcome to `output`.
 ///
 /// # Errors
@@ -41,7 +68,19 @@ pub async fn run(
     request: &LogRequest,
     output: &mut impl Write,
 ) -> Result<io::Result<()>, String> {
-    let logs = Logs::open(&config.data_dir).map_err(|error| error.to_string())?;
+    let failed = |error: forebay_fs::logs::LogsError| error.to_string();
+    let mut logs = Logs::open(&config.data_dir).map_err(failed)?;
+    let base = match needs_volume(request) {
+        true => Some(open_base(config, expected).await?),
+        false => None,
+    };
+    if is_locked(&logs, request) {
+        let keys = match &base {
+            Some(base) => base.log_keys(),
+            None => log_keys(config, expected, request).await?,
+        };
+        logs = Logs::open_with(&config.data_dir, keys).map_err(failed)?;
+    }
     let said = match request {
         LogRequest::List { json: false } => text::list(&logs),
         LogRequest::List { json: true } => format!("{:#}\n", json::list(&logs)),
@@ -49,10 +88,6 @@ pub async fn run(
             return show(&logs, &Label::parse(label), *from, *json, output);
         }
         LogRequest::Salvage { label, to, .. } => {
-            let base = match needs_volume(request) {
-                true => Some(open_base(config, expected).await?),
-                false => None,
-            };
             salvage(&logs, &Label::parse(label), to, base.as_ref()).await?
         }
         LogRequest::Forget { label, force } => forget(&logs, &Label::parse(label), *force)?,
@@ -62,16 +97,44 @@ pub async fn run(
         .and_then(|()| output.flush()))
 }
 
-async fn open_base(config: &Config, expected: &Expected) -> Result<Base, String> {
+async fn open_store(config: &Config) -> Result<Store, String> {
     let options = crate::store::options(config, false);
+    let opened = forebay_object::open(&config.store.to_string(), &options).await;
+    opened.map_err(|error| error.to_string())
+}
+
+/// What sealed logs are opened with. A list can do without.
+async fn log_keys(
+    config: &Config,
+    expected: &Expected,
+    request: &LogRequest,
+) -> Result<Option<Arc<DataKeys>>, String> {
+    if let Expected::NotSealed = expected {
+        return Ok(None);
+    }
+    let found = async {
+        let store = open_store(config).await?;
+        let keys = logs::log_keys(&store, expected).await;
+        keys.map_err(|error| error.to_string())
+    };
+    match (found.await, request) {
+        (Err(error), LogRequest::List { .. }) => {
+            tracing::warn!("sealed logs are counted and not read: {error}");
+            Ok(None)
+        }
+        (found, _) => found.map_err(|error| {
+            format!("{error}; the log is sealed: name its volume's store with --store")
+        }),
+    }
+}
+
+async fn open_base(config: &Config, expected: &Expected) -> Result<Base, String> {
     let hint = |error: &dyn std::fmt::Display| {
         format!(
             "{error}; name the volume's store with --store, or salvage without it with --ranges-only"
         )
     };
-    let store = forebay_object::open(&config.store.to_string(), &options)
-        .await
-        .map_err(|error| hint(&error))?;
+    let store = open_store(config).await.map_err(|error| hint(&error))?;
     let base = Base::open(&store, expected).await;
     base.map_err(|error| hint(&error))
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_fs::{Expected, Unlock};
+use forebay_kms::KmsOptions;
 use forebay_meta::VolumeDescriptor;
 use forebay_meta::volume::VolumeError;
 use forebay_meta::volume::keys::{RingChange, RingChanged, StoredRing, change};
@@ -45,7 +46,7 @@ pub fn prepare(config: &Config, request: KeysRequest) -> Result<Prepared, String
     }
     if config.encryption == Sealing::Off {
         return Err(
-            "only a sealed volume has keys: set encryption = \"aes-256-gcm\", and passphrase_file or key_file"
+            "only a sealed volume has keys: set encryption = \"aes-256-gcm\", and passphrase_file, key_file or kms_key"
                 .to_owned(),
         );
     }
@@ -57,6 +58,19 @@ pub fn prepare(config: &Config, request: KeysRequest) -> Result<Prepared, String
             RingChange::Add(credentials::new_passphrase(file.as_deref())?)
         }
         KeysRequest::AddKeyFile { file } => RingChange::Add(credentials::key_file("file", &file)?),
+        KeysRequest::AddKms {
+            key,
+            region,
+            endpoint,
+        } => RingChange::Add(credentials::kms(
+            config,
+            KmsOptions {
+                key,
+                region,
+                endpoint,
+                ..KmsOptions::default()
+            },
+        )?),
         KeysRequest::ChangePassphrase { file } => {
             RingChange::Exchange(credentials::new_passphrase(file.as_deref())?)
         }
@@ -153,11 +167,13 @@ fn as_text(ring: &LockedRing) -> String {
     );
     // A string takes whatever is written to it.
     for slot in ring.slots() {
-        let _ = writeln!(text, "{:<5} {}", slot.id, opened_with(&slot));
+        // Names come from the bucket, and this goes to a terminal.
+        let opened_with = opened_with(&slot).replace(char::is_control, "?");
+        let _ = writeln!(text, "{:<5} {opened_with}", slot.id.0);
     }
     let _ = writeln!(text, "\ndata key  made");
     for (key, created) in ring.data_keys() {
-        let _ = writeln!(text, "{key:<9} {}", date(created));
+        let _ = writeln!(text, "{:<9} {}", key.0, date(created));
     }
     text
 }
@@ -169,7 +185,13 @@ fn as_json(ring: &LockedRing) -> serde_json::Value {
             SlotKind::KeyFile => "key-file",
             SlotKind::Service { .. } => "service",
         };
-        serde_json::json!({ "id": slot.id.0, "kind": kind, "opened_with": opened_with(&slot) })
+        let mut shown =
+            serde_json::json!({ "id": slot.id.0, "kind": kind, "opened_with": opened_with(&slot) });
+        if let SlotKind::Service { service, key } = &slot.kind {
+            shown["service"] = service.as_str().into();
+            shown["key"] = key.as_str().into();
+        }
+        shown
     });
     let data_keys = ring
         .data_keys()

@@ -122,7 +122,7 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
             let mut output = io::stdout().lock();
-            let expected = match kept_logs::needs_volume(&request) {
+            let expected = match kept_logs::needs_keys(&config, &request) {
                 true => credentials(&config, Typed::Once)?.expected,
                 false => Expected::NotSealed,
             };

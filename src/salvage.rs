@@ -13,12 +13,15 @@ use bytesize::ByteSize;
 use forebay_fs::Expected;
 use forebay_fsck::{Progress, Salvage, SalvageError, SalvageObserver, Salvaged, Unsalvaged};
 
+use serde_json::{Value, json};
+
 use crate::cli::SalvageRequest;
 use crate::config::Config;
 use crate::fsck::bar;
 
-/// Name of the list of what could not be salvaged, which is there if anything could not.
+/// Names of the list of what could not be salvaged, which is there if anything could not: for people, and for programs.
 const LOST: &str = "LOST.txt";
+const LOST_LINES: &str = "LOST.jsonl";
 /// Name of the text that says what was done, and how far it can be trusted.
 const MANIFEST: &str = "MANIFEST.txt";
 
@@ -34,6 +37,7 @@ that had been cut off, may be among these.
 struct List {
     path: PathBuf,
     file: Option<File>,
+    json: bool,
 }
 
 impl List {
@@ -48,9 +52,11 @@ impl SalvageObserver for List {
             Some(file) => file,
             None => File::create_new(&self.path)?,
         };
-        self.file
-            .insert(file)
-            .write_all(lines(unsalvaged).as_bytes())
+        let lines = match self.json {
+            true => format!("{}\n", line(unsalvaged)),
+            false => lines(unsalvaged),
+        };
+        self.file.insert(file).write_all(lines.as_bytes())
     }
 }
 
@@ -74,6 +80,23 @@ fn lines(unsalvaged: &Unsalvaged) -> String {
     out
 }
 
+/// The same for a program.
+fn line(unsalvaged: &Unsalvaged) -> Value {
+    let of = unsalvaged
+        .of
+        .iter()
+        .map(|lost| json!({ "inode": lost.inode.0, "from": lost.from, "to": lost.to }));
+    json!({
+        "pack": unsalvaged.pack.to_string(),
+        "object": unsalvaged.object,
+        "from": unsalvaged.from,
+        "to": unsalvaged.to,
+        "why": unsalvaged.why.as_deref().unwrap_or("damaged"),
+        "of": of.collect::<Vec<_>>(),
+        "of_is_all": unsalvaged.is_all,
+    })
+}
+
 /// Salvages the volume that the configuration names, and that is as `expected`. Gives what is to be printed.
 ///
 /// # Errors
@@ -90,9 +113,14 @@ pub async fn run(
     let progress = Arc::new(Progress::default());
     let shown = !request.quiet && stderr().is_terminal();
     let bar = shown.then(|| tokio::spawn(bar::show(progress.clone())));
+    let name = match request.json {
+        true => LOST_LINES,
+        false => LOST,
+    };
     let mut list = List {
-        path: request.to.join(LOST),
+        path: request.to.join(name),
         file: None,
+        json: request.json,
     };
     let place = Salvage {
         store: store.store,
@@ -108,14 +136,31 @@ pub async fn run(
         SalvageError::Volume(error) => error.at(&store.url).to_string(),
         error => error.to_string(),
     })?;
-    let text = words(&salvaged, &request.to);
+    let text = words(&salvaged, &request.to, name);
     list.end()
         .and_then(|()| write_manifest(&request.to, &text))
         .map_err(|error| format!("{}: {error}", request.to.display()))?;
-    Ok(text)
+    Ok(match request.json {
+        true => format!("{:#}\n", report(&salvaged, &request.to)),
+        false => text,
+    })
 }
 
-fn words(salvaged: &Salvaged, to: &Path) -> String {
+/// What was salvaged, for a program.
+fn report(salvaged: &Salvaged, to: &Path) -> Value {
+    let list = (salvaged.unsalvaged > 0).then(|| to.join(LOST_LINES));
+    json!({
+        "to": to.to_string_lossy(),
+        "packs": salvaged.packs,
+        "frames": salvaged.frames,
+        "bytes": salvaged.bytes,
+        "files": salvaged.files,
+        "unsalvaged": salvaged.unsalvaged,
+        "lost": list.as_deref().map(Path::to_string_lossy),
+    })
+}
+
+fn words(salvaged: &Salvaged, to: &Path, list: &str) -> String {
     let Salvaged {
         packs,
         frames,
@@ -133,7 +178,7 @@ fn words(salvaged: &Salvaged, to: &Path) -> String {
         0 => writeln!(out, "Every pack was understood to its end."),
         count => writeln!(
             out,
-            "{count} stretches of packs were not understood: {to}/{LOST} lists them."
+            "{count} stretches of packs were not understood: {to}/{list} lists them."
         ),
     };
     out
@@ -171,6 +216,11 @@ mod tests {
             lines(&unsalvaged),
             "packs/01/0000000000000001.pack: bytes 40 to 400 are not understood: damaged\n  \
              inode 17: bytes 0 to 200 are older than they were, or zeros\n"
+        );
+        assert_eq!(
+            line(&unsalvaged).to_string(),
+            r#"{"from":40,"object":"packs/01/0000000000000001.pack","of":[{"from":0,"inode":17,"to":200}],"#.to_owned()
+                + r#""of_is_all":true,"pack":"0000000000000001","to":400,"why":"damaged"}"#
         );
         unsalvaged.of.clear();
         unsalvaged.is_all = false;

@@ -262,7 +262,15 @@ impl fmt::Display for Banner<'_> {
         }
         if config.encryption != Sealing::Off {
             let word = config.encryption.word();
-            writeln!(f, "  sealed   with {word}, but for the log")?;
+            let log = match config.seal_log.is_on() {
+                true => "the log as well",
+                false => "but for the log, which is in the clear (seal_log = off)",
+            };
+            let log = match config.log {
+                LogMode::Disk => format!(", {log}"),
+                LogMode::None => String::new(),
+            };
+            writeln!(f, "  sealed   with {word}{log}")?;
         }
         writeln!(
             f,

@@ -7,7 +7,7 @@
 # In each mode of the harness: kill, recovery (killed again while it starts, with a log of minimal size),
 # power-cut (what was not durable is lost or torn) and lost-machine (the local folder is gone). A few kills of
 # each; with --long at least 320 in all, more than 200 of which may lose nothing. The bucket is a folder, or
-# with `minio` MinIO; with --sealed the volume is sealed.
+# with `minio` MinIO; with --sealed the volume and its log are sealed.
 #
 # Environment, with what holds without it:
 #   SEED=               of all random choices; without it another one each time. It is printed.

@@ -6,7 +6,7 @@
 # Unpacks a source tree, compares every checksum, commits it to git, renames, links and deletes parts of
 # it, writes a large file with fsync and reads it back; the gateway is killed (SIGKILL) and
 # restarted in the middle of two of these. Then it unmounts, throws the gateway's local folder away,
-# attaches a new one to the bucket and compares everything again. With `sealed` the volume is a sealed one, and in the end
+# attaches a new one to the bucket and compares everything again. With `sealed` the volume is a sealed one, its log as well, and in the end
 # nothing of what was written may be found in its bucket.
 #
 # Needs root. Where the kernel has no NFS, $NFS_RUNNER names a program that boots one that has:
@@ -88,7 +88,7 @@ say "$STORE: $files files of $unpacked crates, $((bytes >> 20)) MiB; one file of
 export PROGRAM MINIO STORE CONTROL LOCAL JOB FOLDER=$WORK/store
 if [ -n "$SEALED" ]; then
     (umask 077 && head -c 24 /dev/urandom | base64 >"$WORK/passphrase")
-    export GATEWAY_SET_ENCRYPTION=aes-256-gcm GATEWAY_SET_PASSPHRASE_FILE=$WORK/passphrase
+    export GATEWAY_SET_ENCRYPTION=aes-256-gcm GATEWAY_SET_PASSPHRASE_FILE=$WORK/passphrase GATEWAY_SET_SEAL_LOG=on
 fi
 # Half of the large file has to leave memory, and be read back from the bucket.
 export GATEWAY_SET_MEMORY_LIMIT=512MiB

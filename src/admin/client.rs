@@ -9,7 +9,8 @@ use tokio::time::timeout;
 
 use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
 use super::{
-    ExportStatus, FlushReport, QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status, place,
+    ExportStatus, FlushReport, GcOrder, GcReport, QuotaReport, QuotaRequest, ScrubReport,
+    ScrubRequest, Status, place,
 };
 
 /// How long a gateway may take to say how it is.
@@ -120,6 +121,17 @@ pub async fn scrub(data_dir: &Path, request: ScrubRequest) -> Result<ScrubReport
     }
 }
 
+/// Has the gateway that uses `data_dir` rewrite packs that are mostly dead, or asks how far it is with that.
+///
+/// # Errors
+/// As for [`status`], and why it cannot be done.
+pub async fn gc(data_dir: &Path, order: GcOrder) -> Result<GcReport, ClientError> {
+    match ask(data_dir, Command::Gc(order), Some(STATUS_PATIENCE)).await? {
+        Reply::Gc(report) => Ok(report),
+        other => Err(unexpected(data_dir, other)),
+    }
+}
+
 async fn ask(
     data_dir: &Path,
     command: Command,
@@ -185,7 +197,8 @@ fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
         | Reply::Flush(_)
         | Reply::Status(_)
         | Reply::Quota(_)
-        | Reply::Scrub(_) => ClientError::Broken {
+        | Reply::Scrub(_)
+        | Reply::Gc(_) => ClientError::Broken {
             data_dir: data_dir.to_owned(),
             problem: "it answers another question".to_owned(),
         },

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{
-    ExportStatus, FlushReport, QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status,
+    ExportStatus, FlushReport, GcOrder, GcReport, QuotaReport, QuotaRequest, ScrubReport,
+    ScrubRequest, Status,
 };
 
 /// What a client sends. Fields that mean nothing are refused, not ignored.
@@ -25,6 +26,7 @@ pub(super) enum Command {
     Status,
     Quota(QuotaRequest),
     Scrub(ScrubRequest),
+    Gc(GcOrder),
 }
 
 /// What the gateway answers.
@@ -36,6 +38,7 @@ pub(super) enum Reply {
     Status(Box<Status>),
     Quota(Vec<QuotaReport>),
     Scrub(Box<ScrubReport>),
+    Gc(GcReport),
     Error(String),
 }
 

@@ -1,4 +1,4 @@
-//! The control socket: how `forebay flush`, `status`, `exports`, `quota` and `scrub` reach a running gateway.
+//! The control socket: how `forebay flush`, `status`, `exports`, `quota`, `scrub` and `gc` reach a running gateway.
 //!
 //! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
 //! reply, each one line of JSON:
@@ -9,6 +9,7 @@
 //! {"command":"flush"}\n       ->      {"flush":{"published_lsn":4096, ...}}\n
 //! {"command":{"quota":"list"}}\n  ->      {"quota":[{"path":"/home", ...}]}\n
 //! {"command":{"scrub":"status"}}\n -> {"scrub":{"packs":12, ...}}\n
+//! {"command":{"gc":"rewrite"}}\n   -> {"gc":{"running":true, ...}}\n
 //! anything else               ->      {"error":"..."}\n
 //! ```
 //!
@@ -24,6 +25,7 @@ mod exports;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gc;
 mod message;
 mod place;
 mod quota;
@@ -35,14 +37,16 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use client::{ClientError, exports, flush, quota, scrub, status};
+pub use client::{ClientError, exports, flush, gc, quota, scrub, status};
 pub use exports::ExportStatus;
+pub use gc::{GcOrder, GcReport};
 pub use place::PlaceError;
 pub use quota::{QuotaLimit, QuotaReport, QuotaRequest, QuotaTable};
 pub use scrub::{
     DamageState, DamagedFrame, LastScrub, ScrubReport, ScrubRequest, ScrubRound, ScrubbedPack,
 };
 pub use server::Server;
+pub(crate) use space::percent_in_use;
 pub use space::{KnownSpace, Space};
 pub use status::{
     CheckpointState, Compression, Deduplication, DiskCache, FlushReport, LogError, Status,
@@ -70,6 +74,9 @@ pub trait Control: Send + Sync + 'static {
         &self,
         request: ScrubRequest,
     ) -> impl Future<Output = Result<ScrubReport, String>> + Send;
+
+    /// Does what is asked about packs that are mostly dead; says how far that is. Answers at once.
+    fn gc(&self, order: GcOrder) -> impl Future<Output = Result<GcReport, String>> + Send;
 
     /// The rules that count for the next call of each client. Answers at once.
     fn exports(&self) -> impl Future<Output = Vec<ExportStatus>> + Send;

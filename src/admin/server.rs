@@ -114,6 +114,10 @@ async fn converse<C: Control>(
             Ok(report) => Reply::Scrub(Box::new(report)),
             Err(problem) => Reply::Error(problem),
         },
+        Ok(Command::Gc(order)) => match control.gc(order).await {
+            Ok(report) => Reply::Gc(report),
+            Err(problem) => Reply::Error(problem),
+        },
         Err(problem) => Reply::Error(problem),
     };
     if let Ok(line) = to_line(&reply) {

@@ -32,8 +32,20 @@ pub struct KnownSpace {
     pub stored_bytes: u64,
     /// Bytes of what they hold, before compression.
     pub raw_bytes: u64,
-    /// Those of the raw bytes that files refer to.
+    /// Bytes of files that refer to them. What several files share counts for each.
     pub live_bytes: u64,
+    /// Of those, what lies in the bucket only once and is referred to more than once: that much at least.
+    #[serde(default)]
+    pub shared_bytes: u64,
+}
+
+/// How much of what packs hold is in use, in hundredths: what is shared counts once.
+pub(crate) fn percent_in_use(live_bytes: u64, shared_bytes: u64, raw_bytes: u64) -> u64 {
+    let used = u128::from(live_bytes.saturating_sub(shared_bytes));
+    match u128::from(raw_bytes) {
+        0 => 100,
+        raw => (used * 100 / raw).min(100) as u64,
+    }
 }
 
 impl Space {
@@ -43,16 +55,20 @@ impl Space {
         let mut text = match &self.known {
             None => "not counted before the first change".to_owned(),
             Some(known) => {
-                let raw = u128::from(known.raw_bytes);
-                let live = match raw {
-                    0 => 100,
-                    raw => u128::from(known.live_bytes) * 100 / raw,
-                };
-                format!(
-                    "{} in {} packs, {live}% in use",
+                let used = percent_in_use(known.live_bytes, known.shared_bytes, known.raw_bytes);
+                let mut text = format!(
+                    "{} in {} packs, {used}% in use",
                     size(known.stored_bytes),
                     known.packs
-                )
+                );
+                if known.shared_bytes > 0 {
+                    text += &format!(
+                        ", {} of {} of files shared",
+                        size(known.shared_bytes),
+                        size(known.live_bytes)
+                    );
+                }
+                text
             }
         };
         if self.packs_to_rewrite > 0 {

@@ -60,7 +60,8 @@ fn some_status() -> Status {
                 packs: 40,
                 stored_bytes: 300 << 20,
                 raw_bytes: 400 << 20,
-                live_bytes: 320 << 20,
+                live_bytes: 350 << 20,
+                shared_bytes: 30 << 20,
             }),
             packs_to_rewrite: 3,
             dead_bytes_to_free: 20 << 20,
@@ -144,11 +145,32 @@ impl Control for Fake {
         }
     }
 
+    async fn gc(&self, order: GcOrder) -> Result<GcReport, String> {
+        match order {
+            GcOrder::Status => Ok(some_gc()),
+            GcOrder::Rewrite => Err("its rewrite_below is 0".to_owned()),
+        }
+    }
+
     async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {
         match request {
             QuotaRequest::List => Ok(vec![some_quota()]),
             request => Err(format!("{request:?}")),
         }
+    }
+}
+
+fn some_gc() -> GcReport {
+    GcReport {
+        store: "s3://bucket/prefix".to_owned(),
+        running: true,
+        packs_to_rewrite: 3,
+        dead_bytes_to_free: 20 << 20,
+        packs_rewritten: 2,
+        bytes_copied: 1 << 20,
+        packs_left_alone: 0,
+        rate_bytes: 16 << 20,
+        waits_for: Some("503\nSlowDown".to_owned()),
     }
 }
 
@@ -457,7 +479,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         "log error     writers may have to wait: No space left on device\n",
         "compression   level 4 for the last pack, 8.0 MiB became 3.0 MiB since the start\n",
         "disk cache    10.0 GiB, 5 of 9 frames found since the start, 1 damaged: check its disk\n",
-        "space         300.0 MiB in 40 packs, 80% in use; 3 to rewrite, 20.0 MiB free then; 2 rewritten since the start; orphans deleted: 1\n",
+        "space         300.0 MiB in 40 packs, 80% in use, 30.0 MiB of 350.0 MiB of files shared; 3 to rewrite, 20.0 MiB free then; 2 rewritten since the start; orphans deleted: 1\n",
         "dedup         3.0 MiB not uploaded since the start; 40 frames are known, and those of earlier runs are being read\n",
         "store error   for 3s: 503 SlowDown\n",
         "requests      WRITE 12\n",
@@ -507,4 +529,29 @@ async fn the_scrub_is_asked_and_shown_without_control_characters() {
     let refused = scrub(folder.path(), ScrubRequest::Start { age_seconds: 7 }).await;
     assert!(refused.unwrap_err().to_string().contains("age_seconds: 7"));
     running.abort();
+}
+
+#[tokio::test]
+async fn rewriting_is_asked_for_and_shown_without_control_characters() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, running) = start(folder.path(), Fake::default());
+    let report = gc(folder.path(), GcOrder::Status).await.unwrap();
+    assert_eq!(report, some_gc());
+    assert_eq!(
+        report.to_string(),
+        "3 packs to rewrite, 20.0 MiB free then; 2 rewritten since the gateway's start; 16.0 MiB/s at most; it waits: \
+         503\\nSlowDown"
+    );
+    let refused = gc(folder.path(), GcOrder::Rewrite).await.unwrap_err();
+    assert_eq!(refused.to_string(), "its rewrite_below is 0");
+    running.abort();
+}
+
+#[test]
+fn however_much_is_shared_no_more_than_all_is_in_use() {
+    assert_eq!(percent_in_use(300, 200, 100), 100);
+    assert_eq!(percent_in_use(150, 100, 100), 50);
+    assert_eq!(percent_in_use(0, 0, 0), 100);
+    // What says nothing of sharing is of an older gateway.
+    assert_eq!(percent_in_use(300, 0, 100), 100);
 }

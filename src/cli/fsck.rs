@@ -1,8 +1,8 @@
 //! The command `fsck`.
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 
-use super::configured;
+use super::{configured, switch};
 
 /// How a volume is to be checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,14 +25,6 @@ pub struct FsckRequest {
     pub put_log_aside: bool,
     /// As JSON.
     pub json: bool,
-}
-
-/// A flag without a value.
-pub(super) fn switch(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .action(ArgAction::SetTrue)
-        .help(help)
 }
 
 /// `fsck`, which looks at the store.
@@ -107,7 +99,7 @@ mod tests {
     use super::*;
 
     fn read(line: &str) -> Option<FsckRequest> {
-        let json = Arg::new("json").long("json").action(ArgAction::SetTrue);
+        let json = switch("json", "Print JSON");
         let matches = command(&json).try_get_matches_from(line.split(' '));
         Some(request(&matches.ok()?))
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgMatches, Command, value_parser};
 
 use super::configured;
+use crate::config::{Endpoint, KmsKey, Region, Value};
 
 /// What is to be done with the key ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,15 @@ pub enum KeysRequest {
     AddKeyFile {
         /// The key file.
         file: PathBuf,
+    },
+    /// Let a key of AWS KMS open the volume as well.
+    AddKms {
+        /// The key: its ARN, its id or an alias.
+        key: String,
+        /// Its region; the one that is found for it if nothing is said.
+        region: Option<String>,
+        /// URL of the service; the one that is found if nothing is said.
+        endpoint: Option<String>,
     },
     /// Put a new passphrase in the place of what opens the volume now.
     ChangePassphrase {
@@ -50,6 +60,23 @@ pub(super) fn command(json: &Arg) -> Command {
         .required(true)
         .value_parser(value_parser!(PathBuf))
         .help("The new key file: 32 or more random bytes, readable for its owner alone");
+    let key = Arg::new("key")
+        .value_name("key")
+        .required(true)
+        .value_parser(kms_key)
+        .help("The key: its ARN, its id, or an alias such as alias/forebay");
+    let region = Arg::new("region")
+        .long("region")
+        .value_name(Region::KIND)
+        .value_parser(|text: &str| Region::read(text).map(|region| region.0))
+        .help("Its region [default: the one in its ARN, else that of AWS_REGION, the profile or the machine]");
+    let endpoint = Arg::new("endpoint")
+        .long("endpoint")
+        .value_name(Endpoint::KIND)
+        .value_parser(|text: &str| Endpoint::read(text).map(|endpoint| endpoint.0))
+        .help(
+            "URL of KMS [default: that of AWS_ENDPOINT_URL_KMS or AWS_ENDPOINT_URL, else AWS's own for the region]",
+        );
     let slot = Arg::new("slot")
         .value_name("slot")
         .required(true)
@@ -76,6 +103,12 @@ pub(super) fn command(json: &Arg) -> Command {
         )
         .subcommand(
             configured("add-key-file", "Let another key file open the volume as well").arg(file),
+        )
+        .subcommand(
+            configured("add-kms", "Let a key of AWS KMS open the volume as well")
+                .arg(key)
+                .arg(region)
+                .arg(endpoint),
         )
         .subcommand(
             configured(
@@ -107,6 +140,12 @@ pub(super) fn request(name: &str, matches: &ArgMatches) -> KeysRequest {
             // Required.
             file: matches.get_one("file").cloned().unwrap_or_default(),
         },
+        "add-kms" => KeysRequest::AddKms {
+            // Required.
+            key: matches.get_one("key").cloned().unwrap_or_default(),
+            region: matches.get_one("region").cloned().flatten(),
+            endpoint: matches.get_one("endpoint").cloned().flatten(),
+        },
         "change-passphrase" => KeysRequest::ChangePassphrase {
             file: new_passphrase(),
         },
@@ -119,6 +158,12 @@ pub(super) fn request(name: &str, matches: &ArgMatches) -> KeysRequest {
             json: matches.get_flag("json"),
         },
     }
+}
+
+/// The name of a key, which `none` is not.
+fn kms_key(text: &str) -> Result<String, String> {
+    let named = KmsKey::read(text)?.0;
+    named.ok_or_else(|| "name the key that is to open the volume".to_owned())
 }
 
 #[cfg(test)]
@@ -157,6 +202,22 @@ mod tests {
                     file: "/key".into(),
                 },
             ),
+            (
+                "add-kms alias/k --region eu-central-1 --endpoint https://k --kms-key alias/old",
+                KeysRequest::AddKms {
+                    key: "alias/k".to_owned(),
+                    region: Some("eu-central-1".to_owned()),
+                    endpoint: Some("https://k".to_owned()),
+                },
+            ),
+            (
+                "add-kms 1234abcd --region auto",
+                KeysRequest::AddKms {
+                    key: "1234abcd".to_owned(),
+                    region: None,
+                    endpoint: None,
+                },
+            ),
             ("remove 3", KeysRequest::Remove { slot: 3 }),
             ("rotate", KeysRequest::Rotate),
         ] {
@@ -170,6 +231,10 @@ mod tests {
             "",
             "add-key-file",
             "add-passphrase words",
+            "add-kms",
+            "add-kms none",
+            "add-kms alias/k --region eu/central",
+            "add-kms alias/k --endpoint kms",
             "change-passphrase words",
             "remove",
             "remove one",

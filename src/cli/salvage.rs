@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 
-use super::configured;
+use super::{configured, switch};
 
 /// Where files are to be salvaged to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,20 +13,18 @@ pub struct SalvageRequest {
     pub to: PathBuf,
     /// Show no progress.
     pub quiet: bool,
+    /// As JSON, the list of what is lost too.
+    pub json: bool,
 }
 
 /// `salvage`, which reads the packs of the store.
-pub(super) fn command() -> Command {
+pub(super) fn command(json: &Arg) -> Command {
     let to = Arg::new("to")
         .long("to")
         .value_name("folder")
         .required(true)
         .value_parser(value_parser!(PathBuf))
         .help("The folder to make; it must not exist");
-    let quiet = Arg::new("quiet")
-        .long("quiet")
-        .action(ArgAction::SetTrue)
-        .help("Show no progress");
     configured(
         "salvage",
         "Write what the packs hold as files, for a volume whose metadata are lost",
@@ -36,7 +34,12 @@ pub(super) fn command() -> Command {
          docs/salvage.md. The store is\nread, not changed. While the metadata can be read, use \
          forebay fsck --repair.",
     )
-    .args([to, quiet])
+    .arg(to)
+    .arg(switch("quiet", "Show no progress"))
+    .arg(
+        json.clone()
+            .help("Print JSON, and list what is lost as JSON, a line for each"),
+    )
 }
 
 pub(super) fn request(matches: &ArgMatches) -> SalvageRequest {
@@ -44,6 +47,7 @@ pub(super) fn request(matches: &ArgMatches) -> SalvageRequest {
         // Required.
         to: matches.get_one("to").cloned().unwrap_or_default(),
         quiet: matches.get_flag("quiet"),
+        json: matches.get_flag("json"),
     }
 }
 
@@ -54,14 +58,16 @@ mod tests {
     #[test]
     fn it_needs_a_folder() {
         let read = |line: &str| {
-            let matches = command().try_get_matches_from(line.split(' '));
+            let json = switch("json", "Print JSON");
+            let matches = command(&json).try_get_matches_from(line.split(' '));
             Some(request(&matches.ok()?))
         };
         let wanted = SalvageRequest {
             to: "/x".into(),
             quiet: true,
+            json: true,
         };
-        assert_eq!(read("salvage --to /x --quiet"), Some(wanted));
+        assert_eq!(read("salvage --to /x --quiet --json"), Some(wanted));
         assert_eq!(read("salvage"), None);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 
-use super::configured;
+use super::{configured, switch};
 use crate::admin::ScrubRequest;
 use crate::config::Value;
 
@@ -24,16 +24,16 @@ pub(super) fn command(json: &Arg) -> Command {
         .value_name("duration")
         .value_parser(Duration::read)
         .help("Leave out packs that were verified within this time, for example 7d [default: all packs]");
-    let stop = Arg::new("stop")
-        .long("stop")
-        .action(ArgAction::SetTrue)
-        .conflicts_with_all(["older-than", "status"])
-        .help("End the round that is under way; what was verified stays noted");
-    let status = Arg::new("status")
-        .long("status")
-        .action(ArgAction::SetTrue)
-        .conflicts_with("older-than")
-        .help("Print how far it is, when packs were verified, and what is damaged");
+    let stop = switch(
+        "stop",
+        "End the round that is under way; what was verified stays noted",
+    )
+    .conflicts_with_all(["older-than", "status"]);
+    let status = switch(
+        "status",
+        "Print how far it is, when packs were verified, and what is damaged",
+    )
+    .conflicts_with("older-than");
     configured(
         "scrub",
         "Have the running gateway read all packs back and verify them, in the background",

@@ -78,9 +78,45 @@ impl Config {
                 );
             }
         }
+        if self.seal_log.is_on() && self.encryption == Sealing::Off {
+            let encryption = self.described("encryption");
+            conflict(
+                "seal_log",
+                format!(
+                    "needs the keys of a sealed volume, and there is {encryption}: set that to aes-256-gcm, or this to off"
+                ),
+            );
+        }
+        let both = |other: &str| {
+            format!("and {other} are both set: leave out the one that is not to open the volume")
+        };
         if self.is_file("passphrase_file") && self.is_file("key_file") {
-            let problem = "and passphrase_file are both set: leave out the one that is not to open the volume";
-            conflict("key_file", problem.to_owned());
+            conflict("key_file", both("passphrase_file"));
+        }
+        if self.kms_key.0.is_some() {
+            for other in ["passphrase_file", "key_file"] {
+                if self.is_file(other) {
+                    conflict("kms_key", both(other));
+                }
+            }
+            if self.encryption == Sealing::Off {
+                let encryption = self.described("encryption");
+                conflict(
+                    "kms_key",
+                    format!(
+                        "is of no use with {encryption}: set that to aes-256-gcm, or leave the key out"
+                    ),
+                );
+            }
+        }
+        for (key, is_set) in [
+            ("kms_region", self.kms_region.0.is_some()),
+            ("kms_endpoint", self.kms_endpoint.0.is_some()),
+        ] {
+            if is_set && self.kms_key.0.is_none() {
+                let problem = "is of no use without kms_key: set that, or leave this out";
+                conflict(key, problem.to_owned());
+            }
         }
 
         // One checkpoint collects, one or two are on their way, and readers need room as well.

@@ -42,9 +42,9 @@ pub use show::{Shown, markdown_table};
 pub use source::Source;
 pub use table::{Default, Setting};
 pub use value::{
-    Access, Auto, Checksum, Clients, CommitMode, Compression, Dedup, Encryption, KmsKey, LogLevel,
-    LogMode, MaybeFile, Sealing, Security, Size, SourcePort, Squash, StorageClass, StoreUrl,
-    Switch, Tags, Value, Written, Xprtsec,
+    Access, Auto, Checksum, Clients, CommitMode, Compression, Dedup, Encryption, Endpoint, KmsKey,
+    LogLevel, LogMode, MaybeFile, Region, Sealing, Security, Size, SourcePort, Squash,
+    StorageClass, StoreUrl, Switch, Tags, Value, Written, Xprtsec,
 };
 
 impl Config {

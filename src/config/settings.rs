@@ -13,8 +13,9 @@ use super::inputs::{Raw, within};
 use super::table::settings;
 use super::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Dedup, Encryption,
-    Export, KmsKey, LogLevel, LogMode, MaybeFile, Sealing, Security, Setting, Size, Source,
-    SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Value, Written, Xprtsec, exports,
+    Endpoint, Export, KmsKey, LogLevel, LogMode, MaybeFile, Region, Sealing, Security, Setting,
+    Size, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Value, Written,
+    Xprtsec, exports,
 };
 
 settings! {
@@ -158,10 +159,10 @@ settings! {
         s3_upload_limit: LinkLimit = Fixed("none");
         /// Bytes per second that come from S3, written in the same way.
         s3_download_limit: LinkLimit = Fixed("none");
-        /// PEM file with authorities that the certificate of the S3 server may come from, beside those of the
-        /// system.
+        /// PEM file with authorities that the certificate of the S3 server, and that of AWS KMS, may come from, beside
+        /// those of the system.
         s3_ca: MaybeFile = Fixed("none");
-        /// Through which proxy S3 is spoken to: `auto` is the one that `HTTPS_PROXY` names (`HTTP_PROXY` for an endpoint
+        /// Through which proxy S3 and AWS KMS are spoken to: `auto` is the one that `HTTPS_PROXY` names (`HTTP_PROXY` for an endpoint
         /// without TLS), but for hosts in `NO_PROXY` and this machine; `none`, or a URL such as `http://proxy:3128`.
         s3_proxy: Proxy = Fixed("auto");
     }
@@ -174,14 +175,26 @@ settings! {
     }
     "Encryption" {
         /// Whether the volume has to be sealed, so that nobody who reads the bucket learns contents or names: a new
-        /// one is made so, and one that is not as this says is refused. The log in `data_dir` is never sealed.
+        /// one is made so, and one that is not as this says is refused. The log in `data_dir` has a setting of its own, `seal_log`.
         encryption: Sealing = Fixed("off");
-        /// File with the passphrase that opens a sealed volume, in one line, readable for its owner alone. Without it
-        /// and `key_file` the passphrase is asked for, if standard input is a terminal.
+        /// Whether the log in `data_dir` has to be sealed as well: it is written so, and what is not sealed is not replayed. Needs
+        /// `encryption`. Before it is switched on, the gateway has to be stopped in order.
+        seal_log: Switch = Fixed("off");
+        /// File with the passphrase that opens a sealed volume, in one line, readable for its owner alone. Without it,
+        /// `key_file` and `kms_key` the passphrase is asked for, if standard input is a terminal.
         passphrase_file: MaybeFile = Fixed("none");
         /// File that opens a sealed volume in place of a passphrase: 32 or more random bytes, readable for its owner
         /// alone.
         key_file: MaybeFile = Fixed("none");
+        /// Key of AWS KMS that opens a sealed volume in place of a passphrase: its ARN, its id, or an alias such as
+        /// `alias/forebay`. Credentials come from the standard `AWS_*` variables, profiles or the machine's role. KMS is asked at a
+        /// start, and not while the volume is served.
+        kms_key: KmsKey = Fixed("none");
+        /// Region of that key; `auto` is the one in its ARN, else that of `AWS_REGION`, the profile or the machine.
+        kms_region: Region = Fixed("auto");
+        /// URL of KMS; `auto` is that of `AWS_ENDPOINT_URL_KMS` or `AWS_ENDPOINT_URL`, else AWS's own for the region. Without TLS
+        /// it has to be on this machine.
+        kms_endpoint: Endpoint = Fixed("auto");
     }
     "Messages" {
         /// What is written to standard error.

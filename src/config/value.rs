@@ -4,6 +4,7 @@ mod choice;
 mod clients;
 mod duration;
 mod file;
+mod kms;
 mod levels;
 mod link;
 mod s3;
@@ -18,6 +19,7 @@ pub use choice::{
 };
 pub use clients::Clients;
 pub use file::MaybeFile;
+pub use kms::{Endpoint, Region};
 pub use s3::{KmsKey, StorageClass, Tags};
 pub use security::Security;
 pub use size::Size;

@@ -34,7 +34,8 @@ pub(crate) fn clear() {
     draw("");
 }
 
-fn draw(line: &str) {
+/// Draws this line in its place.
+pub(crate) fn draw(line: &str) {
     let mut output = stderr().lock();
     // A terminal that is gone needs no line.
     let _ = write!(output, "\r{line}\x1b[K").and_then(|()| output.flush());

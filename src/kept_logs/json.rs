@@ -21,7 +21,7 @@ fn describe(info: &LogInfo) -> Value {
         .iter()
         .map(|one| {
             json!({
-                "file": one.file, "epoch": one.epoch.0, "base_lsn": one.base.0, "end_lsn": one.end.0,
+                "file": one.file, "epoch": one.epoch.0, "sealed": one.sealed, "base_lsn": one.base.0, "end_lsn": one.end.0,
                 "data": {"records": one.data.records, "bytes": one.data.bytes},
                 "metadata": {"records": one.metadata.records, "bytes": one.metadata.bytes},
                 "truncate": {"records": one.truncate.records, "bytes": one.truncate.bytes},
@@ -45,6 +45,7 @@ fn describe(info: &LogInfo) -> Value {
         "put_aside_seconds": info.note.as_ref().map(|note| note.put_aside),
         "taken_by_epoch": info.note.as_ref().map(|note| note.taken_by.1.0),
         "disk_bytes": info.disk_bytes,
+        "locked": info.locked,
         "first_lsn": summary.first.0,
         "end_lsn": summary.end.0,
         "ending": ending(&summary.ending),
@@ -100,6 +101,7 @@ pub(super) fn event(event: &Event<'_>) -> Value {
         }),
         What::Mark => json!({"kind": "mark"}),
         What::Unknown(why) => json!({"kind": "not understood", "why": why}),
+        What::Locked { bytes, .. } => json!({"kind": "sealed", "bytes": bytes}),
         What::Gap(why) => json!({"kind": "gap", "why": why.to_string()}),
     };
     value["lsn"] = json!(event.lsn.0);

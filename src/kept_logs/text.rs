@@ -96,6 +96,18 @@ fn describe(text: &mut String, info: &LogInfo, salvaged: Option<&str>) -> std::f
         unpublished.files.len(),
         unpublished.name_changes
     )?;
+    let sealed = summary.segments.iter().filter(|one| one.sealed).count();
+    match (sealed, summary.segments.len()) {
+        (0, _) => {}
+        (sealed, all) if sealed == all => writeln!(text, "  sealed       all of it")?,
+        (sealed, all) => writeln!(text, "  sealed       {sealed} of its {all} segments")?,
+    }
+    if info.locked {
+        writeln!(
+            text,
+            "  locked       what is written to which files cannot be told without the volume's keys: set encryption and what opens it, and --store"
+        )?;
+    }
     for file in &unpublished.files {
         let removed = if file.removed { ", removed since" } else { "" };
         writeln!(
@@ -151,6 +163,7 @@ pub(super) fn event(event: &Event<'_>) -> String {
         }
         What::Mark => format!("{lsn}  mark"),
         What::Unknown(why) => format!("{lsn}  not understood: {why}"),
+        What::Locked { bytes, .. } => format!("{lsn}  sealed, {bytes} bytes"),
         What::Gap(why) => format!("{lsn}  GAP up to {}: {why}", event.end),
     }
 }

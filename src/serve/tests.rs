@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::admin::{
-    CheckpointState, Compression, ExportStatus, FlushReport, QuotaReport, QuotaRequest,
-    ScrubReport, ScrubRequest, Status, status,
+    CheckpointState, Compression, ExportStatus, FlushReport, GcOrder, GcReport, QuotaReport,
+    QuotaRequest, ScrubReport, ScrubRequest, Status, status,
 };
 use crate::config::Inputs;
 
@@ -80,6 +80,10 @@ impl Control for Fake {
     }
 
     async fn scrub(&self, _: ScrubRequest) -> Result<ScrubReport, String> {
+        Err("nobody asks for it here".to_owned())
+    }
+
+    async fn gc(&self, _: GcOrder) -> Result<GcReport, String> {
         Err("nobody asks for it here".to_owned())
     }
 

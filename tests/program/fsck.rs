@@ -1,8 +1,16 @@
 //! `forebay fsck`: clean beside a gateway and after it, names what is damaged, and says so by its exit code.
 
-use serde_json::Value;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
 
 use crate::support::{Place, run};
+
+fn packs(place: &Place) -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(place.bucket().join("packs")).unwrap();
+    let packs = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
+    packs.map(|pack| pack.unwrap().path()).collect()
+}
 
 #[test]
 fn a_volume_is_checked_beside_its_gateway_and_damage_is_named() {
@@ -39,12 +47,8 @@ fn a_volume_is_checked_beside_its_gateway_and_damage_is_named() {
     gateway.client().put("more", b"and these will not");
     gateway.stop_cleanly();
 
-    let packs = place.bucket().join("packs");
-    let folders = std::fs::read_dir(packs).unwrap();
-    let packs = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
     let mut damaged = 0;
-    for pack in packs {
-        let pack = pack.unwrap().path();
+    for pack in packs(&place) {
         let mut bytes = std::fs::read(&pack).unwrap();
         let text = b"these bytes will be damaged";
         if let Some(at) = bytes.windows(text.len()).position(|window| window == text) {
@@ -161,4 +165,22 @@ fn files_are_salvaged_when_the_metadata_are_gone() {
     let again = run(&command);
     assert_eq!(again.status.code(), Some(1));
     assert!(again.stderr.contains("exists already"), "{}", again.stderr);
+
+    // For a program, with a pack that is cut off in its frame.
+    let pack = std::fs::File::options().write(true).open(&packs(&place)[0]);
+    pack.unwrap().set_len(100).unwrap();
+    let to = place.path("again");
+    command[2] = to.display().to_string();
+    command.push("--json".to_owned());
+    let salvaged = run(&command);
+    assert_eq!(salvaged.status.code(), Some(0), "{}", salvaged.stderr);
+    let report: Value = serde_json::from_str(&salvaged.stdout).unwrap();
+    assert_eq!(
+        (&report["files"], &report["unsalvaged"]),
+        (&json!(0), &json!(1))
+    );
+    let list = std::fs::read_to_string(report["lost"].as_str().unwrap()).unwrap();
+    let lost: Value = serde_json::from_str(&list).unwrap();
+    let stretch = (&lost["from"], &lost["to"], &lost["of_is_all"]);
+    assert_eq!(stretch, (&json!(40), &json!(100), &json!(false)));
 }

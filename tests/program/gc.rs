@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::nfs::Stable;
-use crate::support::{Outcome, Place, run};
+use crate::support::{Gateway, Outcome, Place, run};
 
 const MIB: usize = 1 << 20;
 
@@ -86,32 +86,78 @@ fn what_nothing_refers_to_is_reported_and_deleted_only_when_told_to() {
     assert_eq!(checked.status.code(), Some(0), "{}", checked.stdout);
 }
 
+/// A file of which most was written a second time.
+fn write_twice(gateway: &Gateway) {
+    let mut client = gateway.client();
+    let root = client.mount();
+    let file = client.create(&root, b"file");
+    for round in 0..2 {
+        for at in round..4 {
+            let bytes = vec![(10 * round + at) as u8; MIB];
+            client
+                .write(&file, (at * MIB) as u64, &bytes, Stable::Unstable)
+                .unwrap();
+        }
+        client.commit(&file);
+        gateway.flush();
+    }
+}
+
+const SMALL_PACKS: [&str; 4] = ["--pack-bytes", "1MiB", "--compression", "off"];
+
+#[test]
+fn what_is_mostly_dead_is_rewritten_at_once_when_the_gateway_is_asked_to() {
+    let scene = Collecting {
+        place: Place::new(),
+    };
+    let by_itself = [&SMALL_PACKS[..], &["--rewrite-below", "0"]].concat();
+    let gateway = scene.place.serve_with("data", &by_itself);
+    write_twice(&gateway);
+    // It rewrites nothing, and says why.
+    let refused = scene.gc(&["--delete"]);
+    assert_eq!(refused.status.code(), Some(0), "{}", refused.stderr);
+    assert!(
+        refused
+            .stdout
+            .contains("not at once: the gateway rewrites no packs"),
+        "{}",
+        refused.stdout
+    );
+    gateway.stop_cleanly();
+    // Nobody is there to do it.
+    let report = scene.report(&["--delete"], 0);
+    assert_eq!(report["to_rewrite"]["count"], 1, "{report}");
+    assert_eq!(report["rewriting"]["done"], false, "{report}");
+    let problem = report["rewriting"]["problem"].as_str().unwrap();
+    assert!(
+        problem.contains("no gateway runs with data_dir"),
+        "{problem}"
+    );
+    assert_eq!(scene.report(&[], 0)["rewriting"], Value::Null);
+
+    // A gateway that nobody writes to.
+    let gateway = scene.place.serve_with("data", &SMALL_PACKS);
+    let report = scene.report(&["--delete"], 0);
+    assert_eq!(report["rewriting"]["problem"], Value::Null, "{report}");
+    assert_eq!(report["rewriting"]["done"], true, "{report}");
+    assert_eq!(report["rewriting"]["packs_rewritten"], 1, "{report}");
+    assert_eq!(report["rewriting"]["bytes_copied"], MIB, "{report}");
+    assert_eq!(gateway.status()["space"]["packs_rewritten"], 1);
+    assert_eq!(scene.report(&[], 0)["to_rewrite"]["count"], 0);
+    let text = scene.gc(&["--delete", "--no-wait"]);
+    assert!(!text.stdout.contains("rewriting"), "{}", text.stdout);
+    gateway.stop_cleanly();
+    let checked = scene.command("fsck", &["--read-data"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", checked.stdout);
+}
+
 #[test]
 fn a_gateway_rewrites_what_is_mostly_dead_and_says_so() {
     let scene = Collecting {
         place: Place::new(),
     };
-    let flags = ["--pack-bytes", "1MiB", "--compression", "off"];
-    let gateway = scene.place.serve_with("data", &flags);
-    let mut client = gateway.client();
-    let root = client.mount();
-    let file = client.create(&root, b"file");
-    for at in 0..4 {
-        let bytes = vec![at as u8; MIB];
-        client
-            .write(&file, (at * MIB) as u64, &bytes, Stable::Unstable)
-            .unwrap();
-    }
-    client.commit(&file);
-    gateway.flush();
-    for at in 1..4 {
-        let bytes = vec![10 + at as u8; MIB];
-        client
-            .write(&file, (at * MIB) as u64, &bytes, Stable::Unstable)
-            .unwrap();
-    }
-    client.commit(&file);
-    gateway.flush();
+    let gateway = scene.place.serve_with("data", &SMALL_PACKS);
+    write_twice(&gateway);
     let begun = Instant::now();
     while gateway.status()["space"]["packs_rewritten"] == 0 {
         assert!(

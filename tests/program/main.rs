@@ -10,6 +10,7 @@ mod exports;
 mod fsck;
 mod full_disk;
 mod gc;
+mod kms;
 mod life;
 mod quota;
 mod s3;

@@ -14,7 +14,7 @@ use crate::support::{Gateway, Outcome, Place, refused, run};
 const CONTENT: &[u8] = b"words that are written here and read nowhere else";
 
 /// A file that only its owner may read.
-fn secret(place: &Place, name: &str, content: &[u8]) -> PathBuf {
+pub(crate) fn secret(place: &Place, name: &str, content: &[u8]) -> PathBuf {
     let path = place.path(name);
     let mut options = fs::File::options();
     let options = options.write(true).create(true).truncate(true).mode(0o600);
@@ -43,7 +43,7 @@ fn serve(place: &Place, data_dir: &str, setting: &str, path: &Path) -> Gateway {
 }
 
 #[track_caller]
-fn works(outcome: Outcome) -> String {
+pub(crate) fn works(outcome: Outcome) -> String {
     let Outcome {
         status,
         stdout,
@@ -58,7 +58,9 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().flatten();
     let below = entries.flat_map(|entry| match entry.path() {
         path if path.is_dir() => files(&path),
-        path => vec![path],
+        path if path.is_file() => vec![path],
+        // The socket of a gateway that was killed.
+        _ => Vec::new(),
     });
     below.collect()
 }
@@ -234,4 +236,82 @@ fn a_passphrase_file_that_others_may_read_is_refused() {
     let refusal = refused(&command(&place, &["serve"], "passphrase-file", &words));
     refusal.says(&["passphrase_file", "mode 0640", "chmod 600"]);
     assert!(!place.bucket().exists(), "nothing was made");
+}
+
+#[test]
+fn a_sealed_log_shows_nothing_after_a_kill_and_is_read_with_the_keys_alone() {
+    let place = Place::new();
+    let key = secret(&place, "key", &[7; 32]);
+    let mut flags = opened_by("key-file", &key);
+    flags.push("--seal-log=on".to_owned());
+    flags.push("--checkpoint-interval=1h".to_owned());
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let name = "a-name-for-nobody";
+    let gateway = place.serve_with("data", &flags);
+    gateway.client().put("published", b"x");
+    gateway.flush();
+    gateway.client().put(name, CONTENT);
+    gateway.kill();
+
+    let on_disk = files(&place.data_dir());
+    let is_segment = |file: &PathBuf| file.extension().is_some_and(|end| end == "seg");
+    assert!(on_disk.iter().any(is_segment), "{on_disk:?}");
+    for file in on_disk {
+        let bytes = fs::read(&file).unwrap();
+        for secret in [CONTENT, name.as_bytes()] {
+            let found = bytes.windows(secret.len()).any(|part| part == secret);
+            assert!(!found, "{} shows it", file.display());
+        }
+    }
+
+    // Without keys its records are counted.
+    let data_dir = format!("--data-dir={}", place.data_dir().display());
+    let counted = works(run(&["log", "list", "--json", &data_dir]));
+    let counted: Value = serde_json::from_str(&counted).unwrap();
+    assert_eq!(counted[0]["locked"], true, "{counted:#}");
+    assert!(counted[0]["unpublished"]["records"].as_u64() >= Some(2));
+    assert_eq!(
+        counted[0]["unpublished"]["files"].as_array().unwrap().len(),
+        0
+    );
+    let listed = works(run(&["log", "list", &data_dir]));
+    assert!(
+        listed.contains("all of it") && listed.contains("locked"),
+        "{listed}"
+    );
+    let to = format!("--to={}", place.path("salvaged").display());
+    let show = ["log", "show", "current", &data_dir];
+    let salvage = ["log", "salvage", "current", "--ranges-only", &to, &data_dir];
+    for words in [&show[..], &salvage] {
+        let refusal = refused(words);
+        refusal.says(&["the log current is sealed", "encryption"]);
+    }
+    // With them they are told.
+    let listed = works(run(&command(&place, &["log", "list"], "key-file", &key)));
+    assert!(
+        listed.contains(name) && !listed.contains("locked"),
+        "{listed}"
+    );
+    let shown = ["log", "show", "current"];
+    let shown = works(run(&command(&place, &shown, "key-file", &key)));
+    assert!(shown.contains(name), "{shown}");
+    let salvage = ["log", "salvage", "current", &to];
+    works(run(&command(&place, &salvage, "key-file", &key)));
+    let salvaged = place.path("salvaged").join("files").join(name);
+    assert_eq!(fs::read(salvaged).unwrap(), CONTENT);
+
+    let gateway = place.serve_with("data", &flags);
+    assert_eq!(gateway.client().get(name).unwrap(), CONTENT);
+    assert_eq!(gateway.client().get("published").unwrap(), b"x");
+    gateway.stop_cleanly();
+    // What is not sealed is not replayed by a gateway that seals its log.
+    let gateway = serve(&place, "data", "key-file", &key);
+    gateway.client().put("in the clear", CONTENT);
+    gateway.kill();
+    let mut sealing = command(&place, &["serve"], "key-file", &key);
+    sealing.push("--seal-log=on".to_owned());
+    refused(&sealing).says(&["is not sealed", "seal_log = \"off\""]);
+    let mut unsealed = vec!["serve".to_owned(), "--seal-log=on".to_owned()];
+    unsealed.extend(place.flags("data"));
+    refused(&unsealed).says(&["seal_log", "encryption = off"]);
 }

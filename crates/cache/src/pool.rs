@@ -215,6 +215,10 @@ impl Pool {
     fn give_back(&self, class: Class, bytes: Vec<u8>) {
         let size = class.size() as u64;
         self.used_bytes.fetch_sub(size, Relaxed);
+        #[cfg(feature = "measuring")]
+        if !crate::measuring::recycles() {
+            return;
+        }
         if self.real_bytes() + size > self.limit_bytes {
             return;
         }

@@ -68,7 +68,7 @@ pub struct Program {
     pub address: SocketAddr,
     /// Further flags.
     pub flags: Vec<String>,
-    /// The key file that opens its volume, if that is sealed.
+    /// The key file that opens its volume, if that is sealed, and its log with it.
     pub key_file: Option<PathBuf>,
     /// Its messages are appended to this file.
     pub messages: PathBuf,
@@ -95,7 +95,13 @@ impl Program {
         }
         command.args(arguments).stdin(Stdio::null());
         if let Some(path) = &self.key_file {
-            command.args(["--encryption", "aes-256-gcm", "--key-file"]);
+            command.args([
+                "--encryption",
+                "aes-256-gcm",
+                "--seal-log",
+                "on",
+                "--key-file",
+            ]);
             command.arg(path);
         }
         command

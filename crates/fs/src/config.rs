@@ -18,6 +18,9 @@ pub struct FsConfig {
     pub expected: Expected,
     /// Whether there is a log, and how it behaves.
     pub log: LogConfig,
+    /// Whether the log has to be sealed: then it is written so, and one that is not is not replayed. Only of a volume that
+    /// is sealed. If not, a sealed log of that volume is read all the same.
+    pub seal_log: bool,
     /// Memory for block buffers; writers wait at it. At least 16 MiB.
     pub memory_limit: u64,
     /// How long changes may stay unpublished while the bucket answers.
@@ -109,6 +112,7 @@ impl FsConfig {
                 limit: 4 << 30,
                 segment: 32 << 20,
             },
+            seal_log: false,
             memory_limit: 1 << 30,
             checkpoint_interval: Duration::from_secs(5),
             checkpoint_bytes: 64 << 20,

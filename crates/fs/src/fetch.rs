@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_cache::{Arrived, Lease};
 use forebay_meta::FrameAddress;
+use forebay_object::UnansweredTry;
 use forebay_pack::header::FRAME_HEADER_LEN;
 use forebay_pack::{
     Frame, FrameRef, PACK_PREFIX, PackKeys, object_name, open_frame, parse_object_name,
@@ -234,14 +235,25 @@ impl PackStore {
         self.prefetches.acquire().await.ok()
     }
 
-    /// Puts a pack into the bucket, when it is its turn.
-    pub(crate) async fn put(&self, pack: PackId, bytes: Bytes) -> object_store::Result<()> {
+    /// Puts a pack into the bucket, when it is its turn. Says whether a try that was never answered may put it there
+    /// once more; so may one that this gives an error for.
+    pub(crate) async fn put(&self, pack: PackId, bytes: Bytes) -> object_store::Result<bool> {
         let _permit = self.puts.acquire().await;
         let payload = PutPayload::from_bytes(bytes);
-        self.store
+        let put = self
+            .store
             .put_opts(&self.location(pack), payload, self.put_options.clone())
-            .await
-            .map(drop)
+            .await?;
+        Ok(put.extensions.get::<UnansweredTry>().is_some())
+    }
+
+    /// Whether a pack is in the bucket.
+    pub(crate) async fn has(&self, pack: PackId) -> object_store::Result<bool> {
+        match self.store.head(&self.location(pack)).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Bytes of a pack as the bucket has them, which nobody has verified.

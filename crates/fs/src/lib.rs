@@ -64,7 +64,7 @@ mod scrub;
 mod status;
 mod volume;
 
-pub use checkpoint::{CollectorStatus, Space};
+pub use checkpoint::{CollectRefusal, CollectorStatus, CollectorWait, Space};
 pub use compression::{Compression, CompressionStatus, Levels};
 pub use config::{FsConfig, LogConfig};
 pub use core::Stopped;

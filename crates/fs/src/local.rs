@@ -8,7 +8,7 @@
 //! forebay-state 1
 //! volume 6f0c...            32 hexadecimal digits
 //! gateway 51ab...           32 hexadecimal digits, drawn when the folder was first used
-//! epoch 7                   the epoch of this gateway that the bucket had last
+//! epoch 7                   the highest epoch that the bucket was known to have, of this gateway or another
 //! intent 8                  the epoch that an opening under way is about to take
 //! verifier 0011223344556677
 //! boot 0f3a...              the kernel's boot id, 32 hexadecimal digits; zeros while a failed log is
@@ -19,7 +19,8 @@
 //! ```
 //!
 //! `intent` is written *before* the bucket learns of a new epoch: after a crash in between, the
-//! gateway still knows the epoch in the bucket for its own, and its log is replayed.
+//! gateway still knows the epoch in the bucket for its own, and its log is replayed. `epoch` is written when the bucket has it:
+//! a bucket of a lower one is an earlier state that was put back, and refused.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -18,14 +18,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use forebay_seal::DataKeys;
 use forebay_types::{Inode, Lsn, VolumeId};
-use forebay_wal::{FileStorage, Inspection, KeptLog, LogFolder, Summary};
+use forebay_wal::{FileStorage, Inspection, KeptLog, LogFolder, RecordKind, Summary};
 
 use crate::aside;
 pub use crate::aside::{Note, Published};
 use crate::environment::{Environment, LOG_FOLDER, LocalFolder};
 use crate::local::{self, LocalState};
-pub use base::{Base, BaseError};
+pub use base::{Base, BaseError, log_keys};
 pub use claim::{Claim, ClaimError};
 pub use event::{Event, EventReader, NameEvent, What};
 pub use forebay_wal::{Ending, Gap, GapReason, Label};
@@ -68,6 +69,14 @@ pub enum LogsError {
     Current {
         /// The folder.
         folder: PathBuf,
+    },
+    /// The log is sealed.
+    #[error(
+        "the log {label} is sealed, and its records cannot be read without the keys of its volume: set encryption = \"aes-256-gcm\" and what opens the volume, and name its store with --store"
+    )]
+    Locked {
+        /// The log.
+        label: Label,
     },
     /// What the log holds would be lost.
     #[error(
@@ -136,6 +145,9 @@ pub struct LogInfo {
     pub summary: Summary,
     /// Files that cannot be read, and why.
     pub unusable: Vec<(String, String)>,
+    /// Whether it has sealed records that cannot be read for want of keys. They are counted, and neither
+    /// authentic for certain nor told by file.
+    pub locked: bool,
     /// Bytes that its files take on disk.
     pub disk_bytes: u64,
     /// What is not in the bucket; all that is there where that is not known.
@@ -174,6 +186,14 @@ impl Logs {
     /// # Errors
     /// When there is no log folder or it cannot be listed.
     pub fn open(data_dir: &Path) -> Result<Logs, LogsError> {
+        Logs::open_with(data_dir, None)
+    }
+
+    /// The same, with what sealed logs are opened with.
+    ///
+    /// # Errors
+    /// When there is no log folder or it cannot be listed.
+    pub fn open_with(data_dir: &Path, keys: Option<Arc<DataKeys>>) -> Result<Logs, LogsError> {
         let path = data_dir.join(LOG_FOLDER);
         let no_folder = |source| LogsError::NoFolder {
             path: data_dir.to_owned(),
@@ -181,7 +201,8 @@ impl Logs {
         };
         let folder = LogFolder::open(&path).map_err(no_folder)?;
         let files = LogFolder::open(&path).map_err(no_folder)?;
-        let inspection = Inspection::open(Arc::new(files)).map_err(LogsError::io(&path))?;
+        let inspection =
+            Inspection::open_with(Arc::new(files), keys).map_err(LogsError::io(&path))?;
         let local = Environment::real(data_dir.to_owned()).local;
         Ok(Logs {
             folder,
@@ -198,6 +219,12 @@ impl Logs {
         logs.map(|log| self.describe(log)).collect()
     }
 
+    /// Whether this log, or any if none is named, has records that cannot be read for want of keys.
+    pub fn is_locked(&self, label: Option<&Label>) -> bool {
+        let mut logs = self.inspection.logs().iter();
+        logs.any(|log| label.is_none_or(|label| log.label() == label) && log.is_locked())
+    }
+
     /// One log, read through.
     ///
     /// # Errors
@@ -209,9 +236,9 @@ impl Logs {
     /// Reads a log record by record, from `from` on.
     ///
     /// # Errors
-    /// When there is none of this label.
+    /// When there is none of this label, or it is sealed and there are no keys.
     pub fn events(&self, label: &Label, from: Lsn) -> Result<EventReader, LogsError> {
-        Ok(EventReader::new(self.find(label)?.read_from(from)))
+        Ok(EventReader::new(self.readable(label)?.read_from(from)))
     }
 
     /// Where a log that was put aside was salvaged to; `None` if it was not.
@@ -256,15 +283,15 @@ impl Logs {
     /// ended, or, without `base`, as far as the log alone has it. [`Salvage`] says which is which.
     ///
     /// # Errors
-    /// When `to` exists, the current log is in use, `base` is another volume, or something cannot
-    /// be written. What was written by then stays.
+    /// When `to` exists, the log is sealed and there are no keys, the current log is in use, `base` is another
+    /// volume, or something cannot be written. What was written by then stays.
     pub async fn salvage(
         &self,
         label: &Label,
         to: &Path,
         base: Option<&Base>,
     ) -> Result<Salvage, LogsError> {
-        let log = self.find(label)?;
+        let log = self.readable(label)?;
         let _lock = match label {
             Label::Current => Some(self.lock()?),
             Label::Aside(_) => None,
@@ -296,6 +323,17 @@ impl Logs {
             },
             _ => LogsError::io(folder)(error),
         })
+    }
+
+    /// A log whose records can be read.
+    fn readable(&self, label: &Label) -> Result<&KeptLog, LogsError> {
+        let log = self.find(label)?;
+        match log.is_locked() {
+            true => Err(LogsError::Locked {
+                label: label.clone(),
+            }),
+            false => Ok(log),
+        }
     }
 
     fn find(&self, label: &Label) -> Result<&KeptLog, LogsError> {
@@ -334,6 +372,7 @@ impl Logs {
             published,
             summary: log.summarize(),
             unusable: log.unusable().to_vec(),
+            locked: log.is_locked(),
             disk_bytes: log.bytes(),
             unpublished: unpublished(log, published),
         }
@@ -352,6 +391,11 @@ fn unpublished(log: &KeptLog, published: Option<Published>) -> Unpublished {
         found.records += 1;
         match event.what {
             What::Write { data, .. } => found.data_bytes += data.len() as u64,
+            // With what says where they go: a few bytes for each write.
+            What::Locked {
+                kind: RecordKind::Data,
+                bytes,
+            } => found.data_bytes += bytes,
             What::Names(changes) => found.name_changes += changes.len() as u64,
             _ => {}
         }

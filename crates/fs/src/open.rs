@@ -15,7 +15,7 @@ use forebay_object::Store;
 use forebay_pack::PackKeys;
 use forebay_types::{BLOCK_SIZE, Epoch, Inode, Lsn, VolumeId};
 use forebay_vfs::{Timestamp, Verifier};
-use forebay_wal::{Options, Recovery, Storage, Tail, WriterEnd};
+use forebay_wal::{LogKeys, Options, Recovery, Storage, Tail, WriterEnd};
 use std::sync::atomic::AtomicU64;
 
 use crate::aside::{self, Fate, Note, Published};
@@ -48,6 +48,21 @@ pub enum OpenError {
         url: String,
         /// The descriptor's name.
         object: String,
+    },
+    /// The bucket is older than this gateway has seen it.
+    #[error(
+        "the bucket at {url} is as it was in epoch {found}, and {folder} is of a gateway that has seen epoch {seen} there: an earlier state was put back. Put the latest one back, and find out who can write to the bucket. If it is the one that is to be served, give the gateway a new data_dir, and keep this one until `forebay log salvage` has brought back what its log holds",
+        found = found.0, seen = seen.0
+    )]
+    PutBack {
+        /// The store.
+        url: String,
+        /// The local folder.
+        folder: PathBuf,
+        /// The epoch of the bucket.
+        found: Epoch,
+        /// The highest one that it was known to have.
+        seen: Epoch,
     },
     /// The gateway's own state file.
     #[error(transparent)]
@@ -118,15 +133,20 @@ pub(crate) async fn format(
         },
     };
     let at = |error: VolumeError| error.at(&store.url);
+    let VolumeDescriptor {
+        volume, created, ..
+    } = descriptor;
+    // Before anything is in the bucket, since a key service may refuse.
+    let ring = match expected {
+        Expected::Sealed(unlock) => Some(keys::make(volume, created, unlock).await.map_err(at)?),
+        Expected::NotSealed => None,
+    };
     VolumeDescriptor::create(&store.store, &store.root, &descriptor)
         .await
         .map_err(at)?;
-    if let Expected::Sealed(unlock) = expected {
+    if let Some(ring) = ring {
         // Before anything that is sealed: what lies in the bucket can always be opened.
-        let VolumeDescriptor {
-            volume, created, ..
-        } = descriptor;
-        keys::create(&store.store, &store.root, volume, created, unlock)
+        keys::create(&store.store, &store.root, ring)
             .await
             .map_err(at)?;
     }
@@ -203,6 +223,7 @@ pub(crate) async fn open(
         .await
         .map_err(|error| error.at(&store.url))?;
     drop(expected);
+    let log_keys = log_keys(&keys, config.seal_log)?;
     let random = &*environment.random;
     let new_verifier = || Verifier(draw(random));
 
@@ -219,6 +240,17 @@ pub(crate) async fn open(
             object: VolumeDescriptor::location(&store.root).to_string(),
         })?;
 
+    if let Some(state) = local.state.as_ref()
+        && bucket.epoch < state.epoch
+    {
+        return Err(OpenError::PutBack {
+            url: store.url.clone(),
+            folder: local.folder.path().to_owned(),
+            found: bucket.epoch,
+            seen: state.epoch,
+        });
+    }
+
     // Decide what the log is worth before the bucket learns of the new epoch.
     let continues = local
         .state
@@ -231,7 +263,9 @@ pub(crate) async fn open(
             .state
             .as_ref()
             .map_or_else(|| draw(random), |state| state.gateway),
-        epoch: local.state.as_ref().map_or(Epoch(0), |state| state.epoch),
+        // What the bucket has, and not what it is about to have. An opening that took this epoch may have ended before it
+        // was noted down; this one may end as well, before the bucket has the epoch that it is about to take.
+        epoch: bucket.epoch,
         intent: epoch,
         verifier: local
             .state
@@ -242,15 +276,10 @@ pub(crate) async fn open(
         log_end: local.state.as_ref().and_then(|state| state.log_end),
         keys: keys.generation(),
     };
-    if continues {
-        // An opening that took this epoch may have ended before it was noted down; the next one may
-        // end as well, before the bucket has the epoch that it is about to take.
-        state.epoch = bucket.epoch;
-    } else {
+    if !continues {
         local.put_log_aside(&bucket, environment.clock.now())?;
         // What was answered UNSTABLE and is not in the bucket is not here either.
         state.verifier = new_verifier();
-        state.epoch = epoch;
     }
     local::store(&*local.folder, &state)?;
     // Nobody else can change what is counted: who had the volume before is fenced by the opening of
@@ -284,11 +313,12 @@ pub(crate) async fn open(
     catalog.store().commit(&batch).await?;
 
     let ending = state.ending(local.folder.boot_id());
-    let mut recovery = Recovery::scan_after(
+    let mut recovery = Recovery::scan_with(
         local.storage.clone(),
         descriptor.volume,
         taken.published,
         ending,
+        log_keys,
     )?;
     let damaged = report_tail(recovery.tail(), local.folder.path());
     if damaged || config.log == LogConfig::None || ending == WriterEnd::PowerCut {
@@ -309,7 +339,7 @@ pub(crate) async fn open(
     )
     .with_put_options(store.data_options.clone())
     .with_disk_cache(open_disk_cache(&*local.folder, &config).await);
-    let log = config.log;
+    let (log, seal_log) = (config.log, config.seal_log);
     let core = Arc::new(Core::new(Parts {
         environment,
         catalog,
@@ -330,6 +360,7 @@ pub(crate) async fn open(
                 limit_bytes: limit,
                 volume: descriptor.volume,
                 epoch,
+                sealing: keys.sealing().filter(|_| seal_log),
             };
             Journal::Disk(local.folder.start_log(recovery, options)?)
         }
@@ -362,6 +393,19 @@ pub(crate) async fn open(
         handle_key: blake3::derive_key("forebay 2026 NFS file handles", keys.secret()),
         state,
     })
+}
+
+/// What the log is read with. Like everything else, it is what the configuration expects and not what is found.
+fn log_keys(keys: &VolumeKeys, seal_log: bool) -> Result<LogKeys, OpenError> {
+    match (keys.sealing(), seal_log) {
+        (Some(sealing), true) => Ok(LogKeys::Required(sealing.keys)),
+        (Some(sealing), false) => Ok(LogKeys::Optional(sealing.keys)),
+        (None, false) => Ok(LogKeys::None),
+        (None, true) => Err(forebay_wal::OpenError::Options(
+            "it is to be sealed, and the volume is not: it has no keys".to_owned(),
+        )
+        .into()),
+    }
 }
 
 /// Opens the disk cache, if there is to be one. The volume can do without.

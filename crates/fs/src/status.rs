@@ -108,7 +108,7 @@ impl Status {
             damaged_frames: core.damages.lost(),
             dedup: core.sharing.status(),
             used_bytes: core.checkpoints.state().used_bytes,
-            collector: core.checkpoints.collector.status(),
+            collector: core.collector_status(),
             inodes: core.accounts.volume().used().files,
             nodes: core.nodes.len(),
             store_trouble: core.checkpoints.store_trouble(),

@@ -14,6 +14,7 @@ use forebay_vfs::{
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
+use crate::checkpoint::{CollectRefusal, CollectorStatus};
 use crate::core::{Core, Stopped};
 use crate::durability::{CommitMode, Recorded};
 use crate::environment::Environment;
@@ -264,6 +265,17 @@ impl Volume {
     /// When the metadata cannot be read.
     pub async fn quotas(&self) -> std::result::Result<Vec<Quota>, QuotaError> {
         self.core.quotas().await
+    }
+
+    /// Has all packs rewritten that are mostly dead, from now on and within the rate of background work, also those from
+    /// which little comes. Says how the collector is then; it is done when [`CollectorStatus::is_ordered`] is false again.
+    /// After a restart what is left is rewritten as ever, beginning with the first commit.
+    ///
+    /// # Errors
+    ///
+    /// See [`CollectRefusal`].
+    pub fn collect_now(&self) -> std::result::Result<CollectorStatus, CollectRefusal> {
+        self.core.collect_now()
     }
 
     /// Has packs read back and verified in the background, from now on: all that were not within `age`, the one first

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forebay_fs::{Compression, FsConfig};
+use forebay_fs::{CollectRefusal, CollectorWait, Compression, FsConfig};
 use forebay_meta::{Key, StoreError};
+use forebay_object::faults::{FaultKind, Request};
 use forebay_types::{BlockIndex, BlockKey, Inode};
 use forebay_vfs::Stability;
 
@@ -393,4 +394,185 @@ fn a_pack_of_which_less_is_found_than_its_account_says_is_left_alone() {
     nudge(&life);
     assert!(pack.exists());
     assert!(life.read(inode, 0, MIB as usize) == pattern(1, MIB as usize));
+}
+
+/// A volume with a pack that is three quarters dead, of so few bytes that it waits for company.
+fn with_a_small_dead_pack(bucket: &Bucket) -> Inode {
+    let life = bucket.start(unhurried);
+    let inode = life.create(b"file");
+    write(&life, inode, 0, 1, 256 << 10);
+    life.flush();
+    write(&life, inode, 64 << 10, 2, 192 << 10);
+    life.flush();
+    life.stop();
+    inode
+}
+
+fn large_packs(config: &mut FsConfig) {
+    eager(config);
+    config.pack_bytes = 64 * MIB;
+}
+
+/// Has everything rewritten that is mostly dead, and waits for it.
+fn order(life: &Life) {
+    let status = life.volume.collect_now().unwrap();
+    assert!(status.is_ordered);
+    eventually("it is done", || !life.volume.status().collector.is_ordered);
+}
+
+#[test]
+fn an_order_has_everything_rewritten_without_a_commit_and_then_there_is_quiet() {
+    let bucket = Bucket::new();
+    let inode = with_a_small_dead_pack(&bucket);
+    let life = bucket.start(large_packs);
+    nudge(&life);
+    eventually("it is known", || {
+        life.volume.status().collector.to_rewrite == 1
+    });
+    nudge(&life);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(life.volume.status().collector.rewritten, 0);
+    life.stop();
+
+    let life = bucket.start(large_packs);
+    let published = life.volume.status().published;
+    order(&life);
+    let status = life.volume.status();
+    assert_eq!(
+        (status.collector.rewritten, status.collector.to_rewrite),
+        (1, 0)
+    );
+    assert_eq!(status.collector.copied_bytes, 64 << 10);
+    assert_eq!(status.published, published, "nobody has changed anything");
+    eventually("the old pack has gone", || bucket.packs().len() == 2);
+    // A second one finds nothing to do.
+    order(&life);
+    assert_eq!(life.volume.status().collector.rewritten, 1);
+    let content = [pattern(1, 64 << 10), pattern(2, 192 << 10)].concat();
+    assert!(life.read(inode, 0, content.len()) == content);
+    let before = bucket.counts();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(bucket.counts(), before);
+    life.crash();
+    let elsewhere = bucket.start_elsewhere(unhurried);
+    assert!(elsewhere.read(inode, 0, content.len()) == content);
+}
+
+#[test]
+fn an_order_waits_for_the_bucket_and_says_so_and_is_refused_where_rewriting_is_off() {
+    let bucket = Bucket::new();
+    with_a_small_dead_pack(&bucket);
+    let life = bucket.start(large_packs);
+    bucket.controls.set_down(true);
+    life.volume.collect_now().unwrap();
+    eventually("it says what it waits for", || {
+        let waits_for = life.volume.status().collector.waits_for;
+        matches!(waits_for, Some(CollectorWait::Bucket(_)))
+    });
+    bucket.controls.set_down(false);
+    eventually("it is done", || {
+        let status = life.volume.status().collector;
+        !status.is_ordered && status.rewritten == 1 && status.waits_for.is_none()
+    });
+    assert_eq!(life.volume.status().collector.left_alone, 0);
+    life.stop();
+    let life = bucket.start(unhurried);
+    assert_eq!(life.volume.collect_now(), Err(CollectRefusal::Off));
+}
+
+/// Has things published until something is so: the collector looks whenever that is done.
+fn nudged_until(life: &Life, what: &str, so: impl Fn() -> bool) {
+    eventually(what, || {
+        nudge(life);
+        std::thread::sleep(Duration::from_millis(100));
+        so()
+    });
+}
+
+/// Puts an object into the bucket, as a request that was given up long ago does.
+fn arrive(pack: &std::path::Path, bytes: &[u8]) {
+    std::fs::create_dir_all(pack.parent().unwrap()).unwrap();
+    std::fs::write(pack, bytes).unwrap();
+}
+
+fn short_grace(config: &mut FsConfig) {
+    unhurried(config);
+    config.orphan_grace = Duration::from_secs(1);
+}
+
+#[test]
+fn a_pack_that_comes_back_by_an_upload_without_an_answer_goes_again() {
+    let bucket = Bucket::new();
+    let life = bucket.start(short_grace);
+    let faults = &bucket.controls;
+    faults.next(Request::Put, "packs/", FaultKind::LostAnswer, 1);
+    let publish = |name: &[u8], seed| {
+        let before = bucket.packs();
+        let inode = life.create(name);
+        write(&life, inode, 0, seed, MIB);
+        life.flush();
+        let new =
+            |(pack, _): &(std::path::PathBuf, u64)| before.iter().all(|(other, _)| other != pack);
+        let (pack, _) = bucket.packs().into_iter().find(new).unwrap();
+        let bytes = std::fs::read(&pack).unwrap();
+        (pack, bytes)
+    };
+    let (doubtful, its_bytes) = publish(b"doubtful", 1);
+    let (sure, sure_bytes) = publish(b"sure", 2);
+    assert_eq!(faults.injected().get(&FaultKind::LostAnswer), Some(&1));
+    life.remove(b"doubtful");
+    life.remove(b"sure");
+    life.flush();
+    eventually("both are deleted", || bucket.packs().is_empty());
+    arrive(&doubtful, &its_bytes);
+    arrive(&sure, &sure_bytes);
+    nudged_until(&life, "it is deleted again", || !doubtful.exists());
+    assert!(sure.exists(), "nobody has a reason to look for it");
+    assert_eq!(life.volume.status().collector.orphans_deleted, 1);
+    // Once.
+    arrive(&doubtful, &its_bytes);
+    std::thread::sleep(Duration::from_millis(1200));
+    nudge(&life);
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(doubtful.exists());
+    life.stop();
+    // What comes later still goes after the next start.
+    let life = bucket.start(eager);
+    nudged_until(&life, "all has gone", || bucket.packs().is_empty());
+}
+
+#[test]
+fn what_a_gateway_before_had_on_its_way_goes_though_it_arrives_after_the_first_look() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| {
+        eager(config);
+        // What leaves early is in the bucket before anything refers to it.
+        config.early_bytes = 4 * MIB;
+    });
+    life.flush();
+    let inode = life.create(b"file");
+    for block in 0..16 {
+        write(&life, inode, block * MIB, block, MIB);
+    }
+    eventually("some has left", || bucket.packs().len() >= 2);
+    life.crash();
+    let mut left = bucket.packs();
+    let (late, _) = left.pop().unwrap();
+    let bytes = std::fs::read(&late).unwrap();
+    std::fs::remove_file(&late).unwrap();
+    left.iter()
+        .for_each(|(pack, _)| std::fs::remove_file(pack).unwrap());
+
+    let life = bucket.start(short_grace);
+    let lists = bucket.counts().lists;
+    nudge(&life);
+    eventually("the first look", || bucket.counts().lists > lists);
+    std::thread::sleep(Duration::from_millis(200));
+    arrive(&late, &bytes);
+    nudged_until(&life, "it is deleted", || !late.exists());
+    assert_eq!(life.volume.status().collector.orphans_deleted, 1);
+    for block in 0..16 {
+        let content = pattern(block, MIB as usize);
+        assert!(life.read(inode, block * MIB, MIB as usize) == content);
+    }
 }

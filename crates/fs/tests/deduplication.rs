@@ -109,6 +109,15 @@ fn a_tree_that_is_written_again_takes_no_more_room_and_outlives_the_first() {
         assert_eq!(life.volume.status().used_bytes, 2 * all as u64);
         // All but the first two, and the end of the last.
         assert_eq!(dedup(&life).saved_bytes, (all - 701 - 77) as u64);
+        let shared = |life: &Life| {
+            life.volume.status().collector.space.map(|space| {
+                assert!(space.used_bytes() <= space.raw_bytes, "{space:?}");
+                space.shared_bytes
+            })
+        };
+        eventually("what is shared is known", || {
+            shared(&life) == Some((all - 701 - 77) as u64)
+        });
         life.evict();
         check_tree(&life, &second);
 

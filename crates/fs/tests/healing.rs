@@ -138,6 +138,54 @@ fn the_disk_cache_heals_what_memory_has_not() {
 }
 
 #[test]
+fn of_a_window_what_the_disk_cache_has_is_healed_and_what_it_has_not_is_named() {
+    let bucket = Bucket::new();
+    let len = 4 * FRAME;
+    let life = bucket.start(uncompressed);
+    let inode = file(&life, "file", len);
+    life.stop();
+    let cached = |config: &mut forebay_fs::FsConfig| {
+        config.disk_cache_limit = MIN_DISK_CACHE;
+        config.prefetch_bytes = 0;
+    };
+    let life = bucket.start(cached);
+    life.read(inode, FRAME as u64, FRAME);
+    life.stop();
+    let pack = only_pack(&bucket);
+    damage(&pack, 1);
+    damage(&pack, 2);
+
+    let life = bucket.start(cached);
+    // One GET brings all four to a reader.
+    assert_eq!(life.try_read(inode, 0, len), Err(Error::Io));
+    scrub(&life);
+    let frames = settled(&life);
+    let [healed, lost] = &frames[..] else {
+        panic!("{frames:?}")
+    };
+    assert_eq!(healed.state, DamageState::Healed);
+    assert_eq!(healed.from, FRAME as u64);
+    assert_eq!(lost.state, DamageState::Lost);
+    assert_eq!((lost.from, lost.to), (2 * FRAME as u64, 3 * FRAME as u64));
+    assert_eq!(lost.path.as_deref(), Some(&b"/file"[..]));
+    assert_eq!(lost.offset as usize, 40 + 2 * (128 + FRAME));
+    assert!(pack.ends_with(&lost.object), "{}", lost.object);
+    assert_eq!(life.volume.status().damaged_frames, 1);
+    let expected = pattern(len as u64, len);
+    let reads_the_rest = |life: &Life| {
+        assert_bytes(&life.read(inode, 0, 2 * FRAME), &expected[..2 * FRAME]);
+        let behind = 3 * FRAME;
+        assert_bytes(&life.read(inode, behind as u64, FRAME), &expected[behind..]);
+        let damaged = life.try_read(inode, lost.from, 1);
+        assert_eq!(damaged, Err(Error::Io));
+    };
+    reads_the_rest(&life);
+    life.stop();
+    let life = bucket.start_elsewhere(|config| config.prefetch_bytes = 0);
+    reads_the_rest(&life);
+}
+
+#[test]
 fn what_is_nowhere_else_is_named_and_the_rest_of_the_file_is_read() {
     let bucket = Bucket::new();
     let life = bucket.start(uncompressed);

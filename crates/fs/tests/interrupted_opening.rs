@@ -96,3 +96,18 @@ fn two_openings_that_ended_early_leave_the_log_to_the_third() {
     let life = bucket.start(|_| {});
     assert_eq!(life.try_lookup(Inode::ROOT, b"file").unwrap().inode, inode);
 }
+
+/// What such an opening was about to take is nothing that the bucket has had.
+#[test]
+fn an_opening_after_a_takeover_that_ended_early_leaves_the_volume_to_the_next() {
+    let bucket = Bucket::new();
+    bucket.start(|_| {}).stop();
+    let life = bucket.start_elsewhere(|_| {});
+    let inode = life.create(b"file");
+    life.stop();
+    for (replacement, last_is_made) in [(1, true), (1, true), (2, false)] {
+        open_until(&bucket, replacement, last_is_made);
+    }
+    let life = bucket.start(|_| {});
+    assert_eq!(life.try_lookup(Inode::ROOT, b"file").unwrap().inode, inode);
+}

@@ -57,6 +57,27 @@ fn a_stream_larger_than_memory_goes_through_without_a_publication() {
 }
 
 #[test]
+fn the_memory_of_packs_is_given_back_though_the_checkpoint_stays_open() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| {
+        eager(config);
+        // Nobody asks for the room.
+        config.memory_limit = 64 * MIB;
+    });
+    let inode = life.create(b"stream");
+    life.flush();
+    let published = life.volume.status().published;
+    life.write(inode, 0, &pattern(1, 2 * BLOCK), Stability::Unstable);
+    arrived(&bucket, &life, 2);
+    let kept = life.volume.status().leased_bytes;
+    assert!(kept >= BLOCK_SIZE, "it serves the next pack: {kept} bytes");
+    eventually("it is given back", || {
+        life.volume.status().leased_bytes == 0
+    });
+    assert_eq!(life.volume.status().published, published);
+}
+
+#[test]
 fn what_left_early_is_not_uploaded_again_and_is_counted_once() {
     let bucket = Bucket::new();
     let life = bucket.start(eager);

@@ -74,6 +74,33 @@ fn single_bytes_all_over_a_file_do_not_exhaust_the_memory() {
 }
 
 #[test]
+fn a_pack_of_the_smallest_files_counts_with_all_of_its_headers() {
+    const FILES: u64 = 1000;
+    /// Of a frame, and its entry in the index.
+    const HEADER: u64 = 172;
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    for number in 0..FILES {
+        let inode = life.create(format!("file-{number}").as_bytes());
+        life.write(inode, 0, b"x", Stability::Unstable);
+    }
+    bucket.controls.pack_puts.close();
+    let flush = life.spawn(|volume| async move { volume.flush().await.map(drop) });
+    eventually("a pack is on its way", || {
+        bucket.controls.pack_puts.held() > 0
+    });
+    let leased = life.volume.status().leased_bytes;
+    bucket.controls.pack_puts.open();
+    life.join(flush).unwrap();
+    let pack = bucket.pack_bytes();
+    assert!(pack >= FILES * (HEADER + 1), "{pack} bytes");
+    assert!(leased >= pack, "{leased} bytes for a pack of {pack}");
+    eventually("all is given back", || {
+        life.volume.status().leased_bytes == 0
+    });
+}
+
+#[test]
 fn writers_wait_while_the_log_is_full_and_go_on_when_it_was_published() {
     let bucket = Bucket::new();
     let life = bucket.start(|config| {

@@ -55,8 +55,10 @@ pub struct Garbage {
     pub packs: Amount,
     /// Bytes of their frames before compression.
     pub raw_bytes: u64,
-    /// Those of the raw bytes that files refer to.
+    /// Bytes of files that refer to them. What several files share counts for each.
     pub live_bytes: u64,
+    /// Of those, what lies in the bucket only once and is referred to more than once: that much at least.
+    pub shared_bytes: u64,
     /// Packs whose live share is below the threshold, and about what rewriting them would free.
     pub to_rewrite: Amount,
     /// Packs that the gateway will delete.
@@ -198,6 +200,7 @@ impl Search<'_> {
             packs: Amount::default(),
             raw_bytes: 0,
             live_bytes: 0,
+            shared_bytes: 0,
             to_rewrite: Amount::default(),
             dead_packs: 0,
             orphans: Amount::default(),
@@ -294,6 +297,7 @@ impl Garbage {
         self.packs.add(record.bytes);
         self.raw_bytes = self.raw_bytes.saturating_add(record.raw_bytes);
         self.live_bytes = self.live_bytes.saturating_add(record.live_bytes);
+        self.shared_bytes = self.shared_bytes.saturating_add(record.shared_bytes());
         let (live, raw) = (u128::from(record.live_bytes), u128::from(record.raw_bytes));
         if live * 100 < raw * u128::from(rewrite_below) {
             let dead = u128::from(record.bytes) * (raw - live) / raw;

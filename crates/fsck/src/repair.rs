@@ -20,7 +20,8 @@
 //! | 5 | what objects say of themselves; what is to be collected |
 //! | 6 | what files count, and in which tree |
 //! | 7, 8 | accounts of packs, quotas and the volume |
-//! | 9 | frames that cannot be |
+//! | 9 | frames that cannot be, and notes on what is not there |
+//! | 10 | notes on who shares frames |
 //!
 //! The steps of a repair are its own batches: each leaves names, cookies, entries and links in agreement where they
 //! were. Sums (bytes, live bytes, usage) come last, and are too high rather than too low until then. A repair that was

@@ -1,9 +1,9 @@
 //! Each byte of a small volume is changed, one at a time; each object is taken away, cut off, and swapped with each other
 //! one. Whatever is done: another machine that attaches the bucket reads what was written or gets an error, nothing panics, and
-//! the check of the bucket says what is wrong.
+//! the check of the bucket says what is wrong. So with volumes of each kind: plain, sealed, with deduplication, and both.
 //!
 //! Every byte takes minutes, so that by default one in some is tried, others each time; all with
-//! `FOREBAY_TAMPER=all`, those of one seed with `FOREBAY_TAMPER=<seed>`.
+//! `FOREBAY_TAMPER=all`, those of one seed with `FOREBAY_TAMPER=<seed>`. How many it were is printed (`--nocapture`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -12,24 +12,21 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use forebay_fs::{FsConfig, LogConfig, Volume};
+use forebay_fs::{Dedup, Expected, FsConfig, LogConfig, Volume};
 use forebay_fsck::{Options, Progress, check};
-use forebay_meta::SlateObjects;
+use forebay_meta::volume::keys::VolumeKeys;
+use forebay_meta::{SlateObjects, VolumeDescriptor};
 use forebay_object::{PaceSettings, Store};
 use forebay_types::Inode;
-use forebay_vfs::{
-    CreateMode, Credentials, Error, FileKind, FileSystem, NewNode, SetAttributes, Stability,
-};
+use forebay_vfs::{Error, FileKind, FileSystem, NewNode, SetAttributes};
 use futures_util::TryStreamExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-const WHO: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: Vec::new(),
-};
+#[allow(dead_code, reason = "each test uses some of it")]
+mod place;
+use place::{Dice, WHO, create, key_file, make_directory, noise, write};
 
 /// How long who reads waits, by a clock that goes on when nobody has anything to do.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -73,79 +70,74 @@ async fn objects_of(store: &InMemory) -> Bucket {
     bucket
 }
 
-fn config(local: &std::path::Path) -> FsConfig {
-    let mut config = FsConfig::new(local.to_owned());
-    config.log = LogConfig::None;
-    config.memory_limit = 16 << 20;
-    config
+/// What a volume is.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    sealed: bool,
+    dedup: bool,
 }
 
-async fn make(volume: &Volume, directory: Inode, name: &str, node: Option<NewNode<'_>>) -> Inode {
-    let set = SetAttributes::default();
-    let made = match node {
-        Some(node) => {
-            volume
-                .make(&WHO, directory, name.as_bytes(), node, &set)
-                .await
+impl Kind {
+    fn expected(self) -> Expected {
+        match self.sealed {
+            true => key_file(1),
+            false => Expected::NotSealed,
         }
-        None => {
-            let mode = CreateMode::Guarded(set);
-            volume.create(&WHO, directory, name.as_bytes(), &mode).await
+    }
+
+    fn config(self, local: &std::path::Path) -> FsConfig {
+        let mut config = FsConfig::new(local.to_owned());
+        config.expected = self.expected();
+        config.log = LogConfig::None;
+        config.memory_limit = 16 << 20;
+        if self.dedup {
+            config.dedup = Dedup::Full;
         }
-    };
-    made.unwrap().attributes.inode
+        config
+    }
 }
 
-async fn write(volume: &Volume, file: Inode, at: u64, bytes: &[u8]) {
-    let written = volume
-        .write(&WHO, file, at, bytes, Stability::Unstable)
-        .await;
-    written.unwrap();
-}
-
-/// Bytes that no codec makes smaller.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut dice = Dice(seed | 1);
-    (0..len).map(|_| dice.below(256) as u8).collect()
-}
-
-/// A volume with some of everything: names, links, frames that are compressed and that are not, parts of frames that are
-/// overwritten, a removed file, and metadata in several tables.
-async fn small_volume() -> Bucket {
+/// A volume with some of everything: names, links, frames that are compressed and that are not, one that is written
+/// again elsewhere, parts of frames that are overwritten, a removed file, and metadata in several tables.
+async fn small_volume(kind: Kind) -> Bucket {
     let local = tempfile::tempdir().unwrap();
     let memory = Arc::new(InMemory::new());
     let store = as_store(memory.clone());
-    Volume::format(&store).await.unwrap();
-    let volume = Volume::open(&store, config(local.path())).await.unwrap();
-    let folder = make(&volume, Inode::ROOT, "folder", Some(NewNode::Directory)).await;
-    let text = make(&volume, folder, "text", None).await;
+    let expected = kind.expected();
+    Volume::format_as(&store, &expected).await.unwrap();
+    let opened = Volume::open(&store, kind.config(local.path()));
+    let volume = opened.await.unwrap();
+    let folder = make_directory(&volume, Inode::ROOT, "folder").await;
+    let text = create(&volume, folder, "text").await;
     write(&volume, text, 0, "to be compressed, ".repeat(60).as_bytes()).await;
-    let raw = make(&volume, folder, "raw", None).await;
-    write(&volume, raw, 0, &noise(1, 900)).await;
-    make(
-        &volume,
-        Inode::ROOT,
-        "link",
-        Some(NewNode::Symlink(b"folder/raw")),
-    )
-    .await;
-    let gone = make(&volume, Inode::ROOT, "gone", None).await;
+    let raw = create(&volume, folder, "raw").await;
+    write(&volume, raw, 0, &noise(1, 1100)).await;
+    let set = SetAttributes::default();
+    let link = NewNode::Symlink(b"folder/raw");
+    let made = volume.make(&WHO, Inode::ROOT, b"link", link, &set);
+    made.await.unwrap();
+    let gone = create(&volume, Inode::ROOT, "gone").await;
     write(&volume, gone, 0, &noise(2, 300)).await;
     volume.flush().await.unwrap();
+    let again = create(&volume, folder, "again").await;
+    write(&volume, again, 0, &noise(1, 1100)).await;
     write(&volume, raw, 100, &noise(3, 50)).await;
     volume.remove(&WHO, Inode::ROOT, b"gone").await.unwrap();
-    let holes = make(&volume, Inode::ROOT, "holes", None).await;
+    let holes = create(&volume, Inode::ROOT, "holes").await;
     write(&volume, holes, 5 << 20, b"behind a hole").await;
     volume.flush().await.unwrap();
+    let saved = volume.status().dedup.map(|status| status.saved_bytes);
+    assert_eq!(saved, kind.dedup.then_some(1100));
     volume.close(Duration::from_secs(60)).await;
     objects_of(&memory).await
 }
 
 /// Reads everything. What cannot be read is missing, with why.
-async fn read_all(bucket: &Bucket) -> (Contents, Vec<String>) {
+async fn read_all(kind: Kind, bucket: &Bucket) -> (Contents, Vec<String>) {
     let local = tempfile::tempdir().unwrap();
     let store = store_of(bucket).await;
-    let opened = tokio::time::timeout(PATIENCE, Volume::open(&store, config(local.path())));
+    let opened = Volume::open(&store, kind.config(local.path()));
+    let opened = tokio::time::timeout(PATIENCE, opened);
     let volume = match opened.await {
         Ok(Ok(volume)) => volume,
         Ok(Err(error)) => return (Contents::new(), vec![format!("not opened: {error}")]),
@@ -157,6 +149,7 @@ async fn read_all(bucket: &Bucket) -> (Contents, Vec<String>) {
         "/folder",
         "/folder/text",
         "/folder/raw",
+        "/folder/again",
         "/link",
         "/holes",
         "/gone",
@@ -207,9 +200,10 @@ async fn read_one(volume: &Volume, path: &str) -> Result<Option<Vec<u8>>, Error>
 }
 
 /// What the check says, as one text; none if everything fits together.
-async fn check_all(bucket: &Bucket) -> Option<String> {
+async fn check_all(kind: Kind, bucket: &Bucket) -> Option<String> {
     let store = store_of(bucket).await;
     let options = Options {
+        expected: kind.expected(),
         read_data: true,
         ..Options::default()
     };
@@ -269,6 +263,7 @@ impl Damage {
 
 /// A small volume, and what it holds.
 struct Intact {
+    kind: Kind,
     bucket: Bucket,
     contents: Contents,
     /// Objects whose damage has to be found: all that anybody would read.
@@ -279,13 +274,17 @@ struct Intact {
 }
 
 impl Intact {
-    async fn new() -> Intact {
-        let bucket = small_volume().await;
-        let (contents, errors) = read_all(&bucket).await;
-        assert_eq!((errors, contents.len()), (Vec::new(), 6));
-        assert_eq!(check_all(&bucket).await, None);
-        let store = store_of(&bucket).await.store;
-        let parts = SlateObjects::new(store, Path::from("meta"), PATIENCE, None);
+    async fn new(kind: Kind) -> Intact {
+        let bucket = small_volume(kind).await;
+        let (contents, errors) = read_all(kind, &bucket).await;
+        assert_eq!((errors, contents.len()), (Vec::new(), 7));
+        assert_eq!(check_all(kind, &bucket).await, None);
+        let Store { store, root, .. } = store_of(&bucket).await;
+        let descriptor = VolumeDescriptor::load(&store, &root).await.unwrap();
+        let expected = kind.expected();
+        let keys = VolumeKeys::load(&store, &root, &descriptor, &expected, 0);
+        let sealing = keys.await.unwrap().sealing();
+        let parts = SlateObjects::new(store, Path::from("meta"), PATIENCE, sealing);
         let (mut needed, mut notes) = (BTreeSet::new(), BTreeSet::new());
         for part in parts.list().await.unwrap() {
             if !part.is_table() {
@@ -298,6 +297,7 @@ impl Intact {
             .filter(|path| !path.as_ref().starts_with("meta/"));
         needed.extend(others.cloned());
         Intact {
+            kind,
             bucket,
             contents,
             needed,
@@ -312,7 +312,7 @@ impl Intact {
         if bucket == self.bucket {
             return Ok(());
         }
-        let (contents, errors) = in_own_time(read_all(&bucket));
+        let (contents, errors) = in_own_time(read_all(self.kind, &bucket));
         let wrong = |(name, bytes): (&String, &Vec<u8>)| self.contents.get(name) != Some(bytes);
         if let Some((name, _)) = contents.iter().find(|entry| wrong(*entry)) {
             return Err(format!("{name} was read wrong"));
@@ -320,7 +320,7 @@ impl Intact {
         if contents.len() < self.contents.len() && errors.is_empty() {
             return Err("something is missing, and no error said so".to_owned());
         }
-        let said = in_own_time(check_all(&bucket));
+        let said = in_own_time(check_all(self.kind, &bucket));
         let objects = damage.objects();
         if !objects.iter().any(|path| self.needed.contains(path)) {
             return match (errors.first(), said) {
@@ -363,6 +363,10 @@ fn damages(bucket: &Bucket, which: Which) -> Vec<Damage> {
     });
     let mut damages = Vec::new();
     for (path, bytes) in bucket {
+        // Of each kind of volume some objects, so that all kinds together take seconds.
+        if which != Which::All && dice.below(3) > 0 {
+            continue;
+        }
         let len = bytes.len() as u64;
         damages.push(Damage::Delete(path.clone()));
         let bits = |dice: &mut Dice| 1 << dice.below(8);
@@ -382,9 +386,7 @@ fn damages(bucket: &Bucket, which: Which) -> Vec<Damage> {
         }
         let behind = bucket.range((Bound::Excluded(path.clone()), Bound::Unbounded));
         for (other, _) in behind {
-            // Two tables of the same layout: each is whole, and only sealing says whose name it has (docs/threat-model.md).
-            let are_tables = [path, other].map(Path::extension) == [Some("sst"); 2];
-            if !are_tables && (which == Which::All || dice.below(20) == 0) {
+            if which == Which::All || dice.below(10) == 0 {
                 damages.push(Damage::Swap(path.clone(), other.clone()));
             }
         }
@@ -411,9 +413,10 @@ fn which() -> Which {
     }
 }
 
-#[test]
-fn whatever_is_changed_in_the_bucket_is_found_and_never_served() {
-    let intact = in_own_time(Intact::new());
+/// Does it all to a volume of this kind.
+#[track_caller]
+fn is_found_and_never_served(kind: Kind) {
+    let intact = in_own_time(Intact::new(kind));
     let which = which();
     let damages = damages(&intact.bucket, which);
     let next = AtomicUsize::new(0);
@@ -434,6 +437,12 @@ fn whatever_is_changed_in_the_bucket_is_found_and_never_served() {
         Which::All => "all".to_owned(),
         Which::Some(seed) => seed.to_string(),
     };
+    eprintln!(
+        "{kind:?}: {} damages to {} objects of {} bytes",
+        damages.len(),
+        intact.bucket.len(),
+        intact.bucket.values().map(Bytes::len).sum::<usize>(),
+    );
     assert!(
         failures.is_empty(),
         "FOREBAY_TAMPER={seed}: {} of {} damages:\n{}",
@@ -443,14 +452,34 @@ fn whatever_is_changed_in_the_bucket_is_found_and_never_served() {
     );
 }
 
-/// The same numbers every time.
-struct Dice(u64);
+#[test]
+fn whatever_is_changed_in_the_bucket_is_found_and_never_served() {
+    is_found_and_never_served(Kind {
+        sealed: false,
+        dedup: false,
+    });
+}
 
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
+#[test]
+fn whatever_is_changed_of_a_sealed_volume_is_found_and_never_served() {
+    is_found_and_never_served(Kind {
+        sealed: true,
+        dedup: false,
+    });
+}
+
+#[test]
+fn whatever_is_changed_of_a_volume_with_shared_frames_is_found_and_never_served() {
+    is_found_and_never_served(Kind {
+        sealed: false,
+        dedup: true,
+    });
+}
+
+#[test]
+fn whatever_is_changed_of_a_sealed_volume_with_shared_frames_is_found_and_never_served() {
+    is_found_and_never_served(Kind {
+        sealed: true,
+        dedup: true,
+    });
 }

@@ -1,152 +1,28 @@
 //! Volumes that gateways have written, checked beside them and after them, and damage to their objects.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_fs::{Expected, FsConfig, LimitChange, Unlock, Volume};
-use forebay_fsck::{CheckError, Finding, GarbageOptions, Options, Progress, Report, check};
-use forebay_object::{Store, StoreOptions};
-use forebay_seal::KeyFile;
+use forebay_fs::{Expected, LimitChange, Volume};
+use forebay_fsck::{CheckError, Finding, GarbageOptions, Options, Progress, Report};
 use forebay_types::Inode;
-use forebay_vfs::{
-    CreateMode, Credentials, Error, FileSystem, NewNode, Result, SetAttributes, Stability,
+use forebay_vfs::{Error, FileSystem, NewNode, Result, SetAttributes};
+
+#[allow(dead_code, reason = "each test uses some of it")]
+mod place;
+use place::{
+    Dice, Place, WHO, close, create, files, findings, key_file, make_directory, noise, try_create,
+    try_make, try_write,
 };
-use tempfile::TempDir;
-
-const WHO: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: Vec::new(),
-};
-
-struct Place {
-    folder: TempDir,
-    expected: Expected,
-}
-
-impl Place {
-    async fn new() -> Place {
-        Place::of(Expected::NotSealed).await
-    }
-
-    async fn of(expected: Expected) -> Place {
-        let base = match PathBuf::from("/dev/shm").is_dir() {
-            true => "/dev/shm",
-            false => "/tmp",
-        };
-        let place = Place {
-            folder: tempfile::tempdir_in(base).unwrap(),
-            expected,
-        };
-        let store = place.store().await;
-        Volume::format_as(&store, &place.expected).await.unwrap();
-        place
-    }
-
-    fn bucket(&self) -> PathBuf {
-        self.folder.path().join("bucket")
-    }
-
-    async fn store(&self) -> Store {
-        let url = format!("file://{}", self.bucket().display());
-        let options = StoreOptions {
-            create: true,
-            ..StoreOptions::default()
-        };
-        forebay_object::open(&url, &options).await.unwrap()
-    }
-
-    /// A gateway that publishes when it is told to.
-    async fn open(&self, change: impl FnOnce(&mut FsConfig)) -> Volume {
-        let mut config = FsConfig::new(self.folder.path().join("local"));
-        config.expected = self.expected.clone();
-        config.checkpoint_interval = Duration::from_secs(3600);
-        config.checkpoint_bytes = 1 << 40;
-        config.log = forebay_fs::LogConfig::Disk {
-            limit: 256 << 20,
-            segment: 16 << 20,
-        };
-        change(&mut config);
-        Volume::open(&self.store().await, config).await.unwrap()
-    }
-
-    async fn try_check(&self, options: &Options) -> std::result::Result<Report, CheckError> {
-        let store = self.store().await;
-        let progress = Arc::new(Progress::default());
-        check(store.store, store.root, options, progress).await
-    }
-
-    /// Checks everything there is.
-    async fn check(&self) -> Report {
-        let options = Options {
-            expected: self.expected.clone(),
-            read_data: true,
-            ..Options::default()
-        };
-        self.try_check(&options).await.unwrap()
-    }
-
-    #[track_caller]
-    fn packs(&self) -> Vec<PathBuf> {
-        let mut packs = files(&self.bucket().join("packs"));
-        packs.sort();
-        packs
-    }
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        match entry.path() {
-            path if path.is_dir() => found.extend(files(&path)),
-            path => found.push(path),
-        }
-    }
-    found
-}
-
-fn findings(report: &Report) -> Vec<&Finding> {
-    report
-        .findings
-        .kinds()
-        .flat_map(|(_, _, kept)| kept)
-        .collect()
-}
 
 #[track_caller]
 fn assert_clean(report: &Report, when: &str) {
     assert!(report.is_clean(), "{when}: {:#?}", findings(report));
 }
 
-async fn create(volume: &Volume, directory: Inode, name: &str) -> Result<Inode> {
-    let mode = CreateMode::Guarded(SetAttributes::default());
-    let made = volume
-        .create(&WHO, directory, name.as_bytes(), &mode)
-        .await?;
-    Ok(made.attributes.inode)
-}
-
-async fn make(volume: &Volume, directory: Inode, name: &str, node: NewNode<'_>) -> Result<Inode> {
-    let set = SetAttributes::default();
-    let made = volume
-        .make(&WHO, directory, name.as_bytes(), node, &set)
-        .await?;
-    Ok(made.attributes.inode)
-}
-
+/// Writes so many bytes, which no codec makes smaller.
 async fn write(volume: &Volume, inode: Inode, offset: u64, len: usize) -> Result<()> {
-    // Nothing that a codec could make smaller.
-    let mut dice = Dice(0x9e37_79b9 + len as u64);
-    let data: Vec<u8> = (0..len).map(|_| dice.below(256) as u8).collect();
-    let mut at = offset;
-    for part in data.chunks(1 << 20) {
-        volume
-            .write(&WHO, inode, at, part, Stability::Unstable)
-            .await?;
-        at += part.len() as u64;
-    }
-    Ok(())
+    try_write(volume, inode, offset, &noise(len as u64, len)).await
 }
 
 async fn truncate(volume: &Volume, inode: Inode, size: u64) -> Result<()> {
@@ -161,20 +37,16 @@ async fn truncate(volume: &Volume, inode: Inode, size: u64) -> Result<()> {
 async fn a_volume_fits_together_after_each_thing_that_a_gateway_does() {
     let place = Place::new().await;
     assert_clean(&place.check().await, "formatted");
-    let volume = place.open(|_| {}).await;
+    let volume = place.open().await;
     let root = Inode::ROOT;
-    let dir = make(&volume, root, "dir", NewNode::Directory)
+    let dir = make_directory(&volume, root, "dir").await;
+    let inner = make_directory(&volume, dir, "inner").await;
+    let file = create(&volume, root, "file").await;
+    let holes = create(&volume, inner, "holes").await;
+    try_make(&volume, inner, "link", NewNode::Symlink(b"to/where"))
         .await
         .unwrap();
-    let inner = make(&volume, dir, "inner", NewNode::Directory)
-        .await
-        .unwrap();
-    let file = create(&volume, root, "file").await.unwrap();
-    let holes = create(&volume, inner, "holes").await.unwrap();
-    make(&volume, inner, "link", NewNode::Symlink(b"to/where"))
-        .await
-        .unwrap();
-    make(&volume, dir, "fifo", NewNode::Fifo).await.unwrap();
+    try_make(&volume, dir, "fifo", NewNode::Fifo).await.unwrap();
     write(&volume, file, 0, 9 << 20).await.unwrap();
     write(&volume, holes, 5000, 100).await.unwrap();
     write(&volume, holes, 40 << 20, 70_000).await.unwrap();
@@ -192,9 +64,7 @@ async fn a_volume_fits_together_after_each_thing_that_a_gateway_does() {
         .await
         .unwrap();
     // Its parent has a larger number from now on.
-    let late = make(&volume, root, "late", NewNode::Directory)
-        .await
-        .unwrap();
+    let late = make_directory(&volume, root, "late").await;
     volume
         .rename(&WHO, (root, b"moved"), (late, b"inner"))
         .await
@@ -211,20 +81,17 @@ async fn a_volume_fits_together_after_each_thing_that_a_gateway_does() {
     volume.remove(&WHO, dir, b"hard").await.unwrap();
     volume.remove(&WHO, inner, b"holes").await.unwrap();
     // Also what was never published.
-    let brief = create(&volume, dir, "brief").await.unwrap();
+    let brief = create(&volume, dir, "brief").await;
     write(&volume, brief, 0, 5000).await.unwrap();
     volume.remove(&WHO, dir, b"brief").await.unwrap();
     volume.flush().await.unwrap();
     assert_clean(&place.check().await, "removed");
     for round in 0..3 {
-        create(&volume, dir, &format!("more-{round}"))
-            .await
-            .unwrap();
+        create(&volume, dir, &format!("more-{round}")).await;
         volume.flush().await.unwrap();
         assert_clean(&place.check().await, "collected");
     }
-    volume.close(Duration::from_secs(60)).await;
-    drop(volume);
+    close(volume).await;
     let report = place.check().await;
     assert_clean(&report, "stopped");
     assert_eq!(
@@ -232,27 +99,23 @@ async fn a_volume_fits_together_after_each_thing_that_a_gateway_does() {
         (0, 0)
     );
 
-    let volume = place.open(|_| {}).await;
+    let volume = place.open().await;
     assert_clean(&place.check().await, "opened again");
-    volume.close(Duration::from_secs(60)).await;
+    close(volume).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn quotas_fit_together_while_they_are_spread_and_when_they_go() {
     let place = Place::new().await;
-    let volume = place.open(|_| {}).await;
-    let home = make(&volume, Inode::ROOT, "home", NewNode::Directory)
-        .await
-        .unwrap();
-    let ann = make(&volume, home, "ann", NewNode::Directory)
-        .await
-        .unwrap();
+    let volume = place.open().await;
+    let home = make_directory(&volume, Inode::ROOT, "home").await;
+    let ann = make_directory(&volume, home, "ann").await;
     for n in 0..80 {
-        let file = create(&volume, ann, &format!("file-{n}")).await.unwrap();
+        let file = create(&volume, ann, &format!("file-{n}")).await;
         write(&volume, file, 0, 1000 + n).await.unwrap();
     }
     // Counts inside, whatever becomes of its names.
-    let both = create(&volume, Inode::ROOT, "both").await.unwrap();
+    let both = create(&volume, Inode::ROOT, "both").await;
     volume.link(&WHO, both, ann, b"both").await.unwrap();
     volume.flush().await.unwrap();
     let limit = LimitChange::To(1 << 30);
@@ -286,19 +149,7 @@ async fn quotas_fit_together_while_they_are_spread_and_when_they_go() {
     }
     volume.flush().await.unwrap();
     assert_clean(&place.check().await, "gone");
-    volume.close(Duration::from_secs(60)).await;
-}
-
-/// The same numbers every time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
+    close(volume).await;
 }
 
 /// One thing that a client might do. What the volume refuses is no matter.
@@ -312,11 +163,11 @@ async fn act(volume: &Volume, dice: &mut Dice, directories: &mut Vec<Inode>) -> 
     let (old, new) = (name(dice), name(dice));
     match dice.below(14) {
         0 | 1 => {
-            let made = make(volume, one, &new, NewNode::Directory).await?;
+            let made = try_make(volume, one, &new, NewNode::Directory).await?;
             directories.push(made);
         }
         2..=4 => {
-            let file = create(volume, one, &new).await?;
+            let file = try_create(volume, one, &new).await?;
             write(
                 volume,
                 file,
@@ -367,7 +218,7 @@ async fn a_volume_fits_together_after_whatever_clients_do() {
         let mut dice = Dice(seed);
         for life in 0..3 {
             let volume = place
-                .open(|config| {
+                .open_with(|config| {
                     config.pack_bytes = 4 << 20;
                     config.early_bytes = 4 << 20;
                 })
@@ -400,8 +251,8 @@ async fn a_volume_fits_together_after_whatever_clients_do() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_beside_a_gateway_that_publishes_sees_one_moment() {
     let place = Place::new().await;
-    let volume = place.open(|_| {}).await;
-    let file = create(&volume, Inode::ROOT, "file").await.unwrap();
+    let volume = place.open().await;
+    let file = create(&volume, Inode::ROOT, "file").await;
     let busy = {
         let volume = volume.clone();
         tokio::spawn(async move {
@@ -410,7 +261,7 @@ async fn a_check_beside_a_gateway_that_publishes_sees_one_moment() {
                 // Each time the pack before loses its last byte, and is deleted.
                 write(&volume, file, 0, 200_000).await.unwrap();
                 let name = format!("name-{}", n % 50);
-                if create(&volume, Inode::ROOT, &name).await.is_err() {
+                if try_create(&volume, Inode::ROOT, &name).await.is_err() {
                     volume
                         .remove(&WHO, Inode::ROOT, name.as_bytes())
                         .await
@@ -434,24 +285,21 @@ async fn a_check_beside_a_gateway_that_publishes_sees_one_moment() {
     assert!(!busy.is_finished(), "the gateway was not disturbed");
     busy.abort();
     let _ = busy.await;
-    volume.close(Duration::from_secs(60)).await;
+    close(volume).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damage_in_the_bucket_is_named_with_file_range_and_object() {
     let place = Place::new().await;
-    let volume = place.open(|_| {}).await;
-    let dir = make(&volume, Inode::ROOT, "dir", NewNode::Directory)
-        .await
-        .unwrap();
-    let lost = create(&volume, dir, "lost").await.unwrap();
+    let volume = place.open().await;
+    let dir = make_directory(&volume, Inode::ROOT, "dir").await;
+    let lost = create(&volume, dir, "lost").await;
     write(&volume, lost, 0, 600_000).await.unwrap();
     volume.flush().await.unwrap();
     let before = place.packs();
-    let other = create(&volume, dir, "other").await.unwrap();
+    let other = create(&volume, dir, "other").await;
     write(&volume, other, 0, 1000).await.unwrap();
-    volume.close(Duration::from_secs(60)).await;
-    drop(volume);
+    close(volume).await;
     assert_clean(&place.check().await, "stopped");
     let [pack] = &before[..] else {
         panic!("{before:?}")
@@ -512,10 +360,9 @@ async fn what_cannot_be_checked_says_why() {
     assert!(matches!(error, CheckError::Volume(_)), "{error}");
 
     let place = Place::new().await;
-    let volume = place.open(|_| {}).await;
-    create(&volume, Inode::ROOT, "file").await.unwrap();
-    volume.close(Duration::from_secs(60)).await;
-    drop(volume);
+    let volume = place.open().await;
+    create(&volume, Inode::ROOT, "file").await;
+    close(volume).await;
     let tables = files(&place.bucket().join("meta/compacted"));
     for table in tables {
         let mut bytes = std::fs::read(&table).unwrap();
@@ -549,7 +396,7 @@ async fn garbage_is_deleted_beside_gateways_that_take_over_from_one_another() {
     let mut deleted = 0;
     for round in 0..4 {
         let local = place.folder.path().join(format!("local-{round}"));
-        let volume = place.open(|config| {
+        let volume = place.open_with(|config| {
             config.data_dir = local;
             // What is written in a row goes to the bucket at once, and is published by nobody.
             config.early_bytes = 1 << 20;
@@ -562,7 +409,7 @@ async fn garbage_is_deleted_beside_gateways_that_take_over_from_one_another() {
             write(former, *file, 8 << 20, 4 << 20).await.unwrap();
         }
         let name = format!("file-{round}");
-        let file = create(&volume, Inode::ROOT, &name).await.unwrap();
+        let file = create(&volume, Inode::ROOT, &name).await;
         let writing = async {
             write(&volume, file, 0, 4 << 20).await.unwrap();
             volume.flush().await.unwrap();
@@ -574,7 +421,7 @@ async fn garbage_is_deleted_beside_gateways_that_take_over_from_one_another() {
         former = Some((volume, file));
     }
     let (volume, _) = former.unwrap();
-    volume.close(Duration::from_secs(60)).await;
+    close(volume).await;
     let found = garbage(true).await;
     assert!(
         deleted + found.deleted.count > 0,
@@ -587,20 +434,15 @@ async fn garbage_is_deleted_beside_gateways_that_take_over_from_one_another() {
     assert_eq!(report.census.unreferenced_packs.count, 0);
 }
 
-fn key_file(byte: u8) -> Expected {
-    let content = vec![byte; KeyFile::MIN_LEN].into();
-    Expected::Sealed(Arc::new(Unlock::KeyFile(KeyFile::new(content).unwrap())))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sealed_volume_is_checked_with_its_keys_and_every_changed_byte_of_its_packs_is_found() {
     let place = Place::of(key_file(1)).await;
-    let volume = place.open(|_| {}).await;
-    let file = create(&volume, Inode::ROOT, "file").await.unwrap();
+    let volume = place.open().await;
+    let file = create(&volume, Inode::ROOT, "file").await;
     write(&volume, file, 0, 3000).await.unwrap();
     volume.flush().await.unwrap();
     assert_clean(&place.check().await, "beside a gateway");
-    volume.close(Duration::from_secs(60)).await;
+    close(volume).await;
     assert_clean(&place.check().await, "after it");
 
     for expected in [Expected::NotSealed, key_file(2)] {

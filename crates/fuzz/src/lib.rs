@@ -16,6 +16,7 @@
 //! | [`pack_index`](targets::pack_index) | packs and their indexes, names of packs | the bucket |
 //! | [`key_ring`](targets::key_ring) | the object `forebay.keys` | the bucket |
 //! | [`metadata`](targets::metadata) | keys and values of the metadata | the bucket |
+//! | [`metadata_objects`](targets::metadata_objects) | objects below `meta/`: sealed, or with a trailer | the bucket |
 //! | [`volume_descriptor`](targets::volume_descriptor) | the object `forebay.volume` | the bucket |
 //! | [`config_file`](targets::config_file) | the configuration file | the administrator |
 //! | [`settings`](targets::settings) | flags and environment variables | the administrator |
@@ -68,6 +69,8 @@ pub const TARGETS: &[Target] = &[
     targets::key_ring::TARGET,
     #[cfg(feature = "metadata")]
     targets::metadata::TARGET,
+    #[cfg(feature = "metadata")]
+    targets::metadata_objects::TARGET,
     #[cfg(feature = "metadata")]
     targets::volume_descriptor::TARGET,
     #[cfg(feature = "program")]

@@ -129,6 +129,48 @@ pub fn pack(bytes: &mut [u8]) {
     }
 }
 
+/// An object of the metadata whose chunks are to be sealed, one of 4140 bytes after the other: they are, and their headers
+/// say so. `with_headers` also makes the parts of these right that are the same in every object.
+pub fn seal_object(bytes: &mut [u8], mut sealer: Sealer, with_headers: bool) {
+    let chunks = bytes.len().div_ceil(4140).max(1);
+    let plain = (bytes.len() as u64).saturating_sub(44 * chunks as u64);
+    let (key_id, salt) = (sealer.key_id().0.to_le_bytes(), *sealer.salt());
+    let identified = |head: &mut [u8]| {
+        if with_headers {
+            head[..8].copy_from_slice(b"FBmd\x01\0\x01\0");
+        }
+        head[8..12].copy_from_slice(&key_id);
+        head[12..28].copy_from_slice(&salt);
+    };
+    let last = (chunks - 1) * 4140;
+    let (counted, closing) = bytes.split_at_mut(last);
+    for chunk in counted.chunks_mut(4140) {
+        let (head, body) = chunk.split_at_mut(44);
+        identified(head);
+        let tag = sealer.seal(&head[..28], body);
+        head[28..].copy_from_slice(&tag);
+    }
+    if closing.len() >= 44 {
+        let (head, body) = closing.split_at_mut(44);
+        identified(head);
+        let also = [&head[..28], &plain.to_le_bytes()].concat();
+        let tag = sealer.seal_closing(&also, body);
+        head[28..].copy_from_slice(&tag);
+    }
+}
+
+/// An object of the metadata of an unsealed volume: its last 8 bytes become the trailer that goes with its name.
+pub fn trailer(bytes: &mut [u8], name: &str) {
+    let Some(at) = bytes.len().checked_sub(8) else {
+        return;
+    };
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(name.rsplit('/').next().unwrap_or_default().as_bytes());
+    crc.update(&bytes[..at]);
+    bytes[at..at + 4].copy_from_slice(b"FBc2");
+    put_crc(bytes, at + 4, crc.finalize());
+}
+
 /// Text whose last line is `crc32 ` and the checksum of the lines before, in eight hexadecimal digits: replaced, or
 /// appended where there is none.
 pub fn text(bytes: &[u8]) -> Vec<u8> {
@@ -176,6 +218,7 @@ mod tests {
             records(&mut bytes, u64::MAX, 0, true);
             frame(&mut bytes);
             pack(&mut bytes);
+            trailer(&mut bytes[..length.min(7)], "name");
             handles(&mut bytes, &[0; 32]);
             assert_eq!(bytes.len(), length);
         }

@@ -59,7 +59,7 @@ macro_rules! targets {
 
 targets! {
     record_marking rpc nfs_calls control log_recovery log_payloads local_state pack_frame pack_index key_ring
-    metadata volume_descriptor config_file settings
+    metadata metadata_objects volume_descriptor config_file settings
 }
 
 #[test]

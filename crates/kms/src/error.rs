@@ -7,6 +7,8 @@ use aws_sdk_kms::config::http::HttpResponse;
 use aws_sdk_kms::error::{ProvideErrorMetadata, SdkError};
 use forebay_seal::ServiceError;
 
+use crate::clear::InTheClear;
+
 /// Sorts an error that came of asking for `key`.
 pub(crate) fn sorted<E>(error: SdkError<E, HttpResponse>, key: &str) -> ServiceError
 where
@@ -24,6 +26,12 @@ where
             "there are no credentials for AWS KMS: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or give the \
              machine a role ({why})"
         )),
+        _ if has_cause::<InTheClear>(&error) => ServiceError::Refused(
+            "the volume key would go to AWS KMS through the network in the clear, since its endpoint is on another machine and \
+             has no TLS: set kms_endpoint to its https:// URL (AWS_ENDPOINT_URL counts too, and may be meant for S3: that is \
+             AWS_ENDPOINT_URL_S3)"
+                .to_owned(),
+        ),
         SdkError::DispatchFailure(_) | SdkError::TimeoutError(_) => {
             ServiceError::Unavailable(format!(
                 "AWS KMS cannot be reached: check the network, the key's region, and the endpoint if one is set ({why})"
@@ -32,13 +40,34 @@ where
         SdkError::ConstructionFailure(_) => {
             ServiceError::Refused(format!("{key} cannot be asked for: {why}"))
         }
-        _ => ServiceError::Unavailable(format!("AWS KMS did not answer as it should: {why}")),
+        _ => ServiceError::Unavailable(format!(
+            "AWS KMS did not answer as it should: check the endpoint if one is set ({why})"
+        )),
     }
 }
 
 /// What it makes no sense to ask again for, though the service said yes.
 pub(crate) fn odd(why: &str) -> ServiceError {
     ServiceError::Refused(format!("AWS KMS: {why}; check the endpoint if one is set"))
+}
+
+/// Nobody says in which region the key is.
+pub(crate) fn no_region(key: &str) -> ServiceError {
+    ServiceError::Refused(format!(
+        "nothing says in which region {key} is: set it (kms_region, AWS_REGION), or name the key by its ARN"
+    ))
+}
+
+/// Adds what the slot says about its key to why it was not unwrapped with `own`. Whatever the slot says comes from the
+/// bucket, and may be anything.
+pub(crate) fn of_slot(error: ServiceError, named: &str, own: &str) -> ServiceError {
+    match error {
+        ServiceError::Refused(why) if named != own => {
+            let named = named.escape_debug();
+            ServiceError::Refused(format!("{why} (the slot names the key {named})"))
+        }
+        other => other,
+    }
 }
 
 fn answered(status: u16, code: &str, message: &str, key: &str) -> ServiceError {
@@ -51,7 +80,8 @@ fn answered(status: u16, code: &str, message: &str, key: &str) -> ServiceError {
         "KMSInvalidStateException" => "the key may be waiting for its deletion: cancel that",
         "InvalidKeyUsageException" => "a symmetric key for encryption is needed",
         "InvalidCiphertextException" | "IncorrectKeyException" => {
-            "this is not what that key has wrapped for this volume: the key ring is another volume's, or damaged"
+            "this is not what that key has wrapped for this volume: it was wrapped with another key, or the key ring is another \
+             volume's, or damaged"
         }
         "UnrecognizedClientException"
         | "InvalidClientTokenId"

@@ -5,28 +5,40 @@
 //! another, and that AWS CloudTrail names the volume. Who runs a gateway needs `kms:Decrypt` for the key; who adds a slot
 //! `kms:Encrypt` as well.
 //!
+//! * **The key** is the one of the [options](KmsOptions), for unwrapping too. Which key a slot names is not asked for: that lies in the
+//!   bucket, and whoever can write there could name a key of his own and have wrapped a volume key of his own with it.
 //! * **Credentials** come from where the SDKs look for them: `AWS_*` variables, profiles, the machine's role.
 //! * **Time.** Connecting takes at most 3 s, an answer 10 s; what the service has no time for is asked up to three times. So a service
 //!   that is away is an error within a minute, never a hang.
 //! * **Secrets.** The key that came is wiped here. The SDK's own copies of it, in the bodies of one request or answer,
-//!   are given back to the allocator as they are.
+//!   are given back to the allocator as they are. Without TLS nothing but this machine is asked.
 
+mod clear;
 mod error;
+#[cfg(feature = "fake")]
+pub mod fake;
 
 use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use aws_config::BehaviorVersion;
+use aws_config::environment::region::EnvironmentVariableRegionProvider;
+use aws_config::meta::region::RegionProviderChain;
+use aws_config::profile::ProfileFileRegionProvider;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_sdk_kms::Client;
-use aws_sdk_kms::config::{self, Region};
+use aws_sdk_kms::config::{self, Region, SharedHttpClient};
 use aws_sdk_kms::primitives::Blob;
-use aws_smithy_http_client::Builder;
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use forebay_object::{OpenError, Proxy, http_client};
 use forebay_seal::{KeyService, SECRET_LEN, Secret, ServiceError, ServiceFuture};
 use forebay_types::VolumeId;
+use tokio::sync::OnceCell;
 use zeroize::{Zeroize, Zeroizing};
+
+use clear::NotInTheClear;
 
 /// The kind of service, as slots of the key ring name it.
 pub const SERVICE: &str = "aws-kms";
@@ -37,11 +49,18 @@ pub const CONTEXT: &str = "forebay:volume";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 3;
+const _: () = assert!(
+    ATTEMPTS as u64 * (CONNECT_TIMEOUT.as_secs() + ANSWER_TIMEOUT.as_secs()) < 60,
+    "a service that is away is an error within a minute"
+);
+
+/// What may name the endpoint in the environment; the service's own comes first, as everywhere in the SDKs.
+const ENDPOINT_VARIABLES: [&str; 2] = ["AWS_ENDPOINT_URL_KMS", "AWS_ENDPOINT_URL"];
 
 /// Where there is an endpoint and nobody says which region it is in.
 const DEFAULT_REGION: &str = "us-east-1";
 
-/// Which key, and where.
+/// Which key, where, and the way there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KmsOptions {
     /// The key: its ARN, its id, or an alias (`alias/forebay`) or its ARN.
@@ -49,52 +68,85 @@ pub struct KmsOptions {
     /// Its region. None is the one in the key's ARN, else the one that the SDK finds.
     pub region: Option<String>,
     /// URL of the service, for others than AWS's own. None is the one of `AWS_ENDPOINT_URL_KMS`, `AWS_ENDPOINT_URL`, or
-    /// the region.
+    /// the region. Without TLS it has to be on this machine, and is then spoken to without a proxy.
     pub endpoint: Option<String>,
+    /// PEM file with authorities that its certificate may come from, beside those of the system.
+    pub ca: Option<PathBuf>,
+    /// Through which proxy it is spoken to, and those who hand out credentials are.
+    pub proxy: Proxy,
 }
 
 /// A key in AWS KMS.
-#[derive(Clone, Debug)]
 pub struct Kms {
-    client: Client,
-    key: String,
+    options: KmsOptions,
+    http: SharedHttpClient,
+    /// Made when it is asked for first, since region and endpoint may have to be looked for.
+    client: OnceCell<Client>,
 }
 
 impl Kms {
-    /// The key that `options` name, with the credentials that the environment leads to. Nothing is asked of the service yet.
-    pub async fn connect(options: &KmsOptions) -> Kms {
-        let mut loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http_client());
-        let region = options.region.as_deref().or(region_of(&options.key));
-        // Without a region the SDK would ask the machine's metadata service, which only AWS has.
-        let region = region.or(options.endpoint.as_deref().map(|_| DEFAULT_REGION));
-        if let Some(region) = region {
+    /// The key that `options` name, with the credentials that the environment leads to. Nothing is asked of anybody yet.
+    ///
+    /// # Errors
+    /// When the authorities or the proxy cannot be used.
+    pub fn new(options: KmsOptions) -> Result<Kms, OpenError> {
+        // What goes without TLS stays on this machine, so that a proxy is for TLS alone.
+        let http = http_client(options.ca.as_deref(), &options.proxy, true)?;
+        Ok(Kms {
+            options,
+            http,
+            client: OnceCell::new(),
+        })
+    }
+
+    async fn client(&self) -> Result<&Client, ServiceError> {
+        self.client.get_or_try_init(|| self.connect()).await
+    }
+
+    async fn connect(&self) -> Result<Client, ServiceError> {
+        let options = &self.options;
+        let mut loader =
+            aws_config::defaults(BehaviorVersion::latest()).http_client(self.http.clone());
+        let is_set = |name: &&str| std::env::var_os(name).is_some_and(|url| !url.is_empty());
+        let elsewhere = options.endpoint.is_some() || ENDPOINT_VARIABLES.iter().any(is_set);
+        if let Some(region) = options.region.as_deref().or(region_of(&options.key)) {
             loader = loader.region(Region::new(region.to_owned()));
+        } else if elsewhere {
+            // Else the SDK would ask the machine's metadata service as well, which only AWS has.
+            let found = RegionProviderChain::first_try(EnvironmentVariableRegionProvider::new())
+                .or_else(ProfileFileRegionProvider::builder().build())
+                .or_else(Region::from_static(DEFAULT_REGION));
+            loader = loader.region(found);
         }
         if let Some(endpoint) = &options.endpoint {
             loader = loader.endpoint_url(endpoint);
         }
         let loaded = loader.load().await;
-        Kms::over(config::Builder::from(&loaded), &options.key, ANSWER_TIMEOUT)
-    }
-
-    fn over(config: config::Builder, key: &str, answer: Duration) -> Kms {
-        let timeouts = TimeoutConfig::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .operation_attempt_timeout(answer);
-        let config = config
-            .timeout_config(timeouts.build())
-            .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS));
-        Kms {
-            client: Client::from_conf(config.build()),
-            key: key.to_owned(),
+        if loaded.region().is_none() {
+            return Err(error::no_region(&options.key));
         }
+        Ok(set_up(config::Builder::from(&loaded), ANSWER_TIMEOUT))
     }
 }
 
-/// TLS as the S3 client has it.
-fn http_client() -> aws_sdk_kms::config::SharedHttpClient {
-    let provider = Provider::Rustls(CryptoMode::Ring);
-    Builder::new().tls_provider(provider).build_https()
+fn set_up(config: config::Builder, answer: Duration) -> Client {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_attempt_timeout(answer);
+    let config = config
+        .timeout_config(timeouts.build())
+        .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
+        .interceptor(NotInTheClear);
+    Client::from_conf(config.build())
+}
+
+impl fmt::Debug for Kms {
+    /// Without what a client knows of credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kms")
+            .field("key", &self.options.key)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The region in an ARN: `arn:PARTITION:kms:REGION:ACCOUNT:...`.
@@ -105,8 +157,7 @@ fn region_of(key: &str) -> Option<&str> {
 }
 
 fn context(volume: VolumeId) -> HashMap<String, String> {
-    let digits = volume.0.iter().map(|byte| format!("{byte:02x}"));
-    HashMap::from([(CONTEXT.to_owned(), digits.collect())])
+    HashMap::from([(CONTEXT.to_owned(), volume.to_string())])
 }
 
 impl KeyService for Kms {
@@ -115,18 +166,18 @@ impl KeyService for Kms {
     }
 
     fn key(&self) -> &str {
-        &self.key
+        &self.options.key
     }
 
     fn wrap<'a>(&'a self, volume_key: &'a Secret, volume: VolumeId) -> ServiceFuture<'a, Vec<u8>> {
         Box::pin(async move {
-            let request = self.client.encrypt().key_id(&self.key);
+            let request = self.client().await?.encrypt().key_id(self.key());
             let request = request.set_encryption_context(Some(context(volume)));
             let answer = request.plaintext(Blob::new(volume_key.expose())).send();
             let answer = answer
                 .await
-                .map_err(|error| error::sorted(error, &self.key))?;
-            let wrapped = answer.ciphertext_blob.map(Blob::into_inner);
+                .map_err(|error| error::sorted(error, self.key()));
+            let wrapped = answer?.ciphertext_blob.map(Blob::into_inner);
             wrapped.ok_or_else(|| error::odd("it answered without the wrapped key"))
         })
     }
@@ -138,11 +189,14 @@ impl KeyService for Kms {
         volume: VolumeId,
     ) -> ServiceFuture<'a, Secret> {
         Box::pin(async move {
-            let request = self.client.decrypt().key_id(key);
+            let request = self.client().await?.decrypt().key_id(self.key());
             let request = request.set_encryption_context(Some(context(volume)));
             let answer = request.ciphertext_blob(Blob::new(wrapped)).send();
-            let answer = answer.await.map_err(|error| error::sorted(error, key))?;
-            let plain = answer.plaintext.map(Blob::into_inner).unwrap_or_default();
+            let answer = answer.await.map_err(|error| {
+                let sorted = error::sorted(error, self.key());
+                error::of_slot(sorted, key, self.key())
+            });
+            let plain = answer?.plaintext.map(Blob::into_inner).unwrap_or_default();
             secret(Zeroizing::new(plain))
         })
     }

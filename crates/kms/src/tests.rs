@@ -1,6 +1,4 @@
-//! Against a service in this process that speaks the protocol of KMS (JSON 1.1).
-
-mod fake;
+//! Against a [service in this process](crate::fake).
 
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::error::CredentialsError;
@@ -8,11 +6,18 @@ use aws_credential_types::provider::{ProvideCredentials, future};
 use forebay_seal::{KeyRing, LockedRing, SystemEntropy};
 
 use super::*;
-use fake::{Answer, FakeKms};
+use crate::fake::{ALIAS, Answer, FakeKms, KEY};
 
-const KEY: &str = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab";
 const VOLUME: VolumeId = VolumeId([0xab; 16]);
 const OTHER: VolumeId = VolumeId([0xcd; 16]);
+
+async fn service(answer: Answer) -> FakeKms {
+    FakeKms::start(answer).await.unwrap()
+}
+
+fn way() -> SharedHttpClient {
+    http_client(None, &Proxy::Direct, true).unwrap()
+}
 
 fn config(endpoint: &str) -> config::Builder {
     config::Config::builder()
@@ -20,11 +25,27 @@ fn config(endpoint: &str) -> config::Builder {
         .region(Region::from_static("eu-central-1"))
         .credentials_provider(Credentials::new("id", "a secret", None, None, "test"))
         .endpoint_url(endpoint)
-        .http_client(http_client())
+        .http_client(way())
+}
+
+/// The key of this name, asked for in this way.
+fn over(config: config::Builder, key: &str, answer: Duration) -> Kms {
+    Kms {
+        options: KmsOptions {
+            key: key.to_owned(),
+            ..KmsOptions::default()
+        },
+        http: way(),
+        client: OnceCell::new_with(Some(set_up(config, answer))),
+    }
+}
+
+fn kms_of(fake: &FakeKms, key: &str) -> Kms {
+    over(config(&fake.url), key, Duration::from_millis(300))
 }
 
 fn kms(fake: &FakeKms) -> Kms {
-    Kms::over(config(&fake.url), KEY, Duration::from_millis(300))
+    kms_of(fake, KEY)
 }
 
 fn secret_of(byte: u8) -> Secret {
@@ -33,7 +54,7 @@ fn secret_of(byte: u8) -> Secret {
 
 #[tokio::test]
 async fn a_key_is_unwrapped_for_the_volume_that_it_was_wrapped_for_and_no_other() {
-    let fake = FakeKms::start(Answer::Well).await;
+    let fake = service(Answer::Well).await;
     let kms = kms(&fake);
     let wrapped = kms.wrap(&secret_of(7), VOLUME).await.unwrap();
     let unwrapped = kms.unwrap(&wrapped, KEY, VOLUME).await.unwrap();
@@ -47,16 +68,53 @@ async fn a_key_is_unwrapped_for_the_volume_that_it_was_wrapped_for_and_no_other(
         why.contains("not what that key has wrapped for this volume"),
         "{why}"
     );
-    let refused = kms
-        .unwrap(&wrapped, "alias/other", VOLUME)
+}
+
+/// Whoever can write to the bucket can have put a slot there whose key is his own.
+#[tokio::test]
+async fn what_another_key_has_wrapped_is_refused_whatever_the_slot_says() {
+    let fake = service(Answer::Well).await;
+    let other = "arn:aws:kms:eu-central-1:999999999999:key/other\n";
+    let wrapped = kms_of(&fake, other)
+        .wrap(&secret_of(7), VOLUME)
         .await
-        .unwrap_err();
-    assert!(matches!(refused, ServiceError::Refused(_)), "{refused}");
+        .unwrap();
+    for named in [other, KEY] {
+        let refused = kms(&fake).unwrap(&wrapped, named, VOLUME).await;
+        let ServiceError::Refused(why) = refused.unwrap_err() else {
+            panic!("{named}")
+        };
+        assert!(why.contains("wrapped with another key"), "{why}");
+        assert_eq!(why.contains(r"key/other\n)"), named == other, "{why}");
+        assert_eq!(fake.requests().pop().unwrap().body["KeyId"], KEY);
+    }
+    // An alias is the key that it stands for, on either side.
+    let wrapped = kms_of(&fake, ALIAS).wrap(&secret_of(7), VOLUME).await;
+    let wrapped = wrapped.unwrap();
+    kms(&fake).unwrap(&wrapped, ALIAS, VOLUME).await.unwrap();
+    let aliased = kms_of(&fake, ALIAS);
+    aliased.unwrap(&wrapped, KEY, VOLUME).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_volume_key_goes_through_no_network_in_the_clear() {
+    // The documentation's network, which leads nowhere.
+    let kms = over(config("http://192.0.2.1:9000"), KEY, ANSWER_TIMEOUT);
+    let started = std::time::Instant::now();
+    let refused = kms.wrap(&secret_of(7), VOLUME).await.unwrap_err();
+    let ServiceError::Refused(why) = refused else {
+        panic!("{refused}")
+    };
+    assert!(
+        why.contains("in the clear") && why.contains("kms_endpoint"),
+        "{why}"
+    );
+    assert!(started.elapsed() < CONNECT_TIMEOUT, "nobody was asked");
 }
 
 #[tokio::test]
 async fn requests_are_signed_and_name_key_and_volume() {
-    let fake = FakeKms::start(Answer::Well).await;
+    let fake = service(Answer::Well).await;
     kms(&fake).wrap(&secret_of(7), VOLUME).await.unwrap();
     let request = fake.requests().pop().unwrap();
     assert_eq!(request.target, "TrentService.Encrypt");
@@ -76,12 +134,28 @@ async fn requests_are_signed_and_name_key_and_volume() {
 
 #[tokio::test]
 async fn a_key_ring_is_unlocked_with_it() {
-    let fake = FakeKms::start(Answer::Well).await;
+    let fake = service(Answer::Well).await;
     let kms = kms(&fake);
     let mut ring = KeyRing::create(VOLUME, 0, &SystemEntropy);
     ring.add_service(&kms).await.unwrap();
     let locked = LockedRing::decode(&ring.encode().unwrap()).unwrap();
     locked.unlock_with_service(VOLUME, &kms).await.unwrap();
+}
+
+/// However many slots there are: each question may take half a minute.
+#[tokio::test]
+async fn a_service_that_is_away_is_asked_for_one_slot() {
+    let fake = service(Answer::Well).await;
+    let mut ring = KeyRing::create(VOLUME, 0, &SystemEntropy);
+    for _ in 0..3 {
+        ring.add_service(&kms(&fake)).await.unwrap();
+    }
+    let locked = LockedRing::decode(&ring.encode().unwrap()).unwrap();
+    let away = service(Answer::Error(500, "KMSInternalException")).await;
+    let refused = locked.unlock_with_service(VOLUME, &kms(&away)).await;
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("could not be asked"), "{error}");
+    assert_eq!(away.requests().len(), ATTEMPTS as usize);
 }
 
 #[tokio::test]
@@ -107,7 +181,7 @@ async fn refusals_say_what_to_do() {
             "see the service's documentation",
         ),
     ] {
-        let fake = FakeKms::start(Answer::Error(status, code)).await;
+        let fake = service(Answer::Error(status, code)).await;
         let refused = kms(&fake).wrap(&secret_of(7), VOLUME).await.unwrap_err();
         let ServiceError::Refused(why) = refused else {
             panic!("{code}: {refused}")
@@ -127,7 +201,7 @@ async fn a_service_that_is_away_may_be_asked_again() {
         Answer::Error(503, "Other"),
         Answer::Never,
     ] {
-        let fake = FakeKms::start(answer).await;
+        let fake = service(answer).await;
         let refused = kms(&fake)
             .unwrap(b"wrapped", KEY, VOLUME)
             .await
@@ -136,7 +210,7 @@ async fn a_service_that_is_away_may_be_asked_again() {
         assert!(fake.requests().len() <= ATTEMPTS as usize);
     }
     // Nobody listens there.
-    let nowhere = Kms::over(config("http://127.0.0.1:1"), KEY, ANSWER_TIMEOUT);
+    let nowhere = over(config("http://127.0.0.1:1"), KEY, ANSWER_TIMEOUT);
     let refused = nowhere.unwrap(b"wrapped", KEY, VOLUME).await.unwrap_err();
     let ServiceError::Unavailable(why) = refused else {
         panic!("{refused}")
@@ -146,14 +220,14 @@ async fn a_service_that_is_away_may_be_asked_again() {
 
 #[tokio::test]
 async fn a_service_that_stumbles_once_is_asked_again() {
-    let fake = FakeKms::start(Answer::WellAfter(2)).await;
+    let fake = service(Answer::WellAfter(2)).await;
     kms(&fake).wrap(&secret_of(7), VOLUME).await.unwrap();
     assert_eq!(fake.requests().len(), 3);
 }
 
 #[tokio::test]
 async fn what_is_no_key_is_not_taken_for_one() {
-    let fake = FakeKms::start(Answer::Plaintext(b"short")).await;
+    let fake = service(Answer::Plaintext(b"short")).await;
     let refused = kms(&fake)
         .unwrap(b"wrapped", KEY, VOLUME)
         .await
@@ -178,9 +252,9 @@ impl ProvideCredentials for NoCredentials {
 
 #[tokio::test]
 async fn missing_credentials_are_named() {
-    let fake = FakeKms::start(Answer::Well).await;
+    let fake = service(Answer::Well).await;
     let config = config(&fake.url).credentials_provider(NoCredentials);
-    let kms = Kms::over(config, KEY, ANSWER_TIMEOUT);
+    let kms = over(config, KEY, ANSWER_TIMEOUT);
     let refused = kms.wrap(&secret_of(7), VOLUME).await.unwrap_err();
     assert!(
         refused.to_string().contains("there are no credentials"),
@@ -210,6 +284,6 @@ fn a_region_is_taken_from_an_arn() {
 /// Whoever prints a service shows no secret.
 #[tokio::test]
 async fn debug_output_has_no_secret() {
-    let fake = FakeKms::start(Answer::Well).await;
+    let fake = service(Answer::Well).await;
     assert!(!format!("{:?}", kms(&fake)).contains("a secret"));
 }

@@ -2,6 +2,11 @@
 
 use object_store::path::Path;
 
+pub use object_store::GetRange;
+
+pub use crate::slate::sealed_objects::{Fetched, open_object, seal_object, stored_range};
+pub use crate::slate::trailers::{with_trailer, without_trailer};
+
 use crate::VolumeDescriptor;
 use crate::volume::VolumeError;
 

@@ -25,8 +25,9 @@
 //!
 //! # Damage on the way
 //!
-//! Tables have checksums of SlateDB's, all else has one of ours (`ChecksummedStore`). What fails its checksum may have
-//! been damaged on its way, so reads are repeated up to three times before the metadata are called damaged.
+//! Tables have checksums of SlateDB's, and are tied to their names; all else has a checksum of ours (`ChecksummedStore`).
+//! What fails its checksum may have been damaged on its way, so reads are repeated up to three times before the metadata
+//! are called damaged.
 //!
 //! # Sealed volumes
 //!
@@ -36,8 +37,8 @@
 //! # Memory
 //!
 //! At most [`SlateSettings::cache_bytes`] for blocks that were read, 64 MiB of batches that are not
-//! in the bucket yet (and one batch more), and some 32 MiB while tables are merged. Sealing takes some 20 MiB more,
-//! for a copy of what is under way and the part that comes after it.
+//! in the bucket yet (and one batch more), and some 32 MiB while tables are merged. Each part of a table that is under way
+//! is there once more, some 10 MiB; sealing takes twice that, for the part that comes after it.
 
 mod checksummed;
 mod clock;
@@ -71,6 +72,9 @@ use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
 use housekeeping::Housekeeper;
 use sealed::{Refused, SealedStore};
+
+#[cfg(feature = "fuzzing")]
+pub(crate) use {checksummed::fuzzing as trailers, sealed::fuzzing as sealed_objects};
 
 pub use objects::{Condition, MetaObject, SlateObjects};
 pub use reader::SlateReader;
@@ -386,8 +390,11 @@ fn sorted(error: &slatedb::Error) -> StoreError {
             None => corrupt(),
         };
     }
-    if is_damage(error) {
-        return corrupt();
+    if let Some(damaged) = sources(error).find_map(|source| source.downcast_ref::<Damaged>()) {
+        return match damaged.is_earlier() {
+            true => StoreError::Fatal(damaged.to_string()),
+            false => corrupt(),
+        };
     }
     match error.kind() {
         ErrorKind::Closed(CloseReason::Fenced) => StoreError::Fenced,

@@ -133,7 +133,7 @@ pub enum VolumeError {
     },
     /// It is sealed, and was not expected to be.
     #[error(
-        "the volume at {root} is sealed; set encryption = \"aes-256-gcm\", and passphrase_file or key_file to what opens it"
+        "the volume at {root} is sealed; set encryption = \"aes-256-gcm\", and passphrase_file, key_file or kms_key to what opens it"
     )]
     Sealed {
         /// The prefix.
@@ -154,7 +154,7 @@ pub enum VolumeError {
     KeyRing(#[from] RingError),
     /// The slot by which the key ring was opened was to be removed.
     #[error(
-        "slot {0} is the one that the key ring was opened with just now; name what opens another slot with --passphrase-file or --key-file, so that it is certain that one is left that opens the volume"
+        "slot {0} is the one that the key ring was opened with just now; name what opens another slot with --passphrase-file, --key-file or --kms-key, so that it is certain that one is left that opens the volume"
     )]
     OwnSlot(SlotId),
     /// Others change the key ring all the time.

@@ -243,7 +243,7 @@ pub enum OpenError {
         /// What the operating system says.
         source: io::Error,
     },
-    /// The file with authorities for the store's certificate is of no use.
+    /// The file with authorities for certificates of servers is of no use.
     #[error(
         "s3_ca = {}: {why}; name a PEM file with the certificates of the authorities", path.display()
     )]
@@ -253,7 +253,7 @@ pub enum OpenError {
         /// What is wrong with it.
         why: String,
     },
-    /// The proxy on the way to the store cannot be used.
+    /// The proxy on the way to the server cannot be used.
     #[error(
         "the proxy that {named_by} names cannot be used: {why}; write http://HOST:PORT, or set s3_proxy = \"none\" to \
          go without one"

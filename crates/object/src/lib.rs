@@ -42,12 +42,12 @@ pub use error::{Fault, OpenError};
 pub use file::FileStore;
 pub use link::{Hours, LinkLimit};
 pub use options::{Checksum, Credentials, Encryption, Proxy, StoreOptions};
-pub use pace::{Health, PaceSettings};
+pub use pace::{Health, PaceSettings, UnansweredTry};
 pub use probe::{ProbeError, probe};
-pub use s3::S3Store;
+pub use s3::{S3Store, http_client};
 
 use location::Location;
-use pace::{PacedStore, Pacer, Repeat};
+use pace::{Body, PacedStore, Pacer, Repeat};
 
 /// An open store: where a volume's objects are.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError>
             };
             let pacer = &store.health.pacer;
             pacer
-                .run(Repeat::Freely, 0, || s3.check(&prefix))
+                .run(Repeat::Freely, Body::Nothing, || s3.check(&prefix))
                 .await
                 .map_err(|source| OpenError::store(&url, &source))?;
             store

@@ -71,7 +71,7 @@ pub enum Encryption {
     },
 }
 
-/// Through which proxy an S3 server is spoken to.
+/// Through which proxy an S3 server, or a service beside it, is spoken to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proxy {
     /// The one that `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` names, for addresses that `NO_PROXY` does not; this machine's

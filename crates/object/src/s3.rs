@@ -10,7 +10,8 @@
 //!   an error within a minute or so, never a hang.
 //! * **Integrity.** Every put carries a checksum of ours, which the server verifies: a CRC32, or an MD5, which the ETag
 //!   of the answer is compared with as well (see [`checksum`]). What is read is under checksums of the layers above.
-//! * **Limits.** Where the [link](crate::link) has some, large bodies wait before they begin, and all bodies on their way.
+//! * **Limits.** Where the [link](crate::link) has some, bodies wait on their way. [`crate::Store`] has them wait before they
+//!   begin as well.
 
 mod checksum;
 mod client;
@@ -41,6 +42,7 @@ use crate::link::Link;
 use crate::{Checksum, Encryption, OpenError, StoreOptions};
 pub(crate) use error::S3Error;
 use patience::PATIENCE;
+pub use way::http_client;
 
 /// A bucket. Clones share one client and its connections.
 #[derive(Clone)]

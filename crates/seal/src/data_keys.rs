@@ -5,7 +5,7 @@ use std::fmt;
 
 use forebay_types::VolumeId;
 
-use crate::{Entropy, ObjectId, Opener, Purpose, Salt, Sealer, Secret};
+use crate::{Entropy, ObjectId, Opener, PlaceSealer, Purpose, Salt, Sealer, Secret};
 
 /// Number of a data key of a volume. Counts up from 1; the highest one seals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,6 +91,17 @@ impl DataKeys {
         salt: &Salt,
     ) -> Result<Opener, UnknownDataKey> {
         self.opener_of(self.named(purpose, name), id, salt)
+    }
+
+    /// Seals an object of the volume that has a number, and parts at places of their own. Each call makes another key.
+    pub fn place_sealer(
+        &self,
+        purpose: Purpose,
+        number: u64,
+        entropy: &dyn Entropy,
+    ) -> PlaceSealer {
+        let (id, key) = &self.current;
+        PlaceSealer::new(*id, key, self.numbered(purpose, number), entropy)
     }
 
     fn sealer_of(&self, object: ObjectId<'_>, entropy: &dyn Entropy) -> Sealer {

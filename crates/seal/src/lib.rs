@@ -15,7 +15,7 @@
 //!   [`mod@key_ring`].
 //! * [`DataKeys`] is what a gateway keeps of it while it runs.
 //! * A [`Sealer`] seals the parts of one object, a pack or an object of the metadata, under a key of its
-//!   own; an [`Opener`] opens them.
+//!   own; an [`Opener`] opens them. A [`PlaceSealer`] does it for the log, whose records have places.
 //!
 //! # Why no nonce repeats
 //!
@@ -25,7 +25,8 @@
 //!    key, purpose, volume, number or name of the object, and salt, so two sealers never share a key, whatever
 //!    the gateway remembers of an earlier life, and however many copies of it there are;
 //! 2. its nonces are counted, it cannot be cloned, nor be given a salt or a counter; the nonce of the
-//!    closing part has a domain of its own, and sealing that part consumes the sealer.
+//!    closing part has a domain of its own, and sealing that part consumes the sealer. A [`PlaceSealer`]
+//!    has its nonces from the places of the log, of which each is given out once.
 //!
 //! So restarts, copies of a volume and logs that were rolled back need no memory of nonces to be
 //! safe: they would have to draw the same 128 random bits.
@@ -52,7 +53,7 @@ pub use credential::{Credential, InvalidCredential, KeyFile, Passphrase};
 pub use data_keys::{DataKeyId, DataKeys, UnknownDataKey};
 pub use entropy::{Entropy, SystemEntropy};
 pub use key_ring::{KeyRing, LockedRing, RingError, SlotId, SlotInfo, SlotKind};
-pub use object::{ObjectId, Opener, Part, Purpose, SALT_LEN, Salt, Sealer};
+pub use object::{ObjectId, Opener, Part, PlaceSealer, Purpose, SALT_LEN, Salt, Sealer};
 pub use passphrase::{Argon2Cost, InvalidCost};
 pub use sealing::Sealing;
 pub use secret::{SECRET_LEN, Secret};

@@ -4,7 +4,7 @@
 //! key     BLAKE3 derive_key( context of the purpose,
 //!                            data key: 32 | volume: 16 | number of the object: 8 | salt: 16 | name )
 //! nonce   0  u32  0 a counted part, 1 the closing part
-//!         4  u64  number of the part; 0 for the closing one
+//!         4  u64  number of the part, or its place; 0 for the closing one
 //! ```
 //!
 //! Numbers are little-endian. What has a number has no name, and what has a name has the number 0: the
@@ -30,6 +30,8 @@ pub enum Purpose {
     Pack,
     /// An object of the metadata store, named by where it lies below it.
     Metadata,
+    /// One life of a segment of the log, with the number of the segment.
+    Log,
 }
 
 impl Purpose {
@@ -37,6 +39,7 @@ impl Purpose {
         match self {
             Purpose::Pack => "forebay 2026-11 key of a pack v1",
             Purpose::Metadata => "forebay 2026-11 key of a metadata object v1",
+            Purpose::Log => "forebay 2026-11 key of a log segment v1",
         }
     }
 }
@@ -57,9 +60,9 @@ pub struct ObjectId<'a> {
 /// Which part of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// One of those that are counted up from 0.
+    /// One of those that are counted up from 0, or that lie each at a place of their own.
     Counted(u64),
-    /// The last one.
+    /// The one that closes the object, or is its head.
     Closing,
 }
 
@@ -140,6 +143,65 @@ impl Sealer {
     /// Seals the closing part in place. There is none after it.
     pub fn seal_closing(self, also: &[u8], part: &mut [u8]) -> Tag {
         self.cipher.seal(&Part::Closing.nonce(), also, part)
+    }
+}
+
+/// Seals the parts of one object that lie each at a place of their own, in any order and by several threads
+/// at once: for a log, whose records are written where their turn came and not when.
+///
+/// Its key is as unlike all others as that of a [`Sealer`]. That its nonces do not repeat is up to who
+/// gives out the places, each to one part and never again; so it is for those who have such places in
+/// any case, and cannot be cloned either.
+pub struct PlaceSealer {
+    cipher: Cipher,
+    key_id: DataKeyId,
+    salt: Salt,
+}
+
+impl PlaceSealer {
+    /// A sealer with a salt, and so a key, that no other one has.
+    pub(crate) fn new(
+        key_id: DataKeyId,
+        data_key: &Secret,
+        object: ObjectId<'_>,
+        entropy: &dyn Entropy,
+    ) -> PlaceSealer {
+        let Sealer {
+            cipher,
+            key_id,
+            salt,
+            ..
+        } = Sealer::new(key_id, data_key, object, entropy);
+        PlaceSealer {
+            cipher,
+            key_id,
+            salt,
+        }
+    }
+
+    /// Which data key the sealer's key comes from: to be stored.
+    pub fn key_id(&self) -> DataKeyId {
+        self.key_id
+    }
+
+    /// The salt: to be stored.
+    pub fn salt(&self) -> &Salt {
+        &self.salt
+    }
+
+    /// Seals the part at `place` in place; an [`Opener`] knows it as [`Part::Counted`] with that number. `also` is
+    /// authenticated with it; who opens it has to know it.
+    ///
+    /// With one sealer, each place is for one call: a second one gives away what both have sealed.
+    pub fn seal_at(&self, place: u64, also: &[u8], part: &mut [u8]) -> Tag {
+        self.cipher.seal(&Part::Counted(place).nonce(), also, part)
+    }
+
+    /// Authenticates the head of the object, of which nothing is hidden: [`Part::Closing`], of no bytes.
+    ///
+    /// With one sealer, there is one head.
+    pub fn seal_head(&self, head: &[u8]) -> Tag {
+        self.cipher.seal(&Part::Closing.nonce(), head, &mut [])
     }
 }
 

@@ -25,7 +25,9 @@ pub trait KeyService: Send + Sync {
     /// Wraps `volume_key`. Gives at most [`crate::key_ring::MAX_WRAPPED_LEN`] bytes.
     fn wrap<'a>(&'a self, volume_key: &'a Secret, volume: VolumeId) -> ServiceFuture<'a, Vec<u8>>;
 
-    /// Unwraps what [`wrap`](Self::wrap) gave for `volume` with the service's key `key`.
+    /// Unwraps what [`wrap`](Self::wrap) gave for `volume`. The slot says that this was with the service's key `key`. That
+    /// comes from the bucket and is authenticated by nothing: who writes there can have wrapped a volume key of his own with
+    /// a key of his own. So a service unwraps only with keys that its own configuration names.
     fn unwrap<'a>(
         &'a self,
         wrapped: &'a [u8],

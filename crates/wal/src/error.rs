@@ -2,6 +2,7 @@
 
 use std::io;
 
+use forebay_seal::UnknownDataKey;
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 /// The log cannot be opened. Nothing was changed on disk.
@@ -68,6 +69,47 @@ pub enum OpenError {
         from: Lsn,
         /// The first record that could be there.
         first: Lsn,
+    },
+    /// The log is sealed, and there are no keys.
+    #[error(
+        "log segment {segment} is sealed, and there are no keys to open it with: open the volume with what \
+         opens it (encryption = \"aes-256-gcm\"), or put the log aside"
+    )]
+    Sealed {
+        /// The file.
+        segment: String,
+    },
+    /// The log has to be sealed, and is not.
+    #[error(
+        "log segment {segment} is not sealed, and holds what the bucket does not have, or may: a log that is \
+         sealed from its beginning has no such segment, and nobody can tell who has written it. If sealing was just \
+         switched on after a stop that was not in order, start once more with seal_log = \"off\" and stop in \
+         order, which publishes all of the log; else somebody has put it there: move it out of the log folder"
+    )]
+    NotSealed {
+        /// The file.
+        segment: String,
+    },
+    /// The log was sealed with a key that is not there.
+    #[error("log segment {segment}: {error}")]
+    UnknownKey {
+        /// The file.
+        segment: String,
+        /// Which one.
+        error: UnknownDataKey,
+    },
+    /// What lies there is whole, and not what a gateway of this volume has sealed for that place.
+    #[error(
+        "{what} in log segment {segment} does not authenticate: it is whole, so neither a crash nor a bad \
+         disk has made it so; somebody has changed the log, or put parts of another one in its place. Nothing was \
+         replayed, and nothing was changed. Find out who can write to that disk; then bring the true log back, or \
+         move the log folder away, to go on with what the bucket holds, and keep it: `forebay log salvage` reads what is authentic"
+    )]
+    Forged {
+        /// The file.
+        segment: String,
+        /// What of it.
+        what: String,
     },
     /// The options contradict themselves or the log.
     #[error("log options: {0}")]

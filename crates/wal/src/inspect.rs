@@ -17,13 +17,15 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use forebay_seal::{DataKeys, Purpose};
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 use crate::layout::{HeaderBytes, SEGMENT_HEADER_USED, SegmentHeader};
+use crate::seal::LogKeys;
 use crate::segment::{AsideKind, AsideName, FileName};
 use crate::storage::{SegmentReader, Storage};
 
-pub use reader::{Gap, GapReason, LogReader, Piece};
+pub use reader::{Gap, GapReason, LockedRecord, LogReader, Piece};
 pub use summary::{Counts, Ending, SegmentSummary, Summary};
 
 /// Files of a log folder, for reading.
@@ -84,6 +86,7 @@ pub struct Inspection {
 pub struct KeptLog {
     label: Label,
     files: Arc<dyn LogFiles>,
+    keys: Option<Arc<DataKeys>>,
     /// By number.
     segments: Vec<Segment>,
     unusable: Vec<(String, String)>,
@@ -100,11 +103,19 @@ struct Segment {
 }
 
 impl Inspection {
-    /// Reads the headers of all segments of a folder.
+    /// Reads the headers of all segments of a folder. Records of sealed ones are counted and not read.
     ///
     /// # Errors
     /// When the folder cannot be listed. A file that cannot be read is [named](KeptLog::unusable).
     pub fn open(files: Arc<dyn LogFiles>) -> io::Result<Inspection> {
+        Inspection::open_with(files, None)
+    }
+
+    /// The same, with the keys of a volume: sealed segments of that volume are read with them.
+    pub fn open_with(
+        files: Arc<dyn LogFiles>,
+        keys: Option<Arc<DataKeys>>,
+    ) -> io::Result<Inspection> {
         let mut logs = BTreeMap::new();
         let mut names = files.list()?;
         names.sort();
@@ -118,6 +129,7 @@ impl Inspection {
                 .or_insert_with(|| KeptLog {
                     label,
                     files: files.clone(),
+                    keys: keys.clone(),
                     segments: Vec::new(),
                     unusable: Vec::new(),
                     bytes: 0,
@@ -207,9 +219,34 @@ impl KeptLog {
         &self.unusable
     }
 
+    /// Whether it has records that cannot be read without keys which are not there.
+    pub fn is_locked(&self) -> bool {
+        let keys = self.keys();
+        let mut sealed = self.segments.iter().filter_map(|segment| {
+            let seal = segment.header.seal?;
+            Some((segment.header.number.0, seal))
+        });
+        sealed.any(|(number, seal)| {
+            keys.keys().is_none_or(|keys| {
+                let opener = keys.opener(Purpose::Log, number, seal.key, &seal.salt);
+                opener.is_err()
+            })
+        })
+    }
+
+    /// The keys, if they are those of its volume.
+    fn keys(&self) -> LogKeys {
+        let own = self.keys.as_ref();
+        match own.filter(|keys| self.volume() == Some(keys.volume())) {
+            Some(keys) => LogKeys::Optional(Arc::clone(keys)),
+            None => LogKeys::None,
+        }
+    }
+
     /// Reads the records that lie at `from` or behind it.
     pub fn read_from(&self, from: Lsn) -> LogReader {
-        LogReader::new(self.files.clone(), self.segments.clone(), from)
+        let (files, segments) = (self.files.clone(), self.segments.clone());
+        LogReader::new(files, self.keys(), segments, from)
     }
 
     /// Whether it is certain that the log holds no record at `published` or behind it: then nothing

@@ -3,7 +3,7 @@
 //! ```text
 //! segment file
 //! +--------------------------+ 0
-//! | segment header (below)   |      one page, of which 128 bytes are used
+//! | segment header (below)   |      one page, of which 128 bytes are used, 144 of a sealed one
 //! +--------------------------+ 4096
 //! | record                   |      the record with LSN L lies at 4096 + (L - base)
 //! | record                   |
@@ -25,9 +25,18 @@
 //!  72  8  LSN where that one's
 //!         records end
 //!  80  8  durable LSN when begun
-//!  88 36  zero
-//! 124  4  CRC32 of bytes 0 to 124
+//!
+//! format version 1                    format version 2: the segment is sealed
+//!  88 36  zero                         88  4  number of the data key
+//! 124  4  CRC32 of bytes 0 to 124      92 16  salt of the segment's key
+//!                                     108 16  that of the segment before, zeros for none
+//!                                     124 16  tag: authenticates bytes 0 to 124
+//!                                     140  4  CRC32 of bytes 0 to 140
 //! ```
+//!
+//! In a sealed segment the last 16 bytes of each payload are its tag, and those before are encrypted; what is
+//! authenticated how is in [`seal`](crate::seal). All else is as in others, so that a record that is not
+//! whole is told by its CRC, and counted, without a key.
 //!
 //! The used part of a segment header fits into one 512-byte sector, so a power cut leaves the
 //! old header, the new one, or a mixture whose CRC is wrong.
@@ -36,14 +45,19 @@ mod header_crc;
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
+use forebay_seal::{DataKeyId, Tag};
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 /// Bytes from the beginning of a segment file to its first record: one page.
 pub(crate) const SEGMENT_HEADER: usize = 4096;
 /// Bytes of a record before its payload.
 pub(crate) const RECORD_HEADER: usize = RECORD_ZERO + 4;
-/// The format that is written, and the newest one that is read.
-pub(crate) const VERSION: u32 = 1;
+/// The format of segments that are not sealed.
+const PLAIN: u32 = 1;
+/// The format of those that are.
+const SEALED: u32 = 2;
+/// The newest format that is read.
+pub(crate) const VERSION: u32 = SEALED;
 /// Records begin at multiples of this.
 pub(crate) const ALIGNMENT: u64 = 8;
 
@@ -60,8 +74,13 @@ const SEG_PREVIOUS_END: usize = SEG_PREVIOUS + 8;
 const SEG_DURABLE: usize = SEG_PREVIOUS_END + 8;
 const SEG_FREE: usize = SEG_DURABLE + 8;
 const SEG_CRC: usize = SEG_FREE + 36;
+const SEG_KEY: usize = SEG_FREE;
+const SEG_KEY_SALT: usize = SEG_KEY + 4;
+const SEG_PREVIOUS_KEY_SALT: usize = SEG_KEY_SALT + forebay_seal::SALT_LEN;
+const SEG_TAG: usize = SEG_PREVIOUS_KEY_SALT + forebay_seal::SALT_LEN;
+const SEG_SEALED_CRC: usize = SEG_TAG + forebay_seal::TAG_LEN;
 /// Bytes of the segment header that are used.
-pub(crate) const SEGMENT_HEADER_USED: usize = SEG_CRC + 4;
+pub(crate) const SEGMENT_HEADER_USED: usize = SEG_SEALED_CRC + 4;
 
 const RECORD_MAGIC: [u8; 2] = *b"FR";
 const RECORD_CRC: usize = 0;
@@ -74,7 +93,8 @@ const RECORD_LENGTH: usize = RECORD_SALT + 8;
 const RECORD_ZERO: usize = RECORD_LENGTH + 4;
 
 const _: () = {
-    assert!(SEGMENT_HEADER_USED == 128);
+    assert!(SEG_CRC + 4 == 128 && SEGMENT_HEADER_USED == 144);
+    assert!(SEG_TAG == SEG_CRC, "all fields lie before both");
     assert!(
         SEGMENT_HEADER_USED <= 512,
         "a torn sector must not tear a header in two valid halves"
@@ -152,6 +172,22 @@ pub(crate) struct SegmentHeader {
     pub(crate) previous_end: Lsn,
     /// What was known to be durable when the segment was begun.
     pub(crate) durable: Lsn,
+    /// How it is sealed, if it is.
+    pub(crate) seal: Option<HeaderSeal>,
+}
+
+/// What the header of a sealed segment says of that. Nothing of a header is authentic before
+/// [`SegmentOpener::of`](crate::seal::SegmentOpener::of) has found it so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeaderSeal {
+    /// The data key that the segment's key comes from.
+    pub(crate) key: DataKeyId,
+    /// The salt of the segment's key.
+    pub(crate) salt: forebay_seal::Salt,
+    /// That of the segment before; zeros if there is none, or it is not sealed.
+    pub(crate) previous: forebay_seal::Salt,
+    /// Authenticates what lies before it.
+    pub(crate) tag: Tag,
 }
 
 /// What the first bytes of a segment file are.
@@ -169,7 +205,8 @@ impl SegmentHeader {
     pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_USED] {
         let mut bytes = [0; SEGMENT_HEADER_USED];
         put(&mut bytes, 0, &SEGMENT_MAGIC);
-        put(&mut bytes, SEG_VERSION, &VERSION.to_le_bytes());
+        let version = self.seal.map_or(PLAIN, |_| SEALED);
+        put(&mut bytes, SEG_VERSION, &version.to_le_bytes());
         put(&mut bytes, SEG_VOLUME, &self.volume.0);
         put(&mut bytes, SEG_EPOCH, &self.epoch.0.to_le_bytes());
         put(&mut bytes, SEG_NUMBER, &self.number.0.to_le_bytes());
@@ -182,9 +219,21 @@ impl SegmentHeader {
             &self.previous_end.0.to_le_bytes(),
         );
         put(&mut bytes, SEG_DURABLE, &self.durable.0.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[..SEG_CRC]);
-        put(&mut bytes, SEG_CRC, &crc.to_le_bytes());
+        if let Some(seal) = &self.seal {
+            put(&mut bytes, SEG_KEY, &seal.key.0.to_le_bytes());
+            put(&mut bytes, SEG_KEY_SALT, &seal.salt);
+            put(&mut bytes, SEG_PREVIOUS_KEY_SALT, &seal.previous);
+            put(&mut bytes, SEG_TAG, &seal.tag);
+        }
+        let at = self.seal.map_or(SEG_CRC, |_| SEG_SEALED_CRC);
+        let crc = crc32fast::hash(&bytes[..at]);
+        put(&mut bytes, at, &crc.to_le_bytes());
         bytes
+    }
+
+    /// What the tag of a sealed segment's header authenticates.
+    pub(crate) fn authenticated(&self) -> [u8; SEG_TAG] {
+        take(&self.encode(), 0)
     }
 
     pub(crate) fn decode(bytes: &[u8; SEGMENT_HEADER_USED]) -> HeaderBytes {
@@ -196,8 +245,12 @@ impl SegmentHeader {
         if version > VERSION {
             return HeaderBytes::Newer(version);
         }
-        let crc = crc32fast::hash(&bytes[..SEG_CRC]);
-        if version != VERSION || take(bytes, SEG_CRC) != crc.to_le_bytes() {
+        let at = match version {
+            PLAIN => SEG_CRC,
+            SEALED => SEG_SEALED_CRC,
+            _ => return HeaderBytes::Invalid,
+        };
+        if take(bytes, at) != crc32fast::hash(&bytes[..at]).to_le_bytes() {
             return HeaderBytes::Invalid;
         }
         let number = |at| u64::from_le_bytes(take(bytes, at));
@@ -210,6 +263,12 @@ impl SegmentHeader {
             previous: SegmentNumber(number(SEG_PREVIOUS)),
             previous_end: Lsn(number(SEG_PREVIOUS_END)),
             durable: Lsn(number(SEG_DURABLE)),
+            seal: (version == SEALED).then(|| HeaderSeal {
+                key: DataKeyId(u32::from_le_bytes(take(bytes, SEG_KEY))),
+                salt: take(bytes, SEG_KEY_SALT),
+                previous: take(bytes, SEG_PREVIOUS_KEY_SALT),
+                tag: take(bytes, SEG_TAG),
+            }),
         })
     }
 }
@@ -248,6 +307,13 @@ impl RecordHeader {
         compiler_fence(Ordering::Release);
         put(bytes, RECORD_LSN, &self.lsn.0.to_le_bytes());
         put(bytes, RECORD_SALT, &self.salt.0.to_le_bytes());
+    }
+
+    /// What the tag of a sealed record authenticates beside its payload: all of the header but the CRC.
+    pub(crate) fn authenticated(&self) -> [u8; RECORD_HEADER - RECORD_TAG] {
+        let mut bytes = [0; RECORD_HEADER];
+        self.write(&mut bytes, 0);
+        take(&bytes, RECORD_TAG)
     }
 
     /// The header and the CRC that it claims, if these bytes have the form of one.
@@ -306,45 +372,74 @@ mod tests {
             previous: SegmentNumber(8),
             previous_end: Lsn(1 << 40),
             durable: Lsn(12345),
+            seal: None,
+        }
+    }
+
+    fn sealed() -> SegmentHeader {
+        SegmentHeader {
+            seal: Some(HeaderSeal {
+                key: DataKeyId(3),
+                salt: [0xa1; 16],
+                previous: [0xb2; 16],
+                tag: [0xc3; 16],
+            }),
+            ..header()
         }
     }
 
     #[test]
     fn segment_header_survives_the_round_trip() {
-        assert_eq!(
-            SegmentHeader::decode(&header().encode()),
-            HeaderBytes::Valid(header())
-        );
-    }
-
-    #[test]
-    fn every_flipped_bit_of_a_segment_header_is_noticed() {
-        let good = header().encode();
-        for bit in 0..good.len() * 8 {
-            let mut bad = good;
-            bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(
-                !matches!(SegmentHeader::decode(&bad), HeaderBytes::Valid(_)),
-                "bit {bit}"
+        for header in [header(), sealed()] {
+            assert_eq!(
+                SegmentHeader::decode(&header.encode()),
+                HeaderBytes::Valid(header)
             );
         }
     }
 
     #[test]
+    fn all_of_a_sealed_header_is_authenticated_but_its_tag_and_crc() {
+        let (bytes, authenticated) = (sealed().encode(), sealed().authenticated());
+        assert_eq!(bytes[..124], authenticated);
+        assert_eq!(bytes[124..140], [0xc3; 16]);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_segment_header_is_noticed() {
+        for (good, used) in [(header().encode(), 128), (sealed().encode(), 144)] {
+            for bit in 0..used * 8 {
+                let mut bad = good;
+                bad[bit / 8] ^= 1 << (bit % 8);
+                assert!(
+                    !matches!(SegmentHeader::decode(&bad), HeaderBytes::Valid(_)),
+                    "bit {bit}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn segment_header_torn_anywhere_over_a_former_one_is_noticed() {
-        let former = SegmentHeader {
+        let former = |header| SegmentHeader {
             number: SegmentNumber(2),
             salt: Salt(1),
-            ..header()
-        }
-        .encode();
-        let new = header().encode();
-        for cut in 0..=new.len() {
-            let mut torn = former;
-            torn[..cut].copy_from_slice(&new[..cut]);
-            match SegmentHeader::decode(&torn) {
-                HeaderBytes::Valid(_) => assert!(torn == former || torn == new, "cut {cut}"),
-                other => assert_eq!(other, HeaderBytes::Invalid),
+            ..header
+        };
+        for (former, new) in [
+            (former(header()), header()),
+            (former(sealed()), sealed()),
+            (former(header()), sealed()),
+            (former(sealed()), header()),
+        ] {
+            let (old, bytes) = (former.encode(), new.encode());
+            for cut in 0..=bytes.len() {
+                let mut torn = old;
+                torn[..cut].copy_from_slice(&bytes[..cut]);
+                match SegmentHeader::decode(&torn) {
+                    HeaderBytes::Valid(it) => assert!(it == former || it == new, "cut {cut}"),
+                    other => assert_eq!(other, HeaderBytes::Invalid),
+                }
             }
         }
     }

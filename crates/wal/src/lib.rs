@@ -19,6 +19,9 @@
 //! * [`Storage`] is the I/O: [`FileStorage`] for real, [`MemoryStorage`] for tests that
 //!   cut the power.
 //!
+//! A log may be sealed: with the keys of its volume ([`Options::sealing`], [`LogKeys`]) nobody who has the disk
+//! alone can read records, or have others replayed.
+//!
 //! Two LSNs matter to a caller. A reply may leave when everything up to its record is **complete**:
 //! a hole before it would cut it off at recovery. What is to survive a power cut must be
 //! **durable**.
@@ -34,6 +37,7 @@ mod layout;
 mod map;
 mod options;
 mod recovery;
+mod seal;
 mod segment;
 mod state;
 mod storage;
@@ -45,11 +49,12 @@ mod wal;
 pub use aside::{LogFolder, discard, put_aside};
 pub use error::{AppendError, LogFailed, OpenError};
 pub use inspect::{
-    Counts, Ending, Gap, GapReason, Inspection, KeptLog, Label, LogFiles, LogReader, Piece,
-    SegmentSummary, Summary,
+    Counts, Ending, Gap, GapReason, Inspection, KeptLog, Label, LockedRecord, LogFiles, LogReader,
+    Piece, SegmentSummary, Summary,
 };
 pub use layout::RecordKind;
 pub use options::Options;
 pub use recovery::{Record, Recovery, Tail, WriterEnd};
+pub use seal::LogKeys;
 pub use storage::{FileStorage, MemoryStorage, SegmentMemory, SegmentReader, Storage};
 pub use wal::{Appended, Complete, Durable, Failed, Hand, Room, Stats, Wal};

@@ -1,9 +1,11 @@
 //! Settings of a log.
 
+use forebay_seal::Sealing;
 use forebay_types::{Epoch, VolumeId};
 
 use crate::error::OpenError;
 use crate::layout::{RECORD_HEADER, SEGMENT_HEADER};
+use crate::seal::{self, SEAL_BYTES};
 
 /// Settings of a log.
 #[derive(Clone, Debug)]
@@ -17,6 +19,9 @@ pub struct Options {
     pub volume: VolumeId,
     /// The epoch under which new segments are written.
     pub epoch: Epoch,
+    /// What new segments are sealed with, each under a key of its own; `None` for not at all. What was written
+    /// before stays as it is.
+    pub sealing: Option<Sealing>,
 }
 
 impl Options {
@@ -27,6 +32,7 @@ impl Options {
             limit_bytes: 4 << 30,
             volume,
             epoch,
+            sealing: None,
         }
     }
 
@@ -49,7 +55,18 @@ impl Options {
                 self.limit_bytes, self.segment_bytes
             )));
         }
-        Ok(())
+        match &self.sealing {
+            Some(sealing) => seal::check(&sealing.keys, self.volume),
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes that sealing adds to each payload.
+    pub(crate) fn seal_bytes(&self) -> u64 {
+        match self.sealing {
+            Some(_) => SEAL_BYTES,
+            None => 0,
+        }
     }
 
     /// Full segments are flushed without being asked for once they add up to this many bytes. Not
@@ -70,6 +87,6 @@ impl Options {
 
     /// Payload bytes of the largest record that fits into a segment.
     pub(crate) fn largest_payload(&self) -> u64 {
-        self.segment_bytes - (SEGMENT_HEADER + RECORD_HEADER) as u64
+        self.segment_bytes - (SEGMENT_HEADER + RECORD_HEADER) as u64 - self.seal_bytes()
     }
 }

@@ -13,6 +13,10 @@
 //! | a header with a number other than N | void | renamed for its next life and not begun |
 //! | a header of another volume | an error | somebody else's data |
 //! | a header or a name with a number from 2^62 on | an error | no log reaches it, and counting on from it would overflow |
+//! | the header of a sealed segment, and there are no keys, or not that one | an error | nothing in it can be judged |
+//! | the header of a sealed segment that does not authenticate | an error | a crash leaves no right CRC over what was never written |
+//! | the header of a segment that is not sealed, where [it has to be](LogKeys::Required), and a record of it may have to be replayed | an error | anybody can have written it |
+//! | the same, of which all is published | void | what is left from before sealing was switched on |
 //! | a header | begun | |
 //!
 //! **What lies at the place of the record with LSN L?**
@@ -22,6 +26,7 @@
 //! | fewer than a record header | the end | a record never crosses a segment |
 //! | no magic, unknown kind, another LSN, another salt, or a length beyond the segment | the end | never written, or of a former life |
 //! | a CRC that does not match | the end, torn | written in part |
+//! | in a sealed segment, a tag that does not match | an error | the CRC is written last, over the tag: what is whole and not authentic was put there |
 //! | anything else | a record | |
 //!
 //! **The records of a segment end at E: does the next begun segment (by number) go on?**
@@ -32,6 +37,7 @@
 //! | has a lower epoch | the log ends | a fenced writer's leftover |
 //! | says that its predecessor ended elsewhere than at E | the log ends | records before it are missing: a hole |
 //! | begins before E | the log ends | contradicts itself |
+//! | is sealed, and does not name the segment before and the salt of its key | an error | a part of another history of this log |
 //! | anything else | it goes on at its base | (which lies after E only where a restart left numbers out) |
 //!
 //! Replay starts in the last begun segment with base <= `from`. If a record lies exactly at `from`,
@@ -62,6 +68,7 @@
 //! segment with a new salt.
 
 pub(crate) mod cursor;
+mod folder;
 mod reopen;
 mod rules;
 
@@ -70,14 +77,16 @@ use std::sync::Arc;
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 use crate::error::OpenError;
-use crate::layout::{HeaderBytes, RecordKind, SEGMENT_HEADER_USED, SegmentHeader};
+use crate::layout::{RecordKind, SegmentHeader};
 use crate::options::Options;
+use crate::seal::{self, LogKeys};
 use crate::segment::FileName;
 use crate::storage::Storage;
 use crate::wal::{Hand, Wal};
 
 use cursor::{Place, SegmentCursor};
-use rules::{FileVerdict, NextVerdict};
+use folder::Folder;
+use rules::NextVerdict;
 
 /// No LSN and no number of a segment is as large as this when a log is opened: one that writes a GiB
 /// every second gets there in 136 years.
@@ -157,6 +166,7 @@ struct Stretch {
 pub struct Recovery {
     storage: Arc<dyn Storage>,
     volume: VolumeId,
+    keys: LogKeys,
     from: Lsn,
     chain: Vec<Stretch>,
     /// Segments before the chain: wholly below `from`.
@@ -165,6 +175,8 @@ pub struct Recovery {
     cut_off: Vec<Begun>,
     /// Files without records.
     void: Vec<LogFile>,
+    /// Files of records that are published, and that must not be read again.
+    let_go: Vec<LogFile>,
     /// Files with records and without a header.
     headless: Vec<LogFile>,
     end: Lsn,
@@ -205,13 +217,35 @@ impl Recovery {
         from: Lsn,
         ending: WriterEnd,
     ) -> Result<Recovery, OpenError> {
+        Recovery::scan_with(storage, volume, from, ending, LogKeys::None)
+    }
+
+    /// Like [`scan_after`](Self::scan_after), of a log that is or may be sealed.
+    ///
+    /// # Errors
+    /// As well when it is not as `keys` say that it has to be, and when anything of it that might be
+    /// replayed does not authenticate. Nothing is changed then.
+    pub fn scan_with(
+        storage: Arc<dyn Storage>,
+        volume: VolumeId,
+        from: Lsn,
+        ending: WriterEnd,
+        keys: LogKeys,
+    ) -> Result<Recovery, OpenError> {
         within_limit(from.0, || "the volume's published LSN".to_owned())?;
+        keys.check(volume)?;
+        let mut folder = folder::classify(&*storage, volume, &keys)?;
+        if let LogKeys::Required(_) = keys {
+            let is_published = matches!(ending, WriterEnd::StopAt(stop) if stop <= from);
+            folder.let_go_of_unsealed(&*storage, from, is_published)?;
+        }
         let Folder {
             mut begun,
             void,
             headless,
+            let_go,
             numbers,
-        } = classify(&*storage, volume)?;
+        } = folder;
         begun.sort_by_key(|segment| segment.header.number);
         let (headless, first_records): (Vec<_>, Vec<_>) = headless
             .into_iter()
@@ -220,11 +254,13 @@ impl Recovery {
         let durable = begun.iter().map(|segment| segment.header.durable).max();
         let mut recovery = Recovery {
             volume,
+            keys,
             from,
             chain: Vec::new(),
             older: Vec::new(),
             cut_off: Vec::new(),
             void,
+            let_go,
             headless,
             end: from,
             tail: Tail::Clean,
@@ -264,11 +300,12 @@ impl Recovery {
         self.older = begun;
         let mut traces = Traces::default();
         while let Some(segment) = rest.next() {
-            let mut cursor = SegmentCursor::open(&*self.storage, &segment)?;
+            let mut cursor = SegmentCursor::open(&*self.storage, &segment, &self.keys)?;
             let base = segment.header.base;
             // Only in the first segment does `from` lie behind the base.
-            let start = match cursor.look(self.from.max(base))? {
-                Place::Record { .. } => self.from.max(base),
+            let first = self.from.max(base);
+            let start = match cursor.look(first)? {
+                Place::Record { .. } | Place::Forged { .. } => first,
                 _ => base,
             };
             let (mut end, mut place) = (start, cursor.look(start)?);
@@ -276,7 +313,10 @@ impl Recovery {
                 end = after;
                 place = cursor.look(end)?;
             }
-            let epoch = segment.header.epoch;
+            if matches!(place, Place::Forged { .. } | Place::Locked { .. }) {
+                return Err(seal::forged_record(&segment.file.name.text(), end));
+            }
+            let (epoch, header) = (segment.header.epoch, segment.header);
             self.chain.push(Stretch {
                 segment,
                 start,
@@ -294,6 +334,15 @@ impl Recovery {
                 traces.half = place == Place::Torn && end >= self.from;
                 traces.any |= traces.half;
                 break;
+            }
+            if let Some(next) = rest
+                .peek()
+                .filter(|next| !rules::follows(&header, &next.header))
+            {
+                return Err(OpenError::Forged {
+                    segment: next.file.name.text(),
+                    what: "what it says of the segment before it".to_owned(),
+                });
             }
         }
         self.cut_off = rest.collect();
@@ -351,7 +400,10 @@ impl Recovery {
             }
             let cursor = match &mut self.cursor {
                 Some(cursor) => cursor,
-                none => none.insert(SegmentCursor::open(&*self.storage, &stretch.segment)?),
+                none => {
+                    let segment = &stretch.segment;
+                    none.insert(SegmentCursor::open(&*self.storage, segment, &self.keys)?)
+                }
             };
             let lsn = self.at;
             let Place::Record { kind, end, payload } = cursor.look(lsn)? else {
@@ -367,7 +419,7 @@ impl Recovery {
                 let payload = self
                     .cursor
                     .as_ref()
-                    .map_or(&[][..], |cursor| cursor.bytes(payload));
+                    .map_or(&[][..], |cursor| cursor.payload(payload));
                 return Ok(Some(Record {
                     kind,
                     lsn,
@@ -437,85 +489,4 @@ struct Traces {
     headless: bool,
     /// Up to where there are whole records.
     beyond: Option<Lsn>,
-}
-
-/// A segment that has records and has lost its header.
-struct Headless {
-    file: LogFile,
-    /// LSN of its first record.
-    first: Lsn,
-    /// Where that ends.
-    end: Lsn,
-}
-
-/// The files of a log.
-#[derive(Default)]
-struct Folder {
-    begun: Vec<Begun>,
-    void: Vec<LogFile>,
-    headless: Vec<Headless>,
-    /// The highest number that appears in a name or a header: a file may carry the header of a name
-    /// that is gone.
-    numbers: u64,
-}
-
-/// Applies the first table to all files.
-fn classify(storage: &dyn Storage, volume: VolumeId) -> Result<Folder, OpenError> {
-    let names = storage
-        .list()
-        .map_err(OpenError::io("list the log folder"))?;
-    let mut folder = Folder::default();
-    for name in names.iter().filter_map(|name| FileName::parse(name)) {
-        let text = name.text();
-        let failed = |source| OpenError::Io {
-            action: format!("read the header of {text}"),
-            source,
-        };
-        let reader = storage.read(&text).map_err(failed)?;
-        let bytes = reader.size().map_err(failed)?;
-        let mut header = [0; SEGMENT_HEADER_USED];
-        // A file that is too short leaves zeros, which are no header.
-        reader.read_at(0, &mut header).map_err(failed)?;
-        let header = SegmentHeader::decode(&header);
-        folder.numbers = folder.numbers.max(name.number().0);
-        if let HeaderBytes::Valid(header) = &header {
-            folder.numbers = folder.numbers.max(header.number.0);
-            let lsns = [header.base, header.previous_end, header.durable];
-            for lsn in lsns {
-                within_limit(lsn.0, || format!("an LSN in the header of {text}"))?;
-            }
-        }
-        within_limit(folder.numbers, || format!("the number of {text}"))?;
-        let file = LogFile { name, bytes };
-        match rules::segment_file(name, header, volume) {
-            FileVerdict::Begun(header) => folder.begun.push(Begun { file, header }),
-            FileVerdict::Void => {
-                let lost = header == HeaderBytes::Invalid && matches!(name, FileName::Segment(_));
-                let record = match lost {
-                    true => cursor::first_record(&*reader, bytes).map_err(failed)?,
-                    false => None,
-                };
-                match record {
-                    Some((first, end)) => folder.headless.push(Headless { file, first, end }),
-                    None => folder.void.push(file),
-                }
-            }
-            FileVerdict::Foreign(found) => {
-                return Err(OpenError::ForeignVolume {
-                    segment: text,
-                    expected: volume,
-                    found,
-                });
-            }
-            FileVerdict::Newer(found) => {
-                let supported = crate::layout::VERSION;
-                return Err(OpenError::NewerFormat {
-                    segment: text,
-                    found,
-                    supported,
-                });
-            }
-        }
-    }
-    Ok(folder)
 }

@@ -1,9 +1,12 @@
 //! Segments as the log keeps book of them, and the names of their files.
 
+use std::sync::Arc;
+
 use forebay_types::Lsn;
 
 use crate::layout::{SEGMENT_HEADER, Salt, SegmentNumber};
 use crate::map::Unwritten;
+use crate::seal::SegmentSealer;
 use crate::storage::SegmentMemory;
 
 /// What a file of the log's folder is, by its name.
@@ -106,6 +109,8 @@ pub(crate) struct Retained {
     pub(crate) unwritten: Option<Unwritten>,
     /// Whether the header is on stable storage.
     pub(crate) header_flushed: bool,
+    /// Seals its records, if they are to be sealed; never for segments of an earlier run.
+    pub(crate) sealer: Option<Arc<SegmentSealer>>,
 }
 
 impl Retained {
@@ -122,6 +127,8 @@ pub(crate) struct Prepared {
     pub(crate) salt: Salt,
     pub(crate) bytes: u64,
     pub(crate) unwritten: Unwritten,
+    /// Seals what is written to it, if that is to be sealed.
+    pub(crate) sealer: Option<Arc<SegmentSealer>>,
 }
 
 /// A file whose records are not needed any more.

@@ -18,6 +18,7 @@ use crate::error::{AppendError, LogFailed};
 use crate::layout::{SEGMENT_HEADER, Salt, SegmentHeader, SegmentNumber, record_bytes};
 use crate::map::{SegmentMap, Slot, Unwritten};
 use crate::options::Options;
+use crate::seal::SegmentSealer;
 use crate::segment::{Prepared, Retained, Spare};
 use crate::waiting::Waiters;
 use crate::wal::Stats;
@@ -54,6 +55,8 @@ pub(crate) struct State {
     pub(crate) retained: VecDeque<Retained>,
     /// The segment that was begun last, recycled or not.
     pub(crate) last: SegmentNumber,
+    /// The salt of its key; zeros if it is not sealed, or there was none.
+    pub(crate) last_key: forebay_seal::Salt,
     /// In the order of their numbers, which is that in which they are begun.
     pub(crate) prepared: VecDeque<Prepared>,
     /// How many of them are wanted.
@@ -101,6 +104,8 @@ pub(crate) struct Reserved {
     pub(crate) slot: Slot,
     pub(crate) header: RecordPlace,
     pub(crate) sequence: u64,
+    /// Seals the record, if it is to be sealed.
+    pub(crate) sealer: Option<Arc<SegmentSealer>>,
 }
 
 /// What an append needs to know of its place.
@@ -114,8 +119,9 @@ pub(crate) struct RecordPlace {
 impl State {
     /// Whether the next append with this payload finds its place at once.
     pub(crate) fn has_room(&self, payload: u64) -> bool {
+        let stored = payload + self.options.seal_bytes();
         !self.prepared.is_empty()
-            || self.left().map(|left| left as u64) >= Some(record_bytes(payload))
+            || self.left().map(|left| left as u64) >= Some(record_bytes(stored))
     }
 
     /// Bytes that are left of the segment that is being appended to, if there is one.
@@ -129,11 +135,14 @@ impl State {
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<Reserved, AppendError> {
         let (current, size, header) = self.place(bytes)?;
         let slot = current.reserve_shared(size).ok_or(AppendError::Full)?;
+        let current = self.retained.back();
+        let sealer = current.and_then(|current| current.sealer.clone());
         self.passed(header);
         Ok(Reserved {
             slot,
             header,
             sequence: self.in_flight.begin(header.end),
+            sealer,
         })
     }
 
@@ -226,6 +235,8 @@ impl State {
             }
         }
         self.last = prepared.number;
+        let salt = prepared.sealer.as_ref().map(|sealer| sealer.salt());
+        self.last_key = salt.unwrap_or_default();
         self.retained.push_back(Retained {
             name: prepared.name,
             salt: prepared.salt,
@@ -234,12 +245,13 @@ impl State {
             end: None,
             unwritten: Some(prepared.unwritten),
             header_flushed,
+            sealer: prepared.sealer,
         });
     }
 
     /// The header of a segment that would be begun now.
     fn header(&self, prepared: &Prepared) -> SegmentHeader {
-        SegmentHeader {
+        let header = SegmentHeader {
             volume: self.options.volume,
             epoch: self.options.epoch,
             number: prepared.number,
@@ -248,6 +260,11 @@ impl State {
             previous: self.last,
             previous_end: self.next,
             durable: self.durable,
+            seal: None,
+        };
+        match &prepared.sealer {
+            Some(sealer) => sealer.seal_header(header, self.last_key),
+            None => header,
         }
     }
 

@@ -8,38 +8,83 @@ mod failure;
 mod inspect;
 mod prepared;
 mod round_trip;
+mod sealed;
 mod space;
 
+use std::cell::Cell;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
+use forebay_seal::{DataKeyId, DataKeys, Sealing, Secret, SystemEntropy};
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 use crate::{
-    Appended, MemoryStorage, Options, RecordKind, Recovery, Storage, Tail, Wal, WriterEnd,
+    Appended, LogKeys, MemoryStorage, Options, RecordKind, Recovery, Storage, Tail, Wal, WriterEnd,
 };
 
 const VOLUME: VolumeId = VolumeId([0x42; 16]);
 const SEGMENT: u64 = 16 << 10;
 
+thread_local! {
+    /// Whether logs of this thread are sealed.
+    static SEALED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test with logs that are not sealed, and with some that are and have to be.
+fn both(test: impl Fn()) {
+    for sealed in [false, true] {
+        SEALED.set(sealed);
+        test();
+    }
+    SEALED.set(false);
+}
+
+/// The data keys of a volume, of which the one with this number seals.
+fn data_keys(volume: VolumeId, current: u32) -> Arc<DataKeys> {
+    let key = |id: u32| (DataKeyId(id), Secret::take(&mut [id as u8; 32]));
+    Arc::new(DataKeys::new(volume, key(current), (1..current).map(key)))
+}
+
+fn sealing(current: u32) -> Sealing {
+    Sealing {
+        keys: data_keys(VOLUME, current),
+        entropy: Arc::new(SystemEntropy),
+    }
+}
+
 fn options() -> Options {
     Options {
         segment_bytes: SEGMENT,
         limit_bytes: 64 * SEGMENT,
+        sealing: SEALED.get().then(|| sealing(1)),
         ..Options::new(VOLUME, Epoch(1))
     }
 }
 
+fn scan_at(storage: &MemoryStorage, from: Lsn, ending: WriterEnd) -> Recovery {
+    let keys = match SEALED.get() {
+        true => LogKeys::Required(data_keys(VOLUME, 1)),
+        false => LogKeys::None,
+    };
+    let shared = Arc::new(storage.clone());
+    Recovery::scan_with(shared, VOLUME, from, ending, keys).expect("a log that can be scanned")
+}
+
 fn scan(storage: &MemoryStorage, from: Lsn) -> Recovery {
-    Recovery::scan(Arc::new(storage.clone()), VOLUME, from).expect("a log that can be scanned")
+    scan_at(storage, from, WriterEnd::PowerCut)
 }
 
 fn ended(storage: &MemoryStorage, ending: WriterEnd) -> Recovery {
-    let shared = Arc::new(storage.clone());
-    Recovery::scan_after(shared, VOLUME, Lsn::ZERO, ending).expect("a log that can be scanned")
+    scan_at(storage, Lsn::ZERO, ending)
+}
+
+/// Bytes that a record with a payload of so many takes in the log.
+fn record_size(payload: usize) -> u64 {
+    let tag = if SEALED.get() { 16 } else { 0 };
+    (32 + payload as u64 + tag).next_multiple_of(8)
 }
 
 fn open_with(storage: &MemoryStorage, from: Lsn, options: Options) -> Wal {

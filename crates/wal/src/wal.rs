@@ -12,11 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::task::Waker;
 use std::thread::JoinHandle;
 
+use forebay_seal::Sealing;
 use forebay_types::Lsn;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{AppendError, LogFailed, OpenError};
 use crate::layout::{ALIGNMENT, RECORD_HEADER, RecordHeader, RecordKind, record_bytes};
+use crate::seal::SegmentSealer;
 use crate::state::{Closing, RecordPlace, Reserved, State};
 use crate::storage::Storage;
 
@@ -72,6 +74,10 @@ pub struct Wal {
 pub(crate) struct Shared {
     storage: Arc<dyn Storage>,
     state: Mutex<State>,
+    /// What records are sealed with, if they are.
+    sealing: Option<Sealing>,
+    /// Bytes that this adds to each payload.
+    seal_bytes: u64,
     largest_payload: u64,
     limit_bytes: u64,
     /// Copies of the state's numbers, to be read without the lock.
@@ -107,6 +113,8 @@ impl Wal {
     fn prepare(storage: Arc<dyn Storage>, state: State) -> Result<Wal, OpenError> {
         let shared = Arc::new(Shared {
             storage,
+            sealing: state.options.sealing.clone(),
+            seal_bytes: state.options.seal_bytes(),
             largest_payload: state.options.largest_payload(),
             limit_bytes: state.options.limit_bytes,
             complete: AtomicU64::new(state.complete.0),
@@ -150,7 +158,8 @@ impl Wal {
     /// once all before it are: see [`Wal::complete`].
     pub fn append(&self, kind: RecordKind, parts: &[&[u8]]) -> Result<Appended, AppendError> {
         let payload = parts.iter().map(|part| part.len() as u64).sum();
-        if payload > COPIED_UNDER_LOCK {
+        // Sealing takes longer than the lock does, of few bytes as well.
+        if payload > COPIED_UNDER_LOCK || self.shared.seal_bytes > 0 {
             return Ok(self.reserve(payload)?.fill(kind, parts));
         }
         self.check_size(payload)?;
@@ -184,16 +193,17 @@ impl Wal {
     /// The first half of an append: LSN and place.
     pub(crate) fn reserve(&self, payload: u64) -> Result<Reservation<'_>, AppendError> {
         self.check_size(payload)?;
+        let stored = payload + self.shared.seal_bytes;
         let mut state = self.shared.state.lock();
         let current = state.last;
-        let reserved = state.reserve(record_bytes(payload));
+        let reserved = state.reserve(record_bytes(stored));
         if reserved.is_err() || state.last != current {
             self.shared.preparer.notify_one();
         }
         Ok(Reservation {
             shared: &self.shared,
             reserved: reserved?,
-            payload: payload as u32,
+            stored: stored as u32,
         })
     }
 
@@ -400,7 +410,8 @@ impl Shared {
 pub(crate) struct Reservation<'a> {
     shared: &'a Shared,
     reserved: Reserved,
-    payload: u32,
+    /// Bytes of the payload as it is stored.
+    stored: u32,
 }
 
 impl Reservation<'_> {
@@ -410,8 +421,12 @@ impl Reservation<'_> {
             mut slot,
             header: place,
             sequence,
+            sealer,
         } = self.reserved;
-        fill(slot.bytes(), kind, place, self.payload, parts);
+        match &sealer {
+            Some(sealer) => fill_sealed(slot.bytes(), kind, place, self.stored, parts, sealer),
+            None => fill(slot.bytes(), kind, place, self.stored, parts),
+        }
         // Before completion, after which the map may go.
         drop(slot);
         self.shared.change(|state, due| state.finish(sequence, due));
@@ -452,4 +467,24 @@ fn fill(slot: &mut [u8], kind: RecordKind, place: RecordPlace, payload: u32, par
     // not of a process that was killed here.
     compiler_fence(Ordering::Release);
     record.write(head, crc);
+}
+
+/// Seals a record and writes it into its place. The tag counts among the bytes of the payload.
+fn fill_sealed(
+    slot: &mut [u8],
+    kind: RecordKind,
+    place: RecordPlace,
+    stored: u32,
+    parts: &[&[u8]],
+    sealer: &SegmentSealer,
+) {
+    let record = RecordHeader {
+        kind,
+        lsn: place.lsn,
+        salt: place.salt,
+        payload: stored,
+    };
+    sealer.seal_record(&record, parts, |parts| {
+        fill(slot, kind, place, stored, parts)
+    });
 }

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use forebay_seal::{DataKeyId, DataKeys, Sealing, Secret, SystemEntropy};
 use forebay_types::{Epoch, Lsn, VolumeId};
 use forebay_wal::{AppendError, MemoryStorage, Options, RecordKind, Recovery, Wal};
 
@@ -49,9 +50,23 @@ fn append(wal: &Wal, payload: &[u8]) -> u64 {
 
 #[test]
 fn append_and_commit_with_nobody_waiting_allocate_nothing() {
+    nothing_is_allocated(None);
+}
+
+#[test]
+fn nor_does_an_append_to_a_sealed_log() {
+    let key = (DataKeyId(1), Secret::draw(&SystemEntropy));
+    nothing_is_allocated(Some(Sealing {
+        keys: Arc::new(DataKeys::new(VolumeId([1; 16]), key, [])),
+        entropy: Arc::new(SystemEntropy),
+    }));
+}
+
+fn nothing_is_allocated(sealing: Option<Sealing>) {
     let volume = VolumeId([1; 16]);
     let options = Options {
         segment_bytes: 64 << 10,
+        sealing,
         ..Options::new(volume, Epoch(1))
     };
     let storage = Arc::new(MemoryStorage::new());

@@ -56,8 +56,12 @@ fn unusual() -> Places {
         "30days",
         "3MiB",
         "aes-256-gcm",
-        "/passphrase",
+        "on",
         "none",
+        "none",
+        "alias/key",
+        "eu-central-1",
+        "https://kms.example.com",
         "trace",
     ]) {
         places = places.flag(setting.key, text);
@@ -72,10 +76,10 @@ fn what_config_prints_can_be_fed_back() {
     let defaults = Places::new().load();
     for (unusual, default) in config.shown().iter().zip(defaults.shown()) {
         let same = unusual.value == default.value;
-        // The log has only one mode in which all its other settings matter, and one file opens a volume.
+        // The log has only one mode in which all its other settings matter, and one thing opens a volume.
         assert_eq!(
             same,
-            ["log", "key_file"].contains(&unusual.setting.key),
+            ["log", "passphrase_file", "key_file"].contains(&unusual.setting.key),
             "{}",
             unusual.setting.key
         );

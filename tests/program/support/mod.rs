@@ -6,4 +6,4 @@ pub(crate) mod s3_proxy;
 pub(crate) mod s3_server;
 pub(crate) mod terminal;
 
-pub(crate) use process::{Gateway, Outcome, Place, Refusal, refused, refused_with, run};
+pub(crate) use process::{Gateway, Outcome, Place, Refusal, refused, refused_with, run, run_with};

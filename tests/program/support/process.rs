@@ -101,7 +101,11 @@ impl Outcome {
 
 /// Runs the program to its end.
 pub(crate) fn run(arguments: &[impl AsRef<OsStr>]) -> Outcome {
-    finish(program(arguments, &[]))
+    run_with(arguments, &[])
+}
+
+pub(crate) fn run_with(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Outcome {
+    finish(program(arguments, variables))
 }
 
 fn finish(mut command: Command) -> Outcome {

@@ -1,5 +1,5 @@
 //! NLM (RFC 1813, appendix II) where it meets the real file system; what the lock table decides is in
-//! `crates/nfs/tests/locking.rs`.
+//! `crates/nfs/tests/locking/main.rs`.
 
 use forebay_client::xdr::{Decoder, Encoder};
 use forebay_conformance::Call;

@@ -2,19 +2,25 @@
 //!
 //! Memory that the system has just given is cleared page by page when it is first touched, which takes as long as
 //! copying a pack's bytes into it. So the memory of a pack that has arrived is kept for the next one, as long as there
-//! is something to upload and nobody needs the room.
+//! is something to upload, nobody needs the room, and packs are begun: a checkpoint may stay open for an hour after
+//! the last block has left early.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_cache::Lease;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::upload::AT_ONCE_BESIDE;
 
 /// As many as are put together beside those that are on their way.
 const KEPT: usize = AT_ONCE_BESIDE;
+/// For how long they are kept after the last pack was begun: longer than from one checkpoint to the next, if writers
+/// go on.
+const KEPT_FOR: Duration = Duration::from_secs(10);
 
 /// What is kept for the next packs. It counts as memory that is leased.
 #[derive(Clone, Default)]
@@ -25,8 +31,9 @@ pub(crate) struct PackBuffers {
 #[derive(Default)]
 struct Kept {
     buffers: Vec<Buffer>,
-    /// A pack was begun since they were freed. Else what comes back late, when its request has ended, is freed too.
-    is_busy: bool,
+    /// When the last pack was begun; none if none was since they were freed. Then what comes back late, when its
+    /// request has ended, is freed too.
+    begun: Option<Instant>,
 }
 
 /// Memory for a pack, and what it counts.
@@ -39,7 +46,7 @@ impl PackBuffers {
     /// Memory for a pack of so many bytes, if some is kept.
     pub(crate) fn take(&self, bytes: usize) -> Option<Buffer> {
         let mut kept = self.kept.lock();
-        kept.is_busy = true;
+        kept.begun = Some(Instant::now());
         let fits = kept
             .buffers
             .iter()
@@ -53,6 +60,11 @@ impl PackBuffers {
             buffer: Some(buffer),
             home: self.clone(),
         })
+    }
+
+    /// When what is kept is to be freed, unless a further pack is begun; none if nothing is kept, nor will be.
+    pub(crate) fn stale_at(&self) -> Option<Instant> {
+        self.kept.lock().begun.map(|begun| begun + KEPT_FOR)
     }
 
     /// Frees what is kept, and what comes back before the next pack is begun. Says whether anything was kept.
@@ -83,7 +95,7 @@ impl Drop for Lent {
             return;
         };
         let mut kept = self.home.kept.lock();
-        if !kept.is_busy {
+        if kept.begun.is_none() {
             return;
         }
         kept.buffers.push(buffer);
@@ -136,8 +148,10 @@ mod tests {
         drop(buffers.lend(of(3 << 20)));
         drop(buffers.lend(of(2 << 20)));
         assert_eq!(cache.leased_bytes(), ((KEPT as u64 - 1) << 20) + (3 << 20));
+        assert!(buffers.stale_at().is_some_and(|at| at > Instant::now()));
         let (late, _) = full();
         assert!(buffers.clear());
+        assert_eq!(buffers.stale_at(), None);
         drop(late);
         assert_eq!(cache.leased_bytes(), 0, "what comes back late is freed");
     }

@@ -24,8 +24,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedRwLockReadGuard};
 use tokio::task::JoinSet;
 
-use super::Halted;
 use super::upload::{AT_ONCE_BESIDE, DirtyBlock, Landed, PutPack};
+use super::{Halted, pack_plan};
 use crate::core::{Core, Stopped};
 use crate::node::Node;
 
@@ -125,6 +125,8 @@ impl Drop for UnderWay {
         leaving.under_way.fetch_sub(1, Ordering::AcqRel);
         // What has arrived may be evicted.
         self.0.memory_freed();
+        // The publisher frees the memory of packs if no further one follows.
+        self.0.checkpoints.wake();
     }
 }
 
@@ -139,7 +141,7 @@ impl Core {
                 && let Some(group) = leaving.take_group(self.config.pack_bytes)
             {
                 let guard = UnderWay::new(&self);
-                let lease = guard.lease(group.len() as u64 * BLOCK_SIZE).await;
+                let lease = guard.lease(pack_plan::whole_blocks(group.len())).await;
                 if let Some(departure) = self.depart(group) {
                     under_way.spawn(self.clone().arrive(departure, lease, guard));
                 }

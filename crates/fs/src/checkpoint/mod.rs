@@ -44,7 +44,7 @@ use crate::fetch::backoff;
 use crate::status::Stage;
 use collector::Collector;
 
-pub use collector::{CollectorStatus, Space};
+pub use collector::{CollectRefusal, CollectorStatus, CollectorWait, Space};
 
 pub(crate) use upload::address;
 
@@ -335,12 +335,14 @@ impl Core {
             }
             self.checkpoints.collector.turn_over();
             let since = self.gate.read().since();
-            if since.is_none() {
-                // There is nothing to upload.
-                self.checkpoints.buffers.clear();
+            let buffers = &self.checkpoints.buffers;
+            let stale = buffers.stale_at();
+            if since.is_none() || stale.is_some_and(|at| at <= Instant::now()) {
+                // There is nothing to upload, or there was nothing for a while.
+                buffers.clear();
             }
             let due = since.map(|since| since + self.config.checkpoint_interval);
-            match [due, self.log_health.next_attempt()]
+            match [due, self.log_health.next_attempt(), buffers.stale_at()]
                 .into_iter()
                 .flatten()
                 .min()

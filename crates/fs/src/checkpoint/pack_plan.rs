@@ -1,6 +1,7 @@
 //! Which blocks share a pack, and where its frames end.
 
-use forebay_types::ByteRange;
+use forebay_pack::PackWriter;
+use forebay_types::{BLOCK_SIZE, ByteRange};
 
 /// Raw bytes of a frame, at most: what a read of a few cold bytes fetches and checks. Frames of a block lie one behind the
 /// other, so that one GET brings as many of them as somebody wants; in a block map each of a row takes five bytes.
@@ -15,6 +16,18 @@ pub(crate) fn frames(range: ByteRange) -> impl Iterator<Item = ByteRange> + Clon
     };
     (first..behind)
         .map(move |number| ByteRange::at(number * FRAME_BYTES, FRAME_BYTES).intersect(range))
+}
+
+/// Bytes of memory that a pack of so many frames takes, at most, whose raw bytes come to `raw_bytes`. A frame of one byte
+/// has a header and an entry in the index as all others have: they count.
+pub(crate) fn pack_memory(frames: usize, raw_bytes: u64) -> u64 {
+    raw_bytes + PackWriter::most_bytes(frames, 0) as u64
+}
+
+/// The same for a pack of so many whole blocks.
+pub(crate) fn whole_blocks(blocks: usize) -> u64 {
+    let raw_bytes = blocks as u64 * BLOCK_SIZE;
+    pack_memory((raw_bytes / FRAME_BYTES) as usize, raw_bytes)
 }
 
 /// Splits blocks, in their order, into groups that each fill a pack: a group ends when it has
@@ -44,8 +57,6 @@ pub(crate) fn group<T>(
 
 #[cfg(test)]
 mod tests {
-    use forebay_types::BLOCK_SIZE;
-
     use super::*;
 
     #[test]
@@ -63,6 +74,14 @@ mod tests {
         assert!(frames(ByteRange::new(5, 5)).eq([]));
         let small = ByteRange::new(5, 4101);
         assert!(frames(small).eq([small]));
+    }
+
+    #[test]
+    fn headers_of_the_smallest_frames_count() {
+        assert!(pack_memory(1000, 1000) >= 1000 * (1 + 172));
+        let blocks = whole_blocks(2);
+        assert_eq!(blocks, pack_memory(32, 2 * BLOCK_SIZE));
+        assert_eq!(blocks, PackWriter::most_bytes(32, 8 << 20) as u64);
     }
 
     #[test]

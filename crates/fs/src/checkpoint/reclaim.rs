@@ -108,6 +108,9 @@ impl Core {
                 self.checkpoints.undeleted.store(true, Ordering::Release);
                 return Ok(false);
             }
+            self.checkpoints
+                .collector
+                .deleted(pack, self.config.orphan_grace);
             if self.delete_notes(pack, &mut notes, batch).await? {
                 batch.delete(&key);
             } else {

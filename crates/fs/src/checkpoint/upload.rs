@@ -107,13 +107,22 @@ impl DirtyBlock {
         }
     }
 
-    /// Bytes of memory, at most, that its upload takes: a block that is written anew is put together first.
-    fn memory(&self) -> u64 {
+    /// The frames that it becomes, at most.
+    fn frames(&self) -> usize {
         match self.rewrite {
-            Some(_) => 2 * BLOCK_SIZE,
-            None => self.snapshot.dirty_bytes(),
+            Some(_) => pack_plan::frames(ByteRange::new(0, BLOCK_SIZE)).count(),
+            None => self.snapshot.ranges().flat_map(pack_plan::frames).count(),
         }
     }
+}
+
+/// Bytes of memory, at most, that the upload of a pack of these blocks takes: the pack, and blocks that are written anew,
+/// which are put together first.
+fn memory(group: &[DirtyBlock]) -> u64 {
+    let frames = group.iter().map(DirtyBlock::frames).sum();
+    let raw_bytes = group.iter().map(DirtyBlock::bytes).sum();
+    let rewritten = group.iter().filter(|block| block.rewrite.is_some()).count();
+    pack_plan::pack_memory(frames, raw_bytes) + rewritten as u64 * BLOCK_SIZE
 }
 
 impl Core {
@@ -134,7 +143,7 @@ impl Core {
                 // The pack, and blocks that are put together for it, are memory beside the block buffers whose
                 // bytes they have, until the bucket has them. One at a time there is always, for memory becomes
                 // free by uploads; the next one waits for room, at most until that one is done.
-                let bytes = group.iter().map(DirtyBlock::memory).sum();
+                let bytes = memory(group);
                 let lease = match uploads.is_empty() {
                     true => Some(self.lease(bytes)),
                     false => self.try_lease_reserve(bytes),
@@ -349,11 +358,23 @@ impl Core {
         let spare = lease.bytes().saturating_sub(bytes.capacity() as u64);
         lease.give_back(spare);
         let bytes = self.checkpoints.buffers.lend(Buffer { bytes, lease });
-        let mut attempt = 1;
-        while let Err(error) = self.packs.put(pack, bytes.clone()).await {
-            self.wait_for_store(&format!("pack {pack}: {error}"), attempt)
-                .await?;
-            attempt += 1;
+        let (mut attempt, mut is_doubtful) = (1, false);
+        loop {
+            match self.packs.put(pack, bytes.clone()).await {
+                Ok(doubtful) => {
+                    is_doubtful |= doubtful;
+                    break;
+                }
+                Err(error) => {
+                    is_doubtful = true;
+                    let why = format!("pack {pack}: {error}");
+                    self.wait_for_store(&why, attempt).await?;
+                    attempt += 1;
+                }
+            }
+        }
+        if is_doubtful {
+            self.checkpoints.collector.may_come_again(pack);
         }
         sending.arrived(bytes.len() as u64);
         self.checkpoints.store_works();

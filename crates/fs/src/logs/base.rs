@@ -12,6 +12,7 @@ use forebay_meta::volume::keys::{Expected, VolumeKeys};
 use forebay_meta::{Catalog, Key, KeyRange, Overlay, SlateReader, StoreError, VolumeDescriptor};
 use forebay_object::Store;
 use forebay_pack::PackKeys;
+use forebay_seal::DataKeys;
 use forebay_types::{BlockIndex, BlockKey, Epoch, Inode, PackId, VolumeId};
 
 use crate::checkpoint::epoch_of;
@@ -43,9 +44,28 @@ pub enum BaseError {
     Io(#[from] io::Error),
 }
 
+/// What sealed logs of the volume in `store` are opened with; `None` of a volume that is not sealed.
+///
+/// # Errors
+/// When there is no volume, or it is not what is expected.
+pub async fn log_keys(
+    store: &Store,
+    expected: &Expected,
+) -> Result<Option<Arc<DataKeys>>, BaseError> {
+    let at = |error: VolumeError| error.at(&store.url);
+    let descriptor = VolumeDescriptor::load(&store.store, &store.root)
+        .await
+        .map_err(at)?;
+    let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, expected, 0)
+        .await
+        .map_err(at)?;
+    Ok(keys.sealing().map(|sealing| sealing.keys))
+}
+
 /// A volume in its bucket, open for reading only.
 pub struct Base {
     volume: VolumeId,
+    log_keys: Option<Arc<DataKeys>>,
     catalog: Catalog,
     packs: PackStore,
 }
@@ -65,9 +85,11 @@ impl Base {
         let path = store.path(META_PREFIX);
         let meta =
             SlateReader::open_with(store.store.clone(), path, TIMEOUT, keys.sealing()).await?;
+        let log_keys = keys.sealing().map(|sealing| sealing.keys);
         let keys = PackKeys::of(descriptor.volume, keys.secret(), keys.sealing());
         Ok(Base {
             volume: descriptor.volume,
+            log_keys,
             catalog: Catalog::new(Arc::new(Overlay::new()), Arc::new(meta)),
             packs: PackStore::new(
                 store.store.clone(),
@@ -78,6 +100,11 @@ impl Base {
                 Arc::new(crate::environment::SystemRandomness),
             ),
         })
+    }
+
+    /// What sealed logs of the volume are opened with; `None` of a volume that is not sealed.
+    pub fn log_keys(&self) -> Option<Arc<DataKeys>> {
+        self.log_keys.clone()
     }
 
     /// Which volume it is.

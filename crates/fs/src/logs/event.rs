@@ -52,6 +52,13 @@ pub enum What<'a> {
     Mark,
     /// The record is whole, and this program does not know what it says.
     Unknown(String),
+    /// The record is sealed, and there is no key.
+    Locked {
+        /// What it is about.
+        kind: RecordKind,
+        /// Bytes that it has.
+        bytes: u64,
+    },
     /// Records are missing here.
     Gap(GapReason),
 }
@@ -118,6 +125,15 @@ impl EventReader {
                 end: gap.to,
                 epoch: None,
                 what: What::Gap(gap.why),
+            },
+            Piece::Locked(record) => Event {
+                lsn: record.lsn,
+                end: record.end,
+                epoch: Some(record.epoch),
+                what: What::Locked {
+                    kind: record.kind,
+                    bytes: record.bytes,
+                },
             },
             Piece::Record(record, epoch) => Event {
                 lsn: record.lsn,

@@ -358,7 +358,8 @@ impl Salvager<'_> {
                         .changes
                         .extend(changes.map(|event| NameChange { lsn, event }));
                 }
-                What::Mark => {}
+                // A log that has any is not salvaged.
+                What::Mark | What::Locked { .. } => {}
                 What::Unknown(why) => found.not_understood.push((lsn, why)),
                 What::Gap(why) => found.gaps.push(Gap {
                     from: lsn,

@@ -2,29 +2,28 @@
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 pub mod disk;
+mod life;
 pub mod metadata;
 pub mod model;
 pub mod watchdog;
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use forebay_fs::{Environment, Expected, FsConfig, OpenError, Volume};
 use forebay_object::{PaceSettings, RequestCounts, Store, StoreOptions};
-use forebay_types::Inode;
-use forebay_vfs::{
-    Attributes, CreateMode, Credentials, DirectoryEntry, Error, FileSystem, NewNode, SetAttributes,
-    Stability, WriteReply,
-};
+use forebay_vfs::Credentials;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use disk::Disk;
 use forebay_object::faults::{Faults, FaultyStore};
+pub use life::Life;
+#[allow(unused_imports, reason = "not all who include this file use them")]
+pub use life::{read, write};
 
 pub const ROOT: Credentials = Credentials {
     uid: 0,
@@ -46,30 +45,6 @@ pub struct Bucket {
     /// Whether gateways expect the volume to be sealed.
     pub expected: Expected,
     latest: Mutex<Option<FaultyStore>>,
-}
-
-/// One run of a gateway. Dropping it is a crash.
-pub struct Life {
-    /// None once it has ended.
-    runtime: Option<Runtime>,
-    pub volume: Volume,
-    controls: Arc<Faults>,
-    /// Asks again when told to come back later, as clients do.
-    pub patient: bool,
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        // The block cache of SlateDB locks itself out for ever if the runtime ends while a read of
-        // metadata begins; a process that is killed has no such moment. So everything comes to rest
-        // at the bucket's door before.
-        self.controls.everything.close();
-        std::thread::sleep(Duration::from_millis(30));
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(PATIENCE);
-        }
-        self.controls.everything.open();
-    }
 }
 
 pub fn folder() -> TempDir {
@@ -357,239 +332,6 @@ pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-impl Life {
-    fn runtime(&self) -> &Runtime {
-        self.runtime.as_ref().expect("it has not ended")
-    }
-
-    /// Runs operations on the volume.
-    pub fn run<T, F: Future<Output = T>>(&self, operations: impl FnOnce(Volume) -> F) -> T {
-        let operations = operations(self.volume.clone());
-        self.runtime()
-            .block_on(async { tokio::time::timeout(PATIENCE, operations).await })
-            .expect("the operation hangs")
-    }
-
-    /// Runs one operation on the volume, as often as this client asks.
-    fn ask<T, F>(&self, mut operation: impl FnMut(Volume) -> F) -> Result<T, Error>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
-        let patient = self.patient;
-        self.run(|volume| async move {
-            loop {
-                match operation(volume.clone()).await {
-                    Err(Error::Delay) if patient => {
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                    }
-                    result => return result,
-                }
-            }
-        })
-    }
-
-    /// Runs operations on the volume beside the test.
-    pub fn spawn<T, F>(&self, operations: impl FnOnce(Volume) -> F) -> tokio::task::JoinHandle<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + Send + 'static,
-    {
-        self.runtime().spawn(operations(self.volume.clone()))
-    }
-
-    /// The result of what was spawned.
-    pub fn join<T>(&self, task: tokio::task::JoinHandle<T>) -> T {
-        self.run(|_| task).unwrap()
-    }
-
-    /// Ends like a killed process: no farewell, no publishing. The system keeps what is in the
-    /// log's pages.
-    pub fn crash(self) {
-        drop(self);
-    }
-
-    /// Ends in order.
-    pub fn stop(self) {
-        self.run(|volume| async move { volume.close(Duration::from_secs(60)).await });
-        self.crash();
-    }
-
-    pub fn flush(&self) {
-        self.run(|volume| async move { volume.flush().await.unwrap() });
-    }
-
-    pub fn create(&self, name: &[u8]) -> Inode {
-        self.create_in(Inode::ROOT, name)
-    }
-
-    pub fn create_in(&self, directory: Inode, name: &[u8]) -> Inode {
-        let created = self.ask(|volume| async move {
-            let mode = CreateMode::Guarded(SetAttributes::default());
-            volume.create(&ROOT, directory, name, &mode).await
-        });
-        created.unwrap().attributes.inode
-    }
-
-    pub fn mkdir(&self, directory: Inode, name: &[u8]) -> Inode {
-        let made = self.ask(|volume| async move {
-            let set = SetAttributes::default();
-            volume
-                .make(&ROOT, directory, name, NewNode::Directory, &set)
-                .await
-        });
-        made.unwrap().attributes.inode
-    }
-
-    pub fn lookup(&self, name: &[u8]) -> Attributes {
-        self.try_lookup(Inode::ROOT, name).unwrap()
-    }
-
-    pub fn try_lookup(&self, directory: Inode, name: &[u8]) -> Result<Attributes, Error> {
-        self.ask(|volume| async move { volume.lookup(&ROOT, directory, name).await })
-    }
-
-    pub fn getattr(&self, inode: Inode) -> Result<Attributes, Error> {
-        self.ask(|volume| async move { volume.getattr(inode).await })
-    }
-
-    pub fn set(&self, who: &Credentials, inode: Inode, set: SetAttributes) -> Result<(), Error> {
-        self.ask(|volume| async move { volume.setattr(who, inode, &set, None).await.map(drop) })
-    }
-
-    pub fn remove(&self, name: &[u8]) {
-        self.try_remove(Inode::ROOT, name).unwrap();
-    }
-
-    pub fn try_remove(&self, directory: Inode, name: &[u8]) -> Result<(), Error> {
-        self.ask(|volume| async move { volume.remove(&ROOT, directory, name).await.map(drop) })
-    }
-
-    pub fn rmdir(&self, directory: Inode, name: &[u8]) -> Result<(), Error> {
-        self.ask(|volume| async move { volume.rmdir(&ROOT, directory, name).await.map(drop) })
-    }
-
-    pub fn rename(&self, from: (Inode, &[u8]), to: (Inode, &[u8])) -> Result<(), Error> {
-        self.ask(|volume| async move { volume.rename(&ROOT, from, to).await.map(drop) })
-    }
-
-    pub fn link(&self, inode: Inode, to: (Inode, &[u8])) -> Result<(), Error> {
-        self.ask(|volume| async move { volume.link(&ROOT, inode, to.0, to.1).await.map(drop) })
-    }
-
-    pub fn truncate(&self, inode: Inode, size: u64) {
-        self.set(
-            &ROOT,
-            inode,
-            SetAttributes {
-                size: Some(size),
-                ..Default::default()
-            },
-        )
-        .unwrap();
-    }
-
-    pub fn commit(&self, inode: Inode) {
-        self.ask(|volume| async move { volume.commit(&ROOT, inode, 0, 0).await.map(drop) })
-            .unwrap();
-    }
-
-    /// Writes in calls of up to 1 MiB, as a client does.
-    pub fn write(&self, inode: Inode, offset: u64, data: &[u8], stability: Stability) {
-        let mut at = offset;
-        for part in data.chunks(1 << 20) {
-            let written = self
-                .ask(|volume| async move { volume.write(&ROOT, inode, at, part, stability).await });
-            let reply = written.unwrap();
-            assert_eq!(reply.count as usize, part.len());
-            assert!(reply.stability >= stability);
-            at += part.len() as u64;
-        }
-    }
-
-    pub fn try_write(&self, inode: Inode, offset: u64, data: &[u8]) -> Result<WriteReply, Error> {
-        self.run(|volume| async move {
-            volume
-                .write(&ROOT, inode, offset, data, Stability::Unstable)
-                .await
-        })
-    }
-
-    /// Reads in calls of up to 1 MiB, up to the end of the file.
-    pub fn read(&self, inode: Inode, offset: u64, len: usize) -> Vec<u8> {
-        self.try_read(inode, offset, len).unwrap()
-    }
-
-    pub fn try_read(&self, inode: Inode, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
-        self.ask(|volume| async move { read(&volume, inode, offset, len).await })
-    }
-
-    /// Names in a directory, with their cookies, asked for in pieces.
-    pub fn list(&self, directory: Inode, piece: usize) -> Vec<DirectoryEntry> {
-        let (mut entries, mut cookie) = (Vec::new(), 0);
-        loop {
-            let found = self
-                .ask(|volume| async move {
-                    volume.readdir(&ROOT, directory, cookie, piece, false).await
-                })
-                .unwrap();
-            cookie = found.entries.last().map_or(cookie, |entry| entry.cookie);
-            entries.extend(found.entries);
-            if found.end {
-                return entries;
-            }
-        }
-    }
-
-    /// Makes the cache forget what it can, by reading something else that fills it. The limit of
-    /// memory must be small: 16 MiB.
-    pub fn evict(&self) {
-        let limit = self.volume.status().memory_limit;
-        assert!(limit <= 32 << 20, "with a large cache nothing is evicted");
-        let name = format!("evictor-{:x}", random());
-        let inode = self.create(name.as_bytes());
-        for i in 0..limit >> 20 {
-            self.write(inode, i << 20, &pattern(i, 1 << 20), Stability::Unstable);
-        }
-        self.remove(name.as_bytes());
-        self.flush();
-    }
-}
-
-pub async fn write(volume: &Volume, inode: Inode, offset: u64, data: &[u8], stability: Stability) {
-    let mut at = offset;
-    for part in data.chunks(1 << 20) {
-        let reply = volume
-            .write(&ROOT, inode, at, part, stability)
-            .await
-            .unwrap();
-        assert_eq!(reply.count as usize, part.len());
-        assert!(reply.stability >= stability);
-        at += part.len() as u64;
-    }
-}
-
-pub async fn read(
-    volume: &Volume,
-    inode: Inode,
-    offset: u64,
-    len: usize,
-) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    while bytes.len() < len {
-        let count = (len - bytes.len()).min(1 << 20) as u32;
-        let at = offset + bytes.len() as u64;
-        let reply = volume.read(&ROOT, inode, at, count).await?;
-        reply
-            .data
-            .iter()
-            .for_each(|piece| bytes.extend_from_slice(piece));
-        if reply.eof {
-            break;
-        }
-    }
-    Ok(bytes)
 }
 
 /// Compares without printing megabytes.

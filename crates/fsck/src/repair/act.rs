@@ -11,7 +11,7 @@ use crate::check::Ended;
 use crate::finding::{Finding, VolumeCount};
 
 /// Phases of a round.
-const PHASES: u8 = 10;
+const PHASES: u8 = 11;
 
 /// The first phase that can do something about what was found.
 pub(super) async fn treat(work: &mut Work<'_>, bucket: &Bucket) -> Result<(), Ended> {
@@ -67,12 +67,13 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         | Finding::WrongUsage { .. }
         | Finding::WrongVolumeCount { .. } => 7,
         Finding::BadPackAccount { .. } => 8,
-        Finding::ImpossibleFrame { .. } => 9,
-        Finding::CheckOfNoPack { .. }
+        Finding::ImpossibleFrame { .. }
+        | Finding::CheckOfNoPack { .. }
         | Finding::StrayNote { .. }
         | Finding::ImpossibleNote { .. } => 9,
+        // Of the block maps that are left.
+        Finding::MissingSharers { .. } => 10,
         Finding::UnknownEntry { .. }
-        | Finding::MissingSharers { .. }
         | Finding::DamagedMetadata { .. }
         | Finding::MissingPack { .. }
         | Finding::WrongPackLength { .. }
@@ -239,8 +240,8 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
             packs::forget_frames(work, on, *pack).await?;
         }
         Finding::ImpossibleNote { pack, .. } => packs::forget_frames(work, on, *pack).await?,
+        Finding::MissingSharers { .. } => packs::note_sharers(work).await?,
         Finding::UnknownEntry { .. }
-        | Finding::MissingSharers { .. }
         | Finding::DamagedMetadata { .. }
         | Finding::MissingPack { .. }
         | Finding::WrongPackLength { .. }

@@ -1,14 +1,16 @@
 //! Accounts of packs: made anew from what refers to them and from what they say of themselves.
 
-use forebay_meta::record::{DeadPack, PackRecord};
+use std::collections::BTreeSet;
+
+use forebay_meta::record::{BlockMap, DeadPack, PackRecord, Referrer};
 use forebay_meta::{Key, KeyRange, StoreError};
-use forebay_types::PackId;
+use forebay_types::{Inode, PackId};
 
 use super::work::Work;
 use crate::bucket::Bucket;
 use crate::check::Ended;
 use crate::explain;
-use crate::finding::Finding;
+use crate::finding::{Finding, Nobody};
 use crate::judge::packs::impossible;
 
 /// The account that a pack in the bucket should have, of which so many bytes are live; none if it is not there, or says
@@ -179,6 +181,42 @@ pub(super) async fn forget_sharers(work: &mut Work<'_>, pack: PackId) -> Result<
     let mut notes = work.cursor(KeyRange::referrers(pack));
     while let Some((key, _)) = notes.next().await? {
         work.delete_encoded(key);
+        work.settle().await?;
+    }
+    Ok(())
+}
+
+/// Notes who shares frames of packs, of all those at once of which fewer are noted than there are: to find them takes all
+/// block maps.
+pub(super) async fn note_sharers(work: &mut Work<'_>) -> Result<(), StoreError> {
+    // The first of them has done it for the others.
+    if work.steps > 0 {
+        return Ok(());
+    }
+    let report = work.report;
+    let mut packs = BTreeSet::new();
+    for finding in report.findings.kinds().flat_map(|(_, _, kept)| kept) {
+        if let Finding::MissingSharers { pack, is, .. } = finding {
+            packs.insert(*pack);
+            // Before the first batch of it is committed.
+            let what = format!("noted all {is} blocks that share frames of pack {pack}");
+            work.did(finding, what);
+        }
+    }
+    let mut blocks = work.cursor(KeyRange::blocks_from(Inode(0)));
+    while let Some((key, map)) = blocks.record::<BlockMap>(&mut Nobody).await? {
+        let (Key::Block(block), Some(map)) = (key, map) else {
+            continue;
+        };
+        let frames = map.extents().iter().map(|extent| &extent.frame);
+        let shared = frames.filter(|frame| frame.origin.is_some());
+        let of: BTreeSet<_> = shared.map(|frame| frame.pack).collect();
+        for pack in of.intersection(&packs) {
+            let note = Key::Referrer(*pack, block);
+            if !work.has(&note).await? {
+                work.put(&note, &Referrer);
+            }
+        }
         work.settle().await?;
     }
     Ok(())

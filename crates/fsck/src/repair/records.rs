@@ -336,6 +336,10 @@ pub(super) fn is_later_state(value: &[u8]) -> bool {
     version && known.is_err_and(|corrupt| corrupt.why == OF_OTHER_VERSION)
 }
 
+/// Epochs that are left out when nobody knows the newest one any more: openings may have taken some and left no pack, and
+/// a gateway refuses a bucket of an epoch below one that it has seen. Of the 2^24 that there are, these are few.
+const LOST_EPOCHS: u64 = 4096;
+
 /// The state of the volume is missing or cannot be read.
 pub(super) async fn state(
     work: &mut Work<'_>,
@@ -376,7 +380,7 @@ pub(super) async fn state(
     let state = VolumeState {
         published: Lsn::ZERO,
         // No gateway has this one yet, and no log goes on from it.
-        epoch: Epoch((pack.0 >> COUNTER_BITS) + 1),
+        epoch: Epoch((pack.0 >> COUNTER_BITS) + LOST_EPOCHS),
         gateway: [0; 16],
         next_inode: highest.0.saturating_add(1),
         next_pack: 1,

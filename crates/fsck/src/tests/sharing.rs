@@ -101,3 +101,17 @@ fn a_shared_frame_is_verified_as_what_it_was_written_for() {
     let kinds: Vec<_> = report.findings.kinds().map(|(name, ..)| name).collect();
     assert_eq!(kinds, ["damaged-frame"]);
 }
+
+#[test]
+fn whoever_shares_frames_and_is_not_noted_is_noted_again() {
+    let mut volume = Volume::sound();
+    volume.share();
+    let sound = volume.entries.clone();
+    volume.delete(&Key::Referrer(pack(1), SHARER));
+    let (steps, outcome) = volume.repair(false, usize::MAX);
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    let what = &steps[0].what;
+    assert!(what.contains("all 1 blocks that share frames"), "{what}");
+    assert!(outcome.unwrap().after.is_clean());
+    assert_eq!(volume.entries, sound);
+}

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_fs::{FsConfig, Volume};
-use forebay_fsck::{Finding, Options, Progress, Report, check};
+use forebay_fs::{Expected, FsConfig, Unlock, Volume};
+use forebay_fsck::{CheckError, Finding, Options, Progress, Report, check};
 use forebay_object::{Store, StoreOptions};
+use forebay_seal::KeyFile;
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Credentials, FileSystem, NewNode, SetAttributes, Stability};
 use tempfile::TempDir;
@@ -19,21 +20,30 @@ pub(crate) static WHO: Credentials = Credentials {
 
 pub(crate) struct Place {
     pub(crate) folder: TempDir,
+    pub(crate) expected: Expected,
 }
 
 impl Place {
     pub(crate) async fn new() -> Place {
+        Place::of(Expected::NotSealed).await
+    }
+
+    /// A volume that is as it is expected to be.
+    pub(crate) async fn of(expected: Expected) -> Place {
         let place = Place {
-            folder: tempfile::tempdir().unwrap(),
+            folder: tempfile::tempdir_in(base()).unwrap(),
+            expected,
         };
-        Volume::format(&place.store().await).await.unwrap();
+        let store = place.store().await;
+        Volume::format_as(&store, &place.expected).await.unwrap();
         place
     }
 
     /// What a kill at this moment would leave: a copy of the bucket and of the gateway's local folder.
     pub(crate) fn copied(&self) -> Place {
         let copy = Place {
-            folder: tempfile::tempdir().unwrap(),
+            folder: tempfile::tempdir_in(base()).unwrap(),
+            expected: self.expected.clone(),
         };
         for file in files(self.folder.path()) {
             let to = copy
@@ -64,26 +74,36 @@ impl Place {
 
     /// A gateway that publishes when it is told to.
     pub(crate) async fn open(&self) -> Volume {
+        self.open_with(|_| {}).await
+    }
+
+    pub(crate) async fn open_with(&self, change: impl FnOnce(&mut FsConfig)) -> Volume {
         let mut config = FsConfig::new(self.folder.path().join("local"));
+        config.expected = self.expected.clone();
         config.checkpoint_interval = Duration::from_secs(3600);
+        config.checkpoint_bytes = 1 << 40;
         config.log = forebay_fs::LogConfig::Disk {
-            limit: 64 << 20,
+            limit: 256 << 20,
             segment: 16 << 20,
         };
+        change(&mut config);
         Volume::open(&self.store().await, config).await.unwrap()
+    }
+
+    pub(crate) async fn try_check(&self, options: &Options) -> Result<Report, CheckError> {
+        let store = self.store().await;
+        let progress = Arc::new(Progress::default());
+        check(store.store, store.root, options, progress).await
     }
 
     /// Checks everything there is.
     pub(crate) async fn check(&self) -> Report {
-        let store = self.store().await;
         let options = Options {
+            expected: self.expected.clone(),
             read_data: true,
             ..Options::default()
         };
-        let progress = Arc::new(Progress::default());
-        check(store.store, store.root, &options, progress)
-            .await
-            .unwrap()
+        self.try_check(&options).await.unwrap()
     }
 
     pub(crate) fn packs(&self) -> Vec<PathBuf> {
@@ -93,7 +113,15 @@ impl Place {
     }
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+/// In memory, where that can be had.
+fn base() -> &'static str {
+    match Path::new("/dev/shm").is_dir() {
+        true => "/dev/shm",
+        false => "/tmp",
+    }
+}
+
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.path() {
@@ -113,35 +141,79 @@ pub(crate) async fn close(volume: Volume) {
     volume.close(Duration::from_secs(60)).await;
 }
 
+/// What opens a sealed volume, or does not.
+pub(crate) fn key_file(byte: u8) -> Expected {
+    let content = vec![byte; KeyFile::MIN_LEN].into();
+    Expected::Sealed(Arc::new(Unlock::KeyFile(KeyFile::new(content).unwrap())))
+}
+
 pub(crate) async fn create(volume: &Volume, directory: Inode, name: &str) -> Inode {
+    try_create(volume, directory, name).await.unwrap()
+}
+
+pub(crate) async fn try_create(
+    volume: &Volume,
+    directory: Inode,
+    name: &str,
+) -> forebay_vfs::Result<Inode> {
     let mode = CreateMode::Guarded(SetAttributes::default());
     let made = volume.create(&WHO, directory, name.as_bytes(), &mode).await;
-    made.unwrap().attributes.inode
+    Ok(made?.attributes.inode)
 }
 
 pub(crate) async fn make_directory(volume: &Volume, parent: Inode, name: &str) -> Inode {
+    let made = try_make(volume, parent, name, NewNode::Directory);
+    made.await.unwrap()
+}
+
+pub(crate) async fn try_make(
+    volume: &Volume,
+    parent: Inode,
+    name: &str,
+    node: NewNode<'_>,
+) -> forebay_vfs::Result<Inode> {
     let set = SetAttributes::default();
-    let made = volume.make(&WHO, parent, name.as_bytes(), NewNode::Directory, &set);
-    made.await.unwrap().attributes.inode
+    let made = volume.make(&WHO, parent, name.as_bytes(), node, &set);
+    Ok(made.await?.attributes.inode)
+}
+
+/// The same numbers every time.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
 }
 
 /// Bytes that no codec makes smaller, another row for each seed.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 24) as u8
-    };
-    (0..len).map(|_| next()).collect()
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    (0..len).map(|_| (dice.next() >> 24) as u8).collect()
 }
 
 pub(crate) async fn write(volume: &Volume, inode: Inode, offset: u64, data: &[u8]) {
+    try_write(volume, inode, offset, data).await.unwrap();
+}
+
+pub(crate) async fn try_write(
+    volume: &Volume,
+    inode: Inode,
+    offset: u64,
+    data: &[u8],
+) -> forebay_vfs::Result<()> {
     let mut at = offset;
     for part in data.chunks(1 << 20) {
         let wrote = volume.write(&WHO, inode, at, part, Stability::Unstable);
-        wrote.await.unwrap();
+        wrote.await?;
         at += part.len() as u64;
     }
+    Ok(())
 }

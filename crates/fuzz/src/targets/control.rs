@@ -37,9 +37,12 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         "memory_limit_bytes":3,"log_bytes":4,"log_limit_bytes":5,"log_error":null,
         "compression":{"level":4,"raw_bytes":5,"stored_bytes":3},"disk_cache":null,"checkpoint":6,"checkpoint_state":"uploading",
         "uploads_in_flight":7,"store_error":{"message":"503","for_seconds":1.5},"requests":{"GET":1,"PUT":2}}}"#;
+    let gc = r#"{"gc":{"store":"file:///b","running":true,"packs_to_rewrite":3,"dead_bytes_to_free":4,
+        "packs_rewritten":2,"bytes_copied":5,"packs_left_alone":1,"rate_bytes":6,"waits_for":"503"}}"#;
     vec![
         ("status", br#"{"command":"status"}"#.to_vec()),
         ("flush", br#"{"command":"flush"}"#.to_vec()),
+        ("gc", br#"{"command":{"gc":"rewrite"}}"#.to_vec()),
         ("unknown", br#"{"command":"flush","now":true}"#.to_vec()),
         (
             "status-reply",
@@ -49,6 +52,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             "flush-reply",
             br#"{"flush":{"published_lsn":4096,"uploaded_bytes":100,"seconds":0.75}}"#.to_vec(),
         ),
+        ("gc-reply", gc.replace("\n        ", "").into_bytes()),
         (
             "error-reply",
             br#"{"error":"the bucket cannot be \u0022written\u0022"}"#.to_vec(),

@@ -12,6 +12,8 @@ pub mod log_payloads;
 pub mod log_recovery;
 #[cfg(feature = "metadata")]
 pub mod metadata;
+#[cfg(feature = "metadata")]
+pub mod metadata_objects;
 pub mod nfs_calls;
 pub mod pack_frame;
 pub mod pack_index;

@@ -20,10 +20,18 @@ pub struct PackRecord {
     pub bytes: u64,
     /// Bytes of its frames before compression.
     pub raw_bytes: u64,
-    /// Those of the raw bytes that block maps still refer to.
+    /// Bytes of blocks that refer to them: those of the raw bytes that are still in use, and once more for each further
+    /// place that shares them.
     pub live_bytes: u64,
     /// Number of its frames.
     pub frames: u32,
+}
+
+impl PackRecord {
+    /// Bytes that at least are referred to more than once.
+    pub fn shared_bytes(&self) -> u64 {
+        self.live_bytes.saturating_sub(self.raw_bytes)
+    }
 }
 
 impl Record for PackRecord {

@@ -5,11 +5,17 @@
 //! each object that is not a table ends in a trailer, which is checked and taken off when it is read:
 //!
 //! ```text
-//! 0  [u8; 4]  magic   "FBck"
+//! 0  [u8; 4]  magic   "FBc2"
 //! 4  u32      crc32   of the last part of the object's name, and of its bytes without the trailer; little-endian
 //! ```
 //!
 //! What does not match may have been damaged on its way and is fetched again, as blocks of tables are.
+//!
+//! A table's checksums do not say of which table they are: it is stored under a [pad] that does.
+
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+mod pad;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,8 +33,11 @@ use object_store::{
 use slatedb_common::retry::NonRetryable;
 
 use super::{READ_AGAIN, READS};
+use pad::{Pad, PaddedUpload};
 
-const MAGIC: [u8; 4] = *b"FBck";
+const MAGIC: [u8; 4] = *b"FBc2";
+/// That of a store whose tables have no pad.
+const EARLIER_MAGIC: [u8; 4] = *b"FBck";
 const TRAILER_BYTES: usize = 8;
 
 /// An object that has arrived damaged each time.
@@ -50,9 +59,21 @@ enum Flaw {
     Missing,
     #[error("has {0} bytes only: it was cut off")]
     CutOff(u64),
+    #[error(
+        "is of a volume that was made before version 2 of its metadata's format, which this program does not read: \
+         serve it with the program that made it, and copy its files into a new volume"
+    )]
+    Earlier,
 }
 
-/// A store that gives all objects but tables a trailer. Sizes in its listings are with the trailer.
+impl Damaged {
+    /// Whether it is no damage at all, but of a format that is not read any more.
+    pub(super) fn is_earlier(&self) -> bool {
+        matches!(self.flaw, Flaw::Earlier)
+    }
+}
+
+/// A store that gives tables a pad, and all other objects a trailer. Sizes in its listings are with the trailer.
 #[derive(Debug)]
 pub(super) struct ChecksummedStore {
     inner: Arc<dyn ObjectStore>,
@@ -77,6 +98,35 @@ impl ChecksummedStore {
         (len < range.end).then(|| damaged(location, Flaw::CutOff(len)))
     }
 
+    /// A table, without its pad.
+    async fn get_table(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let found = match self.inner.get_opts(location, options.clone()).await {
+            Err(error @ Error::Generic { .. }) => {
+                return Err(self.cut_off(location, &options).await.unwrap_or(error));
+            }
+            // SlateDB takes what comes for all that it has asked for.
+            Ok(found) if is_short(&found, &options) => {
+                return Err(damaged(location, Flaw::CutOff(found.meta.size)));
+            }
+            answer => answer?,
+        };
+        if options.head {
+            return Ok(found);
+        }
+        let (meta, attributes) = (found.meta.clone(), found.attributes.clone());
+        let (range, extensions) = (found.range.clone(), found.extensions.clone());
+        let mut bytes = Vec::from(found.bytes().await?);
+        Pad::of(location).turn(range.start, &mut bytes);
+        let bytes = Bytes::from(bytes);
+        Ok(GetResult {
+            payload: GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed()),
+            meta,
+            range,
+            attributes,
+            extensions,
+        })
+    }
+
     /// An object with a trailer, without it.
     async fn get_checked(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         // All of it is needed; these objects are small.
@@ -91,7 +141,9 @@ impl ChecksummedStore {
             let extensions = found.extensions.clone();
             let bytes = match opened(location, &found.bytes().await?) {
                 Ok(bytes) => bytes,
-                Err(flaw) if attempt == READS => return Err(damaged(location, flaw)),
+                Err(flaw) if attempt == READS || matches!(flaw, Flaw::Earlier) => {
+                    return Err(damaged(location, flaw));
+                }
                 Err(flaw) => {
                     tracing::warn!("{location} {flaw}; read again");
                     tokio::time::sleep(READ_AGAIN * attempt).await;
@@ -151,8 +203,11 @@ fn opened(location: &Path, stored: &Bytes) -> std::result::Result<Bytes, Flaw> {
     let len = stored.len().checked_sub(TRAILER_BYTES);
     let bytes = stored.slice(..len.ok_or(Flaw::Missing)?);
     let trailer = stored.slice(bytes.len()..);
-    let crc = trailer.strip_prefix(&MAGIC).ok_or(Flaw::Missing)?;
-    if crc != checksum(location, [&bytes]).to_le_bytes() {
+    let crc = checksum(location, [&bytes]).to_le_bytes();
+    if trailer[..] == [EARLIER_MAGIC, crc].concat() {
+        return Err(Flaw::Earlier);
+    }
+    if trailer.strip_prefix(&MAGIC).ok_or(Flaw::Missing)? != crc {
         return Err(Flaw::Wrong);
     }
     Ok(bytes)
@@ -184,7 +239,7 @@ impl ObjectStore for ChecksummedStore {
         let payload = if has_trailer(location) {
             with_trailer(location, &payload)
         } else {
-            payload
+            Pad::of(location).turned(0, payload.iter()).into()
         };
         self.inner.put_opts(location, payload, options).await
     }
@@ -201,21 +256,13 @@ impl ObjectStore for ChecksummedStore {
                 implementer: self.to_string(),
             });
         }
-        self.inner.put_multipart_opts(location, options).await
+        let upload = self.inner.put_multipart_opts(location, options).await?;
+        Ok(Box::new(PaddedUpload::new(upload, Pad::of(location))))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         if !has_trailer(location) {
-            return match self.inner.get_opts(location, options.clone()).await {
-                Err(error @ Error::Generic { .. }) => {
-                    Err(self.cut_off(location, &options).await.unwrap_or(error))
-                }
-                // SlateDB takes what comes for all that it has asked for.
-                Ok(found) if is_short(&found, &options) => {
-                    Err(damaged(location, Flaw::CutOff(found.meta.size)))
-                }
-                answer => answer,
-            };
+            return self.get_table(location, options).await;
         }
         if options.head {
             let mut found = self.inner.get_opts(location, options).await?;
@@ -249,7 +296,8 @@ impl ObjectStore for ChecksummedStore {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        if has_trailer(from) != has_trailer(to) || from.filename() != to.filename() {
+        // What it is called is part of it.
+        if from.filename() != to.filename() {
             return Err(Error::NotImplemented {
                 operation: format!("a copy of {from} to {to}"),
                 implementer: self.to_string(),

@@ -28,6 +28,8 @@
 //! What does not authenticate may have been damaged on its way and is fetched again.
 
 mod chunks;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod layout;
 mod upload;
 

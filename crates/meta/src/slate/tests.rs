@@ -1,6 +1,7 @@
 //! What only the store in the bucket promises, and the suite for all stores.
 
 mod bucket;
+mod names;
 mod sealed_objects;
 mod sealed_store;
 

@@ -128,22 +128,41 @@ impl VolumeKeys {
     }
 }
 
-/// Makes the key ring of a new volume, made at `created` (seconds since 1970-01-01 00:00 UTC), with one slot.
+/// The key ring of a new volume, which lies nowhere yet.
+pub struct NewRing(Vec<u8>);
+
+/// Makes the key ring of a new volume, made at `created` (seconds since 1970-01-01 00:00 UTC), with one slot. A key service is
+/// asked whether it unwraps what it has wrapped: nobody wants to find that out when the volume is there.
 ///
 /// # Errors
-/// When there is one already, or the bucket or the key service fails.
-pub async fn create(
-    store: &Arc<dyn ObjectStore>,
-    root: &Path,
+/// When the key service fails.
+pub async fn make(
     volume: VolumeId,
     created: u64,
     unlock: &Arc<Unlock>,
-) -> Result<(), VolumeError> {
+) -> Result<NewRing, VolumeError> {
     let ring = KeyRing::create(volume, created, &SystemEntropy);
     let (mut ring, _) = add_slot(ring, unlock).await?;
+    let bytes = ring.encode()?;
+    if let Unlock::Service(service) = &**unlock {
+        let locked = LockedRing::decode(&bytes)?;
+        locked.unlock_with_service(volume, &**service).await?;
+    }
+    Ok(NewRing(bytes))
+}
+
+/// Puts the key ring of a new volume into its place.
+///
+/// # Errors
+/// When there is one already, or the bucket fails.
+pub async fn create(
+    store: &Arc<dyn ObjectStore>,
+    root: &Path,
+    ring: NewRing,
+) -> Result<(), VolumeError> {
     let options = PutOptions::from(PutMode::Create);
     store
-        .put_opts(&location(root), ring.encode()?.into(), options)
+        .put_opts(&location(root), ring.0.into(), options)
         .await?;
     Ok(())
 }

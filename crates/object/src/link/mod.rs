@@ -2,9 +2,10 @@
 //!
 //! What is limited are the bodies of requests and of answers, piece by piece, where they meet the connection: a wrapper
 //! around the store would be handed a pack of 64 MiB as one value, and could only let all of it go or none. So the store
-//! on S3 asks for a [turn for each piece](Turns) (see `s3::patience`), after it has asked whether the body may
-//! [begin](Link::begin): it does that before the request is signed, since a signature is good for minutes. What decides is in [`queue`], which
-//! knows no clock and does no I/O. Each way has a queue of its own: readers do not wait for uploads.
+//! on S3 asks for a [turn for each piece](Turns) (see `s3::patience`). Before that [`crate::pace`] has asked whether the
+//! body may [begin](Link::begin): before the request has one of its turns, so that it takes none from others while it
+//! waits, and before it is signed, since a signature is good for minutes. What decides is in [`queue`], which knows no
+//! clock and does no I/O. Each way has a queue of its own: readers do not wait for uploads.
 //!
 //! **Nothing fails by a limit.** Time in which a body waits for its turn is not held against the connection, and the
 //! limits for whole requests, which [`crate::pace`] has, do not run while anybody waits here: [`Link::held`].

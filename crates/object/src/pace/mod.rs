@@ -5,7 +5,9 @@
 //! no clock and does no I/O.
 //!
 //! * **Nothing waits for ever.** A request has a limit for its answer and for every pause of a body; beyond
-//!   it is cut off and counts as failed. Time in which the [link](crate::link) holds bodies back does not count.
+//!   it is cut off and counts as failed. Time in which the [link](crate::link) holds bodies back does not count. A body
+//!   that goes to the store waits for its place on the link before its request asks for a turn here: it keeps nobody out
+//!   meanwhile.
 //! * **Repeats have a budget.** A repeat takes a token and gives it back if it succeeds; requests that
 //!   succeed at once earn a fifth of one; there are never more than twenty. So however many callers there are,
 //!   repeats that fail are at most a fifth of what succeeds, and twenty more.
@@ -32,11 +34,12 @@ use tokio::time::Instant;
 
 pub use policy::PaceSettings;
 pub(crate) use store::PacedStore;
+pub use store::UnansweredTry;
 
 use policy::{Admission, Outcome, Pace, Ticket};
 
 use crate::error::{Answer, chain};
-use crate::link::{Link, Way, in_time};
+use crate::link::{Link, UnderWay, Way, in_time};
 
 /// What all requests to one store share: the state of the policy, and who waits for it.
 #[derive(Debug)]
@@ -89,6 +92,25 @@ pub(crate) enum Repeat {
     IfNothingWasDone,
 }
 
+/// What a request carries, in bytes: it takes longer then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    Nothing,
+    /// To the store.
+    Up(u64),
+    /// From the store, at most.
+    Down(u64),
+}
+
+impl Body {
+    fn bytes(self) -> u64 {
+        match self {
+            Body::Nothing => 0,
+            Body::Up(bytes) | Body::Down(bytes) => bytes,
+        }
+    }
+}
+
 impl Pacer {
     pub(crate) fn new(settings: PaceSettings, link: Option<Arc<Link>>) -> Pacer {
         Pacer {
@@ -110,27 +132,43 @@ impl Pacer {
             .unwrap_or_else(|| Err(crate::error::hung(limit)))
     }
 
-    /// Asks until there is an answer, or repeating is of no use for now. `transfer` is what the request carries, in
-    /// bytes: it takes longer then.
+    /// Asks until there is an answer, or repeating is of no use for now.
     pub(crate) async fn run<T, F>(
         &self,
         repeat: Repeat,
-        transfer: u64,
-        mut ask: impl FnMut() -> F,
+        body: Body,
+        ask: impl FnMut() -> F,
     ) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        let mut attempt = 1;
+        let (answer, _) = self.run_telling(repeat, body, ask).await?;
+        Ok(answer)
+    }
+
+    /// The same, and whether a try before the one that was answered may have been carried out, or may be yet.
+    pub(crate) async fn run_telling<T, F>(
+        &self,
+        repeat: Repeat,
+        body: Body,
+        mut ask: impl FnMut() -> F,
+    ) -> Result<(T, bool)>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let (mut attempt, mut is_doubtful) = (1, false);
         loop {
-            let error = match self.once(attempt > 1, transfer, ask()).await {
-                Ok(answer) => return Ok(answer),
+            let error = match self.once(attempt > 1, body, ask()).await {
+                Ok(answer) => return Ok((answer, is_doubtful)),
                 Err(error) => error,
             };
             let may = match Answer::of(&error) {
                 Answer::Final => false,
                 Answer::SlowDown { .. } => true,
-                Answer::Failed { did_nothing } => did_nothing || repeat == Repeat::Freely,
+                Answer::Failed { did_nothing } => {
+                    is_doubtful |= !did_nothing;
+                    did_nothing || repeat == Repeat::Freely
+                }
             };
             let pause = may.then(|| self.pace.lock().repeat(attempt)).flatten();
             let Some(pause) = pause else {
@@ -145,11 +183,14 @@ impl Pacer {
     pub(crate) async fn once<T>(
         &self,
         repeated: bool,
-        transfer: u64,
+        body: Body,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
+        // First the link: while the store recovers there are few turns, and who waits for the link with one of them keeps
+        // out all others, down to the smallest read.
+        let _under_way = self.begin(body).await;
         let going = self.admit(repeated).await?;
-        let limit = self.pace.lock().limit(transfer);
+        let limit = self.pace.lock().limit(body.bytes());
         let result = self.in_time(limit, request).await;
         going.ended(match result.as_ref().map_err(Answer::of) {
             Ok(_) | Err(Answer::Final) => Outcome::Answered,
@@ -163,6 +204,14 @@ impl Pacer {
             },
         });
         result
+    }
+
+    /// Waits until a body that goes to the store may begin.
+    async fn begin(&self, body: Body) -> Option<UnderWay> {
+        match body {
+            Body::Up(bytes) => Link::begin(self.link.as_ref(), Way::Up, bytes).await,
+            Body::Nothing | Body::Down(_) => None,
+        }
     }
 
     /// Waits for its turn; an error when the store is away.
@@ -220,3 +269,6 @@ impl Drop for Going<'_> {
         self.end(Outcome::GivenUp);
     }
 }
+
+#[cfg(test)]
+mod tests;

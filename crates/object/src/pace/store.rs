@@ -15,7 +15,7 @@ use object_store::{
     PutResult, Result, UploadPart,
 };
 
-use super::{Pacer, Repeat};
+use super::{Body, Pacer, Repeat};
 use crate::Fault;
 use crate::error::{empty, short};
 
@@ -24,6 +24,11 @@ use crate::error::{empty, short};
 const BUFFERED: u64 = 8 << 20;
 /// Most objects that one request may delete.
 const DELETE_BATCH: usize = 1000;
+
+/// Is among the extensions of a [`PutResult`] where a try before the one that succeeded had no answer: it may be
+/// carried out later still, even when the object has been deleted meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnansweredTry;
 
 /// A store whose requests keep to the policy of [`super`].
 ///
@@ -47,7 +52,7 @@ impl PacedStore {
 
     /// Deletes objects with one request. One error for all of them if it is not known of all that they are gone.
     async fn delete_all(&self, locations: Vec<Path>) -> Vec<Result<Path>> {
-        let asked = self.pacer.run(Repeat::Freely, 0, || async {
+        let asked = self.pacer.run(Repeat::Freely, Body::Nothing, || async {
             let named = stream::iter(locations.clone().into_iter().map(Ok)).boxed();
             let mut answers: Vec<_> = self.inner.delete_stream(named).collect().await;
             // Those that are gone are asked for again with it: deleting twice does no harm.
@@ -68,7 +73,9 @@ impl PacedStore {
         list: impl Fn() -> BoxStream<'static, Result<ObjectMeta>> + 'a,
     ) -> Result<Vec<ObjectMeta>> {
         self.pacer
-            .run(Repeat::Freely, 0, || list().try_collect::<Vec<_>>())
+            .run(Repeat::Freely, Body::Nothing, || {
+                list().try_collect::<Vec<_>>()
+            })
             .await
     }
 }
@@ -149,13 +156,16 @@ impl ObjectStore for PacedStore {
             PutMode::Overwrite => Repeat::Freely,
             PutMode::Create | PutMode::Update(_) => Repeat::IfNothingWasDone,
         };
-        let transfer = payload.content_length() as u64;
-        self.pacer
-            .run(repeat, transfer, || {
-                self.inner
-                    .put_opts(location, payload.clone(), options.clone())
-            })
-            .await
+        let body = Body::Up(payload.content_length() as u64);
+        let put = self.pacer.run_telling(repeat, body, || {
+            self.inner
+                .put_opts(location, payload.clone(), options.clone())
+        });
+        let (mut result, is_doubtful) = put.await?;
+        if is_doubtful {
+            result.extensions.insert(UnansweredTry);
+        }
+        Ok(result)
     }
 
     async fn put_multipart_opts(
@@ -165,7 +175,7 @@ impl ObjectStore for PacedStore {
     ) -> Result<Box<dyn MultipartUpload>> {
         let inner = self
             .pacer
-            .run(Repeat::Freely, 0, || {
+            .run(Repeat::Freely, Body::Nothing, || {
                 self.inner.put_multipart_opts(location, options.clone())
             })
             .await?;
@@ -184,9 +194,12 @@ impl ObjectStore for PacedStore {
         let limit = self.stall_limit();
         let ranged = options.range.is_some();
         // Each pause of a body has its own limit, so that all of it may take as long as it is long.
-        let transfer = if options.head { 0 } else { BUFFERED };
+        let body = match options.head {
+            true => Body::Nothing,
+            false => Body::Down(BUFFERED),
+        };
         self.pacer
-            .run(Repeat::Freely, transfer, || async {
+            .run(Repeat::Freely, body, || async {
                 let asked = self.inner.get_opts(location, options.clone());
                 let result = self.pacer.in_time(limit, asked).await?;
                 if options.head {
@@ -246,7 +259,9 @@ impl ObjectStore for PacedStore {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         self.pacer
-            .run(Repeat::Freely, 0, || self.inner.list_with_delimiter(prefix))
+            .run(Repeat::Freely, Body::Nothing, || {
+                self.inner.list_with_delimiter(prefix)
+            })
             .await
     }
 
@@ -256,7 +271,7 @@ impl ObjectStore for PacedStore {
             CopyMode::Create => Repeat::IfNothingWasDone,
         };
         self.pacer
-            .run(repeat, 0, || {
+            .run(repeat, Body::Nothing, || {
                 self.inner.copy_opts(from, to, options.clone())
             })
             .await
@@ -282,17 +297,21 @@ struct PacedUpload {
 #[async_trait]
 impl MultipartUpload for PacedUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        let transfer = data.content_length() as u64;
+        let body = Body::Up(data.content_length() as u64);
         let part = self.inner.put_part(data);
         let pacer = Arc::clone(&self.pacer);
-        Box::pin(async move { pacer.once(false, transfer, part).await })
+        Box::pin(async move { pacer.once(false, body, part).await })
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        self.pacer.once(false, 0, self.inner.complete()).await
+        self.pacer
+            .once(false, Body::Nothing, self.inner.complete())
+            .await
     }
 
     async fn abort(&mut self) -> Result<()> {
-        self.pacer.once(false, 0, self.inner.abort()).await
+        self.pacer
+            .once(false, Body::Nothing, self.inner.abort())
+            .await
     }
 }

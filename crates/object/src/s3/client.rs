@@ -42,7 +42,8 @@ pub(super) async fn connect(
             .find_map(|name| std::env::var(name).ok().filter(|url| !url.is_empty()))
     });
     // Those who hand out credentials are spoken to through TLS, or are on this machine.
-    let secure = http_client(options, true)?;
+    let http_client = |is_tls| http_client(options.ca.as_deref(), &options.proxy, is_tls);
+    let secure = http_client(true)?;
     let limits_answers = link.as_ref().is_some_and(|link| link.limits(Way::Down));
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
         .http_client(PatientClient::new(secure.clone(), patience, None))
@@ -86,11 +87,7 @@ pub(super) async fn connect(
     let loaded = loader.load().await;
     let endpoint = endpoint.as_deref().or(loaded.endpoint_url());
     let is_tls = endpoint.is_none_or(|url| !url.starts_with("http://"));
-    let http = if is_tls {
-        secure
-    } else {
-        http_client(options, false)?
-    };
+    let http = if is_tls { secure } else { http_client(false)? };
     let region = loaded.region().cloned();
     let config = config::Builder::from(&loaded)
         .http_client(PatientClient::new(http, patience, link))

@@ -18,7 +18,6 @@ use super::checksum::Sum;
 use super::put::{Headers, tagging};
 use super::{Shared, client, error};
 use crate::Checksum;
-use crate::link::{Link, Way};
 
 /// Begins an upload. Its object appears when it completes; what is neither completed nor aborted
 /// stays in the bucket, unseen, until a lifecycle rule removes it.
@@ -82,8 +81,6 @@ impl Target {
     /// the others.
     async fn put_part(&self, number: i32, body: Bytes) -> Result<()> {
         let sum = Sum::of(self.shared.checksum, &body).await?;
-        let len = body.len() as u64;
-        let _under_way = Link::begin(self.shared.link.as_ref(), Way::Up, len).await;
         let mut attempt = 1;
         loop {
             let output = self.put_once(number, body.clone(), sum).await?;

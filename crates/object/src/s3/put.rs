@@ -13,7 +13,6 @@ use object_store::{
 use super::checksum::Sum;
 use super::{Shared, error};
 use crate::Encryption;
-use crate::link::{Link, Way};
 
 impl Shared {
     pub(super) async fn put(
@@ -26,8 +25,6 @@ impl Shared {
         let sum = Sum::of(self.checksum, &put.body).await?;
         let headers = put.headers.clone();
         let (encryption, key) = self.encryption();
-        let len = put.body.len() as u64;
-        let _under_way = Link::begin(self.link.as_ref(), Way::Up, len).await;
         let request = self
             .client
             .put_object()

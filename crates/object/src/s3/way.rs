@@ -12,24 +12,30 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::{OpenError, Proxy, StoreOptions};
+use crate::{OpenError, Proxy};
 
 /// Where machines ask for their own credentials, which no proxy knows of.
 const LINK_LOCAL: &str = "169.254.0.0/16,fd00:ec2::254,fd00:ec2::23";
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
-/// An HTTP client for a server that is spoken to through TLS, or is not.
-pub(super) fn http_client(
-    options: &StoreOptions,
+/// An HTTP client of the AWS SDK, for a server that is spoken to through TLS, or is not. It trusts the system's authorities
+/// and those of the PEM file `ca`, and goes through the proxy that `proxy` means for such a server; without TLS where
+/// it is meant for TLS, it goes through none.
+///
+/// # Errors
+/// [`OpenError::Authorities`] and [`OpenError::Proxy`], when the file or the proxy cannot be used.
+pub fn http_client(
+    ca: Option<&Path>,
+    proxy: &Proxy,
     is_tls: bool,
 ) -> Result<SharedHttpClient, OpenError> {
-    let tls = match &options.ca {
+    let tls = match ca {
         Some(path) => trusting(path)?,
         None => TlsContext::default(),
     };
     let provider = Provider::Rustls(CryptoMode::Ring);
     let variable = |name: &str| std::env::var(name).ok();
-    let Some(route) = route(&options.proxy, is_tls, variable)? else {
+    let Some(route) = route(proxy, is_tls, variable)? else {
         let builder = Builder::new().tls_provider(provider).tls_context(tls);
         return Ok(builder.build_https());
     };

@@ -89,7 +89,8 @@ impl LockedRing {
     }
 
     /// Opens the ring of `volume` with a key service, which is asked for each slot of its kind until one
-    /// opens. The error is that of the last slot, and one that passes if there was such a one.
+    /// opens. The error is that of the last slot. A service that is away is not asked for the next one, so that an
+    /// outage takes no longer than one question does.
     pub async fn unlock_with_service(
         &self,
         volume: VolumeId,
@@ -111,11 +112,8 @@ impl LockedRing {
             }
             match service.unwrap(wrapped, key, volume).await {
                 Ok(volume_key) => return self.unlocked(*id, volume_key),
-                Err(error) => {
-                    if !matches!(failed, Some(ServiceError::Unavailable(_))) {
-                        failed = Some(error);
-                    }
-                }
+                Err(error @ ServiceError::Unavailable(_)) => return Err(error.into()),
+                Err(error) => failed = Some(error),
             }
         }
         Err(failed.map_or(RingError::NoSlotFor("key service"), RingError::Service))

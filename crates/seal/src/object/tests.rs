@@ -114,6 +114,54 @@ fn the_key_of_a_pack_is_derived_as_the_format_says() {
     assert_eq!(bytes, b"raw");
 }
 
+/// The bytes of sealed logs depend on it.
+#[test]
+fn the_key_of_a_log_segment_is_derived_as_the_format_says() {
+    let keys = data_keys(VOLUME);
+    let sealer = keys.place_sealer(Purpose::Log, 7, &SeededEntropy::new(1));
+    let mut bytes = b"raw".to_vec();
+    let (tag, head) = (
+        sealer.seal_at(4096, b"also", &mut bytes),
+        sealer.seal_head(b"head"),
+    );
+    let derived = Secret::take(&mut [2; SECRET_LEN]).derive(
+        "forebay 2026-11 key of a log segment v1",
+        &[&VOLUME.0, &7_u64.to_le_bytes(), sealer.salt()],
+    );
+    let cipher = Cipher::new(&derived);
+    let mut expected = b"raw".to_vec();
+    let place = Part::Counted(4096).nonce();
+    assert_eq!(cipher.seal(&place, b"also", &mut expected), tag);
+    assert_eq!(bytes, expected);
+    assert_eq!(cipher.seal(&Part::Closing.nonce(), b"head", &mut []), head);
+}
+
+#[test]
+fn what_has_a_place_opens_at_that_place_of_that_object_alone() {
+    let keys = data_keys(VOLUME);
+    let entropy = SeededEntropy::new(1);
+    let sealer = keys.place_sealer(Purpose::Log, 7, &entropy);
+    let (id, salt) = (sealer.key_id(), *sealer.salt());
+    let mut sealed = b"raw".to_vec();
+    let tag = sealer.seal_at(64, b"also", &mut sealed);
+    let open = |purpose, number, salt: &Salt, part| {
+        let opener = keys.opener(purpose, number, id, salt).unwrap();
+        let mut bytes = sealed.clone();
+        let opened = opener.open(part, b"also", &mut bytes, &tag);
+        opened.map(|()| bytes)
+    };
+    let place = Part::Counted(64);
+    assert_eq!(open(Purpose::Log, 7, &salt, place), Ok(b"raw".to_vec()));
+    let other = Part::Counted(72);
+    assert_eq!(open(Purpose::Log, 7, &salt, other), Err(Forged));
+    assert_eq!(open(Purpose::Log, 7, &salt, Part::Closing), Err(Forged));
+    assert_eq!(open(Purpose::Log, 8, &salt, place), Err(Forged));
+    assert_eq!(open(Purpose::Pack, 7, &salt, place), Err(Forged));
+    // The same segment in its next life.
+    let next = *keys.place_sealer(Purpose::Log, 7, &entropy).salt();
+    assert_eq!(open(Purpose::Log, 7, &next, place), Err(Forged));
+}
+
 #[test]
 fn a_data_key_that_is_not_there_is_named() {
     let unknown = data_keys(VOLUME).opener(Purpose::Pack, 1, DataKeyId(3), &[0; SALT_LEN]);
@@ -138,6 +186,12 @@ fn life(ring: &[u8], entropy: &dyn Entropy) {
     let keys = ring.unwrap().into_data_keys();
     for number in 0..20 {
         seal(&keys, number, entropy);
+        // A segment of a log that was rolled back goes on at the same places.
+        let segment = keys.place_sealer(Purpose::Log, number, entropy);
+        segment.seal_head(b"head");
+        for place in [0, 64, 4096] {
+            segment.seal_at(place, b"also", &mut b"record".to_vec());
+        }
     }
 }
 
@@ -177,7 +231,7 @@ fn no_key_meets_a_nonce_twice_in_restarts_copies_and_rollbacks() {
         life(&rolled_back.encode().unwrap(), &entropy);
     }
     let pairs = used::take();
-    assert!(pairs.len() > 11 * 20 * 3, "{}", pairs.len());
+    assert!(pairs.len() > 11 * 20 * 7, "{}", pairs.len());
     assert_eq!(repeats(&pairs), 0);
 }
 
@@ -189,5 +243,5 @@ fn randomness_that_comes_again_is_what_it_depends_on() {
     for _ in 0..2 {
         life(&ring, &SeededEntropy::new(2));
     }
-    assert_eq!(repeats(&used::take()), 20 * 3);
+    assert_eq!(repeats(&used::take()), 20 * 7);
 }

@@ -2,6 +2,7 @@
 //!
 //! * *copy + CRC*: of the payload alone, into a file that is mapped and prefaulted, as the log's segments are. A log could be no
 //!   cheaper whose records had no headers.
+//! * *sealed*: into a log that is sealed; beside the same log that is not.
 //! * *with a header*: also of 32 bytes in front, in the same way: what a log needs of which each record tells its
 //!   length and its place.
 
@@ -78,11 +79,12 @@ fn key(size: &str, of: &str) -> String {
 
 pub(crate) fn table(rounds: usize, full: bool) -> Result<String, Failure> {
     let turn = if full { TURN_BYTES } else { 4 << 20 };
-    let log = Log::open()?;
+    let (log, sealed) = (Log::open()?, Log::open_sealed()?);
     let mut region = Region::new()?;
     let payload = vec![0x5a; 1 << 20];
     // Far enough that every segment of the log and each page of the region has had a former life.
     log.append_bytes(&payload, 8 * turn)?;
+    sealed.append_bytes(&payload, 8 * turn)?;
     copy(&mut region, &payload, turn);
     // What is compared comes right one after the other.
     let mut once = || {
@@ -101,6 +103,8 @@ pub(crate) fn table(rounds: usize, full: bool) -> Result<String, Failure> {
             round.insert(key(name, "log"), log);
             round.insert(key(name, "copy"), copied);
             round.insert(key(name, "header"), with_header);
+            let sealed = each(size, turn, || sealed.append_bytes(payload, turn).map(drop))?;
+            round.insert(key(name, "sealed"), sealed);
         }
         Ok::<_, Failure>(round)
     };
@@ -116,9 +120,12 @@ fn shown(rounds: &Rounds) -> String {
         "log / that",
         "with a header",
         "log / that",
+        "sealed",
+        "that / log",
     ]);
     for (size, _) in SIZES {
-        let [log, copy, header] = ["log", "copy", "header"].map(|of| key(size, of));
+        let [log, copy, header, sealed] =
+            ["log", "copy", "header", "sealed"].map(|of| key(size, of));
         text += &table::line([
             size.to_owned(),
             table::digits(rounds.median(&log)),
@@ -126,6 +133,8 @@ fn shown(rounds: &Rounds) -> String {
             table::times(rounds.ratio(&log, &copy)),
             table::digits(rounds.median(&header)),
             table::times(rounds.ratio(&log, &header)),
+            table::digits(rounds.median(&sealed)),
+            table::times(rounds.ratio(&sealed, &log)),
         ]);
     }
     text

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use forebay_seal::{DataKeyId, DataKeys, Sealing, Secret, SystemEntropy};
 use forebay_types::{Epoch, Lsn, VolumeId};
 use forebay_wal::{AppendError, Appended, FileStorage, Options, RecordKind, Recovery, Wal};
 
@@ -51,11 +52,27 @@ pub(crate) struct Log {
 impl Log {
     /// A new one with the usual options.
     pub(crate) fn open() -> Result<Log, Failure> {
+        Log::open_with(None)
+    }
+
+    /// The same, that is sealed.
+    pub(crate) fn open_sealed() -> Result<Log, Failure> {
+        let key = (DataKeyId(1), Secret::draw(&SystemEntropy));
+        Log::open_with(Some(Sealing {
+            keys: Arc::new(DataKeys::new(VOLUME, key, [])),
+            entropy: Arc::new(SystemEntropy),
+        }))
+    }
+
+    fn open_with(sealing: Option<Sealing>) -> Result<Log, Failure> {
         let folder = tempfile::tempdir()?;
         let storage = Arc::new(FileStorage::open(folder.path())?);
         let recovery = Recovery::scan(storage, VOLUME, Lsn::ZERO)?;
         Ok(Log {
-            wal: recovery.into_wal(Options::new(VOLUME, Epoch(1)))?,
+            wal: recovery.into_wal(Options {
+                sealing,
+                ..Options::new(VOLUME, Epoch(1))
+            })?,
             _folder: folder,
         })
     }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use forebay_types::{Epoch, Lsn};
 
 use super::{LogFiles, Segment};
+use crate::RecordKind;
 use crate::error::OpenError;
 use crate::layout::SegmentNumber;
 use crate::recovery::Record;
 use crate::recovery::cursor::{Place, SegmentCursor};
+use crate::seal::{LogKeys, SegmentOpener};
 
 /// Behind an unreadable place reading is tried again at the next page.
 const PAGE: u64 = 4096;
@@ -19,8 +21,25 @@ const PAGE: u64 = 4096;
 pub enum Piece<'a> {
     /// A record, and the epoch under which it was written.
     Record(Record<'a>, Epoch),
+    /// A record that is sealed, and there is no key to open it with.
+    Locked(LockedRecord),
     /// A place where records are missing or not whole; others follow.
     Gap(Gap),
+}
+
+/// What can be told of a sealed record without its key. It may have been forged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockedRecord {
+    /// What it is about.
+    pub kind: RecordKind,
+    /// LSN of its first byte.
+    pub lsn: Lsn,
+    /// LSN after its last byte.
+    pub end: Lsn,
+    /// Bytes of its payload.
+    pub bytes: u64,
+    /// The epoch under which it was written.
+    pub epoch: Epoch,
 }
 
 /// A stretch of the log that cannot be read.
@@ -50,6 +69,11 @@ pub enum GapReason {
         /// What it says.
         error: String,
     },
+    /// What this file has there is whole, and does not authenticate: somebody has changed it.
+    Forged {
+        /// The file.
+        file: String,
+    },
     /// The segment with this number, at least, is not there or has lost its header.
     Missing {
         /// Its number, as in the name of its file.
@@ -68,6 +92,12 @@ impl fmt::Display for GapReason {
         match self {
             GapReason::Damaged { file } => write!(f, "{file} is damaged there"),
             GapReason::Unreadable { file, error } => write!(f, "{file} cannot be read: {error}"),
+            GapReason::Forged { file } => {
+                write!(
+                    f,
+                    "{file} does not authenticate there: somebody has changed it"
+                )
+            }
             GapReason::Missing { number } => {
                 write!(f, "segment {number:016x} is missing")
             }
@@ -81,6 +111,7 @@ impl fmt::Display for GapReason {
 /// Reads the records of one log in their order.
 pub struct LogReader {
     files: Arc<dyn LogFiles>,
+    keys: LogKeys,
     segments: std::vec::IntoIter<Segment>,
     from: Lsn,
     reading: Option<Reading>,
@@ -100,16 +131,22 @@ struct Reading {
 /// What lies at a place, without borrowing it.
 enum Found {
     Record {
-        kind: crate::RecordKind,
+        kind: RecordKind,
         end: Lsn,
         payload: std::ops::Range<usize>,
     },
+    Locked(LockedRecord),
     Gap(Gap),
     End,
 }
 
 impl LogReader {
-    pub(super) fn new(files: Arc<dyn LogFiles>, segments: Vec<Segment>, from: Lsn) -> LogReader {
+    pub(super) fn new(
+        files: Arc<dyn LogFiles>,
+        keys: LogKeys,
+        segments: Vec<Segment>,
+        from: Lsn,
+    ) -> LogReader {
         // Where records begin is known from the base of a segment on.
         let first = segments
             .iter()
@@ -125,6 +162,7 @@ impl LogReader {
             .map_or(from, |first| first.header.base);
         LogReader {
             files,
+            keys,
             segments,
             from,
             reading: None,
@@ -160,9 +198,15 @@ impl LogReader {
                         kind,
                         lsn,
                         end,
-                        payload: reading.cursor.bytes(payload),
+                        payload: reading.cursor.payload(payload),
                     };
                     return Some(Piece::Record(record, reading.segment.header.epoch));
+                }
+                Found::Locked(record) => {
+                    (self.at, self.torn) = (record.end, false);
+                    if lsn >= self.from {
+                        return Some(Piece::Locked(record));
+                    }
                 }
                 Found::Gap(gap) => {
                     self.at = gap.to;
@@ -240,10 +284,22 @@ impl LogReader {
         self.torn = false;
         match self.files.read(&segment.file) {
             Ok(reader) => {
-                // A restart may leave numbers out.
-                self.at = segment.header.base;
                 let (name, header) = (segment.file.clone(), segment.header);
-                let cursor = SegmentCursor::new(reader, name, header, segment.bytes);
+                let opener = match SegmentOpener::of(&self.keys, &header, &name) {
+                    Ok(opener) => opener,
+                    Err(OpenError::Forged { .. }) => {
+                        return Some(Gap {
+                            from: self.at,
+                            to: self.at,
+                            why: GapReason::Forged { file: name },
+                        });
+                    }
+                    // Its records are counted.
+                    Err(_) => None,
+                };
+                // A restart may leave numbers out.
+                self.at = header.base;
+                let cursor = SegmentCursor::new(reader, name, header, segment.bytes, opener);
                 self.reading = Some(Reading { cursor, segment });
                 None
             }
@@ -273,6 +329,19 @@ impl LogReader {
         let error = match cursor.look(from) {
             Ok(Place::Record { kind, end, payload }) => {
                 return Found::Record { kind, end, payload };
+            }
+            Ok(Place::Locked { kind, end, bytes }) => {
+                return Found::Locked(LockedRecord {
+                    kind,
+                    lsn: from,
+                    end,
+                    bytes,
+                    epoch: reading.segment.header.epoch,
+                });
+            }
+            Ok(Place::Forged { end: to }) => {
+                let why = GapReason::Forged { file: file.clone() };
+                return Found::Gap(Gap { from, to, why });
             }
             Ok(place) => {
                 self.torn |= place == Place::Torn;

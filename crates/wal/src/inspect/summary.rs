@@ -33,6 +33,8 @@ pub struct SegmentSummary {
     pub base: Lsn,
     /// LSN after its last record that can be read.
     pub end: Lsn,
+    /// Whether it is sealed.
+    pub sealed: bool,
     /// Its data records.
     pub data: Counts,
     /// Its batches of metadata changes.
@@ -78,7 +80,7 @@ impl fmt::Display for Ending {
 }
 
 impl SegmentSummary {
-    fn count(&mut self, kind: RecordKind, bytes: usize, end: Lsn) {
+    fn count(&mut self, kind: RecordKind, bytes: u64, end: Lsn) {
         let counts = match kind {
             RecordKind::Data => &mut self.data,
             RecordKind::Metadata => &mut self.metadata,
@@ -87,7 +89,7 @@ impl SegmentSummary {
             RecordKind::Checkpoint => &mut Counts::default(),
         };
         counts.records += 1;
-        counts.bytes += bytes as u64;
+        counts.bytes += bytes;
         self.end = end;
     }
 }
@@ -101,6 +103,7 @@ pub(super) fn of(log: &KeptLog) -> Summary {
             epoch: segment.header.epoch,
             base: segment.header.base,
             end: segment.header.base,
+            sealed: segment.header.seal.is_some(),
             data: Counts::default(),
             metadata: Counts::default(),
             truncate: Counts::default(),
@@ -116,7 +119,10 @@ pub(super) fn of(log: &KeptLog) -> Summary {
                 gaps.push(gap);
                 continue;
             }
-            Some(Piece::Record(record, _)) => (record.kind, record.payload.len(), record.end),
+            Some(Piece::Record(record, _)) => {
+                (record.kind, record.payload.len() as u64, record.end)
+            }
+            Some(Piece::Locked(record)) => (record.kind, record.bytes, record.end),
         };
         end = end.max(after);
         let file = reader.file();

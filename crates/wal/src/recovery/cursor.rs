@@ -13,6 +13,7 @@ use crate::error::OpenError;
 use crate::layout::{
     ALIGNMENT, RECORD_HEADER, RecordHeader, RecordKind, SEGMENT_HEADER, SegmentHeader, record_bytes,
 };
+use crate::seal::{LogKeys, SEAL_BYTES, SegmentOpener};
 use crate::storage::{SegmentReader, Storage};
 
 /// Bytes read at once, at least.
@@ -22,6 +23,10 @@ pub(crate) struct SegmentCursor {
     reader: Box<dyn SegmentReader>,
     name: String,
     header: SegmentHeader,
+    /// Opens the records of a sealed segment; without it they can only be counted.
+    opener: Option<SegmentOpener>,
+    /// The payload of the record that was opened last.
+    opened: Vec<u8>,
     /// Bytes of the file.
     bytes: u64,
     buffer: Vec<u8>,
@@ -32,12 +37,20 @@ pub(crate) struct SegmentCursor {
 /// What lies at an LSN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A valid record; the range of its payload is for [`SegmentCursor::bytes`].
+    /// A valid record, whose payload [`SegmentCursor::payload`] gives.
     Record {
         kind: RecordKind,
         end: Lsn,
         payload: Range<usize>,
     },
+    /// A whole record that is sealed, with so many bytes of payload, and there is no key.
+    Locked {
+        kind: RecordKind,
+        end: Lsn,
+        bytes: u64,
+    },
+    /// A whole record that does not authenticate.
+    Forged { end: Lsn },
     /// A record was begun here and is not whole.
     Torn,
     /// No record of this life.
@@ -45,13 +58,19 @@ pub(crate) enum Place {
 }
 
 impl SegmentCursor {
-    pub(super) fn open(storage: &dyn Storage, segment: &Begun) -> Result<SegmentCursor, OpenError> {
+    pub(super) fn open(
+        storage: &dyn Storage,
+        segment: &Begun,
+        keys: &LogKeys,
+    ) -> Result<SegmentCursor, OpenError> {
         let name = segment.file.name.text();
+        let opener = SegmentOpener::of(keys, &segment.header, &name)?;
         let reader = storage
             .read(&name)
             .map_err(OpenError::io(format!("open {name}")))?;
         let bytes = segment.file.bytes;
-        Ok(SegmentCursor::new(reader, name, segment.header, bytes))
+        let header = segment.header;
+        Ok(SegmentCursor::new(reader, name, header, bytes, opener))
     }
 
     /// Reads the records of a file of `bytes` bytes with this header.
@@ -60,11 +79,14 @@ impl SegmentCursor {
         name: String,
         header: SegmentHeader,
         bytes: u64,
+        opener: Option<SegmentOpener>,
     ) -> SegmentCursor {
         SegmentCursor {
             reader,
             name,
             header,
+            opener,
+            opened: Vec::new(),
             bytes,
             buffer: Vec::new(),
             buffered: 0..0,
@@ -91,12 +113,37 @@ impl SegmentCursor {
         if RecordHeader::crc(&head, self.bytes(payload.clone())) != crc {
             return Ok(Place::Torn);
         }
-        let end = lsn.advance(record_bytes(record.payload.into()));
-        Ok(Place::Record {
-            kind: record.kind,
-            end,
-            payload,
+        let (kind, end) = (
+            record.kind,
+            lsn.advance(record_bytes(record.payload.into())),
+        );
+        if self.header.seal.is_none() {
+            return Ok(Place::Record { kind, end, payload });
+        }
+        let Some(opener) = &self.opener else {
+            let bytes = u64::from(record.payload).saturating_sub(SEAL_BYTES);
+            return Ok(Place::Locked { kind, end, bytes });
+        };
+        // Beside what was read, which is looked at again.
+        self.opened.clear();
+        let stored = self.buffer.get(payload).unwrap_or_default();
+        self.opened.extend_from_slice(stored);
+        Ok(match opener.open_record(&record, &mut self.opened) {
+            Ok(opened) => Place::Record {
+                kind,
+                end,
+                payload: 0..opened.len(),
+            },
+            Err(_) => Place::Forged { end },
         })
+    }
+
+    /// The payload of the record that was looked at last.
+    pub(crate) fn payload(&self, range: Range<usize>) -> &[u8] {
+        match self.header.seal {
+            Some(_) => self.opened.get(range).unwrap_or_default(),
+            None => self.bytes(range),
+        }
     }
 
     /// What of this life lies after `lsn`, up to the end of the file: behind a hole, that is.
@@ -106,7 +153,7 @@ impl SegmentCursor {
         while let Some(found) = self.candidate(at)? {
             traces.any = true;
             at = match self.look(found)? {
-                Place::Record { end, .. } => {
+                Place::Record { end, .. } | Place::Locked { end, .. } | Place::Forged { end } => {
                     traces.beyond = Some(end);
                     end
                 }
@@ -155,7 +202,8 @@ impl SegmentCursor {
                 .map(|at| from.0 + at as u64)
                 .collect();
             for lsn in candidates.into_iter().map(Lsn) {
-                if matches!(self.look(lsn)?, Place::Record { .. }) {
+                let place = self.look(lsn)?;
+                if matches!(place, Place::Record { .. } | Place::Locked { .. }) {
                     return Ok(Some(lsn));
                 }
             }
@@ -168,7 +216,7 @@ impl SegmentCursor {
     }
 
     /// Bytes that were loaded last.
-    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
         self.buffer.get(range).unwrap_or_default()
     }
 

@@ -2,7 +2,7 @@
 
 use forebay_types::Lsn;
 
-use super::{LogFile, Recovery, Tail};
+use super::{LogFile, Recovery, Stretch, Tail};
 use crate::error::OpenError;
 use crate::layout::{RECORD_HEADER, SEGMENT_HEADER, SegmentNumber};
 use crate::options::Options;
@@ -26,6 +26,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         chain,
         older,
         void,
+        let_go,
         end,
         numbers,
         ..
@@ -37,13 +38,17 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         .collect();
     let mut files = put_away;
     files.extend(void.into_iter().map(|file| (file.name.text(), file.bytes)));
+    spent.extend(let_go.iter().map(|file| file.name.text()));
+    files.extend(let_go.iter().map(|file| (file.name.text(), file.bytes)));
     let begun = older
         .iter()
         .chain(chain.iter().map(|stretch| &stretch.segment));
     let last = begun
-        .map(|segment| segment.header.number)
-        .max()
-        .unwrap_or(SegmentNumber::NONE);
+        .map(|segment| segment.header)
+        .max_by_key(|header| header.number);
+    let last_seal = last.and_then(|header| header.seal);
+    let last_key = last_seal.map(|seal| seal.salt).unwrap_or_default();
+    let last = last.map_or(SegmentNumber::NONE, |header| header.number);
     files.extend(
         older
             .into_iter()
@@ -64,6 +69,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
             end: Some(stretch.end),
             unwritten: None,
             header_flushed: true,
+            sealer: None,
         });
     }
     for name in &spent {
@@ -101,6 +107,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         in_flight: Default::default(),
         retained,
         last,
+        last_key,
         prepared: Default::default(),
         ahead: 1,
         spares,
@@ -145,7 +152,11 @@ fn check_owner(recovery: &Recovery, options: &Options) -> Result<(), OpenError> 
 /// is not.
 fn make_durable(recovery: &Recovery) -> Result<(), OpenError> {
     let known = recovery.durable.max(recovery.from);
-    for stretch in recovery.chain.iter().filter(|stretch| stretch.end > known) {
+    // A sealed segment names the one before it, which must not be lost for having no records.
+    let is_named =
+        |stretch: &&Stretch| stretch.segment.header.seal.is_some() && stretch.start == stretch.end;
+    let needed = |stretch: &&Stretch| stretch.end > known || is_named(stretch);
+    for stretch in recovery.chain.iter().filter(needed) {
         let name = stretch.segment.file.name.text();
         recovery
             .storage

@@ -75,6 +75,13 @@ pub(super) fn next_segment(end: Lsn, epoch: Epoch, next: Option<&SegmentHeader>)
     }
 }
 
+/// Third table, its row about sealed segments: whether the next one, which goes on there, was begun behind this one.
+pub(super) fn follows(last: &SegmentHeader, next: &SegmentHeader) -> bool {
+    let salt = last.seal.map(|seal| seal.salt).unwrap_or_default();
+    next.seal
+        .is_none_or(|seal| next.previous == last.number && seal.previous == salt)
+}
+
 /// Fourth table.
 pub(super) fn tail(end: Lsn, durable: Lsn, behind: Traces, ending: WriterEnd) -> Tail {
     let stopped_at = match ending {
@@ -98,7 +105,8 @@ pub(super) fn tail(end: Lsn, durable: Lsn, behind: Traces, ending: WriterEnd) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{RecordKind, SegmentNumber};
+    use crate::layout::{HeaderSeal, RecordKind, SegmentNumber};
+    use forebay_seal::DataKeyId;
 
     const OURS: VolumeId = VolumeId([1; 16]);
 
@@ -112,6 +120,7 @@ mod tests {
             previous: SegmentNumber(2),
             previous_end: Lsn(800),
             durable: Lsn(0),
+            seal: None,
         }
     }
 
@@ -119,7 +128,7 @@ mod tests {
     fn every_row_of_the_file_table() {
         let name = FileName::Segment(SegmentNumber(3));
         let verdict = |header| segment_file(name, header, OURS);
-        assert_eq!(verdict(HeaderBytes::Newer(2)), FileVerdict::Newer(2));
+        assert_eq!(verdict(HeaderBytes::Newer(3)), FileVerdict::Newer(3));
         assert_eq!(verdict(HeaderBytes::Invalid), FileVerdict::Void);
         let other = SegmentHeader {
             number: SegmentNumber(2),
@@ -222,6 +231,40 @@ mod tests {
         assert_eq!(tail(at, at, half, WriterEnd::Kill), damaged(900));
         assert_eq!(tail(at, at, headless, WriterEnd::Kill), damaged(900));
         assert_eq!(tail(at, at, hole, WriterEnd::Kill), torn);
+    }
+
+    #[test]
+    fn a_sealed_segment_follows_the_one_that_it_names() {
+        let sealed = |salt, previous| {
+            Some(HeaderSeal {
+                key: DataKeyId(1),
+                salt: [salt; 16],
+                previous: [previous; 16],
+                tag: [0; 16],
+            })
+        };
+        let next = |seal| SegmentHeader {
+            number: SegmentNumber(4),
+            previous: SegmentNumber(3),
+            seal,
+            ..header()
+        };
+        let last = SegmentHeader {
+            seal: sealed(7, 6),
+            ..header()
+        };
+        assert!(follows(&last, &next(sealed(8, 7))));
+        assert!(!follows(&last, &next(sealed(8, 6))));
+        assert!(!follows(&last, &next(sealed(8, 0))));
+        // Sealing was switched on, or off.
+        assert!(follows(&header(), &next(sealed(8, 0))));
+        assert!(!follows(&header(), &next(sealed(8, 7))));
+        assert!(follows(&last, &next(None)));
+        let other = SegmentHeader {
+            previous: SegmentNumber(2),
+            ..next(sealed(8, 7))
+        };
+        assert!(!follows(&last, &other));
     }
 
     #[test]

@@ -36,225 +36,243 @@ fn check_image(image: &MemoryStorage, durable: Lsn, appended: &[(Lsn, Vec<u8>)],
 
 #[test]
 fn power_cut_keeps_what_was_durable_and_a_prefix_of_the_rest() {
-    for seed in 0..150 {
-        let storage = MemoryStorage::new();
-        let wal = open(&storage);
-        let mut appended = append_many(&wal, 0..seed % 40, 300 + 7 * seed as usize);
-        wait(wal.durable(wal.next_lsn())).expect("durable");
-        storage.hold_flushes(true);
-        appended.extend(append_many(&wal, 100..100 + seed % 23, 900));
-        let durable = wal.durable_lsn();
-        let image = storage.power_cut(seed);
-        storage.hold_flushes(false);
-        wal.abandon();
-        check_image(&image, durable, &appended, &format!("seed {seed}"));
-    }
+    both(|| {
+        for seed in 0..150 {
+            let storage = MemoryStorage::new();
+            let wal = open(&storage);
+            let mut appended = append_many(&wal, 0..seed % 40, 300 + 7 * seed as usize);
+            wait(wal.durable(wal.next_lsn())).expect("durable");
+            storage.hold_flushes(true);
+            appended.extend(append_many(&wal, 100..100 + seed % 23, 900));
+            let durable = wal.durable_lsn();
+            let image = storage.power_cut(seed);
+            storage.hold_flushes(false);
+            wal.abandon();
+            check_image(&image, durable, &appended, &format!("seed {seed}"));
+        }
+    });
 }
 
 #[test]
 fn torn_tail_at_every_sector_ends_the_log_there() {
-    let storage = MemoryStorage::new();
-    let wal = open(&storage);
-    let appended = append_many(&wal, 0..14, 1000);
-    wal.close().expect("flushed");
-    let name = names(&storage, ".seg").remove(0);
-    for cut in (0..SEGMENT as usize).step_by(512) {
-        let image = storage.kill();
-        image.edit(&name, |bytes| bytes[cut..].fill(0));
-        let mut recovery = scan(&image, Lsn::ZERO);
-        let whole =
-            |(lsn, payload): &&(Lsn, Vec<u8>)| 4096 + lsn.0 as usize + 32 + payload.len() <= cut;
-        let found = records(&mut recovery);
-        // The last record of the first segment is the last that a cut of that segment can keep.
-        let expected: Vec<_> = appended
-            .iter()
-            .take_while(whole)
-            .take(11)
-            .cloned()
-            .collect();
-        assert_eq!(found[..found.len().min(11)], expected, "cut {cut}");
-    }
+    both(|| {
+        let storage = MemoryStorage::new();
+        let wal = open(&storage);
+        let appended = append_many(&wal, 0..14, 1000);
+        wal.close().expect("flushed");
+        let name = names(&storage, ".seg").remove(0);
+        for cut in (0..SEGMENT as usize).step_by(512) {
+            let image = storage.kill();
+            image.edit(&name, |bytes| bytes[cut..].fill(0));
+            let mut recovery = scan(&image, Lsn::ZERO);
+            let whole = |(lsn, payload): &&(Lsn, Vec<u8>)| {
+                4096 + lsn.0 + record_size(payload.len()) <= cut as u64
+            };
+            let found = records(&mut recovery);
+            // The last record of the first segment is the last that a cut of that segment can keep: 11 of them fit,
+            // sealed or not.
+            let expected: Vec<_> = appended
+                .iter()
+                .take_while(whole)
+                .take(11)
+                .cloned()
+                .collect();
+            assert_eq!(found[..found.len().min(11)], expected, "cut {cut}");
+        }
+    });
 }
 
 #[test]
 fn power_cut_at_every_step_of_a_life_with_recycling_and_recovery() {
-    let moments: Arc<Mutex<Vec<(MemoryStorage, Lsn, Lsn)>>> = Arc::default();
-    // What the world outside knows: published LSN, and what durable() has answered.
-    let known = Arc::new(Mutex::new((Lsn::ZERO, Lsn::ZERO)));
-    let storage = MemoryStorage::new();
-    let (taken, seen, disk) = (Arc::clone(&moments), Arc::clone(&known), storage.clone());
-    storage.observe(move || {
-        let mut taken = taken.lock();
-        let (published, durable) = *seen.lock();
-        let seed = taken.len() as u64;
-        taken.push((disk.power_cut(seed), published, durable));
-    });
-    let mut appended = Vec::new();
-    for life in 0..3 {
-        let published = known.lock().0;
-        let wal = open_with(&storage, published, options());
-        for round in 0..12 {
-            appended.extend(append_many(
-                &wal,
-                life * 1000 + round * 10..life * 1000 + round * 10 + 7,
-                800,
-            ));
-            // No append runs while an image is taken: the syncer and the preparer are awaited.
-            wait(wal.durable(wal.next_lsn())).expect("durable");
-            known.lock().1 = wal.next_lsn();
-            if round % 3 == 2 {
-                known.lock().0 = wal.next_lsn();
-                wal.recycle(wal.next_lsn());
+    both(|| {
+        let moments: Arc<Mutex<Vec<(MemoryStorage, Lsn, Lsn)>>> = Arc::default();
+        // What the world outside knows: published LSN, and what durable() has answered.
+        let known = Arc::new(Mutex::new((Lsn::ZERO, Lsn::ZERO)));
+        let storage = MemoryStorage::new();
+        let (taken, seen, disk) = (Arc::clone(&moments), Arc::clone(&known), storage.clone());
+        storage.observe(move || {
+            let mut taken = taken.lock();
+            let (published, durable) = *seen.lock();
+            let seed = taken.len() as u64;
+            taken.push((disk.power_cut(seed), published, durable));
+        });
+        let mut appended = Vec::new();
+        for life in 0..3 {
+            let published = known.lock().0;
+            let wal = open_with(&storage, published, options());
+            for round in 0..12 {
+                appended.extend(append_many(
+                    &wal,
+                    life * 1000 + round * 10..life * 1000 + round * 10 + 7,
+                    800,
+                ));
+                // No append runs while an image is taken: the syncer and the preparer are awaited.
+                wait(wal.durable(wal.next_lsn())).expect("durable");
+                known.lock().1 = wal.next_lsn();
+                if round % 3 == 2 {
+                    known.lock().0 = wal.next_lsn();
+                    wal.recycle(wal.next_lsn());
+                }
+                wait(wal.room(SEGMENT / 2)).expect("room");
             }
-            wait(wal.room(SEGMENT / 2)).expect("room");
+            wal.abandon();
         }
-        wal.abandon();
-    }
-    let moments = std::mem::take(&mut *moments.lock());
-    assert!(moments.len() > 50);
-    for (step, (image, published, durable)) in moments.into_iter().enumerate() {
-        let mut recovery = scan(&image, published);
-        assert!(
-            recovery.end() >= durable,
-            "step {step}: {} of {durable}",
-            recovery.end()
-        );
-        assert!(
-            !matches!(recovery.tail(), Tail::Damaged { .. }),
-            "step {step}"
-        );
-        let found = records(&mut recovery);
-        let first = appended
-            .iter()
-            .position(|(lsn, _)| *lsn >= published)
-            .unwrap_or(appended.len());
-        assert_eq!(found, appended[first..first + found.len()], "step {step}");
-    }
+        let moments = std::mem::take(&mut *moments.lock());
+        assert!(moments.len() > 50);
+        for (step, (image, published, durable)) in moments.into_iter().enumerate() {
+            let mut recovery = scan(&image, published);
+            assert!(
+                recovery.end() >= durable,
+                "step {step}: {} of {durable}",
+                recovery.end()
+            );
+            assert!(
+                !matches!(recovery.tail(), Tail::Damaged { .. }),
+                "step {step}"
+            );
+            let found = records(&mut recovery);
+            let first = appended
+                .iter()
+                .position(|(lsn, _)| *lsn >= published)
+                .unwrap_or(appended.len());
+            assert_eq!(found, appended[first..first + found.len()], "step {step}");
+        }
+    });
 }
 
 #[test]
 fn crash_at_every_step_of_recovery_and_recovery_again() {
-    for seed in 0..12 {
-        let storage = MemoryStorage::new();
-        let wal = open(&storage);
-        append_many(&wal, 0..30, 900);
-        wait(wal.durable(wal.next_lsn())).expect("durable");
-        storage.hold_flushes(true);
-        append_many(&wal, 30..70, 900);
-        let cut = storage.power_cut(seed);
-        storage.hold_flushes(false);
-        wal.abandon();
+    both(|| {
+        for seed in 0..12 {
+            let storage = MemoryStorage::new();
+            let wal = open(&storage);
+            append_many(&wal, 0..30, 900);
+            wait(wal.durable(wal.next_lsn())).expect("durable");
+            storage.hold_flushes(true);
+            append_many(&wal, 30..70, 900);
+            let cut = storage.power_cut(seed);
+            storage.hold_flushes(false);
+            wal.abandon();
 
-        let found = replay(&cut, Lsn::ZERO);
-        let images: Arc<Mutex<Vec<MemoryStorage>>> = Arc::default();
-        let (taken, disk) = (Arc::clone(&images), cut.clone());
-        cut.observe(move || taken.lock().push(disk.power_cut(seed)));
-        open(&cut).abandon();
-        cut.observe(|| {});
-        assert!(!images.lock().is_empty());
-        for image in images.lock().iter() {
-            assert_eq!(replay(image, Lsn::ZERO), found, "seed {seed}");
-            let again = open(image);
-            let more = append_many(&again, 500..530, 900);
-            wait(again.durable(again.next_lsn())).expect("durable");
-            again.abandon();
-            let both = [found.clone(), more].concat();
-            assert_eq!(
-                replay(&image.power_cut_losing_all(), Lsn::ZERO),
-                both,
-                "seed {seed}"
-            );
+            let found = replay(&cut, Lsn::ZERO);
+            let images: Arc<Mutex<Vec<MemoryStorage>>> = Arc::default();
+            let (taken, disk) = (Arc::clone(&images), cut.clone());
+            cut.observe(move || taken.lock().push(disk.power_cut(seed)));
+            open(&cut).abandon();
+            cut.observe(|| {});
+            assert!(!images.lock().is_empty());
+            for image in images.lock().iter() {
+                assert_eq!(replay(image, Lsn::ZERO), found, "seed {seed}");
+                let again = open(image);
+                let more = append_many(&again, 500..530, 900);
+                wait(again.durable(again.next_lsn())).expect("durable");
+                again.abandon();
+                let both = [found.clone(), more].concat();
+                assert_eq!(
+                    replay(&image.power_cut_losing_all(), Lsn::ZERO),
+                    both,
+                    "seed {seed}"
+                );
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn records_replayed_after_a_kill_are_durable_before_new_ones_are() {
-    let storage = MemoryStorage::new();
-    let wal = open(&storage);
-    let first = append_many(&wal, 0..3, 100);
-    wal.abandon();
-    let killed = storage.kill();
-    let wal = open(&killed);
-    let second = append_many(&wal, 10..13, 100);
-    wait(wal.durable(wal.next_lsn())).expect("durable");
-    let image = killed.power_cut_losing_all();
-    assert_eq!(replay(&image, Lsn::ZERO), [first, second].concat());
+    both(|| {
+        let storage = MemoryStorage::new();
+        let wal = open(&storage);
+        let first = append_many(&wal, 0..3, 100);
+        wal.abandon();
+        let killed = storage.kill();
+        let wal = open(&killed);
+        let second = append_many(&wal, 10..13, 100);
+        wait(wal.durable(wal.next_lsn())).expect("durable");
+        let image = killed.power_cut_losing_all();
+        assert_eq!(replay(&image, Lsn::ZERO), [first, second].concat());
+    });
 }
 
 #[test]
 fn a_hole_cuts_off_what_was_appended_after_it() {
-    let storage = MemoryStorage::new();
-    let wal = open(&storage);
-    let before = append(&wal, b"before");
-    let hole = wal.reserve(3).expect("room");
-    let after = append(&wal, b"after");
-    assert_eq!(wal.complete_lsn(), before.end);
-    assert!(is_ready(wal.complete(before.end)) && !is_ready(wal.complete(after.end)));
-    assert!(!is_ready(wal.durable(after.end)));
-    drop(hole);
-    wal.abandon();
+    both(|| {
+        let storage = MemoryStorage::new();
+        let wal = open(&storage);
+        let before = append(&wal, b"before");
+        let hole = wal.reserve(3).expect("room");
+        let after = append(&wal, b"after");
+        assert_eq!(wal.complete_lsn(), before.end);
+        assert!(is_ready(wal.complete(before.end)) && !is_ready(wal.complete(after.end)));
+        assert!(!is_ready(wal.durable(after.end)));
+        drop(hole);
+        wal.abandon();
 
-    let killed = storage.kill();
-    let mut recovery = scan(&killed, Lsn::ZERO);
-    let hole_only = Tail::Torn {
-        at: before.end,
-        beyond: Some(after.end),
-    };
-    assert_eq!(recovery.tail(), hole_only);
-    assert_eq!(ended(&killed, WriterEnd::Kill).tail(), hole_only);
-    assert_eq!(records(&mut recovery), [(before.lsn, b"before".to_vec())]);
-    // What lies behind the hole stays dead, even when the hole's place is taken by a record of its
-    // size.
-    let wal = recovery.into_wal(options()).expect("opened");
-    append(&wal, b"new");
-    wal.abandon();
-    let expected = [
-        (before.lsn, b"before".to_vec()),
-        (before.end, b"new".to_vec()),
-    ];
-    assert_eq!(replay(&killed, Lsn::ZERO), expected);
+        let killed = storage.kill();
+        let mut recovery = scan(&killed, Lsn::ZERO);
+        let hole_only = Tail::Torn {
+            at: before.end,
+            beyond: Some(after.end),
+        };
+        assert_eq!(recovery.tail(), hole_only);
+        assert_eq!(ended(&killed, WriterEnd::Kill).tail(), hole_only);
+        assert_eq!(records(&mut recovery), [(before.lsn, b"before".to_vec())]);
+        // What lies behind the hole stays dead, even when the hole's place is taken by a record of its
+        // size.
+        let wal = recovery.into_wal(options()).expect("opened");
+        append(&wal, b"new");
+        wal.abandon();
+        let expected = [
+            (before.lsn, b"before".to_vec()),
+            (before.end, b"new".to_vec()),
+        ];
+        assert_eq!(replay(&killed, Lsn::ZERO), expected);
+    });
 }
 
 #[test]
 fn completion_waits_for_the_slower_append() {
-    let storage = MemoryStorage::new();
-    let wal = open(&storage);
-    let slow = wal.reserve(4).expect("room");
-    let fast = append(&wal, b"fast");
-    assert!(!is_ready(wal.complete(fast.end)));
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| wait(wal.complete(fast.end)));
-        slow.fill(RecordKind::Data, &[b"slow"]);
-        waiting.join().expect("woken");
+    both(|| {
+        let storage = MemoryStorage::new();
+        let wal = open(&storage);
+        let slow = wal.reserve(4).expect("room");
+        let fast = append(&wal, b"fast");
+        assert!(!is_ready(wal.complete(fast.end)));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait(wal.complete(fast.end)));
+            slow.fill(RecordKind::Data, &[b"slow"]);
+            waiting.join().expect("woken");
+        });
+        assert_eq!(wal.complete_lsn(), fast.end);
     });
-    assert_eq!(wal.complete_lsn(), fast.end);
 }
 
 #[test]
 fn records_of_a_former_life_are_never_trusted() {
-    // Records of one size, so that former ones lie exactly where new ones could.
-    let storage = MemoryStorage::new();
-    let wal = open_with(
-        &storage,
-        Lsn::ZERO,
-        Options {
-            limit_bytes: 3 * SEGMENT,
-            ..options()
-        },
-    );
-    for round in 0..12 {
-        append_many(&wal, round * 10..round * 10 + 9, 1200);
-        wait(wal.durable(wal.next_lsn())).expect("durable");
-        wal.recycle(wal.next_lsn());
-    }
-    assert!(wal.stats().segments_recycled > 8 && wal.stats().segments_made <= 3);
-    let published = wal.next_lsn();
-    let written = append_many(&wal, 900..903, 1200);
-    wal.abandon();
-    assert_eq!(replay(&storage.kill(), published), written);
-    let image = storage.power_cut_losing_all();
-    assert_eq!(replay(&image, published), []);
+    both(|| {
+        // Records of one size, so that former ones lie exactly where new ones could.
+        let storage = MemoryStorage::new();
+        let wal = open_with(
+            &storage,
+            Lsn::ZERO,
+            Options {
+                limit_bytes: 3 * SEGMENT,
+                ..options()
+            },
+        );
+        for round in 0..12 {
+            append_many(&wal, round * 10..round * 10 + 9, 1200);
+            wait(wal.durable(wal.next_lsn())).expect("durable");
+            wal.recycle(wal.next_lsn());
+        }
+        assert!(wal.stats().segments_recycled > 8 && wal.stats().segments_made <= 3);
+        let published = wal.next_lsn();
+        let written = append_many(&wal, 900..903, 1200);
+        wal.abandon();
+        assert_eq!(replay(&storage.kill(), published), written);
+        let image = storage.power_cut_losing_all();
+        assert_eq!(replay(&image, published), []);
+    });
 }
 
 #[test]
@@ -281,25 +299,27 @@ fn records_with_the_right_lsn_and_crc_but_of_another_life_are_not_trusted() {
 
 #[test]
 fn trap_6_a_mark_covers_only_what_came_before_it() {
-    // "Removed" and "published" are positions in the sequence: what is appended after a mark comes
-    // back after it, and recycling up to the mark takes nothing behind it.
-    let storage = MemoryStorage::new();
-    let wal = open(&storage);
-    append_many(&wal, 0..20, 900);
-    let mark = wal
-        .append(RecordKind::Checkpoint, &[b"published"])
-        .expect("appended");
-    let after = append_many(&wal, 20..25, 900);
-    wal.recycle(mark.end);
-    wal.close().expect("flushed");
-    assert_eq!(replay(&storage.power_cut_losing_all(), mark.end), after);
-    // Replayed from an older published LSN within the same segment, the order is that of the
-    // appends.
-    let mut recovery = scan(&storage, mark.lsn);
-    let first = recovery
-        .next()
-        .expect("readable")
-        .map(|record| (record.kind, record.lsn));
-    assert_eq!(first, Some((RecordKind::Checkpoint, mark.lsn)));
-    assert_eq!(records(&mut recovery), after);
+    both(|| {
+        // "Removed" and "published" are positions in the sequence: what is appended after a mark comes
+        // back after it, and recycling up to the mark takes nothing behind it.
+        let storage = MemoryStorage::new();
+        let wal = open(&storage);
+        append_many(&wal, 0..20, 900);
+        let mark = wal
+            .append(RecordKind::Checkpoint, &[b"published"])
+            .expect("appended");
+        let after = append_many(&wal, 20..25, 900);
+        wal.recycle(mark.end);
+        wal.close().expect("flushed");
+        assert_eq!(replay(&storage.power_cut_losing_all(), mark.end), after);
+        // Replayed from an older published LSN within the same segment, the order is that of the
+        // appends.
+        let mut recovery = scan(&storage, mark.lsn);
+        let first = recovery
+            .next()
+            .expect("readable")
+            .map(|record| (record.kind, record.lsn));
+        assert_eq!(first, Some((RecordKind::Checkpoint, mark.lsn)));
+        assert_eq!(records(&mut recovery), after);
+    });
 }

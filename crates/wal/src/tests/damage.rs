@@ -160,14 +160,14 @@ fn a_log_of_another_volume_is_refused_and_can_be_put_aside() {
 fn a_newer_format_is_refused() {
     let (storage, _) = filled();
     let name = names(&storage, ".seg").remove(1);
-    storage.edit(&name, |bytes| bytes[8] = 2);
+    storage.edit(&name, |bytes| bytes[8] = 3);
     let error = refusal(&storage, Lsn::ZERO);
     assert!(
         matches!(
             error,
             OpenError::NewerFormat {
-                found: 2,
-                supported: 1,
+                found: 3,
+                supported: 2,
                 ..
             }
         ),

@@ -33,6 +33,7 @@ fn read(log: &KeptLog, from: Lsn) -> (Vec<(Lsn, Vec<u8>)>, Vec<GapSeen>) {
         match piece {
             Piece::Record(record, _) => records.push((record.lsn, record.payload.to_vec())),
             Piece::Gap(gap) => gaps.push((gap.from, gap.to, gap.why)),
+            Piece::Locked(record) => panic!("{record:?} is sealed"),
         }
     }
     (records, gaps)

@@ -92,115 +92,121 @@ fn fill(wal: &Wal, hand: &Hand, number: &Mutex<u64>, written: &Mutex<Vec<(Lsn, V
 
 #[test]
 fn a_writer_that_was_faster_than_the_preparer_finds_more_segments_the_next_time() {
-    let (folder, wal, hand) = open_by_hand();
-    let (number, written) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(Vec::new())));
-    // All segments have been there, and none is in use.
-    fill(&wal, &hand, &number, &written);
-    wal.recycle(wal.next_lsn());
-    // Nobody is in a hurry: one at a time.
-    hand.prepare();
-    use_up(&wal, &number, &written);
-    hand.prepare();
-    assert_eq!(*folder.batches.lock(), [1, 1]);
-    // Now the appends go on while segments are being renamed. The power may go at each of these moments.
-    let images = Arc::new(Mutex::new(Vec::new()));
-    let (appends, noted, next) = (Arc::clone(&wal), Arc::clone(&written), Arc::clone(&number));
-    let (disk, taken) = (folder.memory.clone(), Arc::clone(&images));
-    *folder.before.lock() = Some(Box::new(move || {
-        use_up(&appends, &next, &noted);
-        let seed = taken.lock().len() as u64;
-        taken
-            .lock()
-            .push((disk.kill(), disk.power_cut(seed), appends.durable_lsn()));
-    }));
-    for _ in 0..5 {
+    both(|| {
+        let (folder, wal, hand) = open_by_hand();
+        let (number, written) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(Vec::new())));
+        // All segments have been there, and none is in use.
+        fill(&wal, &hand, &number, &written);
+        wal.recycle(wal.next_lsn());
+        // Nobody is in a hurry: one at a time.
+        hand.prepare();
         use_up(&wal, &number, &written);
         hand.prepare();
-        let mut durable = Box::pin(wal.durable(wal.next_lsn()));
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(durable.as_mut().poll(&mut cx).is_pending());
-        while hand.sync() {}
-        wait(durable).expect("durable");
-        wal.recycle(wal.durable_lsn());
-    }
-    *folder.before.lock() = None;
-    let batches = folder.batches.lock().clone();
-    let most = batches.iter().max().copied().unwrap_or(0);
-    assert!((2..=4).contains(&most), "{batches:?}");
-    let written = written.lock().clone();
-    let images = std::mem::take(&mut *images.lock());
-    assert!(images.len() > 6);
-    for (step, (killed, cut, durable)) in images.into_iter().enumerate() {
-        for image in [killed, cut] {
-            let recovery = scan(&image, durable);
-            assert!(
-                !matches!(recovery.tail(), Tail::Damaged { .. }),
-                "step {step}"
-            );
-            let end = recovery.end();
-            assert!(end >= durable, "step {step}");
-            let wal = recovery.into_wal(options()).expect("opened");
-            let more = append_many(&wal, 5000..5060, 900);
-            wait(wal.durable(wal.next_lsn())).expect("durable");
-            wal.abandon();
-            let kept = written
-                .iter()
-                .filter(|(lsn, _)| (durable..end).contains(lsn))
-                .cloned();
-            let expected: Vec<_> = kept.chain(more).collect();
-            assert_eq!(
-                replay(&image.power_cut_losing_all(), durable),
-                expected,
-                "step {step}"
-            );
+        assert_eq!(*folder.batches.lock(), [1, 1]);
+        // Now the appends go on while segments are being renamed. The power may go at each of these moments.
+        let images = Arc::new(Mutex::new(Vec::new()));
+        let (appends, noted, next) = (Arc::clone(&wal), Arc::clone(&written), Arc::clone(&number));
+        let (disk, taken) = (folder.memory.clone(), Arc::clone(&images));
+        *folder.before.lock() = Some(Box::new(move || {
+            use_up(&appends, &next, &noted);
+            let seed = taken.lock().len() as u64;
+            taken
+                .lock()
+                .push((disk.kill(), disk.power_cut(seed), appends.durable_lsn()));
+        }));
+        for _ in 0..5 {
+            use_up(&wal, &number, &written);
+            hand.prepare();
+            let mut durable = Box::pin(wal.durable(wal.next_lsn()));
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(durable.as_mut().poll(&mut cx).is_pending());
+            while hand.sync() {}
+            wait(durable).expect("durable");
+            wal.recycle(wal.durable_lsn());
         }
-    }
+        *folder.before.lock() = None;
+        let batches = folder.batches.lock().clone();
+        let most = batches.iter().max().copied().unwrap_or(0);
+        assert!((2..=4).contains(&most), "{batches:?}");
+        let written = written.lock().clone();
+        let images = std::mem::take(&mut *images.lock());
+        assert!(images.len() > 6);
+        for (step, (killed, cut, durable)) in images.into_iter().enumerate() {
+            for image in [killed, cut] {
+                let recovery = scan(&image, durable);
+                assert!(
+                    !matches!(recovery.tail(), Tail::Damaged { .. }),
+                    "step {step}"
+                );
+                let end = recovery.end();
+                assert!(end >= durable, "step {step}");
+                let wal = recovery.into_wal(options()).expect("opened");
+                let more = append_many(&wal, 5000..5060, 900);
+                wait(wal.durable(wal.next_lsn())).expect("durable");
+                wal.abandon();
+                let kept = written
+                    .iter()
+                    .filter(|(lsn, _)| (durable..end).contains(lsn))
+                    .cloned();
+                let expected: Vec<_> = kept.chain(more).collect();
+                assert_eq!(
+                    replay(&image.power_cut_losing_all(), durable),
+                    expected,
+                    "step {step}"
+                );
+            }
+        }
+    });
 }
 
 #[test]
 fn files_of_which_only_some_were_renamed_are_all_used_again() {
-    let (folder, wal, hand) = open_by_hand();
-    let (number, written) = (Arc::new(Mutex::new(0)), Mutex::new(Vec::new()));
-    let appends = Arc::clone(&wal);
-    let next = Arc::clone(&number);
-    *folder.before.lock() = Some(Box::new(move || {
-        use_up(&appends, &next, &Mutex::default());
-    }));
-    let names = |suffix| names(&folder.memory, suffix).len() as u64;
-    for round in 0..6 {
-        fill(&wal, &hand, &number, &written);
-        assert_eq!(names(""), SEGMENTS, "round {round}");
-        // None, one, two or three get their names before the disk refuses.
-        *folder.fails_after.lock() = Some(round % 4);
-        wal.recycle(wal.next_lsn());
-        hand.prepare();
-        let refused = wal.shortage();
-        assert!(refused.is_none_or(|why| why.contains("cannot reuse")));
-        *folder.fails_after.lock() = None;
-        wal.recycle(wal.next_lsn());
-        hand.prepare();
-        assert_eq!(wal.shortage(), None);
-    }
-    assert!(folder.batches.lock().iter().any(|files| *files > 1));
+    both(|| {
+        let (folder, wal, hand) = open_by_hand();
+        let (number, written) = (Arc::new(Mutex::new(0)), Mutex::new(Vec::new()));
+        let appends = Arc::clone(&wal);
+        let next = Arc::clone(&number);
+        *folder.before.lock() = Some(Box::new(move || {
+            use_up(&appends, &next, &Mutex::default());
+        }));
+        let names = |suffix| names(&folder.memory, suffix).len() as u64;
+        for round in 0..6 {
+            fill(&wal, &hand, &number, &written);
+            assert_eq!(names(""), SEGMENTS, "round {round}");
+            // None, one, two or three get their names before the disk refuses.
+            *folder.fails_after.lock() = Some(round % 4);
+            wal.recycle(wal.next_lsn());
+            hand.prepare();
+            let refused = wal.shortage();
+            assert!(refused.is_none_or(|why| why.contains("cannot reuse")));
+            *folder.fails_after.lock() = None;
+            wal.recycle(wal.next_lsn());
+            hand.prepare();
+            assert_eq!(wal.shortage(), None);
+        }
+        assert!(folder.batches.lock().iter().any(|files| *files > 1));
+    });
 }
 
 #[test]
 fn prepared_segments_and_spares_together_are_bounded() {
-    let (folder, wal, hand) = open_by_hand();
-    let (number, written) = (Arc::new(Mutex::new(0)), Mutex::new(Vec::new()));
-    let (appends, next) = (Arc::clone(&wal), Arc::clone(&number));
-    *folder.before.lock() = Some(Box::new(move || {
-        use_up(&appends, &next, &Mutex::default());
-    }));
-    for _ in 0..3 {
-        fill(&wal, &hand, &number, &written);
+    both(|| {
+        let (folder, wal, hand) = open_by_hand();
+        let (number, written) = (Arc::new(Mutex::new(0)), Mutex::new(Vec::new()));
+        let (appends, next) = (Arc::clone(&wal), Arc::clone(&number));
+        *folder.before.lock() = Some(Box::new(move || {
+            use_up(&appends, &next, &Mutex::default());
+        }));
+        for _ in 0..3 {
+            fill(&wal, &hand, &number, &written);
+            wal.recycle(wal.next_lsn());
+            hand.prepare();
+        }
+        *folder.before.lock() = None;
+        use_up(&wal, &number, &written);
         wal.recycle(wal.next_lsn());
         hand.prepare();
-    }
-    *folder.before.lock() = None;
-    use_up(&wal, &number, &written);
-    wal.recycle(wal.next_lsn());
-    hand.prepare();
-    // The current one, a quarter of the log, and one that is prepared.
-    assert!(names(&folder.memory, "").len() as u64 <= 1 + SEGMENTS / 4 + 1);
+        // The current one, a quarter of the log, and one that is prepared.
+        assert!(names(&folder.memory, "").len() as u64 <= 1 + SEGMENTS / 4 + 1);
+    });
 }

@@ -33,198 +33,218 @@ fn fill(wal: &Wal) -> u64 {
 
 #[test]
 fn the_largest_record_fits_and_a_larger_one_never_will() {
-    let storage = MemoryStorage::new();
-    let wal = open(&storage);
-    let largest = SEGMENT - 4096 - 32;
-    append(&wal, &payload(1, largest as usize));
-    append(&wal, &payload(2, largest as usize));
-    assert_eq!(
-        wal.append(RecordKind::Data, &[&payload(3, largest as usize), b"+"]),
-        Err(AppendError::TooLarge {
-            bytes: largest + 1,
-            limit: largest
-        })
-    );
-    wal.close().expect("flushed");
-    assert_eq!(replay(&storage, Lsn::ZERO).len(), 2);
+    both(|| {
+        let storage = MemoryStorage::new();
+        let wal = open(&storage);
+        let largest = SEGMENT - 4096 - record_size(0);
+        append(&wal, &payload(1, largest as usize));
+        append(&wal, &payload(2, largest as usize));
+        assert_eq!(
+            wal.append(RecordKind::Data, &[&payload(3, largest as usize), b"+"]),
+            Err(AppendError::TooLarge {
+                bytes: largest + 1,
+                limit: largest
+            })
+        );
+        wal.close().expect("flushed");
+        assert_eq!(replay(&storage, Lsn::ZERO).len(), 2);
+    });
 }
 
 #[test]
 fn the_limit_holds_and_recycling_makes_room() {
-    let storage = MemoryStorage::new();
-    let limit = 5 * SEGMENT;
-    let wal = open_with(
-        &storage,
-        Lsn::ZERO,
-        Options {
-            limit_bytes: limit,
-            ..options()
-        },
-    );
-    let appended = fill(&wal);
-    assert!(appended >= 5 * 11 && file_bytes(&storage) <= limit);
-    assert_eq!((wal.used_bytes() / SEGMENT, wal.limit_bytes()), (4, limit));
-    assert!(!is_ready(wal.room(1000)) && is_ready(wal.room(8)));
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| wait(wal.room(1000)));
-        wal.recycle(wal.next_lsn());
-        waiting.join().expect("joined").expect("room");
+    both(|| {
+        let storage = MemoryStorage::new();
+        let limit = 5 * SEGMENT;
+        let wal = open_with(
+            &storage,
+            Lsn::ZERO,
+            Options {
+                limit_bytes: limit,
+                ..options()
+            },
+        );
+        let appended = fill(&wal);
+        assert!(appended >= 5 * 11 && file_bytes(&storage) <= limit);
+        assert_eq!((wal.used_bytes() / SEGMENT, wal.limit_bytes()), (4, limit));
+        assert!(!is_ready(wal.room(1000)) && is_ready(wal.room(8)));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait(wal.room(1000)));
+            wal.recycle(wal.next_lsn());
+            waiting.join().expect("joined").expect("room");
+        });
+        assert_eq!(
+            wal.durable_lsn(),
+            wal.next_lsn(),
+            "what the bucket has is durable"
+        );
+        for round in 0..30 {
+            append_many(&wal, round * 11..round * 11 + 11, 1000);
+            wal.recycle(wal.next_lsn());
+            assert!(file_bytes(&storage) <= limit);
+        }
+        assert!(wal.stats().segments_made <= 5 + 30, "{:?}", wal.stats());
+        assert!(wal.used_bytes() <= 2 * SEGMENT);
     });
-    assert_eq!(
-        wal.durable_lsn(),
-        wal.next_lsn(),
-        "what the bucket has is durable"
-    );
-    for round in 0..30 {
-        append_many(&wal, round * 11..round * 11 + 11, 1000);
-        wal.recycle(wal.next_lsn());
-        assert!(file_bytes(&storage) <= limit);
-    }
-    assert!(wal.stats().segments_made <= 5 + 30, "{:?}", wal.stats());
-    assert!(wal.used_bytes() <= 2 * SEGMENT);
 }
 
 #[test]
 fn only_a_bounded_number_of_spares_is_kept() {
-    let storage = MemoryStorage::new();
-    let wal = open_with(
-        &storage,
-        Lsn::ZERO,
-        Options {
-            limit_bytes: 16 * SEGMENT,
-            ..options()
-        },
-    );
-    append_many(&wal, 0..150, 1000);
-    wal.recycle(wal.next_lsn());
-    eventually(|| file_bytes(&storage) <= (4 + 2) * SEGMENT);
+    both(|| {
+        let storage = MemoryStorage::new();
+        let wal = open_with(
+            &storage,
+            Lsn::ZERO,
+            Options {
+                limit_bytes: 16 * SEGMENT,
+                ..options()
+            },
+        );
+        append_many(&wal, 0..150, 1000);
+        wal.recycle(wal.next_lsn());
+        eventually(|| file_bytes(&storage) <= (4 + 2) * SEGMENT);
+    });
 }
 
 #[test]
 fn recycling_keeps_what_reaches_above() {
-    let storage = MemoryStorage::new();
-    let wal = open(&storage);
-    let written = append_many(&wal, 0..60, 1000);
-    wait(wal.durable(wal.next_lsn())).expect("durable");
-    for (index, (lsn, _)) in written.iter().enumerate() {
-        wal.recycle(*lsn);
-        let image = storage.power_cut_losing_all();
-        assert_eq!(replay(&image, *lsn), written[index..]);
-    }
+    both(|| {
+        let storage = MemoryStorage::new();
+        let wal = open(&storage);
+        let written = append_many(&wal, 0..60, 1000);
+        wait(wal.durable(wal.next_lsn())).expect("durable");
+        for (index, (lsn, _)) in written.iter().enumerate() {
+            wal.recycle(*lsn);
+            let image = storage.power_cut_losing_all();
+            assert_eq!(replay(&image, *lsn), written[index..]);
+        }
+    });
 }
 
 #[test]
 fn a_full_disk_makes_the_log_full_and_not_more() {
-    let storage = MemoryStorage::new();
-    storage.limit_capacity(Some(2 * SEGMENT + 100));
-    let wal = open(&storage);
-    assert!(fill(&wal) >= 2 * 11);
-    let shortage = wal.shortage().expect("told");
-    assert!(shortage.contains("cannot create"), "{shortage}");
-    assert_eq!(wal.failure(), None);
-    wait(wal.durable(wal.next_lsn())).expect("what is in is as good as ever");
-    wal.recycle(wal.next_lsn());
-    append_many(&wal, 0..40, 100);
-    storage.limit_capacity(None);
-    fill(&wal);
-    assert_eq!(wal.shortage(), None);
+    both(|| {
+        let storage = MemoryStorage::new();
+        storage.limit_capacity(Some(2 * SEGMENT + 100));
+        let wal = open(&storage);
+        assert!(fill(&wal) >= 2 * 11);
+        let shortage = wal.shortage().expect("told");
+        assert!(shortage.contains("cannot create"), "{shortage}");
+        assert_eq!(wal.failure(), None);
+        wait(wal.durable(wal.next_lsn())).expect("what is in is as good as ever");
+        wal.recycle(wal.next_lsn());
+        append_many(&wal, 0..40, 100);
+        storage.limit_capacity(None);
+        fill(&wal);
+        assert_eq!(wal.shortage(), None);
+    });
 }
 
 #[test]
 fn a_disk_with_room_for_one_segment_only_still_goes_round() {
-    let storage = MemoryStorage::new();
-    storage.limit_capacity(Some(SEGMENT));
-    let wal = open(&storage);
-    for _ in 0..5 {
-        assert!(fill(&wal) >= 11);
-        wal.recycle(wal.next_lsn());
-        wait(wal.room(1000)).expect("room");
-    }
-    let published = wal.next_lsn();
-    let written = append_many(&wal, 0..3, 1000);
-    wal.close().expect("flushed");
-    assert_eq!(replay(&storage, published), written);
+    both(|| {
+        let storage = MemoryStorage::new();
+        storage.limit_capacity(Some(SEGMENT));
+        let wal = open(&storage);
+        for _ in 0..5 {
+            assert!(fill(&wal) >= 11);
+            wal.recycle(wal.next_lsn());
+            wait(wal.room(1000)).expect("room");
+        }
+        let published = wal.next_lsn();
+        let written = append_many(&wal, 0..3, 1000);
+        wal.close().expect("flushed");
+        assert_eq!(replay(&storage, published), written);
+    });
 }
 
 #[test]
 fn no_space_for_a_new_log_is_an_error_that_says_so() {
-    let storage = MemoryStorage::new();
-    storage.limit_capacity(Some(10));
-    let error = scan(&storage, Lsn::ZERO)
-        .into_wal(options())
-        .err()
-        .expect("refused");
-    let text = error.to_string();
-    assert!(
-        matches!(error, OpenError::Io { .. }) && text.contains("segment"),
-        "{text}"
-    );
+    both(|| {
+        let storage = MemoryStorage::new();
+        storage.limit_capacity(Some(10));
+        let error = scan(&storage, Lsn::ZERO)
+            .into_wal(options())
+            .err()
+            .expect("refused");
+        let text = error.to_string();
+        assert!(
+            matches!(error, OpenError::Io { .. }) && text.contains("segment"),
+            "{text}"
+        );
+    });
 }
 
 #[test]
 fn a_full_log_can_be_opened_and_goes_on_once_recycled() {
-    let storage = MemoryStorage::new();
-    let small = Options {
-        limit_bytes: 3 * SEGMENT,
-        ..options()
-    };
-    let wal = open_with(&storage, Lsn::ZERO, small.clone());
-    fill(&wal);
-    wal.close().expect("flushed");
-    let wal = open_with(&storage, Lsn::ZERO, small);
-    assert_eq!(
-        wal.append(RecordKind::Data, &[&[0; 1000]]),
-        Err(AppendError::Full)
-    );
-    assert!(file_bytes(&storage) <= 3 * SEGMENT);
-    wal.recycle(wal.next_lsn());
-    append_many(&wal, 0..10, 1000);
+    both(|| {
+        let storage = MemoryStorage::new();
+        let small = Options {
+            limit_bytes: 3 * SEGMENT,
+            ..options()
+        };
+        let wal = open_with(&storage, Lsn::ZERO, small.clone());
+        fill(&wal);
+        wal.close().expect("flushed");
+        let wal = open_with(&storage, Lsn::ZERO, small);
+        assert_eq!(
+            wal.append(RecordKind::Data, &[&[0; 1000]]),
+            Err(AppendError::Full)
+        );
+        assert!(file_bytes(&storage) <= 3 * SEGMENT);
+        wal.recycle(wal.next_lsn());
+        append_many(&wal, 0..10, 1000);
+    });
 }
 
 #[test]
 fn another_segment_size_is_taken_up() {
-    let storage = MemoryStorage::new();
-    let wal = open(&storage);
-    let mut written = append_many(&wal, 0..30, 1000);
-    wal.close().expect("flushed");
-    let larger = Options {
-        segment_bytes: 3 * SEGMENT,
-        ..options()
-    };
-    let wal = open_with(&storage, Lsn::ZERO, larger);
-    written.extend(append_many(&wal, 30..80, 1000));
-    wal.close().expect("flushed");
-    assert_eq!(replay(&storage, Lsn::ZERO), written);
+    both(|| {
+        let storage = MemoryStorage::new();
+        let wal = open(&storage);
+        let mut written = append_many(&wal, 0..30, 1000);
+        wal.close().expect("flushed");
+        let larger = Options {
+            segment_bytes: 3 * SEGMENT,
+            ..options()
+        };
+        let wal = open_with(&storage, Lsn::ZERO, larger);
+        written.extend(append_many(&wal, 30..80, 1000));
+        wal.close().expect("flushed");
+        assert_eq!(replay(&storage, Lsn::ZERO), written);
+    });
 }
 
 #[test]
 fn options_that_could_never_work_are_refused() {
-    for bad in [
-        Options {
-            segment_bytes: 4096,
-            ..options()
-        },
-        Options {
-            segment_bytes: 10_000,
-            ..options()
-        },
-        Options {
-            segment_bytes: 8 << 30,
-            limit_bytes: 64 << 30,
-            ..options()
-        },
-        Options {
-            limit_bytes: SEGMENT,
-            ..options()
-        },
-        Options {
-            volume: VolumeId([1; 16]),
-            ..options()
-        },
-    ] {
-        let refused = scan(&MemoryStorage::new(), Lsn::ZERO).into_wal(bad);
-        assert!(matches!(refused.err(), Some(OpenError::Options(_))));
-    }
+    both(|| {
+        for bad in [
+            Options {
+                segment_bytes: 4096,
+                ..options()
+            },
+            Options {
+                segment_bytes: 10_000,
+                ..options()
+            },
+            Options {
+                segment_bytes: 8 << 30,
+                limit_bytes: 64 << 30,
+                ..options()
+            },
+            Options {
+                limit_bytes: SEGMENT,
+                ..options()
+            },
+            Options {
+                volume: VolumeId([1; 16]),
+                ..options()
+            },
+        ] {
+            let refused = scan(&MemoryStorage::new(), Lsn::ZERO).into_wal(bad);
+            assert!(matches!(refused.err(), Some(OpenError::Options(_))));
+        }
+    });
 }
 
 /// A folder whose renames fail while told to.
@@ -259,27 +279,29 @@ impl Storage for Stubborn {
 
 #[test]
 fn a_spare_that_could_not_be_renamed_is_used_when_the_disk_lets_it() {
-    let memory = MemoryStorage::new();
-    let storage = Arc::new(Stubborn(memory.clone(), false.into()));
-    let small = Options {
-        limit_bytes: 3 * SEGMENT,
-        ..options()
-    };
-    let wal = Recovery::scan(storage.clone(), VOLUME, Lsn::ZERO)
-        .and_then(|recovery| recovery.into_wal(small))
-        .expect("opened");
-    fill(&wal);
-    storage.1.store(true, std::sync::atomic::Ordering::SeqCst);
-    wal.recycle(wal.next_lsn());
-    fill(&wal);
-    let shortage = wal.shortage().expect("told");
-    assert!(shortage.contains("cannot reuse"), "{shortage}");
-    // Nobody recycles anything more; whoever waits is served when the disk is well again.
-    let mut room = pin!(wal.room(1000));
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(room.as_mut().poll(&mut context).is_pending());
-    storage.1.store(false, std::sync::atomic::Ordering::SeqCst);
-    eventually(|| room.as_mut().poll(&mut context).is_ready());
-    append_many(&wal, 0..10, 1000);
-    assert!(file_bytes(&memory) <= 3 * SEGMENT);
+    both(|| {
+        let memory = MemoryStorage::new();
+        let storage = Arc::new(Stubborn(memory.clone(), false.into()));
+        let small = Options {
+            limit_bytes: 3 * SEGMENT,
+            ..options()
+        };
+        let wal = Recovery::scan(storage.clone(), VOLUME, Lsn::ZERO)
+            .and_then(|recovery| recovery.into_wal(small))
+            .expect("opened");
+        fill(&wal);
+        storage.1.store(true, std::sync::atomic::Ordering::SeqCst);
+        wal.recycle(wal.next_lsn());
+        fill(&wal);
+        let shortage = wal.shortage().expect("told");
+        assert!(shortage.contains("cannot reuse"), "{shortage}");
+        // Nobody recycles anything more; whoever waits is served when the disk is well again.
+        let mut room = pin!(wal.room(1000));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(room.as_mut().poll(&mut context).is_pending());
+        storage.1.store(false, std::sync::atomic::Ordering::SeqCst);
+        eventually(|| room.as_mut().poll(&mut context).is_ready());
+        append_many(&wal, 0..10, 1000);
+        assert!(file_bytes(&memory) <= 3 * SEGMENT);
+    });
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::Shared;
 use crate::layout::{Salt, SegmentNumber};
 use crate::map::{SegmentMap, Unwritten};
+use crate::seal::SegmentSealer;
 use crate::segment::{FileName, Prepared, Spare};
 use crate::state::{Closing, State};
 use crate::storage::Storage;
@@ -54,7 +55,7 @@ pub(super) fn work_off(shared: &Shared) {
                 let name = FileName::Segment(number).text();
                 match shared.storage.create(&name, bytes) {
                     Ok(memory) => {
-                        finish(shared, ready(&*shared.storage, number, name, bytes, memory));
+                        finish(shared, ready(shared, number, name, bytes, memory));
                         shared.change(|state, _| state.preparing = false);
                     }
                     Err(error) => {
@@ -181,7 +182,7 @@ fn reuse(shared: &Shared, files: Vec<(Spare, SegmentNumber)>) -> Result<(), Refu
         match memory {
             Ok(memory) => finish(
                 shared,
-                ready(storage, number, name(number), spare.bytes, memory),
+                ready(shared, number, name(number), spare.bytes, memory),
             ),
             // A file that cannot be opened is of no more use, and its space is.
             Err(error) => {
@@ -225,8 +226,9 @@ fn keep_what_is_there(
     })
 }
 
+/// A segment that has its place in memory, its salts and its key.
 pub(super) fn ready(
-    storage: &dyn Storage,
+    shared: &Shared,
     number: SegmentNumber,
     name: String,
     bytes: u64,
@@ -237,9 +239,13 @@ pub(super) fn ready(
     Prepared {
         number,
         name,
-        salt: Salt(storage.salt()),
+        salt: Salt(shared.storage.salt()),
         bytes,
         unwritten,
+        sealer: shared
+            .sealing
+            .as_ref()
+            .map(|sealing| Arc::new(SegmentSealer::new(sealing, number))),
     }
 }
 

@@ -91,12 +91,13 @@ fn begin(shared: &Shared, at: Lsn) -> io::Result<()> {
     let bytes = state.options.segment_bytes;
     let (volume, epoch) = (state.options.volume, state.options.epoch);
     let (previous, previous_end) = (state.last, state.next);
+    let previous_key = state.last_key;
     drop(state);
 
     let name = FileName::Segment(number).text();
     let memory = shared.storage.create(&name, bytes)?;
-    let mut fresh = preparer::ready(&*shared.storage, number, name, bytes, memory);
-    let header = SegmentHeader {
+    let mut fresh = preparer::ready(shared, number, name, bytes, memory);
+    let mut header = SegmentHeader {
         volume,
         epoch,
         number,
@@ -105,7 +106,11 @@ fn begin(shared: &Shared, at: Lsn) -> io::Result<()> {
         previous,
         previous_end,
         durable: at,
+        seal: None,
     };
+    if let Some(sealer) = &fresh.sealer {
+        header = sealer.seal_header(header, previous_key);
+    }
     if let Some(mut page) = fresh.unwritten.reserve(SEGMENT_HEADER) {
         let encoded = header.encode();
         page.bytes()[..encoded.len()].copy_from_slice(&encoded);

@@ -6,14 +6,17 @@
 //!    | which packs are    | sparse packs go      | maps that still say so     | bytes, as always
 //!    | mostly dead        | into a new pack      | say the new place          | (reclaim.rs)
 //!    |
-//!    +-- once an opening: packs of earlier epochs that no account knows (orphans.rs)
+//!    +-- after an opening: packs of earlier epochs that no account knows (orphans.rs)
+//!    +-- after an upload without an answer: packs that come back when they were deleted (late.rs)
 //! ```
 //!
 //! One task beside the publisher copies; the publisher alone changes maps and accounts, in one batch. It takes part in
 //! what writers have the bucket for only where they leave room, and rests after each step so long that it stays within
-//! its rate. It begins after a commit, and with nothing to do it makes no request.
+//! its rate. It begins after a commit, or when an operator asks for it, and with nothing to do it makes no request.
 
+mod late;
 mod moves;
+mod orders;
 mod orphans;
 mod pace;
 mod rewrite;
@@ -28,12 +31,15 @@ use forebay_meta::record::PackRecord;
 use forebay_types::PackId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::Halted;
 use crate::FsConfig;
 use crate::core::Core;
 use crate::status::Stage;
+use late::Late;
+use orders::Orders;
+pub use orders::{CollectRefusal, CollectorWait};
+use orphans::Looks;
 use pace::{Pace, Work};
 use rewrite::Rewritten;
 pub use survey::Space;
@@ -45,7 +51,7 @@ const PAGE: usize = 1024;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What the collector has done and has to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectorStatus {
     /// All packs together; none before their accounts were read, which begins with the first commit.
     pub space: Option<Space>,
@@ -59,8 +65,12 @@ pub struct CollectorStatus {
     pub copied_bytes: u64,
     /// Packs that could not be rewritten, and are left as they are until the next opening.
     pub left_alone: u64,
-    /// Packs of earlier epochs that nothing knew, and that were deleted since the opening.
+    /// Packs that nothing knew, and that were deleted since the opening.
     pub orphans_deleted: u64,
+    /// Whether what an operator has asked for is being done.
+    pub is_ordered: bool,
+    /// What it waits for then.
+    pub waits_for: Option<CollectorWait>,
 }
 
 /// What the collector's task and the publisher tell each other.
@@ -76,8 +86,12 @@ pub(crate) struct Collector {
     begun: AtomicBool,
     /// How often in a row the bucket did not answer well.
     failures: AtomicU32,
-    /// When packs that nothing knows are to be looked for; none if there can be no more.
-    look_for_orphans: Mutex<Option<Instant>>,
+    /// When packs that nothing knows are to be looked for.
+    looks: Mutex<Looks>,
+    /// Packs of this gateway that may come back.
+    late: Mutex<Late>,
+    /// What operators have asked for.
+    orders: Orders,
     rewritten: AtomicU64,
     copied_bytes: AtomicU64,
     orphans_deleted: AtomicU64,
@@ -104,7 +118,9 @@ impl Collector {
             changed: AtomicBool::new(false),
             begun: AtomicBool::new(false),
             failures: AtomicU32::new(0),
-            look_for_orphans: Mutex::new(Some(Instant::now())),
+            looks: Mutex::default(),
+            late: Mutex::default(),
+            orders: Orders::default(),
             rewritten: AtomicU64::new(0),
             copied_bytes: AtomicU64::new(0),
             orphans_deleted: AtomicU64::new(0),
@@ -135,7 +151,7 @@ impl Collector {
         surveys || self.copied.lock().is_some()
     }
 
-    pub(crate) fn status(&self) -> CollectorStatus {
+    fn status(&self) -> CollectorStatus {
         let survey = self.survey.lock();
         let (to_rewrite, to_rewrite_bytes) = survey.to_rewrite();
         CollectorStatus {
@@ -146,6 +162,8 @@ impl Collector {
             copied_bytes: self.copied_bytes.load(Ordering::Relaxed),
             left_alone: survey.left_alone(),
             orphans_deleted: self.orphans_deleted.load(Ordering::Relaxed),
+            is_ordered: self.orders.is_open(),
+            waits_for: self.orders.waits_for(),
         }
     }
 }
@@ -166,18 +184,35 @@ impl Core {
         collector.wake.notified().await;
         loop {
             while !self.may_collect() {
+                collector.orders.wait_for(CollectorWait::Others);
                 let _ = tokio::time::timeout(LOOK_AGAIN, collector.wake.notified()).await;
             }
             match self.collect_step().await {
-                Step::Worked(work) => pace.rest_after(work).await,
+                Step::Worked(work) => {
+                    collector.orders.goes_on();
+                    pace.rest_after(work).await;
+                }
                 Step::Idle => collector.wake.notified().await,
-                Step::Busy => tokio::time::sleep(LOOK_AGAIN).await,
+                Step::Busy => {
+                    collector.orders.wait_for(CollectorWait::Others);
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
                 Step::Later(why) => {
                     tracing::debug!("collecting goes on later: {why}");
-                    collector.wake.notified().await;
+                    self.collect_later(why).await;
                 }
             }
         }
+    }
+
+    /// What the collector has done and has to do.
+    pub(crate) fn collector_status(&self) -> CollectorStatus {
+        let mut status = self.checkpoints.collector.status();
+        let trouble = self.checkpoints.store_trouble();
+        if let Some((why, _)) = trouble.filter(|_| status.is_ordered) {
+            status.waits_for = Some(CollectorWait::Bucket(why));
+        }
+        status
     }
 
     /// Whether writers and the bucket leave room for it.
@@ -192,9 +227,13 @@ impl Core {
 
     async fn collect_step(self: &Arc<Self>) -> Step {
         let collector = &self.checkpoints.collector;
+        let is_ordered = collector.orders.is_open();
         let (group, surveyed) = {
             let mut survey = collector.survey.lock();
-            let group = survey.next_group(self.copy_bytes());
+            let group = match is_ordered {
+                true => survey.next_group_of_all(self.copy_bytes()),
+                false => survey.next_group(self.copy_bytes()),
+            };
             (group, survey.rest().is_none())
         };
         if !surveyed {
@@ -202,9 +241,15 @@ impl Core {
             self.checkpoints.wake();
             return Step::Idle;
         }
-        match group.is_empty() {
-            true => self.look_for_orphans().await,
-            false => self.rewrite(group).await,
+        if !group.is_empty() {
+            return self.rewrite(group).await;
+        }
+        if is_ordered {
+            collector.orders.done();
+        }
+        match self.look_for_late_packs().await {
+            Some(step) => step,
+            None => self.look_for_orphans().await,
         }
     }
 

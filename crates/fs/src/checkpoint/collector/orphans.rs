@@ -4,6 +4,10 @@
 //! of its checkpoint; a gateway of an earlier epoch can commit nothing any more; and what is replayed from its log is
 //! written anew, under numbers of the new epoch. So a pack of an earlier epoch without an account, seen in metadata that
 //! were read after the bucket was listed, never gets one.
+//!
+//! Such a gateway may have had packs on their way when it was killed or fenced, and they may arrive after the first look. So
+//! there is a second one, with the first commit when the grace time is over, and further ones while what is found is too
+//! young.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,18 +34,48 @@ struct Suspect {
     bytes: u64,
 }
 
+/// When the bucket is to be looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Looks {
+    /// At once, and again.
+    #[default]
+    First,
+    /// Not before this, and again if some are too young then.
+    Again(Instant),
+    /// There can be no more.
+    Over,
+}
+
+impl Looks {
+    fn is_due(self, now: Instant) -> bool {
+        match self {
+            Looks::First => true,
+            Looks::Again(due) => due <= now,
+            Looks::Over => false,
+        }
+    }
+
+    /// What comes after a look.
+    fn next(self, some_are_young: bool, now: Instant, grace: Duration) -> Looks {
+        match self == Looks::First || some_are_young {
+            true => Looks::Again(now + grace),
+            false => Looks::Over,
+        }
+    }
+}
+
 impl Core {
     /// Looks for packs that nothing knows, if it is time to, and deletes them.
     pub(super) async fn look_for_orphans(&self) -> Step {
         let collector = &self.checkpoints.collector;
-        let due = *collector.look_for_orphans.lock();
-        if due.is_none_or(|due| due > Instant::now()) {
+        let looks = *collector.looks.lock();
+        if !looks.is_due(Instant::now()) {
             return Step::Idle;
         }
         match self.delete_orphans().await {
             Ok(some_are_young) => {
-                let again = some_are_young.then(|| Instant::now() + self.config.orphan_grace);
-                *collector.look_for_orphans.lock() = again;
+                let next = looks.next(some_are_young, Instant::now(), self.config.orphan_grace);
+                *collector.looks.lock() = next;
                 Step::Idle
             }
             Err(why) => Step::Later(why),
@@ -175,5 +209,23 @@ impl Core {
         let account = account.map_err(|error| error.to_string())?;
         let dead = dead.map_err(|error| error.to_string())?;
         Ok(account.is_none() && dead.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_two_looks_and_more_only_while_something_is_too_young() {
+        let (now, grace) = (Instant::now(), Duration::from_secs(3600));
+        let first = Looks::default();
+        assert!(first.is_due(now));
+        let second = first.next(false, now, grace);
+        assert!(!second.is_due(now) && second.is_due(now + grace));
+        let third = second.next(true, now + grace, grace);
+        assert_eq!(third, Looks::Again(now + 2 * grace));
+        let over = third.next(false, now + 2 * grace, grace);
+        assert!(!over.is_due(now + 1000 * grace));
     }
 }

@@ -362,12 +362,24 @@ impl Core {
             Unfinished::Later("the volume has stopped".into())
         })?;
         let bytes = finished.bytes;
-        let mut attempt = 1;
-        while let Err(error) = self.packs.put(pack, bytes.clone()).await {
-            // Given up it might be there all the same, and nothing would know it before the next opening.
-            tracing::debug!("pack {pack}: {error}; tried again");
-            tokio::time::sleep(backoff(attempt, &*self.environment.random)).await;
-            attempt += 1;
+        let (mut attempt, mut is_doubtful) = (1, false);
+        loop {
+            match self.packs.put(pack, bytes.clone()).await {
+                Ok(doubtful) => {
+                    is_doubtful |= doubtful;
+                    break;
+                }
+                Err(error) => {
+                    // Given up it might be there all the same, and nothing would know it before the next opening.
+                    is_doubtful = true;
+                    tracing::debug!("pack {pack}: {error}; tried again");
+                    tokio::time::sleep(backoff(attempt, &*self.environment.random)).await;
+                    attempt += 1;
+                }
+            }
+        }
+        if is_doubtful {
+            self.checkpoints.collector.may_come_again(pack);
         }
         work.add(bytes.len() as u64);
         let raw = finished.frames.iter();

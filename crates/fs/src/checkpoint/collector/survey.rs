@@ -21,8 +21,11 @@ pub struct Space {
     pub stored_bytes: u64,
     /// Bytes of their frames before compression.
     pub raw_bytes: u64,
-    /// Those of the raw bytes that files refer to.
+    /// Bytes of files that refer to them. What several files, or several places of one, share counts for each.
     pub live_bytes: u64,
+    /// What of that is beyond the bytes that a pack holds: that many at least lie in the bucket once and are referred to
+    /// more than once. Where a pack has dead bytes as well, it may be more: accounts do not tell which bytes are shared.
+    pub shared_bytes: u64,
 }
 
 impl Space {
@@ -31,6 +34,7 @@ impl Space {
         self.stored_bytes = self.stored_bytes.saturating_add(record.bytes);
         self.raw_bytes = self.raw_bytes.saturating_add(record.raw_bytes);
         self.live_bytes = self.live_bytes.saturating_add(record.live_bytes);
+        self.shared_bytes = self.shared_bytes.saturating_add(record.shared_bytes());
     }
 
     fn remove(&mut self, record: &PackRecord) {
@@ -38,6 +42,12 @@ impl Space {
         self.stored_bytes = self.stored_bytes.saturating_sub(record.bytes);
         self.raw_bytes = self.raw_bytes.saturating_sub(record.raw_bytes);
         self.live_bytes = self.live_bytes.saturating_sub(record.live_bytes);
+        self.shared_bytes = self.shared_bytes.saturating_sub(record.shared_bytes());
+    }
+
+    /// Bytes of the packs, before compression, that files refer to, each counted once: at most so many.
+    pub fn used_bytes(&self) -> u64 {
+        self.live_bytes.saturating_sub(self.shared_bytes)
     }
 }
 
@@ -153,7 +163,16 @@ impl Survey {
     /// The packs that should be rewritten next, together, whose live bytes fill a pack of `pack_bytes` or nearly so;
     /// none if nothing is worth it.
     pub(crate) fn next_group(&mut self, pack_bytes: u64) -> Vec<PackId> {
-        let group = worthwhile(&self.sparse, pack_bytes);
+        self.group_that_frees(pack_bytes / LEAST_GAIN, pack_bytes)
+    }
+
+    /// The same, also if little comes of it.
+    pub(crate) fn next_group_of_all(&mut self, pack_bytes: u64) -> Vec<PackId> {
+        self.group_that_frees(0, pack_bytes)
+    }
+
+    fn group_that_frees(&mut self, least: u64, pack_bytes: u64) -> Vec<PackId> {
+        let group = worthwhile(&self.sparse, pack_bytes, least);
         if group.is_empty() && self.more && self.rest.is_none() {
             // What found no place is looked for again.
             let alone = std::mem::take(&mut self.alone);
@@ -179,15 +198,15 @@ pub(crate) fn dead_bytes(record: &PackRecord) -> u64 {
     (u128::from(record.bytes) * dead / raw) as u64
 }
 
-/// The first packs that are worth rewriting together. Neighbours by number are taken together: they were written at one
+/// The first packs that are worth rewriting together, which is if that frees `least` bytes. Neighbours by number are taken together: they were written at one
 /// time, so that what lay together goes on to lie together.
-fn worthwhile(sparse: &BTreeMap<PackId, PackRecord>, pack_bytes: u64) -> Vec<PackId> {
+fn worthwhile(sparse: &BTreeMap<PackId, PackRecord>, pack_bytes: u64, least: u64) -> Vec<PackId> {
     let mut group = Vec::new();
     let (mut live, mut freed) = (0_u64, 0_u64);
     for (pack, record) in sparse {
         let is_full = live.saturating_add(record.live_bytes) > pack_bytes;
         if !group.is_empty() && (is_full || group.len() == MOST_TOGETHER) {
-            if freed >= pack_bytes / LEAST_GAIN {
+            if freed >= least {
                 return group;
             }
             group.clear();
@@ -197,7 +216,7 @@ fn worthwhile(sparse: &BTreeMap<PackId, PackRecord>, pack_bytes: u64) -> Vec<Pac
         live = live.saturating_add(record.live_bytes);
         freed = freed.saturating_add(dead_bytes(record));
     }
-    match freed >= pack_bytes / LEAST_GAIN {
+    match freed >= least {
         true => group,
         false => Vec::new(),
     }
@@ -272,6 +291,10 @@ mod tests {
         let large = record(8 * MIB, 3 * MIB);
         survey.changed(PackId(9), None, Some(&large));
         assert_eq!(survey.next_group(8 * MIB), packs(&[1, 2, 9]));
+        survey.changed(PackId(9), Some(&large), None);
+        assert_eq!(survey.next_group(8 * MIB), []);
+        assert_eq!(survey.next_group_of_all(8 * MIB), packs(&[1, 2]));
+        assert_eq!(surveyed(&[]).next_group_of_all(8 * MIB), []);
         // Many tiny ones together come to no more packs than one round may look at.
         let many: Vec<_> = (1..1000).map(|pack| (pack, record(64 << 10, 9))).collect();
         let group = surveyed(&many).next_group(8 * MIB);
@@ -302,9 +325,25 @@ mod tests {
             stored_bytes: 16,
             raw_bytes: 32,
             live_bytes: 14,
+            shared_bytes: 0,
         };
         assert_eq!(survey.space(), Some(space));
         assert_eq!(survey.to_rewrite().0, 3);
+    }
+
+    #[test]
+    fn what_is_shared_never_makes_more_than_all_of_a_pack_used() {
+        let (shared, half) = (record(8, 20), record(8, 4));
+        let mut survey = surveyed(&[(1, shared), (2, half)]);
+        let space = survey.space().unwrap();
+        assert_eq!((space.live_bytes, space.shared_bytes), (24, 12));
+        assert_eq!(space.used_bytes(), 12);
+        survey.changed(PackId(1), Some(&shared), Some(&record(8, 8)));
+        assert_eq!(survey.space().unwrap().shared_bytes, 0);
+        survey.changed(PackId(2), Some(&half), Some(&shared));
+        survey.changed(PackId(1), Some(&record(8, 8)), None);
+        let space = survey.space().unwrap();
+        assert_eq!((space.used_bytes(), space.shared_bytes), (8, 12));
     }
 
     #[test]

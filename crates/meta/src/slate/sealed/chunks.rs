@@ -224,10 +224,11 @@ fn opener(sealing: &Sealing, name: &str, identity: &Identity) -> Result<Opener, 
     key_id.copy_from_slice(&identity[8..12]);
     salt.copy_from_slice(&identity[12..]);
     let (version, algorithm) = (u16::from_le_bytes(version), identity[6]);
+    let is_reserved_set = identity[7] != 0;
     if !identity.starts_with(&MAGIC) {
         return Err(Flaw::NotSealed);
     }
-    if version != VERSION || algorithm != ALGORITHM_AES_256_GCM {
+    if version != VERSION || algorithm != ALGORITHM_AES_256_GCM || is_reserved_set {
         return Err(Flaw::Unknown { version, algorithm });
     }
     let key_id = DataKeyId(u32::from_le_bytes(key_id));

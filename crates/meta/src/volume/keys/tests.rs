@@ -31,9 +31,8 @@ impl Bucket {
             store: Arc::new(InMemory::new()),
             root: Path::from("some/prefix"),
         };
-        create(&bucket.store, &bucket.root, VOLUME, 1, &key_file(byte))
-            .await
-            .unwrap();
+        let ring = make(VOLUME, 1, &key_file(byte)).await.unwrap();
+        create(&bucket.store, &bucket.root, ring).await.unwrap();
         bucket
     }
 

@@ -1,0 +1,194 @@
+//! The log of a gateway that was taken over: it is kept as long as the bucket has not all of it, under its own label, and
+//! what is in it is salvaged.
+
+use super::*;
+
+#[test]
+fn a_log_that_the_bucket_has_all_of_is_not_kept() {
+    let bucket = Bucket::new();
+    let first = bucket.start(|_| {});
+    let file = first.create(b"file");
+    first.write(file, 0, &pattern(1, MIB), Stability::FileSync);
+    first.flush();
+    first.crash();
+    let elsewhere = bucket.seen_elsewhere();
+    let second = elsewhere.start(|_| {});
+    second.write(file, 0, &pattern(2, MIB), Stability::FileSync);
+    second.stop();
+    let first = bucket.start(|_| {});
+    assert_bytes(&first.read(file, 0, 2 * MIB), &pattern(2, MIB));
+    assert_eq!(put_aside(&bucket), [""; 0]);
+    // Its files are used again.
+    first.write(file, 0, &pattern(3, MIB), Stability::FileSync);
+    first.crash();
+    let first = bucket.start(|_| {});
+    assert_bytes(&first.read(file, 0, 2 * MIB), &pattern(3, MIB));
+    first.crash();
+}
+
+#[test]
+fn takeovers_to_and_fro_keep_each_log_under_its_own_label() {
+    let bucket = Bucket::new();
+    let sites = [bucket.seen_elsewhere(), bucket.seen_elsewhere()];
+    let mut before: Option<Life> = None;
+    for round in 0..6_u64 {
+        let life = sites[(round % 2) as usize].start(|_| {});
+        if let Some(overtaken) = before.take() {
+            finds_out(&overtaken);
+            overtaken.crash();
+        }
+        // What it acknowledges now is never published.
+        let name = format!("round-{round}");
+        let file = life.create(name.as_bytes());
+        life.write(file, 0, &pattern(round, 5000), Stability::FileSync);
+        before = Some(life);
+    }
+    before.unwrap().crash();
+    let _ = sites[0].start(|_| {});
+    assert_eq!(put_aside(&sites[0]), ["epoch-1", "epoch-3", "epoch-5"]);
+    assert_eq!(put_aside(&sites[1]), ["epoch-2", "epoch-4"]);
+    let to = folder();
+    for (round, label) in [(0_u64, "epoch-1"), (2, "epoch-3"), (4, "epoch-5")] {
+        let target = to.path().join(label);
+        let salvaged = salvage(&sites[0], label, &target, true);
+        assert_eq!(salvaged.files.len(), 1, "{label}");
+        let bytes = std::fs::read(target.join(format!("files/round-{round}"))).unwrap();
+        assert_bytes(&bytes, &pattern(round, 5000));
+    }
+}
+
+#[test]
+fn a_log_whose_mark_is_lost_is_salvaged_whole_and_without_guesses() {
+    let bucket = Bucket::new();
+    let first = bucket.start(|_| {});
+    let old = first.create(b"old");
+    first.write(old, 0, &pattern(1, 5000), Stability::FileSync);
+    first.flush();
+    first.write(old, 1000, &pattern(2, 100), Stability::FileSync);
+    first.crash();
+    std::fs::remove_file(bucket.local.path().join("published")).unwrap();
+    let elsewhere = bucket.seen_elsewhere();
+    let second = elsewhere.start(|_| {});
+    second.write(old, 0, &pattern(3, 5000), Stability::FileSync);
+    second.stop();
+    bucket.start(|_| {}).crash();
+    let logs = Logs::open(bucket.local.path()).unwrap();
+    let info = logs.info(&Label::parse("epoch-1")).unwrap();
+    assert_eq!(info.published, None);
+    let error = logs.forget(&info.label, false).unwrap_err().to_string();
+    assert!(error.contains("was not salvaged yet"), "{error}");
+    let to = folder();
+    let salvaged = salvage(&bucket, "epoch-1", &to.path().join("x"), true);
+    assert_eq!(salvaged.files.len(), 1);
+    let file = &salvaged.files[0];
+    // All of the log is there, also what had been published, and nothing of the bucket's under it.
+    assert_eq!((&file.content, &*file.path), (&Content::RangesOnly, "/old"));
+    let bytes = std::fs::read(to.path().join("x/files/old")).unwrap();
+    let mut expected = pattern(1, 5000);
+    expected[1000..1100].copy_from_slice(&pattern(2, 100));
+    assert_bytes(&bytes, &expected);
+}
+
+#[test]
+fn damage_in_a_kept_log_is_named_and_the_rest_is_salvaged() {
+    let bucket = Bucket::new();
+    let first = bucket.start(|_| {});
+    let files: Vec<Inode> = (0..4)
+        .map(|n| first.create(format!("file-{n}").as_bytes()))
+        .collect();
+    first.flush();
+    for (n, file) in files.iter().enumerate() {
+        first.write(*file, 0, &pattern(n as u64, 6000), Stability::FileSync);
+    }
+    first.crash();
+    bucket.seen_elsewhere().start(|_| {}).stop();
+    bucket.start(|_| {}).crash();
+    let kept = std::fs::read_dir(bucket.local.path().join("log")).unwrap();
+    let kept = kept
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.to_string_lossy().contains("epoch-1-") && holds(path, &pattern(2, 6000)))
+        .unwrap();
+    let mut bytes = std::fs::read(&kept).unwrap();
+    let at = find(&bytes, &pattern(2, 6000)).unwrap();
+    bytes[at + 3000] ^= 1;
+    std::fs::write(&kept, bytes).unwrap();
+    let to = folder();
+    let salvaged = salvage(&bucket, "epoch-1", &to.path().join("x"), true);
+    assert_eq!(salvaged.gaps.len(), 1);
+    assert!(salvaged.gaps[0].from > Lsn::ZERO);
+    let names: Vec<_> = salvaged.files.iter().map(|file| &*file.path).collect();
+    assert_eq!(names, ["/file-0", "/file-1", "/file-3"]);
+    for n in [0_u64, 1, 3] {
+        let bytes = std::fs::read(to.path().join(format!("x/files/file-{n}"))).unwrap();
+        assert_bytes(&bytes, &pattern(n, 6000));
+    }
+}
+
+fn holds(path: &Path, bytes: &[u8]) -> bool {
+    find(&std::fs::read(path).unwrap_or_default(), bytes).is_some()
+}
+
+fn find(all: &[u8], bytes: &[u8]) -> Option<usize> {
+    all.windows(bytes.len()).position(|window| window == bytes)
+}
+
+#[test]
+fn salvage_writes_over_nothing_and_takes_nobody_for_another() {
+    let bucket = Bucket::new();
+    let first = bucket.start(|_| {});
+    let file = first.create(b"file");
+    first
+        .set(
+            &ROOT,
+            file,
+            SetAttributes {
+                mode: Some(0o666),
+                ..Default::default()
+            },
+        )
+        .unwrap();
+    first.run(|volume: Volume| async move {
+        let nobody = user(1000, 1000, &[]);
+        volume
+            .write(&nobody, file, 0, b"text", Stability::FileSync)
+            .await
+            .unwrap();
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let logs = Logs::open(bucket.local.path()).unwrap();
+    let to = folder();
+    let refused = |label: &str, to: &Path, base: Option<&Base>| {
+        let salvaged = runtime.block_on(logs.salvage(&Label::parse(label), to, base));
+        salvaged.unwrap_err().to_string()
+    };
+    // A gateway is writing this log, and will publish it itself.
+    let error = refused("current", &to.path().join("x"), None);
+    assert!(error.contains("being written by a gateway"), "{error}");
+    let error = refused("epoch-9", &to.path().join("x"), None);
+    assert!(
+        error.contains("there is no log epoch-9") && error.contains("current"),
+        "{error}"
+    );
+    first.crash();
+    let error = refused("current", to.path(), None);
+    assert!(error.contains("exists already"), "{error}");
+    let foreign = Bucket::new();
+    let base = runtime.block_on(async {
+        Base::open(&foreign.store().await, &Expected::NotSealed)
+            .await
+            .unwrap()
+    });
+    let error = refused("current", &to.path().join("x"), Some(&base));
+    assert!(error.contains("belongs to volume"), "{error}");
+    let error = logs.forget(&Label::Current, true).unwrap_err().to_string();
+    assert!(error.contains("cannot be forgotten"), "{error}");
+    // With nobody there, the current log gives what it has.
+    let salvaged = salvage(&bucket, "current", &to.path().join("x"), true);
+    assert_eq!(salvaged.files[0].content, Content::Whole);
+    let bytes = std::fs::read(to.path().join("x/files/file")).unwrap();
+    assert_eq!(bytes, b"text");
+    drop(base);
+}

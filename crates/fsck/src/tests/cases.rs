@@ -1,0 +1,394 @@
+//! Each kind of finding, made by putting one thing out of place.
+
+use bytes::Bytes;
+use forebay_meta::record::{
+    CookieRecord, Garbage, Kind, NameRecord, PackRecord, QuotaRecord, ScrubRecord, Spread,
+    UsageRecord,
+};
+use forebay_meta::{BlockMap, Key};
+use forebay_pack::object_name;
+use forebay_types::{BlockIndex, Inode};
+
+use super::volume::{Volume, block, name, pack};
+
+/// What is put out of place, and which kinds of findings that makes.
+pub(super) type Case = (fn(&mut Volume), &'static [&'static str]);
+
+/// One extent of a block map that lies in another place.
+fn moved(volume: &mut Volume, offset: impl FnOnce(u32) -> u32) {
+    volume.edit::<BlockMap>(&block(6, 2), |map| {
+        let mut extent = map.extents()[0];
+        extent.frame.offset = offset(extent.frame.offset);
+        *map = BlockMap::new();
+        map.insert(extent.range, extent.frame).unwrap();
+    });
+}
+
+pub(super) const CASES: &[Case] = &[
+    (
+        |v| drop(v.entries.insert(Key::Inode(Inode(4)).encode(), "x".into())),
+        &["damaged-record"],
+    ),
+    (
+        |v| drop(v.entries.insert(Bytes::from_static(b"i\0"), "x".into())),
+        &["damaged-record"],
+    ),
+    (
+        |v| drop(v.entries.insert(name(1, "link").encode(), "x".into())),
+        &["damaged-record", "orphan"],
+    ),
+    (
+        |v| drop(v.entries.insert(block(6, 2).encode(), "x".into())),
+        &["damaged-record"],
+    ),
+    (
+        |v| drop(v.entries.insert(Key::Pack(pack(1)).encode(), "x".into())),
+        &["damaged-record"],
+    ),
+    (
+        |v| drop(v.entries.insert(Key::Quota(Inode(2)).encode(), "x".into())),
+        &["damaged-record"],
+    ),
+    (
+        |v| {
+            drop(
+                v.entries
+                    .insert(Bytes::from_static(b"!of later"), "x".into()),
+            )
+        },
+        &["unknown-entry"],
+    ),
+    (|v| v.delete(&Key::Volume), &["no-volume-state"]),
+    (
+        |v| drop(v.entries.insert(Key::Volume.encode(), "x".into())),
+        &["damaged-record", "no-volume-state"],
+    ),
+    (
+        |v| v.state(|state| state.used_bytes += 1),
+        &["wrong-volume-count"],
+    ),
+    (
+        |v| v.state(|state| state.used_inodes -= 1),
+        &["wrong-volume-count"],
+    ),
+    (
+        |v| v.state(|state| state.charged_bytes = Some(0)),
+        &["wrong-volume-count"],
+    ),
+    (|v| v.state(|state| state.charged_bytes = None), &[]),
+    (
+        |v| v.state(|state| state.next_inode = 7),
+        &["next-inode-too-low"],
+    ),
+    (|v| v.state(|state| state.next_inode = 8), &[]),
+    (
+        |v| {
+            v.state(|state| {
+                state.epoch.0 = 1;
+                state.next_pack = pack(3).0;
+            });
+        },
+        &["next-pack-too-low"],
+    ),
+    (|v| v.own(1, |own| own.parent = Inode(2)), &["bad-root"]),
+    (
+        |v| {
+            v.delete(&Key::Inode(Inode(1)));
+            v.state(|state| state.used_inodes -= 1);
+        },
+        &["bad-root", "names-in-no-directory"],
+    ),
+    (
+        |v| {
+            v.name(2, "root", 1, Kind::Directory);
+        },
+        &["bad-root", "wrong-tree"],
+    ),
+    (
+        |v| {
+            v.delete(&name(1, "link"));
+            v.delete(&Key::Cookie(Inode(1), 5));
+            v.own(1, |own| own.entries -= 1);
+        },
+        &["orphan"],
+    ),
+    (
+        |v| v.inode(3, |record| record.nlink = 1),
+        &["wrong-link-count"],
+    ),
+    (
+        |v| v.inode(2, |record| record.nlink = 2),
+        &["wrong-link-count"],
+    ),
+    (
+        |v| v.inode(1, |record| record.nlink = 4),
+        &["wrong-link-count"],
+    ),
+    (
+        |v| v.inode(3, |record| record.mode = 0o10_0644),
+        &["bad-attributes"],
+    ),
+    (
+        |v| v.inode(4, |record| record.size = 9),
+        &["bad-attributes"],
+    ),
+    (
+        |v| v.inode(4, |record| record.used = 9),
+        &["bad-attributes"],
+    ),
+    (|v| v.own(2, |own| own.entries = 4), &["wrong-entry-count"]),
+    (
+        |v| v.own(2, |own| own.next_cookie = 5),
+        &["next-cookie-too-low"],
+    ),
+    (
+        |v| v.own(5, |own| own.next_cookie = 0),
+        &["next-cookie-too-low"],
+    ),
+    (|v| v.own(5, |own| own.parent = Inode(1)), &["wrong-parent"]),
+    (|v| v.name(2, "again", 5, Kind::Directory), &["many-names"]),
+    (
+        |v| {
+            // Two directories in each other, each with all that it needs but a way from the root.
+            v.directory(8, 9, None);
+            v.directory(9, 8, None);
+            v.name(8, "a", 9, Kind::Directory);
+            v.name(9, "b", 8, Kind::Directory);
+            v.state(|state| state.used_inodes += 2);
+        },
+        &["loop"],
+    ),
+    (
+        |v| {
+            v.directory(8, 8, None);
+            v.name(8, "self", 8, Kind::Directory);
+            v.state(|state| state.used_inodes += 1);
+        },
+        &["loop"],
+    ),
+    (
+        |v| {
+            v.delete(&Key::Inode(Inode(4)));
+            v.state(|state| state.used_inodes -= 1);
+        },
+        &["name-without-object"],
+    ),
+    (
+        |v| {
+            // Both of the name's records say so.
+            v.edit::<NameRecord>(&name(1, "link"), |record| record.kind = Kind::Regular);
+            v.edit::<CookieRecord>(&Key::Cookie(Inode(1), 5), |record| {
+                record.kind = Kind::Regular;
+            });
+        },
+        &["wrong-kind"],
+    ),
+    (
+        |v| {
+            let record = CookieRecord {
+                inode: Inode(3),
+                kind: Kind::Regular,
+                name: "x".into(),
+            };
+            v.put(&Key::Cookie(Inode(50), 3), &record);
+        },
+        &["names-in-no-directory"],
+    ),
+    (
+        |v| {
+            v.name(1, "a/b", 3, Kind::Regular);
+            v.inode(3, |record| record.nlink += 1);
+        },
+        &["bad-name"],
+    ),
+    (
+        |v| {
+            v.name(1, "..", 3, Kind::Regular);
+            v.inode(3, |record| record.nlink += 1);
+        },
+        &["bad-name"],
+    ),
+    (
+        |v| v.delete(&Key::Cookie(Inode(1), 4)),
+        &["name-without-cookie"],
+    ),
+    (
+        |v| {
+            let record = CookieRecord {
+                inode: Inode(3),
+                kind: Kind::Regular,
+                name: "ghost".into(),
+            };
+            v.put(&Key::Cookie(Inode(1), 6), &record);
+            v.own(1, |own| own.next_cookie = 7);
+        },
+        &["cookie-without-name"],
+    ),
+    (
+        |v| {
+            v.edit::<CookieRecord>(&Key::Cookie(Inode(1), 4), |record| {
+                record.inode = Inode(6);
+            });
+        },
+        &["name-and-cookie-differ"],
+    ),
+    (
+        |v| {
+            v.edit::<CookieRecord>(&Key::Cookie(Inode(1), 4), |record| {
+                record.kind = Kind::Fifo;
+            });
+        },
+        &["name-and-cookie-differ"],
+    ),
+    (
+        |v| {
+            v.edit::<CookieRecord>(&Key::Cookie(Inode(1), 4), |record| {
+                record.name = "elif".into();
+            });
+        },
+        &["cookie-without-name", "name-and-cookie-differ"],
+    ),
+    (|v| v.delete(&Key::Garbage(Inode(7))), &["stray-blocks"]),
+    (
+        |v| v.inode(3, |record| record.size = 4999),
+        // Quotas count no more of a file than its size; here both are rounded up to the same.
+        &["block-behind-end"],
+    ),
+    // Cut off and removed within one checkpoint: its maps are as they were, and are collected whole.
+    (
+        |v| v.edit::<Garbage>(&Key::Garbage(Inode(7)), |record| record.size = 4 << 20),
+        &[],
+    ),
+    (|v| moved(v, |_| 20), &["damaged-frame", "impossible-frame"]),
+    (
+        |v| moved(v, |offset| offset + 460),
+        &["damaged-frame", "impossible-frame"],
+    ),
+    (
+        |v| {
+            v.inode(6, |record| record.used += 1);
+        },
+        // Both are rounded up to the same.
+        &["wrong-used"],
+    ),
+    (
+        |v| {
+            let garbage = Garbage {
+                size: 6000,
+                first_block: BlockIndex(0),
+            };
+            v.put(&Key::Garbage(Inode(3)), &garbage);
+        },
+        &["garbage-of-living"],
+    ),
+    (
+        |v| {
+            v.edit::<Garbage>(&Key::Garbage(Inode(7)), |record| {
+                record.first_block = BlockIndex(2);
+            });
+        },
+        &["collected-block"],
+    ),
+    (
+        |v| v.put(&Key::Scrub(pack(9)), &ScrubRecord::default()),
+        &["check-of-no-pack"],
+    ),
+    (
+        |v| {
+            drop(
+                v.entries
+                    .insert(Key::Scrub(pack(2)).encode(), vec![1, 2].into()),
+            )
+        },
+        &["damaged-record"],
+    ),
+    (|v| v.delete(&Key::Pack(pack(1))), &["pack-without-account"]),
+    (
+        |v| v.edit::<PackRecord>(&Key::Pack(pack(1)), |record| record.live_bytes -= 1),
+        &["wrong-live-bytes"],
+    ),
+    (
+        |v| v.put(&Key::DeadPack(pack(1)), &forebay_meta::record::DeadPack),
+        &["dead-pack-in-use"],
+    ),
+    (
+        |v| {
+            v.delete(&Key::Pack(pack(1)));
+            v.put(&Key::DeadPack(pack(1)), &forebay_meta::record::DeadPack);
+        },
+        &["dead-pack-in-use"],
+    ),
+    (
+        |v| v.edit::<PackRecord>(&Key::Pack(pack(1)), |record| record.raw_bytes = 9095),
+        &["bad-pack-account", "damaged-pack"],
+    ),
+    (
+        |v| drop(v.objects.remove(&object_name(pack(1)))),
+        &["damaged-frame", "missing-pack"],
+    ),
+    (
+        |v| {
+            let pack = v.objects.get_mut(&object_name(pack(2))).unwrap();
+            // The frame of the removed file and all that follows.
+            pack.truncate(40 + 128 + 100);
+        },
+        &["damaged-frame", "wrong-pack-length"],
+    ),
+    (
+        |v| {
+            let quota = QuotaRecord {
+                limit_bytes: 1,
+                limit_files: 1,
+                spread: Spread::Done,
+            };
+            v.put(&Key::Quota(Inode(6)), &quota);
+        },
+        &["quota-of-no-directory"],
+    ),
+    (
+        |v| v.edit::<UsageRecord>(&Key::Usage(Inode(2)), |record| record.bytes = 512),
+        &["wrong-usage"],
+    ),
+    (|v| v.delete(&Key::Usage(Inode(2))), &["wrong-usage"]),
+    (|v| v.delete(&Key::Quota(Inode(2))), &["tree-without-quota"]),
+    (
+        |v| {
+            v.inode(5, |record| record.tree = None);
+            v.edit::<UsageRecord>(&Key::Usage(Inode(2)), |record| record.files = 2);
+        },
+        &["wrong-tree"],
+    ),
+    (
+        |v| {
+            v.inode(5, |record| record.tree = None);
+            v.edit::<UsageRecord>(&Key::Usage(Inode(2)), |record| record.files = 2);
+            v.edit::<QuotaRecord>(&Key::Quota(Inode(2)), |record| {
+                record.spread = Spread::Leaving;
+            });
+        },
+        // It is being counted out.
+        &[],
+    ),
+    (
+        |v| v.objects.get_mut(&object_name(pack(1))).unwrap()[40 + 128 + 77] ^= 1,
+        &["damaged-frame"],
+    ),
+    (
+        |v| v.objects.get_mut(&object_name(pack(1))).unwrap()[3] ^= 1,
+        &["damaged-pack"],
+    ),
+    (
+        |v| {
+            *v.objects
+                .get_mut(&object_name(pack(1)))
+                .unwrap()
+                .last_mut()
+                .unwrap() ^= 1
+        },
+        &["damaged-pack"],
+    ),
+    (Volume::notes_on_a_pack_that_is_not_there, &["stray-note"]),
+    (Volume::impossible_note, &["impossible-note"]),
+    (Volume::share_without_a_note, &["missing-sharers"]),
+    (Volume::share, &[]),
+];
