@@ -33,7 +33,8 @@ requests() {
 }
 bytes() { rclone_here size --json "store:$1" | sed 's/.*"bytes":\([0-9]*\).*/\1/'; }
 rclone_here() {
-    AWS_REQUEST_CHECKSUM_CALCULATION=when_required RCLONE_CONFIG=/dev/null \
+    # rclone does not take a bundle of authorities from there, and ends.
+    env -u AWS_CA_BUNDLE AWS_REQUEST_CHECKSUM_CALCULATION=when_required RCLONE_CONFIG=/dev/null \
         RCLONE_CONFIG_STORE_TYPE=s3 RCLONE_CONFIG_STORE_PROVIDER=Minio \
         RCLONE_CONFIG_STORE_ENV_AUTH=true RCLONE_CONFIG_STORE_ENDPOINT=$AWS_ENDPOINT_URL \
         rclone "$@"

@@ -3,9 +3,11 @@
 //! | name | what |
 //! |---|---|
 //! | [`at_rest`] | what lies in the bucket, for data as people have it |
+//! | [`buffers`] | what recycling block buffers gains |
 //! | [`cold_reads`] | reads of what only the bucket has, 1 to 100 ms away |
 //! | [`names`] | one large directory, and a volume of many files |
 //! | [`requests`] | requests and bytes of everyday work |
+//! | [`sealed_log`] | what sealing the log costs a write |
 //! | [`uploads`] | how fast what was written leaves |
 //! | [`write_patterns`] | the write patterns of a published file layer |
 //!
@@ -14,12 +16,14 @@
 //! everything shows that it works.
 
 mod at_rest;
+mod buffers;
 mod cold_reads;
 mod far;
 mod names;
 #[path = "../nfs_client/mod.rs"]
 mod nfs_client;
 mod requests;
+mod sealed_log;
 #[path = "../server/mod.rs"]
 mod server;
 #[path = "../surroundings/mod.rs"]
@@ -33,16 +37,22 @@ use forebay_measure::Arguments;
 use forebay_vfs::Credentials;
 use tokio::runtime::{Builder, Runtime};
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Measures, and gives a table in Markdown.
 type Tables = fn(&Arguments) -> Result<String, Failure>;
 
-const ALL: [(&str, Tables); 6] = [
+const ALL: [(&str, Tables); 8] = [
     ("at_rest", at_rest::tables),
+    ("buffers", buffers::tables),
     ("cold_reads", cold_reads::tables),
     ("names", names::tables),
     ("requests", requests::tables),
+    ("sealed_log", sealed_log::tables),
     ("uploads", uploads::tables),
     ("write_patterns", write_patterns::tables),
 ];

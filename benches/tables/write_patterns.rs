@@ -9,6 +9,9 @@
 //! * *Through the file layer*: calls of the file system, one after the other for each writer.
 //! * *Through NFS*: one connection for each writer over the loopback, up to 32 calls under way on each.
 //! * *Compressed*: the volume compresses what it uploads, and text becomes less of it; noise does not.
+//! * *Sealed*: the volume is encrypted. *Both*: compressed and then sealed.
+//!
+//! What is not compressed is noise.
 //!
 //! Where files are *made* within the time, each costs a CREATE, which is on the disk before its reply: that has no like
 //! in the published table.
@@ -23,9 +26,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use forebay_fs::{Compression, Volume};
+use forebay_fs::{Compression, Expected, FsConfig, Unlock, Volume};
 use forebay_measure::{Arguments, Machine, Round, Rounds, table};
-
+use forebay_seal::KeyFile;
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 use tokio::runtime::{Builder, Runtime};
@@ -124,9 +127,42 @@ impl Pattern {
 #[derive(Clone, Copy)]
 struct Variant {
     door: Door,
-    compressed: bool,
+    kind: Kind,
     text: bool,
     flushed: bool,
+}
+
+/// What the volume does to what it uploads.
+#[derive(Clone, Copy)]
+enum Kind {
+    Plain,
+    Compressed,
+    Sealed,
+    Both,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [Kind::Plain, Kind::Compressed, Kind::Sealed, Kind::Both];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Plain => "plain",
+            Kind::Compressed => "compressed",
+            Kind::Sealed => "sealed",
+            Kind::Both => "both",
+        }
+    }
+
+    fn set(self, config: &mut FsConfig) -> Result<(), Failure> {
+        if matches!(self, Kind::Plain | Kind::Sealed) {
+            config.compression = Compression::Off;
+        }
+        if matches!(self, Kind::Sealed | Kind::Both) {
+            let key_file = KeyFile::new(vec![7; 32].into())?;
+            config.expected = Expected::Sealed(Arc::new(Unlock::KeyFile(key_file)));
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -148,16 +184,21 @@ impl Door {
 
 impl Variant {
     fn of(door: Door) -> impl Iterator<Item = Variant> {
-        [(false, false), (true, true), (true, false)]
-            .into_iter()
-            .flat_map(move |(compressed, text)| {
-                [false, true].map(|flushed| Variant {
-                    door,
-                    compressed,
-                    text,
-                    flushed,
-                })
+        let contents = [
+            (Kind::Plain, false),
+            (Kind::Compressed, true),
+            (Kind::Compressed, false),
+            (Kind::Sealed, false),
+            (Kind::Both, true),
+        ];
+        contents.into_iter().flat_map(move |(kind, text)| {
+            [false, true].map(|flushed| Variant {
+                door,
+                kind,
+                text,
+                flushed,
             })
+        })
     }
 
     fn key(self, pattern: &Pattern) -> String {
@@ -165,13 +206,13 @@ impl Variant {
     }
 
     fn head(self) -> String {
-        let volume = match (self.compressed, self.text) {
-            (false, _) => "plain",
-            (true, true) => "compressed, text",
-            (true, false) => "compressed, noise",
+        let data = match (self.kind, self.text) {
+            (Kind::Compressed | Kind::Both, true) => ", text",
+            (Kind::Compressed | Kind::Both, false) => ", noise",
+            (Kind::Plain | Kind::Sealed, _) => "",
         };
         let flushed = if self.flushed { ", flushed" } else { "" };
-        format!("{volume}{flushed}")
+        format!("{}{data}{flushed}", self.kind.name())
     }
 }
 
@@ -185,8 +226,8 @@ struct Target {
 struct Course {
     runtime: Runtime,
     client: Runtime,
-    plain: Target,
-    compressed: Target,
+    /// In the order of [`Kind::ALL`].
+    targets: Vec<Target>,
     text: Arc<Vec<u8>>,
     noise: Arc<Vec<u8>>,
     names: AtomicU64,
@@ -199,17 +240,17 @@ impl Course {
             .enable_all()
             .build()
             .expect("a runtime");
-        let target = |compression| {
+        let target = |kind: Kind| {
             runtime.block_on(async {
-                let set = |config: &mut forebay_fs::FsConfig| config.compression = compression;
-                let opened = volume::open_with(volume::LOG, &std::env::temp_dir(), set).await;
+                let folder = std::env::temp_dir();
+                let set = |config: &mut FsConfig| kind.set(config).expect("a key of 32 bytes");
+                let opened = volume::open_with(volume::LOG, &folder, set).await;
                 let running = server::start(Arc::new(opened.volume.clone())).await;
                 Target { opened, running }
             })
         };
         Course {
-            plain: target(Compression::Off),
-            compressed: target(Compression::default()),
+            targets: Kind::ALL.map(target).into(),
             client: Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -223,11 +264,7 @@ impl Course {
 
     /// MB/s of a pattern in one variant.
     fn run(&self, pattern: &Pattern, variant: Variant) -> Result<f64, Failure> {
-        let target = if variant.compressed {
-            &self.compressed
-        } else {
-            &self.plain
-        };
+        let target = &self.targets[variant.kind as usize];
         let volume = &target.opened.volume;
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         let names: Vec<Vec<String>> = (0..pattern.writers)
@@ -424,13 +461,10 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
         (0..count).map(|_| round(&course, &patterns)).collect();
     let tables = shown(&Rounds::new(rounds?), &patterns)?;
     let Course {
-        runtime,
-        plain,
-        compressed,
-        ..
+        runtime, targets, ..
     } = course;
     runtime.block_on(async {
-        for target in [plain, compressed] {
+        for target in targets {
             target.running.stop().await;
             target.opened.close().await;
         }

@@ -38,10 +38,11 @@ pub(crate) async fn open_with(
     let options = StoreOptions::default();
     let store = forebay_object::open("memory://", &options).await;
     let store = store.expect("a store in memory");
-    Volume::format(&store).await.expect("a new volume");
     let mut config = FsConfig::new(local.path().to_owned());
     config.log = log;
     set(&mut config);
+    let formatted = Volume::format_as(&store, &config.expected).await;
+    formatted.expect("a new volume");
     let volume = Volume::open(&store, config).await.expect("an open volume");
     Opened {
         volume,

@@ -1,0 +1,159 @@
+//! What sealing the log costs a write, through all of the file layer: `cargo bench --bench tables -- sealed_log
+//! [--rounds N]`.
+//!
+//! Three volumes are written to in turns: one that is not sealed, one that is, and one whose log is sealed as well. Calls
+//! of one size overwrite a file from its beginning to its end; nobody asks for stable storage, and everything is
+//! published between the turns. Counted is the processor time of the thread that writes; what it
+//! leaves to others, packs and uploads, is not part of it. The log lies in memory, the bucket as well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_fs::{Expected, LogConfig, Unlock, Volume};
+use forebay_measure::{Arguments, Machine, Round, Rounds, in_turns, table};
+use forebay_object::StoreOptions;
+use forebay_seal::KeyFile;
+use forebay_types::Inode;
+use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
+use tokio::runtime::Runtime;
+
+use crate::{Failure, ROOT, surroundings};
+
+const COMMAND: &str = "cargo bench --bench tables -- sealed_log";
+const FILE_BYTES: usize = 32 << 20;
+const SIZES: [(&str, usize); 4] = [
+    ("512 B", 512),
+    ("4 KiB", 4 << 10),
+    ("32 KiB", 32 << 10),
+    ("1 MiB", 1 << 20),
+];
+const KINDS: [(&str, bool, bool); 3] = [
+    ("not sealed", false, false),
+    ("sealed", true, false),
+    ("log sealed as well", true, true),
+];
+
+struct Opened {
+    kind: &'static str,
+    volume: Volume,
+    file: Inode,
+    _local: tempfile::TempDir,
+}
+
+async fn open(kind: &'static str, sealed: bool, seal_log: bool) -> Result<Opened, Failure> {
+    let local = tempfile::tempdir_in(surroundings::memory_folder())?;
+    let store = forebay_object::open("memory://", &StoreOptions::default()).await?;
+    let mut config = forebay_fs::FsConfig::new(local.path().to_owned());
+    if sealed {
+        let key_file = KeyFile::new(vec![7; KeyFile::MIN_LEN].into())?;
+        config.expected = Expected::Sealed(Arc::new(Unlock::KeyFile(key_file)));
+    }
+    config.seal_log = seal_log;
+    // Published between the turns, and not in them.
+    config.checkpoint_interval = Duration::from_secs(3600);
+    config.checkpoint_bytes = 1 << 40;
+    config.early_bytes = 1 << 40;
+    config.log = LogConfig::Disk {
+        limit: 512 << 20,
+        segment: 32 << 20,
+    };
+    Volume::format_as(&store, &config.expected).await?;
+    let volume = Volume::open(&store, config).await?;
+    let mode = CreateMode::Guarded(SetAttributes::default());
+    let made = volume.create(&ROOT, Inode::ROOT, b"file", &mode).await?;
+    Ok(Opened {
+        kind,
+        volume,
+        file: made.attributes.inode,
+        _local: local,
+    })
+}
+
+/// Time that this thread has had a processor, in ns.
+fn thread_ns() -> Result<u64, Failure> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    let first = stat.split_whitespace().next().unwrap_or_default();
+    Ok(first.parse()?)
+}
+
+/// Writes `count` times so many bytes; gives ns for each.
+async fn write(opened: &Opened, data: &[u8], count: usize) -> Result<f64, Failure> {
+    let began = thread_ns()?;
+    let mut offset = 0;
+    for _ in 0..count {
+        let written = opened
+            .volume
+            .write(&ROOT, opened.file, offset, data, Stability::Unstable)
+            .await?;
+        assert_eq!(written.count as usize, data.len());
+        offset = (offset + data.len() as u64) % FILE_BYTES as u64;
+    }
+    let each = (thread_ns()? - began) as f64 / count as f64;
+    opened.volume.flush().await?;
+    Ok(each)
+}
+
+fn key(kind: &str, size: &str) -> String {
+    format!("{kind} {size}")
+}
+
+fn one_round(runtime: &Runtime, volumes: &[Opened], full: bool) -> Result<Round, Failure> {
+    let mut round = Round::default();
+    for (size, bytes) in SIZES {
+        let data = surroundings::noise(bytes as u64, bytes);
+        let count = if full { FILE_BYTES / bytes } else { 4 };
+        let count = count.min(20_000);
+        for opened in volumes {
+            let each = runtime.block_on(write(opened, &data, count))?;
+            round.insert(key(opened.kind, size), each);
+        }
+    }
+    Ok(round)
+}
+
+pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
+    let full = arguments.full();
+    let rounds = match arguments.after("--rounds") {
+        Some(count) => count.parse()?,
+        None if full => 31,
+        None => 1,
+    };
+    let runtime = crate::runtime()?;
+    let mut volumes = Vec::new();
+    for (kind, sealed, seal_log) in KINDS {
+        volumes.push(runtime.block_on(open(kind, sealed, seal_log))?);
+    }
+    // Buffers, tables and segments find their size.
+    one_round(&runtime, &volumes, full)?;
+    let mut once = || one_round(&runtime, &volumes, full);
+    let rounds = in_turns(rounds, &mut [&mut once])?;
+    for opened in volumes {
+        runtime.block_on(opened.volume.close(Duration::from_secs(60)));
+    }
+    let caption = Machine::this().caption(COMMAND, "medians, quartiles in brackets");
+    Ok(rounds
+        .iter()
+        .map(|rounds| format!("{caption}\n\n{}", shown(rounds)))
+        .collect())
+}
+
+fn shown(rounds: &Rounds) -> String {
+    let mut text = table::head(&[
+        "a write of",
+        "not sealed, ns",
+        "sealed, ns",
+        "log sealed as well, ns",
+        "to sealed",
+    ]);
+    for (size, _) in SIZES {
+        let [plain, sealed, log] = KINDS.map(|(kind, ..)| key(kind, size));
+        text += &table::line([
+            size.to_owned(),
+            table::digits(rounds.median(&plain)),
+            table::digits(rounds.median(&sealed)),
+            table::digits(rounds.median(&log)),
+            table::times(rounds.ratio(&log, &sealed)),
+        ]);
+    }
+    text
+}
