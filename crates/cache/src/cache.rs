@@ -67,6 +67,11 @@ impl Cache {
         self.pool.trim();
     }
 
+    /// Frees idle buffers that nobody needed since this was last called.
+    pub fn free_unused(&self) {
+        self.pool.free_unused();
+    }
+
     /// Dirty bytes of all files. A byte that was written again after its checkpoint closed counts
     /// for both checkpoints, since both bring it to the bucket.
     pub fn dirty_bytes(&self) -> u64 {

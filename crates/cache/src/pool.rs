@@ -49,7 +49,30 @@ pub(crate) struct Pool {
     reserve_bytes: u64,
     /// Pieces copied because a snapshot or a closed checkpoint held them, or because they had been taken over.
     copied_pieces: AtomicU64,
-    idle: [Mutex<Vec<Vec<u8>>>; Class::ALL.len()],
+    idle: [Mutex<Idle>; Class::ALL.len()],
+}
+
+/// Buffers of a class that wait to be used again.
+#[derive(Debug, Default)]
+struct Idle {
+    /// The last one that came back is used first.
+    buffers: Vec<Vec<u8>>,
+    /// As many of the first ones were not needed since this was last looked at.
+    unused: usize,
+}
+
+impl Idle {
+    fn pop(&mut self) -> Option<Vec<u8>> {
+        let buffer = self.buffers.pop();
+        self.unused = self.unused.min(self.buffers.len());
+        buffer
+    }
+
+    fn take_unused(&mut self) -> Vec<Vec<u8>> {
+        let used = self.buffers.split_off(self.unused);
+        self.unused = used.len();
+        std::mem::replace(&mut self.buffers, used)
+    }
 }
 
 impl Pool {
@@ -200,6 +223,15 @@ impl Pool {
         self.free_idle(|| false);
     }
 
+    /// Frees idle buffers that were not needed since this was last called.
+    pub(crate) fn free_unused(&self) {
+        for class in Class::ALL {
+            let unused = self.idle[class as usize].lock().take_unused();
+            let bytes = (unused.len() * class.size()) as u64;
+            self.idle_bytes.fetch_sub(bytes, Relaxed);
+        }
+    }
+
     fn free_idle(&self, enough: impl Fn() -> bool) {
         for class in Class::ALL.into_iter().rev() {
             while self.idle_bytes() > 0 && !enough() {
@@ -223,7 +255,7 @@ impl Pool {
             return;
         }
         self.idle_bytes.fetch_add(size, Relaxed);
-        self.idle[class as usize].lock().push(bytes);
+        self.idle[class as usize].lock().buffers.push(bytes);
     }
 }
 
@@ -297,6 +329,27 @@ mod tests {
         let small = pool.take(Class::Small);
         assert_eq!(pool.idle_bytes(), 0);
         assert_eq!(small.class(), Class::Small);
+    }
+
+    #[test]
+    fn what_is_not_needed_for_a_while_is_freed_and_what_is_used_again_stays() {
+        let pool = Pool::new(1 << 20, 0);
+        let buffers: Vec<_> = (0..8).map(|_| pool.take(Class::Small)).collect();
+        drop(buffers);
+        pool.free_unused();
+        assert_eq!(pool.idle_bytes(), 8 * 4096, "they have just come back");
+        // Three at a time are in use.
+        for _ in 0..5 {
+            drop([0; 3].map(|_| pool.take(Class::Small)));
+        }
+        pool.free_unused();
+        assert_eq!(pool.idle_bytes(), 3 * 4096);
+        drop(pool.take(Class::Small));
+        pool.free_unused();
+        assert_eq!(pool.idle_bytes(), 4096);
+        pool.free_unused();
+        assert_eq!(pool.idle_bytes(), 0);
+        assert_eq!(pool.used_bytes(), 0);
     }
 
     #[test]

@@ -30,6 +30,8 @@ use crate::scrub::Scrubs;
 
 /// How long who waits for room waits at most before it looks, and asks for a checkpoint, again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// For how long, up to twice that, a buffer that was let go waits for somebody to use it again.
+const UNUSED_FOR: Duration = Duration::from_secs(5);
 
 /// Why a volume takes no more changes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -350,6 +352,14 @@ impl Core {
         }
         let _ = tokio::time::timeout(LOOK_AGAIN, freed).await;
         spare()
+    }
+
+    /// Gives back buffers that nobody has needed for [`UNUSED_FOR`], for as long as the volume runs.
+    pub(crate) async fn free_unused_forever(self: Arc<Core>) {
+        loop {
+            tokio::time::sleep(UNUSED_FOR).await;
+            self.cache.free_unused();
+        }
     }
 
     /// Whether writers wait for memory.

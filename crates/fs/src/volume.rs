@@ -126,6 +126,7 @@ impl Volume {
         let collect = core.clone().collect_forever();
         let scrub = core.clone().scrub_forever();
         let heal = core.clone().heal_forever();
+        let free = core.clone().free_unused_forever();
         let learn = core.clone().learn_frames();
         let publisher = tokio::spawn(async move {
             // It ends, and the others go on.
@@ -144,6 +145,7 @@ impl Volume {
                 () = collect => {}
                 () = scrub => {}
                 () = heal => {}
+                () = free => {}
             }
         });
         Ok(Volume {
