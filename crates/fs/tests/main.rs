@@ -6,7 +6,6 @@
 mod checkpoints;
 mod cold_names;
 mod collecting;
-
 mod commit_modes;
 mod common;
 mod compression;
@@ -21,6 +20,7 @@ mod leaving_early;
 mod limits;
 mod model;
 mod one_node_per_inode;
+mod publishing_order;
 mod put_back;
 mod quota;
 mod reading_ahead;

@@ -7,6 +7,9 @@
 //! a manifest names it, and a batch is never split over two tables, so a batch is there whole or not
 //! at all, whatever is cut off in between.
 //!
+//! So the table of a batch whose packs are still on their way may be put beside them; only the manifest waits until they
+//! have arrived ([`gate`]). Reads do not see a batch before its manifest is there.
+//!
 //! # No requests while idle
 //!
 //! SlateDB as it comes asks the bucket for news all the time: the manifest once a second, the list
@@ -42,6 +45,7 @@
 
 mod checksummed;
 mod clock;
+mod gate;
 mod housekeeping;
 mod objects;
 mod pin;
@@ -58,7 +62,8 @@ pub use forebay_seal::Sealing;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use slatedb::config::{
-    CloseOptions, FlushOptions, FlushType, ScanOptions, Settings, SstBlockSize, WriteOptions,
+    CloseOptions, DurabilityLevel, FlushOptions, FlushType, ReadOptions, ScanOptions, Settings,
+    SstBlockSize, WriteOptions,
 };
 use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
 use slatedb::{CloseReason, Db, ErrorKind, WriteBatch};
@@ -67,9 +72,10 @@ use tokio::sync::{Mutex, Notify};
 use crate::batch::{Batch, Entry, MAX_KEY_BYTES};
 use crate::error::StoreError;
 use crate::key::KeyRange;
-use crate::store::MetaStore;
+use crate::store::{MetaStore, Ready, never_arrived};
 use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
+use gate::{Gate, GatedStore};
 use housekeeping::Housekeeper;
 use sealed::{Refused, SealedStore};
 
@@ -78,6 +84,9 @@ pub(crate) use {checksummed::fuzzing as trailers, sealed::fuzzing as sealed_obje
 
 pub use objects::{Condition, MetaObject, SlateObjects};
 pub use reader::SlateReader;
+
+/// What manifests' names end in.
+const MANIFEST: &str = "manifest";
 
 /// Longer than any gateway runs: SlateDB has no way to switch its polling of the manifest off.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -141,6 +150,8 @@ pub struct SlateStore {
     /// The batch that SlateDB has taken and that is not known to be in the bucket. Held during a
     /// commit: one at a time.
     unflushed: Mutex<Option<Batch>>,
+    /// What manifests wait for.
+    gate: Gate,
     /// A commit has happened, or is waiting for a merge.
     changed: Arc<Notify>,
     housekeeper: Housekeeper,
@@ -175,7 +186,9 @@ impl SlateStore {
             shards: 4,
         });
         let clock = Arc::new(VolumeClock::default());
-        let build = Db::builder(path.clone(), store.clone())
+        let gate = Gate::open();
+        let gated = GatedStore::new(store.clone(), gate.clone());
+        let build = Db::builder(path.clone(), Arc::new(gated))
             .with_settings(engine_settings())
             .with_system_clock(clock.clone())
             .with_db_cache(Arc::new(cache), 0)
@@ -196,6 +209,7 @@ impl SlateStore {
             db,
             timeout: settings.timeout,
             unflushed: Mutex::new(None),
+            gate,
             changed,
             housekeeper,
         })
@@ -276,13 +290,21 @@ where
 /// For a scan of at most so many entries, one or more.
 fn scan_options(limit: usize) -> ScanOptions {
     let ahead = limit.saturating_mul(ENTRY_BYTES).min(MAX_READ_AHEAD);
-    ScanOptions::default().with_read_ahead_bytes(ahead)
+    ScanOptions::default()
+        .with_read_ahead_bytes(ahead)
+        .with_durability_filter(DurabilityLevel::Remote)
+}
+
+/// What is in the bucket, and nothing of a batch that is on its way there.
+fn read_options() -> ReadOptions {
+    ReadOptions::default().with_durability_filter(DurabilityLevel::Remote)
 }
 
 #[async_trait]
 impl MetaStore for SlateStore {
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        self.read(|| self.db.get(key)).await
+        let options = read_options();
+        self.read(|| self.db.get_with_options(key, &options)).await
     }
 
     async fn scan(
@@ -309,6 +331,10 @@ impl MetaStore for SlateStore {
     }
 
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.commit_when(batch, &Ready::now()).await
+    }
+
+    async fn commit_when(&self, batch: &Batch, ready: &Ready) -> Result<(), StoreError> {
         let mut unflushed = self.unflushed.lock().await;
         if unflushed.is_none() && batch.is_empty() {
             return Ok(());
@@ -317,6 +343,7 @@ impl MetaStore for SlateStore {
             // Merging has failed for a while, and the flush would wait for it.
             self.changed.notify_one();
         }
+        self.gate.close_until(ready);
         if unflushed.as_ref() != Some(batch) && !batch.is_empty() {
             self.write(batch).await?;
             *unflushed = Some(batch.clone());
@@ -324,7 +351,22 @@ impl MetaStore for SlateStore {
         let flush = self.db.flush_with_options(FlushOptions {
             flush_type: FlushType::MemTable,
         });
-        within(self.timeout, flush).await?;
+        tokio::pin!(flush);
+        // What the batch refers to may take as long as it likes; from then on the bucket has so much time.
+        let early = tokio::select! {
+            biased;
+            flushed = &mut flush => Some(flushed),
+            _ = ready.wait() => None,
+        };
+        if let Some(Err(error)) = &early {
+            return Err(sorted(error));
+        }
+        if !ready.wait().await {
+            return Err(never_arrived());
+        }
+        if early.is_none() {
+            within(self.timeout, flush).await?;
+        }
         *unflushed = None;
         self.changed.notify_one();
         Ok(())

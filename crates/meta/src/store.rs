@@ -1,8 +1,10 @@
 //! The store of metadata: what is published.
 
 mod memory;
+mod ready;
 
 pub use memory::{MemoryBucket, MemoryStore};
+pub use ready::{Arrived, Ready};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -29,9 +31,24 @@ pub trait MetaStore: Send + Sync {
     /// One commit at a time: a second one waits for the first.
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
 
+    /// The same for a batch that refers to objects which are still on their way to the bucket: whatever can be done
+    /// before they are there is done, and nobody sees anything of the batch before they are, whoever dies when. The wait
+    /// for them has no limit. If they never arrive, this is [`StoreError::Fatal`].
+    async fn commit_when(&self, batch: &Batch, ready: &Ready) -> Result<(), StoreError> {
+        if !ready.wait().await {
+            return Err(never_arrived());
+        }
+        self.commit(batch).await
+    }
+
     /// Ends all work in the background. What [`commit`](MetaStore::commit) returned for is in
     /// the bucket whether this is called or not. Later calls fail.
     async fn close(&self) -> Result<(), StoreError>;
+}
+
+/// What a batch refers to has not arrived and never will.
+pub(crate) fn never_arrived() -> StoreError {
+    StoreError::Fatal("what the metadata refer to did not arrive in the bucket".into())
 }
 
 #[cfg(test)]

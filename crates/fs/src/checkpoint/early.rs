@@ -21,10 +21,11 @@ use forebay_cache::{BlockVersion, Lease};
 use forebay_meta::record::BlockMap;
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, CheckpointId};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedRwLockReadGuard};
+use tokio::sync::{Notify, OwnedRwLockReadGuard, mpsc};
 use tokio::task::JoinSet;
 
-use super::upload::{AT_ONCE_BESIDE, DirtyBlock, Landed, PutPack};
+use super::dirty::DirtyBlock;
+use super::upload::{AT_ONCE_BESIDE, Landed, PutPack};
 use super::{Halted, pack_plan};
 use crate::core::{Core, Stopped};
 use crate::node::Node;
@@ -211,8 +212,11 @@ impl Core {
         } = departure;
         let keys: Vec<BlockKey> = blocks.iter().map(|block| block.key).collect();
         let pack = self.checkpoints.new_pack();
-        let landed = self.clone().upload_pack(checkpoint, pack, blocks, lease);
-        let Ok(Landed { pack, frames }) = landed.await else {
+        let (landed, mut landings) = mpsc::unbounded_channel();
+        let upload = self
+            .clone()
+            .upload_pack(checkpoint, pack, blocks, lease, landed);
+        let (Ok(()), Some(Landed { pack, frames })) = (upload.await, landings.recv().await) else {
             // The volume has stopped, and what was on its way is in the log.
             return;
         };

@@ -13,9 +13,11 @@
 //! on the next one is open already, and what streams have filled leaves it early. An error of the bucket is waited out: the publisher tries again
 //! until it succeeds or the volume stops.
 
+mod anew;
 mod buffers;
 mod close;
 mod collector;
+mod dirty;
 mod early;
 mod pack_plan;
 mod publish;

@@ -7,7 +7,7 @@ use forebay_meta::record::{
     BlockMap, DeadPack, Displaced, Extent, FrameAddress, Garbage, Kind, PackRecord, Referrer,
     VolumeState,
 };
-use forebay_meta::{Batch, InodeRecord, Key};
+use forebay_meta::{Batch, InodeRecord, Key, Ready};
 use forebay_types::{BlockIndex, BlockKey, CheckpointId, Inode, PackId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -90,7 +90,7 @@ impl Account {
 }
 
 impl Core {
-    /// Makes the closed checkpoint, whose packs are in the bucket, the state of the volume.
+    /// Makes the closed checkpoint the state of the volume, as soon as its packs are in the bucket.
     pub(crate) async fn publish(
         self: &Arc<Self>,
         closed: Closed,
@@ -130,7 +130,7 @@ impl Core {
             ..self.checkpoints.state()
         };
         let state = self.accounts.enter(&ledger, &mut batch, state);
-        self.commit_account(batch, account, state, Some(closed.id))
+        self.commit_account(batch, account, state, Some((closed.id, &uploaded.ready)))
             .await?;
 
         for pack in &uploaded.packs {
@@ -155,14 +155,15 @@ impl Core {
     }
 
     /// Commits a batch together with what it does to the accounts. `closing` is the checkpoint that it publishes, if it
-    /// is one.
+    /// is one, and when its packs are there.
     pub(super) async fn commit_account(
         &self,
         mut batch: Batch,
         account: Account,
         state: VolumeState,
-        closing: Option<CheckpointId>,
+        closing: Option<(CheckpointId, &Ready)>,
     ) -> Result<(), Halted> {
+        let (closing, ready) = closing.unzip();
         let opened = account.opened.iter().map(|(pack, record)| AccountChange {
             pack: *pack,
             before: None,
@@ -221,7 +222,9 @@ impl Core {
         };
         batch.put(&Key::Volume, &state);
         let checks = self.scrubs.enter(&mut batch, &dead);
-        self.insist(|| self.catalog.store().commit(&batch)).await?;
+        let store = self.catalog.store();
+        let ready = ready.cloned().unwrap_or_else(Ready::now);
+        self.insist(|| store.commit_when(&batch, &ready)).await?;
         self.sharing.committed(&revived);
         *self.checkpoints.state.lock() = state;
         self.checkpoints.collector.committed(&changes);

@@ -1,35 +1,49 @@
 //! Uploading: the dirty ranges of a closed checkpoint become frames, the frames packs, and the
-//! packs objects in the bucket. Nothing refers to them before the checkpoint is published.
+//! packs objects in the bucket. Nothing in the bucket refers to them before the checkpoint is published.
+//!
+//! ```text
+//!   blocks of a pack ---> encoded ---------> landed: it is known ---> put
+//!   are taken over        on its own         where each frame lies     |
+//!   (next_group)          threads               |                      v
+//!                                               v                   ready: all packs are there
+//!                                            the metadata are put together, and wait for that
+//! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use forebay_cache::{Lease, Snapshot};
-use forebay_meta::record::{BlockMap, FrameAddress, KnownFrame, MAX_EXTENTS, Origin, PackRecord};
+use forebay_meta::Ready;
+use forebay_meta::record::{FrameAddress, KnownFrame, Origin, PackRecord};
 use forebay_pack::{Compression, FrameRef, PackWriter};
-use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, CheckpointId, Inode, PackId};
-use tokio::task::JoinSet;
+use forebay_types::{BlockKey, ByteRange, CheckpointId, Inode, PackId};
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
 
 use super::buffers::Buffer;
 use super::close::Closed;
+use super::dirty::{DirtyBlock, DirtyBlocks, memory};
 use super::share::{Choice, known_frame};
 use super::{Halted, pack_plan};
-use crate::compression::BlockJudge;
+use crate::compression::{BlockJudge, Sending};
 use crate::core::{Core, Stopped};
 use crate::dedup::{Arrival, Mark};
-use crate::fetch::{FetchError, Fetched};
 use crate::node::Node;
 
-/// What a checkpoint has put into the bucket.
-#[derive(Default)]
+/// What a checkpoint puts into the bucket.
 pub(crate) struct Uploaded {
     /// Its frames, by file.
     pub(crate) frames: HashMap<Inode, Vec<(BlockKey, FrameAddress)>>,
     pub(crate) packs: Vec<PutPack>,
+    /// When all of it is there.
+    pub(crate) ready: Ready,
+    /// What is still on its way; dropped, it does not arrive.
+    _arriving: JoinSet<()>,
 }
 
-/// A pack in the bucket that is not published.
+/// A pack that is not published, in the bucket or on its way there.
 pub(crate) struct PutPack {
     pub(crate) id: PackId,
     /// As if all of it were referred to.
@@ -38,7 +52,7 @@ pub(crate) struct PutPack {
     pub(crate) known: Vec<KnownFrame>,
 }
 
-/// What came of the upload of some blocks.
+/// Where blocks lie, or will when their pack has arrived.
 pub(super) struct Landed {
     /// None if the bucket had everything already.
     pub(super) pack: Option<PutPack>,
@@ -76,70 +90,46 @@ impl Content {
     }
 }
 
-/// A block of a checkpoint on its way.
-pub(super) struct DirtyBlock {
-    pub(super) key: BlockKey,
-    /// The file.
-    pub(super) node: Arc<Node>,
-    pub(super) snapshot: Snapshot,
-    /// Set when the block map has too many extents to take the dirty ranges one by one: bytes of
-    /// the whole block up to here are written anew in one frame.
-    pub(super) rewrite: Option<Rewrite>,
-}
-
-pub(super) struct Rewrite {
-    map: BlockMap,
-    /// Bytes of the old map that still count.
-    live: u64,
-}
-
 /// Packs that are put together, or wait for their turn, beside those that are on their way.
 pub(super) const AT_ONCE_BESIDE: usize = 2;
 
-/// Extents that a block may come to by small writes before it is written anew.
-const FRAGMENTS: usize = MAX_EXTENTS / 4;
-
-impl DirtyBlock {
-    fn bytes(&self) -> u64 {
-        match self.rewrite {
-            Some(_) => BLOCK_SIZE,
-            None => self.snapshot.dirty_bytes(),
-        }
-    }
-
-    /// The frames that it becomes, at most.
-    fn frames(&self) -> usize {
-        match self.rewrite {
-            Some(_) => pack_plan::frames(ByteRange::new(0, BLOCK_SIZE)).count(),
-            None => self.snapshot.ranges().flat_map(pack_plan::frames).count(),
-        }
-    }
-}
-
-/// Bytes of memory, at most, that the upload of a pack of these blocks takes: the pack, and blocks that are written anew,
-/// which are put together first.
-fn memory(group: &[DirtyBlock]) -> u64 {
-    let frames = group.iter().map(DirtyBlock::frames).sum();
-    let raw_bytes = group.iter().map(DirtyBlock::bytes).sum();
-    let rewritten = group.iter().filter(|block| block.rewrite.is_some()).count();
-    pack_plan::pack_memory(frames, raw_bytes) + rewritten as u64 * BLOCK_SIZE
+/// A pack that has been put together.
+struct Encoded {
+    put: PutPack,
+    /// Where each of its frames will lie.
+    addresses: Vec<FrameAddress>,
+    bytes: Bytes,
+    sending: Sending,
 }
 
 impl Core {
+    /// Uploads what is dirty. Returns as soon as it is known where all of it will lie, when the last packs may still be on
+    /// their way.
     pub(crate) async fn upload(self: &Arc<Self>, closed: &Closed) -> Result<Uploaded, Halted> {
-        let blocks = self.dirty_blocks(closed).await?;
-        let groups = pack_plan::group(blocks, DirtyBlock::bytes, self.config.pack_bytes);
-        let mut groups = groups.into_iter().peekable();
+        let at_once = self.config.upload_parallel + AT_ONCE_BESIDE;
+        let mut packs = self.checkpoints.leaving.take_packs(closed.id);
+        let mut frames: HashMap<_, Vec<_>> = HashMap::new();
+        let mut dirty = DirtyBlocks::of(closed);
+        let mut next = None;
         let mut uploads = JoinSet::new();
-        let mut uploaded = Uploaded {
-            packs: self.checkpoints.leaving.take_packs(closed.id),
-            ..Uploaded::default()
+        let mut not_landed = 0;
+        let (landed, mut landings) = mpsc::unbounded_channel();
+        let mut land = |Landed {
+                            pack,
+                            frames: found,
+                        }| {
+            packs.extend(pack);
+            for (key, frame) in found {
+                frames.entry(key.inode).or_default().push((key, frame));
+            }
         };
         loop {
             // Oldest first. Some are put together while as many as configured are on their way.
-            while uploads.len() < self.config.upload_parallel + AT_ONCE_BESIDE
-                && let Some(group) = groups.peek()
-            {
+            while uploads.len() < at_once {
+                if next.is_none() {
+                    next = self.next_group(&mut dirty, self.config.pack_bytes).await?;
+                }
+                let Some(group) = &next else { break };
                 // The pack, and blocks that are put together for it, are memory beside the block buffers whose
                 // bytes they have, until the bucket has them. One at a time there is always, for memory becomes
                 // free by uploads; the next one waits for room, at most until that one is done.
@@ -149,82 +139,71 @@ impl Core {
                     false => self.try_lease_reserve(bytes),
                 };
                 let Some(lease) = lease else { break };
-                let Some(group) = groups.next() else { break };
+                let Some(group) = next.take() else { break };
+                not_landed += 1;
                 let (core, pack) = (self.clone(), self.checkpoints.new_pack());
-                let of = closed.id;
-                uploads.spawn(async move { core.upload_pack(of, pack, group, lease).await });
+                uploads.spawn(core.upload_pack(closed.id, pack, group, lease, landed.clone()));
             }
-            let Some(done) = uploads.join_next().await else {
+            if next.is_none() && uploads.len() < at_once {
                 break;
-            };
-            let Landed { pack, frames } = done.unwrap_or_else(|error| {
-                self.stop(Stopped::Failed(format!("an upload ended early: {error}")));
-                Err(Halted)
-            })?;
-            uploaded.packs.extend(pack);
-            for (key, frame) in frames {
-                uploaded
-                    .frames
-                    .entry(key.inode)
-                    .or_default()
-                    .push((key, frame));
             }
-        }
-        Ok(uploaded)
-    }
-
-    /// Takes over the dirty ranges of the checkpoint. Files that it removed cost nothing.
-    async fn dirty_blocks(&self, closed: &Closed) -> Result<Vec<DirtyBlock>, Halted> {
-        let mut blocks = Vec::new();
-        for node in &closed.nodes {
-            let (snapshots, early, published, floor) = {
-                let mut state = node.lock();
-                let then = state.as_of(closed.id);
-                if then.removed {
-                    continue;
+            tokio::select! {
+                biased;
+                Some(landing) = landings.recv() => {
+                    not_landed -= 1;
+                    land(landing);
                 }
-                let indices = state.blocks.dirty_blocks(closed.id);
-                let take = |index| state.blocks.snapshot(index, closed.id);
-                let snapshots: Vec<Snapshot> = indices.into_iter().filter_map(take).collect();
-                let early = |block| state.early.of(closed.id, block).cloned();
-                let early: Vec<_> = snapshots.iter().map(|taken| early(taken.block())).collect();
-                let floor = then.floor.unwrap_or(u64::MAX);
-                (snapshots, early, then.published, floor)
-            };
-            for (snapshot, early) in snapshots.into_iter().zip(early) {
-                let key = BlockKey {
-                    inode: node.inode,
-                    block: snapshot.block(),
-                };
-                // What has left early has been cut already.
-                let (map, floor) = match early {
-                    Some(map) => (Some(map), u64::MAX),
-                    None if published => {
-                        let map = self.insist(|| self.catalog.block_map(key.inode, key.block));
-                        (map.await?, floor)
-                    }
-                    None => (None, floor),
-                };
-                let rewrite = needs_rewrite(key, &snapshot, map.unwrap_or_default(), floor);
-                blocks.push(DirtyBlock {
-                    key,
-                    node: node.clone(),
-                    snapshot,
-                    rewrite,
-                });
+                Some(done) = uploads.join_next() => self.ended(done)?,
             }
         }
-        Ok(blocks)
+        drop(landed);
+        while let Some(landing) = landings.recv().await {
+            not_landed -= 1;
+            land(landing);
+        }
+        if not_landed > 0 {
+            while let Some(done) = uploads.join_next().await {
+                self.ended(done)?;
+            }
+            return Err(Halted);
+        }
+        let (arrived, ready) = Ready::later();
+        let core = self.clone();
+        let mut arriving = JoinSet::new();
+        arriving.spawn(async move {
+            while let Some(done) = uploads.join_next().await {
+                if core.ended(done).is_err() {
+                    return;
+                }
+            }
+            arrived.announce();
+        });
+        Ok(Uploaded {
+            frames,
+            packs,
+            ready,
+            _arriving: arriving,
+        })
     }
 
-    /// Makes a pack of what the bucket does not have of the blocks, and puts it there. The blocks are of `checkpoint`.
+    /// Looks at what an upload has come to.
+    fn ended(&self, done: Result<Result<(), Halted>, JoinError>) -> Result<(), Halted> {
+        done.unwrap_or_else(|error| {
+            self.stop(Stopped::Failed(format!("an upload ended early: {error}")));
+            Err(Halted)
+        })
+    }
+
+    /// Makes a pack of what the bucket does not have of the blocks, tells `landed` where all of them lie as soon as that is
+    /// known, and puts the pack into the bucket. The blocks are of `checkpoint`.
     pub(super) async fn upload_pack(
         self: Arc<Self>,
         checkpoint: CheckpointId,
         pack: PackId,
         group: Vec<DirtyBlock>,
         lease: Lease,
-    ) -> Result<Landed, Halted> {
+        landed: mpsc::UnboundedSender<Landed>,
+    ) -> Result<(), Halted> {
         let _counted = Counted::new(&self.checkpoints.uploads);
         let mut contents = Vec::with_capacity(group.len());
         for block in group {
@@ -253,19 +232,22 @@ impl Core {
         let choices = self.choose(checkpoint, pack, &arrival, &marks).await;
         // Of each frame, what it would be there for.
         let owns: Vec<Origin> = contents.iter().flat_map(Content::origins).collect();
-        let put = match self
-            .put_pack(pack, contents, marks, &choices, lease)
-            .await?
-        {
-            Some((put, addresses)) => {
+        let encoded = self
+            .encode_pack(pack, contents, marks, &choices, lease)
+            .await?;
+        let (mut put, mut addresses, mut under_way) = (None, Vec::new(), None);
+        if let Some(encoded) = encoded {
+            addresses = encoded.addresses;
+            if self.sharing.is_off() {
+                under_way = Some((encoded.bytes, encoded.sending));
+            } else {
+                self.send_pack(pack, encoded.bytes, encoded.sending).await?;
                 // Whoever shares frames of it may wait, and be waited for below.
-                let _ = arrival.set(put.known.clone());
-                Some((put, addresses))
+                let _ = arrival.set(encoded.put.known.clone());
             }
-            None => None,
-        };
-        let (pack, addresses) = put.unzip();
-        let mut addresses = addresses.into_iter().flatten();
+            put = Some(encoded.put);
+        }
+        let mut addresses = addresses.into_iter();
         let mut frames = Vec::with_capacity(owns.len());
         let mut choices = choices.into_iter();
         for own in owns {
@@ -282,19 +264,24 @@ impl Core {
             };
             frames.push((own.block, address));
         }
-        Ok(Landed { pack, frames })
+        // Who does not listen any more has stopped.
+        let _ = landed.send(Landed { pack: put, frames });
+        drop(landed);
+        match under_way {
+            Some((bytes, sending)) => self.send_pack(pack, bytes, sending).await,
+            None => Ok(()),
+        }
     }
 
-    /// Makes a pack of the frames that are to be put and puts it into the bucket; gives where each lies. None if there
-    /// are none.
-    async fn put_pack(
+    /// Makes a pack of the frames that are to be put. None if there are none.
+    async fn encode_pack(
         self: &Arc<Self>,
         pack: PackId,
         contents: Vec<Content>,
         marks: Vec<Mark>,
         choices: &[Choice],
         lease: Lease,
-    ) -> Result<Option<(PutPack, Vec<FrameAddress>)>, Halted> {
+    ) -> Result<Option<Encoded>, Halted> {
         // Without deduplication there are no choices.
         let is_put: Vec<bool> = match self.sharing.is_off() {
             true => contents
@@ -358,6 +345,28 @@ impl Core {
         let spare = lease.bytes().saturating_sub(bytes.capacity() as u64);
         lease.give_back(spare);
         let bytes = self.checkpoints.buffers.lend(Buffer { bytes, lease });
+        let record = PackRecord {
+            bytes: bytes.len() as u64,
+            raw_bytes,
+            live_bytes: raw_bytes,
+            frames: frames.len() as u32,
+        };
+        let put = PutPack {
+            id: pack,
+            record,
+            known,
+        };
+        let addresses = frames.iter().map(|entry| address(&entry.frame));
+        Ok(Some(Encoded {
+            put,
+            addresses: addresses.collect(),
+            bytes,
+            sending,
+        }))
+    }
+
+    /// Puts a pack into the bucket, however long that takes; `Err` when the volume stops before.
+    async fn send_pack(&self, pack: PackId, bytes: Bytes, sending: Sending) -> Result<(), Halted> {
         let (mut attempt, mut is_doubtful) = (1, false);
         loop {
             match self.packs.put(pack, bytes.clone()).await {
@@ -378,118 +387,8 @@ impl Core {
         }
         sending.arrived(bytes.len() as u64);
         self.checkpoints.store_works();
-        let record = PackRecord {
-            bytes: bytes.len() as u64,
-            raw_bytes,
-            live_bytes: raw_bytes,
-            frames: frames.len() as u32,
-        };
-        let put = PutPack {
-            id: pack,
-            record,
-            known,
-        };
-        let addresses = frames.iter().map(|entry| address(&entry.frame));
-        Ok(Some((put, addresses.collect())))
+        Ok(())
     }
-
-    /// All bytes of a block from its start to the last one that is not a hole: what the bucket has,
-    /// and over it what is dirty. None when the bucket's bytes are damaged: then the dirty ranges go
-    /// there one by one, and what is damaged stays to be reported to its readers.
-    async fn whole_block(
-        &self,
-        block: &DirtyBlock,
-        rewrite: &Rewrite,
-    ) -> Result<Option<Vec<u8>>, Halted> {
-        let live = ByteRange::new(0, rewrite.live);
-        let old = rewrite
-            .map
-            .extents()
-            .iter()
-            .map(|extent| extent.range.intersect(live).end);
-        let new = block.snapshot.ranges().map(|range| range.end);
-        let len = old.chain(new).max().unwrap_or(0);
-        let mut whole = vec![0; len as usize];
-        // Each frame once, though small writes may have cut it into hundreds of extents.
-        let mut seen = HashSet::new();
-        let extents = rewrite.map.extents().iter();
-        let wanted = extents
-            .filter(|extent| !extent.range.intersect(live).is_empty())
-            .filter(|extent| seen.insert(extent.frame))
-            .map(|extent| extent.frame)
-            .collect();
-        let paste = |address: &FrameAddress, frame: &Fetched| {
-            let extents = rewrite.map.extents().iter();
-            for extent in extents.filter(|extent| extent.frame == *address) {
-                let range = extent.range.intersect(live);
-                // A frame has all that its address says, or it would not have been opened.
-                if let Some(bytes) = frame.part(address, range).filter(|_| !range.is_empty()) {
-                    whole[std::ops::Range::<usize>::from(range)].copy_from_slice(bytes);
-                }
-            }
-        };
-        if !self.fetch_for_rewrite(block.key, wanted, paste).await? {
-            return Ok(None);
-        }
-        for range in block.snapshot.ranges() {
-            let mut at = range.start as usize;
-            for slice in block.snapshot.slices(range) {
-                whole[at..at + slice.len()].copy_from_slice(slice);
-                at += slice.len();
-            }
-        }
-        Ok(Some(whole))
-    }
-
-    /// Fetches frames of a block until each of them is there; false when one of them is damaged.
-    async fn fetch_for_rewrite(
-        &self,
-        block: BlockKey,
-        mut wanted: Vec<FrameAddress>,
-        mut take: impl FnMut(&FrameAddress, &Fetched),
-    ) -> Result<bool, Halted> {
-        let mut attempt = 1;
-        loop {
-            let mut missing = Vec::new();
-            let mut trouble = None;
-            for share in self.packs.share(block, &wanted) {
-                for (index, outcome) in share.fetch(|bytes| Some(self.lease(bytes))).await {
-                    match outcome {
-                        Ok(frame) => take(&wanted[index], &frame),
-                        Err(FetchError::Unavailable(why)) => {
-                            missing.push(wanted[index]);
-                            trouble = Some(why);
-                        }
-                        Err(FetchError::Damaged(why)) => {
-                            let frame = &wanted[index];
-                            self.frame_is_damaged(block, frame, &why);
-                            tracing::error!(
-                                "inode {}, bytes from {} on, cannot be written anew in one piece: {why}",
-                                block.inode,
-                                block.block.start()
-                            );
-                            return Ok(false);
-                        }
-                    }
-                }
-            }
-            let Some(why) = trouble else { return Ok(true) };
-            self.wait_for_store(&why, attempt).await?;
-            wanted = missing;
-            attempt += 1;
-        }
-    }
-}
-
-/// Whether the block is to be written anew, given the map that it has and where that stops to count.
-fn needs_rewrite(key: BlockKey, snapshot: &Snapshot, map: BlockMap, floor: u64) -> Option<Rewrite> {
-    let ranges = snapshot.ranges().take(FRAGMENTS + 1).count();
-    // Each range may cut an extent in two and adds one, and more where it is longer than a frame.
-    if map.extents().len() + 2 * ranges <= FRAGMENTS {
-        return None;
-    }
-    let live = floor.saturating_sub(key.block.start()).min(BLOCK_SIZE);
-    Some(Rewrite { map, live })
 }
 
 /// How the metadata name a frame.

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 pub(crate) use judge::BlockJudge;
 pub use under_way::CompressionStatus;
-pub(crate) use under_way::Packs;
+pub(crate) use under_way::{Packs, Sending};
 
 /// Whether file data is compressed, and how hard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -440,6 +440,12 @@ impl Core {
                 end: Key::Scrub(PackId(end.saturating_add(1))).encode(),
                 ..KeyRange::scrubs_from(PackId(first))
             };
+            // Before the metadata: a check is there before it leaves these.
+            let pending: Vec<(PackId, ScrubRecord)> = {
+                let checks = self.scrubs.checks.lock();
+                let pending = checks.pending.range(PackId(first)..=PackId(end));
+                pending.map(|(pack, check)| (*pack, *check)).collect()
+            };
             let found = self
                 .ask(patience, || self.catalog.scan(&range, 2 * ACCOUNTS))
                 .await?;
@@ -451,9 +457,12 @@ impl Core {
                     checks.insert(pack, check);
                 }
             }
-            let pending = self.scrubs.checks.lock();
-            checks.extend(pending.pending.range(PackId(first)..=PackId(end)));
-            drop(pending);
+            for (pack, check) in pending {
+                let latest = checks.entry(pack).or_insert(check);
+                if latest.checked <= check.checked {
+                    *latest = check;
+                }
+            }
             for (key, value) in &accounts {
                 // A damaged account is a finding of fsck, and no reason not to check the others.
                 if let (Some(pack), Ok(account)) = (pack_of(key), PackRecord::decode(key, value)) {

@@ -17,8 +17,7 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-/// What manifests' names end in.
-const MANIFEST: &str = "manifest";
+use super::MANIFEST;
 
 /// Reads of a store, without the manifests that came later; nothing can be changed in it.
 #[derive(Clone, Debug)]

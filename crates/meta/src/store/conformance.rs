@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::key::KeyRange;
-use crate::store::MetaStore;
+use crate::store::{MetaStore, Ready};
 
 /// Where stores are opened again and again.
 #[async_trait]
@@ -36,6 +37,8 @@ macro_rules! conformance_tests {
             scans_are_ordered_and_bounded,
             a_batch_is_seen_whole_or_not_at_all,
             a_batch_of_ten_thousand_keys_and_eight_mebibytes,
+            a_batch_is_seen_when_what_it_refers_to_is_there_and_not_before,
+            a_batch_whose_objects_never_arrive_leaves_nothing,
             what_was_committed_is_there_after_close_and_open,
             what_was_committed_is_there_after_a_crash,
             a_second_open_fences_the_first,
@@ -211,6 +214,42 @@ pub(crate) async fn a_batch_of_ten_thousand_keys_and_eight_mebibytes(bucket: &dy
         assert_eq!(value[..4], key[..]);
         assert_eq!(value.len(), VALUE_BYTES);
     }
+}
+
+pub(crate) async fn a_batch_is_seen_when_what_it_refers_to_is_there_and_not_before(
+    bucket: &dyn Bucket,
+) {
+    let store = bucket.open().await;
+    store.commit(&batch(&[("a", Some("1"))])).await.unwrap();
+    let (arrived, ready) = Ready::later();
+    let changes = batch(&[("a", Some("2")), ("b", Some("1"))]);
+    let commit = tokio::spawn({
+        let (store, changes) = (store.clone(), changes.clone());
+        async move { store.commit_when(&changes, &ready).await }
+    });
+    // As long as that: there is nothing by which it could be known that it does not come.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!commit.is_finished());
+    assert_eq!(value(&store, "a").await.as_deref(), Some("1"));
+    assert_eq!(everything(&store).await.len(), 1);
+    arrived.announce();
+    commit.await.unwrap().unwrap();
+    assert_eq!(value(&store, "a").await.as_deref(), Some("2"));
+    assert_eq!(everything(&store).await.len(), 2);
+}
+
+pub(crate) async fn a_batch_whose_objects_never_arrive_leaves_nothing(bucket: &dyn Bucket) {
+    let store = bucket.open().await;
+    store.commit(&batch(&[("a", Some("1"))])).await.unwrap();
+    let (arrived, ready) = Ready::later();
+    drop(arrived);
+    let refused = store.commit_when(&batch(&[("b", Some("1"))]), &ready).await;
+    assert!(matches!(refused, Err(StoreError::Fatal(_))), "{refused:?}");
+    let _ = store.close().await;
+    let store = bucket.open().await;
+    assert_eq!(everything(&store).await.len(), 1);
+    store.commit(&batch(&[("b", Some("2"))])).await.unwrap();
+    assert_eq!(value(&store, "b").await.as_deref(), Some("2"));
 }
 
 pub(crate) async fn what_was_committed_is_there_after_close_and_open(bucket: &dyn Bucket) {

@@ -1,0 +1,131 @@
+//! The order of a batch and what it refers to.
+//!
+//! A table that no manifest names is nothing. So SlateDB may build and put the table of a batch while what the batch
+//! refers to is still on its way; the manifest that names it waits here until all of that has arrived.
+//!
+//! ```text
+//!   packs         ---- put ---- put ---- put -+
+//!   table            ---- built, put --+      | ready
+//!   manifest                           +~~~~~~+-- put ---->  published
+//! ```
+//!
+//! If it never arrives, the manifest is refused for good, and the table is one that nothing names.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use parking_lot::Mutex;
+
+use super::MANIFEST;
+use crate::store::Ready;
+
+/// What manifests wait for. Clones are the same gate.
+#[derive(Clone, Debug)]
+pub(super) struct Gate(Arc<Mutex<Ready>>);
+
+impl Gate {
+    pub(super) fn open() -> Gate {
+        Gate(Arc::new(Mutex::new(Ready::now())))
+    }
+
+    /// From here on manifests wait for this.
+    pub(super) fn close_until(&self, ready: &Ready) {
+        *self.0.lock() = ready.clone();
+    }
+
+    async fn pass(&self) -> bool {
+        let ready = self.0.lock().clone();
+        ready.wait().await
+    }
+}
+
+/// A store in which manifests wait at a [`Gate`].
+#[derive(Debug)]
+pub(super) struct GatedStore {
+    inner: Arc<dyn ObjectStore>,
+    gate: Gate,
+}
+
+impl GatedStore {
+    pub(super) fn new(inner: Arc<dyn ObjectStore>, gate: Gate) -> GatedStore {
+        GatedStore { inner, gate }
+    }
+}
+
+impl fmt::Display for GatedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GatedStore({})", self.inner)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for GatedStore {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        if location.extension() == Some(MANIFEST) && !self.gate.pass().await {
+            // Of the errors that SlateDB does not try again.
+            return Err(Error::NotSupported {
+                source: "what the newest table refers to has not arrived".into(),
+            });
+        }
+        self.inner.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.inner.get_opts(location, options).await
+    }
+
+    async fn get_ranges(
+        &self,
+        location: &Path,
+        ranges: &[std::ops::Range<u64>],
+    ) -> Result<Vec<bytes::Bytes>> {
+        self.inner.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list_with_offset(prefix, offset)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
