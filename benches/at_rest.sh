@@ -26,8 +26,10 @@ mkdir -p "$WORK/minio/rclone" "$WORK/minio/s3fs" "$WORK/minio/restic"
 start_minio "$MINIO" "$WORK/minio" "$(free_port)"
 at_exit 'end_process $STORE_PID 5'
 
-# All requests of S3 that MinIO has answered, and the bytes of a bucket's objects.
+# All requests of S3 that MinIO has answered, as soon as it tells of the last one, and the bytes of a bucket's objects.
 requests() {
+    # What it tells is up to 10 s old.
+    sleep 11
     curl -sf "$AWS_ENDPOINT_URL/minio/v2/metrics/cluster" |
         awk '/^minio_s3_requests_total/ { sum += $NF } END { printf "%d\n", sum }'
 }
@@ -75,13 +77,19 @@ say "$head zstd -1 |"
 say "$line---|"
 megabytes() { awk -v bytes="$1" 'BEGIN { printf "%.2f MB", bytes / 1e6 }'; }
 row() {
-    local name=$1 step=$2 folder=$3 taker before asked cells
+    local name=$1 step=$2 folder=$3 taker answered asked cells
+    local -A before=() counts=()
     cells="| $name | $(megabytes "$(du -sb --apparent-size "$DATA/$step/$folder" | cut -f1)") |"
+    for taker in "${TAKERS[@]}"; do before[$taker]=$(bytes "$taker"); done
+    # Asking for bytes takes requests as well: none between here and the last one that counts.
+    answered=$(requests)
     for taker in "${TAKERS[@]}"; do
-        before=$(bytes "$taker") asked=$(requests)
         "take_$taker" "$step" "$folder" >&2
-        asked=$(($(requests) - asked))
-        cells+=" $(megabytes $(($(bytes "$taker") - before))) | $asked |"
+        asked=$(requests)
+        counts[$taker]=$((asked - answered)) answered=$asked
+    done
+    for taker in "${TAKERS[@]}"; do
+        cells+=" $(megabytes $(($(bytes "$taker") - ${before[$taker]}))) | ${counts[$taker]} |"
     done
     say "$cells $(megabytes "$(tar -C "$DATA/$step" -cf - "$folder" | zstd -1 -c | wc -c)") |"
 }
