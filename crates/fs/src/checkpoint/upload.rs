@@ -106,7 +106,8 @@ impl Core {
     /// Uploads what is dirty. Returns as soon as it is known where all of it will lie, when the last packs may still be on
     /// their way.
     pub(crate) async fn upload(self: &Arc<Self>, closed: &Closed) -> Result<Uploaded, Halted> {
-        let at_once = self.config.upload_parallel + AT_ONCE_BESIDE;
+        // The last ones are put together while most of a turn is left to make their metadata in.
+        let at_once = self.config.upload_parallel + 2 * AT_ONCE_BESIDE;
         let mut packs = self.checkpoints.leaving.take_packs(closed.id);
         let mut frames: HashMap<_, Vec<_>> = HashMap::new();
         let mut dirty = DirtyBlocks::of(closed);
