@@ -8,7 +8,7 @@
 //! at all, whatever is cut off in between.
 //!
 //! So the table of a batch whose packs are still on their way may be put beside them; only the manifest waits until they
-//! have arrived ([`gate`]). Reads do not see a batch before its manifest is there.
+//! have arrived (`GatedStore`). Reads do not see a batch before its manifest is there.
 //!
 //! # No requests while idle
 //!
