@@ -316,7 +316,7 @@ impl VolumeDescriptor {
         let mut out = serde_json::to_vec(&text).unwrap_or_default();
         out.push(b'\n');
         let crc = crc32fast::hash(&out);
-        out.extend(format!("crc32 {crc:08x}\n").into_bytes());
+        out.extend(checksum_line(crc).into_bytes());
         out
     }
 
@@ -329,14 +329,11 @@ impl VolumeDescriptor {
         let (line, crc) = text
             .split_once('\n')
             .ok_or_else(|| damaged("its second line is missing"))?;
-        let crc = crc
-            .strip_prefix("crc32 ")
-            .and_then(|crc| u32::from_str_radix(crc.strip_suffix('\n')?, 16).ok())
-            .ok_or_else(|| damaged("its second line is not a checksum"))?;
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(line.as_bytes());
         hasher.update(b"\n");
-        if hasher.finalize() != crc {
+        // As it is written, to the letter: another way to write the same number is not ours.
+        if crc != checksum_line(hasher.finalize()) {
             return Err(damaged("its checksum does not match"));
         }
         // The format comes first: what else a newer one says need not make sense to us.
@@ -386,6 +383,10 @@ impl fmt::Debug for VolumeDescriptor {
             .field("is_sealed", &self.is_sealed())
             .finish_non_exhaustive()
     }
+}
+
+fn checksum_line(crc: u32) -> String {
+    format!("crc32 {crc:08x}\n")
 }
 
 fn hex(bytes: &[u8]) -> String {
