@@ -10,6 +10,7 @@
 //! | [`nfs_calls`](targets::nfs_calls) | well-formed calls, one after the other, damaged at times | a peer |
 //! | [`control`](targets::control) | lines of the control socket | a local peer |
 //! | [`log_recovery`](targets::log_recovery) | segment files of the log | the disk |
+//! | [`sealed_log`](targets::sealed_log) | segment files of a sealed log | who has the disk |
 //! | [`log_payloads`](targets::log_payloads) | payloads of data, truncate and metadata records | the disk |
 //! | [`local_state`](targets::local_state) | the file `state` | the disk |
 //! | [`pack_frame`](targets::pack_frame) | frames | the bucket |
@@ -60,6 +61,7 @@ pub const TARGETS: &[Target] = &[
     #[cfg(feature = "program")]
     targets::control::TARGET,
     targets::log_recovery::TARGET,
+    targets::sealed_log::TARGET,
     #[cfg(feature = "program")]
     targets::log_payloads::TARGET,
     #[cfg(feature = "program")]

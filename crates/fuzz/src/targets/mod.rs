@@ -19,6 +19,7 @@ pub mod pack_frame;
 pub mod pack_index;
 pub mod record_marking;
 pub mod rpc;
+pub mod sealed_log;
 #[cfg(feature = "program")]
 pub mod settings;
 #[cfg(feature = "metadata")]
