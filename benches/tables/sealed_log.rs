@@ -1,15 +1,15 @@
-//! What sealing the log costs a write, through all of the file layer: `cargo bench --bench tables -- sealed_log
-//! [--rounds N]`.
+//! What everything that makes data small and safe at rest costs a write, and what a sealed log does, through all of the file layer:
+//! `cargo bench --bench tables -- sealed_log [--rounds N]`.
 //!
-//! Three volumes are written to in turns: one that is not sealed, one that is, and one whose log is sealed as well. Calls
-//! of one size overwrite a file from its beginning to its end; nobody asks for stable storage, and everything is
+//! Three volumes are written to in turns: one with nothing on; one that compresses, is sealed, and looks for content that it
+//! has; and one whose log is sealed as well. Every other round begins with the last one. Calls of one size overwrite a file from its beginning to its end; nobody asks for stable storage, and everything is
 //! published between the turns. Counted is the processor time of the thread that writes; what it
 //! leaves to others, packs and uploads, is not part of it. The log lies in memory, the bucket as well.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_fs::{Expected, LogConfig, Unlock, Volume};
+use forebay_fs::{Compression, Dedup, Expected, LogConfig, Unlock, Volume};
 use forebay_measure::{Arguments, Machine, Round, Rounds, in_turns, table};
 use forebay_object::StoreOptions;
 use forebay_seal::KeyFile;
@@ -27,9 +27,10 @@ const SIZES: [(&str, usize); 4] = [
     ("32 KiB", 32 << 10),
     ("1 MiB", 1 << 20),
 ];
+/// Name, whether everything is on, and whether the log is sealed.
 const KINDS: [(&str, bool, bool); 3] = [
-    ("not sealed", false, false),
-    ("sealed", true, false),
+    ("nothing on", false, false),
+    ("everything on", true, false),
     ("log sealed as well", true, true),
 ];
 
@@ -40,11 +41,14 @@ struct Opened {
     _local: tempfile::TempDir,
 }
 
-async fn open(kind: &'static str, sealed: bool, seal_log: bool) -> Result<Opened, Failure> {
+async fn open(kind: &'static str, everything: bool, seal_log: bool) -> Result<Opened, Failure> {
     let local = tempfile::tempdir_in(surroundings::memory_folder())?;
     let store = forebay_object::open("memory://", &StoreOptions::default()).await?;
     let mut config = forebay_fs::FsConfig::new(local.path().to_owned());
-    if sealed {
+    config.compression = Compression::Off;
+    if everything {
+        config.compression = Compression::default();
+        config.dedup = Dedup::Full;
         let key_file = KeyFile::new(vec![7; KeyFile::MIN_LEN].into())?;
         config.expected = Expected::Sealed(Arc::new(Unlock::KeyFile(key_file)));
     }
@@ -120,12 +124,15 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     };
     let runtime = crate::runtime()?;
     let mut volumes = Vec::new();
-    for (kind, sealed, seal_log) in KINDS {
-        volumes.push(runtime.block_on(open(kind, sealed, seal_log))?);
+    for (kind, everything, seal_log) in KINDS {
+        volumes.push(runtime.block_on(open(kind, everything, seal_log))?);
     }
     // Buffers, tables and segments find their size.
     one_round(&runtime, &volumes, full)?;
-    let mut once = || one_round(&runtime, &volumes, full);
+    let mut once = || {
+        volumes.reverse();
+        one_round(&runtime, &volumes, full)
+    };
     let rounds = in_turns(rounds, &mut [&mut once])?;
     for opened in volumes {
         runtime.block_on(opened.volume.close(Duration::from_secs(60)));
@@ -140,19 +147,21 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
 fn shown(rounds: &Rounds) -> String {
     let mut text = table::head(&[
         "a write of",
-        "not sealed, ns",
-        "sealed, ns",
+        "nothing on, ns",
+        "everything on, ns",
+        "to nothing on",
         "log sealed as well, ns",
-        "to sealed",
+        "to everything on",
     ]);
     for (size, _) in SIZES {
-        let [plain, sealed, log] = KINDS.map(|(kind, ..)| key(kind, size));
+        let [nothing, everything, log] = KINDS.map(|(kind, ..)| key(kind, size));
         text += &table::line([
             size.to_owned(),
-            table::digits(rounds.median(&plain)),
-            table::digits(rounds.median(&sealed)),
+            table::digits(rounds.median(&nothing)),
+            table::digits(rounds.median(&everything)),
+            table::times(rounds.ratio(&everything, &nothing)),
             table::digits(rounds.median(&log)),
-            table::times(rounds.ratio(&log, &sealed)),
+            table::times(rounds.ratio(&log, &everything)),
         ]);
     }
     text

@@ -6,8 +6,9 @@
 //! * *Small files*: 10,000 files of 16 KiB, and then all of them asked into the bucket.
 //!
 //! Beside each: what the bucket takes of the same bytes in plain parallel PUTs, as large and as many at a time as the
-//! volume's packs are. The bucket is in memory, [far away](crate::far). The log is in memory as well. Bytes are noise: what
-//! compresses leaves faster.
+//! volume's packs are; and a volume that looks for content which it has already (`dedup = "full"`), and finds none. The bucket is in
+//! memory, [far away](crate::far). The log is in memory as well. Bytes are noise: what compresses leaves faster. No two
+//! pieces of 16 KiB are the same.
 //!
 //! Rounds of each and its plain PUTs take turns; what is told are medians and quartiles. `--rounds N`: 5 if it
 //! is not given; `--update FILE` puts the table in that text. Run by `cargo test`, little of it shows that it works.
@@ -15,7 +16,7 @@
 use std::time::{Duration, Instant};
 
 use crate::{Failure, ROOT, far, surroundings};
-use forebay_fs::{Compression, FsConfig, Volume};
+use forebay_fs::{Compression, Dedup, FsConfig, Volume};
 use forebay_measure::{Arguments, Machine, Round, Rounds, table};
 use forebay_object::{Store, StoreOptions};
 use forebay_types::Inode;
@@ -24,6 +25,8 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
 const MIB: u64 = 1 << 20;
+/// No two pieces of so many bytes are the same.
+const PIECE: usize = 16 << 10;
 
 /// What is written.
 #[derive(Clone, Copy)]
@@ -75,12 +78,13 @@ async fn empty(near: &Store) -> Result<(), Failure> {
 }
 
 /// Seconds until the bucket has all of it, and how many bytes were put for that.
-async fn through_a_volume(load: &Load, number: u64) -> Result<(f64, u64), Failure> {
+async fn through_a_volume(load: &Load, number: u64, dedup: Dedup) -> Result<(f64, u64), Failure> {
     let near = bucket(number).await?;
     let (far, requests) = far::way_to(&near, far::ROUND_TRIP);
     let local = tempfile::tempdir_in(surroundings::memory_folder())?;
     let mut config = FsConfig::new(local.path().to_owned());
     config.compression = Compression::Off;
+    config.dedup = dedup;
     if !load.streamed {
         // All of it is there before any of it leaves.
         config.checkpoint_interval = Duration::from_secs(3600);
@@ -88,7 +92,8 @@ async fn through_a_volume(load: &Load, number: u64) -> Result<(f64, u64), Failur
     }
     let volume = Volume::open(&far, config).await?;
     volume.flush().await?;
-    let noise = surroundings::noise(number, MIB as usize);
+    let mut noise = surroundings::noise(number, MIB as usize);
+    let mut pieces: u64 = 0;
     let before = requests.counts().bytes_put;
     let mut began = Instant::now();
     for file in 0..load.files {
@@ -97,7 +102,11 @@ async fn through_a_volume(load: &Load, number: u64) -> Result<(f64, u64), Failur
         let made = volume.create(&ROOT, Inode::ROOT, name.as_bytes(), &mode);
         let inode = made.await?.attributes.inode;
         for offset in (0..load.file_bytes).step_by(MIB as usize) {
-            let data = &noise[..(load.file_bytes - offset).min(MIB) as usize];
+            let data = &mut noise[..(load.file_bytes - offset).min(MIB) as usize];
+            for piece in data.chunks_mut(PIECE) {
+                pieces += 1;
+                piece[..8].copy_from_slice(&pieces.to_le_bytes());
+            }
             volume
                 .write(&ROOT, inode, offset, data, Stability::Unstable)
                 .await?;
@@ -140,18 +149,20 @@ async fn plain(load: &Load, number: u64) -> Result<f64, Failure> {
 }
 
 /// Names of a load's figures in a round.
-fn keys(load: &Load) -> [String; 3] {
-    ["volume", "plain", "bytes put"].map(|figure| format!("{figure}, {}", load.name))
+fn keys(load: &Load) -> [String; 4] {
+    ["volume", "plain", "bytes put", "sharing"].map(|figure| format!("{figure}, {}", load.name))
 }
 
 async fn round(loads: &[Load], number: u64) -> Result<Round, Failure> {
     let mut round = Round::default();
     for (at, load) in loads.iter().enumerate() {
-        let number = 2 * (number * loads.len() as u64 + at as u64);
-        let [volume, bare, put] = keys(load);
-        let (taken, bytes) = through_a_volume(load, number).await?;
+        let number = 3 * (number * loads.len() as u64 + at as u64);
+        let [volume, bare, put, sharing] = keys(load);
+        let (taken, bytes) = through_a_volume(load, number, Dedup::Off).await?;
         // What share of the bucket's rate the volume reaches: less time is more.
         round.insert(bare, plain(load, number + 1).await?);
+        let (taken_sharing, _) = through_a_volume(load, number + 2, Dedup::Full).await?;
+        round.insert(sharing, taken_sharing);
         round.insert(volume, taken);
         round.insert(put, bytes as f64 / load.bytes() as f64);
     }
@@ -165,10 +176,12 @@ fn shown(loads: &[Load], rounds: &Rounds) -> String {
         "plain parallel PUTs, MB/s",
         "share",
         "bytes put for each byte",
+        "looking for shared content, MB/s",
+        "share",
     ];
     let mut text = table::head(&head);
     for load in loads {
-        let [volume, bare, put] = keys(load);
+        let [volume, bare, put, sharing] = keys(load);
         let rate = |seconds: f64| load.bytes() as f64 / 1e6 / seconds;
         text += &table::line([
             load.name.to_owned(),
@@ -176,6 +189,8 @@ fn shown(loads: &[Load], rounds: &Rounds) -> String {
             table::digits(rounds.median(&bare).reversed(rate)),
             table::times(rounds.ratio(&bare, &volume)),
             table::three(rounds.median(&put).value),
+            table::digits(rounds.median(&sharing).reversed(rate)),
+            table::times(rounds.ratio(&bare, &sharing)),
         ]);
     }
     text
