@@ -10,7 +10,8 @@ use crate::config::LogLevel;
 /// Sends messages of this level and above to standard error from now on, for the whole process.
 ///
 /// Other people's libraries may not say what only their developers want to know before the level
-/// is `debug`; up to `info` their warnings and errors are shown.
+/// is `debug`; up to `info` their warnings and errors are shown. The AWS SDK never says more than that, at `trace` it would
+/// print whole requests, and one to KMS has the volume key in it.
 ///
 /// # Errors
 /// Somebody has set this up in this process before.
@@ -37,6 +38,7 @@ fn filter(level: LogLevel) -> Targets {
     // Targets are module paths and match by prefix: all crates of the project begin with this.
     Targets::new()
         .with_default(others)
+        .with_target("aws", others.min(LevelFilter::DEBUG))
         .with_target("forebay", ours)
 }
 
@@ -54,5 +56,18 @@ mod tests {
         assert!(!filter.would_enable("forebay_nfs::connection", &Level::DEBUG));
         assert!(filter.would_enable("slatedb::db", &Level::WARN));
         assert!(!filter.would_enable("slatedb::db", &Level::INFO));
+    }
+
+    #[test]
+    fn requests_are_never_printed_since_one_has_the_volume_key() {
+        let filter = filter(LogLevel::Trace);
+        assert!(filter.would_enable("slatedb::db", &Level::TRACE));
+        for target in [
+            "aws_sdk_kms::operation::encrypt",
+            "aws_smithy_runtime::client::orchestrator",
+        ] {
+            assert!(filter.would_enable(target, &Level::DEBUG), "{target}");
+            assert!(!filter.would_enable(target, &Level::TRACE), "{target}");
+        }
     }
 }

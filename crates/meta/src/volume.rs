@@ -336,9 +336,11 @@ impl VolumeDescriptor {
         if crc != checksum_line(hasher.finalize()) {
             return Err(damaged("its checksum does not match"));
         }
+        // What it says may be quoted, and anybody may have written it.
+        let not_read =
+            |error: serde_json::Error| damaged(&error.to_string().escape_debug().to_string());
         // The format comes first: what else a newer one says need not make sense to us.
-        let any: AnyFormat =
-            serde_json::from_str(line).map_err(|error| damaged(&error.to_string()))?;
+        let any: AnyFormat = serde_json::from_str(line).map_err(not_read)?;
         if any.forebay != "volume" {
             return Err(damaged("it does not describe a volume"));
         }
@@ -349,7 +351,7 @@ impl VolumeDescriptor {
                 supported: FORMAT_VERSION,
             });
         }
-        let text: Text = serde_json::from_str(line).map_err(|error| damaged(&error.to_string()))?;
+        let text: Text = serde_json::from_str(line).map_err(not_read)?;
         if text.block_size != BLOCK_SIZE {
             return Err(damaged("its block size is not 4 MiB"));
         }

@@ -163,7 +163,8 @@ pub(super) fn open(object: &[u8]) -> Result<(&str, blake3::Hash), RingError> {
 
 /// What the first line says.
 pub(super) fn decode(line: &str) -> Result<Content, RingError> {
-    let not_read = |error: serde_json::Error| damaged(&error.to_string());
+    let not_read =
+        |error: serde_json::Error| damaged(&error.to_string().escape_debug().to_string());
     // The format comes first: what else a newer one says need not make sense to us.
     let any: AnyFormat = serde_json::from_str(line).map_err(not_read)?;
     if any.forebay != "keys" {
