@@ -343,7 +343,9 @@ impl MetaStore for SlateStore {
             // Merging has failed for a while, and the flush would wait for it.
             self.changed.notify_one();
         }
-        self.gate.close_until(ready);
+        if !self.gate.close_until(ready) {
+            return Err(never_arrived());
+        }
         if unflushed.as_ref() != Some(batch) && !batch.is_empty() {
             self.write(batch).await?;
             *unflushed = Some(batch.clone());
@@ -359,7 +361,10 @@ impl MetaStore for SlateStore {
             _ = ready.wait() => None,
         };
         if let Some(Err(error)) = &early {
-            return Err(sorted(error));
+            return Err(match ready.has_failed() {
+                true => never_arrived(),
+                false => sorted(error),
+            });
         }
         if !ready.wait().await {
             return Err(never_arrived());

@@ -9,7 +9,8 @@
 //!   manifest                           +~~~~~~+-- put ---->  published
 //! ```
 //!
-//! If it never arrives, the manifest is refused for good, and the table is one that nothing names.
+//! If it never arrives, manifests are refused for good, since SlateDB would name that table in the next one. The table is
+//! one that nothing names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,23 +27,34 @@ use parking_lot::Mutex;
 use super::MANIFEST;
 use crate::store::Ready;
 
-/// What manifests wait for. Clones are the same gate.
+/// What manifests wait for: all of it. Clones are the same gate.
 #[derive(Clone, Debug)]
-pub(super) struct Gate(Arc<Mutex<Ready>>);
+pub(super) struct Gate(Arc<Mutex<Vec<Ready>>>);
 
 impl Gate {
     pub(super) fn open() -> Gate {
-        Gate(Arc::new(Mutex::new(Ready::now())))
+        Gate(Arc::default())
     }
 
-    /// From here on manifests wait for this.
-    pub(super) fn close_until(&self, ready: &Ready) {
-        *self.0.lock() = ready.clone();
+    /// From here on manifests wait for this as well. False if they are refused, because something has never arrived.
+    #[must_use]
+    pub(super) fn close_until(&self, ready: &Ready) -> bool {
+        let mut awaited = self.0.lock();
+        awaited.retain(|one| !one.is_there());
+        if !awaited.iter().any(|one| one.is_same(ready)) {
+            awaited.push(ready.clone());
+        }
+        !awaited.iter().any(Ready::has_failed)
     }
 
     async fn pass(&self) -> bool {
-        let ready = self.0.lock().clone();
-        ready.wait().await
+        let awaited = self.0.lock().clone();
+        for ready in awaited {
+            if !ready.wait().await {
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -127,5 +139,36 @@ impl ObjectStore for GatedStore {
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         self.inner.copy_opts(from, to, options).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn manifests_wait_for_all_and_are_refused_for_good_if_something_never_arrives() {
+        let gate = Gate::open();
+        assert!(gate.pass().await);
+        let (first, one) = Ready::later();
+        let (second, other) = Ready::later();
+        assert!(gate.close_until(&one) && gate.close_until(&one) && gate.close_until(&other));
+        let waiting = tokio::spawn({
+            let gate = gate.clone();
+            async move { gate.pass().await }
+        });
+        second.announce();
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished(), "the first is on its way");
+        first.announce();
+        assert!(waiting.await.unwrap());
+        assert!(gate.close_until(&Ready::now()) && gate.pass().await);
+
+        let (never, one) = Ready::later();
+        assert!(gate.close_until(&one));
+        drop(never);
+        assert!(!gate.pass().await);
+        // The next manifest would name the table that waits for it.
+        assert!(!gate.close_until(&Ready::now()) && !gate.pass().await);
     }
 }

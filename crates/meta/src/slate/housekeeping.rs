@@ -125,10 +125,16 @@ impl House {
                 _ = stopped.wait_for(|stop| *stop) => break,
                 () = changed.notified() => {}
             }
+            let began = Instant::now();
             if self.db.manifest().l0().len() >= COMPACT_AT_TABLES
                 && let Err(error) = self.compact().await
             {
                 tracing::warn!(%error, "merging metadata tables failed; the next commit tries again");
+            }
+            if began.elapsed() >= self.retention {
+                // Learning of the merge has waited behind a manifest that waits for packs. What it has replaced has been kept for
+                // that long already, and reads that began before may need it.
+                collected = Some(Instant::now());
             }
             if collected.is_none_or(|at| at.elapsed() >= self.retention) {
                 tokio::select! {
