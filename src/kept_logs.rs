@@ -69,7 +69,9 @@ pub async fn run(
     output: &mut impl Write,
 ) -> Result<io::Result<()>, String> {
     let failed = |error: forebay_fs::logs::LogsError| error.to_string();
-    let mut logs = Logs::open(&config.data_dir).map_err(failed)?;
+    let open =
+        |keys| Logs::open_with(&config.data_dir, keys, config.seal_log.is_on()).map_err(failed);
+    let mut logs = open(None)?;
     let base = match needs_volume(request) {
         true => Some(open_base(config, expected).await?),
         false => None,
@@ -79,7 +81,7 @@ pub async fn run(
             Some(base) => base.log_keys(),
             None => log_keys(config, expected, request).await?,
         };
-        logs = Logs::open_with(&config.data_dir, keys).map_err(failed)?;
+        logs = open(keys)?;
     }
     let said = match request {
         LogRequest::List { json: false } => text::list(&logs),

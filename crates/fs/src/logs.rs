@@ -186,14 +186,18 @@ impl Logs {
     /// # Errors
     /// When there is no log folder or it cannot be listed.
     pub fn open(data_dir: &Path) -> Result<Logs, LogsError> {
-        Logs::open_with(data_dir, None)
+        Logs::open_with(data_dir, None, false)
     }
 
-    /// The same, with what sealed logs are opened with.
+    /// The same, with what sealed logs are opened with. Of a gateway that seals its log nothing else counts: `only_sealed`.
     ///
     /// # Errors
     /// When there is no log folder or it cannot be listed.
-    pub fn open_with(data_dir: &Path, keys: Option<Arc<DataKeys>>) -> Result<Logs, LogsError> {
+    pub fn open_with(
+        data_dir: &Path,
+        keys: Option<Arc<DataKeys>>,
+        only_sealed: bool,
+    ) -> Result<Logs, LogsError> {
         let path = data_dir.join(LOG_FOLDER);
         let no_folder = |source| LogsError::NoFolder {
             path: data_dir.to_owned(),
@@ -201,8 +205,8 @@ impl Logs {
         };
         let folder = LogFolder::open(&path).map_err(no_folder)?;
         let files = LogFolder::open(&path).map_err(no_folder)?;
-        let inspection =
-            Inspection::open_with(Arc::new(files), keys).map_err(LogsError::io(&path))?;
+        let inspection = Inspection::open_with(Arc::new(files), keys, only_sealed)
+            .map_err(LogsError::io(&path))?;
         let local = Environment::real(data_dir.to_owned()).local;
         Ok(Logs {
             folder,

@@ -205,7 +205,7 @@ fn a_sealed_log_that_was_put_aside_is_counted_without_keys_and_salvaged_with_the
 
         let (store, expected) = (bucket.store().await, Expected::Sealed(key_file(1)));
         let keys = log_keys(&store, &expected).await.unwrap();
-        let logs = Logs::open_with(bucket.local.path(), keys).unwrap();
+        let logs = Logs::open_with(bucket.local.path(), keys, true).unwrap();
         let info = logs.info(&label).unwrap();
         assert!(!info.locked);
         assert_eq!(info.summary, counted.summary);

@@ -87,6 +87,8 @@ pub struct KeptLog {
     label: Label,
     files: Arc<dyn LogFiles>,
     keys: Option<Arc<DataKeys>>,
+    /// Whether what is not sealed does not count, where any of it has to be sealed.
+    only_sealed: bool,
     /// By number.
     segments: Vec<Segment>,
     unusable: Vec<(String, String)>,
@@ -108,13 +110,16 @@ impl Inspection {
     /// # Errors
     /// When the folder cannot be listed. A file that cannot be read is [named](KeptLog::unusable).
     pub fn open(files: Arc<dyn LogFiles>) -> io::Result<Inspection> {
-        Inspection::open_with(files, None)
+        Inspection::open_with(files, None, false)
     }
 
-    /// The same, with the keys of a volume: sealed segments of that volume are read with them.
+    /// The same, with the keys of a volume: sealed segments of that volume are read with them. With `only_sealed`, which is
+    /// for a gateway that seals its log, records that are not sealed are [gaps](GapReason::NotSealed): all of those
+    /// of the current log, and those of a log that was put aside and has sealed ones. One that has none is from before.
     pub fn open_with(
         files: Arc<dyn LogFiles>,
         keys: Option<Arc<DataKeys>>,
+        only_sealed: bool,
     ) -> io::Result<Inspection> {
         let mut logs = BTreeMap::new();
         let mut names = files.list()?;
@@ -130,6 +135,7 @@ impl Inspection {
                     label,
                     files: files.clone(),
                     keys: keys.clone(),
+                    only_sealed,
                     segments: Vec::new(),
                     unusable: Vec::new(),
                     bytes: 0,
@@ -246,7 +252,10 @@ impl KeptLog {
     /// Reads the records that lie at `from` or behind it.
     pub fn read_from(&self, from: Lsn) -> LogReader {
         let (files, segments) = (self.files.clone(), self.segments.clone());
-        LogReader::new(files, self.keys(), segments, from)
+        let is_of_sealed = self.label == Label::Current
+            || segments.iter().any(|segment| segment.header.seal.is_some());
+        let only_sealed = self.only_sealed && is_of_sealed;
+        LogReader::new(files, (self.keys(), only_sealed), segments, from)
     }
 
     /// Whether it is certain that the log holds no record at `published` or behind it: then nothing

@@ -87,6 +87,7 @@ use crate::wal::{Hand, Wal};
 use cursor::{Place, SegmentCursor};
 use folder::Folder;
 use rules::NextVerdict;
+pub(crate) use rules::follows;
 
 /// No LSN and no number of a segment is as large as this when a log is opened: one that writes a GiB
 /// every second gets there in 136 years.

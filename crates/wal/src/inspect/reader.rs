@@ -8,9 +8,9 @@ use forebay_types::{Epoch, Lsn};
 use super::{LogFiles, Segment};
 use crate::RecordKind;
 use crate::error::OpenError;
-use crate::layout::SegmentNumber;
-use crate::recovery::Record;
+use crate::layout::SegmentHeader;
 use crate::recovery::cursor::{Place, SegmentCursor};
+use crate::recovery::{Record, follows};
 use crate::seal::{LogKeys, SegmentOpener};
 
 /// Behind an unreadable place reading is tried again at the next page.
@@ -69,8 +69,14 @@ pub enum GapReason {
         /// What it says.
         error: String,
     },
-    /// What this file has there is whole, and does not authenticate: somebody has changed it.
+    /// What this file has there is whole, and does not authenticate, or the file is one of another history of the log:
+    /// somebody has changed it.
     Forged {
+        /// The file.
+        file: String,
+    },
+    /// What this file has there is not sealed, and has to be: anybody can have written it.
+    NotSealed {
         /// The file.
         file: String,
     },
@@ -98,6 +104,12 @@ impl fmt::Display for GapReason {
                     "{file} does not authenticate there: somebody has changed it"
                 )
             }
+            GapReason::NotSealed { file } => {
+                write!(
+                    f,
+                    "{file} is not sealed, and seal_log says that it has to be: anybody can have written it"
+                )
+            }
             GapReason::Missing { number } => {
                 write!(f, "segment {number:016x} is missing")
             }
@@ -112,11 +124,13 @@ impl fmt::Display for GapReason {
 pub struct LogReader {
     files: Arc<dyn LogFiles>,
     keys: LogKeys,
+    /// Whether what is not sealed does not count.
+    only_sealed: bool,
     segments: std::vec::IntoIter<Segment>,
     from: Lsn,
     reading: Option<Reading>,
-    /// The segment that was read before: its number and where it ended.
-    before: Option<(SegmentNumber, Epoch)>,
+    /// The segment that was read before.
+    before: Option<SegmentHeader>,
     at: Lsn,
     torn: bool,
     /// A segment that was looked at and comes after a gap.
@@ -143,7 +157,7 @@ enum Found {
 impl LogReader {
     pub(super) fn new(
         files: Arc<dyn LogFiles>,
-        keys: LogKeys,
+        (keys, only_sealed): (LogKeys, bool),
         segments: Vec<Segment>,
         from: Lsn,
     ) -> LogReader {
@@ -163,6 +177,7 @@ impl LogReader {
         LogReader {
             files,
             keys,
+            only_sealed,
             segments,
             from,
             reading: None,
@@ -216,8 +231,7 @@ impl LogReader {
                 }
                 Found::End => {
                     if let Some(reading) = self.reading.take() {
-                        let header = reading.segment.header;
-                        self.before = Some((header.number, header.epoch));
+                        self.before = Some(reading.segment.header);
                     }
                 }
             }
@@ -248,10 +262,10 @@ impl LogReader {
         }
         let segment = self.segments.next()?;
         let header = &segment.header;
-        let Some((number, epoch)) = self.before else {
+        let Some(before) = self.before else {
             return Some(self.begin(segment));
         };
-        if header.epoch < epoch || header.base < self.at {
+        if header.epoch < before.epoch || header.base < self.at {
             return Some(Some(Gap {
                 from: self.at,
                 to: self.at,
@@ -259,11 +273,18 @@ impl LogReader {
             }));
         }
         if header.previous_end == self.at {
+            if !follows(&before, header) {
+                return Some(Some(Gap {
+                    from: self.at,
+                    to: self.at,
+                    why: GapReason::Forged { file: segment.file },
+                }));
+            }
             return Some(self.begin(segment));
         }
-        let why = if header.previous == number {
+        let why = if header.previous == before.number {
             GapReason::Damaged {
-                file: format!("the end of segment {:016x}", number.0),
+                file: format!("the end of segment {:016x}", before.number.0),
             }
         } else {
             GapReason::Missing {
@@ -326,7 +347,12 @@ impl LogReader {
             .base
             .0
             .saturating_add(reading.segment.bytes));
+        let is_sealed = reading.segment.header.seal.is_some();
         let error = match cursor.look(from) {
+            Ok(Place::Record { end: to, .. }) if self.only_sealed && !is_sealed => {
+                let why = GapReason::NotSealed { file: file.clone() };
+                return Found::Gap(Gap { from, to, why });
+            }
             Ok(Place::Record { kind, end, payload }) => {
                 return Found::Record { kind, end, payload };
             }

@@ -76,7 +76,7 @@ pub(super) fn next_segment(end: Lsn, epoch: Epoch, next: Option<&SegmentHeader>)
 }
 
 /// Third table, its row about sealed segments: whether the next one, which goes on there, was begun behind this one.
-pub(super) fn follows(last: &SegmentHeader, next: &SegmentHeader) -> bool {
+pub(crate) fn follows(last: &SegmentHeader, next: &SegmentHeader) -> bool {
     let salt = last.seal.map(|seal| seal.salt).unwrap_or_default();
     next.seal
         .is_none_or(|seal| next.previous == last.number && seal.previous == salt)
