@@ -9,6 +9,7 @@ use bytesize::ByteSize;
 use forebay_fs::logs::Claim;
 use forebay_fsck::{Losses, Observer, Progress, RepairOptions, Repaired, Step};
 use forebay_object::Store;
+use forebay_types::Epoch;
 use serde_json::{Value, json};
 
 use super::{Outcome, json, text};
@@ -59,7 +60,7 @@ pub(super) async fn run(
     progress: Arc<Progress>,
 ) -> Result<Outcome, String> {
     // Held to the end: no gateway starts on this machine's folder.
-    let _claim = match request.dry_run {
+    let claim = match request.dry_run {
         true => None,
         false => Some(
             Claim::of(&config.data_dir, store, request.put_log_aside)
@@ -72,6 +73,7 @@ pub(super) async fn run(
         dry_run: request.dry_run,
         accept_loss: request.accept_loss,
         now: now(),
+        seen: claim.as_ref().map_or(Epoch(0), Claim::seen),
     };
     let mut told = match request.json {
         true => Told::Gathered(Vec::new()),

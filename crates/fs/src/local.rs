@@ -209,9 +209,18 @@ pub(crate) fn load(folder: &dyn LocalFolder) -> Result<Option<LocalState>, Local
 /// # Errors
 /// When the folder's state file cannot be read.
 pub fn key_ring_seen(data_dir: &Path, volume: VolumeId) -> Result<u64, LocalError> {
+    Ok(own(data_dir, volume)?.map_or(0, |state| state.keys))
+}
+
+/// The highest epoch of `volume` that the gateway with this folder has seen; 0 if there is none, or none yet.
+pub(crate) fn epoch_seen(data_dir: &Path, volume: VolumeId) -> Result<Epoch, LocalError> {
+    Ok(own(data_dir, volume)?.map_or(Epoch(0), |state| state.epoch))
+}
+
+/// The state of the gateway with this folder, if it is one of `volume`.
+fn own(data_dir: &Path, volume: VolumeId) -> Result<Option<LocalState>, LocalError> {
     let state = load(&*crate::Environment::real(data_dir.to_owned()).local)?;
-    let own = state.filter(|state| state.volume == volume);
-    Ok(own.map_or(0, |state| state.keys))
+    Ok(state.filter(|state| state.volume == volume))
 }
 
 /// Replaces the state of a gateway; it is on stable storage when this returns.

@@ -67,6 +67,18 @@ pub enum OpenError {
     /// The gateway's own state file.
     #[error(transparent)]
     Local(#[from] LocalError),
+    /// There is no volume, and this gateway has served one: a new one in its place would cover what may come back.
+    #[error(
+        "{url} has no volume, and {folder} holds the log and state of volume {volume}: the store was emptied, or is another one. Name the right store, or bring the volume back; a new volume needs a data_dir of its own"
+    )]
+    Gone {
+        /// The store.
+        url: String,
+        /// The local folder.
+        folder: PathBuf,
+        /// The volume that it belongs to.
+        volume: VolumeId,
+    },
     /// The local folder belongs to another volume.
     #[error(
         "{folder} holds the log and state of volume {found}, not of {expected}; give this volume a data_dir of its own"
@@ -211,9 +223,18 @@ pub(crate) async fn open(
     mut config: FsConfig,
     environment: Environment,
 ) -> Result<Opened, OpenError> {
-    let descriptor = VolumeDescriptor::load(&store.store, &store.root)
-        .await
-        .map_err(|error| error.at(&store.url))?;
+    let descriptor = match VolumeDescriptor::load(&store.store, &store.root).await {
+        Err(VolumeError::NotFormatted { .. })
+            if let Some(state) = local::load(&*environment.local)? =>
+        {
+            return Err(OpenError::Gone {
+                url: store.url.clone(),
+                folder: environment.local.path().to_owned(),
+                volume: state.volume,
+            });
+        }
+        loaded => loaded.map_err(|error| error.at(&store.url))?,
+    };
     // The lock on the log folder comes first: a second gateway on this machine changes nothing.
     let local = Local::open(environment.local.clone(), descriptor.volume)?;
     let seen = local.state.as_ref().map_or(0, |state| state.keys);

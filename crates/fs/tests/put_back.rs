@@ -92,3 +92,32 @@ fn a_state_before_a_takeover_is_refused() {
     let refusal = bucket.refusal(bucket.config());
     assert!(refusal.contains("seen epoch 5"), "{refusal}");
 }
+
+/// An emptied bucket may come back, and what lay over its descriptor would keep it from that.
+#[test]
+fn nothing_is_made_in_the_place_of_a_volume_that_is_gone() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    write(&life, b"file", b"in the log, and not in the bucket");
+    life.crash();
+    let all = bucket.objects();
+    let own = files_of(&bucket.config().data_dir);
+    put_back(&bucket, &BTreeMap::new());
+    fs::create_dir_all(bucket.path()).unwrap();
+    let Err(error) = bucket.try_start_with(bucket.config()) else {
+        panic!("a volume was opened");
+    };
+    // Which would have the program make a volume.
+    assert!(!error.is_not_formatted(), "{error}");
+    assert!(
+        error.to_string().contains("the store was emptied"),
+        "{error}"
+    );
+    assert_eq!(bucket.objects(), BTreeMap::new());
+    assert_eq!(files_of(&bucket.config().data_dir), own);
+
+    put_back(&bucket, &all);
+    let life = bucket.start(|_| {});
+    assert_file(&life, b"file", b"in the log, and not in the bucket");
+    life.stop();
+}

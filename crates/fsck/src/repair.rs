@@ -55,7 +55,7 @@ use async_trait::async_trait;
 use forebay_meta::record::{Timestamp, VolumeState};
 use forebay_meta::volume::VolumeError;
 use forebay_meta::{Batch, Key, Record, StoreError};
-use forebay_types::{Inode, VolumeId};
+use forebay_types::{Epoch, Inode, VolumeId};
 use object_store::ObjectStore;
 use object_store::path::Path;
 
@@ -86,6 +86,8 @@ pub struct RepairOptions {
     pub accept_loss: bool,
     /// The times that new objects get, since 1970.
     pub now: Duration,
+    /// The highest epoch of the volume that anybody here has seen: a bucket of an earlier one is refused.
+    pub seen: Epoch,
 }
 
 /// One thing that was done, or would be.
@@ -148,6 +150,18 @@ pub enum RepairError {
         "a gateway has opened the volume meanwhile; what was repaired until then stays. Stop all gateways of this volume and repair it again"
     )]
     Fenced,
+    /// The bucket is of an earlier epoch than one that was seen.
+    #[error(
+        "the volume is of epoch {}, and the gateway with this data_dir has seen epoch {}: an earlier state was put back, or later objects of its metadata were removed. Bring the latest state back, and repair that. To go on with this one, name a new data_dir",
+        found.0,
+        seen.0
+    )]
+    PutBack {
+        /// That of the bucket.
+        found: Epoch,
+        /// What was seen.
+        seen: Epoch,
+    },
     /// The metadata could not be written.
     #[error(
         "the metadata could not be written: {0}; what was repaired until then stays. Repair it again"
@@ -225,11 +239,11 @@ pub async fn repair(
         return Ok(outcome?);
     }
     let deed = Deed::open(metadata).await.map_err(refused)?;
-    let outcome = match take_epoch(&deed).await {
+    let outcome = match take_epoch(&deed, options.seen).await {
         Ok(()) => rounds(&deed, &bucket, volume, options, &progress, observer)
             .await
             .map_err(RepairError::from),
-        Err(error) => Err(refused(error)),
+        Err(error) => Err(error),
     };
     deed.close().await;
     outcome
@@ -244,28 +258,34 @@ fn refused(error: StoreError) -> RepairError {
 
 /// Takes the next epoch for nobody, so that no log goes on from what was published before. A state that cannot be read is
 /// made anew in the same way.
-async fn take_epoch(target: &dyn Target) -> Result<(), StoreError> {
-    let moment = target.moment().await?;
+async fn take_epoch(target: &dyn Target, seen: Epoch) -> Result<(), RepairError> {
+    let moment = target.moment().await.map_err(refused)?;
     let key = Key::Volume;
     let encoded = key.encode();
-    let value = moment.get(&encoded).await?;
+    let value = moment.get(&encoded).await.map_err(refused)?;
     if value
         .as_ref()
         .is_some_and(|value| records::is_later_state(value))
     {
-        return Err(StoreError::Fatal(
-            "the volume was served by a later version of Forebay: repair it with that one".into(),
-        ));
+        let later = "the volume was served by a later version of Forebay: repair it with that one";
+        return Err(refused(StoreError::Fatal(later.into())));
     }
     let state = value.and_then(|value| VolumeState::decode(&encoded, &value).ok());
     let Some(mut state) = state else {
         return Ok(());
     };
+    // Taking epochs until the gateway has seen no later one would have it serve the earlier state.
+    if state.epoch < seen {
+        return Err(RepairError::PutBack {
+            found: state.epoch,
+            seen,
+        });
+    }
     state.epoch.0 = state.epoch.0.saturating_add(1);
     state.gateway = [0; 16];
     let mut batch = Batch::new();
     batch.put(&key, &state);
-    target.commit(&batch).await
+    target.commit(&batch).await.map_err(refused)
 }
 
 /// Checks and repairs until nothing is found, or nothing can be done.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_fs::Volume;
 use forebay_fs::logs::{Claim, ClaimError};
-use forebay_fsck::{Options, Progress, RepairOptions, Repaired, Step, repair};
+use forebay_fsck::{Options, Progress, RepairError, RepairOptions, Repaired, Step, repair};
 use forebay_meta::record::{Garbage, InodeRecord, NameRecord, PackRecord, VolumeState};
 use forebay_meta::{Batch, Key, KeyRange, MetaStore, Record, SlateSettings, SlateStore};
-use forebay_types::{BlockIndex, BlockKey, Inode};
+use forebay_types::{BlockIndex, BlockKey, Epoch, Inode};
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes};
 
 #[allow(dead_code, reason = "each test uses some of it")]
@@ -51,9 +51,8 @@ async fn edit<R: Record>(
     batch.put(key, &record);
 }
 
-async fn run(place: &Place, dry_run: bool) -> (Vec<Step>, Repaired) {
-    let store = place.store().await;
-    let options = RepairOptions {
+fn options(dry_run: bool) -> RepairOptions {
+    RepairOptions {
         check: Options {
             read_data: true,
             ..Options::default()
@@ -61,7 +60,13 @@ async fn run(place: &Place, dry_run: bool) -> (Vec<Step>, Repaired) {
         dry_run,
         accept_loss: false,
         now: Duration::from_secs(1_800_000_000),
-    };
+        seen: Epoch(0),
+    }
+}
+
+async fn run(place: &Place, dry_run: bool) -> (Vec<Step>, Repaired) {
+    let store = place.store().await;
+    let options = options(dry_run);
     let mut steps = Vec::new();
     let progress = Arc::new(Progress::default());
     let repaired = repair(store.store, store.root, &options, progress, &mut steps).await;
@@ -202,6 +207,48 @@ async fn a_volume_without_findings_is_not_even_fenced() {
     create(&volume, Inode::ROOT, "more").await;
     volume.flush().await.unwrap();
     close(volume).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_that_was_put_back_is_not_repaired_until_it_looks_new() {
+    let place = Place::new().await;
+    let volume = place.open().await;
+    let file = create(&volume, Inode::ROOT, "file").await;
+    close(volume).await;
+    let earlier = place.copied();
+    close(place.open().await).await;
+    let data_dir = place.folder.path().join("local");
+    let claim = Claim::of(&data_dir, &place.store().await, false).await;
+    let seen = claim.unwrap().seen();
+
+    meddle(&earlier, async |meta| {
+        let mut batch = Batch::new();
+        edit::<InodeRecord>(meta, &mut batch, &Key::Inode(file), |record| {
+            record.nlink = 7
+        })
+        .await;
+        batch
+    })
+    .await;
+    for _ in 0..3 {
+        let store = earlier.store().await;
+        let options = RepairOptions {
+            seen,
+            ..options(false)
+        };
+        let (mut steps, progress) = (Vec::new(), Arc::new(Progress::default()));
+        let repaired = repair(store.store, store.root, &options, progress, &mut steps).await;
+        let refused = repaired.unwrap_err();
+        assert!(
+            matches!(refused, RepairError::PutBack { found, seen: of } if found < of && of == seen),
+            "{refused}"
+        );
+        assert!(steps.is_empty(), "{steps:?}");
+    }
+    // Whoever means this state has a folder that has seen nothing else.
+    let (steps, after) = run(&earlier, false).await;
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!(after.after.is_clean());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

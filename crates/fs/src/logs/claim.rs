@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use forebay_meta::VolumeDescriptor;
 use forebay_meta::volume::VolumeError;
 use forebay_object::Store;
+use forebay_types::Epoch;
 use forebay_wal::{FileStorage, Label};
 
 use super::{Logs, LogsError};
 use crate::environment::LOG_FOLDER;
+use crate::local::{self, LocalError};
 
 /// Why the volume cannot be written beside a local folder. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +36,9 @@ pub enum ClaimError {
     /// There is no volume, or its descriptor is damaged or newer than this program.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    /// The gateway's own state file.
+    #[error(transparent)]
+    Local(#[from] LocalError),
     /// The log cannot be looked at.
     #[error(transparent)]
     Log(#[from] LogsError),
@@ -43,6 +48,7 @@ pub enum ClaimError {
 #[derive(Debug)]
 pub struct Claim {
     _lock: Option<FileStorage>,
+    seen: Epoch,
 }
 
 impl Claim {
@@ -59,9 +65,10 @@ impl Claim {
         let descriptor = VolumeDescriptor::load(&store.store, &store.root)
             .await
             .map_err(|error| error.at(&store.url))?;
+        let seen = local::epoch_seen(data_dir, descriptor.volume)?;
         let log = data_dir.join(LOG_FOLDER);
         if !log.is_dir() {
-            return Ok(Claim { _lock: None });
+            return Ok(Claim { _lock: None, seen });
         }
         let folder = || data_dir.to_owned();
         let lock = FileStorage::open(&log).map_err(|error| match error.kind() {
@@ -82,6 +89,14 @@ impl Claim {
                 records: log.unpublished.records,
             });
         }
-        Ok(Claim { _lock: Some(lock) })
+        Ok(Claim {
+            _lock: Some(lock),
+            seen,
+        })
+    }
+
+    /// The highest epoch of the volume that the gateway of the folder has seen. A bucket of an earlier one was put back.
+    pub fn seen(&self) -> Epoch {
+        self.seen
     }
 }

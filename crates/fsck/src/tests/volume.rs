@@ -307,6 +307,7 @@ impl Volume {
             dry_run: false,
             accept_loss,
             now: std::time::Duration::ZERO,
+            seen: Epoch(0),
         };
         let target = Arc::new(CutOff {
             entries: Mutex::new(self.entries.clone()),
