@@ -1,5 +1,6 @@
 use forebay_seal::FakeKeyService;
 use object_store::memory::InMemory;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
 
 use super::*;
 
@@ -106,7 +107,14 @@ async fn the_secret_of_a_volume_stays_when_everything_else_of_the_ring_changes()
 
 #[tokio::test]
 async fn of_many_who_add_a_slot_at_once_none_is_lost() {
-    let bucket = Bucket::with(1).await;
+    let mut bucket = Bucket::with(1).await;
+    // Each of them has read the ring before the first one replaces it.
+    let slow = ThrottleConfig {
+        wait_put_per_call: std::time::Duration::from_millis(20),
+        ..ThrottleConfig::default()
+    };
+    bucket.store = Arc::new(ThrottledStore::new(bucket.store, slow));
+    let bucket = bucket;
     let add = |byte| bucket.change_owned(key_file(byte));
     let results = tokio::join!(add(2), add(3), add(4), add(5));
     for result in [results.0, results.1, results.2, results.3] {
