@@ -51,6 +51,19 @@ async fn edit<R: Record>(
     batch.put(key, &record);
 }
 
+/// Makes the number of a file's names a wrong one.
+async fn miscount(place: &Place, file: Inode) {
+    meddle(place, async |meta| {
+        let mut batch = Batch::new();
+        edit::<InodeRecord>(meta, &mut batch, &Key::Inode(file), |record| {
+            record.nlink = 7
+        })
+        .await;
+        batch
+    })
+    .await;
+}
+
 fn options(dry_run: bool) -> RepairOptions {
     RepairOptions {
         check: Options {
@@ -221,15 +234,7 @@ async fn a_bucket_that_was_put_back_is_not_repaired_until_it_looks_new() {
     let claim = Claim::of(&data_dir, &place.store().await, false).await;
     let seen = claim.unwrap().seen();
 
-    meddle(&earlier, async |meta| {
-        let mut batch = Batch::new();
-        edit::<InodeRecord>(meta, &mut batch, &Key::Inode(file), |record| {
-            record.nlink = 7
-        })
-        .await;
-        batch
-    })
-    .await;
+    miscount(&earlier, file).await;
     for _ in 0..3 {
         let store = earlier.store().await;
         let options = RepairOptions {
@@ -271,15 +276,7 @@ async fn a_log_from_before_a_repair_is_never_replayed() {
     );
     drop(Claim::of(&data_dir, &store, true).await.unwrap());
 
-    meddle(&place, async |meta| {
-        let mut batch = Batch::new();
-        edit::<InodeRecord>(meta, &mut batch, &Key::Inode(file), |record| {
-            record.nlink = 7
-        })
-        .await;
-        batch
-    })
-    .await;
+    miscount(&place, file).await;
     let (steps, _) = run(&place, false).await;
     assert_eq!(steps.len(), 1, "{steps:?}");
 
