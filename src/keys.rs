@@ -62,15 +62,20 @@ pub fn prepare(config: &Config, request: KeysRequest) -> Result<Prepared, String
             key,
             region,
             endpoint,
-        } => RingChange::Add(credentials::kms(
-            config,
-            KmsOptions {
+        } => {
+            // Where the configured key is, if there is one; but an ARN says itself where it is.
+            let configured = match key.starts_with("arn:") {
+                true => None,
+                false => config.kms_region.0.clone(),
+            };
+            let options = KmsOptions {
                 key,
-                region,
-                endpoint,
+                region: region.map_or(configured, |region| region.0),
+                endpoint: endpoint.map_or(config.kms_endpoint.0.clone(), |endpoint| endpoint.0),
                 ..KmsOptions::default()
-            },
-        )?),
+            };
+            RingChange::Add(credentials::kms(config, options)?)
+        }
         KeysRequest::ChangePassphrase { file } => {
             RingChange::Exchange(credentials::new_passphrase(file.as_deref())?)
         }

@@ -29,10 +29,10 @@ pub enum KeysRequest {
     AddKms {
         /// The key: its ARN, its id or an alias.
         key: String,
-        /// Its region; the one that is found for it if nothing is said.
-        region: Option<String>,
-        /// URL of the service; the one that is found if nothing is said.
-        endpoint: Option<String>,
+        /// Its region, if that is said.
+        region: Option<Region>,
+        /// URL of the service, if that is said.
+        endpoint: Option<Endpoint>,
     },
     /// Put a new passphrase in the place of what opens the volume now.
     ChangePassphrase {
@@ -68,14 +68,14 @@ pub(super) fn command(json: &Arg) -> Command {
     let region = Arg::new("region")
         .long("region")
         .value_name(Region::KIND)
-        .value_parser(|text: &str| Region::read(text).map(|region| region.0))
-        .help("Its region [default: the one in its ARN, else that of AWS_REGION, the profile or the machine]");
+        .value_parser(|text: &str| Region::read(text))
+        .help("Its region [default: the one in its ARN, else kms_region, else that of AWS_REGION, the profile or the machine]");
     let endpoint = Arg::new("endpoint")
         .long("endpoint")
         .value_name(Endpoint::KIND)
-        .value_parser(|text: &str| Endpoint::read(text).map(|endpoint| endpoint.0))
+        .value_parser(|text: &str| Endpoint::read(text))
         .help(
-            "URL of KMS [default: that of AWS_ENDPOINT_URL_KMS or AWS_ENDPOINT_URL, else AWS's own for the region]",
+            "URL of KMS [default: kms_endpoint, else that of AWS_ENDPOINT_URL_KMS or AWS_ENDPOINT_URL, else AWS's own for the region]",
         );
     let slot = Arg::new("slot")
         .value_name("slot")
@@ -143,8 +143,8 @@ pub(super) fn request(name: &str, matches: &ArgMatches) -> KeysRequest {
         "add-kms" => KeysRequest::AddKms {
             // Required.
             key: matches.get_one("key").cloned().unwrap_or_default(),
-            region: matches.get_one("region").cloned().flatten(),
-            endpoint: matches.get_one("endpoint").cloned().flatten(),
+            region: matches.get_one("region").cloned(),
+            endpoint: matches.get_one("endpoint").cloned(),
         },
         "change-passphrase" => KeysRequest::ChangePassphrase {
             file: new_passphrase(),
@@ -206,15 +206,15 @@ mod tests {
                 "add-kms alias/k --region eu-central-1 --endpoint https://k --kms-key alias/old",
                 KeysRequest::AddKms {
                     key: "alias/k".to_owned(),
-                    region: Some("eu-central-1".to_owned()),
-                    endpoint: Some("https://k".to_owned()),
+                    region: Some(Region(Some("eu-central-1".to_owned()))),
+                    endpoint: Some(Endpoint(Some("https://k".to_owned()))),
                 },
             ),
             (
                 "add-kms 1234abcd --region auto",
                 KeysRequest::AddKms {
                     key: "1234abcd".to_owned(),
-                    region: None,
+                    region: Some(Region(None)),
                     endpoint: None,
                 },
             ),

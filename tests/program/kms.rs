@@ -236,6 +236,8 @@ fn a_key_of_kms_takes_the_place_of_a_passphrase_and_stays_beside_a_new_one() {
 
     let added = works(run(&place, &add, &sealed_by(&first)));
     assert!(added.contains("slot 2"), "{added}");
+    let (encrypt, decrypt) = ("TrentService.Encrypt", "TrentService.Decrypt");
+    assert_eq!(kms.asked(), [encrypt, decrypt], "it is tried at once");
     let slots = &listed(&place)["slots"];
     assert_eq!(slots[1]["kind"], "service");
     assert_eq!(slots[1]["service"], "aws-kms");
@@ -252,6 +254,23 @@ fn a_key_of_kms_takes_the_place_of_a_passphrase_and_stays_beside_a_new_one() {
     serve(&place, "data", &by_kms).stop_cleanly();
     serve(&place, "data", &sealed_by(&second)).stop_cleanly();
     works(run(&place, &["keys", "rotate"], &by_kms));
+    // One more of the same service, which the configuration names, and of which the alias says no region.
+    let by_region = [by_kms.clone(), vec!["--kms-region=eu-west-3".to_owned()]].concat();
+    let added = works(run(&place, &["keys", "add-kms", ALIAS], &by_region));
+    assert!(added.contains("slot 4"), "{added}");
+    let requests = kms.service.requests();
+    let wrapped = requests.iter().rfind(|request| request.target == encrypt);
+    let authorization = &wrapped.unwrap().authorization;
+    assert!(authorization.contains("/eu-west-3/kms/"), "{authorization}");
+    let other = KEY.replace("1234abcd", "5678abcd");
+    works(run(&place, &["keys", "add-kms", &other], &by_region));
+    let requests = kms.service.requests();
+    let wrapped = requests.iter().rfind(|request| request.target == encrypt);
+    let authorization = &wrapped.unwrap().authorization;
+    assert!(
+        authorization.contains("/eu-central-1/kms/"),
+        "{authorization}"
+    );
     works(run(&place, &["keys", "remove", "3"], &by_kms));
     let refusal = refused(&place, &["serve"], &sealed_by(&second));
     refusal.says(&["no passphrase slot"]);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forebay_meta::{MetaStore, Sealing, SlateSettings, SlateStore, StoreError};
+use forebay_meta::{MetaStore, Sealing, SlateReader, SlateSettings, SlateStore, StoreError};
 use forebay_object::Store;
 use forebay_vfs::Timestamp;
 use forebay_wal::{FileStorage, Options, Recovery, Storage, Wal};
@@ -120,6 +120,14 @@ pub trait Metadata: Send + Sync + 'static {
         cache_bytes: u64,
         sealing: Option<Sealing>,
     ) -> Result<Arc<dyn MetaStore>, StoreError>;
+
+    /// Opens them for reading, as they are at this moment; nothing if there are none. Nobody is fenced, and nothing in
+    /// the bucket changes.
+    async fn read(
+        &self,
+        store: &Store,
+        sealing: Option<Sealing>,
+    ) -> Result<Option<Arc<dyn MetaStore>>, StoreError>;
 }
 
 /// Where work is done that takes the processor for milliseconds.
@@ -297,5 +305,16 @@ impl Metadata for SlateMetadata {
         let path = store.path(META_PREFIX);
         let opened = SlateStore::open_with(store.store.clone(), path, settings, sealing).await?;
         Ok(Arc::new(opened))
+    }
+
+    async fn read(
+        &self,
+        store: &Store,
+        sealing: Option<Sealing>,
+    ) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
+        let timeout = SlateSettings::default().timeout;
+        let path = store.path(META_PREFIX);
+        let found = SlateReader::find(store.store.clone(), path, timeout, sealing).await?;
+        Ok(found.map(|reader| Arc::new(reader) as Arc<dyn MetaStore>))
     }
 }

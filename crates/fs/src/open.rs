@@ -1,207 +1,39 @@
-//! Formatting and opening a volume: taking the epoch, deciding what the local log is worth, and
-//! replaying it.
+//! Formatting and opening a volume: deciding what the local log is worth, taking the epoch, and replaying the log.
+
+mod error;
+mod folder;
+mod format;
 
 use std::fs;
 use std::io;
 use std::mem;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-use forebay_meta::record::{Content, Directory, InodeRecord, VolumeState};
-use forebay_meta::volume::keys::{self, Expected, VolumeKeys};
-use forebay_meta::volume::{Protection, VolumeError};
-use forebay_meta::{Batch, Catalog, Key, MetaStore, Overlay, StoreError, VolumeDescriptor};
-use forebay_object::Store;
-use forebay_pack::PackKeys;
-use forebay_types::{BLOCK_SIZE, Epoch, Inode, Lsn, VolumeId};
-use forebay_vfs::{Timestamp, Verifier};
-use forebay_wal::{LogKeys, Options, Recovery, Storage, Tail, WriterEnd};
 use std::sync::atomic::AtomicU64;
 
-use crate::aside::{self, Fate, Note, Published};
+use forebay_meta::record::VolumeState;
+use forebay_meta::volume::VolumeError;
+use forebay_meta::volume::keys::VolumeKeys;
+use forebay_meta::{Batch, Catalog, Key, MetaStore, Overlay, VolumeDescriptor};
+use forebay_object::Store;
+use forebay_pack::PackKeys;
+use forebay_types::{Epoch, VolumeId};
+use forebay_vfs::Verifier;
+use forebay_wal::{LogKeys, Options, Tail, WriterEnd};
+
 use crate::checkpoint::Checkpoints;
 use crate::config::{FsConfig, LogConfig};
-use crate::convert;
 use crate::core::{Core, Parts};
 use crate::disk_cache::DiskCache;
 use crate::environment::{Environment, LocalFolder, draw};
 use crate::fetch::PackStore;
 use crate::journal::Journal;
-use crate::local::{self, LocalError, LocalState};
+use crate::local::{self, LocalState};
 use crate::quota::{Accounts, Amount};
 
-/// Why a volume cannot be formatted or opened. Each message says what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The volume itself: not there, damaged, newer than this program.
-    #[error(transparent)]
-    Volume(#[from] VolumeError),
-    /// The metadata in the bucket cannot be used.
-    #[error("the volume's metadata cannot be opened: {0}")]
-    Metadata(#[from] StoreError),
-    /// The volume has a descriptor but no metadata.
-    #[error(
-        "the volume at {url} has no metadata. If `forebay format` was interrupted, delete the object {object} and format again; otherwise the metadata were deleted: put them back from a copy of the bucket"
-    )]
-    NoMetadata {
-        /// The store.
-        url: String,
-        /// The descriptor's name.
-        object: String,
-    },
-    /// The bucket is older than this gateway has seen it.
-    #[error(
-        "the bucket at {url} is as it was in epoch {found}, and {folder} is of a gateway that has seen epoch {seen} there: an earlier state was put back. Put the latest one back, and find out who can write to the bucket. If it is the one that is to be served, give the gateway a new data_dir, and keep this one until `forebay log salvage` has brought back what its log holds",
-        found = found.0, seen = seen.0
-    )]
-    PutBack {
-        /// The store.
-        url: String,
-        /// The local folder.
-        folder: PathBuf,
-        /// The epoch of the bucket.
-        found: Epoch,
-        /// The highest one that it was known to have.
-        seen: Epoch,
-    },
-    /// The gateway's own state file.
-    #[error(transparent)]
-    Local(#[from] LocalError),
-    /// There is no volume, and this gateway has served one: a new one in its place would cover what may come back.
-    #[error(
-        "{url} has no volume, and {folder} holds the log and state of volume {volume}: the store was emptied, or is another one. Name the right store, or bring the volume back; a new volume needs a data_dir of its own"
-    )]
-    Gone {
-        /// The store.
-        url: String,
-        /// The local folder.
-        folder: PathBuf,
-        /// The volume that it belongs to.
-        volume: VolumeId,
-    },
-    /// The local folder belongs to another volume.
-    #[error(
-        "{folder} holds the log and state of volume {found}, not of {expected}; give this volume a data_dir of its own"
-    )]
-    OtherVolume {
-        /// The local folder.
-        folder: PathBuf,
-        /// The volume that it belongs to.
-        found: VolumeId,
-        /// The volume that is to be opened.
-        expected: VolumeId,
-    },
-    /// The log folder cannot be used.
-    #[error("the log in {folder} cannot be used: {source}")]
-    LogFolder {
-        /// The local folder.
-        folder: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The log cannot be replayed.
-    #[error(transparent)]
-    Log(#[from] forebay_wal::OpenError),
-    /// A record of the log does not fit what the bucket holds.
-    #[error(
-        "log record at LSN {lsn} cannot be replayed: {why}; the bucket holds a consistent file system as of LSN {published}: move the log folder away to go on with that, and keep it for salvage"
-    )]
-    Replay {
-        /// The record.
-        lsn: Lsn,
-        /// What is wrong.
-        why: String,
-        /// What the bucket holds.
-        published: Lsn,
-    },
-    /// The volume was taken over, or the bucket failed for good, while it was being opened.
-    #[error(transparent)]
-    Stopped(#[from] crate::core::Stopped),
-}
-
-impl OpenError {
-    /// Whether there is nothing at all where the volume should be.
-    pub fn is_not_formatted(&self) -> bool {
-        matches!(self, OpenError::Volume(VolumeError::NotFormatted { .. }))
-    }
-}
-
-/// Makes the prefix of `store` a volume with an empty root directory: a sealed one if that is expected.
-pub(crate) async fn format(
-    store: &Store,
-    environment: &Environment,
-    expected: &Expected,
-) -> Result<VolumeId, OpenError> {
-    let now = environment.clock.now();
-    let descriptor = VolumeDescriptor {
-        volume: VolumeId(draw(&*environment.random)),
-        created: now.seconds.unsigned_abs(),
-        block_size: BLOCK_SIZE,
-        protection: match expected {
-            Expected::NotSealed => Protection::None {
-                hash_key: draw(&*environment.random),
-            },
-            Expected::Sealed(_) => Protection::Aes256Gcm,
-        },
-    };
-    let at = |error: VolumeError| error.at(&store.url);
-    let VolumeDescriptor {
-        volume, created, ..
-    } = descriptor;
-    // Before anything is in the bucket, since a key service may refuse.
-    let ring = match expected {
-        Expected::Sealed(unlock) => Some(keys::make(volume, created, unlock).await.map_err(at)?),
-        Expected::NotSealed => None,
-    };
-    VolumeDescriptor::create(&store.store, &store.root, &descriptor)
-        .await
-        .map_err(at)?;
-    if let Some(ring) = ring {
-        // Before anything that is sealed: what lies in the bucket can always be opened.
-        keys::create(&store.store, &store.root, ring)
-            .await
-            .map_err(at)?;
-    }
-    let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, expected, 0)
-        .await
-        .map_err(at)?;
-    let meta = environment.metadata.open(store, 0, keys.sealing()).await?;
-    let now = convert::record_time(now);
-    let root = InodeRecord {
-        content: Content::Directory(Directory {
-            parent: Inode::ROOT,
-            next_cookie: crate::names::FIRST_COOKIE,
-            entries: 0,
-        }),
-        mode: 0o755,
-        uid: 0,
-        gid: 0,
-        nlink: 2,
-        size: 0,
-        used: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        create_verifier: None,
-        tree: None,
-    };
-    let state = VolumeState {
-        published: Lsn::ZERO,
-        epoch: Epoch(0),
-        gateway: [0; 16],
-        next_inode: Inode::ROOT.0 + 1,
-        next_pack: 1,
-        used_bytes: 0,
-        used_inodes: 1,
-        charged_bytes: Some(0),
-    };
-    let mut batch = Batch::new();
-    batch.put(&Key::Inode(Inode::ROOT), &root);
-    batch.put(&Key::Volume, &state);
-    meta.commit(&batch).await?;
-    meta.close().await?;
-    Ok(descriptor.volume)
-}
+pub use error::OpenError;
+use folder::{Local, Outlook};
+pub(crate) use format::format;
 
 /// Inode numbers that are never used, each time that an opening does not know which were given out: more
 /// than a log of the largest size (64 TiB) has records, of 64 bytes and more, that could give one out. Sixteen
@@ -248,35 +80,35 @@ pub(crate) async fn open(
     let random = &*environment.random;
     let new_verifier = || Verifier(draw(random));
 
+    // A bucket that was put back and a log that was changed are refused before anything is: opening the metadata for
+    // writing leaves an object there, over which the latest state could not be put back.
+    let foreseen = match local.state {
+        Some(_) => {
+            let meta = environment.metadata.read(store, keys.sealing()).await?;
+            let meta = meta.ok_or_else(|| no_metadata(store))?;
+            let bucket = volume_state(store, &Catalog::new(Arc::default(), meta.clone())).await?;
+            meta.close().await?;
+            Some(local.consider(store, bucket, &log_keys)?)
+        }
+        None => None,
+    };
     let meta: Arc<dyn MetaStore> = environment
         .metadata
         .open(store, config.metadata_cache, keys.sealing())
         .await?;
     let catalog = Catalog::new(Arc::new(Overlay::new()), meta);
-    let bucket = catalog
-        .volume_state()
-        .await?
-        .ok_or_else(|| OpenError::NoMetadata {
-            url: store.url.clone(),
-            object: VolumeDescriptor::location(&store.root).to_string(),
-        })?;
+    // Nobody else can change it from here on.
+    let bucket = volume_state(store, &catalog).await?;
+    let Outlook {
+        bucket,
+        continues,
+        recovery,
+    } = match foreseen.filter(|foreseen| foreseen.bucket == bucket) {
+        Some(foreseen) => foreseen,
+        // Another gateway has written meanwhile.
+        None => local.consider(store, bucket, &log_keys)?,
+    };
 
-    if let Some(state) = local.state.as_ref()
-        && bucket.epoch < state.epoch
-    {
-        return Err(OpenError::PutBack {
-            url: store.url.clone(),
-            folder: local.folder.path().to_owned(),
-            found: bucket.epoch,
-            seen: state.epoch,
-        });
-    }
-
-    // Decide what the log is worth before the bucket learns of the new epoch.
-    let continues = local
-        .state
-        .as_ref()
-        .is_some_and(|state| state.continues(bucket.gateway, bucket.epoch));
     let epoch = Epoch(bucket.epoch.0 + 1);
     let mut state = LocalState {
         volume: descriptor.volume,
@@ -303,8 +135,6 @@ pub(crate) async fn open(
         state.verifier = new_verifier();
     }
     local::store(&*local.folder, &state)?;
-    // Nobody else can change what is counted: who had the volume before is fenced by the opening of
-    // the metadata.
     let limit = Amount {
         bytes: config.volume_limit,
         files: config.inode_limit,
@@ -334,13 +164,11 @@ pub(crate) async fn open(
     catalog.store().commit(&batch).await?;
 
     let ending = state.ending(local.folder.boot_id());
-    let mut recovery = Recovery::scan_with(
-        local.storage.clone(),
-        descriptor.volume,
-        taken.published,
-        ending,
-        log_keys,
-    )?;
+    let mut recovery = match recovery {
+        Some(recovery) => recovery,
+        // What there was of a log is put aside.
+        None => local.scan(descriptor.volume, taken.published, ending, &log_keys)?,
+    };
     let damaged = report_tail(recovery.tail(), local.folder.path());
     if damaged || config.log == LogConfig::None || ending == WriterEnd::PowerCut {
         state.verifier = new_verifier();
@@ -416,6 +244,18 @@ pub(crate) async fn open(
     })
 }
 
+async fn volume_state(store: &Store, catalog: &Catalog) -> Result<VolumeState, OpenError> {
+    let state = catalog.volume_state().await?;
+    state.ok_or_else(|| no_metadata(store))
+}
+
+fn no_metadata(store: &Store) -> OpenError {
+    OpenError::NoMetadata {
+        url: store.url.clone(),
+        object: VolumeDescriptor::location(&store.root).to_string(),
+    }
+}
+
 /// What the log is read with. Like everything else, it is what the configuration expects and not what is found.
 fn log_keys(keys: &VolumeKeys, seal_log: bool) -> Result<LogKeys, OpenError> {
     match (keys.sealing(), seal_log) {
@@ -481,103 +321,5 @@ fn report_tail(tail: Tail, folder: &Path) -> bool {
             false
         }
         Tail::Clean => false,
-    }
-}
-
-/// The gateway's folder on its own disk, locked.
-struct Local {
-    folder: Arc<dyn LocalFolder>,
-    state: Option<LocalState>,
-    /// The log folder; locked also for a volume without a log.
-    storage: Arc<dyn Storage>,
-}
-
-impl Local {
-    fn open(folder: Arc<dyn LocalFolder>, volume: VolumeId) -> Result<Local, OpenError> {
-        let state = local::load(&*folder)?;
-        if let Some(found) = state.as_ref().map(|state| state.volume)
-            && found != volume
-        {
-            return Err(OpenError::OtherVolume {
-                folder: folder.path().to_owned(),
-                found,
-                expected: volume,
-            });
-        }
-        let storage = folder.log().map_err(|source| OpenError::LogFolder {
-            folder: folder.path().to_owned(),
-            source,
-        })?;
-        Ok(Local {
-            folder,
-            state,
-            storage,
-        })
-    }
-
-    /// Another gateway has written to the volume since this log: it must never be replayed.
-    fn put_log_aside(&self, bucket: &VolumeState, now: Timestamp) -> Result<(), OpenError> {
-        let epoch = self.state.as_ref().map_or(Epoch(0), |state| state.epoch);
-        let note = self.state.as_ref().map(|state| Note {
-            volume: state.volume,
-            gateway: state.gateway,
-            epoch,
-            published: aside::published(&*self.folder, state),
-            taken_by: (bucket.gateway, bucket.epoch),
-            put_aside: now.seconds,
-        });
-        let fate = self.put_aside(&format!("epoch-{}", epoch.0), note)?;
-        let (folder, by) = (self.folder.path().display(), bucket.epoch.0);
-        match fate {
-            Fate::Nothing => {}
-            Fate::LetGo => tracing::info!(
-                "the volume has been written in epoch {by} by another gateway since; the bucket has everything that the log in {folder} held"
-            ),
-            Fate::Kept { label, segments } => tracing::warn!(
-                "the log in {folder} holds what was not published before the volume was written in epoch {by} by another gateway: its {segments} segments are put aside (label {label}) and not replayed; `forebay log list` shows what is in it, and `forebay log salvage {label}` brings it back as files"
-            ),
-        }
-        Ok(())
-    }
-
-    /// The bucket, which has this state, has all of the log, and the volume goes on without one.
-    /// Only what lies behind a damaged place is kept.
-    fn let_go_of_published_log(
-        &self,
-        bucket: &VolumeState,
-        volume: VolumeId,
-        now: Timestamp,
-    ) -> Result<(), OpenError> {
-        let note = Note {
-            volume,
-            gateway: bucket.gateway,
-            epoch: bucket.epoch,
-            published: Some(Published {
-                lsn: bucket.published,
-                next_inode: Inode(bucket.next_inode),
-            }),
-            taken_by: (bucket.gateway, bucket.epoch),
-            put_aside: now.seconds,
-        };
-        let folder = self.folder.path().display();
-        match self.put_aside("published", Some(note))? {
-            Fate::Nothing => {}
-            Fate::LetGo => tracing::info!(
-                "the bucket has all of the log in {folder}: the volume is configured to have none"
-            ),
-            Fate::Kept { label, .. } => tracing::warn!(
-                "the log in {folder} was published as far as it is whole, and is put aside (label {label}): the volume is configured to have none"
-            ),
-        }
-        Ok(())
-    }
-
-    fn put_aside(&self, label: &str, note: Option<Note>) -> Result<Fate, OpenError> {
-        aside::put_aside(&*self.folder, &self.storage, label, note).map_err(|source| {
-            OpenError::LogFolder {
-                folder: self.folder.path().to_owned(),
-                source,
-            }
-        })
     }
 }

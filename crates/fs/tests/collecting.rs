@@ -1,14 +1,16 @@
 //! The collector: packs that are mostly dead are rewritten, and those that nothing knows deleted.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use forebay_fs::{CollectRefusal, CollectorWait, Compression, FsConfig};
-use forebay_meta::{Key, StoreError};
+use forebay_meta::record::PackRecord;
+use forebay_meta::{Key, Record, StoreError};
 use forebay_object::faults::{FaultKind, Request};
-use forebay_types::{BlockIndex, BlockKey, Inode};
+use forebay_types::{BlockIndex, BlockKey, Inode, PackId};
 use forebay_vfs::Stability;
 
 use crate::common::metadata::Reads;
@@ -33,6 +35,12 @@ fn unhurried(config: &mut FsConfig) {
 fn write(life: &Life, inode: Inode, at: u64, seed: u64, len: u64) {
     let bytes = pattern(seed, len as usize);
     life.write(inode, at, &bytes, Stability::Unstable);
+}
+
+/// The pack of an object.
+fn pack_of(path: &Path) -> PackId {
+    let digits = path.file_stem().unwrap().to_str().unwrap();
+    PackId(u64::from_str_radix(digits, 16).unwrap())
 }
 
 /// Has something published, which is when the collector looks at what there is to do.
@@ -393,6 +401,72 @@ fn a_pack_of_which_less_is_found_than_its_account_says_is_left_alone() {
     hidden.hides.store(false, Ordering::Relaxed);
     nudge(&life);
     assert!(pack.exists());
+    assert!(life.read(inode, 0, MIB as usize) == pattern(1, MIB as usize));
+}
+
+/// Hides the map of a block at first, and says that an account has become larger since.
+struct Growing {
+    hidden: Hidden,
+    account: bytes::Bytes,
+    looks: AtomicU64,
+}
+
+#[async_trait]
+impl Reads for Growing {
+    async fn got(
+        &self,
+        key: &[u8],
+        found: Option<bytes::Bytes>,
+    ) -> Result<Option<bytes::Bytes>, StoreError> {
+        let found = self.hidden.got(key, found).await?;
+        let Some(value) = found.as_ref().filter(|_| key == self.account) else {
+            return Ok(found);
+        };
+        if self.looks.fetch_add(1, Ordering::Relaxed) > 0 {
+            return Ok(found);
+        }
+        let mut record = PackRecord::decode(key, value).unwrap();
+        record.live_bytes -= 1;
+        Ok(Some(record.encode()))
+    }
+}
+
+#[test]
+fn a_pack_that_is_given_more_to_hold_while_it_is_looked_through_is_rewritten_later() {
+    let bucket = Bucket::new();
+    let life = bucket.start(unhurried);
+    let inode = life.create(b"file");
+    write(&life, inode, 0, 1, 4 * MIB);
+    life.flush();
+    let (pack, _) = bucket.packs().pop().unwrap();
+    write(&life, inode, MIB, 2, 3 * MIB);
+    life.flush();
+    life.stop();
+    let block = BlockKey {
+        inode,
+        block: BlockIndex(0),
+    };
+    let growing = Arc::new(Growing {
+        hidden: Hidden {
+            key: Key::Block(block).encode(),
+            hides: AtomicBool::new(true),
+        },
+        account: Key::Pack(pack_of(&pack)).encode(),
+        looks: AtomicU64::new(0),
+    });
+    let mut config = bucket.config();
+    eager(&mut config);
+    let life = bucket.start_watched(config, growing.clone());
+    nudge(&life);
+    eventually("it was looked through", || {
+        growing.looks.load(Ordering::Relaxed) >= 2
+    });
+    growing.hidden.hides.store(false, Ordering::Relaxed);
+    eventually("it has gone", || {
+        nudge(&life);
+        !pack.exists()
+    });
+    assert_eq!(life.volume.status().collector.left_alone, 0);
     assert!(life.read(inode, 0, MIB as usize) == pattern(1, MIB as usize));
 }
 

@@ -12,6 +12,11 @@ use forebay_vfs::Stability;
 /// Has the bucket hold these objects and no others.
 fn put_back(bucket: &Bucket, objects: &BTreeMap<String, Vec<u8>>) {
     fs::remove_dir_all(bucket.path()).unwrap();
+    add(bucket, objects);
+}
+
+/// Has the bucket hold these objects beside those that it has.
+fn add(bucket: &Bucket, objects: &BTreeMap<String, Vec<u8>>) {
     for (name, bytes) in objects {
         let path = bucket.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -54,6 +59,7 @@ fn an_earlier_state_is_refused_and_the_log_stays_for_the_latest_one() {
         put_back(&bucket, &earlier);
         for _ in 0..2 {
             let refusal = bucket.refusal(bucket.config());
+            assert_eq!(bucket.objects(), earlier, "the bucket is as it was");
             for part in [
                 "epoch 1,",
                 "seen epoch 2",
@@ -70,7 +76,10 @@ fn an_earlier_state_is_refused_and_the_log_stays_for_the_latest_one() {
         assert_file(&life, b"first", b"before the copy");
         life.stop();
 
-        put_back(&bucket, &latest);
+        // The latest one may be laid over it: a refusal leaves nothing that is newer.
+        put_back(&bucket, &earlier);
+        bucket.refusal(bucket.config());
+        add(&bucket, &latest);
         let life = bucket.start(|_| {});
         assert_file(&life, b"first", b"before the copy");
         assert_file(&life, b"second", b"in the log, and not in the bucket");

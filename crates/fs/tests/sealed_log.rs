@@ -105,7 +105,9 @@ fn sealing_the_log_is_switched_on_after_an_orderly_stop_and_off_at_any_time() {
     // What nobody has authenticated is not replayed; nor is it lost.
     let mut on = bucket.config();
     sealing_its_log(&mut on);
+    let objects = bucket.objects();
     let refusal = bucket.refusal(on);
+    assert_eq!(bucket.objects(), objects);
     assert!(refusal.contains("is not sealed"), "{refusal}");
     assert!(refusal.contains("seal_log = \"off\""), "{refusal}");
     let life = bucket.start(|_| {});
@@ -158,11 +160,13 @@ fn a_changed_log_is_refused_and_the_true_one_goes_on_when_it_is_back() {
     let mut on = bucket.config();
     sealing_its_log(&mut on);
     fs::write(&segment, &bad).unwrap();
+    let objects = bucket.objects();
     for _ in 0..2 {
         let refusal = bucket.refusal(on.clone());
         assert!(refusal.contains("does not authenticate"), "{refusal}");
         assert!(refusal.contains("who can write to that disk"), "{refusal}");
         assert_eq!(fs::read(&segment).unwrap(), bad, "the evidence is left");
+        assert_eq!(bucket.objects(), objects, "no epoch is taken");
     }
     fs::write(&segment, &good).unwrap();
     let life = bucket.start(sealing_its_log);

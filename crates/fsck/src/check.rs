@@ -257,6 +257,7 @@ pub(crate) async fn attempt_on(
         pinned: false,
         read_data: options.read_data,
         findings: walk.findings,
+        unreadable_maps: walk.totals.unreadable_maps,
         census,
         paths,
     })

@@ -66,7 +66,7 @@ use crate::report::Report;
 use crate::source::Source;
 pub use loss::{Loss, Losses};
 pub(crate) use overlaid::Overlaid;
-use target::{Deed, Plan};
+use target::{Deed, Plan, close};
 use work::Work;
 
 /// Most rounds: more than damage of any kind takes, unless there is more of it than a round takes up.
@@ -213,6 +213,14 @@ pub async fn repair(
     progress: Arc<Progress>,
     observer: &mut dyn Observer,
 ) -> Result<Repaired, RepairError> {
+    let (keys, metadata) = unlock(&store, &root, &options.check.expected).await?;
+    if options.seen > Epoch(0) {
+        // Before anything is written, be it the note of a check: the latest state is to be put back over this one.
+        let moment = metadata.open().await.map_err(Ended::from)?;
+        let state = volume_state(&moment, options.seen).await;
+        close(&moment).await;
+        state?;
+    }
     if !options.dry_run {
         let found = check(
             store.clone(),
@@ -229,7 +237,6 @@ pub async fn repair(
             });
         }
     }
-    let (keys, metadata) = unlock(&store, &root, &options.check.expected).await?;
     let (volume, metadata) = (keys.volume(), Arc::new(metadata));
     let bucket = Bucket::new(store, &root, keys, metadata.clone());
     if options.dry_run {
@@ -256,13 +263,13 @@ fn refused(error: StoreError) -> RepairError {
     }
 }
 
-/// Takes the next epoch for nobody, so that no log goes on from what was published before. A state that cannot be read is
-/// made anew in the same way.
-async fn take_epoch(target: &dyn Target, seen: Epoch) -> Result<(), RepairError> {
-    let moment = target.moment().await.map_err(refused)?;
-    let key = Key::Volume;
-    let encoded = key.encode();
-    let value = moment.get(&encoded).await.map_err(refused)?;
+/// The volume's state, if it can be read.
+async fn volume_state(
+    moment: &dyn Source,
+    seen: Epoch,
+) -> Result<Option<VolumeState>, RepairError> {
+    let key = Key::Volume.encode();
+    let value = moment.get(&key).await.map_err(refused)?;
     if value
         .as_ref()
         .is_some_and(|value| records::is_later_state(value))
@@ -270,21 +277,27 @@ async fn take_epoch(target: &dyn Target, seen: Epoch) -> Result<(), RepairError>
         let later = "the volume was served by a later version of Forebay: repair it with that one";
         return Err(refused(StoreError::Fatal(later.into())));
     }
-    let state = value.and_then(|value| VolumeState::decode(&encoded, &value).ok());
-    let Some(mut state) = state else {
+    let state = value.and_then(|value| VolumeState::decode(&key, &value).ok());
+    match state {
+        // Taking epochs until the gateway has seen no later one would have it serve the earlier state.
+        Some(VolumeState { epoch: found, .. }) if found < seen => {
+            Err(RepairError::PutBack { found, seen })
+        }
+        state => Ok(state),
+    }
+}
+
+/// Takes the next epoch for nobody, so that no log goes on from what was published before. A state that cannot be read is
+/// made anew in the same way.
+async fn take_epoch(target: &dyn Target, seen: Epoch) -> Result<(), RepairError> {
+    let moment = target.moment().await.map_err(refused)?;
+    let Some(mut state) = volume_state(&*moment, seen).await? else {
         return Ok(());
     };
-    // Taking epochs until the gateway has seen no later one would have it serve the earlier state.
-    if state.epoch < seen {
-        return Err(RepairError::PutBack {
-            found: state.epoch,
-            seen,
-        });
-    }
     state.epoch.0 = state.epoch.0.saturating_add(1);
     state.gateway = [0; 16];
     let mut batch = Batch::new();
-    batch.put(&key, &state);
+    batch.put(&Key::Volume, &state);
     target.commit(&batch).await.map_err(refused)
 }
 

@@ -118,6 +118,8 @@ pub struct Report {
     pub read_data: bool,
     /// What does not fit together.
     pub findings: Findings,
+    /// Block maps that cannot be read: what they refer to is not known.
+    pub unreadable_maps: u64,
     /// What there is.
     pub census: Census,
     /// Paths of objects that findings are about, as far as they have one.

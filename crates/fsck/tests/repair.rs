@@ -235,11 +235,12 @@ async fn a_bucket_that_was_put_back_is_not_repaired_until_it_looks_new() {
     let seen = claim.unwrap().seen();
 
     miscount(&earlier, file).await;
-    for _ in 0..3 {
+    let before = earlier.objects();
+    for dry_run in [true, false, false] {
         let store = earlier.store().await;
         let options = RepairOptions {
             seen,
-            ..options(false)
+            ..options(dry_run)
         };
         let (mut steps, progress) = (Vec::new(), Arc::new(Progress::default()));
         let repaired = repair(store.store, store.root, &options, progress, &mut steps).await;
@@ -249,6 +250,8 @@ async fn a_bucket_that_was_put_back_is_not_repaired_until_it_looks_new() {
             "{refused}"
         );
         assert!(steps.is_empty(), "{steps:?}");
+        // The latest state is to be put back, and what lay over it would be served in its place.
+        assert_eq!(earlier.objects(), before);
     }
     // Whoever means this state has a folder that has seen nothing else.
     let (steps, after) = run(&earlier, false).await;

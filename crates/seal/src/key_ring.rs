@@ -256,8 +256,9 @@ impl KeyRing {
         Ok(id)
     }
 
-    /// Lets whoever may use the key service open the volume. When that fails, or the future is dropped,
-    /// nothing has changed.
+    /// Lets whoever may use the key service open the volume. The service is asked whether it unwraps what it has wrapped:
+    /// nobody wants to find that out when nothing else opens the volume. When that fails, or the future is dropped, nothing
+    /// has changed.
     pub async fn add_service(&mut self, service: &dyn KeyService) -> Result<SlotId, RingError> {
         let id = self.next_slot()?;
         let wrapped = service.wrap(&self.volume_key, self.volume).await?;
@@ -266,6 +267,11 @@ impl KeyRing {
             || names.iter().any(|name| name.len() > MAX_SERVICE_NAME_LEN)
         {
             return Err(RingError::TooMuch("bytes of what the key service gave"));
+        }
+        let unwrapped = service.unwrap(&wrapped, service.key(), self.volume).await?;
+        if unwrapped.expose() != self.volume_key.expose() {
+            let why = "what it unwraps is not what it has wrapped";
+            return Err(ServiceError::Refused(why.into()).into());
         }
         let slot = Slot::Service {
             service: service.service().into(),

@@ -54,6 +54,8 @@ pub struct FakeKeyService {
     name: String,
     /// What it answers instead, if anything.
     pub fault: Option<ServiceError>,
+    /// What it answers instead when it is to unwrap, if anything.
+    pub unwraps: Option<Result<[u8; 32], ServiceError>>,
 }
 
 #[cfg(feature = "fake")]
@@ -63,6 +65,7 @@ impl FakeKeyService {
         FakeKeyService {
             name: name.into(),
             fault: None,
+            unwraps: None,
         }
     }
 
@@ -105,6 +108,11 @@ impl KeyService for FakeKeyService {
         Box::pin(async move {
             if let Some(fault) = &self.fault {
                 return Err(fault.clone());
+            }
+            match self.unwraps.clone() {
+                Some(Ok(mut key)) => return Ok(Secret::take(&mut key)),
+                Some(Err(error)) => return Err(error),
+                None => {}
             }
             let refused = || ServiceError::Refused("not what it has wrapped".into());
             if key != self.name {

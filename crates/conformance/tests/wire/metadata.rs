@@ -30,6 +30,14 @@ impl Metadata for Reach {
             away: self.away.clone(),
         }))
     }
+
+    async fn read(
+        &self,
+        store: &Store,
+        sealing: Option<Sealing>,
+    ) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
+        self.real.read(store, sealing).await
+    }
 }
 
 struct Reached {

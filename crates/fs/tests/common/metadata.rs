@@ -62,6 +62,14 @@ impl Metadata for Watched {
             reads: self.reads.clone(),
         }))
     }
+
+    async fn read(
+        &self,
+        store: &Store,
+        sealing: Option<Sealing>,
+    ) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
+        self.inner.read(store, sealing).await
+    }
 }
 
 #[async_trait]

@@ -48,7 +48,7 @@ pub(crate) struct Totals {
     highest: Option<Inode>,
     trees: BTreeMap<Inode, Tree>,
     unreadable_objects: u64,
-    unreadable_maps: u64,
+    pub(crate) unreadable_maps: u64,
 }
 
 impl Totals {

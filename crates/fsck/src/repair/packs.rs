@@ -13,9 +13,10 @@ use crate::explain;
 use crate::finding::{Finding, Nobody};
 use crate::judge::packs::impossible;
 
-/// The account that a pack in the bucket should have, of which so many bytes are live; none if it is not there, or says
-/// too little of itself.
+/// The account that a pack in the bucket should have, of which so many bytes are live as far as is known; none if it is not
+/// there, or says too little of itself.
 async fn account(
+    work: &Work<'_>,
     bucket: &Bucket,
     pack: PackId,
     live_bytes: u64,
@@ -31,6 +32,11 @@ async fn account(
         .iter()
         .map(|entry| u64::from(entry.frame.raw_len))
         .sum();
+    let live_bytes = match work.maps_are_unknown() {
+        // Too many rather than too few.
+        true => live_bytes.max(raw_bytes),
+        false => live_bytes,
+    };
     let record = PackRecord {
         bytes: found.len,
         raw_bytes,
@@ -51,8 +57,9 @@ pub(super) async fn without_account(
     if work.has(&key).await? {
         return Ok(());
     }
-    if let Some(record) = account(bucket, pack, live).await? {
+    if let Some(record) = account(work, bucket, pack, live).await? {
         work.put(&key, &record);
+        let live = record.live_bytes;
         work.did(
             finding,
             format!("pack {pack} has an account again, with {live} live bytes"),
@@ -70,7 +77,7 @@ pub(super) async fn dead_in_use(
 ) -> Result<(), Ended> {
     let key = Key::Pack(pack);
     if !work.has(&key).await?
-        && let Some(record) = account(bucket, pack, live).await?
+        && let Some(record) = account(work, bucket, pack, live).await?
     {
         work.put(&key, &record);
     }
@@ -127,10 +134,13 @@ pub(super) async fn bad_account(
         return Ok(());
     };
     if record.live_bytes == 0 {
+        if work.maps_are_unknown() {
+            return Ok(());
+        }
         dead(work, finding, pack);
         return Ok(());
     }
-    let is = account(bucket, pack, record.live_bytes).await?;
+    let is = account(work, bucket, pack, record.live_bytes).await?;
     if let Some(is) = is.filter(|is| *is != record) {
         work.put(&key, &is);
         let PackRecord {

@@ -65,6 +65,8 @@ pub(super) async fn damaged(
             }
             Ok(())
         }
+        // It would be counted too low, and the pack be garbage where nobody else refers to it.
+        Key::Pack(_) if work.maps_are_unknown() => Ok(()),
         Key::Pack(pack) => {
             work.delete(&key);
             let what =

@@ -90,7 +90,7 @@ impl Target for Deed {
     }
 }
 
-async fn close(moment: &SlateReader) {
+pub(super) async fn close(moment: &SlateReader) {
     if let Err(error) = moment.close().await {
         tracing::debug!(%error, "closing a moment of the metadata");
     }

@@ -81,6 +81,11 @@ impl<'a> Work<'a> {
         self.steps += 1;
     }
 
+    /// Whether block maps cannot be read: whatever seems to be dead may be what they refer to.
+    pub(super) fn maps_are_unknown(&self) -> bool {
+        self.report.unreadable_maps > 0
+    }
+
     /// Nothing is half done: commits the batch if it has grown large.
     pub(super) async fn settle(&mut self) -> Result<(), StoreError> {
         match self.batch.len() >= BATCH_CHANGES || self.batch.bytes() >= BATCH_BYTES {

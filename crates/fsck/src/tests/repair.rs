@@ -163,6 +163,68 @@ fn bytes_that_cannot_be_read_become_zeros_only_if_that_was_agreed_to() {
 }
 
 #[test]
+fn what_block_maps_that_cannot_be_read_may_refer_to_is_not_given_up() {
+    use super::volume::pack;
+    use forebay_meta::record::{DeadPack, PackRecord};
+    let (key, dead) = (Key::Pack(pack(1)), Key::DeadPack(pack(1)).encode());
+    let account = |volume: &Volume| {
+        let value = volume.entries.get(&key.encode())?;
+        Some(PackRecord::decode(&key.encode(), value).unwrap())
+    };
+    let maps = [block(3, 0).encode(), block(6, 0).encode()];
+    let unlive = |record: &mut PackRecord| record.live_bytes = 0;
+
+    // Nobody else refers to it.
+    let faults: [fn(&mut Volume); 2] = [
+        |volume| {
+            let live = |record: &mut PackRecord| record.live_bytes = 0;
+            volume.edit(&Key::Pack(pack(1)), live);
+        },
+        |volume| {
+            let key = Key::Pack(pack(1)).encode();
+            volume.entries.insert(key, "x".into());
+        },
+    ];
+    for fault in faults {
+        let mut volume = Volume::sound();
+        fault(&mut volume);
+        for map in &maps {
+            volume.entries.insert(map.clone(), "x".into());
+        }
+        let before = volume.entries.clone();
+        let (steps, _) = volume.repair(false, NEVER);
+        assert_eq!(steps, []);
+        assert_eq!(volume.entries, before);
+        // When it is said that they are lost, so is the pack.
+        volume.repair(true, NEVER);
+        assert_eq!(left(&volume), [].into());
+        assert!(!volume.entries.contains_key(&key.encode()));
+    }
+
+    // Somebody refers to a part of it.
+    for is_dead in [false, true] {
+        let mut volume = Volume::sound();
+        volume.entries.insert(maps[1].clone(), "x".into());
+        volume.delete(&key);
+        if is_dead {
+            volume.put(&Key::DeadPack(pack(1)), &DeadPack);
+        }
+        volume.repair(false, NEVER);
+        assert_eq!(account(&volume).unwrap().live_bytes, 9096);
+        assert!(!volume.entries.contains_key(&dead));
+        volume.repair(true, NEVER);
+        assert_eq!(account(&volume).unwrap().live_bytes, 5000);
+        assert_eq!(left(&volume), [].into());
+    }
+
+    // What can be read counts as before.
+    let mut volume = Volume::sound();
+    volume.edit(&key, unlive);
+    volume.repair(false, NEVER);
+    assert_eq!(account(&volume).unwrap().live_bytes, 9096);
+}
+
+#[test]
 fn lost_bytes_are_said_with_file_range_and_object() {
     let mut volume = Volume::sound();
     let object = forebay_pack::object_name(super::volume::pack(2));

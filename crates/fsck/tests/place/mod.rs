@@ -1,5 +1,6 @@
 //! A volume in a folder, written by a gateway.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +58,15 @@ impl Place {
             }
         }
         copy
+    }
+
+    /// All objects of the bucket.
+    pub(crate) fn objects(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        files(&self.bucket())
+            .into_iter()
+            .filter(|path| path.is_file())
+            .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+            .collect()
     }
 
     pub(crate) fn bucket(&self) -> PathBuf {

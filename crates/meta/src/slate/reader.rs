@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::StreamExt;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use slatedb::config::{DbReaderOptions, ScanOptions};
@@ -12,7 +13,7 @@ use slatedb::{DbReader, DbReaderMode};
 
 use super::pin::Pin;
 use super::still::StillStore;
-use super::{NEVER, Sealing, read_again, scan_options, verified, within};
+use super::{MANIFEST, NEVER, Sealing, read_again, scan_options, verified, within};
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::key::KeyRange;
@@ -62,6 +63,22 @@ impl SlateReader {
             timeout,
             pin: None,
         })
+    }
+
+    /// The same, or nothing where there is none: nobody has written there, or all manifests were deleted.
+    pub async fn find(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        timeout: Duration,
+        sealing: Option<Sealing>,
+    ) -> Result<Option<SlateReader>, StoreError> {
+        let opened = SlateReader::open_with(store.clone(), path.clone(), timeout, sealing).await;
+        if let Err(StoreError::Corrupt(_)) = opened
+            && has_no_manifest(&*store, &path, timeout).await
+        {
+            return Ok(None);
+        }
+        opened.map(Some)
     }
 
     /// The same as [`open`](SlateReader::open), with a note in the store's manifest that keeps what is read from being
@@ -178,6 +195,13 @@ async fn build(
         .with_options(options)
         .build();
     within(timeout, build).await
+}
+
+/// SlateDB says the same of one that is damaged.
+async fn has_no_manifest(store: &dyn ObjectStore, path: &Path, timeout: Duration) -> bool {
+    let manifests = path.clone().join(MANIFEST);
+    let mut listed = store.list(Some(&manifests));
+    matches!(tokio::time::timeout(timeout, listed.next()).await, Ok(None))
 }
 
 #[async_trait]

@@ -131,8 +131,7 @@ impl VolumeKeys {
 /// The key ring of a new volume, which lies nowhere yet.
 pub struct NewRing(Vec<u8>);
 
-/// Makes the key ring of a new volume, made at `created` (seconds since 1970-01-01 00:00 UTC), with one slot. A key service is
-/// asked whether it unwraps what it has wrapped: nobody wants to find that out when the volume is there.
+/// Makes the key ring of a new volume, made at `created` (seconds since 1970-01-01 00:00 UTC), with one slot.
 ///
 /// # Errors
 /// When the key service fails.
@@ -143,12 +142,7 @@ pub async fn make(
 ) -> Result<NewRing, VolumeError> {
     let ring = KeyRing::create(volume, created, &SystemEntropy);
     let (mut ring, _) = add_slot(ring, unlock).await?;
-    let bytes = ring.encode()?;
-    if let Unlock::Service(service) = &**unlock {
-        let locked = LockedRing::decode(&bytes)?;
-        locked.unlock_with_service(volume, &**service).await?;
-    }
-    Ok(NewRing(bytes))
+    Ok(NewRing(ring.encode()?))
 }
 
 /// Puts the key ring of a new volume into its place.

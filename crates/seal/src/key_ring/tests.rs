@@ -126,6 +126,27 @@ fn wrong_credentials_are_told_from_damage() {
 }
 
 #[test]
+fn a_service_that_does_not_unwrap_what_it_wraps_gets_no_slot() {
+    let (mut ring, _) = sample();
+    let before = ring.encode().unwrap();
+    let refused = ServiceError::Refused("kms:Decrypt is not allowed".into());
+    for (unwraps, error) in [
+        (Err(refused.clone()), refused),
+        (
+            Ok([7; 32]),
+            ServiceError::Refused("what it unwraps is not what it has wrapped".into()),
+        ),
+    ] {
+        let mut service = FakeKeyService::new("new");
+        service.unwraps = Some(unwraps);
+        let added = now(ring.add_service(&service));
+        assert_eq!(added.unwrap_err(), RingError::Service(error));
+    }
+    let slots = |object: &[u8]| LockedRing::decode(object).unwrap().slots().count();
+    assert_eq!(slots(&ring.encode().unwrap()), slots(&before));
+}
+
+#[test]
 fn a_slot_that_this_machine_has_no_memory_for_does_not_keep_another_from_opening() {
     let (mut opened, _) = sample();
     // Bounds are checked when a ring is read, so this stands for memory that is not there.

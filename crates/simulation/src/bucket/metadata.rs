@@ -35,15 +35,31 @@ impl Metadata for MetaBucket {
         self.0.step(Step::OpenedMetadata);
         Ok(Arc::new(Opened {
             world: self.0.clone(),
-            epoch,
+            epoch: Some(epoch),
             closed: AtomicBool::new(false),
         }))
+    }
+
+    async fn read(
+        &self,
+        _store: &Store,
+        _sealing: Option<Sealing>,
+    ) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
+        self.0.travel().await;
+        let opened = Opened {
+            world: self.0.clone(),
+            epoch: None,
+            closed: AtomicBool::new(false),
+        };
+        opened.check()?;
+        Ok(Some(Arc::new(opened)))
     }
 }
 
 struct Opened {
     world: World,
-    epoch: u64,
+    /// What was taken by opening them for writing.
+    epoch: Option<u64>,
     closed: AtomicBool,
 }
 
@@ -102,7 +118,7 @@ impl MetaStore for Opened {
             if fate == Fate::Fails {
                 return Ok(fate);
             }
-            if bucket.image.metadata.epoch != self.epoch {
+            if Some(bucket.image.metadata.epoch) != self.epoch {
                 return Err(StoreError::Fenced);
             }
             let entries = &mut bucket.metadata().entries;

@@ -175,10 +175,12 @@ impl Core {
     /// What lives in these packs, in the order of blocks, as far as one pack has room for it.
     async fn live_in(&self, group: &[PackId], work: &mut Work) -> Result<Vec<Wanted>, Unfinished> {
         let mut blocks = BTreeSet::new();
-        for pack in group {
+        let mut said = vec![0; group.len()];
+        for (pack, said) in group.iter().zip(&mut said) {
             let Some(record) = self.catalog.pack(*pack).await? else {
                 continue;
             };
+            *said = record.live_bytes;
             blocks.extend(
                 self.blocks_that_may_refer(*pack, record.bytes, work)
                     .await?,
@@ -206,16 +208,17 @@ impl Core {
                 wanted.push(Wanted { block, extents });
             }
         }
-        for (pack, found) in group.iter().zip(found) {
-            // Read after the maps, so that it counts nothing that they did not have then: what lived at the first look may
-            // have been written anew since, and the other way round there is nothing.
+        for ((pack, found), said) in group.iter().zip(found).zip(said) {
+            // Read after the maps: what lived at the first look may have been written anew since.
             let record = self.catalog.pack(*pack).await?;
             let says = record.map_or(0, |record| record.live_bytes);
             if found < says {
-                return Err(Unfinished::Alone(
-                    *pack,
-                    format!("{says} bytes of it are in use, and {found} of them were found"),
-                ));
+                let why = format!("{says} bytes of it are in use, and {found} of them were found");
+                return Err(match says == said {
+                    true => Unfinished::Alone(*pack, why),
+                    // The other way round, what it holds may have been found for other blocks.
+                    false => Unfinished::Later(why),
+                });
             }
         }
         Ok(wanted)

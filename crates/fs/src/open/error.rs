@@ -1,0 +1,106 @@
+//! What keeps a volume from being formatted or opened.
+
+use std::io;
+use std::path::PathBuf;
+
+use forebay_meta::StoreError;
+use forebay_meta::volume::VolumeError;
+use forebay_types::{Epoch, Lsn, VolumeId};
+
+use crate::local::LocalError;
+
+/// Why a volume cannot be formatted or opened. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The volume itself: not there, damaged, newer than this program.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The metadata in the bucket cannot be used.
+    #[error("the volume's metadata cannot be opened: {0}")]
+    Metadata(#[from] StoreError),
+    /// The volume has a descriptor but no metadata.
+    #[error(
+        "the volume at {url} has no metadata. If `forebay format` was interrupted, delete the object {object} and format again; otherwise the metadata were deleted: put them back from a copy of the bucket"
+    )]
+    NoMetadata {
+        /// The store.
+        url: String,
+        /// The descriptor's name.
+        object: String,
+    },
+    /// The bucket is older than this gateway has seen it.
+    #[error(
+        "the bucket at {url} is as it was in epoch {found}, and {folder} is of a gateway that has seen epoch {seen} there: an earlier state was put back. Put the latest one back, and find out who can write to the bucket. If it is the one that is to be served, give the gateway a new data_dir, and keep this one until `forebay log salvage` has brought back what its log holds",
+        found = found.0, seen = seen.0
+    )]
+    PutBack {
+        /// The store.
+        url: String,
+        /// The local folder.
+        folder: PathBuf,
+        /// The epoch of the bucket.
+        found: Epoch,
+        /// The highest one that it was known to have.
+        seen: Epoch,
+    },
+    /// The gateway's own state file.
+    #[error(transparent)]
+    Local(#[from] LocalError),
+    /// There is no volume, and this gateway has served one: a new one in its place would cover what may come back.
+    #[error(
+        "{url} has no volume, and {folder} holds the log and state of volume {volume}: the store was emptied, or is another one. Name the right store, or bring the volume back; a new volume needs a data_dir of its own"
+    )]
+    Gone {
+        /// The store.
+        url: String,
+        /// The local folder.
+        folder: PathBuf,
+        /// The volume that it belongs to.
+        volume: VolumeId,
+    },
+    /// The local folder belongs to another volume.
+    #[error(
+        "{folder} holds the log and state of volume {found}, not of {expected}; give this volume a data_dir of its own"
+    )]
+    OtherVolume {
+        /// The local folder.
+        folder: PathBuf,
+        /// The volume that it belongs to.
+        found: VolumeId,
+        /// The volume that is to be opened.
+        expected: VolumeId,
+    },
+    /// The log folder cannot be used.
+    #[error("the log in {folder} cannot be used: {source}")]
+    LogFolder {
+        /// The local folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The log cannot be replayed.
+    #[error(transparent)]
+    Log(#[from] forebay_wal::OpenError),
+    /// A record of the log does not fit what the bucket holds.
+    #[error(
+        "log record at LSN {lsn} cannot be replayed: {why}; the bucket holds a consistent file system as of LSN {published}: move the log folder away to go on with that, and keep it for salvage"
+    )]
+    Replay {
+        /// The record.
+        lsn: Lsn,
+        /// What is wrong.
+        why: String,
+        /// What the bucket holds.
+        published: Lsn,
+    },
+    /// The volume was taken over, or the bucket failed for good, while it was being opened.
+    #[error(transparent)]
+    Stopped(#[from] crate::core::Stopped),
+}
+
+impl OpenError {
+    /// Whether there is nothing at all where the volume should be.
+    pub fn is_not_formatted(&self) -> bool {
+        matches!(self, OpenError::Volume(VolumeError::NotFormatted { .. }))
+    }
+}

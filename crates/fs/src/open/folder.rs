@@ -1,0 +1,180 @@
+//! The gateway's folder on its own disk, and what its log is worth beside what the bucket holds.
+
+use std::sync::Arc;
+
+use forebay_meta::record::VolumeState;
+use forebay_object::Store;
+use forebay_types::{Epoch, Inode, Lsn, VolumeId};
+use forebay_vfs::Timestamp;
+use forebay_wal::{LogKeys, Recovery, Storage, WriterEnd};
+
+use super::OpenError;
+use crate::aside::{self, Fate, Note, Published};
+use crate::environment::LocalFolder;
+use crate::local::{self, LocalState};
+
+/// The gateway's folder on its own disk, locked.
+pub(super) struct Local {
+    pub(super) folder: Arc<dyn LocalFolder>,
+    pub(super) state: Option<LocalState>,
+    /// The log folder; locked also for a volume without a log.
+    pub(super) storage: Arc<dyn Storage>,
+}
+
+/// What a gateway has before it beside a bucket of a certain state.
+pub(super) struct Outlook {
+    pub(super) bucket: VolumeState,
+    /// Whether the log goes on from what the bucket has. Else another gateway has written to the volume since.
+    pub(super) continues: bool,
+    /// The log, if it does.
+    pub(super) recovery: Option<Recovery>,
+}
+
+impl Local {
+    pub(super) fn open(folder: Arc<dyn LocalFolder>, volume: VolumeId) -> Result<Local, OpenError> {
+        let state = local::load(&*folder)?;
+        if let Some(found) = state.as_ref().map(|state| state.volume)
+            && found != volume
+        {
+            return Err(OpenError::OtherVolume {
+                folder: folder.path().to_owned(),
+                found,
+                expected: volume,
+            });
+        }
+        let storage = folder.log().map_err(|source| OpenError::LogFolder {
+            folder: folder.path().to_owned(),
+            source,
+        })?;
+        Ok(Local {
+            folder,
+            state,
+            storage,
+        })
+    }
+
+    /// What there is to do beside a bucket of this state. Nothing is changed.
+    pub(super) fn consider(
+        &self,
+        store: &Store,
+        bucket: VolumeState,
+        keys: &LogKeys,
+    ) -> Result<Outlook, OpenError> {
+        let Some(state) = &self.state else {
+            return Ok(Outlook {
+                bucket,
+                continues: false,
+                recovery: None,
+            });
+        };
+        if bucket.epoch < state.epoch {
+            return Err(OpenError::PutBack {
+                url: store.url.clone(),
+                folder: self.folder.path().to_owned(),
+                found: bucket.epoch,
+                seen: state.epoch,
+            });
+        }
+        let continues = state.continues(bucket.gateway, bucket.epoch);
+        let recovery = match continues {
+            true => {
+                let ending = state.ending(self.folder.boot_id());
+                Some(self.scan(state.volume, bucket.published, ending, keys)?)
+            }
+            false => None,
+        };
+        Ok(Outlook {
+            bucket,
+            continues,
+            recovery,
+        })
+    }
+
+    /// Reads the log from what is published on.
+    pub(super) fn scan(
+        &self,
+        volume: VolumeId,
+        from: Lsn,
+        ending: WriterEnd,
+        keys: &LogKeys,
+    ) -> Result<Recovery, OpenError> {
+        let storage = self.storage.clone();
+        Ok(Recovery::scan_with(
+            storage,
+            volume,
+            from,
+            ending,
+            keys.clone(),
+        )?)
+    }
+
+    /// Another gateway has written to the volume since this log: it must never be replayed.
+    pub(super) fn put_log_aside(
+        &self,
+        bucket: &VolumeState,
+        now: Timestamp,
+    ) -> Result<(), OpenError> {
+        let epoch = self.state.as_ref().map_or(Epoch(0), |state| state.epoch);
+        let note = self.state.as_ref().map(|state| Note {
+            volume: state.volume,
+            gateway: state.gateway,
+            epoch,
+            published: aside::published(&*self.folder, state),
+            taken_by: (bucket.gateway, bucket.epoch),
+            put_aside: now.seconds,
+        });
+        let fate = self.put_aside(&format!("epoch-{}", epoch.0), note)?;
+        let (folder, by) = (self.folder.path().display(), bucket.epoch.0);
+        match fate {
+            Fate::Nothing => {}
+            Fate::LetGo => tracing::info!(
+                "the volume has been written in epoch {by} by another gateway since; the bucket has everything that the log in {folder} held"
+            ),
+            Fate::Kept { label, segments } => tracing::warn!(
+                "the log in {folder} holds what was not published before the volume was written in epoch {by} by another gateway: its {segments} segments are put aside (label {label}) and not replayed; `forebay log list` shows what is in it, and `forebay log salvage {label}` brings it back as files"
+            ),
+        }
+        Ok(())
+    }
+
+    /// The bucket, which has this state, has all of the log, and the volume goes on without one.
+    /// Only what lies behind a damaged place is kept.
+    pub(super) fn let_go_of_published_log(
+        &self,
+        bucket: &VolumeState,
+        volume: VolumeId,
+        now: Timestamp,
+    ) -> Result<(), OpenError> {
+        let note = Note {
+            volume,
+            gateway: bucket.gateway,
+            epoch: bucket.epoch,
+            published: Some(Published {
+                lsn: bucket.published,
+                next_inode: Inode(bucket.next_inode),
+            }),
+            taken_by: (bucket.gateway, bucket.epoch),
+            put_aside: now.seconds,
+        };
+        let folder = self.folder.path().display();
+        match self.put_aside("published", Some(note))? {
+            Fate::Nothing => {}
+            Fate::LetGo => tracing::info!(
+                "the bucket has all of the log in {folder}: the volume is configured to have none"
+            ),
+            Fate::Kept { label, .. } => tracing::warn!(
+                "the log in {folder} was published as far as it is whole, and is put aside (label {label}): the volume is configured to have none"
+            ),
+        }
+        Ok(())
+    }
+
+    fn put_aside(&self, label: &str, note: Option<Note>) -> Result<Fate, OpenError> {
+        aside::put_aside(&*self.folder, &self.storage, label, note).map_err(|source| {
+            OpenError::LogFolder {
+                folder: self.folder.path().to_owned(),
+                source,
+            }
+        })
+    }
+}
