@@ -1,6 +1,7 @@
 //! `forebay fsck`: clean beside a gateway and after it, names what is damaged, and says so by its exit code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -132,6 +133,37 @@ fn a_repair_says_what_it_does_and_what_is_left_by_its_exit_code() {
     assert_eq!(report["after"]["findings"][0]["finding"], "missing-pack");
     // It is served all the same.
     place.serve().stop_cleanly();
+}
+
+#[test]
+fn a_bucket_that_was_put_back_is_not_repaired_by_who_has_seen_a_later_one() {
+    let place = Place::new();
+    place.serve().stop_cleanly();
+    let copy = |from: &Path, to: &Path| {
+        let _ = std::fs::remove_dir_all(to);
+        let copied = Command::new("cp").arg("-a").args([from, to]).status();
+        assert!(copied.unwrap().success());
+    };
+    let earlier = place.path("earlier");
+    copy(&place.bucket(), &earlier);
+    place.serve().stop_cleanly();
+    copy(&earlier, &place.bucket());
+    let repair = |data_dir: &str| {
+        let mut command = vec!["fsck".to_owned(), "--repair".to_owned()];
+        command.extend(place.flags(data_dir));
+        run(&command)
+    };
+    for _ in 0..2 {
+        let refused = repair("data");
+        assert_eq!(refused.status.code(), Some(2), "{}", refused.stdout);
+        assert!(
+            refused.stderr.contains("an earlier state was put back"),
+            "{}",
+            refused.stderr
+        );
+    }
+    let allowed = repair("elsewhere");
+    assert_eq!(allowed.status.code(), Some(0), "{}", allowed.stderr);
 }
 
 #[test]

@@ -153,6 +153,39 @@ fn a_key_of_kms_makes_and_opens_a_volume_and_is_not_asked_while_it_is_served() {
     works(run(&place, &["salvage", "--to", &folder], &aliased));
 }
 
+/// The key is in what is sent and answered, and the SDK's messages hold what is sent if the environment says so.
+#[test]
+fn the_volume_key_is_in_no_message_at_any_level() {
+    let place = Place::new();
+    let kms = Kms::start(Answer::Well);
+    let traced = [kms.opened_by(KEY), vec!["--log-level=trace".to_owned()]].concat();
+    let mut variables = CREDENTIALS.to_vec();
+    variables.push(("LOG_SIGNABLE_BODY", "true"));
+    let mut said = Vec::new();
+    for words in [&["format"][..], &["fsck"], &["keys", "add-kms", ALIAS]] {
+        let outcome = run_with(&command(&place, words, &traced), &variables);
+        assert!(outcome.status.success(), "{}", outcome.stderr);
+        said.push(outcome.stderr);
+    }
+    let flags = [place.flags("data"), traced].concat();
+    let gateway = Gateway::start(&flags, &variables);
+    gateway.client().put("file", CONTENT);
+    let (code, messages) = gateway.stop();
+    assert_eq!(code, Some(0), "{messages}");
+    said.push(messages);
+    let requests = kms.service.requests();
+    let key = requests[0].body["Plaintext"].as_str().unwrap();
+    assert_eq!(key.len(), 44, "32 bytes in base64");
+    // As text, and as bytes that are printed one by one.
+    let as_bytes = format!("{:?}", &key.as_bytes()[..8]);
+    for text in said {
+        assert!(text.contains(" TRACE "), "{text}");
+        for shape in [&key[..16], as_bytes.trim_matches(['[', ']'])] {
+            assert!(!text.contains(shape), "the key is in the messages");
+        }
+    }
+}
+
 #[test]
 fn what_kms_does_not_open_is_refused_soon_and_says_why() {
     let place = Place::new();

@@ -308,9 +308,25 @@ fn a_sealed_log_shows_nothing_after_a_kill_and_is_read_with_the_keys_alone() {
     let gateway = serve(&place, "data", "key-file", &key);
     gateway.client().put("in the clear", CONTENT);
     gateway.kill();
-    let mut sealing = command(&place, &["serve"], "key-file", &key);
-    sealing.push("--seal-log=on".to_owned());
-    refused(&sealing).says(&["is not sealed", "seal_log = \"off\""]);
+    let sealing = |words: &[&str]| {
+        let mut sealing = command(&place, words, "key-file", &key);
+        sealing.push("--seal-log=on".to_owned());
+        sealing
+    };
+    refused(&sealing(&["serve"])).says(&["is not sealed", "seal_log = \"off\""]);
+    // Nor is it brought back, or shown as what the gateway wrote.
+    let to = format!("--to={}", place.path("authentic").display());
+    let told = run(&sealing(&["log", "salvage", "current", &to]));
+    assert!(told.stdout.contains("0 files"), "{}", told.stdout);
+    let manifest = fs::read_to_string(place.path("authentic/MANIFEST.txt")).unwrap();
+    assert!(manifest.contains("not sealed"), "{manifest}");
+    assert!(!place.path("authentic/files/in the clear").exists());
+    let shown = run(&sealing(&["log", "show", "current"]));
+    assert!(!shown.stdout.contains("in the clear"), "{}", shown.stdout);
+    let to = format!("--to={}", place.path("all").display());
+    let salvage = ["log", "salvage", "current", &to];
+    works(run(&command(&place, &salvage, "key-file", &key)));
+    assert!(place.path("all/files/in the clear").exists());
     let mut unsealed = vec!["serve".to_owned(), "--seal-log=on".to_owned()];
     unsealed.extend(place.flags("data"));
     refused(&unsealed).says(&["seal_log", "encryption = off"]);

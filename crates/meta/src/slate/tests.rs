@@ -1,6 +1,7 @@
 //! What only the store in the bucket promises, and the suite for all stores.
 
 mod bucket;
+mod gated;
 mod names;
 mod sealed_objects;
 mod sealed_store;
@@ -18,8 +19,8 @@ use super::{MAX_TABLES, SlateReader, SlateSettings, SlateStore};
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::key::KeyRange;
+use crate::store::MetaStore;
 use crate::store::conformance::{Bucket, batch, conformance_tests};
-use crate::store::{MetaStore, Ready};
 use bucket::{Operation, TestBucket};
 
 fn settings() -> SlateSettings {
@@ -285,62 +286,6 @@ async fn a_commit_that_the_bucket_did_not_take_is_there_once_after_its_repetitio
         let found = store.scan(&KeyRange::all(), 99).await.unwrap();
         assert_eq!(found.len(), 5);
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_table_is_put_beside_what_it_refers_to_and_named_only_after_it() {
-    let bucket = TestBucket::default();
-    let brief = SlateSettings {
-        timeout: Duration::from_millis(1500),
-        ..settings()
-    };
-    let store = Arc::new(open(&bucket, brief.clone()).await.unwrap());
-    store.commit(&numbered(1)).await.unwrap();
-    settle(&bucket).await;
-    let tables = bucket.tables().await;
-    let begin = |number| {
-        let (arrived, ready) = Ready::later();
-        let store = store.clone();
-        let commit =
-            tokio::spawn(async move { store.commit_when(&numbered(number), &ready).await });
-        (arrived, commit)
-    };
-    let (arrived, commit) = begin(2);
-    let end = Instant::now() + Duration::from_secs(20);
-    while bucket.tables().await == tables {
-        assert!(Instant::now() < end, "no table comes");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    // Longer than the bucket may take for an answer: it is not the bucket that is waited for.
-    tokio::time::sleep(brief.timeout + Duration::from_millis(200)).await;
-    assert!(!commit.is_finished());
-    let seen = read(&bucket).await;
-    let latest = seen.get(b"latest").await.unwrap().unwrap();
-    assert_eq!(latest[..], 1u32.to_be_bytes());
-    arrived.announce();
-    commit.await.unwrap().unwrap();
-    let seen = read(&bucket).await;
-    let latest = seen.get(b"latest").await.unwrap().unwrap();
-    assert_eq!(latest[..], 2u32.to_be_bytes());
-
-    // A bucket that is away meanwhile is waited for, and the same batch committed again.
-    let (arrived, commit) = begin(3);
-    bucket.fail(Operation::PutManifest);
-    arrived.announce();
-    let late = commit.await.unwrap();
-    assert!(matches!(late, Err(StoreError::Transient(_))), "{late:?}");
-    bucket.heal();
-    store.commit(&numbered(3)).await.unwrap();
-
-    // The gateway dies while its packs are on their way.
-    let (arrived, commit) = begin(4);
-    settle(&bucket).await;
-    let after_the_crash = bucket.survivor();
-    std::mem::forget((arrived, commit));
-    let store = open(&after_the_crash, settings()).await.unwrap();
-    let latest = store.get(b"latest").await.unwrap().unwrap();
-    assert_eq!(latest[..], 3u32.to_be_bytes());
-    store.commit(&numbered(5)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
