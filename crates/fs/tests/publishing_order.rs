@@ -95,3 +95,28 @@ fn a_gateway_that_dies_before_its_packs_have_arrived_publishes_them_from_its_log
     life.crash();
     assert_bytes(&bucket.start_elsewhere(on_demand).read(file, 0, LEN), &data);
 }
+
+/// As many packs as are put together at a time: that there are no more is known before one of them has arrived.
+#[test]
+fn metadata_go_beside_all_packs_that_are_under_way_together() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| {
+        on_demand(config);
+        config.upload_parallel = 2;
+        config.pack_bytes = LEN as u64;
+    });
+    for packs in 2..=6_u64 {
+        let before = (tables(&bucket), bucket.packs().len());
+        bucket.controls.pack_puts.close();
+        for pack in 0..packs {
+            let file = life.create(format!("{packs} {pack}").as_bytes());
+            life.write(file, 0, &pattern(packs + pack, LEN), Stability::Unstable);
+        }
+        let flush = life.spawn(|volume| async move { volume.flush().await });
+        eventually("the metadata are put", || tables(&bucket) > before.0);
+        assert_eq!(bucket.packs().len(), before.1, "no pack is there");
+        bucket.controls.pack_puts.open();
+        life.join(flush).unwrap();
+        assert_eq!(bucket.packs().len() as u64, before.1 as u64 + packs);
+    }
+}

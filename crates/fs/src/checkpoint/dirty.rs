@@ -74,6 +74,11 @@ impl DirtyBlocks {
             blocks: VecDeque::new(),
         }
     }
+
+    /// Whether nothing is left. Files that have no dirty blocks may be, unless this says so.
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.nodes.len() == 0
+    }
 }
 
 impl Core {

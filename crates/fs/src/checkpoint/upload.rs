@@ -145,7 +145,8 @@ impl Core {
                 let (core, pack) = (self.clone(), self.checkpoints.new_pack());
                 uploads.spawn(core.upload_pack(closed.id, pack, group, lease, landed.clone()));
             }
-            if next.is_none() && uploads.len() < at_once {
+            // Known before there is room for more, their metadata are made beside as many packs as can be.
+            if next.is_none() && (uploads.len() < at_once || dirty.is_empty()) {
                 break;
             }
             tokio::select! {
