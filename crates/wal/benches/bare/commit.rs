@@ -1,6 +1,7 @@
 //! Clients who each append 4 KiB, wait until that is durable, and begin again, beside bare flushes of as many bytes
 //! (`pwrite` and `fdatasync`, of a file that was written before): if each flush were for all of them, and they
-//! took no time between two, both rates would be the same.
+//! took no time between two, both rates would be the same. On the disk that there is, and on one [that takes 4 ms](crate::slow)
+//! for a flush.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,6 +14,7 @@ use forebay_measure::{Round, Rounds, in_turns, table};
 
 use crate::Failure;
 use crate::log::{Log, Waits};
+use crate::slow;
 
 const CLIENTS: [usize; 3] = [1, 8, 64];
 const RECORD: usize = 4 << 10;
@@ -106,16 +108,17 @@ fn clients(log: &Log, count: usize, time: Duration) -> Result<(f64, f64), Failur
 struct Written {
     file: File,
     at: u64,
+    slow: bool,
 }
 
 const FILE_BYTES: u64 = 64 << 20;
 
 impl Written {
-    fn new() -> Result<Written, Failure> {
+    fn new(slow: bool) -> Result<Written, Failure> {
         let file = tempfile::tempfile()?;
         file.write_all_at(&vec![1; FILE_BYTES as usize], 0)?;
         file.sync_all()?;
-        Ok(Written { file, at: 0 })
+        Ok(Written { file, at: 0, slow })
     }
 
     /// Flushes a second of as many bytes as so many clients append.
@@ -127,8 +130,14 @@ impl Written {
             if self.at + bytes.len() as u64 > FILE_BYTES {
                 self.at = 0;
             }
-            self.file.write_all_at(&bytes, self.at)?;
-            self.file.sync_data()?;
+            let write = || {
+                self.file.write_all_at(&bytes, self.at)?;
+                self.file.sync_data()
+            };
+            match self.slow {
+                true => slow::flush(write)?,
+                false => write()?,
+            }
             self.at += bytes.len() as u64;
             flushes += 1;
         }
@@ -136,8 +145,17 @@ impl Written {
     }
 }
 
-fn key(clients: usize, of: &str) -> String {
-    format!("{clients} {of}")
+/// A disk: its name, the log on it, and the bare file.
+struct Disk {
+    name: &'static str,
+    log: Log,
+    written: Written,
+}
+
+const DISKS: [&str; 2] = ["this one", "4 ms a flush"];
+
+fn key(disk: &str, clients: usize, of: &str) -> String {
+    format!("{disk} {clients} {of}")
 }
 
 pub(crate) fn table(rounds: usize, full: bool) -> Result<String, Failure> {
@@ -146,19 +164,34 @@ pub(crate) fn table(rounds: usize, full: bool) -> Result<String, Failure> {
     } else {
         Duration::from_millis(20)
     };
-    let log = Log::open()?;
-    // Each segment has had a former life, as the file has.
-    log.append_bytes(&vec![1; 1 << 20], if full { 1 << 30 } else { 64 << 20 })?;
-    let mut written = Written::new()?;
+    let [this, slow] = DISKS;
+    let mut disks = [
+        Disk {
+            name: this,
+            log: Log::open()?,
+            written: Written::new(false)?,
+        },
+        Disk {
+            name: slow,
+            log: Log::open_slow()?,
+            written: Written::new(true)?,
+        },
+    ];
+    for Disk { log, .. } in &disks {
+        // Each segment has had a former life, as the file has.
+        log.append_bytes(&vec![1; 1 << 20], if full { 1 << 30 } else { 64 << 20 })?;
+    }
     // What is compared comes right one after the other: a disk that others use changes within seconds.
     let mut once = || {
         let mut round = Round::default();
-        for count in CLIENTS {
-            let (records, flushes) = clients(&log, count, time)?;
-            let bare = written.flushes(count, time)?;
-            round.insert(key(count, "records"), records);
-            round.insert(key(count, "group"), records / flushes);
-            round.insert(key(count, "bare"), bare * count as f64);
+        for Disk { name, log, written } in &mut disks {
+            for count in CLIENTS {
+                let (records, flushes) = clients(log, count, time)?;
+                let bare = written.flushes(count, time)?;
+                round.insert(key(name, count, "records"), records);
+                round.insert(key(name, count, "group"), records / flushes);
+                round.insert(key(name, count, "bare"), bare * count as f64);
+            }
         }
         Ok::<_, Failure>(round)
     };
@@ -168,21 +201,26 @@ pub(crate) fn table(rounds: usize, full: bool) -> Result<String, Failure> {
 
 fn shown(rounds: &Rounds) -> String {
     let mut text = table::head(&[
+        "disk",
         "clients that commit 4 KiB each",
         "records a second",
         "of one flush",
         "bare flushes a second, times clients",
         "share",
     ]);
-    for count in CLIENTS {
-        let [records, group, bare] = ["records", "group", "bare"].map(|of| key(count, of));
-        text += &table::line([
-            count.to_string(),
-            table::whole(rounds.median(&records)),
-            table::digits(rounds.median(&group)),
-            table::whole(rounds.median(&bare)),
-            table::times(rounds.ratio(&records, &bare)),
-        ]);
+    for disk in DISKS {
+        for count in CLIENTS {
+            let [records, group, bare] =
+                ["records", "group", "bare"].map(|of| key(disk, count, of));
+            text += &table::line([
+                disk.to_owned(),
+                count.to_string(),
+                table::whole(rounds.median(&records)),
+                table::digits(rounds.median(&group)),
+                table::whole(rounds.median(&bare)),
+                table::times(rounds.ratio(&records, &bare)),
+            ]);
+        }
     }
     text
 }

@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 
 use forebay_seal::{DataKeyId, DataKeys, Sealing, Secret, SystemEntropy};
 use forebay_types::{Epoch, Lsn, VolumeId};
-use forebay_wal::{AppendError, Appended, FileStorage, Options, RecordKind, Recovery, Wal};
+use forebay_wal::{
+    AppendError, Appended, FileStorage, Options, RecordKind, Recovery, Storage, Wal,
+};
 
 use crate::Failure;
+use crate::slow::SlowStorage;
 
 const VOLUME: VolumeId = VolumeId([1; 16]);
 /// Bytes that are retained before they are recycled: less than what the log flushes without being asked, as
@@ -52,21 +55,30 @@ pub(crate) struct Log {
 impl Log {
     /// A new one with the usual options.
     pub(crate) fn open() -> Result<Log, Failure> {
-        Log::open_with(None)
+        Log::open_with(None, |files| Arc::new(files))
+    }
+
+    /// The same, on a disk that takes its time.
+    pub(crate) fn open_slow() -> Result<Log, Failure> {
+        Log::open_with(None, |files| Arc::new(SlowStorage(files)))
     }
 
     /// The same, that is sealed.
     pub(crate) fn open_sealed() -> Result<Log, Failure> {
         let key = (DataKeyId(1), Secret::draw(&SystemEntropy));
-        Log::open_with(Some(Sealing {
+        let sealing = Sealing {
             keys: Arc::new(DataKeys::new(VOLUME, key, [])),
             entropy: Arc::new(SystemEntropy),
-        }))
+        };
+        Log::open_with(Some(sealing), |files| Arc::new(files))
     }
 
-    fn open_with(sealing: Option<Sealing>) -> Result<Log, Failure> {
+    fn open_with(
+        sealing: Option<Sealing>,
+        on: impl FnOnce(FileStorage) -> Arc<dyn Storage>,
+    ) -> Result<Log, Failure> {
         let folder = tempfile::tempdir()?;
-        let storage = Arc::new(FileStorage::open(folder.path())?);
+        let storage = on(FileStorage::open(folder.path())?);
         let recovery = Recovery::scan(storage, VOLUME, Lsn::ZERO)?;
         Ok(Log {
             wal: recovery.into_wal(Options {

@@ -4,6 +4,8 @@
 //! * [Waiting for a segment](segments): how often and how long an append at full speed finds no segment prepared.
 //! * [Commit](commit): 64 clients who each wait for their record, beside 64 times the rate of bare flushes.
 //!
+//! The last one as well on a disk that [takes 4 ms](slow) for a flush.
+//!
 //! All of it lies in the temporary folder (`TMPDIR`), which has to be on the disk that is meant.
 //!
 //! * `append`, `segments`, `commit`: only these tables.
@@ -17,6 +19,7 @@ mod commit;
 mod log;
 mod region;
 mod segments;
+mod slow;
 
 use std::error::Error;
 
