@@ -30,11 +30,9 @@ use criterion::{
 };
 use forebay_fs::Volume;
 use forebay_vfs::memory::MemoryFileSystem;
-use nfsserve::tcp::{NFSTcp, NFSTcpListener};
 use tokio::runtime::{Builder, Runtime};
 
 use nfs_client::{Call, Client, Handle};
-use nfsserve_adapter::Adapter;
 use server::Running;
 
 const KIB_4: u64 = 4 << 10;
@@ -70,20 +68,9 @@ impl Contender {
         match self {
             Contender::Forebay(fs) => server::start(fs.clone()).await,
             Contender::Volume(volume) => server::start(Arc::new(volume.clone())).await,
-            Contender::Nfsserve(fs) => start_nfsserve(fs.clone()).await,
+            Contender::Nfsserve(fs) => nfsserve_adapter::start(fs.clone()).await,
         }
     }
-}
-
-async fn start_nfsserve(fs: Arc<MemoryFileSystem>) -> Running {
-    let listener = NFSTcpListener::bind("127.0.0.1:0", Adapter(fs)).await;
-    let listener = listener.expect("a free port");
-    let address = (listener.get_listen_ip(), listener.get_listen_port()).into();
-    let served = tokio::spawn(async move {
-        // It serves until it is aborted.
-        let _ = listener.handle_forever().await;
-    });
-    Running::endless(address, served)
 }
 
 /// What is called again and again.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_fs::{Expected, Unlock};
-use forebay_kms::KmsOptions;
+use forebay_kms::{KmsOptions, region_of};
 use forebay_meta::VolumeDescriptor;
 use forebay_meta::volume::VolumeError;
 use forebay_meta::volume::keys::{RingChange, RingChanged, StoredRing, change};
@@ -16,7 +16,7 @@ use forebay_object::Store;
 use forebay_seal::{LockedRing, SlotId, SlotInfo, SlotKind};
 
 use crate::cli::KeysRequest;
-use crate::config::{Config, Sealing};
+use crate::config::{Config, Endpoint, Region, Sealing};
 use crate::credentials::{self, Typed};
 
 /// A request with all secrets that it takes.
@@ -63,17 +63,7 @@ pub fn prepare(config: &Config, request: KeysRequest) -> Result<Prepared, String
             region,
             endpoint,
         } => {
-            // Where the configured key is, if there is one; but an ARN says itself where it is.
-            let configured = match key.starts_with("arn:") {
-                true => None,
-                false => config.kms_region.0.clone(),
-            };
-            let options = KmsOptions {
-                key,
-                region: region.map_or(configured, |region| region.0),
-                endpoint: endpoint.map_or(config.kms_endpoint.0.clone(), |endpoint| endpoint.0),
-                ..KmsOptions::default()
-            };
+            let options = where_it_is(config, key, region, endpoint);
             RingChange::Add(credentials::kms(config, options)?)
         }
         KeysRequest::ChangePassphrase { file } => {
@@ -83,6 +73,34 @@ pub fn prepare(config: &Config, request: KeysRequest) -> Result<Prepared, String
         KeysRequest::Rotate | KeysRequest::List { .. } => RingChange::Rotate(now()),
     };
     Ok(Prepared::Change { unlock, change })
+}
+
+/// A key is where the configured one is, unless the words or its ARN say another region: then the configured endpoint is
+/// not the one that knows it.
+fn where_it_is(
+    config: &Config,
+    key: String,
+    region: Option<Region>,
+    endpoint: Option<Endpoint>,
+) -> KmsOptions {
+    let of = |key: &str| region_of(key).map(str::to_owned);
+    let configured_key = config.kms_key.0.as_deref();
+    let configured = (config.kms_region.0.clone()).or(configured_key.and_then(of));
+    let region = match region {
+        Some(region) => region.0,
+        None => of(&key).or(configured.clone()),
+    };
+    let endpoint = match endpoint {
+        Some(endpoint) => endpoint.0,
+        None if region == configured => config.kms_endpoint.0.clone(),
+        None => None,
+    };
+    KmsOptions {
+        key,
+        region,
+        endpoint,
+        ..KmsOptions::default()
+    }
 }
 
 /// Does what was asked for, and gives what to print.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use forebay_types::Inode;
+use forebay_vfs::memory::MemoryFileSystem;
 use forebay_vfs::{
     Attributes, CreateMode, Credentials, Error, FileKind, FileSystem, NewNode, Result,
     SetAttributes, SetTime, Stability, Timestamp,
@@ -14,7 +15,10 @@ use nfsserve::nfs::{
     fattr3, fileid3, filename3, ftype3, nfspath3, nfsstat3, nfstime3, sattr3, set_atime, set_gid3,
     set_mode3, set_mtime, set_size3, set_uid3, specdata3,
 };
+use nfsserve::tcp::{NFSTcp, NFSTcpListener};
 use nfsserve::vfs::{DirEntry, NFSFileSystem, ReadDirResult, VFSCapabilities};
+
+use crate::server::Running;
 
 const ROOT: Credentials = Credentials {
     uid: 0,
@@ -24,6 +28,19 @@ const ROOT: Credentials = Credentials {
 
 /// Names looked at in one step of a listing.
 const LISTED_AT_ONCE: usize = 1024;
+
+/// Serves a file system on a port of the loopback.
+#[allow(dead_code, reason = "not every benchmark serves in its own process")]
+pub(crate) async fn start(fs: Arc<MemoryFileSystem>) -> Running {
+    let listener = NFSTcpListener::bind("127.0.0.1:0", Adapter(fs)).await;
+    let listener = listener.expect("a free port");
+    let address = (listener.get_listen_ip(), listener.get_listen_port()).into();
+    let served = tokio::spawn(async move {
+        // It serves until it is aborted.
+        let _ = listener.handle_forever().await;
+    });
+    Running::endless(address, served)
+}
 
 /// See the module.
 pub(crate) struct Adapter<F>(pub(crate) Arc<F>);

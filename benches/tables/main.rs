@@ -5,10 +5,12 @@
 //! | [`at_rest`] | what lies in the bucket, for data as people have it |
 //! | [`buffers`] | what recycling block buffers gains |
 //! | [`cold_reads`] | reads of what only the bucket has, 1 to 100 ms away |
+//! | [`engines`] | what a call costs whoever serves it, beside nfsserve |
 //! | [`names`] | one large directory, and a volume of many files |
 //! | [`requests`] | requests and bytes of everyday work |
 //! | [`sealed_log`] | what sealing the log costs a write |
 //! | [`uploads`] | how fast what was written leaves |
+//! | [`write_latency`] | how long a write takes while what was written before is made small and safe |
 //! | [`write_patterns`] | the write patterns of a published file layer |
 //!
 //! One program of all of them, for linking it costs more than most of them do. Without names all are measured.
@@ -18,10 +20,13 @@
 mod at_rest;
 mod buffers;
 mod cold_reads;
+mod engines;
 mod far;
 mod names;
 #[path = "../nfs_client/mod.rs"]
 mod nfs_client;
+#[path = "../nfsserve_adapter/mod.rs"]
+mod nfsserve_adapter;
 mod requests;
 mod sealed_log;
 #[path = "../server/mod.rs"]
@@ -31,6 +36,7 @@ mod surroundings;
 mod uploads;
 #[path = "../volume/mod.rs"]
 mod volume;
+mod write_latency;
 mod write_patterns;
 
 use forebay_measure::Arguments;
@@ -46,14 +52,16 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Measures, and gives a table in Markdown.
 type Tables = fn(&Arguments) -> Result<String, Failure>;
 
-const ALL: [(&str, Tables); 8] = [
+const ALL: [(&str, Tables); 10] = [
     ("at_rest", at_rest::tables),
     ("buffers", buffers::tables),
     ("cold_reads", cold_reads::tables),
+    ("engines", engines::tables),
     ("names", names::tables),
     ("requests", requests::tables),
     ("sealed_log", sealed_log::tables),
     ("uploads", uploads::tables),
+    ("write_latency", write_latency::tables),
     ("write_patterns", write_patterns::tables),
 ];
 

@@ -89,6 +89,7 @@ async fn through_a_volume(load: &Load, number: u64, dedup: Dedup) -> Result<(f64
         // All of it is there before any of it leaves.
         config.checkpoint_interval = Duration::from_secs(3600);
         config.checkpoint_bytes = 2 * load.bytes();
+        config.early_bytes = u64::MAX;
     }
     let volume = Volume::open(&far, config).await?;
     volume.flush().await?;
@@ -138,10 +139,15 @@ async fn plain(load: &Load, number: u64) -> Result<f64, Failure> {
             let store = far.store.clone();
             let bytes = pack.iter().map(|all| all.slice(..len.min(all.len())));
             let (path, bytes) = (far.path(&format!("plain/{number}")), bytes.collect());
-            async move { store.put(&path, bytes).await }
+            // Each in a task of its own, as the volume's are: a store in memory copies what it takes.
+            async move { tokio::spawn(async move { store.put(&path, bytes).await }).await }
         })
         .buffer_unordered(config.upload_parallel)
-        .try_for_each(|_| async { Ok(()) })
+        .map(|put| -> Result<(), Failure> {
+            put??;
+            Ok(())
+        })
+        .try_for_each(|()| async { Ok(()) })
         .await?;
     let taken = began.elapsed();
     empty(&near).await?;

@@ -75,7 +75,7 @@ pub(super) fn command(json: &Arg) -> Command {
         .value_name(Endpoint::KIND)
         .value_parser(|text: &str| Endpoint::read(text))
         .help(
-            "URL of KMS [default: kms_endpoint, else that of AWS_ENDPOINT_URL_KMS or AWS_ENDPOINT_URL, else AWS's own for the region]",
+            "URL of KMS [default: kms_endpoint if the region is the same, else that of AWS_ENDPOINT_URL_KMS or AWS_ENDPOINT_URL, else AWS's own for the region]",
         );
     let slot = Arg::new("slot")
         .value_name("slot")

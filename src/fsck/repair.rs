@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytesize::ByteSize;
 use forebay_fs::logs::Claim;
 use forebay_fsck::{Losses, Observer, Progress, RepairOptions, Repaired, Step};
+use forebay_meta::VolumeDescriptor;
 use forebay_object::Store;
 use forebay_types::Epoch;
 use serde_json::{Value, json};
@@ -59,21 +60,22 @@ pub(super) async fn run(
     request: FsckRequest,
     progress: Arc<Progress>,
 ) -> Result<Outcome, String> {
-    // Held to the end: no gateway starts on this machine's folder.
-    let claim = match request.dry_run {
-        true => None,
-        false => Some(
-            Claim::of(&config.data_dir, store, request.put_log_aside)
-                .await
-                .map_err(|error| error.to_string())?,
-        ),
+    // A claim is held to the end: no gateway starts on this machine's folder.
+    let (_claim, seen) = match request.dry_run {
+        true => (None, seen(config, store).await?),
+        false => {
+            let claim = Claim::of(&config.data_dir, store, request.put_log_aside).await;
+            let claim = claim.map_err(|error| error.to_string())?;
+            let seen = claim.seen();
+            (Some(claim), seen)
+        }
     };
     let options = RepairOptions {
         check,
         dry_run: request.dry_run,
         accept_loss: request.accept_loss,
         now: now(),
-        seen: claim.as_ref().map_or(Epoch(0), Claim::seen),
+        seen,
     };
     let mut told = match request.json {
         true => Told::Gathered(Vec::new()),
@@ -99,6 +101,13 @@ pub(super) async fn run(
         Told::Lines => words(&repaired, request),
     };
     Ok(Outcome { text, code })
+}
+
+/// The highest epoch of the volume that the gateway of this machine's folder has seen. It may be running.
+async fn seen(config: &Config, store: &Store) -> Result<Epoch, String> {
+    let descriptor = VolumeDescriptor::load(&store.store, &store.root).await;
+    let volume = descriptor.map_err(|error| error.at(&store.url).to_string())?;
+    forebay_fs::epoch_seen(&config.data_dir, volume.volume).map_err(|error| error.to_string())
 }
 
 /// Since 1970. A clock before that is set wrong; the epoch itself is as good an answer.

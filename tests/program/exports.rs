@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::nfs::{Stable, Status};
+use crate::support::nfs::{Client, Stable, Status};
 use crate::support::{Gateway, Place};
 
 const ACCES: Status = Status(13);
@@ -47,6 +47,49 @@ impl Configured {
         assert!(shown.status.success(), "{}", shown.stderr);
         shown.stdout
     }
+}
+
+/// Bytes of all packs in the bucket.
+fn pack_bytes(place: &Place) -> u64 {
+    let folders = fs::read_dir(place.bucket().join("packs")).into_iter();
+    let packs = folders.flatten().flat_map(|folder| {
+        let folder = fs::read_dir(folder.unwrap().path()).unwrap();
+        folder.map(|pack| pack.unwrap().metadata().unwrap().len())
+    });
+    packs.sum()
+}
+
+#[test]
+fn each_export_compresses_as_its_own_setting_says() {
+    const LEN: usize = 1 << 20;
+    let words = b"the same words again and again, ".repeat(LEN / 32);
+    let text = "[[export]]\npath = \"/\"\n\n[[export]]\npath = \"/raw\"\ncompression = \"off\"\n";
+    let configured = Configured::start(text);
+    let gateway = &configured.gateway;
+    let mut client = gateway.client();
+    client.mkdir("raw");
+    client.put("compressed", &words);
+    gateway.flush();
+    let compressed = pack_bytes(&configured.place);
+    assert!(
+        compressed > 0 && compressed < LEN as u64 / 20,
+        "{compressed}"
+    );
+    let write_raw = |client: &mut Client, name: &str| {
+        let raw = client.mount_at("/raw").unwrap();
+        let file = client.create(&raw, name.as_bytes());
+        client.write(&file, 0, &words, Stable::Unstable).unwrap();
+        client.commit(&file);
+        gateway.flush();
+        pack_bytes(&configured.place)
+    };
+    let raw = write_raw(&mut client, "raw");
+    assert!(raw >= compressed + LEN as u64, "{raw}");
+    // Switched on by a signal.
+    configured.change(&text.replace("\"off\"", "\"auto\""), IN_FORCE);
+    let again = write_raw(&mut client, "again");
+    assert!(again < raw + LEN as u64 / 20, "{again}");
+    assert_eq!(client.get("compressed").unwrap(), words);
 }
 
 const IN_FORCE: &str = "SIGHUP: the exports of the configuration are in force";

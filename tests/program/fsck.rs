@@ -148,13 +148,14 @@ fn a_bucket_that_was_put_back_is_not_repaired_by_who_has_seen_a_later_one() {
     copy(&place.bucket(), &earlier);
     place.serve().stop_cleanly();
     copy(&earlier, &place.bucket());
-    let repair = |data_dir: &str| {
+    let repair = |data_dir: &str, more: &[&str]| {
         let mut command = vec!["fsck".to_owned(), "--repair".to_owned()];
         command.extend(place.flags(data_dir));
+        command.extend(more.iter().map(|&flag| flag.to_owned()));
         run(&command)
     };
-    for _ in 0..2 {
-        let refused = repair("data");
+    for more in [&["--dry-run"][..], &[], &[]] {
+        let refused = repair("data", more);
         assert_eq!(refused.status.code(), Some(2), "{}", refused.stdout);
         assert!(
             refused.stderr.contains("an earlier state was put back"),
@@ -162,7 +163,7 @@ fn a_bucket_that_was_put_back_is_not_repaired_by_who_has_seen_a_later_one() {
             refused.stderr
         );
     }
-    let allowed = repair("elsewhere");
+    let allowed = repair("elsewhere", &[]);
     assert_eq!(allowed.status.code(), Some(0), "{}", allowed.stderr);
 }
 

@@ -295,8 +295,16 @@ fn a_key_of_kms_takes_the_place_of_a_passphrase_and_stays_beside_a_new_one() {
     let wrapped = requests.iter().rfind(|request| request.target == encrypt);
     let authorization = &wrapped.unwrap().authorization;
     assert!(authorization.contains("/eu-west-3/kms/"), "{authorization}");
+    // One of another region is not asked of the service that is configured.
     let other = KEY.replace("1234abcd", "5678abcd");
-    works(run(&place, &["keys", "add-kms", &other], &by_region));
+    let before = kms.asked().len();
+    let add = command(&place, &["keys", "add-kms", &other], &by_region);
+    let mut variables = CREDENTIALS.to_vec();
+    variables.push(("AWS_ENDPOINT_URL_KMS", "http://127.0.0.1:1"));
+    refused_with(&add, &variables).says(&["AWS KMS cannot be reached"]);
+    let add = ["keys", "add-kms", &other, &endpoint];
+    works(run(&place, &add, &by_region));
+    assert_eq!(kms.asked().len(), before + 4);
     let requests = kms.service.requests();
     let wrapped = requests.iter().rfind(|request| request.target == encrypt);
     let authorization = &wrapped.unwrap().authorization;

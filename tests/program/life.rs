@@ -194,3 +194,36 @@ fn each_export_has_its_own_commit_mode() {
     assert_eq!(client.read(&entry, 0, 100).unwrap(), b"paid");
     assert_eq!(client.lookup(&root, b"note"), Err(NOENT));
 }
+
+#[test]
+fn what_is_written_twice_is_in_the_bucket_once_if_that_is_set() {
+    const LEN: usize = 1 << 20;
+    let mut state = 1_u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    })
+    .take(LEN)
+    .collect();
+    for (mode, saves) in [("full", true), ("fast", true), ("off", false)] {
+        let place = Place::new();
+        let gateway = place.serve_with("data", &[&format!("--dedup={mode}")]);
+        for name in ["first", "second"] {
+            gateway.client().put(name, &noise);
+            gateway.flush();
+        }
+        let status = gateway.status();
+        let saved = &status["dedup"]["saved_bytes"];
+        if saves {
+            assert_eq!(saved.as_u64(), Some(LEN as u64), "{mode}: {status:#}");
+        } else {
+            assert!(saved.is_null(), "{mode}: {status:#}");
+        }
+        gateway.stop_cleanly();
+        let gateway = place.serve_with("elsewhere", &[]);
+        assert!(gateway.client().get("second").unwrap() == noise, "{mode}");
+        gateway.stop_cleanly();
+    }
+}

@@ -74,7 +74,7 @@ pub use disk_cache::{DiskCacheStatus, MAX_DISK_CACHE, MIN_DISK_CACHE};
 pub use durability::CommitMode;
 pub use environment::{Clock, Compute, Environment, LocalFolder, Metadata, Randomness};
 pub use forebay_meta::volume::keys::{Expected, Unlock};
-pub use local::{LocalError, key_ring_seen};
+pub use local::{LocalError, epoch_seen, key_ring_seen};
 pub use open::OpenError;
 pub use quota::{DisplayPath, LimitChange, Quota, QuotaError};
 pub use scrub::{CheckedPack, ScrubEnd, ScrubProgress, ScrubRefusal, ScrubStatus, ScrubWait};

@@ -213,7 +213,10 @@ pub fn key_ring_seen(data_dir: &Path, volume: VolumeId) -> Result<u64, LocalErro
 }
 
 /// The highest epoch of `volume` that the gateway with this folder has seen; 0 if there is none, or none yet.
-pub(crate) fn epoch_seen(data_dir: &Path, volume: VolumeId) -> Result<Epoch, LocalError> {
+///
+/// # Errors
+/// When the folder's state file cannot be read.
+pub fn epoch_seen(data_dir: &Path, volume: VolumeId) -> Result<Epoch, LocalError> {
     Ok(own(data_dir, volume)?.map_or(Epoch(0), |state| state.epoch))
 }
 

@@ -82,16 +82,13 @@ pub(crate) async fn open(
 
     // A bucket that was put back and a log that was changed are refused before anything is: opening the metadata for
     // writing leaves an object there, over which the latest state could not be put back.
-    let foreseen = match local.state {
-        Some(_) => {
-            let meta = environment.metadata.read(store, keys.sealing()).await?;
-            let meta = meta.ok_or_else(|| no_metadata(store))?;
-            let bucket = volume_state(store, &Catalog::new(Arc::default(), meta.clone())).await?;
-            meta.close().await?;
-            Some(local.consider(store, bucket, &log_keys)?)
-        }
-        None => None,
-    };
+    let meta = environment.metadata.read(store, keys.sealing()).await?;
+    let meta = meta.ok_or_else(|| no_metadata(store))?;
+    let bucket = volume_state(store, &Catalog::new(Arc::default(), meta.clone())).await;
+    if let Err(error) = meta.close().await {
+        tracing::debug!(%error, "closing what the volume's state was read from");
+    }
+    let foreseen = local.consider(store, bucket?, &log_keys)?;
     let meta: Arc<dyn MetaStore> = environment
         .metadata
         .open(store, config.metadata_cache, keys.sealing())
@@ -103,10 +100,10 @@ pub(crate) async fn open(
         bucket,
         continues,
         recovery,
-    } = match foreseen.filter(|foreseen| foreseen.bucket == bucket) {
-        Some(foreseen) => foreseen,
+    } = match foreseen.bucket == bucket {
+        true => foreseen,
         // Another gateway has written meanwhile.
-        None => local.consider(store, bucket, &log_keys)?,
+        false => local.consider(store, bucket, &log_keys)?,
     };
 
     let epoch = Epoch(bucket.epoch.0 + 1);

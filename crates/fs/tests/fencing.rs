@@ -416,3 +416,33 @@ fn a_number_that_was_given_out_and_lost_is_never_given_out_again() {
     assert_eq!(life.create(b"next").0, last.0 + 1);
     life.crash();
 }
+
+/// What a starting gateway has read of the bucket counts only if it is so still when it has it for itself.
+#[test]
+fn a_gateway_that_comes_and_goes_while_another_one_starts_keeps_what_it_has_written() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    let published = life.create(b"published");
+    life.write(published, 0, b"first", Stability::FileSync);
+    life.flush();
+    life.write(published, 0, b"in the log alone", Stability::FileSync);
+    life.crash();
+
+    let elsewhere = bucket.seen_elsewhere();
+    let life = bucket.start_interrupted(move || {
+        let life = elsewhere.start(|_| {});
+        let inode = life.create(b"meanwhile");
+        life.write(inode, 0, b"of the other one", Stability::FileSync);
+        life.stop();
+    });
+    let inode = life.lookup(b"meanwhile").inode;
+    assert_bytes(&life.read(inode, 0, 100), b"of the other one");
+    // Its own log is put aside, as it would have been if the other one had come before.
+    assert_bytes(&life.read(published, 0, 100), b"first");
+    let new = life.create(b"new");
+    assert!(new.0 > inode.0, "{new:?} was given out before");
+    life.stop();
+    let logs = Logs::open(bucket.local.path()).unwrap().list();
+    let labels: Vec<_> = logs.iter().map(|log| log.label.clone()).collect();
+    assert!(labels.contains(&Label::parse("epoch-1")), "{labels:?}");
+}

@@ -269,7 +269,7 @@ async fn volume_state(
     seen: Epoch,
 ) -> Result<Option<VolumeState>, RepairError> {
     let key = Key::Volume.encode();
-    let value = moment.get(&key).await.map_err(refused)?;
+    let value = moment.get(&key).await.map_err(Ended::from)?;
     if value
         .as_ref()
         .is_some_and(|value| records::is_later_state(value))

@@ -7,21 +7,31 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_fs::Volume;
 use forebay_fs::logs::{Claim, ClaimError};
-use forebay_fsck::{Options, Progress, RepairError, RepairOptions, Repaired, Step, repair};
+use forebay_fsck::{
+    CheckError, Options, Progress, RepairError, RepairOptions, Repaired, Step, repair,
+};
 use forebay_meta::record::{Garbage, InodeRecord, NameRecord, PackRecord, VolumeState};
-use forebay_meta::{Batch, Key, KeyRange, MetaStore, Record, SlateSettings, SlateStore};
+use forebay_meta::volume::keys::VolumeKeys;
+use forebay_meta::{
+    Batch, Key, KeyRange, MetaStore, Record, SlateSettings, SlateStore, VolumeDescriptor,
+};
 use forebay_types::{BlockIndex, BlockKey, Epoch, Inode};
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes};
 
 #[allow(dead_code, reason = "each test uses some of it")]
 mod place;
-use place::{Place, WHO, close, create, findings, make_directory, noise, write};
+use place::{Place, WHO, close, create, findings, key_file, make_directory, noise, write};
 
 /// Opens the metadata, changes them, and closes them.
 async fn meddle(place: &Place, change: impl AsyncFnOnce(&SlateStore) -> Batch) {
     let store = place.store().await;
     let path = store.path("meta");
-    let meta = SlateStore::open(store.store.clone(), path, SlateSettings::default());
+    let (bucket, root) = (&store.store, &store.root);
+    let descriptor = VolumeDescriptor::load(bucket, root).await.unwrap();
+    let keys = VolumeKeys::load(bucket, root, &descriptor, &place.expected, 0).await;
+    let sealing = keys.unwrap().sealing();
+    let settings = SlateSettings::default();
+    let meta = SlateStore::open_with(store.store.clone(), path, settings, sealing);
     let meta = meta.await.unwrap();
     let batch = change(&meta).await;
     meta.commit(&batch).await.unwrap();
@@ -79,7 +89,8 @@ fn options(dry_run: bool) -> RepairOptions {
 
 async fn run(place: &Place, dry_run: bool) -> (Vec<Step>, Repaired) {
     let store = place.store().await;
-    let options = options(dry_run);
+    let mut options = options(dry_run);
+    options.check.expected = place.expected.clone();
     let mut steps = Vec::new();
     let progress = Arc::new(Progress::default());
     let repaired = repair(store.store, store.root, &options, progress, &mut steps).await;
@@ -207,6 +218,33 @@ async fn a_damaged_volume_is_repaired_and_served_again() {
     close(volume).await;
     let report = place.check().await;
     assert!(report.is_clean(), "{:#?}", findings(&report));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sealed_volume_is_repaired_with_its_keys_and_stays_sealed() {
+    let place = Place::of(key_file(1)).await;
+    let volume = place.open().await;
+    let file = create(&volume, Inode::ROOT, "file").await;
+    write(&volume, file, 0, &noise(1, 300)).await;
+    close(volume).await;
+    miscount(&place, file).await;
+    let (planned, left) = run(&place, true).await;
+    assert_eq!((planned.len(), left.after.is_clean()), (1, true));
+    let (steps, repaired) = run(&place, false).await;
+    assert_eq!(steps, planned);
+    assert!(repaired.after.is_clean() && place.check().await.is_clean());
+    let volume = place.open().await;
+    assert_eq!(read(&volume, file, 300).await, noise(1, 300));
+    close(volume).await;
+
+    let store = place.store().await;
+    let (progress, mut steps) = (Arc::new(Progress::default()), Vec::new());
+    let without = options(false);
+    let refused = repair(store.store, store.root, &without, progress, &mut steps).await;
+    assert!(
+        matches!(refused, Err(RepairError::Check(CheckError::Volume(_)))),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

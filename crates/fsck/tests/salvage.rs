@@ -11,7 +11,7 @@ use forebay_vfs::FileSystem;
 
 #[allow(dead_code, reason = "each test uses some of it")]
 mod place;
-use place::{Place, WHO, close, create, noise, write};
+use place::{Place, WHO, close, create, key_file, noise, write};
 
 async fn salvaged(place: &Place, to: &Path) -> Result<(Salvaged, Vec<Unsalvaged>), SalvageError> {
     let store = place.store().await;
@@ -20,7 +20,7 @@ async fn salvaged(place: &Place, to: &Path) -> Result<(Salvaged, Vec<Unsalvaged>
     let what = Salvage {
         store: store.store,
         root: store.root,
-        expected: Expected::NotSealed,
+        expected: place.expected.clone(),
     };
     let salvaged = salvage(what, to, progress, &mut lost).await?;
     Ok((salvaged, lost))
@@ -33,7 +33,11 @@ fn file(folder: &Path, inode: Inode) -> Vec<u8> {
 
 /// Files of several kinds, without metadata. Their contents.
 async fn destroyed() -> (Place, Vec<(Inode, Vec<u8>)>) {
-    let place = Place::new().await;
+    destroyed_of(Expected::NotSealed).await
+}
+
+async fn destroyed_of(expected: Expected) -> (Place, Vec<(Inode, Vec<u8>)>) {
+    let place = Place::of(expected).await;
     let volume = place.open().await;
     let mut files = Vec::new();
     for (seed, len) in [(1, 3), (2, 70_000), (3, 9 << 20)] {
@@ -68,17 +72,31 @@ async fn destroyed() -> (Place, Vec<(Inode, Vec<u8>)>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_come_back_without_metadata() {
-    let (place, files) = destroyed().await;
-    let to = place.folder.path().join("salvaged");
-    let (salvaged, lost) = salvaged(&place, &to).await.unwrap();
-    assert_eq!(lost, []);
-    assert_eq!((salvaged.files, salvaged.unsalvaged), (5, 0));
-    assert_eq!(salvaged.packs, place.packs().len() as u64);
-    for (inode, data) in &files {
-        assert!(file(&to, *inode) == *data, "inode {inode}");
+    for expected in [Expected::NotSealed, key_file(1)] {
+        let (place, files) = destroyed_of(expected).await;
+        let to = place.folder.path().join("salvaged");
+        let (salvaged, lost) = salvaged(&place, &to).await.unwrap();
+        assert_eq!(lost, []);
+        assert_eq!((salvaged.files, salvaged.unsalvaged), (5, 0));
+        assert_eq!(salvaged.packs, place.packs().len() as u64);
+        for (inode, data) in &files {
+            assert!(file(&to, *inode) == *data, "inode {inode}");
+        }
+        let again = self::salvaged(&place, &to).await.unwrap_err();
+        assert!(matches!(again, SalvageError::Exists(_)), "{again}");
     }
-    let again = self::salvaged(&place, &to).await.unwrap_err();
-    assert!(matches!(again, SalvageError::Exists(_)), "{again}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sealed_volume_gives_nothing_without_its_keys() {
+    let (mut place, _) = destroyed_of(key_file(1)).await;
+    for expected in [Expected::NotSealed, key_file(2)] {
+        place.expected = expected;
+        let to = place.folder.path().join("salvaged");
+        let refused = salvaged(&place, &to).await.unwrap_err();
+        assert!(matches!(refused, SalvageError::Volume(_)), "{refused}");
+        assert!(!to.exists());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -376,11 +376,16 @@ async fn what_cannot_be_checked_says_why() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_is_deleted_beside_gateways_that_take_over_from_one_another() {
-    let place = Place::new().await;
+    for expected in [Expected::NotSealed, key_file(1)] {
+        delete_garbage_beside_gateways(Place::of(expected).await).await;
+    }
+}
+
+async fn delete_garbage_beside_gateways(place: Place) {
     let garbage = async |delete| {
         let store = place.store().await;
         let options = GarbageOptions {
-            expected: Expected::NotSealed,
+            expected: place.expected.clone(),
             delete,
             grace: Duration::ZERO,
             now: i64::MAX,

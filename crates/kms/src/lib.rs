@@ -149,8 +149,8 @@ impl fmt::Debug for Kms {
     }
 }
 
-/// The region in an ARN: `arn:PARTITION:kms:REGION:ACCOUNT:...`.
-fn region_of(key: &str) -> Option<&str> {
+/// The region in an ARN: `arn:PARTITION:kms:REGION:ACCOUNT:...`. None if the key is named in another way.
+pub fn region_of(key: &str) -> Option<&str> {
     let mut parts = key.split(':');
     let is_arn = parts.next() == Some("arn") && parts.nth(1) == Some("kms");
     parts.next().filter(|region| is_arn && !region.is_empty())

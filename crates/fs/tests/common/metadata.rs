@@ -1,6 +1,7 @@
-//! Metadata of which a test sees what is read, and which it holds up, fails or changes.
+//! Metadata of which a test sees what is read, and which it holds up, fails or changes; and what others do while a gateway
+//! starts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -36,6 +37,50 @@ impl Bucket {
         });
         let environment = Environment { metadata, ..real };
         self.try_start_in(config, environment).unwrap()
+    }
+}
+
+/// Does something once the volume's state was read for the first time, before the metadata are opened for writing.
+struct Interrupted {
+    inner: Arc<dyn Metadata>,
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Bucket {
+    /// Starts a gateway, and does something in the midst of it.
+    pub fn start_interrupted(&self, meanwhile: impl FnOnce() + Send + 'static) -> Life {
+        let config = self.config();
+        let real = Environment::real(config.data_dir.clone());
+        let metadata = Arc::new(Interrupted {
+            inner: real.metadata.clone(),
+            meanwhile: Mutex::new(Some(Box::new(meanwhile))),
+        });
+        let environment = Environment { metadata, ..real };
+        self.try_start_in(config, environment).unwrap()
+    }
+}
+
+#[async_trait]
+impl Metadata for Interrupted {
+    async fn open(
+        &self,
+        store: &Store,
+        cache_bytes: u64,
+        sealing: Option<Sealing>,
+    ) -> Result<Arc<dyn MetaStore>, StoreError> {
+        // Whoever has read has closed what he read from.
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        let meanwhile = meanwhile.expect("it is opened once");
+        tokio::task::spawn_blocking(meanwhile).await.unwrap();
+        self.inner.open(store, cache_bytes, sealing).await
+    }
+
+    async fn read(
+        &self,
+        store: &Store,
+        sealing: Option<Sealing>,
+    ) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
+        self.inner.read(store, sealing).await
     }
 }
 

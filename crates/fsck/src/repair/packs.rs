@@ -32,11 +32,8 @@ async fn account(
         .iter()
         .map(|entry| u64::from(entry.frame.raw_len))
         .sum();
-    let live_bytes = match work.maps_are_unknown() {
-        // Too many rather than too few.
-        true => live_bytes.max(raw_bytes),
-        false => live_bytes,
-    };
+    // Too many rather than too few.
+    let live_bytes = live_bytes.saturating_add(work.unknown_bytes());
     let record = PackRecord {
         bytes: found.len,
         raw_bytes,

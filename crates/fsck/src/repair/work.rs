@@ -8,7 +8,7 @@ use forebay_meta::record::{
     CookieRecord, Directory, Kind, NameRecord, Record, Timestamp, VolumeState,
 };
 use forebay_meta::{Batch, Entry, InodeRecord, Key, KeyRange, StoreError};
-use forebay_types::Inode;
+use forebay_types::{BLOCK_SIZE, Inode};
 
 use super::overlaid::Overlaid;
 use super::{Observer, Step, Target};
@@ -84,6 +84,11 @@ impl<'a> Work<'a> {
     /// Whether block maps cannot be read: whatever seems to be dead may be what they refer to.
     pub(super) fn maps_are_unknown(&self) -> bool {
         self.report.unreadable_maps > 0
+    }
+
+    /// Bytes that they refer to, at most.
+    pub(super) fn unknown_bytes(&self) -> u64 {
+        self.report.unreadable_maps.saturating_mul(BLOCK_SIZE)
     }
 
     /// Nothing is half done: commits the batch if it has grown large.

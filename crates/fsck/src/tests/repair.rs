@@ -210,7 +210,8 @@ fn what_block_maps_that_cannot_be_read_may_refer_to_is_not_given_up() {
             volume.put(&Key::DeadPack(pack(1)), &DeadPack);
         }
         volume.repair(false, NEVER);
-        assert_eq!(account(&volume).unwrap().live_bytes, 9096);
+        // As much as that map can refer to, more often than once if it is shared.
+        assert_eq!(account(&volume).unwrap().live_bytes, 5000 + (4 << 20));
         assert!(!volume.entries.contains_key(&dead));
         volume.repair(true, NEVER);
         assert_eq!(account(&volume).unwrap().live_bytes, 5000);

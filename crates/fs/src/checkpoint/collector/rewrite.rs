@@ -152,7 +152,7 @@ impl Core {
         Step::Worked(work)
     }
 
-    /// The new pack, once it is in the bucket; none if nothing of the packs lives any more.
+    /// The new pack, once it is in the bucket; none if nothing of the packs lives any more, or not yet.
     async fn copy(
         self: &Arc<Self>,
         group: &[PackId],
@@ -172,7 +172,8 @@ impl Core {
         self.put_copy(copied, lease, work).await.map(Some)
     }
 
-    /// What lives in these packs, in the order of blocks, as far as one pack has room for it.
+    /// What lives in these packs, in the order of blocks, as far as one pack has room for it. Nothing also if that changes
+    /// meanwhile.
     async fn live_in(&self, group: &[PackId], work: &mut Work) -> Result<Vec<Wanted>, Unfinished> {
         let mut blocks = BTreeSet::new();
         let mut said = vec![0; group.len()];
@@ -213,12 +214,14 @@ impl Core {
             let record = self.catalog.pack(*pack).await?;
             let says = record.map_or(0, |record| record.live_bytes);
             if found < says {
-                let why = format!("{says} bytes of it are in use, and {found} of them were found");
-                return Err(match says == said {
-                    true => Unfinished::Alone(*pack, why),
-                    // The other way round, what it holds may have been found for other blocks.
-                    false => Unfinished::Later(why),
-                });
+                if says != said {
+                    // What it holds was found for other blocks meanwhile, perhaps: it is looked through again.
+                    return Ok(Vec::new());
+                }
+                return Err(Unfinished::Alone(
+                    *pack,
+                    format!("{says} bytes of it are in use, and {found} of them were found"),
+                ));
             }
         }
         Ok(wanted)

@@ -1,0 +1,297 @@
+//! What a call costs whoever serves it, beside `nfsserve`: `cargo bench --bench tables -- engines [--rounds N]`.
+//!
+//! One connection over the loopback, 32 calls under way, the client on the same processors. Three servers take turns, each new in
+//! each turn: `nfsserve` over a file system in memory; our engine over the same one; and our engine over a volume, with its
+//! log and its bucket in memory, which publishes in the background.
+//!
+//! Processor time is that of the process without the thread of the client: of a volume also what uploading takes and
+//! publishing, to the end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forebay_fs::Volume;
+use forebay_measure::{Arguments, Machine, Round, Rounds, in_turns, table};
+use forebay_vfs::memory::MemoryFileSystem;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::nfs_client::{Call, Client, Handle};
+use crate::server::{self, Running};
+use crate::{Failure, nfsserve_adapter, surroundings, volume};
+
+const COMMAND: &str = "cargo bench --bench tables -- engines";
+const KIB_4: u64 = 4 << 10;
+const MIB: u64 = 1 << 20;
+const FILE_BYTES: u64 = 256 * MIB;
+const FILE: &str = "file";
+
+/// What is called: its name, the bytes of a call, and how many calls a turn has.
+const CALLS: [(Calls, &str, u64, u64); 6] = [
+    (Calls::GetAttr, "GETATTR", 0, 40_000),
+    (Calls::Create, "CREATE", 0, 10_000),
+    (Calls::Read, "READ of 4 KiB, random", KIB_4, 20_000),
+    (
+        Calls::Write,
+        "WRITE of 4 KiB, random, unstable",
+        KIB_4,
+        20_000,
+    ),
+    (Calls::Read, "READ of 1 MiB, in a row", MIB, 512),
+    (Calls::Write, "WRITE of 1 MiB, in a row, unstable", MIB, 512),
+];
+
+#[derive(Clone, Copy)]
+enum Calls {
+    GetAttr,
+    Create,
+    Read,
+    Write,
+}
+
+/// Who serves.
+enum Server {
+    Nfsserve(Arc<MemoryFileSystem>),
+    Engine(Arc<MemoryFileSystem>),
+    Volume(Volume),
+}
+
+const NFSSERVE: &str = "nfsserve";
+const ENGINE: &str = "engine";
+const VOLUME: &str = "volume";
+
+impl Server {
+    fn name(&self) -> &'static str {
+        match self {
+            Server::Nfsserve(_) => NFSSERVE,
+            Server::Engine(_) => ENGINE,
+            Server::Volume(_) => VOLUME,
+        }
+    }
+
+    async fn start(&self) -> Running {
+        match self {
+            Server::Nfsserve(fs) => nfsserve_adapter::start(fs.clone()).await,
+            Server::Engine(fs) => server::start(fs.clone()).await,
+            Server::Volume(volume) => server::start(Arc::new(volume.clone())).await,
+        }
+    }
+
+    /// Waits for what the calls before have left to be done.
+    async fn settle(&self) -> Result<(), Failure> {
+        if let Server::Volume(volume) = self {
+            volume.flush().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Processor time of all threads but this one.
+fn others() -> Duration {
+    let now = |clock| {
+        let time = clock_gettime(clock);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    };
+    now(ClockId::ProcessCPUTime).saturating_sub(now(ClockId::ThreadCPUTime))
+}
+
+struct Course {
+    servers: Runtime,
+    client: Runtime,
+    payload: Vec<u8>,
+    /// Directories made so far: each turn of CREATE has one of its own.
+    directories: u64,
+}
+
+impl Course {
+    fn new() -> Result<Course, Failure> {
+        Ok(Course {
+            servers: crate::runtime()?,
+            client: Builder::new_current_thread().enable_all().build()?,
+            payload: surroundings::noise(1, MIB as usize),
+            directories: 0,
+        })
+    }
+
+    /// Makes the file.
+    fn prepare(&self, server: &Server) -> Result<(), Failure> {
+        let running = self.servers.block_on(server.start());
+        let made = self.client.block_on(async {
+            let mut client = Client::connect(running.address).await?;
+            let root = client.mount().await?;
+            let file = client.create(&root, FILE).await?;
+            let write = |turn| Call::write(&file, turn * MIB, &self.payload);
+            client.pipeline(FILE_BYTES / MIB, 0, write).await
+        });
+        self.servers.block_on(running.stop());
+        Ok(made?)
+    }
+
+    /// Seconds, and seconds of the server's processor time, of so many calls.
+    fn turn(
+        &mut self,
+        server: &Server,
+        (calls, bytes, count): (Calls, u64, u64),
+    ) -> Result<(f64, f64), Failure> {
+        let running = self.servers.block_on(async {
+            server.settle().await?;
+            Ok::<_, Failure>(server.start().await)
+        })?;
+        self.directories += 1;
+        let before = others();
+        let run = self.run(running.address, calls, bytes, count);
+        let taken = self.client.block_on(run)?;
+        self.servers.block_on(server.settle())?;
+        let processor = others().saturating_sub(before);
+        self.servers.block_on(running.stop());
+        Ok((taken.as_secs_f64(), processor.as_secs_f64()))
+    }
+
+    async fn run(
+        &self,
+        address: SocketAddr,
+        calls: Calls,
+        bytes: u64,
+        count: u64,
+    ) -> Result<Duration, Failure> {
+        let mut client = Client::connect(address).await?;
+        let root = client.mount().await?;
+        let file = client.lookup(&root, FILE).await?;
+        let directory = match calls {
+            Calls::Create => {
+                let name = format!("directory {}", self.directories);
+                client.mkdir(&root, &name).await?
+            }
+            _ => root,
+        };
+        let reply_bytes = match calls {
+            Calls::Read => bytes as usize,
+            _ => 0,
+        };
+        let mut random = self.directories;
+        let began = Instant::now();
+        let call = |turn| {
+            let offset = match bytes {
+                MIB => turn * MIB % FILE_BYTES,
+                _ => next_random(&mut random) % (FILE_BYTES / KIB_4) * KIB_4,
+            };
+            self.call(calls, bytes, &file, &directory, (turn, offset))
+        };
+        client.pipeline(count, reply_bytes, call).await?;
+        Ok(began.elapsed())
+    }
+
+    fn call(
+        &self,
+        calls: Calls,
+        bytes: u64,
+        file: &Handle,
+        directory: &Handle,
+        (turn, offset): (u64, u64),
+    ) -> Call<'_> {
+        match calls {
+            Calls::GetAttr => Call::getattr(file),
+            Calls::Create => Call::create(directory, &format!("file {turn}")),
+            Calls::Read => Call::read(file, offset, bytes as u32),
+            Calls::Write => Call::write(file, offset, &self.payload[..bytes as usize]),
+        }
+    }
+}
+
+/// The next of a row of numbers that look random (xorshift).
+fn next_random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+fn rate(server: &str, call: &str) -> String {
+    format!("rate, {server}, {call}")
+}
+
+fn processor(server: &str, call: &str) -> String {
+    format!("processor, {server}, {call}")
+}
+
+pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
+    let full = arguments.full();
+    let rounds = match arguments.after("--rounds") {
+        Some(count) => count.parse()?,
+        None if full => 9,
+        None => 1,
+    };
+    let mut course = Course::new()?;
+    let opened = volume::open(volume::LOG, surroundings::memory_folder());
+    let opened = course.servers.block_on(opened);
+    let memory = Arc::new(MemoryFileSystem::new());
+    let servers = [
+        Server::Engine(memory.clone()),
+        Server::Nfsserve(memory),
+        Server::Volume(opened.volume.clone()),
+    ];
+    for server in &servers {
+        course.prepare(server)?;
+    }
+    let mut once = || {
+        let mut round = Round::default();
+        for (calls, name, bytes, count) in CALLS {
+            let count = if full { count } else { 8 };
+            for server in &servers {
+                let (taken, spent) = course.turn(server, (calls, bytes, count))?;
+                round.insert(rate(server.name(), name), count as f64 / taken);
+                // At least what the clock can tell: a short turn may have none.
+                round.insert(
+                    processor(server.name(), name),
+                    spent.max(1e-9) / count as f64,
+                );
+            }
+        }
+        Ok::<_, Failure>(round)
+    };
+    let rounds = in_turns(rounds, &mut [&mut once])?;
+    drop(servers);
+    course.servers.block_on(opened.close());
+    let figures = "medians of rounds in turns (quartiles); in brackets how many times that of nfsserve, \
+                   median of the ratios within the rounds";
+    let caption = Machine::this().caption(COMMAND, figures);
+    Ok(rounds
+        .iter()
+        .map(|rounds| format!("{caption}\n\n{}\n{}", rates(rounds), costs(rounds)))
+        .collect())
+}
+
+fn shown(rounds: &Rounds, figure: fn(&str, &str) -> String, unit: &str, scale: f64) -> String {
+    let titles = [
+        format!("32 calls under way, {unit}"),
+        "nfsserve".to_owned(),
+        "our engine, the same file system".to_owned(),
+        "to nfsserve".to_owned(),
+        "a volume".to_owned(),
+        "to nfsserve".to_owned(),
+    ];
+    let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+    let mut text = table::head(&titles);
+    for (_, name, ..) in CALLS {
+        let [theirs, engine, volume] = [NFSSERVE, ENGINE, VOLUME].map(|who| figure(who, name));
+        let told = |key: &str| table::digits(rounds.median(key).map(|value| value * scale));
+        text += &table::line([
+            name.to_owned(),
+            told(&theirs),
+            told(&engine),
+            table::times(rounds.ratio(&engine, &theirs)),
+            told(&volume),
+            table::times(rounds.ratio(&volume, &theirs)),
+        ]);
+    }
+    text
+}
+
+fn rates(rounds: &Rounds) -> String {
+    shown(rounds, rate, "thousand a second", 1e-3)
+}
+
+fn costs(rounds: &Rounds) -> String {
+    shown(rounds, processor, "µs of processor time each", 1e6)
+}
