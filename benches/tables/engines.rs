@@ -1,11 +1,12 @@
 //! What a call costs whoever serves it, beside `nfsserve`: `cargo bench --bench tables -- engines [--rounds N]`.
 //!
-//! One connection over the loopback, 32 calls under way, the client on the same processors. Three servers take turns, each new in
-//! each turn: `nfsserve` over a file system in memory; our engine over the same one; and our engine over a volume, with its
-//! log and its bucket in memory, which publishes in the background.
+//! One connection over the loopback, 32 calls under way, the client on the same processors. Four servers take turns, each new in
+//! each turn: `nfsserve` over a file system in memory; our engine over the same one; our engine over a volume whose log and
+//! cache are in memory, and which publishes after the turn; and over one that publishes meanwhile, with the settings that there are
+//! without any, into a bucket that is in memory as well.
 //!
-//! Processor time is that of the process without the thread of the client: of a volume also what uploading takes and
-//! publishing, to the end.
+//! Processor time is that of the process without the thread of the client. Of the last one also what uploading takes and
+//! publishing, to the end, and what the bucket takes: copies into memory that is new.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -54,11 +55,14 @@ enum Calls {
 enum Server {
     Nfsserve(Arc<MemoryFileSystem>),
     Engine(Arc<MemoryFileSystem>),
+    /// Publishes after the turn.
+    Later(Volume),
     Volume(Volume),
 }
 
 const NFSSERVE: &str = "nfsserve";
 const ENGINE: &str = "engine";
+const LATER: &str = "later";
 const VOLUME: &str = "volume";
 
 impl Server {
@@ -66,6 +70,7 @@ impl Server {
         match self {
             Server::Nfsserve(_) => NFSSERVE,
             Server::Engine(_) => ENGINE,
+            Server::Later(_) => LATER,
             Server::Volume(_) => VOLUME,
         }
     }
@@ -74,13 +79,15 @@ impl Server {
         match self {
             Server::Nfsserve(fs) => nfsserve_adapter::start(fs.clone()).await,
             Server::Engine(fs) => server::start(fs.clone()).await,
-            Server::Volume(volume) => server::start(Arc::new(volume.clone())).await,
+            Server::Later(volume) | Server::Volume(volume) => {
+                server::start(Arc::new(volume.clone())).await
+            }
         }
     }
 
     /// Waits for what the calls before have left to be done.
     async fn settle(&self) -> Result<(), Failure> {
-        if let Server::Volume(volume) = self {
+        if let Server::Later(volume) | Server::Volume(volume) = self {
             volume.flush().await?;
         }
         Ok(())
@@ -142,7 +149,9 @@ impl Course {
         let before = others();
         let run = self.run(running.address, calls, bytes, count);
         let taken = self.client.block_on(run)?;
-        self.servers.block_on(server.settle())?;
+        if let Server::Volume(_) = server {
+            self.servers.block_on(server.settle())?;
+        }
         let processor = others().saturating_sub(before);
         self.servers.block_on(running.stop());
         Ok((taken.as_secs_f64(), processor.as_secs_f64()))
@@ -223,12 +232,19 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
         None => 1,
     };
     let mut course = Course::new()?;
-    let opened = volume::open(volume::LOG, surroundings::memory_folder());
-    let opened = course.servers.block_on(opened);
+    let folder = surroundings::memory_folder();
+    let opened = course.servers.block_on(volume::open(volume::LOG, folder));
+    let later = volume::open_with(volume::LOG, folder, |config| {
+        config.checkpoint_interval = Duration::from_secs(3600);
+        config.checkpoint_bytes = 1 << 40;
+        config.early_bytes = u64::MAX;
+    });
+    let later = course.servers.block_on(later);
     let memory = Arc::new(MemoryFileSystem::new());
     let servers = [
         Server::Engine(memory.clone()),
         Server::Nfsserve(memory),
+        Server::Later(later.volume.clone()),
         Server::Volume(opened.volume.clone()),
     ];
     for server in &servers {
@@ -252,10 +268,11 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     };
     let rounds = in_turns(rounds, &mut [&mut once])?;
     drop(servers);
-    course.servers.block_on(opened.close());
-    let figures = "medians of rounds in turns (quartiles); in brackets how many times that of nfsserve, \
-                   median of the ratios within the rounds";
-    let caption = Machine::this().caption(COMMAND, figures);
+    course.servers.block_on(async {
+        later.close().await;
+        opened.close().await;
+    });
+    let caption = Machine::this().caption(COMMAND, "medians of rounds in turns (quartiles)");
     Ok(rounds
         .iter()
         .map(|rounds| format!("{caption}\n\n{}\n{}", rates(rounds), costs(rounds)))
@@ -270,17 +287,22 @@ fn shown(rounds: &Rounds, figure: fn(&str, &str) -> String, unit: &str, scale: f
         "to nfsserve".to_owned(),
         "a volume".to_owned(),
         "to nfsserve".to_owned(),
+        "and uploads".to_owned(),
+        "to nfsserve".to_owned(),
     ];
     let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
     let mut text = table::head(&titles);
     for (_, name, ..) in CALLS {
-        let [theirs, engine, volume] = [NFSSERVE, ENGINE, VOLUME].map(|who| figure(who, name));
+        let [theirs, engine, later, volume] =
+            [NFSSERVE, ENGINE, LATER, VOLUME].map(|who| figure(who, name));
         let told = |key: &str| table::digits(rounds.median(key).map(|value| value * scale));
         text += &table::line([
             name.to_owned(),
             told(&theirs),
             told(&engine),
             table::times(rounds.ratio(&engine, &theirs)),
+            told(&later),
+            table::times(rounds.ratio(&later, &theirs)),
             told(&volume),
             table::times(rounds.ratio(&volume, &theirs)),
         ]);

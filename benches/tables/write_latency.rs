@@ -20,10 +20,10 @@ use tokio::runtime::Runtime;
 use crate::{Failure, ROOT, surroundings};
 
 const COMMAND: &str = "cargo bench --bench tables -- write_latency";
-/// Name and bytes of a write, and the time from one to the next: 8, 16 and 20 MB/s.
+/// Name and bytes of a write, and the time from one to the next: 8, 22 and 21 MB/s.
 const WRITES: [(&str, usize, Duration); 3] = [
     ("4 KiB", 4 << 10, Duration::from_micros(500)),
-    ("64 KiB", 64 << 10, Duration::from_millis(4)),
+    ("64 KiB", 64 << 10, Duration::from_millis(3)),
     ("1 MiB", 1 << 20, Duration::from_millis(50)),
 ];
 /// Time of a turn.
@@ -162,7 +162,7 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let full = arguments.full();
     let count = match arguments.after("--rounds") {
         Some(count) => count.parse()?,
-        None if full => 15,
+        None if full => 25,
         None => 1,
     };
     // Long enough for a checkpoint to be published, and for one COMMIT of the largest writes.
