@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_fs::{Compression, Dedup, Expected, LogConfig, Unlock, Volume};
+use forebay_fs::{Compression, Dedup, Expected, FsConfig, LogConfig, Unlock, Volume};
 use forebay_measure::{Arguments, Machine, Round, Rounds, in_turns, table};
 use forebay_object::StoreOptions;
 use forebay_seal::KeyFile;
@@ -41,16 +41,22 @@ struct Opened {
     _local: tempfile::TempDir,
 }
 
+/// Compresses, seals, and looks for content that the volume has.
+pub(crate) fn set_everything_on(config: &mut FsConfig) -> Result<(), Failure> {
+    config.compression = Compression::default();
+    config.dedup = Dedup::Full;
+    let key_file = KeyFile::new(vec![7; KeyFile::MIN_LEN].into())?;
+    config.expected = Expected::Sealed(Arc::new(Unlock::KeyFile(key_file)));
+    Ok(())
+}
+
 async fn open(kind: &'static str, everything: bool, seal_log: bool) -> Result<Opened, Failure> {
     let local = tempfile::tempdir_in(surroundings::memory_folder())?;
     let store = forebay_object::open("memory://", &StoreOptions::default()).await?;
-    let mut config = forebay_fs::FsConfig::new(local.path().to_owned());
+    let mut config = FsConfig::new(local.path().to_owned());
     config.compression = Compression::Off;
     if everything {
-        config.compression = Compression::default();
-        config.dedup = Dedup::Full;
-        let key_file = KeyFile::new(vec![7; KeyFile::MIN_LEN].into())?;
-        config.expected = Expected::Sealed(Arc::new(Unlock::KeyFile(key_file)));
+        set_everything_on(&mut config)?;
     }
     config.seal_log = seal_log;
     // Published between the turns, and not in them.

@@ -9,14 +9,14 @@
 
 use std::time::{Duration, Instant};
 
-use forebay_fs::{Compression, Dedup, Expected, FsConfig, LogConfig, Unlock, Volume};
+use forebay_fs::{Compression, FsConfig, LogConfig, Volume};
 use forebay_measure::{Arguments, Machine, Round, Rounds, in_turns, table};
 use forebay_object::StoreOptions;
-use forebay_seal::KeyFile;
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 use tokio::runtime::Runtime;
 
+use crate::sealed_log::set_everything_on;
 use crate::{Failure, ROOT, surroundings};
 
 const COMMAND: &str = "cargo bench --bench tables -- write_latency";
@@ -44,10 +44,7 @@ async fn open(kind: &'static str, everything: bool) -> Result<Opened, Failure> {
     let mut config = FsConfig::new(local.path().to_owned());
     config.compression = Compression::Off;
     if everything {
-        config.compression = Compression::default();
-        config.dedup = Dedup::Full;
-        let key_file = KeyFile::new(vec![7; KeyFile::MIN_LEN].into())?;
-        config.expected = Expected::Sealed(std::sync::Arc::new(Unlock::KeyFile(key_file)));
+        set_everything_on(&mut config)?;
     }
     config.checkpoint_interval = Duration::from_millis(200);
     config.log = LogConfig::Disk {

@@ -1,20 +1,15 @@
 //! The collector: packs that are mostly dead are rewritten, and those that nothing knows deleted.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use forebay_fs::{CollectRefusal, CollectorWait, Compression, FsConfig};
-use forebay_meta::record::PackRecord;
-use forebay_meta::{Key, Record, StoreError};
 use forebay_object::faults::{FaultKind, Request};
-use forebay_types::{BlockIndex, BlockKey, Inode, PackId};
+use forebay_types::Inode;
 use forebay_vfs::Stability;
 
-use crate::common::metadata::Reads;
 use crate::common::{Bucket, Life, eventually, pattern};
+
+mod accounts;
 
 const MIB: u64 = 1 << 20;
 
@@ -35,12 +30,6 @@ fn unhurried(config: &mut FsConfig) {
 fn write(life: &Life, inode: Inode, at: u64, seed: u64, len: u64) {
     let bytes = pattern(seed, len as usize);
     life.write(inode, at, &bytes, Stability::Unstable);
-}
-
-/// The pack of an object.
-fn pack_of(path: &Path) -> PackId {
-    let digits = path.file_stem().unwrap().to_str().unwrap();
-    PackId(u64::from_str_radix(digits, 16).unwrap())
 }
 
 /// Has something published, which is when the collector looks at what there is to do.
@@ -381,118 +370,6 @@ fn the_collector_rests_for_as_long_as_its_budget_says() {
     let life = bucket.start(eager);
     nudge(&life);
     collected(&life);
-}
-
-/// Hides the map of a block, as if the index of its pack did not name it.
-struct Hidden {
-    key: bytes::Bytes,
-    hides: AtomicBool,
-}
-
-#[async_trait]
-impl Reads for Hidden {
-    async fn got(
-        &self,
-        key: &[u8],
-        found: Option<bytes::Bytes>,
-    ) -> Result<Option<bytes::Bytes>, StoreError> {
-        let hides = self.hides.load(Ordering::Relaxed) && key == self.key;
-        Ok(found.filter(|_| !hides))
-    }
-}
-
-#[test]
-fn a_pack_of_which_less_is_found_than_its_account_says_is_left_alone() {
-    let bucket = Bucket::new();
-    let life = bucket.start(unhurried);
-    let inode = life.create(b"file");
-    write(&life, inode, 0, 1, 4 * MIB);
-    life.flush();
-    let (pack, _) = bucket.packs().pop().unwrap();
-    write(&life, inode, MIB, 2, 3 * MIB);
-    life.flush();
-    life.stop();
-    let block = BlockKey {
-        inode,
-        block: BlockIndex(0),
-    };
-    let hidden = Arc::new(Hidden {
-        key: Key::Block(block).encode(),
-        hides: AtomicBool::new(true),
-    });
-    let mut config = bucket.config();
-    eager(&mut config);
-    let life = bucket.start_watched(config, hidden.clone());
-    nudge(&life);
-    eventually("it is left alone", || {
-        life.volume.status().collector.left_alone == 1
-    });
-    hidden.hides.store(false, Ordering::Relaxed);
-    nudge(&life);
-    assert!(pack.exists());
-    assert!(life.read(inode, 0, MIB as usize) == pattern(1, MIB as usize));
-}
-
-/// Hides the map of a block while a pack is looked through for the first time, and says that its account has become larger
-/// meanwhile.
-struct Growing {
-    hidden: Hidden,
-    account: bytes::Bytes,
-    looks: AtomicU64,
-}
-
-#[async_trait]
-impl Reads for Growing {
-    async fn got(
-        &self,
-        key: &[u8],
-        found: Option<bytes::Bytes>,
-    ) -> Result<Option<bytes::Bytes>, StoreError> {
-        let found = self.hidden.got(key, found).await?;
-        let Some(value) = found.as_ref().filter(|_| key == self.account) else {
-            return Ok(found);
-        };
-        if self.looks.fetch_add(1, Ordering::Relaxed) > 0 {
-            self.hidden.hides.store(false, Ordering::Relaxed);
-            return Ok(found);
-        }
-        let mut record = PackRecord::decode(key, value).unwrap();
-        record.live_bytes -= 1;
-        Ok(Some(record.encode()))
-    }
-}
-
-#[test]
-fn a_pack_that_is_given_more_to_hold_while_it_is_looked_through_is_looked_through_again() {
-    let bucket = Bucket::new();
-    let life = bucket.start(unhurried);
-    let inode = life.create(b"file");
-    write(&life, inode, 0, 1, 4 * MIB);
-    life.flush();
-    let (pack, _) = bucket.packs().pop().unwrap();
-    write(&life, inode, MIB, 2, 3 * MIB);
-    life.flush();
-    life.stop();
-    let block = BlockKey {
-        inode,
-        block: BlockIndex(0),
-    };
-    let growing = Arc::new(Growing {
-        hidden: Hidden {
-            key: Key::Block(block).encode(),
-            hides: AtomicBool::new(true),
-        },
-        account: Key::Pack(pack_of(&pack)).encode(),
-        looks: AtomicU64::new(0),
-    });
-    let mut config = bucket.config();
-    eager(&mut config);
-    let life = bucket.start_watched(config, growing.clone());
-    nudge(&life);
-    eventually("it has gone", || !pack.exists());
-    assert!(growing.looks.load(Ordering::Relaxed) >= 4, "seen twice");
-    assert_eq!(life.volume.status().collector.left_alone, 0);
-    assert!(life.read(inode, 0, MIB as usize) == pattern(1, MIB as usize));
 }
 
 /// A volume with a pack that is three quarters dead, of so few bytes that it waits for company.
