@@ -412,7 +412,7 @@ impl Run {
                 prop_assert!(!self.model.is_dirty(block) && !cells.is_empty());
                 let now = self.cache.allocated_bytes();
                 // What arrived in one piece goes when the last of it does.
-                prop_assert!(now == before - bytes || self.took_over && now < before);
+                prop_assert!(now + bytes == before || self.took_over && now < before);
                 cells.into_iter().for_each(|cell| self.model.forget(cell));
             }
             Eviction::Touched => prop_assert!(!self.model.is_dirty(block)),
