@@ -36,7 +36,7 @@ const NAME: &[u8] = b"copy";
 const ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
-    groups: Vec::new(),
+    groups: forebay_vfs::Groups::new_const(),
 };
 
 /// A log, or none, and where the local folder is.

@@ -46,7 +46,7 @@ pub(crate) fn who() -> Credentials {
     Credentials {
         uid: 1000,
         gid: 1000,
-        groups: vec![4, 24, 27, 100, 1000],
+        groups: [4, 24, 27, 100, 1000].as_slice().into(),
     }
 }
 

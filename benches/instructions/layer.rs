@@ -25,7 +25,7 @@ const FILE_BYTES: u64 = 4 * MIB;
 static ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
-    groups: Vec::new(),
+    groups: forebay_vfs::Groups::new_const(),
 };
 
 pub(crate) fn operations() -> Vec<Operation> {

@@ -23,7 +23,7 @@ use crate::server::Running;
 const ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
-    groups: Vec::new(),
+    groups: forebay_vfs::Groups::new_const(),
 };
 
 /// Names looked at in one step of a listing.

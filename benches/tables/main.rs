@@ -68,7 +68,7 @@ const ALL: [(&str, Tables); 10] = [
 static ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
-    groups: Vec::new(),
+    groups: forebay_vfs::Groups::new_const(),
 };
 
 /// As the program has it on a machine with two processors.

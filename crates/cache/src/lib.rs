@@ -94,6 +94,7 @@ mod arrived;
 mod bitmap;
 mod block;
 mod cache;
+mod copies;
 mod fetch;
 mod file;
 mod lru;
@@ -108,7 +109,7 @@ pub use arrived::Arrived;
 pub use bitmap::RangeBitmap;
 pub use cache::{Cache, Lease};
 pub use fetch::FetchToken;
-pub use file::{Eviction, FileBlocks};
+pub use file::{Eviction, FileBlocks, Lent};
 pub use snapshot::Snapshot;
 
 /// Names one state of the dirty ranges of a block: equal only if nothing was written or truncated

@@ -9,6 +9,7 @@
 
 use crate::arrived::Arrived;
 use crate::bitmap::RangeBitmap;
+use crate::copies::copied;
 use crate::pool::{Buffer, Class, Pool};
 use bytes::Bytes;
 use forebay_types::{BLOCK_SIZE, ByteRange};
@@ -308,7 +309,7 @@ impl AsRef<[u8]> for Lent {
 /// being evicted for as long as its reader takes.
 fn lent(piece: &Arc<Piece>, start: usize, end: usize) -> Bytes {
     if (end - start) * 2 < piece.window().class.size() {
-        return Bytes::copy_from_slice(piece.bytes(start, end));
+        return copied(piece.bytes(start, end));
     }
     Bytes::from_owner(Lent {
         piece: Arc::clone(piece),

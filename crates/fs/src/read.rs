@@ -8,7 +8,7 @@ use forebay_cache::{FetchToken, Lease};
 use forebay_meta::FrameAddress;
 use forebay_meta::record::BlockMap;
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, PackId};
-use forebay_vfs::{Credentials, Error, ReadReply, Result, permission};
+use forebay_vfs::{Credentials, Error, Pieces, ReadReply, Result, permission};
 use futures_util::StreamExt;
 use futures_util::stream;
 
@@ -79,7 +79,7 @@ impl Core {
                 .await?
             {
                 return Ok(ReadReply {
-                    data: vec![Bytes::from(reply.data)],
+                    data: Pieces::from_iter([Bytes::from(reply.data)]),
                     eof: reply.eof,
                     attributes: reply.attributes,
                 });

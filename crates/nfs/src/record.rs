@@ -10,8 +10,8 @@
 //! ```
 //!
 //! [`Assembler`] takes the stream in pieces of any size and gives back records. It never looks
-//! at a length and allocates it: small records grow as their bytes arrive, large ones wait for a
-//! buffer that its owner has to grant.
+//! at a length and allocates it: small records have at most four times the bytes that have arrived, large
+//! ones wait for a buffer that its owner has to grant.
 
 /// Bytes of a fragment's header.
 pub const MARK_BYTES: usize = 4;
@@ -72,12 +72,21 @@ pub struct Assembler {
     record: Vec<u8>,
     /// Bytes that `record` may come to hold without a further grant.
     allowance: usize,
+    /// Gives a buffer of at least so many bytes for a record that has begun.
+    buffers: fn(usize) -> Vec<u8>,
 }
 
 impl Assembler {
     /// For records of at most `limit` bytes.
     pub fn new(limit: usize) -> Assembler {
+        Assembler::with_buffers(limit, Vec::with_capacity)
+    }
+
+    /// The same, with what gives an empty buffer of at least so many bytes for a record that has begun: as many as it has, if a
+    /// quarter of them are here.
+    pub fn with_buffers(limit: usize, buffers: fn(usize) -> Vec<u8>) -> Assembler {
         Assembler {
+            buffers,
             limit,
             mark: [0; MARK_BYTES],
             mark_filled: 0,
@@ -110,8 +119,12 @@ impl Assembler {
             let Some((piece, rest)) = input.split_at_checked(available) else {
                 return Ok(Step::NeedInput);
             };
+            if self.record.is_empty() && self.record.capacity() < available {
+                // Mostly the whole record is here, or the best part of one that the end of a read has cut.
+                let is_earnest = self.last && total <= self.allowance.min(4 * available);
+                self.record = (self.buffers)(if is_earnest { total } else { available });
+            }
             if available == self.remaining && self.last {
-                // Mostly the whole record is here: exactly its bytes are allocated.
                 self.record.reserve_exact(available);
             }
             self.record.extend_from_slice(piece);
@@ -236,6 +249,29 @@ mod tests {
         };
         assert_eq!(record, [1; 100]);
         assert_eq!(record.capacity(), 300);
+    }
+
+    #[test]
+    fn a_record_of_which_a_quarter_is_here_is_given_a_buffer_of_its_length() {
+        let buffers = |bytes| Vec::with_capacity(bytes + 77);
+        let wire = fragment(&[1; 4000], true);
+        for (here, capacity) in [(4000, 4077), (1000, 4077), (999, 1076)] {
+            let mut assembler = Assembler::with_buffers(LIMIT, buffers);
+            let (mut input, mut rest) = wire.split_at(MARK_BYTES + here);
+            let step = assembler.take(&mut input).unwrap();
+            assert_eq!(step == Step::NeedInput, here < 4000);
+            if here < 4000 {
+                assert_eq!(assembler.record.capacity(), capacity);
+                let step = assembler.take(&mut rest).unwrap();
+                assert_eq!(step, Step::Record(vec![1; 4000]));
+            }
+        }
+        // One that has to be granted gets no more than what has come.
+        let wire = fragment(&vec![1; 100 << 10], true);
+        let mut assembler = Assembler::with_buffers(LIMIT, buffers);
+        let mut input = &wire[..MARK_BYTES + EARNEST_BYTES];
+        assert_eq!(assembler.take(&mut input), Ok(Step::NeedInput));
+        assert_eq!(assembler.record.capacity(), EARNEST_BYTES + 77);
     }
 
     fn fragment(data: &[u8], last: bool) -> Vec<u8> {

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use forebay_vfs::Credentials;
+use forebay_vfs::{Credentials, Groups};
 
 use crate::rpc::{AUTH_NONE, AUTH_SYS, Credential};
 use crate::{AddressRange, NOBODY, Transports};
@@ -174,7 +174,7 @@ impl Rule {
                 return Cow::Owned(Credentials {
                     uid,
                     gid,
-                    groups: Vec::new(),
+                    groups: Groups::new(),
                 });
             }
         };
@@ -199,7 +199,7 @@ mod tests {
         Credentials {
             uid,
             gid,
-            groups: groups.to_vec(),
+            groups: groups.into(),
         }
     }
 

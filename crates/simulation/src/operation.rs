@@ -111,7 +111,7 @@ pub(crate) type Call = Pin<Box<dyn Future<Output = Reply> + Send>>;
 pub(crate) static ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
-    groups: Vec::new(),
+    groups: forebay_vfs::Groups::new_const(),
 };
 
 fn reply<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Reply) -> Reply {

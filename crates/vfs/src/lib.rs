@@ -18,6 +18,6 @@ pub use attributes::{
 };
 pub use error::{Error, Result};
 pub use operations::{
-    Change, CreateMode, Created, Credentials, DirectoryEntry, FileSystem, Listing, NewNode,
-    ReadReply, Stability, Statistics, Verifier, WriteReply,
+    Change, CreateMode, Created, Credentials, DirectoryEntry, FileSystem, Groups, Listing, NewNode,
+    Pieces, ReadReply, Stability, Statistics, Verifier, WriteReply,
 };

@@ -4,8 +4,15 @@ use std::future::Future;
 
 use bytes::Bytes;
 use forebay_types::Inode;
+use smallvec::SmallVec;
 
 use crate::{Access, Attributes, Device, Result, SetAttributes, Timestamp, WccAttributes};
+
+/// Groups of a caller: as many as AUTH_SYS carries need no memory of their own.
+pub type Groups = SmallVec<[u32; 16]>;
+
+/// Bytes in pieces: those of a short read need no memory for the list of them.
+pub type Pieces = SmallVec<[Bytes; 2]>;
 
 /// Who asks: the identity that permission checks use, after any squashing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +22,7 @@ pub struct Credentials {
     /// Primary group.
     pub gid: u32,
     /// Further groups; AUTH_SYS carries at most 16 (RFC 5531, appendix A).
-    pub groups: Vec<u32>,
+    pub groups: Groups,
 }
 
 /// Write verifier: changes when the server may have lost writes that it answered UNSTABLE.
@@ -85,7 +92,7 @@ pub struct Created {
 pub struct ReadReply {
     /// The bytes, in order, as pieces to be written to the socket one after the other; together
     /// at most as many as were asked for.
-    pub data: Vec<Bytes>,
+    pub data: Pieces,
     /// Whether the last byte of the file is among them, or the offset lies at or past the end.
     pub eof: bool,
     /// The file.

@@ -28,7 +28,7 @@ pub use life::{read, write};
 pub const ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
-    groups: Vec::new(),
+    groups: forebay_vfs::Groups::new_const(),
 };
 
 /// What no operation of a test may take: longer means a deadlock. A store that does not answer is waited
@@ -321,7 +321,7 @@ pub fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
     Credentials {
         uid,
         gid,
-        groups: groups.to_vec(),
+        groups: groups.into(),
     }
 }
 

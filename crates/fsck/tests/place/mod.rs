@@ -16,7 +16,7 @@ use tempfile::TempDir;
 pub(crate) static WHO: Credentials = Credentials {
     uid: 0,
     gid: 0,
-    groups: Vec::new(),
+    groups: forebay_vfs::Groups::new_const(),
 };
 
 pub(crate) struct Place {

@@ -1,6 +1,6 @@
 //! Taking the header off a call.
 
-use forebay_vfs::Credentials;
+use forebay_vfs::{Credentials, Groups};
 
 use super::{
     AUTH_NONE, AUTH_SYS, AUTH_TLS, CALL, MAX_AUTH_BYTES, MAX_GROUPS, MAX_MACHINE_NAME, RPC_VERSION,
@@ -135,8 +135,7 @@ fn auth_sys(mut reader: Reader<'_>) -> Result<Credentials, Malformed> {
     if count > MAX_GROUPS {
         return Err(Malformed);
     }
-    // Collected through `Result` they would be allocated in several steps.
-    let mut groups = Vec::with_capacity(count);
+    let mut groups = Groups::with_capacity(count);
     for _ in 0..count {
         groups.push(reader.u32()?);
     }
@@ -194,7 +193,7 @@ mod tests {
         let identity = Credentials {
             uid: 1000,
             gid: 100,
-            groups: vec![27],
+            groups: [27].as_slice().into(),
         };
         assert_eq!(call.credential, Credential::Sys(identity));
         assert_eq!(call.arguments.rest(), [0, 0, 0, 4, 1, 2, 3, 4]);

@@ -1,6 +1,7 @@
 //! Building replies.
 
 use bytes::Bytes;
+use forebay_vfs::Pieces;
 
 use super::{AUTH_NONE, Denial, REPLY, RPC_VERSION, Rejection, STARTTLS};
 use crate::record::{MARK_BYTES, mark};
@@ -11,7 +12,7 @@ use crate::xdr::{Writer, padding};
 #[derive(Debug, Default)]
 pub struct Reply {
     head: Vec<u8>,
-    data: Vec<Bytes>,
+    data: Pieces,
     data_bytes: usize,
 }
 
@@ -114,7 +115,7 @@ impl Reply {
     }
 
     /// Appends opaque data of variable length as the last of the results.
-    pub fn data(&mut self, data: Vec<Bytes>) {
+    pub fn data(&mut self, data: Pieces) {
         self.data_bytes = data.iter().map(Bytes::len).sum();
         let length = self.data_bytes as u32;
         self.results().u32(length);
@@ -137,7 +138,7 @@ impl Reply {
     }
 
     /// Sets the record mark and gives the pieces: the head, then the data.
-    pub fn finish(mut self) -> (Vec<u8>, Vec<Bytes>) {
+    pub fn finish(mut self) -> (Vec<u8>, Pieces) {
         let length = self.len().saturating_sub(MARK_BYTES);
         if let Some(to) = self.head.first_chunk_mut() {
             *to = mark(length);
@@ -167,7 +168,7 @@ mod tests {
     fn golden_accepted_reply_with_padded_data() {
         let mut reply = Reply::accepted(7, vec![1, 2, 3]);
         reply.results().u32(9);
-        reply.data(vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cde")]);
+        reply.data(vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cde")].into());
         assert_eq!(reply.len(), 44);
         assert_eq!(
             bytes(reply),

@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 use super::Shared;
 use super::budget::{Account, Charge, Share, Waiting};
 use super::outbox::Outbox;
-use super::pool::{Record, SCRATCH_BYTES};
+use super::pool::{self, Record, SCRATCH_BYTES};
 use super::stream::Stream;
 use super::timeouts::{Busy, Timeouts};
 use crate::engine::{Outcome, Session, reply_bound};
@@ -142,7 +142,7 @@ where
             buffer: Vec::new(),
             scratch: Vec::new(),
             taken: 0,
-            assembler: Assembler::new(shared.limits.record_bytes),
+            assembler: Assembler::with_buffers(shared.limits.record_bytes, pool::small_record),
             share: None,
             record: None,
             waiting: None,

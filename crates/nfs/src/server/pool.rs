@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::thread::LocalKey;
 
 use parking_lot::Mutex;
 
@@ -21,9 +22,10 @@ const IDLE_SCRATCH: usize = 32;
 /// A small record's buffer is used again for the next one up to this capacity, which its connection is charged for.
 const SMALL_BYTES: usize = 512;
 
-/// Idle buffers of replies that a thread keeps, and the capacity up to which it keeps them: half a MiB in all.
-const IDLE_GATHERING: usize = 32;
-const GATHERING_BYTES: usize = 16 << 10;
+/// Idle buffers of replies that a thread keeps, and as many of records, and the capacity up to which it keeps them: half a
+/// MiB of each in all.
+const IDLE_OF_THREAD: usize = 32;
+const OF_THREAD_BYTES: usize = 16 << 10;
 
 thread_local! {
     /// The scratch buffer that this thread read into last, or none: two system calls in a row need no lock, and find
@@ -31,25 +33,53 @@ thread_local! {
     static NEAR: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 
     /// Buffers of replies that this thread has sent.
-    static SENT: Cell<Vec<Vec<u8>>> = const { Cell::new(Vec::new()) };
+    static SENT: Idle = const { Cell::new(Vec::new()) };
+
+    /// Buffers of records that this thread is done with: longer ones than a connection keeps for its next one.
+    static DONE: Idle = const { Cell::new(Vec::new()) };
+}
+
+type Idle = Cell<Vec<Vec<u8>>>;
+
+fn take_idle(idle: &'static LocalKey<Idle>) -> Option<Vec<u8>> {
+    let mut buffers = idle.take();
+    let buffer = buffers.pop();
+    idle.set(buffers);
+    buffer
+}
+
+fn give_idle(idle: &'static LocalKey<Idle>, mut buffer: Vec<u8>) {
+    if buffer.capacity() > OF_THREAD_BYTES {
+        return;
+    }
+    // A thread that is ending keeps none.
+    let _ = idle.try_with(|idle| {
+        let mut buffers = idle.take();
+        if buffers.len() < IDLE_OF_THREAD {
+            buffer.clear();
+            buffers.push(buffer);
+        }
+        idle.set(buffers);
+    });
 }
 
 /// An empty buffer to gather replies in, of whatever capacity.
 pub(super) fn gathering() -> Vec<u8> {
-    let mut sent = SENT.take();
-    let buffer = sent.pop();
-    SENT.set(sent);
-    buffer.unwrap_or_default()
+    take_idle(&SENT).unwrap_or_default()
 }
 
 /// Gives such a buffer back that was sent.
-pub(super) fn give_gathering(mut buffer: Vec<u8>) {
-    let mut sent = SENT.take();
-    if sent.len() < IDLE_GATHERING && buffer.capacity() <= GATHERING_BYTES {
-        buffer.clear();
-        sent.push(buffer);
-    }
-    SENT.set(sent);
+pub(super) fn give_gathering(buffer: Vec<u8>) {
+    give_idle(&SENT, buffer);
+}
+
+/// An empty buffer for a record of so many bytes, of at most twice the capacity, as that is what a call is charged for.
+pub(super) fn small_record(bytes: usize) -> Vec<u8> {
+    let fits = |buffer: &Vec<u8>| (bytes..=2 * bytes).contains(&buffer.capacity());
+    // One that does not fit is of calls that are not made any more, and makes room for those that are.
+    let idle = (bytes > SMALL_BYTES).then(|| take_idle(&DONE)).flatten();
+    idle.filter(fits)
+        .unwrap_or_else(|| Vec::with_capacity(bytes))
 }
 
 /// Idle buffers.
@@ -148,8 +178,11 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        if let Some((pool, _)) = self.large.take() {
-            pool.give_record(std::mem::take(&mut self.bytes));
+        let bytes = std::mem::take(&mut self.bytes);
+        match self.large.take() {
+            Some((pool, _)) => pool.give_record(bytes),
+            None if bytes.capacity() > SMALL_BYTES => give_idle(&DONE, bytes),
+            None => (),
         }
     }
 }
@@ -160,12 +193,12 @@ mod tests {
 
     #[test]
     fn a_thread_keeps_some_buffers_of_replies_and_no_large_ones() {
-        give_gathering(Vec::with_capacity(GATHERING_BYTES + 1));
+        give_gathering(Vec::with_capacity(OF_THREAD_BYTES + 1));
         assert_eq!(gathering().capacity(), 0);
-        for _ in 0..IDLE_GATHERING + 5 {
+        for _ in 0..IDLE_OF_THREAD + 5 {
             give_gathering(vec![7; 100]);
         }
-        for _ in 0..IDLE_GATHERING {
+        for _ in 0..IDLE_OF_THREAD {
             let buffer = gathering();
             assert!(buffer.is_empty() && buffer.capacity() >= 100);
         }
@@ -186,7 +219,29 @@ mod tests {
     }
 
     #[test]
-    fn only_the_buffers_of_short_records_are_used_again() {
+    fn a_thread_gives_records_what_fits_them_and_forgets_what_does_not() {
+        let done = |capacity| drop(Record::small(Vec::with_capacity(capacity)));
+        done(SMALL_BYTES);
+        done(OF_THREAD_BYTES + 1);
+        assert!(take_idle(&DONE).is_none());
+        done(5000);
+        assert_eq!(small_record(4000).capacity(), 5000);
+        done(5000);
+        assert_eq!(small_record(SMALL_BYTES).capacity(), SMALL_BYTES);
+        // Not enough, and too much.
+        assert_eq!(small_record(5001).capacity(), 5001);
+        assert!(take_idle(&DONE).is_none());
+        done(5000);
+        assert_eq!(small_record(2499).capacity(), 2499);
+        for _ in 0..IDLE_OF_THREAD + 5 {
+            done(5000);
+        }
+        let kept = std::iter::from_fn(|| take_idle(&DONE)).count();
+        assert_eq!(kept, IDLE_OF_THREAD);
+    }
+
+    #[test]
+    fn only_the_buffers_of_short_records_are_used_again_by_their_connection() {
         let buffer = |capacity| Record::small(Vec::with_capacity(capacity)).into_small_buffer();
         assert!(buffer(SMALL_BYTES).is_some());
         assert!(buffer(SMALL_BYTES + 1).is_none());

@@ -11,6 +11,8 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use forebay_types::ByteRange;
 
+use crate::Pieces;
+
 /// Most bytes of a chunk.
 const CHUNK: usize = 64 << 10;
 /// Chunks grow in powers of two from here, so that appending in small pieces copies little and a
@@ -34,8 +36,8 @@ impl Data {
     }
 
     /// The bytes of `range`, in order.
-    pub(super) fn read(&self, range: ByteRange) -> Vec<Bytes> {
-        let mut pieces = Vec::with_capacity(range.len() as usize / CHUNK + 2);
+    pub(super) fn read(&self, range: ByteRange) -> Pieces {
+        let mut pieces = Pieces::with_capacity(range.len() as usize / CHUNK + 2);
         for (index, within) in split(range) {
             let chunk = self.chunks.get(&index);
             let held = chunk.map_or(0, Bytes::len).clamp(within.start, within.end);

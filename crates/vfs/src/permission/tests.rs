@@ -21,7 +21,7 @@ fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
     Credentials {
         uid,
         gid,
-        groups: groups.to_vec(),
+        groups: groups.into(),
     }
 }
 

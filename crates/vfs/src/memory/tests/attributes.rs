@@ -31,7 +31,7 @@ fn the_owner_reads_and_writes_whatever_the_mode_says_and_others_by_it() {
     let member = Credentials {
         uid: 6,
         gid: 1,
-        groups: vec![7, 50],
+        groups: [7, 50].as_slice().into(),
     };
     assert_eq!(
         (read(&member), read(&ROOT), write(&ROOT)),
@@ -114,7 +114,7 @@ fn owners_change_modes_and_groups_of_their_own_and_root_all() {
     let owner = Credentials {
         uid: 5,
         gid: 50,
-        groups: vec![51],
+        groups: [51].as_slice().into(),
     };
     let group = |gid| SetAttributes {
         gid: Some(gid),

@@ -20,14 +20,14 @@ use crate::{
 const ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
-    groups: Vec::new(),
+    groups: forebay_vfs::Groups::new_const(),
 };
 
 fn user(uid: u32, gid: u32) -> Credentials {
     Credentials {
         uid,
         gid,
-        groups: Vec::new(),
+        groups: forebay_vfs::Groups::new_const(),
     }
 }
 
