@@ -8,6 +8,7 @@
 //! | [`engines`] | what a call costs whoever serves it, beside nfsserve |
 //! | [`names`] | one large directory, and a volume of many files |
 //! | [`requests`] | requests and bytes of everyday work |
+//! | [`scale`] | what costs grow with: files, and the distance of the bucket |
 //! | [`sealed_log`] | what sealing the log costs a write |
 //! | [`uploads`] | how fast what was written leaves |
 //! | [`write_latency`] | how long a write takes while what was written before is made small and safe |
@@ -28,6 +29,7 @@ mod nfs_client;
 #[path = "../nfsserve_adapter/mod.rs"]
 mod nfsserve_adapter;
 mod requests;
+mod scale;
 mod sealed_log;
 #[path = "../server/mod.rs"]
 mod server;
@@ -52,13 +54,14 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Measures, and gives a table in Markdown.
 type Tables = fn(&Arguments) -> Result<String, Failure>;
 
-const ALL: [(&str, Tables); 10] = [
+const ALL: [(&str, Tables); 11] = [
     ("at_rest", at_rest::tables),
     ("buffers", buffers::tables),
     ("cold_reads", cold_reads::tables),
     ("engines", engines::tables),
     ("names", names::tables),
     ("requests", requests::tables),
+    ("scale", scale::tables),
     ("sealed_log", sealed_log::tables),
     ("uploads", uploads::tables),
     ("write_latency", write_latency::tables),

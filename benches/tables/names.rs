@@ -11,6 +11,7 @@
 //! `--update FILE` puts the tables in that text. Run by `cargo test`, few files show that it works.
 
 use std::fmt::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +32,7 @@ const AT_ONCE: u64 = 64;
 /// Entries that are listed at once: as many as fit into a READDIRPLUS reply of the kernel's client.
 const PAGE: usize = 500;
 /// Files in each directory of the volume.
-const IN_DIRECTORY: u64 = 1000;
+pub(crate) const IN_DIRECTORY: u64 = 1000;
 /// Looks at files of the volume.
 const LOOKS: u64 = 10_000;
 /// Memory for metadata with which they are looked at: little, and what there is without a setting.
@@ -46,11 +47,12 @@ struct Effort {
 }
 
 /// A gateway with a runtime of its own, which ends with it as a process does that is killed.
-struct Gateway {
+pub(crate) struct Gateway {
     runtime: Option<Runtime>,
-    volume: Volume,
-    requests: Arc<CountingStore>,
-    opened: Duration,
+    pub(crate) volume: Volume,
+    pub(crate) requests: Arc<CountingStore>,
+    /// How long that took.
+    pub(crate) opened: Duration,
 }
 
 /// Makes a volume in a folder.
@@ -67,7 +69,7 @@ fn format(folder: &Path) -> Result<Store, Failure> {
 }
 
 impl Gateway {
-    fn open(
+    pub(crate) fn open(
         store: &Store,
         local: PathBuf,
         set: impl FnOnce(&mut FsConfig),
@@ -94,7 +96,10 @@ impl Gateway {
         })
     }
 
-    fn run<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    pub(crate) fn run<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
         match &self.runtime {
             Some(runtime) => runtime.block_on(work),
             None => Err("the gateway has ended".into()),
@@ -127,7 +132,7 @@ impl Gateway {
     }
 
     /// Lists a directory with attributes; gives the number of entries and the time.
-    fn list(&self, directory: Inode) -> Result<(u64, Duration), Failure> {
+    pub(crate) fn list(&self, directory: Inode) -> Result<(u64, Duration), Failure> {
         self.run(async {
             let began = Instant::now();
             let (mut cookie, mut count) = (0, 0);
@@ -145,7 +150,30 @@ impl Gateway {
         })
     }
 
-    fn close(self) -> Result<(), Failure> {
+    /// Makes these files, from the first of a directory on, a thousand in each, each with `bytes`.
+    pub(crate) fn fill(
+        &self,
+        files: Range<u64>,
+        bytes: &'static [u8],
+    ) -> Result<Duration, Failure> {
+        let (first, end) = (files.start / IN_DIRECTORY, files.end);
+        let directories = end.div_ceil(IN_DIRECTORY) - first;
+        self.each(directories, move |volume, number| async move {
+            let number = first + number;
+            let directory = make_directory(&volume, &directory(number)).await?;
+            for file in 0..IN_DIRECTORY.min(end - number * IN_DIRECTORY) {
+                let file = make(&volume, directory, &before(file)).await?;
+                if !bytes.is_empty() {
+                    volume
+                        .write(&ROOT, file, 0, bytes, Stability::Unstable)
+                        .await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    pub(crate) fn close(self) -> Result<(), Failure> {
         self.run(async {
             self.volume.close(Duration::from_secs(600)).await;
             Ok(())
@@ -174,10 +202,14 @@ fn memory() -> u64 {
 }
 
 /// Any of `count` numbers, each of them once in as many turns.
-fn shuffled(turn: u64, count: u64) -> u64 {
+pub(crate) fn shuffled(turn: u64, count: u64) -> u64 {
     // A prime that is larger than any count here, so that it shares no factor with one.
     const STRIDE: u64 = 2_147_483_647;
     turn.wrapping_mul(STRIDE) % count
+}
+
+pub(crate) fn directory(number: u64) -> String {
+    format!("directory {number}")
 }
 
 fn before(number: u64) -> String {
@@ -188,7 +220,7 @@ fn after(number: u64) -> String {
     format!("renamed from what it was {number}")
 }
 
-async fn make(volume: &Volume, directory: Inode, name: &str) -> Result<Inode, Failure> {
+pub(crate) async fn make(volume: &Volume, directory: Inode, name: &str) -> Result<Inode, Failure> {
     let mode = CreateMode::Guarded(SetAttributes::default());
     let made = volume.create(&ROOT, directory, name.as_bytes(), &mode);
     Ok(made.await?.attributes.inode)
@@ -199,6 +231,15 @@ async fn make_directory(volume: &Volume, name: &str) -> Result<Inode, Failure> {
     let set = SetAttributes::default();
     let made = volume.make(&ROOT, Inode::ROOT, name.as_bytes(), kind, &set);
     Ok(made.await?.attributes.inode)
+}
+
+/// Looks up the path of one of the files that [`Gateway::fill`] has made.
+pub(crate) async fn look(volume: &Volume, number: u64) -> Result<Inode, Failure> {
+    let name = directory(number / IN_DIRECTORY);
+    let directory = volume.lookup(&ROOT, Inode::ROOT, name.as_bytes()).await?;
+    let name = before(number % IN_DIRECTORY);
+    let found = volume.lookup(&ROOT, directory.inode, name.as_bytes());
+    Ok(found.await?.inode)
 }
 
 /// The rows about one directory.
@@ -323,12 +364,7 @@ fn looks(gateway: &Gateway, files: u64, others: bool) -> Result<String, Failure>
         async move {
             let number = shuffled((first + turn) * stride, files);
             let began = Instant::now();
-            let name = format!("directory {}", number / IN_DIRECTORY);
-            let directory = volume.lookup(&ROOT, Inode::ROOT, name.as_bytes()).await?;
-            let name = before(number % IN_DIRECTORY);
-            volume
-                .lookup(&ROOT, directory.inode, name.as_bytes())
-                .await?;
+            look(&volume, number).await?;
             worst.fetch_max(began.elapsed().as_micros() as u64, Ordering::Relaxed);
             Ok(())
         }
@@ -359,16 +395,7 @@ fn a_volume(files: u64, log_bytes: u64) -> Result<String, Failure> {
     // Without a disk under its log: how fast names are made is another table.
     let filling = tempfile::tempdir_in(surroundings::memory_folder())?;
     let gateway = Gateway::open(&store, filling.path().to_owned(), |_| ())?;
-    let directories = files.div_ceil(IN_DIRECTORY);
-    let began = Instant::now();
-    gateway.each(directories, move |volume, number| async move {
-        let directory = make_directory(&volume, &format!("directory {number}")).await?;
-        for file in 0..IN_DIRECTORY.min(files - number * IN_DIRECTORY) {
-            make(&volume, directory, &before(file)).await?;
-        }
-        Ok(())
-    })?;
-    let taken = began.elapsed();
+    let taken = gateway.fill(0..files, &[])?;
     row("made, its log in memory", seconds(taken), &gateway, 0);
     gateway.close()?;
 

@@ -137,18 +137,18 @@ impl Gateway {
         }
         Ok(())
     }
+}
 
-    /// Waits until nothing has been asked of the bucket for a while.
-    async fn quiet(&self, quiet: Duration) {
-        let mut last = self.requests.counts();
-        loop {
-            tokio::time::sleep(quiet).await;
-            let now = self.requests.counts();
-            if now == last {
-                return;
-            }
-            last = now;
+/// Waits until nothing has been asked of the bucket for a while.
+pub(crate) async fn silence(requests: &CountingStore, quiet: Duration) {
+    let mut last = requests.counts();
+    loop {
+        tokio::time::sleep(quiet).await;
+        let now = requests.counts();
+        if now == last {
+            return;
         }
+        last = now;
     }
 }
 
@@ -171,12 +171,12 @@ impl Table {
         work: impl AsyncFnOnce(&Gateway) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         gateway.volume.flush().await?;
-        gateway.quiet(self.effort.quiet).await;
+        silence(&gateway.requests, self.effort.quiet).await;
         let before = gateway.requests.counts();
         work(gateway).await?;
         gateway.volume.flush().await?;
         let done = gateway.requests.counts();
-        gateway.quiet(self.effort.quiet).await;
+        silence(&gateway.requests, self.effort.quiet).await;
         let after = gateway.requests.counts();
         let mut cells = vec![name.to_owned()];
         cells.extend(within(&before, &done));
