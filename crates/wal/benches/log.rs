@@ -1,24 +1,17 @@
-//! What the log costs, beside the bare copy and checksum of the same bytes, beside `pwrite`, and beside a published
+//! What the log costs, beside the bare copy and checksum of the same bytes, and beside a published
 //! log of the same purpose, whose own benchmarks are done here as `published`: its records, and state that need not
 //! be made anew.
 //!
 //! The log lies in the temporary folder (`TMPDIR`) and is recycled as it goes. `append/log` recycles
 //! before the background flush sets in, as with a publisher that keeps up, and so shows what an
 //! append costs; `append/log_to_disk` recycles late, so that every segment is flushed first, and is
-//! bound by the disk. `append/pwrite` writes the same records to files that were written before. All go round in more
-//! memory than the processor's caches hold, and so does the bare copy.
+//! bound by the disk. Both go round in more memory than the processor's caches hold, and so does the bare copy.
 //!
 //! In processor time of the appending thread, which does not depend on what else the machine does, appends are held beside
-//! the bare work in turns by the benchmark `bare`.
-//!
-//! `pwrite` took 2.9 us at 512 bytes, 3.4 us at 4 KiB, 8.4 us at 32 KiB and 111 to 117 us at 1 MiB: it wins nowhere once a segment is
-//! prepared, since the log's threads have its pages present before. It wins where none is: on a file's first pages, and
-//! on pages that were flushed and not touched since, a store into the map waits for a page fault each.
+//! the bare work in turns by the benchmark `bare`, and so are stores into a mapped file beside `pwrite`.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::hint::black_box;
-use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -101,58 +94,6 @@ fn append_and_recycle(wal: &Wal, payload: &[u8], count: u64, retained: u64) {
     }
 }
 
-/// Files that records are written to as the log writes them, but by system calls, one file after the other.
-struct Written {
-    files: Vec<File>,
-    at: u64,
-    _folder: tempfile::TempDir,
-}
-
-const FILE_BYTES: u64 = 32 << 20;
-const FILES: usize = 4;
-
-impl Written {
-    fn new() -> Written {
-        let folder = tempfile::tempdir().expect("folder");
-        let zeros = vec![0; FILE_BYTES as usize];
-        let new = |number: usize| {
-            let path = folder.path().join(number.to_string());
-            std::fs::write(&path, &zeros).expect("written");
-            File::options().write(true).open(path).expect("opened")
-        };
-        Written {
-            files: (0..FILES).map(new).collect(),
-            at: 0,
-            _folder: folder,
-        }
-    }
-
-    /// Writes a record, and gives the file that it is in.
-    fn append(&mut self, payload: &[u8]) -> &File {
-        let mut header = [1; 32];
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&header[4..]);
-        crc.update(payload);
-        header[..4].copy_from_slice(&crc.finalize().to_le_bytes());
-        let bytes = (header.len() + payload.len()) as u64;
-        if self.at % FILE_BYTES + bytes > FILE_BYTES {
-            self.at = self.at.next_multiple_of(FILE_BYTES);
-        }
-        let file = &self.files[(self.at / FILE_BYTES) as usize % FILES];
-        let part = |bytes: &[u8]| libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        };
-        let parts = [part(&header), part(payload)];
-        let at = (self.at % FILE_BYTES) as libc::off_t;
-        // SAFETY: both parts lie in slices that live until the call is over, and are only read.
-        let written = unsafe { libc::pwritev(file.as_raw_fd(), parts.as_ptr(), 2, at) };
-        assert_eq!(written, bytes as isize);
-        self.at += bytes.next_multiple_of(8);
-        file
-    }
-}
-
 fn appending(c: &mut Criterion) {
     let mut group = c.benchmark_group("append");
     let mut round = vec![1_u8; BARE_ROUND];
@@ -176,12 +117,6 @@ fn appending(c: &mut Criterion) {
                 });
             });
         }
-        let mut written = Written::new();
-        group.bench_function(format!("pwrite/{name}"), |b| {
-            b.iter(|| {
-                written.append(black_box(&payload));
-            });
-        });
         let mut at = 0;
         group.bench_function(format!("bare/{name}"), |b| {
             b.iter(|| {
@@ -323,8 +258,7 @@ fn recycling(c: &mut Criterion) {
     group.finish();
 }
 
-/// `published`: of what is durable already, which flushes nothing. The others flush for real; `pwrite_of_1` with
-/// a system call for the record and one for the flush.
+/// `published`: of what is durable already, which flushes nothing. The others flush for real.
 fn committing(c: &mut Criterion) {
     let mut group = c.benchmark_group("commit");
     let log = open();
@@ -357,11 +291,6 @@ fn committing(c: &mut Criterion) {
             });
         });
     }
-    let mut written = Written::new();
-    group.throughput(Throughput::Elements(1));
-    group.bench_function("pwrite_of_1", |b| {
-        b.iter(|| written.append(&[1; 512]).sync_data().expect("flushed"));
-    });
     group.finish();
 }
 

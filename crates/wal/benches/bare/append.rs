@@ -22,7 +22,7 @@ const SIZES: [(&str, usize); 5] = [
     ("32 KiB", 32 << 10),
     ("1 MiB", 1 << 20),
 ];
-const HEADER: usize = 32;
+pub(crate) const HEADER: usize = 32;
 /// Bytes of payload of one turn.
 const TURN_BYTES: u64 = 128 << 20;
 
@@ -39,7 +39,7 @@ fn thread_cpu() -> Duration {
 }
 
 /// ns of processor time for each of the records of a turn.
-fn each(
+pub(crate) fn each(
     size: usize,
     bytes: u64,
     work: impl FnOnce() -> Result<(), Failure>,
@@ -59,14 +59,21 @@ fn copy(region: &mut Region, payload: &[u8], bytes: u64) {
     }
 }
 
-fn copy_with_header(region: &mut Region, payload: &[u8], bytes: u64) {
+/// The header of a record, with its checksum.
+#[inline]
+pub(crate) fn checksummed(number: u64, payload: &[u8]) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[8..16].copy_from_slice(&number.to_le_bytes());
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(black_box(&header[4..]));
+    crc.update(black_box(payload));
+    header[..4].copy_from_slice(&crc.finalize().to_le_bytes());
+    header
+}
+
+pub(crate) fn copy_with_header(region: &mut Region, payload: &[u8], bytes: u64) {
     for number in 0..bytes / payload.len() as u64 {
-        let mut header = [0; HEADER];
-        header[8..16].copy_from_slice(&number.to_le_bytes());
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(black_box(&header[4..]));
-        crc.update(black_box(payload));
-        header[..4].copy_from_slice(&crc.finalize().to_le_bytes());
+        let header = checksummed(number, payload);
         let place = region.next(HEADER + payload.len());
         place[HEADER..].copy_from_slice(black_box(payload));
         place[..HEADER].copy_from_slice(black_box(&header));

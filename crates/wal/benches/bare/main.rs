@@ -2,21 +2,22 @@
 //!
 //! * [Append](append): beside a copy and a checksum of the same bytes.
 //! * [Waiting for a segment](segments): how often and how long an append at full speed finds no segment prepared.
-//! * [Commit](commit): 64 clients who each wait for their record, beside 64 times the rate of bare flushes.
-//!
-//! The last one as well on a disk that [takes 4 ms](slow) for a flush.
+//! * [Commit](commit): 64 clients who each wait for their record, beside 64 times the rate of bare flushes. As well
+//!   on a disk that [takes 4 ms](slow) for a flush.
+//! * [Mapped](mapped): what the bare work is done by, stores into a file that is mapped, beside system calls that write.
 //!
 //! All of it lies in the temporary folder (`TMPDIR`), which has to be on the disk that is meant.
 //!
-//! * `append`, `segments`, `commit`: only these tables.
+//! * `append`, `segments`, `commit`, `mapped`: only these tables.
 //! * `--rounds N`: 9 of the segments and 31 of the others if it is not given.
-//! * `--update FILE`: puts the tables in that text, between their marks.
+//! * `--update FILE`: puts the tables in that text, between their marks. The last one has marks of its own.
 //!
 //! Run by `cargo test`, it does a little of each, and shows that it works.
 
 mod append;
 mod commit;
 mod log;
+mod mapped;
 mod region;
 mod segments;
 mod slow;
@@ -37,7 +38,7 @@ fn main() -> Result<(), Failure> {
         None => Ok(if arguments.full() { usual } else { 1 }),
     };
     let full = arguments.full();
-    let all = !["append", "segments", "commit"]
+    let all = !["append", "segments", "commit", "mapped"]
         .iter()
         .any(|name| arguments.has(name));
     let mut tables = Vec::new();
@@ -51,7 +52,15 @@ fn main() -> Result<(), Failure> {
         tables.push(commit::table(rounds(31)?, full)?);
     }
     let machine = Machine::this();
-    let caption = machine.caption(COMMAND, "medians, quartiles in brackets");
-    arguments.show("bare", &format!("{caption}\n\n{}", tables.join("\n")))?;
+    let figures = "medians, quartiles in brackets";
+    if !tables.is_empty() {
+        let caption = machine.caption(COMMAND, figures);
+        arguments.show("bare", &format!("{caption}\n\n{}", tables.join("\n")))?;
+    }
+    if all || arguments.has("mapped") {
+        let table = mapped::table(rounds(31)?, full)?;
+        let caption = machine.caption(&format!("{COMMAND} -- mapped"), figures);
+        arguments.show("bare, mapped", &format!("{caption}\n\n{table}"))?;
+    }
     Ok(())
 }

@@ -25,6 +25,21 @@ impl Region {
         })
     }
 
+    /// Has all of its pages present, and ready to be stored into.
+    pub(crate) fn prefault(&self) {
+        self.memory.prefault();
+    }
+
+    /// Puts all of it on the disk.
+    pub(crate) fn flush(&self) -> Result<(), Failure> {
+        Ok(self.memory.flush(0..BYTES)?)
+    }
+
+    /// Puts the last bytes on the disk that [`Region::next`] gave.
+    pub(crate) fn flush_last(&self, bytes: usize) -> Result<(), Failure> {
+        Ok(self.memory.flush(self.at - bytes..self.at)?)
+    }
+
     /// The next so many bytes, at most [`BYTES`].
     #[inline]
     pub(crate) fn next(&mut self, bytes: usize) -> &mut [u8] {
