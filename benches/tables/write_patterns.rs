@@ -190,6 +190,7 @@ impl Variant {
             (Kind::Compressed, false),
             (Kind::Sealed, false),
             (Kind::Both, true),
+            (Kind::Both, false),
         ];
         contents.into_iter().flat_map(move |(kind, text)| {
             [false, true].map(|flushed| Variant {
