@@ -8,10 +8,14 @@
 //!   same packs.
 //! * *Two streams*: the same of two files at once.
 //! * *Random*: 4 KiB anywhere in the file, one after the other. Its latency is told in round trips.
+//! * *From the disk cache*: the first and the last of these by a gateway that was stopped and started again, with a disk cache
+//!   (in `TMPDIR`, which should be on a disk) that has all of the file. The kernel has been told to forget its copy of it.
 //!
-//! *Amplification* is what was fetched for each byte that was read. `--update FILE` puts the tables in that text. Run by `cargo test`, a small file shows that it
+//! *GETs* are those of the bucket, and *amplification* is what they fetched for each byte that was read. `--update FILE` puts the tables in that text. Run by `cargo test`, a small file shows that it
 //! works.
 
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,6 +35,8 @@ const UNDER_WAY: usize = 4;
 const PARALLEL: usize = 32;
 const GET_BYTES: u64 = 4 * MIB;
 const RANDOM_BYTES: u32 = 4096;
+/// Bytes of a disk cache that has one file, and room for a second.
+const DISK_CACHE: u64 = 2 << 30;
 
 /// The bucket, and the files in it.
 struct Bucket {
@@ -45,7 +51,7 @@ struct Bucket {
 struct Cold {
     volume: Volume,
     requests: Arc<CountingStore>,
-    _local: tempfile::TempDir,
+    _local: Option<tempfile::TempDir>,
 }
 
 impl Bucket {
@@ -81,13 +87,40 @@ impl Bucket {
 
     async fn open(&self) -> Result<Cold, Failure> {
         let local = tempfile::tempdir_in(surroundings::memory_folder())?;
+        let mut cold = self
+            .open_with(FsConfig::new(local.path().to_owned()))
+            .await?;
+        cold._local = Some(local);
+        Ok(cold)
+    }
+
+    async fn open_with(&self, config: FsConfig) -> Result<Cold, Failure> {
         let (far, requests) = far::way_to(&self.near, self.round_trip);
-        let volume = Volume::open(&far, FsConfig::new(local.path().to_owned())).await?;
         Ok(Cold {
-            volume,
+            volume: Volume::open(&far, config).await?,
             requests,
-            _local: local,
+            _local: None,
         })
+    }
+
+    /// Has the disk cache in this folder take the first file, slowly enough that nothing is left out.
+    async fn fill_disk_cache(&self, folder: &Path) -> Result<(), Failure> {
+        let mut config = with_disk_cache(folder);
+        config.prefetch_bytes = 0;
+        let cold = self.open_with(config).await?;
+        for offset in (0..self.file_bytes).step_by(MIB as usize) {
+            cold.volume
+                .read(&ROOT, self.files[0], offset, MIB as u32)
+                .await?;
+        }
+        cold.close().await;
+        Ok(())
+    }
+
+    /// A gateway that is started again in this folder.
+    async fn restart(&self, folder: &Path) -> Result<Cold, Failure> {
+        forget(folder)?;
+        self.open_with(with_disk_cache(folder)).await
     }
 
     /// MB/s of 32 parallel GETs.
@@ -169,6 +202,28 @@ impl Cold {
     }
 }
 
+fn with_disk_cache(folder: &Path) -> FsConfig {
+    let mut config = FsConfig::new(folder.to_owned());
+    config.disk_cache_limit = DISK_CACHE;
+    config
+}
+
+/// Has the kernel forget what it keeps in memory of all files in a folder.
+fn forget(folder: &Path) -> Result<(), Failure> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            forget(&path)?;
+        } else {
+            let file = File::open(path)?;
+            // What is not on the disk yet is not forgotten.
+            file.sync_all()?;
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+        }
+    }
+    Ok(())
+}
+
 fn rate(bytes: u64, time: Duration) -> f64 {
     bytes as f64 / 1e6 / time.as_secs_f64()
 }
@@ -183,15 +238,24 @@ fn requests(cold: &Cold, before: RequestCounts, read: u64) -> (String, String) {
     )
 }
 
-/// All that is told of a bucket as far away as this one is.
-async fn rows(bucket: &Bucket, random: u64, text: &mut String) -> Result<(), Failure> {
+/// All that is told of a bucket as far away as this one is. A disk cache in `folder` has the first file.
+async fn rows(
+    bucket: &Bucket,
+    random: u64,
+    folder: &Path,
+    text: &mut String,
+) -> Result<(), Failure> {
     let alone = bucket.parallel_gets().await?;
     let away = format!("{} ms", bucket.round_trip.as_millis());
-    for (name, files) in [
-        ("sequential, one stream", &bucket.files[..1]),
-        ("sequential, two streams", &bucket.files[..]),
+    for (name, files, restarted) in [
+        ("sequential, one stream", &bucket.files[..1], false),
+        ("the same, from the disk cache", &bucket.files[..1], true),
+        ("sequential, two streams", &bucket.files[..], false),
     ] {
-        let cold = bucket.open().await?;
+        let cold = match restarted {
+            true => bucket.restart(folder).await?,
+            false => bucket.open().await?,
+        };
         let (before, began) = (cold.requests.counts(), Instant::now());
         let streams = files
             .iter()
@@ -216,32 +280,43 @@ async fn rows(bucket: &Bucket, random: u64, text: &mut String) -> Result<(), Fai
         cold.close().await;
     }
 
-    let cold = bucket.open().await?;
-    let before = cold.requests.counts();
-    let times = cold
-        .randomly(bucket.files[0], bucket.file_bytes, random)
-        .await?;
-    let (gets, amplification) = requests(&cold, before, random * u64::from(RANDOM_BYTES));
-    cold.close().await;
-    let time = |of_ten: usize| times[times.len() * of_ten / 10].as_secs_f64();
-    let told = [
-        away,
-        format!("{random} random reads of 4 KiB"),
-        format!("{} ms", table::three(time(5) * 1e3)),
-        format!(
-            "{} round trips, p90 {}",
-            table::three(time(5) / bucket.round_trip.as_secs_f64()),
-            table::three(time(9) / bucket.round_trip.as_secs_f64())
-        ),
-        gets,
-        amplification,
-    ];
-    *text += &table::line(told);
+    for (name, restarted) in [
+        ("random reads of 4 KiB", false),
+        ("of them from the disk cache", true),
+    ] {
+        let cold = match restarted {
+            true => bucket.restart(folder).await?,
+            false => bucket.open().await?,
+        };
+        let before = cold.requests.counts();
+        let times = cold
+            .randomly(bucket.files[0], bucket.file_bytes, random)
+            .await?;
+        let (gets, amplification) = requests(&cold, before, random * u64::from(RANDOM_BYTES));
+        cold.close().await;
+        let time = |of_ten: usize| times[times.len() * of_ten / 10].as_secs_f64();
+        let told = [
+            away.clone(),
+            format!("{random} {name}"),
+            format!("{} ms", table::three(time(5) * 1e3)),
+            format!(
+                "{} round trips, p90 {}",
+                table::three(time(5) / bucket.round_trip.as_secs_f64()),
+                table::three(time(9) / bucket.round_trip.as_secs_f64())
+            ),
+            gets,
+            amplification,
+        ];
+        *text += &table::line(told);
+    }
     Ok(())
 }
 
 async fn measure(name: &str, file_bytes: u64, random: u64) -> Result<String, Failure> {
     let mut bucket = Bucket::fill(name, file_bytes).await?;
+    bucket.round_trip = Duration::from_millis(1);
+    let folder = tempfile::tempdir()?;
+    bucket.fill_disk_cache(folder.path()).await?;
     let head = [
         "away",
         "",
@@ -253,7 +328,7 @@ async fn measure(name: &str, file_bytes: u64, random: u64) -> Result<String, Fai
     let mut text = table::head(&head);
     for milliseconds in [1, 20, 100] {
         bucket.round_trip = Duration::from_millis(milliseconds);
-        rows(&bucket, random, &mut text).await?;
+        rows(&bucket, random, folder.path(), &mut text).await?;
     }
     Ok(text)
 }

@@ -10,6 +10,7 @@
 //! | [`requests`] | requests and bytes of everyday work |
 //! | [`scale`] | what costs grow with: files, and the distance of the bucket |
 //! | [`sealed_log`] | what sealing the log costs a write |
+//! | [`streams`] | what writers in a row hold in memory |
 //! | [`uploads`] | how fast what was written leaves |
 //! | [`write_latency`] | how long a write takes while what was written before is made small and safe |
 //! | [`write_patterns`] | the write patterns of a published file layer |
@@ -33,6 +34,7 @@ mod scale;
 mod sealed_log;
 #[path = "../server/mod.rs"]
 mod server;
+mod streams;
 #[path = "../surroundings/mod.rs"]
 mod surroundings;
 mod uploads;
@@ -54,7 +56,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Measures, and gives a table in Markdown.
 type Tables = fn(&Arguments) -> Result<String, Failure>;
 
-const ALL: [(&str, Tables); 11] = [
+const ALL: [(&str, Tables); 12] = [
     ("at_rest", at_rest::tables),
     ("buffers", buffers::tables),
     ("cold_reads", cold_reads::tables),
@@ -63,6 +65,7 @@ const ALL: [(&str, Tables); 11] = [
     ("requests", requests::tables),
     ("scale", scale::tables),
     ("sealed_log", sealed_log::tables),
+    ("streams", streams::tables),
     ("uploads", uploads::tables),
     ("write_latency", write_latency::tables),
     ("write_patterns", write_patterns::tables),
