@@ -1,7 +1,7 @@
 //! Buffers in three size classes, recycled, and the account of all memory that blocks cost, and of what others
 //! have of the same budget.
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -35,10 +35,9 @@ impl Class {
 #[derive(Debug)]
 pub(crate) struct Pool {
     limit_bytes: u64,
-    /// Buffers that pieces own, and memory that they took over.
-    used_bytes: AtomicU64,
-    /// Buffers that wait in `idle`.
-    idle_bytes: AtomicU64,
+    classes: [Buffers; Class::ALL.len()],
+    /// Memory that pieces took over.
+    taken_over_bytes: AtomicU64,
     /// What blocks cost beside their buffers.
     overhead_bytes: AtomicU64,
     /// What others have beside all that: those for whom there was room.
@@ -49,7 +48,45 @@ pub(crate) struct Pool {
     reserve_bytes: u64,
     /// Pieces copied because a snapshot or a closed checkpoint held them, or because they had been taken over.
     copied_pieces: AtomicU64,
-    idle: [Mutex<Idle>; Class::ALL.len()],
+}
+
+/// The buffers of a class. Its counters change only under its lock, so that a change costs no more than a load and a store.
+#[derive(Debug, Default)]
+struct Buffers {
+    idle: Mutex<Idle>,
+    /// Buffers that pieces own.
+    used_bytes: AtomicU64,
+    /// Buffers that wait in `idle`.
+    idle_bytes: AtomicU64,
+}
+
+impl Buffers {
+    fn lock(&self) -> Locked<'_> {
+        Locked {
+            idle: self.idle.lock(),
+            counters: self,
+        }
+    }
+}
+
+/// The buffers of a class, whose counters may be changed.
+struct Locked<'a> {
+    idle: MutexGuard<'a, Idle>,
+    counters: &'a Buffers,
+}
+
+impl Locked<'_> {
+    fn used(&self, bytes: i64) {
+        change(&self.counters.used_bytes, bytes);
+    }
+
+    fn idle(&self, bytes: i64) {
+        change(&self.counters.idle_bytes, bytes);
+    }
+}
+
+fn change(counter: &AtomicU64, by: i64) {
+    counter.store(counter.load(Relaxed).wrapping_add_signed(by), Relaxed);
 }
 
 /// Buffers of a class that wait to be used again.
@@ -79,14 +116,13 @@ impl Pool {
     pub(crate) fn new(limit_bytes: u64, reserve_bytes: u64) -> Arc<Pool> {
         Arc::new(Pool {
             limit_bytes,
-            used_bytes: AtomicU64::new(0),
-            idle_bytes: AtomicU64::new(0),
+            classes: Default::default(),
+            taken_over_bytes: AtomicU64::new(0),
             overhead_bytes: AtomicU64::new(0),
             leased_bytes: AtomicU64::new(0),
             drawn_bytes: AtomicU64::new(0),
             reserve_bytes,
             copied_pieces: AtomicU64::new(0),
-            idle: Default::default(),
         })
     }
 
@@ -94,12 +130,18 @@ impl Pool {
         self.limit_bytes
     }
 
+    /// Buffers that pieces own, and memory that they took over.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.used_bytes.load(Relaxed)
+        let used = self.classes.iter().map(|class| &class.used_bytes);
+        used.chain([&self.taken_over_bytes])
+            .map(|bytes| bytes.load(Relaxed))
+            .sum()
     }
 
+    /// Buffers that wait to be used again.
     pub(crate) fn idle_bytes(&self) -> u64 {
-        self.idle_bytes.load(Relaxed)
+        let idle = self.classes.iter().map(|class| &class.idle_bytes);
+        idle.map(|bytes| bytes.load(Relaxed)).sum()
     }
 
     pub(crate) fn allocated_bytes(&self) -> u64 {
@@ -125,19 +167,11 @@ impl Pool {
 
     /// A buffer of the class, recycled where one waits.
     pub(crate) fn take(self: &Arc<Pool>, class: Class) -> Buffer {
-        let size = class.size() as u64;
-        let recycled = self.idle[class as usize].lock().pop();
-        let bytes = match recycled {
-            Some(bytes) => {
-                self.idle_bytes.fetch_sub(size, Relaxed);
-                bytes
-            }
-            None => {
-                self.make_room(size);
-                Vec::with_capacity(class.size())
-            }
-        };
-        self.used_bytes.fetch_add(size, Relaxed);
+        let bytes = self.recycled(class).unwrap_or_else(|| {
+            self.make_room(class.size() as u64);
+            self.class(class).lock().used(class.size() as i64);
+            Vec::with_capacity(class.size())
+        });
         Buffer {
             bytes,
             class,
@@ -145,15 +179,27 @@ impl Pool {
         }
     }
 
+    fn recycled(&self, class: Class) -> Option<Vec<u8>> {
+        let mut buffers = self.class(class).lock();
+        let bytes = buffers.idle.pop()?;
+        buffers.idle(-(class.size() as i64));
+        buffers.used(class.size() as i64);
+        Some(bytes)
+    }
+
+    fn class(&self, class: Class) -> &Buffers {
+        &self.classes[class as usize]
+    }
+
     /// Counts memory that pieces have and that came from elsewhere.
     pub(crate) fn count_taken_over(&self, bytes: u64) {
         self.make_room(bytes);
-        self.used_bytes.fetch_add(bytes, Relaxed);
+        self.taken_over_bytes.fetch_add(bytes, Relaxed);
     }
 
     /// Counts it no longer.
     pub(crate) fn count_gone(&self, bytes: u64) {
-        self.used_bytes.fetch_sub(bytes, Relaxed);
+        self.taken_over_bytes.fetch_sub(bytes, Relaxed);
     }
 
     /// Bytes that others have.
@@ -226,36 +272,43 @@ impl Pool {
     /// Frees idle buffers that were not needed since this was last called.
     pub(crate) fn free_unused(&self) {
         for class in Class::ALL {
-            let unused = self.idle[class as usize].lock().take_unused();
-            let bytes = (unused.len() * class.size()) as u64;
-            self.idle_bytes.fetch_sub(bytes, Relaxed);
+            let mut buffers = self.class(class).lock();
+            let unused = buffers.idle.take_unused();
+            buffers.idle(-((unused.len() * class.size()) as i64));
+            // Before the buffers are freed.
+            drop(buffers);
         }
     }
 
     fn free_idle(&self, enough: impl Fn() -> bool) {
         for class in Class::ALL.into_iter().rev() {
             while self.idle_bytes() > 0 && !enough() {
-                let Some(bytes) = self.idle[class as usize].lock().pop() else {
+                let mut buffers = self.class(class).lock();
+                let Some(bytes) = buffers.idle.pop() else {
                     break;
                 };
-                self.idle_bytes.fetch_sub(class.size() as u64, Relaxed);
+                buffers.idle(-(class.size() as i64));
+                drop(buffers);
                 drop(bytes);
             }
         }
     }
 
-    fn give_back(&self, class: Class, bytes: Vec<u8>) {
-        let size = class.size() as u64;
-        self.used_bytes.fetch_sub(size, Relaxed);
+    /// Keeps a buffer, or gives back what there is no room for.
+    fn give_back(&self, class: Class, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let size = class.size();
+        let mut buffers = self.class(class).lock();
+        buffers.used(-(size as i64));
         #[cfg(feature = "measuring")]
         if !crate::measuring::recycles() {
-            return;
+            return Some(bytes);
         }
-        if self.real_bytes() + size > self.limit_bytes {
-            return;
+        if self.real_bytes() + size as u64 > self.limit_bytes {
+            return Some(bytes);
         }
-        self.idle_bytes.fetch_add(size, Relaxed);
-        self.idle[class as usize].lock().buffers.push(bytes);
+        buffers.idle(size as i64);
+        buffers.idle.buffers.push(bytes);
+        None
     }
 }
 
@@ -298,8 +351,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.pool
-            .give_back(self.class, std::mem::take(&mut self.bytes));
+        let bytes = std::mem::take(&mut self.bytes);
+        // Freed when nothing is locked any more.
+        drop(self.pool.give_back(self.class, bytes));
     }
 }
 
