@@ -18,8 +18,9 @@ use crate::node::Node;
 /// in less time than a look-up takes.
 const GAP: u64 = 32;
 
-/// Scans of inodes under way at a time for one listing.
-const SCANS: usize = 8;
+/// Scans of inodes under way at a time for one listing: of objects that were made among others each is a round trip to the
+/// bucket, which takes about as many at a time.
+const SCANS: usize = 32;
 
 impl Core {
     pub(crate) async fn readdir(
