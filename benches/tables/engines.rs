@@ -1,4 +1,5 @@
-//! What a call costs whoever serves it, beside `nfsserve`: `cargo bench --bench tables -- engines [--rounds N]`.
+//! What a call costs whoever serves it, beside `nfsserve`: `cargo bench --bench tables -- engines [--rounds N]
+//! [--only PART-OF-A-CALL'S-NAME]`.
 //!
 //! One connection over the loopback, 32 calls under way, the client on the same processors. Four servers take turns, each new in
 //! each turn: `nfsserve` over a file system in memory; our engine over the same one; our engine over a volume whose log and
@@ -29,7 +30,11 @@ const FILE_BYTES: u64 = 256 * MIB;
 const FILE: &str = "file";
 
 /// What is called: its name, the bytes of a call, and how many calls a turn has.
-const CALLS: [(Calls, &str, u64, u64); 6] = [
+type Row = (Calls, &'static str, u64, u64);
+
+/// No turn writes more than what the [log](volume::LOG) keeps files for (a quarter of its limit), so that it goes round in
+/// them as one in use does.
+const CALLS: [Row; 6] = [
     (Calls::GetAttr, "GETATTR", 0, 40_000),
     (Calls::Create, "CREATE", 0, 10_000),
     (Calls::Read, "READ of 4 KiB, random", KIB_4, 20_000),
@@ -40,7 +45,7 @@ const CALLS: [(Calls, &str, u64, u64); 6] = [
         20_000,
     ),
     (Calls::Read, "READ of 1 MiB, in a row", MIB, 512),
-    (Calls::Write, "WRITE of 1 MiB, in a row, unstable", MIB, 512),
+    (Calls::Write, "WRITE of 1 MiB, in a row, unstable", MIB, 256),
 ];
 
 #[derive(Clone, Copy)]
@@ -231,6 +236,11 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
         None if full => 9,
         None => 1,
     };
+    let only = arguments.after("--only").unwrap_or_default();
+    let chosen: Vec<_> = CALLS
+        .into_iter()
+        .filter(|(_, name, ..)| name.contains(only))
+        .collect();
     let mut course = Course::new()?;
     let folder = surroundings::memory_folder();
     let opened = course.servers.block_on(volume::open(volume::LOG, folder));
@@ -252,7 +262,7 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     }
     let mut once = || {
         let mut round = Round::default();
-        for (calls, name, bytes, count) in CALLS {
+        for &(calls, name, bytes, count) in &chosen {
             let count = if full { count } else { 8 };
             for server in &servers {
                 let (taken, spent) = course.turn(server, (calls, bytes, count))?;
@@ -275,11 +285,19 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let caption = Machine::this().caption(COMMAND, "medians of rounds in turns (quartiles)");
     Ok(rounds
         .iter()
-        .map(|rounds| format!("{caption}\n\n{}\n{}", rates(rounds), costs(rounds)))
+        .map(|rounds| {
+            let told = [rates(rounds, &chosen), costs(rounds, &chosen)];
+            format!("{caption}\n\n{}", told.join("\n"))
+        })
         .collect())
 }
 
-fn shown(rounds: &Rounds, figure: fn(&str, &str) -> String, unit: &str, scale: f64) -> String {
+fn shown(
+    (rounds, chosen): (&Rounds, &[Row]),
+    figure: fn(&str, &str) -> String,
+    unit: &str,
+    scale: f64,
+) -> String {
     let titles = [
         format!("32 calls under way, {unit}"),
         "nfsserve".to_owned(),
@@ -292,7 +310,7 @@ fn shown(rounds: &Rounds, figure: fn(&str, &str) -> String, unit: &str, scale: f
     ];
     let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
     let mut text = table::head(&titles);
-    for (_, name, ..) in CALLS {
+    for &(_, name, ..) in chosen {
         let [theirs, engine, later, volume] =
             [NFSSERVE, ENGINE, LATER, VOLUME].map(|who| figure(who, name));
         let told = |key: &str| table::digits(rounds.median(key).map(|value| value * scale));
@@ -310,10 +328,15 @@ fn shown(rounds: &Rounds, figure: fn(&str, &str) -> String, unit: &str, scale: f
     text
 }
 
-fn rates(rounds: &Rounds) -> String {
-    shown(rounds, rate, "thousand a second", 1e-3)
+fn rates(rounds: &Rounds, chosen: &[Row]) -> String {
+    shown((rounds, chosen), rate, "thousand a second", 1e-3)
 }
 
-fn costs(rounds: &Rounds) -> String {
-    shown(rounds, processor, "µs of processor time each", 1e6)
+fn costs(rounds: &Rounds, chosen: &[Row]) -> String {
+    shown(
+        (rounds, chosen),
+        processor,
+        "µs of processor time each",
+        1e6,
+    )
 }
