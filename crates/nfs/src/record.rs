@@ -10,8 +10,8 @@
 //! ```
 //!
 //! [`Assembler`] takes the stream in pieces of any size and gives back records. It never looks
-//! at a length and allocates it: small records have at most four times the bytes that have arrived, large
-//! ones wait for a buffer that its owner has to grant.
+//! at a length and allocates it: small records get a buffer of their length when a quarter of it has
+//! arrived, large ones wait for one that its owner has to grant.
 
 /// Bytes of a fragment's header.
 pub const MARK_BYTES: usize = 4;
