@@ -32,6 +32,7 @@ doc *flags:
 bench *filter:
     cargo bench --workspace -- {{filter}}
     cargo run --quiet --package forebay-measure -- results
+    {{ if filter == "" { "cargo run --quiet --package forebay-measure -- published" } else { "" } }}
 
 # Run the benchmarks of this tree and of another revision in turns; fails where this one is slower
 bench-compare base *programs:

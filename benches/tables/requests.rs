@@ -8,7 +8,7 @@
 //!
 //! *Within the work* counts up to the moment at which the bucket has it. Merging of metadata, and collecting what is
 //! not needed any more, come later or not at all, as there is reason: they are *afterwards*, up to 20 s without
-//! any request. *Idle* begins after that.
+//! any request. *Idle* begins after that, and lasts two minutes, or as many seconds as `--idle` says.
 //!
 //! Run by `cargo test`, less of each work shows that it works.
 
@@ -363,15 +363,20 @@ async fn measure(effort: Effort) -> Result<String, Failure> {
 /// The tables, with what they were measured on.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let runtime = crate::runtime()?;
-    let effort = match arguments.full() {
+    let mut effort = match arguments.full() {
         true => Effort::FULL,
         false => Effort::QUICK,
     };
+    let mut command = COMMAND.to_owned();
+    if let Some(seconds) = arguments.after("--idle") {
+        effort.idle = Duration::from_secs(seconds.parse()?);
+        command = format!("{COMMAND} --idle {seconds}");
+    }
     let table = runtime.block_on(measure(effort));
     // Tasks of the metadata store may wait for each other when they are cut off.
     runtime.shutdown_background();
     let caption = Machine::this().caption(
-        COMMAND,
+        &command,
         "one run; what is counted does not depend on the machine",
     );
     Ok(format!("{caption}\n\n{}", table?))

@@ -280,6 +280,16 @@ impl FileBlocks {
         block.is_some_and(|block| block.is_whole_in(checkpoint))
     }
 
+    /// The blocks that the range touches and of which that is so.
+    pub fn whole_in(
+        &self,
+        range: ByteRange,
+        checkpoint: CheckpointId,
+    ) -> impl Iterator<Item = BlockIndex> {
+        let touched = BlockIndex::split(range).map(|(block, _)| block);
+        touched.filter(move |block| self.is_whole_in(*block, checkpoint))
+    }
+
     /// The dirty ranges that this checkpoint has in the block are in the bucket, though it is not published: they are
     /// clean from now on, and who evicts them must know where they lie. For what
     /// [`version`](Self::version) named when its snapshot was taken; false, and nothing changes, if that is not

@@ -35,8 +35,9 @@ pub struct FsConfig {
     pub upload_parallel: usize,
     /// Raw bytes at which a pack is complete.
     pub pack_bytes: u64,
-    /// Bytes that are written to a file in a row before its blocks go to the bucket as soon as they are full, instead
-    /// of with their checkpoint: at least so much is not uploaded early that may be gone again soon.
+    /// Bytes that are written to a file in a row before its blocks, these included, go to the bucket as soon as they are
+    /// full, instead of with their checkpoint: what a stream holds in memory. A file with less never leaves before its
+    /// checkpoint: it may be gone again soon.
     pub early_bytes: u64,
     /// Bytes that files may use altogether; beyond it writes fail with ENOSPC.
     pub volume_limit: u64,
@@ -120,7 +121,7 @@ impl FsConfig {
             dedup: Dedup::Off,
             upload_parallel: 4,
             pack_bytes: 8 << 20,
-            early_bytes: 4 * BLOCK_SIZE,
+            early_bytes: 2 * BLOCK_SIZE,
             volume_limit: 1 << 50,
             inode_limit: 1 << 40,
             node_limit: 100_000,

@@ -11,6 +11,7 @@ use crate::change::DataHeader;
 use crate::convert::owned;
 use crate::core::Core;
 use crate::durability::Recorded;
+use crate::early::MayLeave;
 use crate::node::{Node, NodeState};
 use crate::read::FetchPlan;
 use std::sync::Arc;
@@ -140,11 +141,11 @@ impl Core {
                 let filled = header.apply(&mut state, data, counted, open.id);
                 state.last_lsn = end;
                 state.settle(Some(reserved));
-                let is_stream = state.writes.goes_on(range, self.config.early_bytes);
-                if let Some(block) = filled
-                    && is_stream
-                {
-                    self.checkpoints.leaving.tell(node, block);
+                let leaving = &self.checkpoints.leaving;
+                match state.writes.goes_on(range, self.config.early_bytes) {
+                    MayLeave::Nothing => {}
+                    MayLeave::Filled => leaving.tell(node, filled),
+                    MayLeave::All(run) => leaving.tell(node, state.blocks.whole_in(run, open.id)),
                 }
                 first
             })?;

@@ -13,24 +13,41 @@ use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId};
 /// How the writes of one file follow one another. Knows no clock and does no I/O.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStream {
-    /// End of the bytes that were written in a row.
+    /// Where the bytes begin that were written in a row.
+    start: u64,
+    /// Where they end.
     end: u64,
-    /// Bytes that were written in a row.
-    run: u64,
+}
+
+/// What of a file may leave after a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MayLeave {
+    Nothing,
+    /// The block that the write has filled.
+    Filled,
+    /// Every block in this range that is full: with this write it is a stream.
+    All(ByteRange),
 }
 
 impl WriteStream {
-    /// Notes a write; says whether it goes on with at least `enough` bytes that were written in a row. Clients
+    /// Notes a write, and says what may leave once at least `enough` bytes were written in a row. Clients
     /// send writes in parallel, and they arrive in any order: one that begins less than a block from where the ones before
     /// ended goes on with them.
-    pub(crate) fn goes_on(&mut self, written: ByteRange, enough: u64) -> bool {
+    pub(crate) fn goes_on(&mut self, written: ByteRange, enough: u64) -> MayLeave {
         if written.start.abs_diff(self.end) > BLOCK_SIZE {
-            self.run = 0;
-            self.end = written.end;
+            *self = WriteStream::default();
         }
-        self.run = self.run.saturating_add(written.len());
+        let before = self.end - self.start;
+        if before == 0 {
+            self.start = written.start;
+        }
+        self.start = self.start.min(written.start);
         self.end = self.end.max(written.end);
-        self.run >= enough
+        match self.end - self.start >= enough {
+            false => MayLeave::Nothing,
+            true if before >= enough && before > 0 => MayLeave::Filled,
+            true => MayLeave::All(ByteRange::new(self.start, self.end)),
+        }
     }
 }
 
@@ -113,25 +130,43 @@ mod tests {
 
     use super::*;
 
-    const ENOUGH: u64 = 4 * BLOCK_SIZE;
+    const ENOUGH: u64 = 2 * BLOCK_SIZE;
     const MIB: u64 = 1 << 20;
 
     #[test]
     fn who_writes_in_order_is_recognised_and_who_jumps_is_not() {
         let mut stream = WriteStream::default();
-        let first = (0..100).position(|i| stream.goes_on(ByteRange::at(i * MIB, MIB), ENOUGH));
-        assert_eq!(first, Some((ENOUGH / MIB) as usize - 1));
-        assert!(!stream.goes_on(ByteRange::at(1 << 40, MIB), ENOUGH));
-        let jumps = |i: u64| ByteRange::at((i * 7919 % 1000) * 2 * BLOCK_SIZE, MIB);
-        assert!((0..1000).all(|i| !stream.goes_on(jumps(i), ENOUGH)));
+        let mut write = |i: u64| stream.goes_on(ByteRange::at(i * MIB, MIB), ENOUGH);
+        let most = ENOUGH / MIB - 1;
+        assert!((0..most).all(|i| write(i) == MayLeave::Nothing));
+        assert_eq!(write(most), MayLeave::All(ByteRange::new(0, ENOUGH)));
+        assert!((most + 1..100).all(|i| write(i) == MayLeave::Filled));
+        assert_eq!(write(1 << 20), MayLeave::Nothing);
+        let mut jump = |i: u64| write((i * 7919 % 1000) * 8);
+        assert!((0..1000).all(|i| jump(i) == MayLeave::Nothing));
     }
 
     #[test]
-    fn writes_that_arrive_out_of_order_keep_the_stream() {
+    fn writes_that_arrive_out_of_order_keep_the_stream_and_its_beginning() {
         let mut stream = WriteStream::default();
-        // Pairs arrive swapped.
-        let mut write = |i: u64| stream.goes_on(ByteRange::at((i ^ 1) * MIB, MIB), ENOUGH);
-        assert_eq!((0..64).filter(|i| write(*i)).count(), 64 - 15);
+        // Pairs arrive swapped, from the middle of the file on.
+        let mut write = |i: u64| stream.goes_on(ByteRange::at((64 + (i ^ 1)) * MIB, MIB), ENOUGH);
+        let most = ENOUGH / MIB - 1;
+        assert!((0..most).all(|i| write(i) == MayLeave::Nothing));
+        let begun = ByteRange::at(64 * MIB, ENOUGH);
+        assert_eq!(write(most), MayLeave::All(begun));
+        assert!((most + 1..64).all(|i| write(i) == MayLeave::Filled));
+    }
+
+    #[test]
+    fn with_nothing_to_wait_for_the_first_write_is_a_stream() {
+        let mut stream = WriteStream::default();
+        let first = ByteRange::at(5, MIB);
+        assert_eq!(stream.goes_on(first, 0), MayLeave::All(first));
+        assert_eq!(
+            stream.goes_on(ByteRange::at(5 + MIB, 1), 0),
+            MayLeave::Filled
+        );
     }
 
     fn map(pack: u64) -> BlockMap {

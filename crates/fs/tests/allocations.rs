@@ -1,8 +1,12 @@
 //! That reads and writes of what is in memory, and commits of nothing, allocate nothing in a whole volume: counted for the
-//! caller's thread, as others work for uploads and for the log meanwhile.
+//! caller's thread, as others work for uploads and for the log meanwhile. And that a volume which was closed and dropped
+//! has given all of its memory back.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +14,7 @@ use forebay_fs::{FsConfig, Volume};
 use forebay_object::StoreOptions;
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Stability};
+use tokio::runtime::{Builder, Runtime};
 
 struct Counting;
 
@@ -18,25 +23,31 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-fn count() {
+/// Bytes that all threads have from the allocator now.
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+fn count(bytes: usize) {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    IN_USE.fetch_add(bytes, Ordering::Relaxed);
 }
 
 // SAFETY: every call goes to the system allocator unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
+        count(new_size);
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, new_size) }
     }
@@ -66,14 +77,29 @@ fn offset(turn: u64) -> u64 {
     turn * 7919 % (FILE_BYTES / CALL_BYTES) * CALL_BYTES
 }
 
-#[tokio::test]
-async fn reads_and_writes_of_what_is_in_memory_allocate_nothing() {
+/// A new volume in memory.
+async fn volume(local: &Path) -> Volume {
     let options = StoreOptions::default();
     let store = forebay_object::open("memory://", &options).await.unwrap();
-    let local = tempfile::tempdir().unwrap();
-    let config = FsConfig::new(local.path().to_owned());
+    let config = FsConfig::new(local.to_owned());
     Volume::format_as(&store, &config.expected).await.unwrap();
-    let volume = Volume::open(&store, config).await.unwrap();
+    Volume::open(&store, config).await.unwrap()
+}
+
+/// One test at a time: others would allocate meanwhile.
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn reads_and_writes_of_what_is_in_memory_allocate_nothing() {
+    let _alone = ALONE.lock();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    assert_eq!(runtime.block_on(in_memory()), (0, 0, 0));
+}
+
+/// Allocations of writes, reads and commits of a file that is in memory.
+async fn in_memory() -> (u64, u64, u64) {
+    let local = tempfile::tempdir().unwrap();
+    let volume = volume(local.path()).await;
     let who = Credentials {
         groups: [4, 24, 27, 100, 1000].as_slice().into(),
         ..Credentials::default()
@@ -107,5 +133,43 @@ async fn reads_and_writes_of_what_is_in_memory_allocate_nothing() {
     });
     let commits = commits.await;
     volume.close(Duration::from_secs(60)).await;
-    assert_eq!((writes, reads, commits), (0, 0, 0));
+    (writes, reads, commits)
+}
+
+/// A life of a volume, with metadata in several tables, data in memory and in the bucket, and some that were read back.
+async fn life() {
+    let local = tempfile::tempdir().unwrap();
+    let volume = volume(local.path()).await;
+    let who = Credentials::default();
+    let mode = CreateMode::Unchecked(SetAttributes::default());
+    for number in 0..FILES {
+        let name = format!("file {number}");
+        let created = volume.create(&who, Inode::ROOT, name.as_bytes(), &mode);
+        let file = created.await.unwrap().attributes.inode;
+        let written = volume.write(&who, file, 0, &[7; 16 << 10], Stability::Unstable);
+        written.await.unwrap();
+        if number % (FILES / 4) == 0 {
+            volume.flush().await.unwrap();
+            volume.read(&who, file, 0, 16 << 10).await.unwrap();
+        }
+    }
+    volume.close(Duration::from_secs(60)).await;
+}
+
+const FILES: u64 = 1000;
+
+#[test]
+fn a_volume_that_was_closed_has_given_its_memory_back() {
+    let _alone = ALONE.lock();
+    let after_a_life = || {
+        let runtime = Runtime::new().unwrap();
+        runtime.block_on(life());
+        drop(runtime);
+        IN_USE.load(Ordering::Relaxed)
+    };
+    // What the process keeps for good is made in the first ones.
+    let before = [after_a_life(), after_a_life()][1];
+    let after = [after_a_life(), after_a_life(), after_a_life()][2];
+    let grown = after.saturating_sub(before);
+    assert!(grown < 256 << 10, "{grown} bytes more after three lives");
 }

@@ -98,7 +98,8 @@ fn what_left_early_is_not_uploaded_again_and_is_counted_once() {
 }
 
 #[test]
-fn a_file_that_may_be_gone_again_soon_stays_until_its_checkpoint_closes() {
+fn a_file_that_may_be_gone_again_soon_stays_until_its_checkpoint_closes_and_a_stream_leaves_as_a_whole()
+ {
     let bucket = Bucket::new();
     let life = bucket.start(|config| {
         config.pack_bytes = BLOCK_SIZE;
@@ -106,7 +107,7 @@ fn a_file_that_may_be_gone_again_soon_stays_until_its_checkpoint_closes() {
     for number in 0..3 {
         let name = format!("temporary-{number}");
         let inode = life.create(name.as_bytes());
-        life.write(inode, 0, &pattern(1, 3 * BLOCK), Stability::Unstable);
+        life.write(inode, 0, &pattern(1, 2 * BLOCK - 1), Stability::Unstable);
         life.remove(name.as_bytes());
     }
     life.flush();
@@ -114,9 +115,9 @@ fn a_file_that_may_be_gone_again_soon_stays_until_its_checkpoint_closes() {
     assert!(put < MIB, "names and no data: {put} bytes");
     let inode = life.create(b"stream");
     life.write(inode, 0, &pattern(1, 6 * BLOCK), Stability::Unstable);
-    // From the fourth block on.
-    arrived(&bucket, &life, 3);
-    assert_eq!(bucket.packs().len(), 3);
+    // From the first block on.
+    arrived(&bucket, &life, 6);
+    assert_eq!(bucket.packs().len(), 6);
 }
 
 #[test]

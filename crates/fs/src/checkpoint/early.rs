@@ -48,14 +48,17 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
-    /// A stream has filled this block: it may leave. It does so once in a checkpoint at most: who writes the same bytes
+    /// A stream has filled these blocks: they may leave. Each does so once in a checkpoint at most: who writes the same bytes
     /// over and over pays for them twice.
-    pub(crate) fn tell(&self, node: &Arc<Node>, block: BlockIndex) {
-        let mut waiting = self.waiting.lock();
-        if waiting.len() < MAX_WAITING {
-            waiting.push_back((node.clone(), block));
-            self.wake.notify_one();
+    pub(crate) fn tell(&self, node: &Arc<Node>, blocks: impl IntoIterator<Item = BlockIndex>) {
+        let mut blocks = blocks.into_iter().peekable();
+        if blocks.peek().is_none() {
+            return;
         }
+        let mut waiting = self.waiting.lock();
+        let room = MAX_WAITING.saturating_sub(waiting.len());
+        waiting.extend(blocks.take(room).map(|block| (node.clone(), block)));
+        self.wake.notify_one();
     }
 
     /// Whether something leaves whose memory becomes free when it has arrived.
