@@ -304,14 +304,14 @@ fn log_command(json: &Arg) -> Command {
         .required(true)
         .value_parser(value_parser!(PathBuf))
         .help("The folder to make; it must not exist");
-    let ranges_only = Arg::new("ranges-only")
-        .long("ranges-only")
-        .action(ArgAction::SetTrue)
-        .help("Do without the store: of files that were there before, only what was written");
-    let force = Arg::new("force")
-        .long("force")
-        .action(ArgAction::SetTrue)
-        .help("Also if it was not salvaged: what it holds is lost");
+    let ranges_only = switch(
+        "ranges-only",
+        "Do without the store: of files that were there before, only what was written",
+    );
+    let force = switch(
+        "force",
+        "Also if it was not salvaged: what it holds is lost",
+    );
     Command::new("log")
         .about("Look at, salvage or forget what the logs in data_dir hold and the bucket does not")
         .subcommand_required(true)
