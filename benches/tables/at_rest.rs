@@ -422,7 +422,7 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     // Tasks of the metadata store may wait for each other when they are cut off.
     runtime.shutdown_background();
     let caption = Machine::this().caption(
-        COMMAND,
+        &arguments.command(COMMAND, &["--tree"]),
         "one run; what is counted does not depend on the machine",
     );
     Ok(format!("{caption}\n\n{}", table?))

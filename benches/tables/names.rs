@@ -458,7 +458,7 @@ fn a_volume(files: u64, log_bytes: u64) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn measure(effort: Effort) -> Result<String, Failure> {
+fn measure(effort: Effort, command: &str) -> Result<String, Failure> {
     let Effort {
         directory,
         volume,
@@ -466,7 +466,7 @@ fn measure(effort: Effort) -> Result<String, Failure> {
     } = effort;
     let mut text = String::new();
     let figures = format!("one run, {AT_ONCE} calls at a time");
-    writeln!(text, "{}", Machine::this().caption(COMMAND, &figures))?;
+    writeln!(text, "{}", Machine::this().caption(command, &figures))?;
     writeln!(text, "\nOne directory of {directory} files:\n")?;
     text.push_str(&one_directory(directory)?);
     writeln!(text, "\nA volume of {volume} files:\n")?;
@@ -490,5 +490,5 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
             log_bytes: 16 * MIB,
         },
     };
-    measure(effort)
+    measure(effort, &arguments.command(COMMAND, &["--files"]))
 }

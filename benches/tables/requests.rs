@@ -367,16 +367,14 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
         true => Effort::FULL,
         false => Effort::QUICK,
     };
-    let mut command = COMMAND.to_owned();
     if let Some(seconds) = arguments.after("--idle") {
         effort.idle = Duration::from_secs(seconds.parse()?);
-        command = format!("{COMMAND} --idle {seconds}");
     }
     let table = runtime.block_on(measure(effort));
     // Tasks of the metadata store may wait for each other when they are cut off.
     runtime.shutdown_background();
     let caption = Machine::this().caption(
-        &command,
+        &arguments.command(COMMAND, &["--idle"]),
         "one run; what is counted does not depend on the machine",
     );
     Ok(format!("{caption}\n\n{}", table?))

@@ -6,8 +6,8 @@
 //! * *Small files*: 10,000 files of 16 KiB, and then all of them asked into the bucket.
 //!
 //! Beside each: what the bucket takes of the same bytes in plain parallel PUTs, as large and as many at a time as the
-//! volume's packs are; and a volume that looks for content which it has already (`dedup = "full"`), and finds none. The bucket is in
-//! memory, [far away](crate::far). The log is in memory as well. Bytes are noise: what compresses leaves faster. No two
+//! volume's packs are; and a volume that looks for content which it has already (`dedup = "full"`), and finds none. The bucket is
+//! [far away](crate::far), and [forgets packs](far::way_to_sink). The log is in memory. Bytes are noise: what compresses leaves faster. No two
 //! pieces of 16 KiB are the same.
 //!
 //! Rounds of each and its plain PUTs take turns; what is told are medians and quartiles. `--rounds N`: 5 if it
@@ -22,7 +22,7 @@ use forebay_object::{Store, StoreOptions};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{ObjectStoreExt, PutPayload};
 
 const MIB: u64 = 1 << 20;
 /// No two pieces of so many bytes are the same.
@@ -67,20 +67,10 @@ async fn bucket(number: u64) -> Result<Store, Failure> {
     Ok(near)
 }
 
-/// Takes all objects away, so that memory does not grow.
-async fn empty(near: &Store) -> Result<(), Failure> {
-    let all = near.store.list(None).map_ok(|object| object.location);
-    near.store
-        .delete_stream(all.boxed())
-        .try_for_each(|_| async { Ok(()) })
-        .await?;
-    Ok(())
-}
-
 /// Seconds until the bucket has all of it, and how many bytes were put for that.
 async fn through_a_volume(load: &Load, number: u64, dedup: Dedup) -> Result<(f64, u64), Failure> {
     let near = bucket(number).await?;
-    let (far, requests) = far::way_to(&near, far::ROUND_TRIP);
+    let (far, requests) = far::way_to_sink(&near, far::ROUND_TRIP);
     let local = tempfile::tempdir_in(surroundings::memory_folder())?;
     let mut config = FsConfig::new(local.path().to_owned());
     config.compression = Compression::Off;
@@ -120,14 +110,13 @@ async fn through_a_volume(load: &Load, number: u64, dedup: Dedup) -> Result<(f64
     let taken = began.elapsed();
     let put = requests.counts().bytes_put - before;
     volume.close(Duration::from_secs(60)).await;
-    empty(&near).await?;
     Ok((taken.as_secs_f64(), put))
 }
 
 /// Seconds that as many bytes take in PUTs of the size of packs.
 async fn plain(load: &Load, number: u64) -> Result<f64, Failure> {
     let near = bucket(number).await?;
-    let (far, _) = far::way_to(&near, far::ROUND_TRIP);
+    let (far, _) = far::way_to_sink(&near, far::ROUND_TRIP);
     let config = FsConfig::new("unused".into());
     let pack = PutPayload::from(surroundings::noise(number, config.pack_bytes as usize));
     let sizes = (0..load.bytes())
@@ -138,8 +127,11 @@ async fn plain(load: &Load, number: u64) -> Result<f64, Failure> {
         .map(|(number, len)| {
             let store = far.store.clone();
             let bytes = pack.iter().map(|all| all.slice(..len.min(all.len())));
-            let (path, bytes) = (far.path(&format!("plain/{number}")), bytes.collect());
-            // Each in a task of its own, as the volume's are: a store in memory copies what it takes.
+            let (path, bytes) = (
+                far.path(&format!("{}{number}", far::PACKS)),
+                bytes.collect(),
+            );
+            // Each in a task of its own, as the volume's are.
             async move { tokio::spawn(async move { store.put(&path, bytes).await }).await }
         })
         .buffer_unordered(config.upload_parallel)
@@ -150,7 +142,6 @@ async fn plain(load: &Load, number: u64) -> Result<f64, Failure> {
         .try_for_each(|()| async { Ok(()) })
         .await?;
     let taken = began.elapsed();
-    empty(&near).await?;
     Ok(taken.as_secs_f64())
 }
 

@@ -44,6 +44,14 @@ impl Arguments {
             .filter(move |(option, _)| options.contains(option))
     }
 
+    /// The command with those of these options that were given: what somebody types to measure the same.
+    pub fn command(&self, command: &str, options: &[&str]) -> String {
+        let given = self.all_after(options);
+        given.fold(command.to_owned(), |command, (option, value)| {
+            format!("{command} {option} {value}")
+        })
+    }
+
     /// Prints tables, or puts them between the marks of the benchmark of this name in the text after `--update`.
     pub fn show(&self, benchmark: &str, tables: &str) -> Result<(), MarkError> {
         match self.after("--update") {
@@ -75,6 +83,8 @@ mod tests {
         assert_eq!(arguments.after("--update"), None, "nothing follows");
         assert_eq!(arguments.after("--files"), None);
         assert!(arguments.full() && arguments.has("--rounds") && !arguments.has("--raw"));
+        let command = arguments.command("cargo bench --", &["--files", "--rounds"]);
+        assert_eq!(command, "cargo bench -- --rounds 3");
     }
 
     #[test]
