@@ -5,17 +5,19 @@
 //! * [Commit](commit): 64 clients who each wait for their record, beside 64 times the rate of bare flushes. As well
 //!   on a disk that [takes 4 ms](slow) for a flush.
 //! * [Mapped](mapped): what the bare work is done by, stores into a file that is mapped, beside system calls that write.
+//! * [Kernel](kernel): what a MiB of a segment costs the kernel, from its first page to its flush.
 //!
 //! All of it lies in the temporary folder (`TMPDIR`), which has to be on the disk that is meant.
 //!
-//! * `append`, `segments`, `commit`, `mapped`: only these tables.
+//! * `append`, `segments`, `commit`, `mapped`, `kernel`: only these tables.
 //! * `--rounds N`: 9 of the segments and 31 of the others if it is not given.
-//! * `--update FILE`: puts the tables in that text, between their marks. The last one has marks of its own.
+//! * `--update FILE`: puts the tables in that text, between their marks. The last two have marks of their own.
 //!
 //! Run by `cargo test`, it does a little of each, and shows that it works.
 
 mod append;
 mod commit;
+mod kernel;
 mod log;
 mod mapped;
 mod region;
@@ -38,7 +40,7 @@ fn main() -> Result<(), Failure> {
         None => Ok(if arguments.full() { usual } else { 1 }),
     };
     let full = arguments.full();
-    let all = !["append", "segments", "commit", "mapped"]
+    let all = !["append", "segments", "commit", "mapped", "kernel"]
         .iter()
         .any(|name| arguments.has(name));
     let mut tables = Vec::new();
@@ -57,10 +59,15 @@ fn main() -> Result<(), Failure> {
         let caption = machine.caption(COMMAND, figures);
         arguments.show("bare", &format!("{caption}\n\n{}", tables.join("\n")))?;
     }
+    let show = |name: &str, table: String| {
+        let caption = machine.caption(&format!("{COMMAND} -- {name}"), figures);
+        arguments.show(&format!("bare, {name}"), &format!("{caption}\n\n{table}"))
+    };
     if all || arguments.has("mapped") {
-        let table = mapped::table(rounds(31)?, full)?;
-        let caption = machine.caption(&format!("{COMMAND} -- mapped"), figures);
-        arguments.show("bare, mapped", &format!("{caption}\n\n{table}"))?;
+        show("mapped", mapped::table(rounds(31)?, full)?)?;
+    }
+    if all || arguments.has("kernel") {
+        show("kernel", kernel::table(rounds(31)?, full)?)?;
     }
     Ok(())
 }

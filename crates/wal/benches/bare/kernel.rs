@@ -1,0 +1,110 @@
+//! What a MiB of the log costs the kernel: processor time of the thread that asks for it, by the storage that the log
+//! has, and by system calls that write the same.
+//!
+//! A segment of 32 MiB is faulted in when its file is new, stored into, flushed a MiB at a time, faulted in again as it is (its
+//! pages were write-protected for the flush), unmapped, and mapped and faulted in once more, as one that is recycled.
+//! Beside it the same bytes are written by `pwrite` to a file that was written before, and flushed by `fdatasync`, a
+//! MiB at a time.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use forebay_measure::{Round, Rounds, in_turns, table};
+use forebay_wal::{FileStorage, SegmentMemory, Storage};
+
+use crate::Failure;
+use crate::append::each;
+
+const MIB: usize = 1 << 20;
+const NAME: &str = "segment";
+
+const FAULTED_IN_NEW: &str = "faulted in, its file new";
+const FAULTED_IN_USED: &str = "faulted in, its file recycled";
+const FAULTED_IN_AGAIN: &str = "faulted in again, mapped all the time, after its flush";
+const UNMAPPED: &str = "unmapped";
+const MSYNC: &str = "flushed by `msync`";
+const PWRITE: &str = "written by `pwrite`, copy included";
+const FDATASYNC: &str = "flushed by `fdatasync`";
+const WORKS: [&str; 7] = [
+    FAULTED_IN_NEW,
+    FAULTED_IN_USED,
+    FAULTED_IN_AGAIN,
+    UNMAPPED,
+    MSYNC,
+    PWRITE,
+    FDATASYNC,
+];
+
+/// One life of a segment and its next one.
+fn mapped(bytes: usize, round: &mut Round) -> Result<(), Failure> {
+    let mut keep = |work: &str, taken: f64| round.insert(work.to_owned(), taken / 1e3);
+    let folder = tempfile::tempdir()?;
+    let storage = FileStorage::open(folder.path())?;
+    let memory = storage.create(NAME, bytes as u64)?;
+    keep(FAULTED_IN_NEW, faulted_in(&*memory, bytes)?);
+    memory.clear(0..bytes);
+    let flush = || {
+        let mut parts = (0..bytes).step_by(MIB);
+        Ok(parts.try_for_each(|at| memory.flush(at..at + MIB))?)
+    };
+    keep(MSYNC, each(MIB, bytes as u64, flush)?);
+    keep(FAULTED_IN_AGAIN, faulted_in(&*memory, bytes)?);
+    let unmap = || {
+        drop(memory);
+        Ok(())
+    };
+    keep(UNMAPPED, each(MIB, bytes as u64, unmap)?);
+    let memory = storage.open(NAME)?;
+    keep(FAULTED_IN_USED, faulted_in(&*memory, bytes)?);
+    Ok(())
+}
+
+fn faulted_in(memory: &dyn SegmentMemory, bytes: usize) -> Result<f64, Failure> {
+    each(MIB, bytes as u64, || {
+        memory.prefault();
+        Ok(())
+    })
+}
+
+fn written(bytes: usize, round: &mut Round) -> Result<(), Failure> {
+    let file = tempfile::tempfile()?;
+    let payload = vec![0x5a; MIB];
+    let write = |file: &File| -> Result<(), Failure> {
+        for at in (0..bytes).step_by(MIB) {
+            file.write_all_at(&payload, at as u64)?;
+        }
+        Ok(())
+    };
+    write(&file)?;
+    file.sync_all()?;
+    let taken = each(MIB, bytes as u64, || write(&file))?;
+    round.insert(PWRITE.to_owned(), taken / 1e3);
+    file.sync_all()?;
+    let mut flushes = 0.0;
+    for at in (0..bytes).step_by(MIB) {
+        file.write_all_at(&payload, at as u64)?;
+        flushes += each(MIB, MIB as u64, || Ok(file.sync_data()?))?;
+    }
+    round.insert(FDATASYNC.to_owned(), flushes / (bytes / MIB) as f64 / 1e3);
+    Ok(())
+}
+
+pub(crate) fn table(rounds: usize, full: bool) -> Result<String, Failure> {
+    let bytes = if full { 32 * MIB } else { 4 * MIB };
+    let mut once = || {
+        let mut round = Round::default();
+        mapped(bytes, &mut round)?;
+        written(bytes, &mut round)?;
+        Ok::<_, Failure>(round)
+    };
+    let rounds = in_turns(rounds, &mut [&mut once])?;
+    Ok(rounds.iter().map(shown).collect())
+}
+
+fn shown(rounds: &Rounds) -> String {
+    let mut text = table::head(&["a MiB of a segment", "µs of processor time"]);
+    for work in WORKS {
+        text += &table::line([work.to_owned(), table::digits(rounds.median(work))]);
+    }
+    text
+}
