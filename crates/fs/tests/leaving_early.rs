@@ -103,6 +103,7 @@ fn a_file_that_may_be_gone_again_soon_stays_until_its_checkpoint_closes_and_a_st
     let bucket = Bucket::new();
     let life = bucket.start(|config| {
         config.pack_bytes = BLOCK_SIZE;
+        config.early_bytes = FsConfig::new("as usual".into()).early_bytes;
     });
     for number in 0..3 {
         let name = format!("temporary-{number}");

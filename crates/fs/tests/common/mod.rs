@@ -187,6 +187,9 @@ impl Bucket {
         // Tests say when something is published.
         config.checkpoint_interval = Duration::from_secs(3600);
         config.checkpoint_bytes = 1 << 40;
+        // And most of them have less memory than any gateway, of which packs would take a part for as long as they wait for
+        // the bucket.
+        config.early_bytes = 16 << 20;
         config.log = forebay_fs::LogConfig::Disk {
             limit: 256 << 20,
             segment: 16 << 20,
