@@ -92,6 +92,8 @@ impl Place {
         config.expected = self.expected.clone();
         config.checkpoint_interval = Duration::from_secs(3600);
         config.checkpoint_bytes = 1 << 40;
+        // All that lies in a pack came with a checkpoint, unless a test says otherwise.
+        config.early_bytes = 16 << 20;
         config.log = forebay_fs::LogConfig::Disk {
             limit: 256 << 20,
             segment: 16 << 20,
