@@ -30,7 +30,7 @@ pub(crate) enum MayLeave {
 }
 
 impl WriteStream {
-    /// Notes a write, and says what may leave once at least `enough` bytes were written in a row. Clients
+    /// Notes a write, and says what may leave once what was written in a row spans at least `enough` bytes. Clients
     /// send writes in parallel, and they arrive in any order: one that begins less than a block from where the ones before
     /// ended goes on with them.
     pub(crate) fn goes_on(&mut self, written: ByteRange, enough: u64) -> MayLeave {
