@@ -4,10 +4,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use forebay_seal::{DataKeyId, DataKeys, Sealing, Secret, SystemEntropy};
 use forebay_types::{Epoch, Lsn, VolumeId};
 use forebay_wal::{AppendError, MemoryStorage, Options, RecordKind, Recovery, Wal};
+use parking_lot::{Condvar, Mutex};
 
 /// Counts what each thread allocates.
 struct Counting;
@@ -62,6 +64,12 @@ fn nor_does_an_append_to_a_sealed_log() {
     }));
 }
 
+/// The first time a thread waits for a lock, something is allocated for that thread.
+fn wait_once() {
+    let lock = Mutex::new(());
+    Condvar::new().wait_for(&mut lock.lock(), Duration::from_millis(1));
+}
+
 fn nothing_is_allocated(sealing: Option<Sealing>) {
     let volume = VolumeId([1; 16]);
     let options = Options {
@@ -72,6 +80,7 @@ fn nothing_is_allocated(sealing: Option<Sealing>) {
     let storage = Arc::new(MemoryStorage::new());
     let recovery = Recovery::scan(storage, volume, Lsn::ZERO).expect("scanned");
     let wal = recovery.into_wal(options).expect("opened");
+    wait_once();
     // One that is copied under the log's lock, and one that is not.
     let payload = |turn: usize| &[7; 4000][..[500, 4000][turn % 2]];
     // The lists find their size, here over 16 segments.
