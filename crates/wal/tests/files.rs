@@ -1,5 +1,6 @@
 //! The log over real files, seen from outside.
 
+use std::path::Path;
 use std::pin::pin;
 use std::process::Command;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use forebay_types::{Epoch, Lsn, VolumeId};
-use forebay_wal::{FileStorage, Options, RecordKind, Recovery, Storage, Wal};
+use forebay_wal::{AppendError, FileStorage, Options, RecordKind, Recovery, Storage, Wal};
 
 const VOLUME: VolumeId = VolumeId([3; 16]);
 /// Tells a test that it is the child of another process, and what folder to use.
@@ -128,6 +129,56 @@ fn a_killed_process_loses_nothing() {
     append_many(&wal, 120..130);
     wal.close().expect("flushed");
     assert_eq!(numbers(&storage, Lsn::ZERO), (0..130).collect::<Vec<_>>());
+}
+
+/// Records of many lengths, which end within a page or go over several.
+fn uneven(number: u64) -> Vec<u8> {
+    let mut payload = number.to_le_bytes().repeat(400);
+    payload.truncate(8 + (number * 37 % 3100) as usize);
+    payload
+}
+
+#[test]
+fn what_is_appended_while_other_records_are_flushed_is_in_the_files() {
+    const TEST: &str = "what_is_appended_while_other_records_are_flushed_is_in_the_files";
+    if let Some(folder) = std::env::var_os(CHILD) {
+        let wal = open(&storage(folder.as_ref()), Lsn::ZERO);
+        let append = |number: u64| loop {
+            match wal.append(RecordKind::Data, &[&uneven(number)]) {
+                Err(AppendError::Full) => wait(wal.room(4 << 10)).expect("room"),
+                outcome => break outcome.expect("appended"),
+            }
+        };
+        let append_some = |first: u64| {
+            for number in (first..2000).step_by(4) {
+                let appended = append(number);
+                if number % 3 == 0 {
+                    wait(wal.durable(appended.end)).expect("durable");
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for first in 0..4 {
+                scope.spawn(move || append_some(first));
+            }
+        });
+        std::fs::write(Path::new(&folder).with_extension("done"), "").expect("written");
+        // Ends without unwinding, flushing or closing anything.
+        std::process::abort();
+    }
+    let folder = tempfile::tempdir().expect("folder");
+    let log = folder.path().join("log");
+    let child = run_child(TEST, &log);
+    assert!(log.with_extension("done").exists(), "{child:?}");
+    let mut recovery = Recovery::scan(storage(&log), VOLUME, Lsn::ZERO).expect("scanned");
+    let mut found = Vec::new();
+    while let Some(record) = recovery.next().expect("readable") {
+        let number = u64::from_le_bytes(*record.payload.first_chunk().expect("eight bytes"));
+        assert!(record.payload == uneven(number), "{number}");
+        found.push(number);
+    }
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..2000));
 }
 
 #[test]

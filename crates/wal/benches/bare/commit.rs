@@ -1,7 +1,7 @@
 //! Clients who each append 4 KiB, wait until that is durable, and begin again, beside bare flushes of as many bytes
 //! (`pwrite` and `fdatasync`, of a file that was written before): if each flush were for all of them, and they
 //! took no time between two, both rates would be the same. On the disk that there is, and on one [that takes 4 ms](crate::slow)
-//! for a flush.
+//! for a flush. What a flush of the log has the disk write is counted [by the kernel](crate::disk).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 
 use forebay_measure::{Round, Rounds, in_turns, table};
 
-use crate::Failure;
 use crate::log::{Log, Waits};
-use crate::slow;
+use crate::{Failure, disk, slow};
 
 const CLIENTS: [usize; 3] = [1, 8, 64];
 const RECORD: usize = 4 << 10;
@@ -23,6 +22,12 @@ const HEADER: usize = 32;
 const RECYCLED: u64 = 32 << 20;
 /// Of one turn.
 const TIME: Duration = Duration::from_millis(250);
+
+const RECORDS: &str = "records";
+const GROUP: &str = "group";
+const WRITES: &str = "writes";
+const WRITTEN: &str = "written";
+const BARE: &str = "bare";
 
 /// Says which clients are to be polled.
 #[derive(Default)]
@@ -52,9 +57,13 @@ impl Wake for Poll {
     }
 }
 
-/// Records a second of so many clients, and flushes a second. All are tasks of one thread, as those of a server are of a
-/// few.
-fn clients(log: &Log, count: usize, time: Duration) -> Result<(f64, f64), Failure> {
+/// What so many clients do in a while. All are tasks of one thread, as those of a server are of a few.
+fn clients(
+    log: &Log,
+    count: usize,
+    time: Duration,
+    mut keep: impl FnMut(&str, f64),
+) -> Result<(), Failure> {
     let payload = [0x5a; RECORD];
     let ready = Arc::new(Ready::default());
     let wakers: Vec<_> = (0..count)
@@ -72,7 +81,7 @@ fn clients(log: &Log, count: usize, time: Duration) -> Result<(f64, f64), Failur
         Ok::<_, Failure>(Box::pin(log.wal.durable(appended.end)))
     };
     let mut waiting = Vec::new();
-    let flushes = log.wal.stats().flushes;
+    let (flushes, asked) = (log.wal.stats().flushes, disk::asked());
     let (began, mut records) = (Instant::now(), 0);
     for waker in &wakers {
         waiting.push(begin()?);
@@ -100,8 +109,15 @@ fn clients(log: &Log, count: usize, time: Duration) -> Result<(f64, f64), Failur
         }
     }
     let seconds = began.elapsed().as_secs_f64();
-    let flushes = log.wal.stats().flushes - flushes;
-    Ok((f64::from(records) / seconds, flushes as f64 / seconds))
+    let flushes = (log.wal.stats().flushes - flushes) as f64;
+    keep(RECORDS, f64::from(records) / seconds);
+    keep(GROUP, f64::from(records) / flushes);
+    if let Some((before, now)) = asked.zip(disk::asked()) {
+        let asked = now.since(before);
+        keep(WRITES, asked.writes as f64 / flushes);
+        keep(WRITTEN, asked.bytes as f64 / 1024.0 / flushes);
+    }
+    Ok(())
 }
 
 /// A file that was written before, and is written again round and round.
@@ -186,11 +202,11 @@ pub(crate) fn table(rounds: usize, full: bool) -> Result<String, Failure> {
         let mut round = Round::default();
         for Disk { name, log, written } in &mut disks {
             for count in CLIENTS {
-                let (records, flushes) = clients(log, count, time)?;
+                clients(log, count, time, |of, value| {
+                    round.insert(key(name, count, of), value);
+                })?;
                 let bare = written.flushes(count, time)?;
-                round.insert(key(name, count, "records"), records);
-                round.insert(key(name, count, "group"), records / flushes);
-                round.insert(key(name, count, "bare"), bare * count as f64);
+                round.insert(key(name, count, BARE), bare * count as f64);
             }
         }
         Ok::<_, Failure>(round)
@@ -205,18 +221,22 @@ fn shown(rounds: &Rounds) -> String {
         "clients that commit 4 KiB each",
         "records a second",
         "of one flush",
+        "writes of the disk for it",
+        "KiB",
         "bare flushes a second, times clients",
         "share",
     ]);
     for disk in DISKS {
         for count in CLIENTS {
-            let [records, group, bare] =
-                ["records", "group", "bare"].map(|of| key(disk, count, of));
+            let [records, group, writes, written, bare] =
+                [RECORDS, GROUP, WRITES, WRITTEN, BARE].map(|of| key(disk, count, of));
             text += &table::line([
                 disk.to_owned(),
                 count.to_string(),
                 table::whole(rounds.median(&records)),
                 table::digits(rounds.median(&group)),
+                table::digits(rounds.median(&writes)),
+                table::digits(rounds.median(&written)),
                 table::whole(rounds.median(&bare)),
                 table::times(rounds.ratio(&records, &bare)),
             ]);

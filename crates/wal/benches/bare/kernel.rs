@@ -1,16 +1,17 @@
 //! What a MiB of the log costs the kernel: processor time of the thread that asks for it, by the storage that the log
 //! has, and by system calls that write the same.
 //!
-//! A segment of 32 MiB is faulted in when its file is new, stored into, flushed a MiB at a time, faulted in again as it is (its
-//! pages were write-protected for the flush), unmapped, and mapped and faulted in once more, as one that is recycled.
-//! Beside it the same bytes are written by `pwrite` to a file that was written before, and flushed by `fdatasync`, a
-//! MiB at a time.
+//! A segment of 32 MiB is made, faulted in, stored into, flushed a MiB at a time, unmapped, and mapped and faulted in once more, as
+//! one that is recycled; then it is stored into again, and flushed by `msync` alone. Beside it the same bytes are written by
+//! `pwrite` to a file that was written before, and flushed by `fdatasync`, a MiB at a time.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use forebay_measure::{Round, Rounds, in_turns, table};
 use forebay_wal::{FileStorage, SegmentMemory, Storage};
+use memmap2::{Advice, MmapRaw};
 
 use crate::Failure;
 use crate::append::each;
@@ -18,18 +19,20 @@ use crate::append::each;
 const MIB: usize = 1 << 20;
 const NAME: &str = "segment";
 
+const MADE: &str = "made, with zeros in the page cache";
 const FAULTED_IN_NEW: &str = "faulted in, its file new";
 const FAULTED_IN_USED: &str = "faulted in, its file recycled";
-const FAULTED_IN_AGAIN: &str = "faulted in again, mapped all the time, after its flush";
-const UNMAPPED: &str = "unmapped";
-const MSYNC: &str = "flushed by `msync`";
+const FLUSHED: &str = "flushed, its pages taken out of the page table before";
+const UNMAPPED: &str = "unmapped after that";
+const MSYNC: &str = "flushed by `msync` alone";
 const PWRITE: &str = "written by `pwrite`, copy included";
 const FDATASYNC: &str = "flushed by `fdatasync`";
-const WORKS: [&str; 7] = [
+const WORKS: [&str; 8] = [
+    MADE,
     FAULTED_IN_NEW,
-    FAULTED_IN_USED,
-    FAULTED_IN_AGAIN,
+    FLUSHED,
     UNMAPPED,
+    FAULTED_IN_USED,
     MSYNC,
     PWRITE,
     FDATASYNC,
@@ -40,15 +43,17 @@ fn mapped(bytes: usize, round: &mut Round) -> Result<(), Failure> {
     let mut keep = |work: &str, taken: f64| round.insert(work.to_owned(), taken / 1e3);
     let folder = tempfile::tempdir()?;
     let storage = FileStorage::open(folder.path())?;
-    let memory = storage.create(NAME, bytes as u64)?;
+    let mut made = None;
+    let make = || {
+        made = Some(storage.create(NAME, bytes as u64)?);
+        Ok(())
+    };
+    keep(MADE, each(MIB, bytes as u64, make)?);
+    let memory = made.ok_or("it was not made")?;
     keep(FAULTED_IN_NEW, faulted_in(&*memory, bytes)?);
     memory.clear(0..bytes);
-    let flush = || {
-        let mut parts = (0..bytes).step_by(MIB);
-        Ok(parts.try_for_each(|at| memory.flush(at..at + MIB))?)
-    };
-    keep(MSYNC, each(MIB, bytes as u64, flush)?);
-    keep(FAULTED_IN_AGAIN, faulted_in(&*memory, bytes)?);
+    let flush = || Ok(each_mib(bytes).try_for_each(|mib| memory.flush(mib))?);
+    keep(FLUSHED, each(MIB, bytes as u64, flush)?);
     let unmap = || {
         drop(memory);
         Ok(())
@@ -56,7 +61,24 @@ fn mapped(bytes: usize, round: &mut Round) -> Result<(), Failure> {
     keep(UNMAPPED, each(MIB, bytes as u64, unmap)?);
     let memory = storage.open(NAME)?;
     keep(FAULTED_IN_USED, faulted_in(&*memory, bytes)?);
+    drop(memory);
+
+    let map = MmapRaw::map_raw(
+        &File::options()
+            .read(true)
+            .write(true)
+            .open(folder.path().join(NAME))?,
+    )?;
+    map.advise(Advice::PopulateWrite)?;
+    // SAFETY: all of the map, which nobody else uses.
+    unsafe { map.as_mut_ptr().write_bytes(1, bytes) };
+    let flush = || Ok(each_mib(bytes).try_for_each(|mib| map.flush_range(mib.start, mib.len()))?);
+    keep(MSYNC, each(MIB, bytes as u64, flush)?);
     Ok(())
+}
+
+fn each_mib(bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..bytes).step_by(MIB).map(|at| at..at + MIB)
 }
 
 fn faulted_in(memory: &dyn SegmentMemory, bytes: usize) -> Result<f64, Failure> {

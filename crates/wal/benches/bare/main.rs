@@ -17,6 +17,7 @@
 
 mod append;
 mod commit;
+mod disk;
 mod kernel;
 mod log;
 mod mapped;
