@@ -7,11 +7,11 @@
 //!   length and its place.
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use forebay_measure::{Round, Rounds, in_turns, table};
 
 use crate::Failure;
+use crate::clock::thread_cpu;
 use crate::log::Log;
 use crate::region::Region;
 
@@ -25,18 +25,6 @@ const SIZES: [(&str, usize); 5] = [
 pub(crate) const HEADER: usize = 32;
 /// Bytes of payload of one turn.
 const TURN_BYTES: u64 = 128 << 20;
-
-/// The time that this thread has had a processor: what others do on the machine counts less there.
-fn thread_cpu() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the pointer leads to a `timespec` that is written during the call only.
-    let outcome = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    assert_eq!(outcome, 0, "Linux has this clock");
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
 
 /// ns of processor time for each of the records of a turn.
 pub(crate) fn each(

@@ -4,20 +4,23 @@
 //! * [Waiting for a segment](segments): how often and how long an append at full speed finds no segment prepared.
 //! * [Commit](commit): 64 clients who each wait for their record, beside 64 times the rate of bare flushes. As well
 //!   on a disk that [takes 4 ms](slow) for a flush.
+//! * [Flushed](flushed): what records cost that go to the disk a little later, beside system calls that write them.
 //! * [Mapped](mapped): what the bare work is done by, stores into a file that is mapped, beside system calls that write.
 //! * [Kernel](kernel): what a MiB of a segment costs the kernel, from its first page to its flush.
 //!
 //! All of it lies in the temporary folder (`TMPDIR`), which has to be on the disk that is meant.
 //!
-//! * `append`, `segments`, `commit`, `mapped`, `kernel`: only these tables.
-//! * `--rounds N`: 9 of the segments and 31 of the others if it is not given.
+//! * `append`, `segments`, `commit`, `flushed`, `mapped`, `kernel`: only these tables.
+//! * `--rounds N`: 9 of what writes a GiB in each, and 31 of the others if it is not given.
 //! * `--update FILE`: puts the tables in that text, between their marks. The last two have marks of their own.
 //!
 //! Run by `cargo test`, it does a little of each, and shows that it works.
 
 mod append;
+mod clock;
 mod commit;
 mod disk;
+mod flushed;
 mod kernel;
 mod log;
 mod mapped;
@@ -41,9 +44,11 @@ fn main() -> Result<(), Failure> {
         None => Ok(if arguments.full() { usual } else { 1 }),
     };
     let full = arguments.full();
-    let all = !["append", "segments", "commit", "mapped", "kernel"]
-        .iter()
-        .any(|name| arguments.has(name));
+    let all = ![
+        "append", "segments", "commit", "flushed", "mapped", "kernel",
+    ]
+    .iter()
+    .any(|name| arguments.has(name));
     let mut tables = Vec::new();
     if all || arguments.has("append") {
         tables.push(append::table(rounds(31)?, full)?);
@@ -53,6 +58,9 @@ fn main() -> Result<(), Failure> {
     }
     if all || arguments.has("commit") {
         tables.push(commit::table(rounds(31)?, full)?);
+    }
+    if all || arguments.has("flushed") {
+        tables.push(flushed::table(rounds(9)?, full)?);
     }
     let machine = Machine::this();
     let figures = "medians, quartiles in brackets";

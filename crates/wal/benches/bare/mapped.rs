@@ -33,7 +33,7 @@ const TURN_BYTES: u64 = 32 << 20;
 const FLUSHES: u32 = 40;
 
 /// Files that records are written to by system calls, one file after the other.
-struct Written {
+pub(crate) struct Written {
     files: Vec<File>,
     at: u64,
 }
@@ -42,7 +42,7 @@ const FILE_BYTES: u64 = 32 << 20;
 const FILES: usize = 4;
 
 impl Written {
-    fn new() -> Result<Written, Failure> {
+    pub(crate) fn new() -> Result<Written, Failure> {
         let zeros = vec![0; FILE_BYTES as usize];
         let new = |_| {
             let mut file = tempfile::tempfile()?;
@@ -57,7 +57,7 @@ impl Written {
     }
 
     /// Writes a record, and gives the file that it is in.
-    fn append(&mut self, number: u64, payload: &[u8]) -> Result<&File, Failure> {
+    pub(crate) fn append(&mut self, number: u64, payload: &[u8]) -> Result<&File, Failure> {
         let header = checksummed(number, payload);
         let bytes = (header.len() + payload.len()) as u64;
         if self.at % FILE_BYTES + bytes > FILE_BYTES {
@@ -79,7 +79,7 @@ impl Written {
         Ok(file)
     }
 
-    fn flush(&self) -> Result<(), Failure> {
+    pub(crate) fn flush(&self) -> Result<(), Failure> {
         Ok(self.files.iter().try_for_each(File::sync_data)?)
     }
 }

@@ -214,15 +214,15 @@ impl Mapped {
 
     /// Takes those pages out of the page table that lie in `range` to their end: nothing more is stored there as a rule, and if it is, the page
     /// is faulted in again. All of them together cost the other processors one interruption; those that are still mapped when they
-    /// are flushed are write-protected one by one, with an interruption for each.
+    /// are flushed are write-protected one by one, with an interruption for each. Of a few pages that is no more.
     fn forget_mapping(&self, range: &Range<usize>) {
         let first = range.start / PAGE * PAGE;
-        let end = range.end / PAGE * PAGE;
-        if first < end {
+        let bytes = (range.end / PAGE * PAGE).saturating_sub(first);
+        if bytes >= PIECE {
             // SAFETY: the map is shared and of a file, so that its content is that of the page cache, and does not change.
             let forgotten = unsafe {
                 self.map
-                    .unchecked_advise_range(UncheckedAdvice::DontNeed, first, end - first)
+                    .unchecked_advise_range(UncheckedAdvice::DontNeed, first, bytes)
             };
             // Refused for memory that is locked, which can be flushed as it is.
             let _ = forgotten;
