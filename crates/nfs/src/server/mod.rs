@@ -3,14 +3,15 @@
 //! One task for each connection reads, begins calls, gathers replies and writes; see
 //! [`connection`]. A call whose file system operation is done at once costs no task of its own; one that has
 //! to wait becomes one, so that it neither holds up its neighbours nor is lost when its connection
-//! is. A connection goes over to TLS in [`stream`]. What connections may hold together is in [`budget`], how long they may wait in [`timeouts`];
-//! buffers are reused through [`pool`].
+//! is. A connection goes over to TLS in [`stream`]. What connections may hold together is in [`budget`], how long they may wait in [`timeouts`],
+//! what the system is told of their sockets in [`socket`]; buffers are reused through [`pool`].
 
 mod budget;
 mod connection;
 mod datagrams;
 mod outbox;
 mod pool;
+mod socket;
 mod stream;
 mod timeouts;
 
@@ -37,11 +38,6 @@ use pool::Pool;
 /// How long to wait after the system had no room for another connection (EMFILE, ENOBUFS): trying
 /// at once would fail again and burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// When a client was not heard of for so long, TCP asks whether it is there, and again after each
-/// interval; the system gives up after nine of them.
-const KEEPALIVE: Duration = Duration::from_secs(60);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// An NFS and MOUNT server on one TCP port; with a lock manager ([`Server::with_locks`]) NLM and NSM are there as
 /// well, and NSM on the UDP port of the same number.
@@ -239,9 +235,9 @@ impl<F: FileSystem> Shared<F> {
         }
         metrics.connections_accepted.add(1);
         metrics.connections.add(1);
-        set_options(&stream);
         // A connection that has no address is gone, which reading from it will say.
         let local = stream.local_addr().map_or(peer.ip(), |local| local.ip());
+        socket::set_options(&stream, local, peer.ip());
         let session = Arc::new(self.engine.session(peer, local, Transport::Plain));
         let connection = Connection::new(
             stream,
@@ -269,19 +265,5 @@ impl<F: FileSystem> Shared<F> {
         if !is_the_peers {
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
-    }
-}
-
-/// Sets what can be set: on a connection that is gone already it fails, and reading from it will say
-/// so.
-fn set_options(stream: &TcpStream) {
-    // Replies are gathered before they are written; there is nothing for TCP to wait for.
-    let nodelay = stream.set_nodelay(true);
-    let keepalive = socket2::TcpKeepalive::new()
-        .with_time(KEEPALIVE)
-        .with_interval(KEEPALIVE_INTERVAL);
-    let keepalive = socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive);
-    if let Err(error) = nodelay.and(keepalive) {
-        tracing::debug!(%error, "could not set the options of a connection");
     }
 }

@@ -134,7 +134,7 @@ impl Running {
     }
 
     /// Waits until a metric has a value for which `right` holds.
-    pub fn wait_for(&self, name: &str, right: impl Fn(u64) -> bool) {
+    pub fn wait_for(&self, name: &str, mut right: impl FnMut(u64) -> bool) {
         let begin = Instant::now();
         while !right(self.metric(name)) {
             assert!(
@@ -144,6 +144,17 @@ impl Running {
             );
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Waits until the server has sent a lot and then nothing for a while, as when its client reads nothing and the
+    /// socket is full, however much that takes.
+    pub fn wait_until_no_more_is_sent(&self) {
+        self.wait_for("nfs_sent_bytes", |bytes| bytes > 128 << 10);
+        let mut before = 0;
+        self.wait_for("nfs_sent_bytes", |bytes| {
+            std::thread::sleep(Duration::from_millis(50));
+            std::mem::replace(&mut before, bytes) == bytes
+        });
     }
 
     /// Asks the server to stop.
