@@ -33,7 +33,9 @@ impl Drop for Life {
         self.controls.everything.close();
         std::thread::sleep(Duration::from_millis(30));
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(PATIENCE);
+            // A test that has failed already says so at once, whatever hangs.
+            let failed = std::thread::panicking();
+            runtime.shutdown_timeout(if failed { Duration::ZERO } else { PATIENCE });
         }
         self.controls.everything.open();
     }
