@@ -24,6 +24,7 @@ mod publishing_order;
 mod put_back;
 mod quota;
 mod reading_ahead;
+mod refusals;
 mod restart;
 mod round_trips;
 mod scrub;
