@@ -20,78 +20,30 @@
 //! The cache may be lost at any moment. So nothing in it is flushed, nobody waits for its writes, and a
 //! disk that fails costs a warning: it is not used any more until the next start. All of its space is taken
 //! when it is opened, so that it never competes with the log for the last bytes of a disk.
+//!
+//! The files are [`FrameCache`]'s, which waits for the disk. Here is what keeps others from waiting: reads on threads for
+//! that, and one thread that writes what is put.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
-use forebay_types::PackId;
-use foyer::{
-    BlockEngineConfig, Code, DeviceBuilder, FsDeviceBuilder, HybridCache, HybridCacheBuilder,
-    HybridCachePolicy, PsyncIoEngineConfig, RecoverMode,
-};
+pub(crate) use forebay_disk_cache::FrameKey;
+use forebay_disk_cache::{FrameCache, Shape};
+pub use forebay_disk_cache::{MAX_DISK_CACHE, MIN_DISK_CACHE};
+use parking_lot::Mutex;
 
-/// Least bytes of a disk cache: a few dozen of the largest frames.
-pub const MIN_DISK_CACHE: u64 = 256 << 20;
-/// Most bytes of one.
-pub const MAX_DISK_CACHE: u64 = 512 << 30;
+use crate::environment::{Randomness, draw};
 
-/// What is evicted at once, and so the size of a file: large enough for several of the largest frames.
-const MIN_REGION: u64 = 16 << 20;
-/// At most so many files, each of which is kept open. A place in one has 32 bits, which is why it is below 4 GiB
-/// with the largest cache.
-const REGIONS: u64 = 256;
-const _: () = assert!(MAX_DISK_CACHE / REGIONS < u32::MAX as u64);
-
-/// Where a frame lies in the bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FrameKey {
-    pub(crate) pack: PackId,
-    pub(crate) offset: u32,
-}
-
-impl Code for FrameKey {
-    fn encode(&self, writer: &mut impl Write) -> foyer::Result<()> {
-        self.pack.0.encode(writer)?;
-        self.offset.encode(writer)
-    }
-
-    fn decode(reader: &mut impl Read) -> foyer::Result<Self> {
-        Ok(FrameKey {
-            pack: PackId(u64::decode(reader)?),
-            offset: u32::decode(reader)?,
-        })
-    }
-
-    fn estimated_size(&self) -> usize {
-        12
-    }
-}
-
-/// The bytes of a frame, as they lie in the bucket.
-#[derive(Clone, Debug)]
-struct Stored(Bytes);
-
-impl Code for Stored {
-    fn encode(&self, writer: &mut impl Write) -> foyer::Result<()> {
-        writer.write_all(&self.0).map_err(foyer::Error::io_error)
-    }
-
-    fn decode(reader: &mut impl Read) -> foyer::Result<Self> {
-        // The reader ends where the value does.
-        let mut bytes = Vec::new();
-        reader
-            .read_to_end(&mut bytes)
-            .map_err(foyer::Error::io_error)?;
-        Ok(Stored(bytes.into()))
-    }
-
-    fn estimated_size(&self) -> usize {
-        self.0.len()
-    }
-}
+/// Bytes of frames that wait for the disk, at most; while there are as many, others are not kept.
+const MAX_WAITING: u64 = 32 << 20;
+/// Bytes that are written at once, but for the last frame of them.
+const BATCH: u64 = 4 << 20;
 
 /// What the disk cache did since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,66 +60,92 @@ pub struct DiskCacheStatus {
     pub failed: bool,
 }
 
+/// What readers and the thread that writes share.
+#[derive(Debug)]
+struct Shared {
+    frames: FrameCache,
+    folder: PathBuf,
+    /// Bytes on their way to the disk.
+    waiting: AtomicU64,
+    failed: AtomicBool,
+    /// What waits is for nobody any more.
+    abandoned: AtomicBool,
+}
+
 /// See the module's documentation.
 pub(crate) struct DiskCache {
-    frames: HybridCache<FrameKey, Stored>,
-    folder: PathBuf,
+    shared: Arc<Shared>,
     limit_bytes: u64,
+    writer: Mutex<Option<Writer>>,
     hits: AtomicU64,
     misses: AtomicU64,
     damaged: AtomicU64,
-    failed: AtomicBool,
+}
+
+/// The thread that writes. It ends when nobody can send any more.
+struct Writer {
+    frames: Sender<(FrameKey, Bytes)>,
+    thread: JoinHandle<()>,
 }
 
 impl DiskCache {
     /// Opens the cache in `folder`, which is its own, with what it held before if it had the same size. Takes
     /// all of its space: `limit_bytes`, from [`MIN_DISK_CACHE`] to [`MAX_DISK_CACHE`].
-    pub(crate) async fn open(folder: &Path, limit_bytes: u64) -> io::Result<DiskCache> {
-        let limit_bytes = limit_bytes.clamp(MIN_DISK_CACHE, MAX_DISK_CACHE);
-        let region = (limit_bytes / REGIONS)
-            .max(MIN_REGION)
-            .next_multiple_of(4096);
-        let regions = limit_bytes / region;
-        let files = only_folder(folder, &format!("frames-{regions}x{region}"))?;
-        let capacity = usize::try_from(regions * region).map_err(io::Error::other)?;
-        let frames = build(&files, capacity, region as usize).await;
-        let frames = frames.map_err(io::Error::other)?;
-        let cache = DiskCache {
-            frames,
+    pub(crate) async fn open(
+        folder: &Path,
+        limit_bytes: u64,
+        random: Arc<dyn Randomness>,
+    ) -> io::Result<DiskCache> {
+        let shape = Shape::of(limit_bytes);
+        let shared_folder = folder.to_owned();
+        let frames = tokio::task::spawn_blocking(move || open_frames(&shared_folder, shape));
+        let shared = Arc::new(Shared {
+            frames: frames.await.map_err(io::Error::other)??,
             folder: folder.to_owned(),
-            limit_bytes: regions * region,
+            waiting: AtomicU64::default(),
+            failed: AtomicBool::default(),
+            abandoned: AtomicBool::default(),
+        });
+        let (sender, receiver) = channel();
+        let thread = thread::Builder::new().name("disk-cache".into());
+        let thread = thread.spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.write(&receiver, &*random)
+        })?;
+        Ok(DiskCache {
+            shared,
+            limit_bytes: shape.bytes(),
+            writer: Mutex::new(Some(Writer {
+                frames: sender,
+                thread,
+            })),
             hits: AtomicU64::default(),
             misses: AtomicU64::default(),
             damaged: AtomicU64::default(),
-            failed: AtomicBool::default(),
-        };
-        // The files are there now, and not one byte of them is used yet but what was there before.
-        if let Err(error) = reserve(&files) {
-            cache.close().await;
-            fs::remove_dir_all(&files)?;
-            return Err(error);
-        }
-        Ok(cache)
+        })
     }
 
     /// The frame, as the bucket has it, if it is here. Not verified.
     pub(crate) async fn get(&self, key: FrameKey) -> Option<Bytes> {
-        if self.failed.load(Ordering::Relaxed) {
+        if self.shared.failed.load(Ordering::Relaxed) {
             return None;
         }
-        match self.frames.get(&key).await {
-            Ok(Some(entry)) => Some(entry.value().0.clone()),
+        let found = if self.shared.frames.has(key) {
+            let shared = Arc::clone(&self.shared);
+            let read = tokio::task::spawn_blocking(move || shared.frames.get(key));
+            read.await
+                .unwrap_or_else(|error| Err(io::Error::other(error)))
+        } else {
+            Ok(None)
+        };
+        match found {
+            Ok(Some(frame)) => Some(frame),
             Ok(None) => {
                 self.misses.fetch_add(1, Ordering::Relaxed);
                 None
             }
             Err(error) => {
-                if !self.failed.swap(true, Ordering::Relaxed) {
-                    let folder = self.folder.display();
-                    tracing::warn!(
-                        "the disk cache in {folder} cannot be read: {error}; it is not used any more until the next start. Check that disk"
-                    );
-                }
+                self.shared.fail("read", &error);
                 None
             }
         }
@@ -181,24 +159,52 @@ impl DiskCache {
     /// Notes that what was given for `key` was something else; it is forgotten.
     pub(crate) fn was_damaged(&self, key: FrameKey, why: &impl std::fmt::Display) {
         self.damaged.fetch_add(1, Ordering::Relaxed);
-        let folder = self.folder.display();
+        let check = if self.shared.frames.forget(key) {
+            "Unless the machine stopped before its last start, check that disk"
+        } else {
+            "Check that disk"
+        };
+        let folder = self.shared.folder.display();
         tracing::warn!(
-            "the disk cache in {folder} gave back other bytes than it was given: {why}; they are fetched from the bucket. Check that disk"
+            "the disk cache in {folder} gave back other bytes than it was given: {why}; they are fetched from the bucket. {check}"
         );
-        self.frames.remove(&key);
     }
 
     /// Keeps a frame that came from the bucket and was found right. While the disk does not keep up, some are
     /// not kept.
     pub(crate) fn put(&self, key: FrameKey, stored: Bytes) {
-        if !self.failed.load(Ordering::Relaxed) {
-            self.frames.storage_writer(key).insert(Stored(stored));
+        let shared = &*self.shared;
+        let bytes = stored.len() as u64;
+        if shared.failed.load(Ordering::Relaxed) || shared.frames.has(key) {
+            return;
+        }
+        if shared.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_WAITING {
+            shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            return;
+        }
+        let writer = self.writer.lock();
+        let sent = writer
+            .as_ref()
+            .map(|writer| writer.frames.send((key, stored)));
+        if !matches!(sent, Some(Ok(()))) {
+            shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Waits until what was put is in its files.
+    /// Waits until what was put is in its files. Nothing is kept after that.
     pub(crate) async fn close(&self) {
-        if let Err(error) = self.frames.close().await {
+        let Some(writer) = self.writer.lock().take() else {
+            return;
+        };
+        let shared = Arc::clone(&self.shared);
+        let closed = tokio::task::spawn_blocking(move || {
+            writer.end();
+            shared.frames.close()
+        });
+        let closed = closed
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)));
+        if let Err(error) = closed {
             tracing::debug!(%error, "the disk cache was not closed cleanly");
         }
     }
@@ -209,33 +215,68 @@ impl DiskCache {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
             damaged: self.damaged.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
+            failed: self.shared.failed.load(Ordering::Relaxed),
         }
     }
 }
 
-/// The library's part. Its cache in memory holds nothing: block buffers are that.
-async fn build(
-    files: &Path,
-    capacity: usize,
-    region: usize,
-) -> foyer::Result<HybridCache<FrameKey, Stored>> {
-    let device = FsDeviceBuilder::new(files)
-        .with_capacity(capacity)
-        .build()?;
-    HybridCacheBuilder::new()
-        .with_name("forebay")
-        .with_policy(HybridCachePolicy::WriteOnInsertion)
-        .with_flush_on_close(false)
-        .memory(1)
-        .with_shards(1)
-        .with_weighter(|_, stored: &Stored| stored.0.len())
-        .storage()
-        .with_io_engine_config(PsyncIoEngineConfig::new())
-        .with_engine_config(BlockEngineConfig::new(device).with_block_size(region))
-        .with_recover_mode(RecoverMode::Quiet)
-        .build()
-        .await
+impl Drop for DiskCache {
+    /// Who opens the same files next finds nobody writing to them.
+    fn drop(&mut self) {
+        self.shared.abandoned.store(true, Ordering::Relaxed);
+        if let Some(writer) = self.writer.get_mut().take() {
+            writer.end();
+        }
+    }
+}
+
+impl Writer {
+    fn end(self) {
+        drop(self.frames);
+        if self.thread.join().is_err() {
+            tracing::error!("the thread of the disk cache panicked");
+        }
+    }
+}
+
+impl Shared {
+    /// Writes what comes until nothing can come any more.
+    fn write(&self, frames: &Receiver<(FrameKey, Bytes)>, random: &dyn Randomness) {
+        while let Ok(first) = frames.recv() {
+            let mut bytes = first.1.len() as u64;
+            let mut batch = vec![first];
+            while bytes < BATCH
+                && let Ok(next) = frames.try_recv()
+            {
+                bytes += next.1.len() as u64;
+                batch.push(next);
+            }
+            let wanted = [&self.failed, &self.abandoned];
+            if !wanted.iter().any(|flag| flag.load(Ordering::Relaxed))
+                && let Err(error) = self.frames.put(batch, || u64::from_le_bytes(draw(random)))
+            {
+                self.fail("written", &error);
+            }
+            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn fail(&self, what: &str, error: &io::Error) {
+        if !self.failed.swap(true, Ordering::Relaxed) {
+            let folder = self.folder.display();
+            tracing::warn!(
+                "the disk cache in {folder} cannot be {what}: {error}; it is not used any more until the next start. Check that disk"
+            );
+        }
+    }
+}
+
+/// Opens the files in a folder of their own, which is gone if that fails: it takes no space then.
+fn open_frames(folder: &Path, shape: Shape) -> io::Result<FrameCache> {
+    let files = only_folder(folder, &format!("regions-{shape}"))?;
+    FrameCache::open(&files, shape).inspect_err(|_| {
+        let _ = fs::remove_dir_all(&files);
+    })
 }
 
 /// Makes the folder `name` in `folder`, and removes everything else there: caches of other sizes.
@@ -247,16 +288,7 @@ fn only_folder(folder: &Path, name: &str) -> io::Result<PathBuf> {
             fs::remove_dir_all(entry.path())?;
         }
     }
-    Ok(folder.join(name))
-}
-
-/// Has the disk set the space of all files aside.
-fn reserve(files: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(files)? {
-        let path = entry?.path();
-        let file = File::options().write(true).open(path)?;
-        let bytes = file.metadata()?.len();
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
-    }
-    Ok(())
+    let own = folder.join(name);
+    fs::create_dir_all(&own)?;
+    Ok(own)
 }

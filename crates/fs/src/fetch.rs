@@ -332,7 +332,7 @@ mod tests {
     use crate::disk_cache::{FrameKey, MIN_DISK_CACHE};
     use crate::environment::SystemRandomness;
 
-    /// What the library that keeps the cache takes for right need not be the frame.
+    /// What the cache has need not be the frame.
     #[tokio::test]
     async fn another_frame_under_its_name_in_the_disk_cache_is_never_served_and_replaced() {
         let keys = PackKeys::new(VolumeId([1; 16]), &[2; 32]);
@@ -351,7 +351,7 @@ mod tests {
         let other = finished.frames[0].frame.stored_range();
 
         let folder = tempfile::tempdir().unwrap();
-        let disk = DiskCache::open(folder.path(), MIN_DISK_CACHE)
+        let disk = DiskCache::open(folder.path(), MIN_DISK_CACHE, Arc::new(SystemRandomness))
             .await
             .unwrap();
         let key = FrameKey {
@@ -361,7 +361,7 @@ mod tests {
         let range = other.start as usize..other.end as usize;
         disk.put(key, finished.bytes.slice(range));
         disk.close().await;
-        let disk = DiskCache::open(folder.path(), MIN_DISK_CACHE)
+        let disk = DiskCache::open(folder.path(), MIN_DISK_CACHE, Arc::new(SystemRandomness))
             .await
             .unwrap();
         assert!(disk.get(key).await.is_some());

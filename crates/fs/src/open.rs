@@ -25,7 +25,7 @@ use crate::checkpoint::Checkpoints;
 use crate::config::{FsConfig, LogConfig};
 use crate::core::{Core, Parts};
 use crate::disk_cache::DiskCache;
-use crate::environment::{Environment, LocalFolder, draw};
+use crate::environment::{Environment, LocalFolder, Randomness, draw};
 use crate::fetch::PackStore;
 use crate::journal::Journal;
 use crate::local::{self, LocalState};
@@ -184,7 +184,7 @@ pub(crate) async fn open(
         environment.random.clone(),
     )
     .with_put_options(store.data_options.clone())
-    .with_disk_cache(open_disk_cache(&*local.folder, &config).await);
+    .with_disk_cache(open_disk_cache(&*local.folder, &config, &environment.random).await);
     let (log, seal_log) = (config.log, config.seal_log);
     let core = Arc::new(Core::new(Parts {
         environment,
@@ -267,7 +267,11 @@ fn log_keys(keys: &VolumeKeys, seal_log: bool) -> Result<LogKeys, OpenError> {
 }
 
 /// Opens the disk cache, if there is to be one. The volume can do without.
-async fn open_disk_cache(local: &dyn LocalFolder, config: &FsConfig) -> Option<DiskCache> {
+async fn open_disk_cache(
+    local: &dyn LocalFolder,
+    config: &FsConfig,
+    random: &Arc<dyn Randomness>,
+) -> Option<DiskCache> {
     let folder = local.disk_cache()?;
     if config.disk_cache_limit == 0 {
         // What an earlier run left there is nobody's any more.
@@ -280,7 +284,7 @@ async fn open_disk_cache(local: &dyn LocalFolder, config: &FsConfig) -> Option<D
         }
         return None;
     }
-    match DiskCache::open(&folder, config.disk_cache_limit).await {
+    match DiskCache::open(&folder, config.disk_cache_limit, Arc::clone(random)).await {
         Ok(cache) => Some(cache),
         Err(error) => {
             tracing::warn!(

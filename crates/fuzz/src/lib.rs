@@ -13,6 +13,7 @@
 //! | [`sealed_log`](targets::sealed_log) | segment files of a sealed log | who has the disk |
 //! | [`log_payloads`](targets::log_payloads) | payloads of data, truncate and metadata records | the disk |
 //! | [`local_state`](targets::local_state) | the file `state` | the disk |
+//! | [`disk_cache_region`](targets::disk_cache_region) | regions of the disk cache | the disk |
 //! | [`pack_frame`](targets::pack_frame) | frames | the bucket |
 //! | [`pack_index`](targets::pack_index) | packs and their indexes, names of packs | the bucket |
 //! | [`key_ring`](targets::key_ring) | the object `forebay.keys` | the bucket |
@@ -66,6 +67,7 @@ pub const TARGETS: &[Target] = &[
     targets::log_payloads::TARGET,
     #[cfg(feature = "program")]
     targets::local_state::TARGET,
+    targets::disk_cache_region::TARGET,
     targets::pack_frame::TARGET,
     targets::pack_index::TARGET,
     targets::key_ring::TARGET,

@@ -58,8 +58,8 @@ macro_rules! targets {
 }
 
 targets! {
-    record_marking rpc nfs_calls control log_recovery sealed_log log_payloads local_state pack_frame pack_index
-    key_ring metadata metadata_objects volume_descriptor config_file settings
+    record_marking rpc nfs_calls control log_recovery sealed_log log_payloads local_state disk_cache_region pack_frame
+    pack_index key_ring metadata metadata_objects volume_descriptor config_file settings
 }
 
 #[test]

@@ -4,6 +4,7 @@
 pub mod config_file;
 #[cfg(feature = "program")]
 pub mod control;
+pub mod disk_cache_region;
 pub mod key_ring;
 #[cfg(feature = "program")]
 pub mod local_state;

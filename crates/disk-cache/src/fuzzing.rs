@@ -1,0 +1,55 @@
+//! What only this crate reads and writes, for the fuzz targets.
+
+use std::io;
+use std::ops::Range;
+
+use forebay_types::PackId;
+
+use crate::layout::{ENTRY_HEADER, Entry, Life, encode_entry, encode_index};
+use crate::{FrameKey, recovery};
+
+/// The entries of a region, and where in it their frames lie. `None` if it holds nothing.
+pub fn entries(region: &[u8]) -> Option<Vec<(FrameKey, Range<usize>)>> {
+    let read = |at: u64, len: usize| {
+        let part = region.get(at as usize..at as usize + len);
+        part.map(<[u8]>::to_vec)
+            .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    };
+    let (_, entries) = recovery::find(region.len() as u64, read).ok()??;
+    let entries = entries.iter().map(|entry| {
+        let at = entry.at as usize;
+        (entry.key, at..at + entry.len as usize)
+    });
+    Some(entries.collect())
+}
+
+/// A region of so many bytes with frames of these lengths, of which the index names the first ones, as many as are said.
+pub fn region(bytes: usize, frames: &[u32], indexed: usize) -> Vec<u8> {
+    let life = Life {
+        order: 7,
+        salt: 0x5a17,
+    };
+    let mut region = life.encode().to_vec();
+    let mut entries = Vec::new();
+    for (number, len) in (1_u64..).zip(frames) {
+        let entry = Entry {
+            key: FrameKey {
+                pack: PackId(number),
+                offset: 8,
+            },
+            at: (region.len() + ENTRY_HEADER) as u32,
+            len: *len,
+        };
+        region.extend(encode_entry(&entry, life.salt));
+        region.extend(std::iter::repeat_n(number as u8, *len as usize));
+        entries.push(entry);
+    }
+    entries.truncate(indexed);
+    let index = match indexed {
+        0 => Vec::new(),
+        _ => encode_index(&entries, life.salt),
+    };
+    region.resize(bytes - index.len(), 0);
+    region.extend(index);
+    region
+}
