@@ -6,31 +6,39 @@
 //! * *Sequential*: a file of 1 GiB from its beginning to its end, in reads of 1 MiB, 4 of them under way, as
 //!   an NFS client with read-ahead has them. Beside it: what the bucket gives to 32 parallel GETs of 4 MiB of the
 //!   same packs.
-//! * *Two streams*: the same of two files at once.
-//! * *Random*: 4 KiB anywhere in the file, one after the other. Its latency is told in round trips.
+//! * *Out of order*: the same with 16 under way, which arrive in any order among 16, as they do from a client with several
+//!   connections.
+//! * *Two streams*: the same of two files at once. *Two readers of one file*: each reads a half of it.
+//! * *Random*: 4 KiB anywhere in the file, one after the other: the median of 100, and the tenth of them that took longest. Told in
+//!   round trips as well.
 //! * *From the disk cache*: the first and the last of these by a gateway that was stopped and started again, with a disk cache
 //!   (in `TMPDIR`, which should be on a disk) that has all of the file. The kernel has been told to forget its copy of it.
 //!
-//! *GETs* are those of the bucket, and *amplification* is what they fetched for each byte that was read. `--update FILE` puts the tables in that text. Run by `cargo test`, a small file shows that it
-//! works.
+//! *GETs* are those of the bucket, and *amplification* is what they fetched for each byte that was read. What is told are medians of
+//! rounds, and quartiles. `--rounds N`: 3 if it is not given; `--store s3://BUCKET/PREFIX` for a bucket of a server, as far away as it
+//! is; `--update FILE` puts the tables in that text. Run by `cargo test`, a small file shows that it works.
 
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::{Failure, ROOT, far, surroundings};
+use crate::far::Place;
+use crate::{Failure, ROOT, surroundings};
 use forebay_fs::{FsConfig, Volume};
-use forebay_measure::{Arguments, Machine, table};
-use forebay_object::{CountingStore, RequestCounts, Store, StoreOptions};
+use forebay_measure::{Arguments, Machine, Round, Rounds, table};
+use forebay_object::{CountingStore, Store};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::{ObjectStore, ObjectStoreExt};
 
+const COMMAND: &str = "cargo bench --bench tables -- cold_reads";
 const MIB: u64 = 1 << 20;
 /// Reads that a client has under way.
 const UNDER_WAY: usize = 4;
+/// Reads that arrive in any order.
+const SHUFFLED: u64 = 16;
 /// GETs of the bucket alone, at once.
 const PARALLEL: usize = 32;
 const GET_BYTES: u64 = 4 * MIB;
@@ -39,7 +47,8 @@ const RANDOM_BYTES: u32 = 4096;
 const DISK_CACHE: u64 = 2 << 30;
 
 /// The bucket, and the files in it.
-struct Bucket {
+struct Bucket<'a> {
+    place: Place<'a>,
     near: Store,
     files: Vec<Inode>,
     file_bytes: u64,
@@ -54,11 +63,14 @@ struct Cold {
     _local: Option<tempfile::TempDir>,
 }
 
-impl Bucket {
+impl Bucket<'_> {
     /// With two files of so many bytes.
-    async fn fill(name: &str, file_bytes: u64) -> Result<Bucket, Failure> {
-        let near =
-            forebay_object::open(&format!("memory://{name}"), &StoreOptions::default()).await?;
+    async fn fill<'a>(
+        place: Place<'a>,
+        name: &str,
+        file_bytes: u64,
+    ) -> Result<Bucket<'a>, Failure> {
+        let near = place.open(name).await?;
         Volume::format(&near).await?;
         let local = tempfile::tempdir_in(surroundings::memory_folder())?;
         let volume = Volume::open(&near, FsConfig::new(local.path().to_owned())).await?;
@@ -78,10 +90,11 @@ impl Bucket {
         volume.flush().await?;
         volume.close(Duration::from_secs(60)).await;
         Ok(Bucket {
+            place,
             near,
             files,
             file_bytes,
-            round_trip: far::ROUND_TRIP,
+            round_trip: Duration::ZERO,
         })
     }
 
@@ -95,7 +108,7 @@ impl Bucket {
     }
 
     async fn open_with(&self, config: FsConfig) -> Result<Cold, Failure> {
-        let (far, requests) = far::way_to(&self.near, self.round_trip);
+        let (far, requests) = self.place.way_to(&self.near, self.round_trip);
         Ok(Cold {
             volume: Volume::open(&far, config).await?,
             requests,
@@ -125,7 +138,7 @@ impl Bucket {
 
     /// MB/s of 32 parallel GETs.
     async fn parallel_gets(&self) -> Result<f64, Failure> {
-        let (far, _) = far::way_to(&self.near, self.round_trip);
+        let (far, _) = self.place.way_to(&self.near, self.round_trip);
         let packs: Vec<_> = self
             .near
             .store
@@ -156,11 +169,26 @@ impl Bucket {
 }
 
 impl Cold {
-    /// All of a file in order; gives its bytes.
-    async fn sequentially(&self, file: Inode, bytes: u64) -> Result<(), Failure> {
-        stream::iter((0..bytes).step_by(MIB as usize))
+    /// A stretch of a file, from which on and up to where is told.
+    async fn read(&self, stretch: Stretch) -> Result<(), Failure> {
+        let Stretch { file, from, to, .. } = stretch;
+        let reads = (from..to).step_by(MIB as usize).enumerate();
+        // Within each group of as many, every seventh: nearly all neighbours are far apart.
+        let shuffled = |at: u64| at / SHUFFLED * SHUFFLED + (at * 7 + 5) % SHUFFLED;
+        let whole = (to - from) / MIB / SHUFFLED * SHUFFLED;
+        let offsets = reads.map(|(at, _)| {
+            let at = at as u64;
+            let is_shuffled = stretch.shuffled && at < whole;
+            from + if is_shuffled { shuffled(at) } else { at } * MIB
+        });
+        let under_way = if stretch.shuffled {
+            SHUFFLED as usize
+        } else {
+            UNDER_WAY
+        };
+        stream::iter(offsets)
             .map(|offset| async move { self.volume.read(&ROOT, file, offset, MIB as u32).await })
-            .buffered(UNDER_WAY)
+            .buffered(under_way)
             .try_for_each(|read| async move {
                 assert_eq!(
                     read.data
@@ -228,120 +256,209 @@ fn rate(bytes: u64, time: Duration) -> f64 {
     bytes as f64 / 1e6 / time.as_secs_f64()
 }
 
-/// GETs since `before`, and how much they fetched for each of so many bytes that were read.
-fn requests(cold: &Cold, before: RequestCounts, read: u64) -> (String, String) {
-    let now = cold.requests.counts();
-    let fetched = now.bytes_got - before.bytes_got;
-    (
-        (now.gets - before.gets).to_string(),
-        table::three(fetched as f64 / read as f64),
-    )
+/// What one reader reads in a row.
+#[derive(Clone, Copy)]
+struct Stretch {
+    file: Inode,
+    from: u64,
+    to: u64,
+    shuffled: bool,
+}
+
+/// A row of those that are read in a row: its name, what is read at once, and whether by a gateway with a disk cache.
+fn in_a_row(bucket: &Bucket<'_>) -> [(&'static str, Vec<Stretch>, bool); 5] {
+    let end = bucket.file_bytes;
+    let half = end / 2 / MIB * MIB;
+    let stretch = |file: usize, from, to| Stretch {
+        file: bucket.files[file],
+        from,
+        to,
+        shuffled: false,
+    };
+    let whole = stretch(0, 0, end);
+    let shuffled = Stretch {
+        shuffled: true,
+        ..whole
+    };
+    let halves = vec![stretch(0, 0, half), stretch(0, half, end)];
+    let two = vec![whole, stretch(1, 0, end)];
+    [
+        ("sequential, one stream", vec![whole], false),
+        ("the same, out of order", vec![shuffled], false),
+        ("the same, from the disk cache", vec![whole], true),
+        ("sequential, two streams", two, false),
+        ("two readers of one file", halves, false),
+    ]
+}
+
+const RANDOM: [(&str, bool); 2] = [
+    ("random reads of 4 KiB", false),
+    ("of them from the disk cache", true),
+];
+
+/// The name of a figure in a round.
+fn key(away: Duration, row: &str, figure: &str) -> String {
+    format!("{} ms, {row}: {figure}", away.as_millis())
 }
 
 /// All that is told of a bucket as far away as this one is. A disk cache in `folder` has the first file.
-async fn rows(
-    bucket: &Bucket,
+async fn measure(
+    bucket: &Bucket<'_>,
     random: u64,
     folder: &Path,
-    text: &mut String,
+    round: &mut Round,
 ) -> Result<(), Failure> {
-    let alone = bucket.parallel_gets().await?;
-    let away = format!("{} ms", bucket.round_trip.as_millis());
-    for (name, files, restarted) in [
-        ("sequential, one stream", &bucket.files[..1], false),
-        ("the same, from the disk cache", &bucket.files[..1], true),
-        ("sequential, two streams", &bucket.files[..], false),
-    ] {
-        let cold = match restarted {
-            true => bucket.restart(folder).await?,
-            false => bucket.open().await?,
-        };
+    let away = bucket.round_trip;
+    let mut note =
+        |row: &str, figure: &str, value: f64| round.insert(key(away, row, figure), value);
+    let open = async |restarted: bool| match restarted {
+        true => bucket.restart(folder).await,
+        false => bucket.open().await,
+    };
+    note("alone", "rate", bucket.parallel_gets().await?);
+    for (row, stretches, restarted) in in_a_row(bucket) {
+        let cold = open(restarted).await?;
         let (before, began) = (cold.requests.counts(), Instant::now());
-        let streams = files
+        let readers = stretches.iter().map(|stretch| cold.read(*stretch));
+        futures_util::future::try_join_all(readers).await?;
+        let bytes = stretches
             .iter()
-            .map(|file| cold.sequentially(*file, bucket.file_bytes));
-        futures_util::future::try_join_all(streams).await?;
-        let bytes = files.len() as u64 * bucket.file_bytes;
-        let speed = rate(bytes, began.elapsed());
-        let (gets, amplification) = requests(&cold, before, bytes);
-        let told = [
-            away.clone(),
-            name.to_owned(),
-            format!("{} MB/s", table::three(speed)),
-            format!(
-                "{:.0} % of {} MB/s",
-                speed / alone * 100.0,
-                table::three(alone)
-            ),
-            gets,
-            amplification,
-        ];
-        *text += &table::line(told);
+            .map(|stretch| stretch.to - stretch.from)
+            .sum();
+        note(row, "rate", rate(bytes, began.elapsed()));
+        let now = cold.requests.counts();
+        note(row, "GETs", (now.gets - before.gets) as f64);
+        note(
+            row,
+            "fetched",
+            (now.bytes_got - before.bytes_got) as f64 / bytes as f64,
+        );
         cold.close().await;
     }
-
-    for (name, restarted) in [
-        ("random reads of 4 KiB", false),
-        ("of them from the disk cache", true),
-    ] {
-        let cold = match restarted {
-            true => bucket.restart(folder).await?,
-            false => bucket.open().await?,
-        };
+    for (row, restarted) in RANDOM {
+        let cold = open(restarted).await?;
         let before = cold.requests.counts();
         let times = cold
             .randomly(bucket.files[0], bucket.file_bytes, random)
             .await?;
-        let (gets, amplification) = requests(&cold, before, random * u64::from(RANDOM_BYTES));
+        let now = cold.requests.counts();
+        let bytes = random * u64::from(RANDOM_BYTES);
+        note(row, "GETs", (now.gets - before.gets) as f64);
+        note(
+            row,
+            "fetched",
+            (now.bytes_got - before.bytes_got) as f64 / bytes as f64,
+        );
         cold.close().await;
-        let time = |of_ten: usize| times[times.len() * of_ten / 10].as_secs_f64();
-        let told = [
-            away.clone(),
-            format!("{random} {name}"),
-            format!("{} ms", table::three(time(5) * 1e3)),
-            format!(
-                "{} round trips, p90 {}",
-                table::three(time(5) / bucket.round_trip.as_secs_f64()),
-                table::three(time(9) / bucket.round_trip.as_secs_f64())
-            ),
-            gets,
-            amplification,
-        ];
-        *text += &table::line(told);
+        let time = |of_ten: usize| times[times.len() * of_ten / 10].as_secs_f64() * 1e3;
+        note(row, "median", time(5));
+        note(row, "of ten", time(9));
     }
     Ok(())
 }
 
-async fn measure(name: &str, file_bytes: u64, random: u64) -> Result<String, Failure> {
-    let mut bucket = Bucket::fill(name, file_bytes).await?;
-    bucket.round_trip = Duration::from_millis(1);
-    let folder = tempfile::tempdir()?;
-    bucket.fill_disk_cache(folder.path()).await?;
+fn shown(bucket: &Bucket<'_>, distances: &[Duration], random: u64, rounds: &Rounds) -> String {
     let head = [
         "away",
         "",
-        "",
-        "beside 32 parallel GETs",
+        "MB/s",
+        "of 32 parallel GETs",
+        "of those, MB/s",
         "GETs",
         "amplification",
     ];
     let mut text = table::head(&head);
-    for milliseconds in [1, 20, 100] {
-        bucket.round_trip = Duration::from_millis(milliseconds);
-        rows(&bucket, random, folder.path(), &mut text).await?;
+    let told = |away: Duration| match bucket.place.is_server() {
+        true => "as it is".to_owned(),
+        false => format!("{} ms", away.as_millis()),
+    };
+    for &away in distances {
+        for (row, ..) in in_a_row(bucket) {
+            let key = |figure| key(away, row, figure);
+            let alone = self::key(away, "alone", "rate");
+            text += &table::line([
+                told(away),
+                row.to_owned(),
+                table::digits(rounds.median(&key("rate"))),
+                table::times(rounds.ratio(&key("rate"), &alone)),
+                table::digits(rounds.median(&alone)),
+                table::whole(rounds.median(&key("GETs"))),
+                table::three(rounds.median(&key("fetched")).value),
+            ]);
+        }
     }
-    Ok(text)
+    text += "\n";
+    let head = [
+        "away",
+        "",
+        "ms, median",
+        "round trips",
+        "ms, of one in ten",
+        "GETs",
+        "amplification",
+    ];
+    text += &table::head(&head);
+    for &away in distances {
+        for (row, _) in RANDOM {
+            let key = |figure| key(away, row, figure);
+            let median = rounds.median(&key("median"));
+            let trips = match away.is_zero() {
+                true => String::new(),
+                false => table::times(median.map(|time| time / 1e3 / away.as_secs_f64())),
+            };
+            text += &table::line([
+                told(away),
+                format!("{random} {row}"),
+                table::digits(median),
+                trips,
+                table::digits(rounds.median(&key("of ten"))),
+                table::whole(rounds.median(&key("GETs"))),
+                table::three(rounds.median(&key("fetched")).value),
+            ]);
+        }
+    }
+    text
+}
+
+async fn all(place: Place<'_>, full: bool, count: usize) -> Result<String, Failure> {
+    let (file_bytes, random) = match full {
+        true => (1024 * MIB, 100),
+        false => (12 * MIB, 3),
+    };
+    let mut bucket = Bucket::fill(place, "cold-reads", file_bytes).await?;
+    let distances = match place.is_server() {
+        true => vec![Duration::ZERO],
+        false => [1, 20, 100].map(Duration::from_millis).to_vec(),
+    };
+    let folder = tempfile::tempdir()?;
+    bucket.round_trip = distances[0];
+    bucket.fill_disk_cache(folder.path()).await?;
+    let mut rounds = Vec::new();
+    for _ in 0..count.max(1) {
+        let mut round = Round::default();
+        for &away in &distances {
+            bucket.round_trip = away;
+            measure(&bucket, random, folder.path(), &mut round).await?;
+        }
+        rounds.push(round);
+    }
+    place.remove(&bucket.near).await?;
+    Ok(shown(&bucket, &distances, random, &Rounds::new(rounds)))
 }
 
 /// The tables, with what they were measured on.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let runtime = crate::runtime()?;
-    let tables = match arguments.full() {
-        true => runtime.block_on(measure("cold-reads", 1024 * MIB, 100)),
-        false => runtime.block_on(measure("cold-reads", 12 * MIB, 3)),
+    let full = arguments.full();
+    let count = match full {
+        true => arguments.after("--rounds").map_or(Ok(3), str::parse)?,
+        false => 1,
     };
+    let tables = runtime.block_on(all(Place::of(arguments), full, count));
     // Tasks of the metadata store may wait for each other when they are cut off.
     runtime.shutdown_background();
-    let caption = Machine::this().caption("cargo bench --bench tables -- cold_reads", "one run");
+    let figures = format!("medians of {count} rounds (quartiles)");
+    let command = arguments.command(COMMAND, &["--store"]);
+    let caption = Machine::this().caption(&command, &figures);
     Ok(format!("{caption}\n\n{}", tables?))
 }

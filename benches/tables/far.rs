@@ -1,20 +1,25 @@
 //! A bucket that is far away: a round trip, 20 ms unless another one is said, passes before each request is begun, and
 //! each connection gives or takes 62 MB/s, which is about what one connection to S3 does. Any number of connections
 //! may be under way.
+//!
+//! Or a bucket of a real server, as far away as it is: a [`Place`].
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forebay_object::{CountingStore, Store};
-use futures_util::stream::BoxStream;
+use forebay_measure::Arguments;
+use forebay_object::{CountingStore, Store, StoreOptions};
+use futures_util::stream::{BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
+
+use crate::Failure;
 
 pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(20);
 /// 62 MB/s for each connection.
@@ -48,7 +53,67 @@ fn way(near: &Store, round_trip: Duration, keeps_packs: bool) -> (Store, Arc<Cou
         way: ThrottledStore::new(near.store.clone(), config),
         keeps_packs,
     };
-    let counted = Arc::new(CountingStore::new(Arc::new(far)));
+    counted(near, Arc::new(far))
+}
+
+/// Where the buckets of a table are: in memory, or with `--store URL` below that.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a>(Option<&'a str>);
+
+impl<'a> Place<'a> {
+    /// As the arguments say.
+    pub(crate) fn of(arguments: &'a Arguments) -> Place<'a> {
+        Place(arguments.after("--store"))
+    }
+
+    /// Whether it is a server's, which is as far away as it is.
+    pub(crate) fn is_server(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The store with this name, which nobody else has used.
+    pub(crate) async fn open(self, name: &str) -> Result<Store, Failure> {
+        let url = match self.0 {
+            Some(url) => format!(
+                "{}/{name}-{}",
+                url.trim_end_matches('/'),
+                std::process::id()
+            ),
+            None => format!("memory://{name}"),
+        };
+        Ok(forebay_object::open(&url, &StoreOptions::default()).await?)
+    }
+
+    /// The way to it. See [`way_to`].
+    pub(crate) fn way_to(self, near: &Store, away: Duration) -> (Store, Arc<CountingStore>) {
+        match self.is_server() {
+            true => counted(near, near.store.clone()),
+            false => way_to(near, away),
+        }
+    }
+
+    /// The same, where packs may be forgotten. See [`way_to_sink`].
+    pub(crate) fn way_to_sink(self, near: &Store) -> (Store, Arc<CountingStore>) {
+        match self.is_server() {
+            true => counted(near, near.store.clone()),
+            false => way_to_sink(near, ROUND_TRIP),
+        }
+    }
+
+    /// Removes all that is in it, which on a server would stay.
+    pub(crate) async fn remove(self, near: &Store) -> Result<(), Failure> {
+        if self.is_server() {
+            let all = near.store.list(Some(&near.path("")));
+            let all = all.map_ok(|object| object.location).boxed();
+            let removed = near.store.delete_stream(all);
+            removed.try_for_each(|_| async { Ok(()) }).await?;
+        }
+        Ok(())
+    }
+}
+
+fn counted(near: &Store, way: Arc<dyn ObjectStore>) -> (Store, Arc<CountingStore>) {
+    let counted = Arc::new(CountingStore::new(way));
     let store = Store {
         store: counted.clone(),
         ..near.clone()
@@ -76,7 +141,7 @@ impl ObjectStore for Far {
         location: &Path,
         payload: PutPayload,
         options: PutOptions,
-    ) -> Result<PutResult> {
+    ) -> object_store::Result<PutResult> {
         tokio::time::sleep(PER_BYTE * payload.content_length() as u32).await;
         let is_kept = self.keeps_packs || !location.as_ref().contains(PACKS);
         let payload = if is_kept { payload } else { PutPayload::new() };
@@ -87,30 +152,39 @@ impl ObjectStore for Far {
         &self,
         location: &Path,
         options: PutMultipartOptions,
-    ) -> Result<Box<dyn MultipartUpload>> {
+    ) -> object_store::Result<Box<dyn MultipartUpload>> {
         self.way.put_multipart_opts(location, options).await
     }
 
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+    async fn get_opts(
+        &self,
+        location: &Path,
+        options: GetOptions,
+    ) -> object_store::Result<GetResult> {
         self.way.get_opts(location, options).await
     }
 
     fn delete_stream(
         &self,
-        locations: BoxStream<'static, Result<Path>>,
-    ) -> BoxStream<'static, Result<Path>> {
+        locations: BoxStream<'static, object_store::Result<Path>>,
+    ) -> BoxStream<'static, object_store::Result<Path>> {
         self.way.delete_stream(locations)
     }
 
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
         self.way.list(prefix)
     }
 
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
         self.way.list_with_delimiter(prefix).await
     }
 
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+    async fn copy_opts(
+        &self,
+        from: &Path,
+        to: &Path,
+        options: CopyOptions,
+    ) -> object_store::Result<()> {
         self.way.copy_opts(from, to, options).await
     }
 }

@@ -10,12 +10,14 @@
 //! | [`requests`] | requests and bytes of everyday work |
 //! | [`scale`] | what costs grow with: files, and the distance of the bucket |
 //! | [`sealed_log`] | what sealing the log costs a write |
+//! | [`sharing`] | what callers take from one another |
 //! | [`streams`] | what writers in a row hold in memory |
 //! | [`uploads`] | how fast what was written leaves |
 //! | [`write_latency`] | how long a write takes while what was written before is made small and safe |
 //! | [`write_patterns`] | the write patterns of a published file layer |
 //!
 //! One program of all of them, for linking it costs more than most of them do. Without names all are measured.
+//! `--store s3://BUCKET/PREFIX`, which [`cold_reads`] and [`uploads`] know, measures them with a bucket of a server (`benches/on_s3.sh`).
 //! `--update FILE` puts each table between its marks in that text instead of printing it. Run by `cargo test`, little of
 //! everything shows that it works.
 
@@ -34,6 +36,7 @@ mod scale;
 mod sealed_log;
 #[path = "../server/mod.rs"]
 mod server;
+mod sharing;
 mod streams;
 #[path = "../surroundings/mod.rs"]
 mod surroundings;
@@ -56,7 +59,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Measures, and gives a table in Markdown.
 type Tables = fn(&Arguments) -> Result<String, Failure>;
 
-const ALL: [(&str, Tables); 12] = [
+const ALL: [(&str, Tables); 13] = [
     ("at_rest", at_rest::tables),
     ("buffers", buffers::tables),
     ("cold_reads", cold_reads::tables),
@@ -65,6 +68,7 @@ const ALL: [(&str, Tables); 12] = [
     ("requests", requests::tables),
     ("scale", scale::tables),
     ("sealed_log", sealed_log::tables),
+    ("sharing", sharing::tables),
     ("streams", streams::tables),
     ("uploads", uploads::tables),
     ("write_latency", write_latency::tables),
@@ -90,7 +94,11 @@ fn main() -> Result<(), Failure> {
     let is_named = ALL.iter().any(|(name, _)| arguments.has(name));
     for (name, tables) in ALL {
         if arguments.has(name) || !is_named {
-            arguments.show(name, &tables(&arguments)?)?;
+            let mark = match arguments.after("--store") {
+                Some(_) => format!("{name}, on a server"),
+                None => name.to_owned(),
+            };
+            arguments.show(&mark, &tables(&arguments)?)?;
         }
     }
     Ok(())

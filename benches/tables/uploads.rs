@@ -10,20 +10,25 @@
 //! [far away](crate::far), and [forgets packs](far::way_to_sink). The log is in memory. Bytes are noise: what compresses leaves faster. No two
 //! pieces of 16 KiB are the same.
 //!
+//! With `--store s3://BUCKET/PREFIX` the bucket is that one, as it is: the PUTs are then those of the S3 client, and its server
+//! takes its part of the machine.
+//!
 //! Rounds of each and its plain PUTs take turns; what is told are medians and quartiles. `--rounds N`: 5 if it
 //! is not given; `--update FILE` puts the table in that text. Run by `cargo test`, little of it shows that it works.
 
 use std::time::{Duration, Instant};
 
-use crate::{Failure, ROOT, far, surroundings};
+use crate::far::{self, Place};
+use crate::{Failure, ROOT, surroundings};
 use forebay_fs::{Compression, Dedup, FsConfig, Volume};
 use forebay_measure::{Arguments, Machine, Round, Rounds, table};
-use forebay_object::{Store, StoreOptions};
+use forebay_object::Store;
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::{ObjectStoreExt, PutPayload};
 
+const COMMAND: &str = "cargo bench --bench tables -- uploads";
 const MIB: u64 = 1 << 20;
 /// No two pieces of so many bytes are the same.
 const PIECE: usize = 16 << 10;
@@ -60,17 +65,21 @@ impl Load {
 }
 
 /// A new bucket, as it is near.
-async fn bucket(number: u64) -> Result<Store, Failure> {
-    let url = format!("memory://uploads-{number}");
-    let near = forebay_object::open(&url, &StoreOptions::default()).await?;
+async fn bucket(place: Place<'_>, number: u64) -> Result<Store, Failure> {
+    let near = place.open(&format!("uploads-{number}")).await?;
     Volume::format(&near).await?;
     Ok(near)
 }
 
 /// Seconds until the bucket has all of it, and how many bytes were put for that.
-async fn through_a_volume(load: &Load, number: u64, dedup: Dedup) -> Result<(f64, u64), Failure> {
-    let near = bucket(number).await?;
-    let (far, requests) = far::way_to_sink(&near, far::ROUND_TRIP);
+async fn through_a_volume(
+    place: Place<'_>,
+    load: &Load,
+    number: u64,
+    dedup: Dedup,
+) -> Result<(f64, u64), Failure> {
+    let near = bucket(place, number).await?;
+    let (far, requests) = place.way_to_sink(&near);
     let local = tempfile::tempdir_in(surroundings::memory_folder())?;
     let mut config = FsConfig::new(local.path().to_owned());
     config.compression = Compression::Off;
@@ -110,13 +119,14 @@ async fn through_a_volume(load: &Load, number: u64, dedup: Dedup) -> Result<(f64
     let taken = began.elapsed();
     let put = requests.counts().bytes_put - before;
     volume.close(Duration::from_secs(60)).await;
+    place.remove(&near).await?;
     Ok((taken.as_secs_f64(), put))
 }
 
 /// Seconds that as many bytes take in PUTs of the size of packs.
-async fn plain(load: &Load, number: u64) -> Result<f64, Failure> {
-    let near = bucket(number).await?;
-    let (far, _) = far::way_to_sink(&near, far::ROUND_TRIP);
+async fn plain(place: Place<'_>, load: &Load, number: u64) -> Result<f64, Failure> {
+    let near = bucket(place, number).await?;
+    let (far, _) = place.way_to_sink(&near);
     let config = FsConfig::new("unused".into());
     let pack = PutPayload::from(surroundings::noise(number, config.pack_bytes as usize));
     let sizes = (0..load.bytes())
@@ -142,6 +152,7 @@ async fn plain(load: &Load, number: u64) -> Result<f64, Failure> {
         .try_for_each(|()| async { Ok(()) })
         .await?;
     let taken = began.elapsed();
+    place.remove(&near).await?;
     Ok(taken.as_secs_f64())
 }
 
@@ -150,15 +161,15 @@ fn keys(load: &Load) -> [String; 4] {
     ["volume", "plain", "bytes put", "sharing"].map(|figure| format!("{figure}, {}", load.name))
 }
 
-async fn round(loads: &[Load], number: u64) -> Result<Round, Failure> {
+async fn round(place: Place<'_>, loads: &[Load], number: u64) -> Result<Round, Failure> {
     let mut round = Round::default();
     for (at, load) in loads.iter().enumerate() {
         let number = 3 * (number * loads.len() as u64 + at as u64);
         let [volume, bare, put, sharing] = keys(load);
-        let (taken, bytes) = through_a_volume(load, number, Dedup::Off).await?;
+        let (taken, bytes) = through_a_volume(place, load, number, Dedup::Off).await?;
         // What share of the bucket's rate the volume reaches: less time is more.
-        round.insert(bare, plain(load, number + 1).await?);
-        let (taken_sharing, _) = through_a_volume(load, number + 2, Dedup::Full).await?;
+        round.insert(bare, plain(place, load, number + 1).await?);
+        let (taken_sharing, _) = through_a_volume(place, load, number + 2, Dedup::Full).await?;
         round.insert(sharing, taken_sharing);
         round.insert(volume, taken);
         round.insert(put, bytes as f64 / load.bytes() as f64);
@@ -197,6 +208,7 @@ fn shown(loads: &[Load], rounds: &Rounds) -> String {
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let runtime = crate::runtime()?;
     let loads = Load::all(arguments.full());
+    let place = Place::of(arguments);
     let count = match arguments.full() {
         true => arguments.after("--rounds").map_or(Ok(5), str::parse)?,
         false => 1,
@@ -204,14 +216,14 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let rounds: Result<Vec<Round>, Failure> = runtime.block_on(async {
         let mut rounds = Vec::new();
         for number in 0..count {
-            rounds.push(round(&loads, number).await?);
+            rounds.push(round(place, &loads, number).await?);
         }
         Ok(rounds)
     });
     // Tasks of the metadata store may wait for each other when they are cut off.
     runtime.shutdown_background();
     let figures = format!("medians of {count} rounds (quartiles)");
-    let caption = Machine::this().caption("cargo bench --bench tables -- uploads", &figures);
+    let caption = Machine::this().caption(&arguments.command(COMMAND, &["--store"]), &figures);
     let tables = shown(&loads, &Rounds::new(rounds?));
     Ok(format!("{caption}\n\n{tables}"))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{pread, pwritev};
 
 use crate::layout::{ENTRY_HEADER, Entry, Life, encode_entry, encode_index};
@@ -31,8 +31,6 @@ impl RegionFile {
             file.set_len(bytes)?;
         }
         fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
-        // Frames lie in the order in which they came, and are read in any. Who takes no advice does without.
-        let _ = fadvise(&file, 0, None, Advice::Random);
         Ok(RegionFile { file, bytes })
     }
 

@@ -61,7 +61,7 @@ pub(crate) struct NodeState {
     /// Every name that a directory has had, where that is known: of one that was made here and has stayed in memory.
     pub(crate) names: Option<Box<KnownNames>>,
     /// How reads follow one another.
-    pub(crate) reads: crate::prefetch::Stream,
+    pub(crate) reads: crate::prefetch::Streams,
     /// How writes do.
     pub(crate) writes: WriteStream,
     /// Blocks that are in the bucket before their checkpoint is published.
@@ -114,7 +114,7 @@ impl Node {
                 blocks: FileBlocks::new(inode, cache),
                 last_lsn: Lsn::ZERO,
                 names: None,
-                reads: crate::prefetch::Stream::default(),
+                reads: crate::prefetch::Streams::default(),
                 writes: WriteStream::default(),
                 early: EarlyMaps::default(),
                 charge,

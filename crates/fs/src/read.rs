@@ -22,6 +22,25 @@ use crate::node::{Node, NodeState};
 /// the client to come back.
 const FETCH_ROUNDS: usize = 16;
 
+/// A read that waits for the bucket: its stream has a reader, however many others read meanwhile.
+struct Waiting<'a> {
+    node: &'a Node,
+    stream: u64,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(node: &'a Node, state: &mut NodeState, stream: u64) -> Waiting<'a> {
+        state.reads.waits(stream, true);
+        Waiting { node, stream }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.node.lock().reads.waits(self.stream, false);
+    }
+}
+
 impl Core {
     pub(crate) async fn read(
         self: &Arc<Self>,
@@ -32,24 +51,27 @@ impl Core {
     ) -> Result<ReadReply> {
         let node = self.node(inode).await?;
         for _ in 0..FETCH_ROUNDS {
+            let waiting;
             let (mut reply, missing, plan) = {
                 let mut state = node.lock_live()?;
+                let state = &mut *state;
                 writable(state.record.kind())?;
                 permission::may_read(owned(&state.record), who)?;
-                let attributes = node.attributes(&state);
+                let attributes = node.attributes(state);
                 let wanted = ByteRange::at(offset, u64::from(count))
                     .intersect(ByteRange::new(0, state.record.size));
                 let eof = offset.saturating_add(u64::from(count)) >= state.record.size;
-                if !wanted.is_empty()
-                    && let Some(ahead) = state.reads.next(wanted, self.config.prefetch_window())
-                {
-                    let size = state.record.size;
-                    let ahead = ahead.intersect(ByteRange::new(0, size));
-                    self.prefetch(&node, ahead, &state.reads);
-                    if state.is_in_bucket()
-                        && let Some((from, blocks)) = state.reads.look_up(size)
-                    {
-                        self.look_up_ahead(inode, from, blocks);
+                let (size, in_bucket) = (state.record.size, state.is_in_bucket());
+                let mut stream = None;
+                if !wanted.is_empty() {
+                    let (own, ahead) = state.reads.next(wanted, self.config.prefetch_window());
+                    stream = Some(own.number());
+                    if let Some(ahead) = ahead {
+                        let ahead = ahead.intersect(ByteRange::new(0, size));
+                        self.prefetch(&node, &state.blocks, ahead, own);
+                        if in_bucket && let Some((from, blocks)) = own.look_up(size) {
+                            self.look_up_ahead(inode, from, blocks);
+                        }
                     }
                 }
                 if let Some(data) = state.blocks.lend(wanted) {
@@ -62,7 +84,8 @@ impl Core {
                 let mut data = vec![0; wanted.len() as usize];
                 let mut missing = Vec::new();
                 state.blocks.read(wanted.start, &mut data, &mut missing);
-                let plan = FetchPlan::new(&state, &missing);
+                let plan = FetchPlan::new(state, &missing);
+                waiting = stream.map(|stream| Waiting::new(&node, state, stream));
                 (
                     Reply {
                         data,
@@ -74,10 +97,11 @@ impl Core {
                     plan,
                 )
             };
-            if self
+            let is_whole = self
                 .fetch_missing(&node, &missing, &plan, Some(&mut reply))
-                .await?
-            {
+                .await?;
+            drop(waiting);
+            if is_whole {
                 return Ok(ReadReply {
                     data: Pieces::from_iter([Bytes::from(reply.data)]),
                     eof: reply.eof,

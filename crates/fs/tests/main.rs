@@ -33,4 +33,5 @@ mod sealing;
 mod semantics;
 mod store_faults;
 mod traps;
+mod uploads_in_flight;
 mod watchdog;

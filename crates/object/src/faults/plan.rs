@@ -92,6 +92,8 @@ pub struct Faults {
     plan: Mutex<Plan>,
     in_flight: AtomicUsize,
     most_in_flight: AtomicUsize,
+    bytes_in_flight: AtomicUsize,
+    most_bytes_in_flight: AtomicUsize,
     refused: AtomicUsize,
 }
 
@@ -180,6 +182,14 @@ impl Faults {
             .swap(self.in_flight.load(Ordering::SeqCst), Ordering::SeqCst)
     }
 
+    /// Most bytes of PUTs that were under way at the same time since this was asked last.
+    pub fn take_most_bytes_in_flight(&self) -> usize {
+        self.most_bytes_in_flight.swap(
+            self.bytes_in_flight.load(Ordering::SeqCst),
+            Ordering::SeqCst,
+        )
+    }
+
     pub(super) fn is_down(&self) -> bool {
         let down = self.down.load(Ordering::SeqCst);
         if down {
@@ -193,9 +203,19 @@ impl Faults {
     }
 
     pub(super) fn under_way(&self) -> UnderWay<'_> {
+        self.under_way_with(0)
+    }
+
+    /// With so many bytes that are put.
+    pub(super) fn under_way_with(&self, bytes: usize) -> UnderWay<'_> {
         let now = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_in_flight.fetch_max(now, Ordering::SeqCst);
-        UnderWay(self)
+        let now = self.bytes_in_flight.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        self.most_bytes_in_flight.fetch_max(now, Ordering::SeqCst);
+        UnderWay {
+            faults: self,
+            bytes,
+        }
     }
 
     /// What happens to this request, and a number drawn for it.
@@ -244,11 +264,16 @@ impl Faults {
 }
 
 /// A request that is under way.
-pub(super) struct UnderWay<'a>(&'a Faults);
+pub(super) struct UnderWay<'a> {
+    faults: &'a Faults,
+    bytes: usize,
+}
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+        self.faults.in_flight.fetch_sub(1, Ordering::SeqCst);
+        let bytes = &self.faults.bytes_in_flight;
+        bytes.fetch_sub(self.bytes, Ordering::SeqCst);
     }
 }
 

@@ -202,7 +202,7 @@ impl ObjectStore for FaultyStore {
         payload: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
-        let _under_way = self.faults.under_way();
+        let _under_way = self.faults.under_way_with(payload.content_length());
         let kind = self.before_put(location).await?;
         let result = self.inner.put_opts(location, payload, options).await;
         self.answer(kind, location.as_ref(), result)

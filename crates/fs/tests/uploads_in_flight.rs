@@ -1,0 +1,67 @@
+//! What is on its way to the bucket at one moment has a limit, whatever is written: `upload_parallel` packs of `pack_bytes`, and the
+//! tables of one checkpoint's metadata.
+
+use crate::common::*;
+use forebay_fs::{Compression, FsConfig};
+use forebay_types::BLOCK_SIZE;
+use forebay_vfs::Stability;
+
+const PARALLEL: usize = 3;
+/// Bytes of a file, where they are small; and what a pack has besides for each: its frame's header, and an entry of the index.
+const FILE_BYTES: usize = 4096;
+const HEADERS: usize = 172;
+/// The tables of the metadata of 6,000 files, which are put beside the last packs of a checkpoint.
+const METADATA: usize = 2 << 20;
+
+fn settings(config: &mut FsConfig) {
+    config.upload_parallel = PARALLEL;
+    config.pack_bytes = BLOCK_SIZE;
+    config.compression = Compression::Off;
+}
+
+/// While nothing arrives, as many packs as may be are under way and no more; and at no time more bytes than they have.
+fn assert_bounded(bucket: &Bucket, life: &Life) {
+    let held = || bucket.controls.pack_puts.held();
+    eventually("packs are on their way", || held() == PARALLEL);
+    // Others are put together meanwhile, and wait.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(held(), PARALLEL);
+    bucket.controls.pack_puts.open();
+    life.flush();
+    let most = bucket.controls.take_most_bytes_in_flight();
+    let packs = PARALLEL * BLOCK_SIZE as usize;
+    assert!(most >= packs / 2, "{most} bytes: they were not full");
+    let limit = packs + packs / FILE_BYTES * HEADERS + METADATA;
+    assert!(most <= limit, "{most} bytes of {limit}");
+}
+
+#[test]
+fn of_a_stream_no_more_is_on_its_way_than_the_limit() {
+    let bucket = Bucket::new();
+    let life = bucket.start(settings);
+    let inode = life.create(b"stream");
+    life.flush();
+    bucket.controls.take_most_bytes_in_flight();
+    bucket.controls.pack_puts.close();
+    let data = pattern(1, 24 * BLOCK_SIZE as usize);
+    life.write(inode, 0, &data, Stability::Unstable);
+    assert_bounded(&bucket, &life);
+}
+
+#[test]
+fn of_small_files_no_more_is_on_its_way_than_the_limit() {
+    let bucket = Bucket::new();
+    let life = bucket.start(settings);
+    for number in 0..6000_u64 {
+        let inode = life.create(format!("file {number}").as_bytes());
+        life.write(inode, 0, &pattern(number, FILE_BYTES), Stability::Unstable);
+        if number == 0 {
+            life.flush();
+            bucket.controls.take_most_bytes_in_flight();
+            bucket.controls.pack_puts.close();
+        }
+    }
+    let flush = life.spawn(|volume| async move { volume.flush().await.map(drop) });
+    assert_bounded(&bucket, &life);
+    life.join(flush).unwrap();
+}
