@@ -9,8 +9,6 @@ exec </dev/null
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/lib/common.sh
-trap run_cleanup EXIT
-trap 'exit 130' INT TERM HUP
 
 SERVER=versitygw
 case "${1:-}" in
@@ -21,10 +19,10 @@ versitygw | minio)
 esac
 program=$(s3_server "$SERVER")
 port=$(free_port)
-work_folder
+work_folder on-s3
 mkdir -p "$WORK/buckets/bench"
 export AWS_ACCESS_KEY_ID=bench AWS_SECRET_ACCESS_KEY=bench-secret AWS_REGION=us-east-1
-export AWS_ENDPOINT_URL=http://127.0.0.1:$port
+export AWS_ENDPOINT_URL=http://127.0.0.1:$port AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
 case $SERVER in
 versitygw)
     ROOT_ACCESS_KEY=$AWS_ACCESS_KEY_ID ROOT_SECRET_KEY=$AWS_SECRET_ACCESS_KEY \
@@ -37,5 +35,5 @@ minio)
 esac
 server=$!
 at_exit "end_process $server"
-wait_for_port "$port"
+wait_for_port "$port" "$server" 30 || die "$SERVER does not start: $(cat "$WORK/server.log")"
 cargo bench --bench tables -- uploads cold_reads --store s3://bench/tables "$@"

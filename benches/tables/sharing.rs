@@ -37,13 +37,18 @@ enum Calls {
     Create,
 }
 
+/// Changes of a turn fit into what the log has prepared, so that its threads, for which there is no third processor, have nothing
+/// to do meanwhile.
 const CALLS: [(Calls, &str, u64); 5] = [
     (Calls::GetAttr, "GETATTR", 200_000),
     (Calls::Lookup, "LOOKUP", 100_000),
     (Calls::Read, "READ of 4 KiB, random", 50_000),
-    (Calls::Write, "WRITE of 4 KiB, random, unstable", 20_000),
-    (Calls::Create, "CREATE", 2_000),
+    (Calls::Write, "WRITE of 4 KiB, random, unstable", 3000),
+    (Calls::Create, "CREATE", 2000),
 ];
+
+/// What the log's threads need to prepare a segment.
+const SETTLES: Duration = Duration::from_millis(100);
 
 const SCENES: [&str; 3] = ["one thread", "two, one volume", "two, a volume each"];
 
@@ -209,6 +214,7 @@ fn measure(
                 for scene in scenes {
                     runtime.block_on(scene.opened.volume.flush())?;
                 }
+                thread::sleep(SETTLES);
             }
         }
     }
