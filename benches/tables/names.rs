@@ -6,7 +6,7 @@
 //!   disk; the bucket is a folder beside it.
 //! * *A volume* of a million files, a thousand in each directory: how long a gateway with an empty local folder takes to
 //!   open it, what it answers then, with 16 and with 64 MiB for metadata, and what memory that takes; and how long one takes that was killed with a gigabyte
-//!   in its log. `--files N` for another number: ten million do not fit into the memory for metadata by far.
+//!   in its log, in large records and in small ones. `--files N` for another number: ten million do not fit into the memory for metadata by far.
 //!
 //! `--update FILE` puts the tables in that text. Run by `cargo test`, few files show that it works.
 
@@ -416,6 +416,27 @@ fn a_volume(files: u64, log_bytes: u64) -> Result<String, Failure> {
         gateway.close()?;
     }
 
+    for (number, (record, told)) in [(MIB, "1 MiB"), (4096, "4 KiB")].into_iter().enumerate() {
+        let local = folder.path().join(format!("killed {number}"));
+        let (gateway, unpublished) = killed(&store, &local, log_bytes, record)?;
+        let name = format!(
+            "opened again with {} MiB in its log, written by {told}",
+            unpublished >> 20
+        );
+        row(&name, seconds(gateway.opened), &gateway, 0);
+        gateway.close()?;
+    }
+    Ok(text)
+}
+
+/// A gateway that was killed with so many bytes in its log, written in pieces of `record` bytes, and opened again; and what it had
+/// not published.
+fn killed(
+    store: &Store,
+    local: &Path,
+    log_bytes: u64,
+    record: u64,
+) -> Result<(Gateway, u64), Failure> {
     // Most of what is written stays in the log.
     let hold = |config: &mut FsConfig| {
         config.checkpoint_interval = Duration::from_secs(3600);
@@ -426,18 +447,19 @@ fn a_volume(files: u64, log_bytes: u64) -> Result<String, Failure> {
             segment: 32 << 20,
         };
     };
-    let local = folder.path().join("three");
-    let gateway = Gateway::open(&store, local.clone(), hold)?;
+    let gateway = Gateway::open(store, local.to_owned(), hold)?;
+    let noise = surroundings::noise(7, MIB as usize);
+    let name = format!("unpublished {record}");
     let last = gateway.run(async {
-        let file = make(&gateway.volume, Inode::ROOT, "unpublished").await?;
-        for offset in (0..log_bytes).step_by(MIB as usize) {
-            let bytes = surroundings::noise(offset, MIB as usize);
-            let written = gateway
-                .volume
-                .write(&ROOT, file, offset, &bytes, Stability::Unstable);
+        let volume = &gateway.volume;
+        let file = make(volume, Inode::ROOT, &name).await?;
+        for offset in (0..log_bytes).step_by(record as usize) {
+            let at = (offset % MIB) as usize;
+            let bytes = &noise[at..at + record as usize];
+            let written = volume.write(&ROOT, file, offset, bytes, Stability::Unstable);
             written.await?;
         }
-        gateway.volume.commit(&ROOT, file, 0, 0).await?;
+        volume.commit(&ROOT, file, 0, 0).await?;
         Ok(file)
     })?;
     let unpublished = gateway.volume.status().unpublished_bytes();
@@ -446,16 +468,13 @@ fn a_volume(files: u64, log_bytes: u64) -> Result<String, Failure> {
         "{unpublished} bytes are in the log"
     );
     drop(gateway);
-    let gateway = Gateway::open(&store, local, hold)?;
-    let name = format!("opened again with {} MiB in its log", unpublished >> 20);
-    row(&name, seconds(gateway.opened), &gateway, 0);
+    let gateway = Gateway::open(store, local.to_owned(), hold)?;
     gateway.run(async {
         let read = gateway.volume.read(&ROOT, last, 0, MIB as u32).await?;
-        assert!(read.data.concat() == surroundings::noise(0, MIB as usize));
+        assert!(read.data.concat() == noise);
         Ok(())
     })?;
-    gateway.close()?;
-    Ok(text)
+    Ok((gateway, unpublished))
 }
 
 fn measure(effort: Effort, command: &str) -> Result<String, Failure> {

@@ -206,7 +206,7 @@ impl Table {
             region.bytes_read = 0;
             self.turn.push_back(next);
         };
-        self.last_order += 1;
+        self.last_order = self.last_order.saturating_add(1);
         let life = Life {
             order: self.last_order,
             salt,

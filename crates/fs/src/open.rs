@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 use forebay_meta::record::VolumeState;
 use forebay_meta::volume::VolumeError;
 use forebay_meta::volume::keys::VolumeKeys;
-use forebay_meta::{Batch, Catalog, Key, MetaStore, Overlay, VolumeDescriptor};
+use forebay_meta::{Batch, Catalog, Key, MetaStore, NamesInMemory, Overlay, VolumeDescriptor};
 use forebay_object::Store;
 use forebay_pack::PackKeys;
 use forebay_types::{Epoch, VolumeId};
@@ -93,6 +93,7 @@ pub(crate) async fn open(
         .metadata
         .open(store, config.metadata_cache, keys.sealing())
         .await?;
+    let meta = Arc::new(NamesInMemory::new(meta));
     let catalog = Catalog::new(Arc::new(Overlay::new()), meta);
     // Nobody else can change it from here on.
     let bucket = volume_state(store, &catalog).await?;

@@ -43,5 +43,5 @@ pub use key::{Key, KeyRange};
 pub use overlay::Overlay;
 pub use record::{BlockMap, FrameAddress, InodeRecord, Record};
 pub use slate::{Sealing, SlateObjects, SlateReader, SlateSettings, SlateStore};
-pub use store::{Arrived, MemoryStore, MetaStore, Ready};
+pub use store::{Arrived, MemoryStore, MetaStore, NamesInMemory, Ready};
 pub use volume::VolumeDescriptor;

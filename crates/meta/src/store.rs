@@ -1,9 +1,11 @@
 //! The store of metadata: what is published.
 
 mod memory;
+mod names;
 mod ready;
 
 pub use memory::{MemoryBucket, MemoryStore};
+pub use names::NamesInMemory;
 pub use ready::{Arrived, Ready};
 
 use async_trait::async_trait;

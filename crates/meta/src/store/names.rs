@@ -1,0 +1,398 @@
+//! Names that were looked up, kept in memory in front of a store.
+//!
+//! Clients look the same names up again and again, and a look into SlateDB takes ten microseconds of the processor when
+//! all that it reads is in memory. What is kept is what the store has said, of names that are there.
+//!
+//! # Why nothing old is given
+//! ```text
+//!   reader                    commit
+//!   has ended = begun? ---.   begun + 1
+//!   asks the store        |   the store takes the batch
+//!   is begun the same? ---'   forgets the names of the batch
+//!   keeps the answer          ended + 1
+//! ```
+//! An answer is kept only if no commit was under way when it was asked for and none has begun by the time it is kept: it is the
+//! store's latest state then. Whatever a commit changes is forgotten before the commit returns, also if it failed or was cancelled. One
+//! that was cancelled may still take effect later; its caller makes it again before any other ([`MetaStore::commit`]), and until that
+//! returns, [the overlay](crate::catalog) has what it changes, and is asked first.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::batch::Batch;
+use crate::error::StoreError;
+use crate::key::{KeyRange, tag};
+use crate::store::{MetaStore, Ready};
+
+/// Memory for names, at most.
+pub const MAX_BYTES: usize = 16 << 20;
+/// Each has a lock of its own.
+const SHARDS: usize = 16;
+/// What a name takes beside its bytes and its record: its place in the table, which is up to half empty, and two allocations.
+const OVERHEAD: usize = 160;
+
+/// A store whose names are kept when they were looked up.
+pub struct NamesInMemory {
+    store: Arc<dyn MetaStore>,
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: RandomState,
+    /// Commits so far; one more once it is closed.
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// Names in two generations: what nobody asked for while a whole one came goes with the older one.
+#[derive(Default)]
+struct Shard {
+    young: HashMap<Box<[u8]>, Bytes>,
+    old: HashMap<Box<[u8]>, Bytes>,
+    /// Of the young ones.
+    bytes: usize,
+}
+
+impl Shard {
+    fn get(&mut self, key: &[u8]) -> Option<Bytes> {
+        if let Some(value) = self.young.get(key) {
+            return Some(value.clone());
+        }
+        let (key, value) = self.old.remove_entry(key)?;
+        self.keep(key, value.clone());
+        Some(value)
+    }
+
+    fn keep(&mut self, key: Box<[u8]>, value: Bytes) {
+        let bytes = key.len() + value.len() + OVERHEAD;
+        if self.bytes + bytes > MAX_BYTES / SHARDS / 2 {
+            self.old = mem::take(&mut self.young);
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+        self.young.insert(key, value);
+    }
+
+    fn forget(&mut self, key: &[u8]) {
+        if let Some((key, value)) = self.young.remove_entry(key) {
+            self.bytes -= (key.len() + value.len() + OVERHEAD).min(self.bytes);
+        }
+        self.old.remove(key);
+    }
+}
+
+/// A commit that is under way.
+struct Commit<'a> {
+    names: &'a NamesInMemory,
+    batch: &'a Batch,
+}
+
+impl Drop for Commit<'_> {
+    fn drop(&mut self) {
+        for (key, _) in self.batch.changes().iter().filter(|(key, _)| is_name(key)) {
+            self.names.shard(key).lock().forget(key);
+        }
+        self.names.ended.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn is_name(key: &[u8]) -> bool {
+    key.first() == Some(&tag::NAME)
+}
+
+impl NamesInMemory {
+    /// In front of `store`, of which nobody else may change names.
+    pub fn new(store: Arc<dyn MetaStore>) -> NamesInMemory {
+        NamesInMemory {
+            store,
+            shards: Default::default(),
+            hasher: RandomState::new(),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+        }
+    }
+
+    fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
+        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+    }
+
+    fn begin<'a>(&'a self, batch: &'a Batch) -> Commit<'a> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        Commit { names: self, batch }
+    }
+}
+
+#[async_trait]
+impl MetaStore for NamesInMemory {
+    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        if !is_name(key) {
+            return self.store.get(key).await;
+        }
+        let shard = self.shard(key);
+        let known = shard.lock().get(key);
+        if known.is_some() {
+            return Ok(known);
+        }
+        let begun = self.begun.load(Ordering::SeqCst);
+        let is_quiet = self.ended.load(Ordering::SeqCst) == begun;
+        let value = self.store.get(key).await?;
+        if let Some(value) = value.as_ref().filter(|_| is_quiet) {
+            let mut shard = shard.lock();
+            if self.begun.load(Ordering::SeqCst) == begun {
+                // Of its own: it may be a piece of a block of a table.
+                shard.keep(key.into(), Bytes::copy_from_slice(value));
+            }
+        }
+        Ok(value)
+    }
+
+    async fn scan(
+        &self,
+        range: &KeyRange,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        self.store.scan(range, limit).await
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        let _commit = self.begin(batch);
+        self.store.commit(batch).await
+    }
+
+    async fn commit_when(&self, batch: &Batch, ready: &Ready) -> Result<(), StoreError> {
+        let _commit = self.begin(batch);
+        self.store.commit_when(batch, ready).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        // Nothing is kept from here on.
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        for shard in &self.shards {
+            *shard.lock() = Shard::default();
+        }
+        self.store.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use forebay_types::Inode;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::key::Key;
+    use crate::store::conformance::{Bucket, conformance_tests};
+    use crate::store::{MemoryBucket, MemoryStore};
+
+    struct InFront(MemoryBucket);
+
+    #[async_trait]
+    impl Bucket for InFront {
+        async fn open(&self) -> Arc<dyn MetaStore> {
+            let store = Arc::new(MemoryStore::open(&self.0));
+            Arc::new(NamesInMemory::new(store))
+        }
+    }
+
+    conformance_tests!(InFront(MemoryBucket::default()));
+
+    /// Counts what it is asked, holds answers back and fails when told.
+    struct Slow {
+        store: MemoryStore,
+        gets: AtomicU64,
+        answers: Semaphore,
+        commits: Semaphore,
+        fails: AtomicBool,
+    }
+
+    #[async_trait]
+    impl MetaStore for Slow {
+        async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+            self.gets.fetch_add(1, Ordering::SeqCst);
+            let value = self.store.get(key).await;
+            // What it was when it was asked, however long the answer takes.
+            drop(self.answers.acquire().await.unwrap());
+            value
+        }
+
+        async fn scan(
+            &self,
+            range: &KeyRange,
+            limit: usize,
+        ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+            self.store.scan(range, limit).await
+        }
+
+        async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+            self.store.commit(batch).await?;
+            drop(self.commits.acquire().await.unwrap());
+            match self.fails.load(Ordering::SeqCst) {
+                true => Err(StoreError::Transient("its answer was lost".into())),
+                false => Ok(()),
+            }
+        }
+
+        async fn close(&self) -> Result<(), StoreError> {
+            self.store.close().await
+        }
+    }
+
+    fn scene() -> (Arc<Slow>, Arc<NamesInMemory>) {
+        let slow = Arc::new(Slow {
+            store: MemoryStore::new(),
+            gets: AtomicU64::new(0),
+            answers: Semaphore::new(1),
+            commits: Semaphore::new(1),
+            fails: AtomicBool::new(false),
+        });
+        (slow.clone(), Arc::new(NamesInMemory::new(slow)))
+    }
+
+    fn name(number: u64) -> Bytes {
+        Key::Name(Inode(7), format!("name {number}").into()).encode()
+    }
+
+    fn put(number: u64, value: &'static str) -> Batch {
+        let mut batch = Batch::new();
+        batch.put_encoded(name(number), Bytes::from_static(value.as_bytes()));
+        batch
+    }
+
+    async fn get(names: &NamesInMemory, number: u64) -> Option<String> {
+        let value = names.get(&name(number)).await.unwrap();
+        value.map(|value| String::from_utf8(value.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_name_is_asked_for_once_and_again_after_it_has_changed() {
+        let (slow, names) = scene();
+        names.commit(&put(1, "one")).await.unwrap();
+        for _ in 0..3 {
+            assert_eq!(get(&names, 1).await.as_deref(), Some("one"));
+        }
+        assert_eq!(slow.gets.load(Ordering::SeqCst), 1);
+        names.commit(&put(2, "other")).await.unwrap();
+        assert_eq!(get(&names, 1).await.as_deref(), Some("one"));
+        assert_eq!(slow.gets.load(Ordering::SeqCst), 1, "it has not changed");
+        names.commit(&put(1, "two")).await.unwrap();
+        assert_eq!(get(&names, 1).await.as_deref(), Some("two"));
+        let mut batch = Batch::new();
+        batch.delete_encoded(name(1));
+        names.commit(&batch).await.unwrap();
+        assert_eq!(get(&names, 1).await, None);
+        names
+            .commit_when(&put(1, "three"), &Ready::now())
+            .await
+            .unwrap();
+        assert_eq!(get(&names, 1).await.as_deref(), Some("three"));
+    }
+
+    #[tokio::test]
+    async fn names_that_are_not_there_are_asked_for_again() {
+        let (slow, names) = scene();
+        for _ in 0..3 {
+            assert_eq!(get(&names, 1).await, None);
+        }
+        assert_eq!(slow.gets.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_a_commit_has_overtaken_is_not_kept() {
+        let (slow, names) = scene();
+        names.commit(&put(1, "old")).await.unwrap();
+        let held = slow.answers.acquire().await.unwrap();
+        let reader = tokio::spawn({
+            let names = names.clone();
+            async move { get(&names, 1).await }
+        });
+        while slow.gets.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        names.commit(&put(1, "new")).await.unwrap();
+        drop(held);
+        assert_eq!(
+            reader.await.unwrap().as_deref(),
+            Some("old"),
+            "it came before"
+        );
+        assert_eq!(get(&names, 1).await.as_deref(), Some("new"));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_while_a_commit_is_under_way() {
+        let (slow, names) = scene();
+        names.commit(&put(1, "old")).await.unwrap();
+        assert_eq!(get(&names, 1).await.as_deref(), Some("old"));
+        let held = slow.commits.acquire().await.unwrap();
+        let commit = tokio::spawn({
+            let names = names.clone();
+            async move { names.commit(&put(1, "new")).await }
+        });
+        while names.begun.load(Ordering::SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+        for number in [1, 2] {
+            get(&names, number).await;
+        }
+        drop(held);
+        commit.await.unwrap().unwrap();
+        assert_eq!(get(&names, 1).await.as_deref(), Some("new"));
+    }
+
+    #[tokio::test]
+    async fn what_a_commit_that_failed_or_was_cancelled_may_have_changed_is_forgotten() {
+        let (slow, names) = scene();
+        names.commit(&put(1, "old")).await.unwrap();
+        assert_eq!(get(&names, 1).await.as_deref(), Some("old"));
+        slow.fails.store(true, Ordering::SeqCst);
+        assert!(names.commit(&put(1, "new")).await.is_err());
+        assert_eq!(get(&names, 1).await.as_deref(), Some("new"));
+
+        slow.fails.store(false, Ordering::SeqCst);
+        let held = slow.commits.acquire().await.unwrap();
+        let batch = put(1, "newer");
+        let cancelled = tokio::time::timeout(Duration::from_millis(20), names.commit(&batch));
+        assert!(cancelled.await.is_err());
+        drop(held);
+        assert_eq!(get(&names, 1).await.as_deref(), Some("newer"));
+        // And names are kept again.
+        let gets = slow.gets.load(Ordering::SeqCst);
+        get(&names, 1).await;
+        assert_eq!(slow.gets.load(Ordering::SeqCst), gets);
+    }
+
+    #[tokio::test]
+    async fn a_closed_store_knows_no_names() {
+        let (_, names) = scene();
+        names.commit(&put(1, "one")).await.unwrap();
+        get(&names, 1).await;
+        names.close().await.unwrap();
+        assert!(names.get(&name(1)).await.is_err());
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_what_is_asked_for_stays() {
+        let mut shard = Shard::default();
+        let value = Bytes::from_static(&[0; 18]);
+        let key = |number: usize| format!("n directory and name {number}").into_bytes();
+        let most = MAX_BYTES / SHARDS / 2 / (OVERHEAD + 18 + 20) + 1;
+        for number in 0..100_000 {
+            shard.keep(key(number).into(), value.clone());
+            assert!(shard.young.len() <= most && shard.old.len() <= most);
+            assert_eq!(shard.get(&key(0)), Some(value.clone()), "{number}");
+        }
+        assert_eq!(shard.get(&key(1)), None);
+        for number in 0..100_000 {
+            shard.forget(&key(number));
+        }
+        assert_eq!((shard.young.len(), shard.old.len(), shard.bytes), (0, 0, 0));
+    }
+}
