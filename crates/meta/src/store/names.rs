@@ -33,7 +33,7 @@ use crate::key::{KeyRange, tag};
 use crate::store::{MetaStore, Ready};
 
 /// Memory for names, at most.
-pub const MAX_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// Each has a lock of its own.
 const SHARDS: usize = 16;
 /// What a name takes beside its bytes and its record: its place in the table, which is up to half empty, and two allocations.
