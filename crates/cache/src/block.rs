@@ -6,8 +6,7 @@ use crate::piece::Pieces;
 use crate::pool::Pool;
 use crate::snapshot::Snapshot;
 use crate::{BlockVersion, Cache};
-use bytes::Bytes;
-use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, CheckpointId};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, CheckpointId, Lent};
 use std::sync::Arc;
 
 /// What a block costs beside its heap memory that is counted: itself, its entry in the file's map
@@ -218,7 +217,7 @@ impl Block {
     }
 
     /// The bytes of `range`, all of which must be covered, without a copy where that pays.
-    pub(crate) fn lend(&self, range: ByteRange) -> impl Iterator<Item = Bytes> {
+    pub(crate) fn lend(&self, range: ByteRange) -> impl Iterator<Item = Lent> {
         self.pieces.lend(range)
     }
 

@@ -5,9 +5,7 @@ use crate::block::{Block, Footprint};
 use crate::fetch::{FetchToken, Lost};
 use crate::piece::PIECE_SIZE;
 use crate::{BlockVersion, Cache, Snapshot};
-use bytes::Bytes;
-use forebay_types::{BlockIndex, BlockKey, ByteRange, CheckpointId, Inode};
-use smallvec::SmallVec;
+use forebay_types::{BlockIndex, BlockKey, ByteRange, CheckpointId, Inode, Pieces};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -39,9 +37,6 @@ pub enum Eviction {
     /// It is not there.
     Absent,
 }
-
-/// Bytes that are [lent](FileBlocks::lend): those of a short range need no memory for the list of them.
-pub type Lent = SmallVec<[Bytes; 2]>;
 
 impl FileBlocks {
     /// No blocks. Costs no heap memory.
@@ -136,16 +131,16 @@ impl FileBlocks {
     /// They stay as they are, whatever is written meanwhile. Most of them are not copied: they share memory with the
     /// blocks, which counts as allocated and keeps these from being evicted until they are dropped. That is at most
     /// twice as much memory as there are bytes.
-    pub fn lend(&mut self, range: ByteRange) -> Option<Lent> {
+    pub fn lend(&mut self, range: ByteRange) -> Option<Pieces> {
         if !self.is_covered(range) {
             return None;
         }
         let tick = self.cache.tick();
-        let mut lent = Lent::with_capacity((range.len() / PIECE_SIZE) as usize + 2);
+        let mut lent = Pieces::with_capacity((range.len() / PIECE_SIZE) as usize + 2);
         for (index, within) in BlockIndex::split(range) {
             if let Some(block) = self.blocks.get_mut(&index) {
                 block.last_use = tick;
-                lent.extend(block.lend(within));
+                block.lend(within).for_each(|stretch| lent.push(stretch));
             }
         }
         Some(lent)

@@ -109,7 +109,7 @@ pub use arrived::Arrived;
 pub use bitmap::RangeBitmap;
 pub use cache::{Cache, Lease};
 pub use fetch::FetchToken;
-pub use file::{Eviction, FileBlocks, Lent};
+pub use file::{Eviction, FileBlocks};
 pub use snapshot::Snapshot;
 
 /// Names one state of the dirty ranges of a block: equal only if nothing was written or truncated

@@ -11,8 +11,7 @@ use crate::arrived::Arrived;
 use crate::bitmap::RangeBitmap;
 use crate::copies::copied;
 use crate::pool::{Buffer, Class, Pool};
-use bytes::Bytes;
-use forebay_types::{BLOCK_SIZE, ByteRange};
+use forebay_types::{BLOCK_SIZE, ByteRange, Lent};
 use std::sync::Arc;
 
 /// Bytes in a piece.
@@ -237,7 +236,7 @@ impl Pieces {
 
     /// The bytes of `range`, all of which must have been written, for somebody who reads them later: as they are
     /// now, whatever is written meanwhile.
-    pub(crate) fn lend(&self, range: ByteRange) -> impl Iterator<Item = Bytes> {
+    pub(crate) fn lend(&self, range: ByteRange) -> impl Iterator<Item = Lent> {
         split(range).filter_map(|(index, start, end)| {
             let piece = self.table.get(index)?.as_ref();
             debug_assert!(piece.is_some(), "covered bytes have a piece");
@@ -292,30 +291,21 @@ impl Pieces {
     }
 }
 
-/// A stretch of a piece in the hands of a reader.
-struct Lent {
-    piece: Arc<Piece>,
-    start: usize,
-    end: usize,
-}
-
-impl AsRef<[u8]> for Lent {
+/// For readers.
+impl AsRef<[u8]> for Piece {
     fn as_ref(&self) -> &[u8] {
-        self.piece.bytes(self.start, self.end)
+        self.content()
     }
 }
 
 /// Shares the memory where the stretch is half of it or more. Less is copied: it would keep more than twice as much from
 /// being evicted for as long as its reader takes.
-fn lent(piece: &Arc<Piece>, start: usize, end: usize) -> Bytes {
+fn lent(piece: &Arc<Piece>, start: usize, end: usize) -> Lent {
     if (end - start) * 2 < piece.window().class.size() {
-        return copied(piece.bytes(start, end));
+        return copied(piece.bytes(start, end)).into();
     }
-    Bytes::from_owner(Lent {
-        piece: Arc::clone(piece),
-        start,
-        end,
-    })
+    let range = start - piece.start..end - piece.start;
+    Lent::shared(Arc::clone(piece) as _, range)
 }
 
 /// Writes to a piece that exists: in place where it is ours alone, of the pool and large enough, else to a new

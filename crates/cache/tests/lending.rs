@@ -1,8 +1,7 @@
 //! Bytes that are lent to readers without a copy.
 
-use bytes::Bytes;
-use forebay_cache::{Cache, Eviction, FileBlocks, Lent};
-use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};
+use forebay_cache::{Cache, Eviction, FileBlocks};
+use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode, Lent, Pieces};
 use std::sync::Arc;
 
 const FIRST: CheckpointId = CheckpointId(1);
@@ -21,7 +20,7 @@ fn bytes(seed: u64, len: u64) -> Vec<u8> {
         .collect()
 }
 
-fn joined(lent: &[Bytes]) -> Vec<u8> {
+fn joined(lent: &[Lent]) -> Vec<u8> {
     lent.concat()
 }
 
@@ -46,7 +45,7 @@ fn lent_bytes_are_those_of_the_file_whatever_the_range() {
         assert_eq!(joined(&lent), data[from as usize..to as usize]);
         assert!(lent.iter().all(|part| !part.is_empty()));
     }
-    assert_eq!(file.lend(ByteRange::new(7, 7)).unwrap(), Lent::new());
+    assert_eq!(file.lend(ByteRange::new(7, 7)).unwrap(), Pieces::default());
 }
 
 #[test]

@@ -9,7 +9,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use forebay_fs::{FsConfig, Volume};
 use forebay_object::StoreOptions;
 use forebay_types::Inode;
@@ -57,24 +56,26 @@ unsafe impl GlobalAlloc for Counting {
 static HEAP: Counting = Counting;
 
 const FILE_BYTES: u64 = 8 << 20;
-const CALL_BYTES: u64 = 4096;
-const CALLS: u64 = 2000;
+/// Bytes of a short call, and of the longest one.
+const CALL_BYTES: [u64; 2] = [4096, 1 << 20];
+/// Bytes that calls of one kind move.
+const TURN_BYTES: u64 = 8 << 20;
 
-/// Allocations of this thread in as many calls, of which the first tenth is not counted.
-async fn allocations(mut call: impl AsyncFnMut(u64)) -> u64 {
-    for turn in 0..CALLS / 10 {
+/// Allocations of this thread in as many calls, after a few that are not counted.
+async fn allocations(calls: u64, mut call: impl AsyncFnMut(u64)) -> u64 {
+    for turn in 0..calls.div_ceil(10) {
         call(turn).await;
     }
     let before = ALLOCATIONS.get();
-    for turn in 0..CALLS {
+    for turn in 0..calls {
         call(turn).await;
     }
     ALLOCATIONS.get() - before
 }
 
-/// Offsets all over the file.
-fn offset(turn: u64) -> u64 {
-    turn * 7919 % (FILE_BYTES / CALL_BYTES) * CALL_BYTES
+/// Offsets all over the file, for calls of so many bytes.
+fn offset(turn: u64, bytes: u64) -> u64 {
+    turn * 7919 % (FILE_BYTES / bytes) * bytes
 }
 
 /// A new volume in memory, with these settings besides.
@@ -94,11 +95,15 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn reads_and_writes_of_what_is_in_memory_allocate_nothing() {
     let _alone = ALONE.lock();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    assert_eq!(runtime.block_on(in_memory()), (0, 0, 0));
+    let allocated = runtime.block_on(in_memory());
+    assert!(
+        allocated.iter().all(|(_, count)| *count == 0),
+        "{allocated:#?}"
+    );
 }
 
 /// Allocations of writes, reads and commits of a file that is in memory.
-async fn in_memory() -> (u64, u64, u64) {
+async fn in_memory() -> Vec<(String, u64)> {
     let local = tempfile::tempdir().unwrap();
     // A write that meets an upload of the same bytes copies them.
     let set = |config: &mut FsConfig| {
@@ -118,29 +123,34 @@ async fn in_memory() -> (u64, u64, u64) {
     let written = volume.write(&who, file, 0, &filling, Stability::FileSync);
     written.await.unwrap();
 
-    let data = &filling[..CALL_BYTES as usize];
-    let writes = allocations(async |turn| {
-        let written = volume.write(&who, file, offset(turn), data, Stability::Unstable);
-        assert_eq!(written.await.unwrap().count, CALL_BYTES as u32);
-    });
-    let writes = writes.await;
-    let reads = allocations(async |turn| {
-        let read = volume.read(&who, file, offset(turn), CALL_BYTES as u32);
-        let read = read.await.unwrap().data;
-        assert_eq!(
-            read.iter().map(Bytes::len).sum::<usize>(),
-            CALL_BYTES as usize
-        );
-    });
-    let reads = reads.await;
-    let committed = volume.commit(&who, file, 0, 0).await;
-    committed.unwrap();
-    let commits = allocations(async |_| {
+    let mut allocated = Vec::new();
+    for bytes in CALL_BYTES {
+        let calls = TURN_BYTES / bytes;
+        let data = &filling[..bytes as usize];
+        for stability in [Stability::Unstable, Stability::FileSync] {
+            let count = allocations(calls, async |turn| {
+                let written = volume.write(&who, file, offset(turn, bytes), data, stability);
+                assert_eq!(u64::from(written.await.unwrap().count), bytes);
+            });
+            allocated.push((format!("{bytes} written, {stability:?}"), count.await));
+        }
+        let count = allocations(calls, async |turn| {
+            let read = volume.read(&who, file, offset(turn, bytes), bytes as u32);
+            let read = read.await.unwrap().data;
+            assert_eq!(
+                read.iter().map(|piece| piece.len() as u64).sum::<u64>(),
+                bytes
+            );
+        });
+        allocated.push((format!("{bytes} read"), count.await));
+    }
+    volume.commit(&who, file, 0, 0).await.unwrap();
+    let count = allocations(1000, async |_| {
         volume.commit(&who, file, 0, 0).await.unwrap();
     });
-    let commits = commits.await;
+    allocated.push(("committed".to_owned(), count.await));
     volume.close(Duration::from_secs(60)).await;
-    (writes, reads, commits)
+    allocated
 }
 
 /// A life of a volume, with metadata in several tables, data in memory and in the bucket, and some that were read back.

@@ -55,8 +55,11 @@ static COUNTING: Counting = Counting;
 
 /// Calls under way at the same time.
 const DEPTH: usize = 32;
-/// Bytes that READ and WRITE move.
-const DATA_BYTES: u32 = 4096;
+/// Bytes that they have together.
+const MOST_BYTES: usize = 4 << 20;
+/// Bytes that READ and WRITE move: a few, and as many as one call can.
+const SHORT: u32 = 4096;
+const LONG: u32 = 1 << 20;
 
 /// Allocations of one call, of many that are answered alike.
 fn allocations(client: &mut Client, procedure: u32, arguments: impl FnOnce(&mut Writer)) -> f64 {
@@ -67,8 +70,10 @@ fn allocations(client: &mut Client, procedure: u32, arguments: impl FnOnce(&mut 
     let reply = client.receive().unwrap();
     // Accepted, and NFS3_OK.
     assert_eq!(reply[20..28], [0; 8]);
-    let mut calls = record.repeat(DEPTH);
-    let mut replies = vec![0; (4 + reply.len()) * DEPTH];
+    // A client that only writes would wait for a server that waits for it to read.
+    let depth = DEPTH.min((MOST_BYTES / record.len().max(reply.len())).max(1));
+    let mut calls = record.repeat(depth);
+    let mut replies = vec![0; (4 + reply.len()) * depth];
     let mut xid = client.xid;
     let mut round = |count: usize| {
         for _ in 0..count {
@@ -86,7 +91,25 @@ fn allocations(client: &mut Client, procedure: u32, arguments: impl FnOnce(&mut 
     round(rounds);
     let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
     client.xid = xid;
-    allocations as f64 / (rounds * DEPTH) as f64
+    allocations as f64 / (rounds * depth) as f64
+}
+
+fn write(client: &mut Client, file: &[u8], bytes: u32) -> f64 {
+    allocations(client, 7, |w| {
+        w.opaque(file);
+        w.u64(0);
+        w.u32(bytes);
+        w.u32(0);
+        w.opaque(&vec![7; bytes as usize]);
+    })
+}
+
+fn read(client: &mut Client, file: &[u8], bytes: u32) -> f64 {
+    allocations(client, 6, |w| {
+        w.opaque(file);
+        w.u64(0);
+        w.u32(bytes);
+    })
 }
 
 #[test]
@@ -132,24 +155,10 @@ fn calls_allocate_nothing() {
                     w.u32(0x3f);
                 }),
             ),
-            check(
-                "WRITE",
-                allocations(&mut client, 7, |w| {
-                    w.opaque(&file);
-                    w.u64(0);
-                    w.u32(DATA_BYTES);
-                    w.u32(0);
-                    w.opaque(&[7; DATA_BYTES as usize]);
-                }),
-            ),
-            check(
-                "READ",
-                allocations(&mut client, 6, |w| {
-                    w.opaque(&file);
-                    w.u64(0);
-                    w.u32(DATA_BYTES);
-                }),
-            ),
+            check("WRITE", write(&mut client, &file, SHORT)),
+            check("READ", read(&mut client, &file, SHORT)),
+            check("WRITE of 1 MiB", write(&mut client, &file, LONG)),
+            check("READ of 1 MiB", read(&mut client, &file, LONG)),
         ];
         let failed: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
         assert!(failed.is_empty(), "{failed:?}: {measured:#?}");

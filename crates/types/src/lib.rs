@@ -1,12 +1,14 @@
-//! Forebay: the numbers and names that every layer shares.
+//! Forebay: the numbers and names that every layer shares, and the form in which bytes go from one to the other.
 //!
 //! Every number that could be mistaken for another has a type of its own. Nothing here does I/O.
 
 mod block;
+mod lent;
 mod lsn;
 mod range;
 
 pub use block::{BLOCK_SIZE, BlockIndex, BlockKey};
+pub use lent::{Lent, Pieces};
 pub use lsn::Lsn;
 pub use range::ByteRange;
 

@@ -17,7 +17,8 @@ pub use attributes::{
     WccAttributes,
 };
 pub use error::{Error, Result};
+pub use forebay_types::Pieces;
 pub use operations::{
     Change, CreateMode, Created, Credentials, DirectoryEntry, FileSystem, Groups, Listing, NewNode,
-    Pieces, ReadReply, Stability, Statistics, Verifier, WriteReply,
+    ReadReply, Stability, Statistics, Verifier, WriteReply,
 };

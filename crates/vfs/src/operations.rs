@@ -3,16 +3,13 @@
 use std::future::Future;
 
 use bytes::Bytes;
-use forebay_types::Inode;
+use forebay_types::{Inode, Pieces};
 use smallvec::SmallVec;
 
 use crate::{Access, Attributes, Device, Result, SetAttributes, Timestamp, WccAttributes};
 
 /// Groups of a caller: as many as AUTH_SYS carries need no memory of their own.
 pub type Groups = SmallVec<[u32; 16]>;
-
-/// Bytes in pieces: those of a short read need no memory for the list of them.
-pub type Pieces = SmallVec<[Bytes; 2]>;
 
 /// Who asks: the identity that permission checks use, after any squashing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

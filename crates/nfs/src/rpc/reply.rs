@@ -116,7 +116,7 @@ impl Reply {
 
     /// Appends opaque data of variable length as the last of the results.
     pub fn data(&mut self, data: Pieces) {
-        self.data_bytes = data.iter().map(Bytes::len).sum();
+        self.data_bytes = data.iter().map(|piece| piece.len()).sum();
         let length = self.data_bytes as u32;
         self.results().u32(length);
         self.data = data;
@@ -168,7 +168,10 @@ mod tests {
     fn golden_accepted_reply_with_padded_data() {
         let mut reply = Reply::accepted(7, vec![1, 2, 3]);
         reply.results().u32(9);
-        reply.data(vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cde")].into());
+        reply.data(Pieces::from_iter([
+            Bytes::from_static(b"ab"),
+            Bytes::from_static(b"cde"),
+        ]));
         assert_eq!(reply.len(), 44);
         assert_eq!(
             bytes(reply),

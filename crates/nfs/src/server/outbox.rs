@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use forebay_types::Lent;
 use tokio::io::AsyncWrite;
 
 use super::budget::{Account, Charge};
@@ -26,7 +26,7 @@ const COPY_BYTES: usize = 1024;
 
 enum Piece {
     Gathered { bytes: Vec<u8>, sent: usize },
-    Data(Bytes),
+    Data(Lent),
 }
 
 impl Piece {
@@ -71,9 +71,9 @@ impl Outbox {
     pub(super) fn put(&mut self, reply: Reply, charge: Charge) -> Vec<u8> {
         self.put += reply.len() as u64;
         self.charges.push_back((self.put, charge));
-        let (head, data) = reply.finish();
+        let (head, mut data) = reply.finish();
         self.gather(&head);
-        for piece in data {
+        for piece in data.drain() {
             if piece.len() < COPY_BYTES {
                 self.gather(&piece);
             } else {
