@@ -292,3 +292,33 @@ fn only_folder(folder: &Path, name: &str) -> io::Result<PathBuf> {
     fs::create_dir_all(&own)?;
     Ok(own)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::SystemRandomness;
+
+    #[tokio::test]
+    async fn what_comes_while_too_much_waits_for_the_disk_is_not_kept_and_what_comes_later_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let random = Arc::new(SystemRandomness);
+        let cache = DiskCache::open(folder.path(), MIN_DISK_CACHE, random);
+        let cache = cache.await.unwrap();
+        let key = |offset| FrameKey {
+            pack: forebay_types::PackId(1),
+            offset,
+        };
+        let frame = Bytes::from(vec![7; 1000]);
+        // As if the disk had so much to write still.
+        let shared = Arc::clone(&cache.shared);
+        shared.waiting.store(MAX_WAITING - 999, Ordering::Relaxed);
+        cache.put(key(1), frame.clone());
+        assert_eq!(shared.waiting.load(Ordering::Relaxed), MAX_WAITING - 999);
+        shared.waiting.store(MAX_WAITING - 1000, Ordering::Relaxed);
+        cache.put(key(2), frame.clone());
+        cache.close().await;
+        assert_eq!(shared.waiting.load(Ordering::Relaxed), MAX_WAITING - 1000);
+        assert!(cache.get(key(1)).await.is_none());
+        assert_eq!(cache.get(key(2)).await, Some(frame));
+    }
+}

@@ -26,15 +26,20 @@ fn limited(config: &mut FsConfig) {
 
 /// A bucket with a file of so many bytes in it, and a gateway that has nothing of it in memory.
 fn cold(bytes: u64) -> (Bucket, Life, Inode) {
+    cold_in(bytes, limited)
+}
+
+/// The same with other settings.
+fn cold_in(bytes: u64, set: fn(&mut FsConfig)) -> (Bucket, Life, Inode) {
     let bucket = Bucket::new();
-    let life = bucket.start(limited);
+    let life = bucket.start(set);
     let inode = life.create(b"cold");
     for at in (0..bytes).step_by(MIB as usize) {
         life.write(inode, at, &pattern(at, MIB as usize), Stability::Unstable);
     }
     life.flush();
     life.stop();
-    let life = bucket.start(limited);
+    let life = bucket.start(set);
     (bucket, life, inode)
 }
 
@@ -162,4 +167,43 @@ fn memory_stays_within_its_limit_while_streams_and_writers_share_it() {
     eventually("what was leased is given back", || {
         life.volume.status().leased_bytes == 0
     });
+}
+
+/// Reads `parts` of a cold file of 24 blocks, one after the other, and waits until `ahead` more of it is in memory than was read.
+fn read_ahead(parts: impl Iterator<Item = u64>, ahead: u64) {
+    let (bucket, life, inode) = cold_in(24 * BLOCK, |config| config.memory_limit = 256 * MIB);
+    let got = bucket.counts().bytes_got;
+    let mut read = 0;
+    for at in parts {
+        let found = life.read(inode, at, MIB as usize);
+        assert_bytes(&found, &pattern(at, MIB as usize));
+        read += MIB;
+    }
+    eventually("it is read ahead", || {
+        life.volume.status().memory_bytes >= read + ahead
+    });
+    // Each byte came once.
+    let (got, memory) = (
+        bucket.counts().bytes_got - got,
+        life.volume.status().memory_bytes,
+    );
+    assert!(got <= memory + 2 * MIB, "{got} bytes for {memory}");
+}
+
+#[test]
+fn a_reader_whose_reads_arrive_in_any_order_is_read_ahead_for() {
+    // Of sixteen that a client has under way each comes before or behind any other.
+    let group = 16 * MIB;
+    let shuffled = (0..2 * group).step_by(MIB as usize);
+    let shuffled = shuffled.map(|at| at - at % group + at % group / MIB * 7 % 16 * MIB);
+    read_ahead(shuffled, 16 * MIB);
+}
+
+#[test]
+fn each_of_two_readers_of_a_file_is_read_ahead_for() {
+    // They take turns, and the second one begins in the middle.
+    let first = (0..16 * MIB).step_by(MIB as usize);
+    let turns = first.flat_map(|at| [at, 12 * BLOCK + at]);
+    // More than one of them would find before the other begins.
+    read_ahead(turns, 2 * 8 * BLOCK);
 }
