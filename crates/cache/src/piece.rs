@@ -19,6 +19,9 @@ pub(crate) const PIECE_SIZE: u64 = Class::Whole.size() as u64;
 
 const _: () = assert!(BLOCK_SIZE.is_multiple_of(PIECE_SIZE));
 
+/// Who writes so many bytes at once over others writes more than the processor's caches keep.
+const LONG_BYTES: usize = 256 << 10;
+
 /// The part of a piece that has memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Window {
@@ -138,6 +141,7 @@ impl Pieces {
     /// they are, and replaced here by a copy. `streaming`: the bytes just before `at` are there, so
     /// this is likely a sequential writer.
     pub(crate) fn write(&mut self, at: u64, data: &[u8], streaming: bool, pool: &Arc<Pool>) {
+        let is_long = data.len() >= LONG_BYTES;
         let mut data = data;
         let mut replaced = None;
         for (index, start, end) in split(ByteRange::at(at, data.len() as u64)) {
@@ -157,14 +161,14 @@ impl Pieces {
             match slot {
                 None => {
                     let mut buffer = pool.take(needed.class);
-                    buffer.write(start - needed.start, part);
+                    buffer.write_past_caches(start - needed.start, part);
                     *slot = Some(Arc::new(Piece::pooled(needed, buffer)));
                 }
                 Some(shared) => {
                     if let Memory::TakenOver(arrived) = &shared.memory {
                         replaced = Some(arrived.clone());
                     }
-                    overwrite(shared, needed, start, part, pool);
+                    overwrite(shared, needed, start, part, is_long, pool);
                 }
             }
         }
@@ -309,13 +313,27 @@ fn lent(piece: &Arc<Piece>, start: usize, end: usize) -> Lent {
 }
 
 /// Writes to a piece that exists: in place where it is ours alone, of the pool and large enough, else to a new
-/// one that starts with what the old one held.
-fn overwrite(shared: &mut Arc<Piece>, needed: Window, start: usize, data: &[u8], pool: &Arc<Pool>) {
+/// one that starts with what the old one held. `is_long`: the bytes are part of a long write.
+fn overwrite(
+    shared: &mut Arc<Piece>,
+    needed: Window,
+    start: usize,
+    data: &[u8],
+    is_long: bool,
+    pool: &Arc<Pool>,
+) {
     let old = shared.window();
     let window = old.with(needed);
     let own = Arc::get_mut(shared).and_then(Piece::buffer);
     let grown = match own {
-        Some(buffer) if window == old => return buffer.write(start - old.start, data),
+        Some(buffer) if window == old => {
+            let at = start - old.start;
+            return if is_long {
+                buffer.write_past_caches(at, data)
+            } else {
+                buffer.write(at, data)
+            };
+        }
         own => own.is_some(),
     };
     let mut buffer = pool.take(window.class);
@@ -326,7 +344,7 @@ fn overwrite(shared: &mut Arc<Piece>, needed: Window, start: usize, data: &[u8],
             pool.count_copy();
         }
     }
-    buffer.write(start - window.start, data);
+    buffer.write_past_caches(start - window.start, data);
     *shared = Arc::new(Piece::pooled(window, buffer));
 }
 

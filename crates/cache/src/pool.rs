@@ -347,6 +347,14 @@ impl Buffer {
             self.bytes.extend_from_slice(data);
         }
     }
+
+    /// The same, into memory that the processor's caches have most likely lost, and need not fetch to have it replaced.
+    pub(crate) fn write_past_caches(&mut self, at: usize, data: &[u8]) {
+        match self.bytes.get_mut(at..at + data.len()) {
+            Some(target) => forebay_copy::stream(target, data, |_| ()),
+            None => self.write(at, data),
+        }
+    }
 }
 
 impl Drop for Buffer {

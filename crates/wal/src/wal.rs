@@ -25,9 +25,6 @@ use crate::storage::Storage;
 pub use futures::{Complete, Durable, Failed, Room};
 pub use hand::Hand;
 
-/// Bytes that are checksummed and then copied while they are still in the processor's cache.
-const COPY_PIECE: usize = 32 << 10;
-
 /// Records with payloads up to this many bytes are copied under the lock: that takes no longer than giving
 /// it up and taking it again.
 const COPIED_UNDER_LOCK: u64 = 1 << 10;
@@ -454,21 +451,12 @@ fn fill(slot: &mut [u8], kind: RecordKind, place: RecordPlace, payload: u32, par
     if let Some(last) = rest.last_chunk_mut::<{ ALIGNMENT as usize }>() {
         *last = [0; ALIGNMENT as usize];
     }
-    // What is checksummed last gives the copy time to reach memory: the lock's instructions, which come next, would
-    // wait for it. Of several pieces it is cheaper to have each in the processor's cache when it is copied.
-    let copy_first = payload as usize <= COPY_PIECE;
     for part in parts {
-        for piece in part.chunks(COPY_PIECE) {
-            if !copy_first {
-                crc.update(piece);
-            }
-            let (to, after) = rest.split_at_mut(piece.len());
-            to.copy_from_slice(piece);
-            rest = after;
-            if copy_first {
-                crc.update(piece);
-            }
-        }
+        let (to, after) = rest.split_at_mut(part.len());
+        // What is checksummed last gives the copy time to reach memory: the lock's instructions, which come next, would
+        // wait for it.
+        forebay_copy::stream(to, part, |piece| crc.update(piece));
+        rest = after;
     }
     let crc = crc.finalize();
     // After the payload: a header over a payload that does not match is then the mark of damage,

@@ -1,0 +1,61 @@
+//! Whole cache lines, stored without fetching them.
+
+use std::arch::x86_64::{__m256i, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256};
+
+/// Bytes of a cache line, which two stores fill.
+const LINE: usize = 64;
+const STORE: usize = size_of::<__m256i>();
+
+const _: () = assert!(LINE == 2 * STORE);
+
+/// A processor that has AVX, with stores under way that other threads may not see in order. They do once this is dropped.
+pub(crate) struct Lines(());
+
+impl Lines {
+    /// `None` if this processor does not have what it takes.
+    #[inline]
+    pub(crate) fn begin() -> Option<Lines> {
+        std::arch::is_x86_feature_detected!("avx").then_some(Lines(()))
+    }
+
+    /// Copies bytes, of which both have the same number. The lines at both ends, of which only a part is `to`'s, are stored to as
+    /// always.
+    #[inline]
+    pub(crate) fn copy(&self, to: &mut [u8], from: &[u8]) {
+        let before = to.as_ptr().align_offset(LINE).min(to.len());
+        let (to_head, to) = to.split_at_mut(before);
+        let (from_head, from) = from.split_at(before);
+        to_head.copy_from_slice(from_head);
+        let (to, to_tail) = to.split_at_mut(to.len() - to.len() % LINE);
+        let (from, from_tail) = from.split_at(to.len());
+        // SAFETY: there is AVX, as `begin` has found.
+        unsafe { copy_lines(to, from) };
+        to_tail.copy_from_slice(from_tail);
+    }
+}
+
+impl Drop for Lines {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: every x86-64 has it.
+        unsafe { _mm_sfence() }
+    }
+}
+
+/// Copies whole lines.
+///
+/// # Safety
+/// `to` begins at a line, and is as long as `from`. Nobody else looks at it before this thread has passed a fence for stores.
+#[target_feature(enable = "avx")]
+unsafe fn copy_lines(to: &mut [u8], from: &[u8]) {
+    for (to, from) in to.chunks_exact_mut(LINE).zip(from.chunks_exact(LINE)) {
+        let (to, from) = (to.as_mut_ptr(), from.as_ptr());
+        // SAFETY: both have a line, and that of `to` is aligned to its own length, so to each half's as well.
+        unsafe {
+            let first = _mm256_loadu_si256(from.cast());
+            let second = _mm256_loadu_si256(from.add(STORE).cast());
+            _mm256_stream_si256(to.cast(), first);
+            _mm256_stream_si256(to.add(STORE).cast(), second);
+        }
+    }
+}
