@@ -5,6 +5,8 @@ use std::arch::x86_64::{__m256i, _mm_sfence, _mm256_loadu_si256, _mm256_stream_s
 /// Bytes of a cache line, which two stores fill.
 const LINE: usize = 64;
 const STORE: usize = size_of::<__m256i>();
+/// Lines that are copied in one turn of the loop.
+const TURN_LINES: usize = 4;
 
 const _: () = assert!(LINE == 2 * STORE);
 
@@ -48,14 +50,32 @@ impl Drop for Lines {
 /// `to` begins at a line, and is as long as `from`. Nobody else looks at it before this thread has passed a fence for stores.
 #[target_feature(enable = "avx")]
 unsafe fn copy_lines(to: &mut [u8], from: &[u8]) {
-    for (to, from) in to.chunks_exact_mut(LINE).zip(from.chunks_exact(LINE)) {
-        let (to, from) = (to.as_mut_ptr(), from.as_ptr());
-        // SAFETY: both have a line, and that of `to` is aligned to its own length, so to each half's as well.
-        unsafe {
-            let first = _mm256_loadu_si256(from.cast());
-            let second = _mm256_loadu_si256(from.add(STORE).cast());
-            _mm256_stream_si256(to.cast(), first);
-            _mm256_stream_si256(to.add(STORE).cast(), second);
+    let (to_turns, to) = to.as_chunks_mut::<{ TURN_LINES * LINE }>();
+    let (from_turns, from) = from.as_chunks::<{ TURN_LINES * LINE }>();
+    for (to, from) in to_turns.iter_mut().zip(from_turns) {
+        for line in 0..TURN_LINES {
+            let at = line * LINE..(line + 1) * LINE;
+            // SAFETY: as of this function.
+            unsafe { copy_line(&mut to[at.clone()], &from[at]) }
         }
+    }
+    for (to, from) in to.chunks_exact_mut(LINE).zip(from.chunks_exact(LINE)) {
+        // SAFETY: as of this function.
+        unsafe { copy_line(to, from) }
+    }
+}
+
+/// Copies one line, under the conditions of [`copy_lines`].
+#[inline]
+#[target_feature(enable = "avx")]
+unsafe fn copy_line(to: &mut [u8], from: &[u8]) {
+    debug_assert!(to.len() == LINE && from.len() == LINE);
+    let (to, from) = (to.as_mut_ptr(), from.as_ptr());
+    // SAFETY: both have a line, and that of `to` is aligned to its own length, so to each half's as well.
+    unsafe {
+        let first = _mm256_loadu_si256(from.cast());
+        let second = _mm256_loadu_si256(from.add(STORE).cast());
+        _mm256_stream_si256(to.cast(), first);
+        _mm256_stream_si256(to.add(STORE).cast(), second);
     }
 }

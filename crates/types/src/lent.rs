@@ -30,22 +30,26 @@ enum Memory {
     Bytes(Bytes),
     Shared {
         lender: Lender,
-        start: usize,
-        end: usize,
+        // Of 32 bits, so that this takes no more room than `Bytes`: lists of both are moved with each read.
+        start: u32,
+        end: u32,
     },
 }
+
+const _: () = assert!(size_of::<Lent>() == size_of::<Bytes>());
 
 impl Lent {
     /// The bytes `range` of what somebody shares, without asking an allocator for a handle, as [`Bytes::from_owner`] does.
     ///
     /// # Panics
-    /// When he has no such range.
+    /// When he has no such range, or it ends beyond 4 GiB.
     pub fn shared(lender: Lender, range: Range<usize>) -> Lent {
         assert!(range.start <= range.end && range.end <= (*lender).as_ref().len());
+        assert!(u32::try_from(range.end).is_ok());
         Lent(Memory::Shared {
             lender,
-            start: range.start,
-            end: range.end,
+            start: range.start as u32,
+            end: range.end as u32,
         })
     }
 
@@ -57,8 +61,8 @@ impl Lent {
         match &mut self.0 {
             Memory::Bytes(bytes) => bytes.advance(count),
             Memory::Shared { start, end, .. } => {
-                assert!(count <= *end - *start);
-                *start += count;
+                assert!(count <= (*end - *start) as usize);
+                *start += count as u32;
             }
         }
     }
@@ -70,7 +74,9 @@ impl Deref for Lent {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Memory::Bytes(bytes) => bytes,
-            Memory::Shared { lender, start, end } => &(**lender).as_ref()[*start..*end],
+            Memory::Shared { lender, start, end } => {
+                &(**lender).as_ref()[*start as usize..*end as usize]
+            }
         }
     }
 }
@@ -129,9 +135,14 @@ impl Pieces {
         self.0.push(lent.into());
     }
 
-    /// Takes all stretches out, in order.
-    pub fn drain(&mut self) -> impl Iterator<Item = Lent> {
-        self.0.drain(..)
+    /// Gives all stretches away, in order.
+    pub fn give(mut self, give: impl FnMut(Lent)) {
+        if self.0.spilled() {
+            // What is left is the memory of the list.
+            self.0.drain(..).for_each(give);
+        } else {
+            std::mem::take(&mut self.0).into_iter().for_each(give);
+        }
     }
 }
 
@@ -230,10 +241,10 @@ mod tests {
         let second = Pieces::with_capacity(5);
         assert_eq!((second.as_ptr(), second.len()), (place, 0));
         // One that was emptied as well.
-        let mut other = other;
-        assert_eq!(other.drain().count(), 10);
         let place = other.as_ptr();
-        drop(other);
+        let mut given = Vec::new();
+        other.give(|lent| given.extend_from_slice(&lent));
+        assert_eq!(given, text);
         assert_eq!(Pieces::with_capacity(10).as_ptr(), place);
     }
 

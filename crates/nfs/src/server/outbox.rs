@@ -71,15 +71,15 @@ impl Outbox {
     pub(super) fn put(&mut self, reply: Reply, charge: Charge) -> Vec<u8> {
         self.put += reply.len() as u64;
         self.charges.push_back((self.put, charge));
-        let (head, mut data) = reply.finish();
+        let (head, data) = reply.finish();
         self.gather(&head);
-        for piece in data.drain() {
+        data.give(|piece| {
             if piece.len() < COPY_BYTES {
                 self.gather(&piece);
             } else {
                 self.pieces.push_back(Piece::Data(piece));
             }
-        }
+        });
         head
     }
 
