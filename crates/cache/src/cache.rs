@@ -168,6 +168,12 @@ impl Cache {
     }
 }
 
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.pool.close();
+    }
+}
+
 /// Bytes of the budget that somebody else has. See [`Cache::try_lease`] and [`Cache::draw`].
 #[derive(Debug)]
 pub struct Lease {
@@ -216,6 +222,15 @@ mod tests {
         assert_eq!(cache.leased_bytes(), 0);
         drop(lease);
         assert!(cache.has_room(1 << 20));
+    }
+
+    #[test]
+    fn memory_goes_with_the_cache_though_a_thread_has_a_reference_to_its_pool() {
+        let cache = Cache::new(1 << 20);
+        drop(cache.pool.take(crate::pool::Class::Whole));
+        let pool = cache.pool.clone();
+        drop(cache);
+        assert_eq!(pool.idle_bytes(), 0);
     }
 
     #[test]
