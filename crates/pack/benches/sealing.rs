@@ -185,9 +185,9 @@ fn write_and_open(raw: &[u8], keys: &PackKeys, turns: usize) -> (f64, f64) {
     let frames_in_pack = turns.min(PACK_LEN / raw.len());
     let packs = turns / frames_in_pack;
     let (mut writing, mut opening) = (Duration::ZERO, Duration::ZERO);
+    let most = PackWriter::most_bytes(frames_in_pack, frames_in_pack * raw.len());
+    let mut memory = Vec::with_capacity(most);
     for pack in 0..=packs {
-        let memory = PackWriter::most_bytes(frames_in_pack, frames_in_pack * raw.len());
-        let memory = Vec::with_capacity(memory);
         let mut writer = PackWriter::new_in(memory, PACK, keys, Compression::default());
         let mut frames: Vec<FrameRef> = Vec::with_capacity(frames_in_pack);
         let wrote = time_of(|| {
@@ -195,7 +195,7 @@ fn write_and_open(raw: &[u8], keys: &PackKeys, turns: usize) -> (f64, f64) {
                 frames.push(writer.push(BLOCK, range, std::iter::once(raw)));
             }
         });
-        let bytes = writer.finish().bytes;
+        let (bytes, _) = writer.finish_in_memory();
         let came = frames.iter().map(|frame| {
             let stored = &bytes[std::ops::Range::from(frame.stored_range())];
             Bytes::copy_from_slice(stored)
@@ -211,6 +211,7 @@ fn write_and_open(raw: &[u8], keys: &PackKeys, turns: usize) -> (f64, f64) {
             writing += wrote;
             opening += opened;
         }
+        memory = bytes;
     }
     let bytes = (packs * frames_in_pack * raw.len()) as f64 / 1e6;
     (bytes / writing.as_secs_f64(), bytes / opening.as_secs_f64())

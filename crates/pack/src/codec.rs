@@ -102,13 +102,26 @@ impl FrameCompressor {
         self.level = compression.level();
     }
 
+    /// Whether compression may pay for the `len` bytes that `raw` gives in order, as judged by their length and a sample
+    /// of them.
+    pub(crate) fn may_pay<'a>(&mut self, raw: impl Iterator<Item = &'a [u8]>, len: usize) -> bool {
+        if self.level.is_none() || len < MIN_COMPRESSED_LEN {
+            return false;
+        }
+        if len <= SAMPLE_FROM {
+            return true;
+        }
+        take_sample(raw, len, &mut self.sample);
+        let sample = std::mem::take(&mut self.sample);
+        let pays = self.compress(&sample).is_some();
+        self.sample = sample;
+        pays
+    }
+
     /// The compressed form of `raw`; none where it does not pay. A compressor that fails (out of
     /// memory) is no reason to lose data: the frame is then stored raw as well.
     pub(crate) fn compress(&mut self, raw: &[u8]) -> Option<&[u8]> {
         let level = self.level?;
-        if raw.len() < MIN_COMPRESSED_LEN {
-            return None;
-        }
         let (set_to, context) = match &mut self.context {
             Some(context) => context,
             none => none.insert((level, Compressor::new(level).ok()?)),
@@ -117,17 +130,31 @@ impl FrameCompressor {
             context.set_compression_level(level).ok()?;
             *set_to = level;
         }
-        if raw.len() > SAMPLE_FROM {
-            self.sample.clear();
-            let stride = (raw.len() - SAMPLE_PIECE_LEN) / (SAMPLE_PIECES - 1);
-            for piece in raw.chunks(stride).take(SAMPLE_PIECES) {
-                self.sample
-                    .extend_from_slice(&piece[..piece.len().min(SAMPLE_PIECE_LEN)]);
-            }
-            compress_if_it_pays(context, &self.sample, &mut self.compressed)?;
-        }
         compress_if_it_pays(context, raw, &mut self.compressed)?;
         Some(&self.compressed)
+    }
+}
+
+/// Takes pieces of the `len` bytes that `raw` gives, from the first to the last.
+fn take_sample<'a>(raw: impl Iterator<Item = &'a [u8]>, len: usize, sample: &mut Vec<u8>) {
+    sample.clear();
+    let stride = (len - SAMPLE_PIECE_LEN) / (SAMPLE_PIECES - 1);
+    let mut wanted =
+        (0..SAMPLE_PIECES).map(|piece| piece * stride..piece * stride + SAMPLE_PIECE_LEN);
+    let mut next = wanted.next();
+    let mut end = 0;
+    for piece in raw {
+        let start = end;
+        end += piece.len();
+        while let Some(want) = &next {
+            let from = want.start.max(start).min(end);
+            let to = want.end.min(end);
+            sample.extend_from_slice(piece.get(from - start..to - start).unwrap_or_default());
+            if want.end > end {
+                break;
+            }
+            next = wanted.next();
+        }
     }
 }
 
@@ -168,6 +195,8 @@ pub(crate) fn decompress(payload: &[u8], raw_len: usize) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::iter::once;
+
     use super::*;
 
     /// Bytes without any pattern that zstd could find, the same in every run.
@@ -181,19 +210,55 @@ mod tests {
         FrameCompressor::new(Compression::default())
     }
 
+    /// As a writer of packs does it.
+    fn tried<'a>(compressor: &'a mut FrameCompressor, raw: &[u8]) -> Option<&'a [u8]> {
+        let may_pay = compressor.may_pay(once(raw), raw.len());
+        may_pay.then(|| compressor.compress(raw)).flatten()
+    }
+
+    #[test]
+    fn a_sample_is_the_same_however_the_bytes_are_cut() {
+        let raw = noise(300_001);
+        let mut whole = Vec::new();
+        take_sample(once(&raw[..]), raw.len(), &mut whole);
+        let stride = (raw.len() - SAMPLE_PIECE_LEN) / (SAMPLE_PIECES - 1);
+        let expected: Vec<u8> = raw
+            .chunks(stride)
+            .take(SAMPLE_PIECES)
+            .flat_map(|piece| &piece[..SAMPLE_PIECE_LEN])
+            .copied()
+            .collect();
+        assert_eq!(whole, expected);
+        for piece in [
+            1,
+            100,
+            4095,
+            4096,
+            4097,
+            stride,
+            stride + 1,
+            65_536,
+            300_000,
+        ] {
+            let mut cut = Vec::new();
+            take_sample(raw.chunks(piece), raw.len(), &mut cut);
+            assert!(cut == whole, "pieces of {piece}");
+        }
+    }
+
     #[test]
     fn text_is_compressed_and_noise_is_not() {
         let text = b"it takes what comes, at once. ".repeat(140_000);
         let mut compressor = auto();
         for raw in [&text[..300], &text[..10_000], &text] {
-            let compressed = compressor.compress(raw).unwrap().to_vec();
+            let compressed = tried(&mut compressor, raw).unwrap().to_vec();
             assert!(compressed.len() < raw.len() / 2);
             assert_eq!(decompress(&compressed, raw.len()).unwrap(), raw);
         }
         for len in [300, 10_000, SAMPLE_FROM, SAMPLE_FROM + 1, 4 << 20] {
-            assert!(compressor.compress(&noise(len)).is_none(), "{len}");
+            assert!(tried(&mut compressor, &noise(len)).is_none(), "{len}");
         }
-        assert!(compressor.compress(&[0; MIN_COMPRESSED_LEN - 1]).is_none());
+        assert!(tried(&mut compressor, &[0; MIN_COMPRESSED_LEN - 1]).is_none());
     }
 
     #[test]
@@ -201,7 +266,7 @@ mod tests {
         let mut raw = noise(4 << 20);
         raw[..100_000].fill(0);
         let mut compressor = auto();
-        assert!(compressor.compress(&raw).is_none());
+        assert!(tried(&mut compressor, &raw).is_none());
         // The sample alone decided: the attempt never went beyond it.
         assert!(compressor.compressed.len() <= SAMPLE_PIECES * SAMPLE_PIECE_LEN);
     }
@@ -214,16 +279,14 @@ mod tests {
             let len = piece.len().min(SAMPLE_PIECE_LEN);
             piece[..len].fill(0);
         }
-        assert!(auto().compress(&raw).is_none());
+        assert!(tried(&mut auto(), &raw).is_none());
     }
 
     #[test]
     fn compression_that_is_off_compresses_nothing() {
-        assert!(
-            FrameCompressor::new(Compression::Off)
-                .compress(&[0; 4096])
-                .is_none()
-        );
+        let mut off = FrameCompressor::new(Compression::Off);
+        assert!(!off.may_pay(once(&[0; 4096][..]), 4096));
+        assert!(off.compress(&[0; 4096]).is_none());
     }
 
     #[test]

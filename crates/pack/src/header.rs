@@ -98,6 +98,25 @@ impl FrameHeader {
     /// Writes the header into the first bytes of `stored`, behind which its payload already lies,
     /// and returns the CRC32.
     pub(crate) fn write_into(&self, stored: &mut [u8]) -> u32 {
+        self.write_fields(stored);
+        let crc32 = stored_crc32(stored, CRC32_AT);
+        put(stored, CRC32_AT, crc32.to_le_bytes());
+        crc32
+    }
+
+    /// The same for who has seen the payload: `header` has no more than its own bytes.
+    pub(crate) fn write_before(&self, header: &mut [u8], payload: &crc32fast::Hasher) -> u32 {
+        self.write_fields(header);
+        let mut crc32 = crc32fast::Hasher::new();
+        crc32.update(header.get(..CRC32_AT).unwrap_or_default());
+        crc32.combine(payload);
+        let crc32 = crc32.finalize();
+        put(header, CRC32_AT, crc32.to_le_bytes());
+        crc32
+    }
+
+    /// All but the CRC32.
+    fn write_fields(&self, stored: &mut [u8]) {
         put(stored, MAGIC_AT, MAGIC);
         put(stored, VERSION_AT, FRAME_VERSION.to_le_bytes());
         put(stored, CODEC_AT, [self.codec.id()]);
@@ -114,9 +133,6 @@ impl FrameHeader {
         put(stored, HASH_AT, self.hash.unwrap_or_default());
         put(stored, TAG_AT, [0; 16]);
         put(stored, RESERVED_AT, [0; 4]);
-        let crc32 = stored_crc32(stored, CRC32_AT);
-        put(stored, CRC32_AT, crc32.to_le_bytes());
-        crc32
     }
 
     /// Reads the header of a frame that is not sealed at the start of `stored`, and verifies the CRC32 over all of it, which it
@@ -250,6 +266,11 @@ mod tests {
             hash: Some([4; 32]),
         };
         let crc32 = header.write_into(&mut stored);
+        let mut payload = crc32fast::Hasher::new();
+        payload.update(b"payload");
+        let mut apart = [0xee; FRAME_HEADER_LEN];
+        assert_eq!(header.write_before(&mut apart, &payload), crc32);
+        assert_eq!(apart, stored[..FRAME_HEADER_LEN]);
         assert_eq!(FrameHeader::open(&stored), Ok((header, crc32)));
         stored
     }

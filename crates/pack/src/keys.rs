@@ -84,11 +84,16 @@ impl PackKeys {
     /// Keyed BLAKE3 of the raw bytes of a frame, which `raw` gives in order: two frames of a volume that have the same
     /// have the same bytes. For [`crate::PackWriter::push_hashed`], and to find a frame again by its content.
     pub fn frame_hash<'a>(&self, raw: impl Iterator<Item = &'a [u8]>) -> FrameHash {
-        let mut hasher = blake3::Hasher::new_keyed(&self.hash);
+        let mut hasher = self.frame_hasher();
         for piece in raw {
             hasher.update(piece);
         }
         FrameHash(*hasher.finalize().as_bytes())
+    }
+
+    /// What makes such a hash, of bytes that come one after the other.
+    pub(crate) fn frame_hasher(&self) -> blake3::Hasher {
+        blake3::Hasher::new_keyed(&self.hash)
     }
 
     /// Keyed BLAKE3 of the raw bytes of a frame.

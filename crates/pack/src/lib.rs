@@ -46,6 +46,7 @@ mod frame;
 pub mod header;
 pub mod index;
 mod keys;
+mod memory;
 mod name;
 mod reference;
 mod scrub;

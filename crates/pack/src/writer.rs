@@ -10,6 +10,7 @@ use crate::index::{
     INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, IndexEntry, PACK_HEADER_LEN, PACK_VERSION,
     SEALED_PACK_VERSION, encode_index, encode_pack_header, sealed,
 };
+use crate::memory::Memory;
 use crate::{FrameHash, FrameRef, MAX_PACK_LEN, PackKeys};
 
 /// A pack that is being filled, in memory.
@@ -19,7 +20,7 @@ pub struct PackWriter {
     /// With a salt of its own. None if the volume is not sealed.
     sealer: Option<Sealer>,
     compressor: FrameCompressor,
-    bytes: Vec<u8>,
+    bytes: Memory,
     entries: Vec<IndexEntry>,
 }
 
@@ -41,9 +42,10 @@ impl PackWriter {
         PackWriter::new_in(Vec::new(), pack, keys, compression)
     }
 
-    /// The same in memory that is there already, of which only the capacity counts.
+    /// The same in memory that is there already. What it holds is replaced: best a former pack, of whose bytes the processor
+    /// need not fetch what is about to be replaced.
     pub fn new_in(
-        mut memory: Vec<u8>,
+        memory: Vec<u8>,
         pack: PackId,
         keys: &PackKeys,
         compression: Compression,
@@ -53,14 +55,14 @@ impl PackWriter {
             None => PACK_VERSION,
             Some(_) => SEALED_PACK_VERSION,
         };
-        memory.clear();
-        memory.extend_from_slice(&encode_pack_header(version, keys.volume(), pack));
+        let mut bytes = Memory::over(memory);
+        bytes.put(&encode_pack_header(version, keys.volume(), pack));
         PackWriter {
             pack,
             keys: keys.clone(),
             sealer,
             compressor: FrameCompressor::new(compression),
-            bytes: memory,
+            bytes,
             entries: Vec::new(),
         }
     }
@@ -122,55 +124,97 @@ impl PackWriter {
             "a pack ends at 4 GiB"
         );
 
-        // The raw bytes go where a raw frame has its payload: if compression does not pay, they
-        // already lie right.
         let offset = self.bytes.len();
-        let payload = offset + FRAME_HEADER_LEN;
         self.bytes.reserve(FRAME_HEADER_LEN + raw_len);
-        self.bytes.resize(payload, 0);
-        for piece in raw {
-            self.bytes.extend_from_slice(piece);
-        }
-        let compressed = self.compressor.compress(&self.bytes[payload..]);
-        let is_hashed = compressed.is_some() || self.sealer.is_none();
-        let computed = || FrameHash(*self.keys.hash(&self.bytes[payload..]).as_bytes());
-        let hash = match is_hashed {
-            true => Some(known.unwrap_or_else(computed)),
-            false => None,
-        };
-        let codec = match compressed {
-            Some(compressed) => {
-                self.bytes.truncate(payload);
-                self.bytes.extend_from_slice(compressed);
-                Codec::Zstd
-            }
-            None => Codec::Raw,
-        };
+        self.bytes.put(&[0; FRAME_HEADER_LEN]);
         let header = FrameHeader {
-            codec,
+            codec: Codec::Raw,
             volume: self.keys.volume(),
             pack: self.pack,
             block,
             start: range.start as u32,
             raw_len: raw_len as u32,
-            payload_len: (self.bytes.len() - payload) as u32,
-            hash: hash.map(|FrameHash(hash)| hash),
+            payload_len: raw_len as u32,
+            hash: None,
         };
-        let stored = &mut self.bytes[offset..];
-        let crc32 = match &mut self.sealer {
-            None => header.write_into(stored),
-            Some(sealer) => header.seal_into(stored, offset as u32, sealer),
+        let may_shrink = self.compressor.may_pay(raw.clone(), raw_len);
+        let (crc32, hash) = match may_shrink || self.sealer.is_some() {
+            true => self.put_at_hand(offset, header, raw, may_shrink, known),
+            false => self.put_as_it_is(offset, header, raw, known),
         };
         let frame = FrameRef {
             pack: self.pack,
             offset: offset as u32,
             stored_len: (self.bytes.len() - offset) as u32,
-            start: header.start,
-            raw_len: header.raw_len,
+            start: range.start as u32,
+            raw_len: raw_len as u32,
             crc32,
         };
         self.entries.push(IndexEntry { block, frame });
         (frame, hash.or(known))
+    }
+
+    /// Puts the payload behind the place of the header at `offset`, and the header there, of a frame that is compressed if that
+    /// pays, or is sealed. Gives its CRC32, and the hash if it needs it.
+    fn put_at_hand<'a>(
+        &mut self,
+        offset: usize,
+        mut header: FrameHeader,
+        raw: impl Iterator<Item = &'a [u8]>,
+        may_shrink: bool,
+        known: Option<FrameHash>,
+    ) -> (u32, Option<FrameHash>) {
+        // The raw bytes go where a raw frame has its payload: if compression does not pay, they
+        // already lie right.
+        let payload = offset + FRAME_HEADER_LEN;
+        for piece in raw {
+            self.bytes.put(piece);
+        }
+        let raw = self.bytes.since(payload);
+        let compressed = match may_shrink {
+            true => self.compressor.compress(raw),
+            false => None,
+        };
+        let is_hashed = compressed.is_some() || self.sealer.is_none();
+        let computed = || self.keys.frame_hash(std::iter::once(raw));
+        let hash = is_hashed.then(|| known.unwrap_or_else(computed));
+        if let Some(compressed) = compressed {
+            self.bytes.truncate(payload);
+            self.bytes.put(compressed);
+            header.codec = Codec::Zstd;
+            header.payload_len = compressed.len() as u32;
+        }
+        header.hash = hash.map(|FrameHash(hash)| hash);
+        let stored = self.bytes.since_mut(offset);
+        let crc32 = match &mut self.sealer {
+            None => header.write_into(stored),
+            Some(sealer) => header.seal_into(stored, offset as u32, sealer),
+        };
+        (crc32, hash)
+    }
+
+    /// The same for a frame that is neither: all that there is to know of its payload is found out on the way there.
+    fn put_as_it_is<'a>(
+        &mut self,
+        offset: usize,
+        mut header: FrameHeader,
+        raw: impl Iterator<Item = &'a [u8]> + Clone,
+        known: Option<FrameHash>,
+    ) -> (u32, Option<FrameHash>) {
+        let mut crc32 = crc32fast::Hasher::new();
+        let mut hasher = known.is_none().then(|| self.keys.frame_hasher());
+        for piece in raw {
+            if let Some(hasher) = &mut hasher {
+                hasher.update(piece);
+            }
+            self.bytes
+                .put_past_caches(piece, |shown| crc32.update(shown));
+        }
+        let computed = hasher.map(|hasher| FrameHash(*hasher.finalize().as_bytes()));
+        let hash = known.or(computed);
+        header.hash = hash.map(|FrameHash(hash)| hash);
+        let header_at = &mut self.bytes.since_mut(offset)[..FRAME_HEADER_LEN];
+        (header.write_before(header_at, &crc32), hash)
     }
 
     /// Bytes that the pack would have if it were finished now.
@@ -207,8 +251,8 @@ impl PackWriter {
             None => encode_index(self.keys.volume(), self.pack, index_offset, &self.entries),
             Some(sealer) => sealed::encode_index(self.pack, index_offset, &self.entries, sealer),
         };
-        self.bytes.extend_from_slice(&index);
-        (self.bytes, self.entries)
+        self.bytes.put(&index);
+        (self.bytes.into_vec(), self.entries)
     }
 }
 

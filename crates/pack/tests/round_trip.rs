@@ -38,9 +38,10 @@ proptest! {
         piece in 1..5000_usize,
         compression in compression(),
         sealed in any::<bool>(),
+        former in 0usize..100_000,
     ) {
         let keys = if sealed { sealed_keys() } else { keys() };
-        let mut writer = PackWriter::new(PACK, &keys, compression);
+        let mut writer = PackWriter::new_in(vec![0xee; former], PACK, &keys, compression);
         let mut pushed = Vec::new();
         for (inode, index, start, raw) in frames {
             let start = start.min(BLOCK_SIZE - raw.len() as u64);

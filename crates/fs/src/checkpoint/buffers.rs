@@ -15,22 +15,30 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::upload::AT_ONCE_BESIDE;
+use crate::FsConfig;
 
-/// As many as are put together beside those that are on their way.
-const KEPT: usize = AT_ONCE_BESIDE;
-/// For how long they are kept after the last pack was begun: longer than from one checkpoint to the next, if writers
+/// For how long it is kept after the last pack was begun: longer than from one checkpoint to the next, if writers
 /// go on.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
+/// The memory of how many packs is kept: of as many as are put together or on their way at once, for all of them may arrive in
+/// the same moment; but no more than an eighth of all memory, unless it is that of those which are put together.
+pub(crate) fn most(config: &FsConfig) -> usize {
+    let fit = config.memory_limit / 8 / config.pack_bytes.max(1);
+    let at_once = config.upload_parallel + AT_ONCE_BESIDE;
+    at_once.min(fit as usize).max(AT_ONCE_BESIDE)
+}
+
 /// What is kept for the next packs. It counts as memory that is leased.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct PackBuffers {
     kept: Arc<Mutex<Kept>>,
 }
 
-#[derive(Default)]
 struct Kept {
     buffers: Vec<Buffer>,
+    /// No more than that.
+    most: usize,
     /// When the last pack was begun; none if none was since they were freed. Then what comes back late, when its
     /// request has ended, is freed too.
     begun: Option<Instant>,
@@ -43,6 +51,18 @@ pub(crate) struct Buffer {
 }
 
 impl PackBuffers {
+    /// Keeps the memory of so many packs.
+    pub(crate) fn new(most: usize) -> PackBuffers {
+        let kept = Kept {
+            buffers: Vec::new(),
+            most,
+            begun: None,
+        };
+        PackBuffers {
+            kept: Arc::new(Mutex::new(kept)),
+        }
+    }
+
     /// Memory for a pack of so many bytes, if some is kept.
     pub(crate) fn take(&self, bytes: usize) -> Option<Buffer> {
         let mut kept = self.kept.lock();
@@ -69,8 +89,12 @@ impl PackBuffers {
 
     /// Frees what is kept, and what comes back before the next pack is begun. Says whether anything was kept.
     pub(crate) fn clear(&self) -> bool {
-        let freed = std::mem::take(&mut *self.kept.lock());
-        !freed.buffers.is_empty()
+        let mut kept = self.kept.lock();
+        kept.begun = None;
+        let freed = std::mem::take(&mut kept.buffers);
+        // Before they are freed.
+        drop(kept);
+        !freed.is_empty()
     }
 }
 
@@ -102,7 +126,8 @@ impl Drop for Lent {
         // The largest serve the most packs.
         kept.buffers
             .sort_unstable_by_key(|buffer| Reverse(buffer.bytes.capacity()));
-        kept.buffers.truncate(KEPT);
+        let most = kept.most;
+        kept.buffers.truncate(most);
     }
 }
 
@@ -113,9 +138,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn memory_is_kept_for_all_packs_that_may_arrive_at_once_and_little_of_a_little() {
+        let most = |memory_limit| {
+            most(&FsConfig {
+                memory_limit,
+                upload_parallel: 5,
+                pack_bytes: 8 << 20,
+                ..FsConfig::new("data".into())
+            })
+        };
+        assert_eq!(most(1 << 30), 7);
+        assert_eq!(most(256 << 20), 4);
+        assert_eq!(most(64 << 20), AT_ONCE_BESIDE);
+    }
+
+    #[test]
     fn memory_is_used_again_and_counts_until_it_is_freed() {
         let cache = Cache::new(64 << 20);
-        let buffers = PackBuffers::default();
+        const MOST: usize = 3;
+        let buffers = PackBuffers::new(MOST);
         assert!(!buffers.clear());
         let of = |bytes: usize| {
             buffers.take(bytes).unwrap_or_else(|| Buffer {
@@ -141,13 +182,13 @@ mod tests {
         let (again, same) = full();
         assert_eq!(address, same);
         // No more than that are kept.
-        let packs: Vec<_> = (0..2 * KEPT).map(|_| full().0).collect();
+        let packs: Vec<_> = (0..2 * MOST).map(|_| full().0).collect();
         drop((again, packs));
-        assert_eq!(cache.leased_bytes(), (KEPT as u64) << 20);
+        assert_eq!(cache.leased_bytes(), (MOST as u64) << 20);
         // The largest ones are.
         drop(buffers.lend(of(3 << 20)));
         drop(buffers.lend(of(2 << 20)));
-        assert_eq!(cache.leased_bytes(), ((KEPT as u64 - 1) << 20) + (3 << 20));
+        assert_eq!(cache.leased_bytes(), ((MOST as u64 - 1) << 20) + (3 << 20));
         assert!(buffers.stale_at().is_some_and(|at| at > Instant::now()));
         let (late, _) = full();
         assert!(buffers.clear());

@@ -123,7 +123,7 @@ impl Checkpoints {
             garbage: AtomicBool::new(true),
             undeleted: AtomicBool::new(false),
             next_pack: AtomicU64::new(first_pack(&state)),
-            buffers: buffers::PackBuffers::default(),
+            buffers: buffers::PackBuffers::new(buffers::most(config)),
             compressing: Packs::new(config.upload_parallel),
             leaving: early::Leaving::default(),
             collector: Collector::new(config),
