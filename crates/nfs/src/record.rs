@@ -102,6 +102,16 @@ impl Assembler {
         self.mark_filled > 0 || !self.record.is_empty()
     }
 
+    /// Bytes of the record that lies whole at the front of `input`, as a single fragment, behind [`MARK_BYTES`]: who can use it
+    /// there takes all of that off himself. None where it does not, or the stream is in the middle of another one.
+    pub fn whole(&self, input: &[u8]) -> Option<usize> {
+        let (mark, rest) = input.split_first_chunk()?;
+        let mark = u32::from_be_bytes(*mark);
+        let length = (mark & !LAST_FRAGMENT) as usize;
+        let is_whole = mark & LAST_FRAGMENT != 0 && length <= self.limit.min(rest.len());
+        (is_whole && !self.is_midway()).then_some(length)
+    }
+
     /// Takes bytes off the front of `input` until a record is complete or something is missing.
     pub fn take(&mut self, input: &mut &[u8]) -> Result<Step, RecordError> {
         loop {
@@ -231,6 +241,29 @@ mod tests {
             assert!(input.is_empty());
         }
         Ok(records)
+    }
+
+    #[test]
+    fn a_record_is_seen_where_it_lies_if_it_lies_there_whole_and_alone() {
+        let mut assembler = Assembler::new(100);
+        let wire = [fragment(&[1; 100], true), fragment(&[2; 9], true)].concat();
+        assert_eq!(assembler.whole(&wire), Some(100));
+        assert_eq!(assembler.whole(&wire[104..]), Some(9));
+        assert_eq!(assembler.whole(&wire[..104]), Some(100));
+        for cut in [0, 3, 4, 103] {
+            assert_eq!(assembler.whole(&wire[..cut]), None);
+        }
+        assert_eq!(assembler.whole(&fragment(&[1; 101], true)), None);
+        assert_eq!(assembler.whole(&fragment(&[1; 10], false)), None);
+        // In the middle of a mark, and of a record.
+        for cut in [2, 50] {
+            let mut assembler = Assembler::new(100);
+            let mut begun = &wire[..cut];
+            assert_eq!(assembler.take(&mut begun), Ok(Step::NeedInput));
+            assert_eq!(assembler.whole(&wire), None);
+        }
+        assembler.reuse(Vec::with_capacity(100));
+        assert_eq!(assembler.whole(&wire), Some(100));
     }
 
     #[test]

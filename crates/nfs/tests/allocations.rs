@@ -1,13 +1,15 @@
-//! That no call allocates in the steady state, counted in the whole process but for the client's thread.
+//! That no call allocates in the steady state, and what waiting calls hold, counted in the whole process but for the client's
+//! thread.
 
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{Read, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
+use common::gated::Gated;
 use common::*;
 use forebay_nfs::record::mark;
 use forebay_nfs::xdr::Writer;
@@ -17,6 +19,13 @@ use forebay_vfs::memory::MemoryFileSystem;
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+/// Allocations that are there, of [`SCRATCH_BYTES`].
+static SCRATCHES: AtomicI64 = AtomicI64::new(0);
+/// What a socket is read into at a time.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// One test counts at a time.
+static COUNTS: Mutex<()> = Mutex::new(());
 
 thread_local! {
     /// What this thread allocates is the client's.
@@ -34,11 +43,17 @@ fn count() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
+        if layout.size() == SCRATCH_BYTES {
+            SCRATCHES.fetch_add(1, Ordering::Relaxed);
+        }
         // SAFETY: the caller keeps to the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if layout.size() == SCRATCH_BYTES {
+            SCRATCHES.fetch_sub(1, Ordering::Relaxed);
+        }
         // SAFETY: the caller keeps to the contract of `dealloc`, and `alloc` and `realloc` gave the pointer.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -113,7 +128,33 @@ fn read(client: &mut Client, file: &[u8], bytes: u32) -> f64 {
 }
 
 #[test]
+fn waiting_calls_of_a_connection_keep_what_one_read_brought_and_no_more() {
+    let _counts = COUNTS.lock();
+    let fs = Gated::new(true);
+    let server = Running::new(fs.clone(), config());
+    let mut client = server.client();
+    let root = client.root();
+    let file = client.create(&root, "file");
+    let before = SCRATCHES.load(Ordering::Relaxed);
+    fs.set_writes_open(false);
+    for waiting in 1..=20 {
+        let data = [7; SHORT as usize];
+        client.send(NFS, 3, 7, |w| write_arguments(w, &file, 0, &data, 0));
+        server.wait_for("nfs_calls_waiting", |calls| calls == waiting);
+    }
+    // Beside those that are idle, of which each thread has one.
+    let threads = std::thread::available_parallelism().unwrap().get() as i64;
+    let kept = SCRATCHES.load(Ordering::Relaxed) - before;
+    assert!(kept <= 1 + threads, "{kept}");
+    fs.set_writes_open(true);
+    for _ in 0..20 {
+        assert_eq!(accepted(&client.receive().unwrap()).status(), 0);
+    }
+}
+
+#[test]
 fn calls_allocate_nothing() {
+    let _counts = COUNTS.lock();
     IS_CLIENT.set(true);
     let mut config = config();
     // So that the cache is full soon, and grows no more.

@@ -107,6 +107,53 @@ fn a_slow_call_does_not_hold_up_its_neighbours() {
 }
 
 #[test]
+fn what_waiting_writes_hold_is_not_written_over_by_what_comes_after_them() {
+    const WAITING: u8 = 40;
+    const BYTES: u64 = 4096;
+    let fs = Gated::new(true);
+    let server = Running::new(fs.clone(), config());
+    let mut client = server.client();
+    let root = client.root();
+    let file = client.create(&root, "file");
+    let other = client.create(&root, "other");
+    // As many in one piece as one read brings, and some that its end cuts.
+    let send = |client: &mut Client, file: &[u8], first: u8, count: u8| {
+        let mut stream = Vec::new();
+        for number in first..first + count {
+            let data = [number; BYTES as usize];
+            let at = u64::from(number) * BYTES;
+            let message = client.message(NFS, 3, 7, |w| write_arguments(w, file, at, &data, 0));
+            stream.extend(forebay_nfs::record::mark(message.len()));
+            stream.extend(message);
+        }
+        std::io::Write::write_all(&mut client.stream, &stream).unwrap();
+    };
+    fs.set_writes_open(false);
+    send(&mut client, &file, 0, WAITING);
+    server.wait_for("nfs_calls_waiting", |calls| calls == WAITING.into());
+    // The server goes on to read, and others do, into whatever memory is free.
+    for _ in 0..100 {
+        client.attributes(&other);
+    }
+    let mut another = server.client();
+    send(&mut another, &other, 100, WAITING);
+    server.wait_for("nfs_calls_waiting", |calls| calls == 2 * u64::from(WAITING));
+    fs.set_writes_open(true);
+    for client in [&mut client, &mut another] {
+        for _ in 0..WAITING {
+            assert_eq!(accepted(&client.receive().unwrap()).status(), 0);
+        }
+    }
+    for (file, first) in [(&file, 0), (&other, 100)] {
+        for number in first..first + WAITING {
+            let (data, _) = client.read(file, u64::from(number) * BYTES, BYTES as u32);
+            assert!(data.iter().all(|byte| *byte == number), "{number}");
+            assert_eq!(data.len() as u64, BYTES);
+        }
+    }
+}
+
+#[test]
 fn calls_beyond_the_limit_wait_their_turn_and_none_is_lost() {
     let fs = Gated::new(true);
     let mut few = config();

@@ -11,9 +11,10 @@
 //!
 //! A record is *admitted* while calls in flight and reply bytes are below their limits and there is
 //! budget for it; until then it, and what follows it, stays where it is, and finally in the
-//! client's socket. When a client asks for TLS, what was read before and after is kept apart: all that came in
-//! clear is answered in clear, and nothing that came in clear behind the request is looked at. Calls already begun outlive the connection: when it breaks they are finished, so
-//! that the client finds their replies in the replay cache.
+//! client's socket. A record that lies whole in scratch is used there, if it is long and nothing is waiting: what it has for the
+//! log is copied once, from there. When a client asks for TLS, what was read before and after is kept apart: all that came in
+//! clear is answered in clear, and nothing that came in clear behind the request is looked at. Calls already begun outlive the
+//! connection: when it breaks they are finished, so that the client finds their replies in the replay cache.
 
 use std::future::Future;
 use std::io;
@@ -33,11 +34,12 @@ use tokio::task::JoinSet;
 use super::Shared;
 use super::budget::{Account, Charge, Share, Waiting};
 use super::outbox::Outbox;
-use super::pool::{self, Record, SCRATCH_BYTES};
+use super::pool::{self, Record, SHARED_BYTES};
+use super::scratch::{SCRATCH_BYTES, Unread};
 use super::stream::Stream;
 use super::timeouts::{Busy, Timeouts};
 use crate::engine::{Outcome, Session, reply_bound};
-use crate::record::{Assembler, RecordError, Step};
+use crate::record::{Assembler, MARK_BYTES, RecordError, Step};
 use crate::rpc::Reply;
 use crate::tls::Tls;
 
@@ -94,9 +96,7 @@ pub(super) struct Connection<F, Make, Call> {
     /// The memory of a reply's head, for the next.
     buffer: Vec<u8>,
 
-    scratch: Vec<u8>,
-    /// Bytes of `scratch` that are taken up.
-    taken: usize,
+    unread: Unread,
     assembler: Assembler,
     /// For the large record that is being assembled.
     share: Option<Share>,
@@ -140,8 +140,7 @@ where
             make,
             slot: None,
             buffer: Vec::new(),
-            scratch: Vec::new(),
-            taken: 0,
+            unread: Unread::default(),
             assembler: Assembler::with_buffers(shared.limits.record_bytes, pool::small_record),
             share: None,
             record: None,
@@ -385,12 +384,11 @@ where
         }
         let mut scratch = self.shared.pool.scratch();
         let read = {
-            let mut target = (&mut scratch).limit(SCRATCH_BYTES);
+            let mut target = scratch.target().limit(SCRATCH_BYTES);
             pin!(self.stream.read_buf(&mut target)).poll(context)
         };
         if matches!(read, Poll::Ready(Ok(bytes)) if bytes > 0) {
-            self.scratch = scratch;
-            self.taken = 0;
+            self.unread = Unread::new(scratch);
         } else {
             self.shared.pool.give_scratch(scratch);
         }
@@ -430,17 +428,21 @@ where
         if self.waiting.is_some() {
             return Ok(false);
         }
+        if let Some(record) = self.in_scratch() {
+            self.timeouts.record_since = None;
+            self.record = Some(record);
+            return Ok(true);
+        }
         loop {
-            let mut input = self.scratch.get(self.taken..).unwrap_or_default();
+            let mut input = self.unread.bytes();
+            let before = input.len();
             let step = self.assembler.take(&mut input);
-            self.taken = self.scratch.len() - input.len();
+            let taken = before - input.len();
+            self.unread.take(taken);
             match step? {
                 Step::NeedInput => {
-                    if self.scratch.capacity() > 0 {
-                        self.shared
-                            .pool
-                            .give_scratch(std::mem::take(&mut self.scratch));
-                        self.taken = 0;
+                    if let Some(scratch) = self.unread.finish() {
+                        self.shared.pool.give_scratch(scratch);
                     }
                     if !self.assembler.is_midway() {
                         self.timeouts.record_since = None;
@@ -465,6 +467,18 @@ where
                 }
             }
         }
+    }
+
+    /// The next record of scratch, if it is worth using where it lies. While a call of this connection waits, records are
+    /// copied: the scratch of one is all that waiting calls keep, however many they are, and however little of it is theirs.
+    fn in_scratch(&mut self) -> Option<Record> {
+        let length = self.assembler.whole(self.unread.bytes())?;
+        if length < SHARED_BYTES || !self.calls.is_empty() {
+            return None;
+        }
+        self.unread.take(MARK_BYTES);
+        let (scratch, range) = self.unread.take_in_place(length)?;
+        Some(Record::shared(scratch, range))
     }
 
     fn complete(&mut self, record: Vec<u8>) -> Record {
@@ -567,7 +581,7 @@ where
     /// the way could put calls in its mouth. So all of that ends the connection, unanswered (RFC 9289, section
     /// 5.1.1).
     fn start_tls(&mut self, reply: Reply, tls: Tls, charge: Charge) -> Result<(), End> {
-        let all_taken = self.taken == self.scratch.len() && !self.assembler.is_midway();
+        let all_taken = self.unread.bytes().is_empty() && !self.assembler.is_midway();
         let alone = self.calls.is_empty() && self.record.is_none() && self.starting.is_none();
         if !all_taken || !alone {
             return Err(End::NotAlone);

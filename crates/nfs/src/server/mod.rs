@@ -11,6 +11,7 @@ mod connection;
 mod datagrams;
 mod outbox;
 mod pool;
+mod scratch;
 mod socket;
 mod stream;
 mod timeouts;

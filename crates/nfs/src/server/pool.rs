@@ -2,22 +2,25 @@
 //! megabyte that passes.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread::LocalKey;
 
 use parking_lot::Mutex;
 
 use super::budget::Share;
+use super::scratch::Scratch;
 
 /// Idle large buffers are kept up to so many bytes together.
 const IDLE_BYTES: usize = 8 << 20;
 
-/// Size of the buffers that sockets are read into.
-pub(super) const SCRATCH_BYTES: usize = 64 << 10;
-
 /// Idle scratch buffers kept beside those of the threads. A connection has one only while it has unread
 /// bytes, so there are mostly as many as threads.
 const IDLE_SCRATCH: usize = 32;
+
+/// A record of so many bytes is used where it was read if it can be: to copy a shorter one costs less than to count who has the
+/// scratch buffer.
+pub(super) const SHARED_BYTES: usize = 2 << 10;
 
 /// A small record's buffer is used again for the next one up to this capacity, which its connection is charged for.
 const SMALL_BYTES: usize = 512;
@@ -30,7 +33,7 @@ const OF_THREAD_BYTES: usize = 16 << 10;
 thread_local! {
     /// The scratch buffer that this thread read into last, or none: two system calls in a row need no lock, and find
     /// it in the processor's cache.
-    static NEAR: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static NEAR: Cell<Option<Scratch>> = const { Cell::new(None) };
 
     /// Buffers of replies that this thread has sent.
     static SENT: Idle = const { Cell::new(Vec::new()) };
@@ -86,7 +89,7 @@ pub(super) fn small_record(bytes: usize) -> Vec<u8> {
 pub(super) struct Pool {
     record_bytes: usize,
     records: Mutex<Vec<Vec<u8>>>,
-    scratch: Mutex<Vec<Vec<u8>>>,
+    scratch: Mutex<Vec<Scratch>>,
 }
 
 impl Pool {
@@ -105,23 +108,23 @@ impl Pool {
         idle.unwrap_or_else(|| Vec::with_capacity(self.record_bytes))
     }
 
-    /// An empty buffer of [`SCRATCH_BYTES`].
-    pub(super) fn scratch(&self) -> Vec<u8> {
-        let near = NEAR.take();
-        if near.capacity() > 0 {
+    /// An empty buffer to read into.
+    pub(super) fn scratch(&self) -> Scratch {
+        if let Some(near) = NEAR.take() {
             return near;
         }
         let idle = self.scratch.lock().pop();
-        idle.unwrap_or_else(|| Vec::with_capacity(SCRATCH_BYTES))
+        idle.unwrap_or_else(Scratch::new)
     }
 
-    /// Gives a scratch buffer back.
-    pub(super) fn give_scratch(&self, mut scratch: Vec<u8>) {
-        scratch.clear();
-        let before = NEAR.replace(scratch);
-        if before.capacity() == 0 {
+    /// Gives a scratch buffer back, or leaves it to the last call whose record lies in it.
+    pub(super) fn give_scratch(&self, scratch: Scratch) {
+        let Some(scratch) = scratch.emptied() else {
             return;
-        }
+        };
+        let Some(before) = NEAR.replace(Some(scratch)) else {
+            return;
+        };
         let mut idle = self.scratch.lock();
         if idle.len() < IDLE_SCRATCH {
             idle.push(before);
@@ -138,51 +141,80 @@ impl Pool {
 }
 
 /// A complete record, with what it holds besides its bytes.
-pub(super) struct Record {
-    bytes: Vec<u8>,
-    /// Where the buffer comes from and what was charged for it, if it is a large one.
-    large: Option<(Arc<Pool>, Share)>,
+pub(super) struct Record(Memory);
+
+/// Where a record lies.
+enum Memory {
+    /// In a buffer of its own.
+    Small(Vec<u8>),
+    /// In a buffer of the pool.
+    Large {
+        bytes: Vec<u8>,
+        pool: Arc<Pool>,
+        /// What was charged for it.
+        _share: Share,
+    },
+    /// Where it was read, with others.
+    Shared(Scratch, Range<usize>),
 }
 
 impl Record {
     /// A record in a buffer of its own size.
     pub(super) fn small(bytes: Vec<u8>) -> Record {
-        Record { bytes, large: None }
+        Record(Memory::Small(bytes))
     }
 
     /// A record in a buffer of the pool.
     pub(super) fn large(bytes: Vec<u8>, pool: Arc<Pool>, share: Share) -> Record {
-        let large = Some((pool, share));
-        Record { bytes, large }
+        let _share = share;
+        Record(Memory::Large {
+            bytes,
+            pool,
+            _share,
+        })
+    }
+
+    /// A record where it was read, which stays as it is for as long as there is the record.
+    pub(super) fn shared(scratch: Scratch, bytes: Range<usize>) -> Record {
+        Record(Memory::Shared(scratch, bytes))
     }
 
     /// The message.
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
+        match &self.0 {
+            Memory::Small(bytes) | Memory::Large { bytes, .. } => bytes,
+            Memory::Shared(scratch, range) => {
+                scratch.bytes().get(range.clone()).unwrap_or_default()
+            }
+        }
     }
 
     /// The buffer, if it is worth using again for the next small record.
     pub(super) fn into_small_buffer(mut self) -> Option<Vec<u8>> {
-        let small = self.large.is_none() && self.bytes.capacity() <= SMALL_BYTES;
-        small.then(|| std::mem::take(&mut self.bytes))
+        match &mut self.0 {
+            Memory::Small(bytes) if bytes.capacity() <= SMALL_BYTES => Some(std::mem::take(bytes)),
+            _ => None,
+        }
     }
 
     /// Bytes that are not charged yet.
     pub(super) fn uncharged_bytes(&self) -> usize {
-        match self.large {
-            Some(_) => 0,
-            None => self.bytes.capacity(),
+        match &self.0 {
+            Memory::Small(bytes) => bytes.capacity(),
+            Memory::Large { .. } => 0,
+            Memory::Shared(_, range) => range.len(),
         }
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let bytes = std::mem::take(&mut self.bytes);
-        match self.large.take() {
-            Some((pool, _)) => pool.give_record(bytes),
-            None if bytes.capacity() > SMALL_BYTES => give_idle(&DONE, bytes),
-            None => (),
+        match &mut self.0 {
+            Memory::Small(bytes) if bytes.capacity() > SMALL_BYTES => {
+                give_idle(&DONE, std::mem::take(bytes));
+            }
+            Memory::Large { bytes, pool, .. } => pool.give_record(std::mem::take(bytes)),
+            Memory::Small(_) | Memory::Shared(..) => (),
         }
     }
 }
@@ -209,13 +241,28 @@ mod tests {
     fn scratch_buffers_come_back_to_their_thread_and_then_to_all() {
         let pool = Arc::new(Pool::new(1 << 20));
         let [mut first, mut second] = [pool.scratch(), pool.scratch()];
-        first.push(1);
-        second.push(2);
+        first.target().push(1);
+        second.target().push(2);
         pool.give_scratch(first);
         pool.give_scratch(second);
         assert_eq!(pool.scratch.lock().len(), 1);
-        assert!(pool.scratch().is_empty() && pool.scratch().is_empty());
+        let empty = |scratch: Scratch| scratch.bytes().is_empty();
+        assert!(empty(pool.scratch()) && empty(pool.scratch()));
         assert!(pool.scratch.lock().is_empty());
+    }
+
+    #[test]
+    fn a_record_keeps_the_scratch_in_which_it_lies() {
+        let pool = Pool::new(1 << 20);
+        let mut scratch = pool.scratch();
+        scratch.target().extend(0..100);
+        let record = Record::shared(scratch.clone(), 10..20);
+        pool.give_scratch(scratch);
+        assert!(NEAR.take().is_none(), "somebody has it");
+        pool.scratch().target().extend([0xee; 100]);
+        assert_eq!(*record.bytes(), [10, 11, 12, 13, 14, 15, 16, 17, 18, 19]);
+        assert_eq!(record.uncharged_bytes(), 10);
+        assert!(record.into_small_buffer().is_none());
     }
 
     #[test]
