@@ -94,9 +94,11 @@ fn main() -> Result<(), Failure> {
     let is_named = ALL.iter().any(|(name, _)| arguments.has(name));
     for (name, tables) in ALL {
         if arguments.has(name) || !is_named {
-            let mark = match arguments.after("--store") {
-                Some(_) => format!("{name}, on a server"),
-                None => name.to_owned(),
+            let (store, files) = (arguments.after("--store"), arguments.after("--files"));
+            let mark = match (store, files) {
+                (Some(_), _) => format!("{name}, on a server"),
+                (None, Some(files)) => format!("{name}, of {files} files"),
+                (None, None) => name.to_owned(),
             };
             arguments.show(&mark, &tables(&arguments)?)?;
         }

@@ -95,6 +95,8 @@ fn a_pack_of_the_smallest_files_counts_with_all_of_its_headers() {
     let pack = bucket.pack_bytes();
     assert!(pack >= FILES * (HEADER + 1), "{pack} bytes");
     assert!(leased >= pack, "{leased} bytes for a pack of {pack}");
+    let kept = life.volume.status().leased_bytes;
+    assert!(kept >= pack, "it serves the next burst: {kept} bytes");
     eventually("all is given back", || {
         life.volume.status().leased_bytes == 0
     });

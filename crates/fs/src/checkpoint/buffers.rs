@@ -1,9 +1,8 @@
 //! Memory in which packs are put together, used again and again.
 //!
 //! Memory that the system has just given is cleared page by page when it is first touched, which takes as long as
-//! copying a pack's bytes into it. So the memory of a pack that has arrived is kept for the next one, as long as there
-//! is something to upload, nobody needs the room, and packs are begun: a checkpoint may stay open for an hour after
-//! the last block has left early.
+//! copying a pack's bytes into it, or several times as long where the system itself has to ask for it. So the memory of a pack
+//! that has arrived is kept for the next one, as long as nobody needs the room and packs are begun.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -17,8 +16,8 @@ use tokio::time::Instant;
 use super::upload::AT_ONCE_BESIDE;
 use crate::FsConfig;
 
-/// For how long it is kept after the last pack was begun: longer than from one checkpoint to the next, if writers
-/// go on.
+/// For how long it is kept after the last pack was begun: longer than from one checkpoint to the next, and from one burst of
+/// a build's writes to the next.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
 /// The memory of how many packs is kept: of as many as are put together or on their way at once, for all of them may arrive in

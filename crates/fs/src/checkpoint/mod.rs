@@ -338,9 +338,7 @@ impl Core {
             self.checkpoints.collector.turn_over();
             let since = self.gate.read().since();
             let buffers = &self.checkpoints.buffers;
-            let stale = buffers.stale_at();
-            if since.is_none() || stale.is_some_and(|at| at <= Instant::now()) {
-                // There is nothing to upload, or there was nothing for a while.
+            if buffers.stale_at().is_some_and(|at| at <= Instant::now()) {
                 buffers.clear();
             }
             let due = since.map(|since| since + self.config.checkpoint_interval);
