@@ -1,15 +1,17 @@
 //! What a call costs whoever serves it, beside `nfsserve`: `cargo bench --bench tables -- engines [--rounds N]
-//! [--only PART-OF-A-CALL'S-NAME]`.
+//! [--only PART-OF-A-CALL'S-NAME] [--log-in FOLDER]`.
 //!
 //! One connection over the loopback, 32 calls under way, the client on the same processors. Four servers take turns, each new in
-//! each turn: `nfsserve` over a file system in memory; our engine over the same one; our engine over a volume whose log and
-//! cache are in memory, and which publishes after the turn; and over one that publishes meanwhile, with the settings that there are
-//! without any, into a bucket that is in memory as well.
+//! each turn: `nfsserve` over a file system in memory; our engine over the same one; our engine over a volume whose log (but with
+//! `--log-in`) and cache are in memory, and which publishes after the turn; and over one that publishes meanwhile, with the settings
+//! that there are without any, into a bucket that is in memory as well.
 //!
-//! Processor time is that of the process without the thread of the client. Of the last one also what uploading takes and
+//! Processor time is that of the process without the thread of the client, until nothing is done any more: a turn pays for what the
+//! log does behind it, and not for what another one has left. Of the last server also what uploading takes and
 //! publishing, to the end, and what the bucket takes: copies into memory that is new.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,8 +34,8 @@ const FILE: &str = "file";
 /// What is called: its name, the bytes of a call, and how many calls a turn has.
 type Row = (Calls, &'static str, u64, u64);
 
-/// No turn writes more than what the [log](volume::LOG) keeps files for (a quarter of its limit), so that it goes round in
-/// them as one in use does.
+/// No turn writes more than what the [log](volume::LOG) keeps files for (a quarter of its limit, the prepared ones included), so that
+/// it goes round in them as one in use does.
 const CALLS: [Row; 6] = [
     (Calls::GetAttr, "GETATTR", 0, 40_000),
     (Calls::Create, "CREATE", 0, 10_000),
@@ -45,7 +47,7 @@ const CALLS: [Row; 6] = [
         20_000,
     ),
     (Calls::Read, "READ of 1 MiB, in a row", MIB, 512),
-    (Calls::Write, "WRITE of 1 MiB, in a row, unstable", MIB, 256),
+    (Calls::Write, "WRITE of 1 MiB, in a row, unstable", MIB, 192),
 ];
 
 #[derive(Clone, Copy)]
@@ -108,6 +110,22 @@ fn others() -> Duration {
     now(ClockId::ProcessCPUTime).saturating_sub(now(ClockId::ThreadCPUTime))
 }
 
+/// Waits until no other thread has had anything to do for a while; for a second at most.
+fn wait_for_quiet() {
+    const WHILE: Duration = Duration::from_millis(10);
+    const NOTHING: Duration = Duration::from_micros(200);
+    let until = Instant::now() + Duration::from_secs(1);
+    let mut before = others();
+    while Instant::now() < until {
+        std::thread::sleep(WHILE);
+        let now = others();
+        if now.saturating_sub(before) < NOTHING {
+            return;
+        }
+        before = now;
+    }
+}
+
 struct Course {
     servers: Runtime,
     client: Runtime,
@@ -151,12 +169,14 @@ impl Course {
             Ok::<_, Failure>(server.start().await)
         })?;
         self.directories += 1;
+        wait_for_quiet();
         let before = others();
         let run = self.run(running.address, calls, bytes, count);
         let taken = self.client.block_on(run)?;
         if let Server::Volume(_) = server {
             self.servers.block_on(server.settle())?;
         }
+        wait_for_quiet();
         let processor = others().saturating_sub(before);
         self.servers.block_on(running.stop());
         Ok((taken.as_secs_f64(), processor.as_secs_f64()))
@@ -242,7 +262,8 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
         .filter(|(_, name, ..)| name.contains(only))
         .collect();
     let mut course = Course::new()?;
-    let folder = surroundings::memory_folder();
+    let folder = arguments.after("--log-in").map(Path::new);
+    let folder = folder.unwrap_or(surroundings::memory_folder());
     let opened = course.servers.block_on(volume::open(volume::LOG, folder));
     let later = volume::open_with(volume::LOG, folder, |config| {
         config.checkpoint_interval = Duration::from_secs(3600);
@@ -282,7 +303,8 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
         later.close().await;
         opened.close().await;
     });
-    let caption = Machine::this().caption(COMMAND, "medians of rounds in turns (quartiles)");
+    let command = arguments.command(COMMAND, &["--only", "--log-in"]);
+    let caption = Machine::this().caption(&command, "medians of rounds in turns (quartiles)");
     Ok(rounds
         .iter()
         .map(|rounds| {

@@ -42,6 +42,11 @@ impl SegmentMap {
         self.memory.flush(range)
     }
 
+    /// Whether it is to stay mapped when it is flushed and full.
+    pub(crate) fn stays(&self) -> bool {
+        self.memory.is_in_memory()
+    }
+
     /// Gives the memory back, for another life of the segment. There are no slots any more, since
     /// each of them shares the ownership that is given up here.
     pub(crate) fn into_memory(self) -> Box<dyn SegmentMemory> {
@@ -98,6 +103,11 @@ impl Unwritten {
     /// The map, to be flushed.
     pub(crate) fn share(&self) -> Arc<SegmentMap> {
         Arc::clone(&self.map)
+    }
+
+    /// Whether the map is to stay when it is flushed and full.
+    pub(crate) fn stays(&self) -> bool {
+        self.map.stays()
     }
 
     /// The map, when nothing more is to be handed out.

@@ -105,7 +105,7 @@ pub(crate) struct Retained {
     pub(crate) base: Lsn,
     /// Where the records end; `None` while they are still being appended.
     pub(crate) end: Option<Lsn>,
-    /// Mapped until it is full and flushed; never for segments of an earlier run.
+    /// Mapped until it is full and flushed, or recycled if it lies in memory; never for segments of an earlier run.
     pub(crate) unwritten: Option<Unwritten>,
     /// Whether the header is on stable storage.
     pub(crate) header_flushed: bool,

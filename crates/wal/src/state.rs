@@ -24,7 +24,7 @@ use crate::waiting::Waiters;
 use crate::wal::Stats;
 
 /// Recycled segments that stay mapped, beyond the current and the prepared ones: as many as are prepared at once, so that
-/// those need neither be mapped nor faulted in again.
+/// those need neither be mapped nor faulted in again. All of them, where there is no disk.
 const MAPPED_SPARES: usize = 4;
 
 /// How the log ends.
@@ -349,8 +349,8 @@ impl State {
                 {
                     segment.header_flushed = true;
                     if segment.end.is_some_and(|end| end <= upto) {
-                        let map = segment.unwritten.take().map(Unwritten::into_map);
-                        self.unmap.extend(map);
+                        let map = segment.unwritten.take_if(|unwritten| !unwritten.stays());
+                        self.unmap.extend(map.map(Unwritten::into_map));
                     }
                 }
                 self.advance_durable(upto, due);
@@ -424,7 +424,7 @@ impl State {
             .count();
         let mut memory = None;
         match segment.unwritten.map(Unwritten::into_map) {
-            Some(map) if mapped < MAPPED_SPARES => {
+            Some(map) if mapped < MAPPED_SPARES || map.stays() => {
                 memory = Arc::into_inner(map).map(SegmentMap::into_memory);
             }
             Some(map) => self.unmap.push(map),

@@ -97,6 +97,12 @@ pub unsafe trait SegmentMemory: Send + Sync {
     /// Makes every page present and writable, so that later stores do not fault. Advice: does
     /// nothing where it is not supported.
     fn prefault(&self);
+
+    /// Whether there is no disk behind the file, so that a flush leaves its pages as they were: it is best mapped as long as there
+    /// is the file.
+    fn is_in_memory(&self) -> bool {
+        false
+    }
 }
 
 /// A segment's bytes, read at recovery.

@@ -250,3 +250,48 @@ fn every_byte_of_a_new_segment_has_its_space() {
     assert_eq!(made.len(), bytes);
     assert!(made.blocks() * 512 >= bytes, "{} blocks", made.blocks());
 }
+
+/// Pages that this thread has had faulted in, by itself or by the kernel on its behalf.
+fn faults() -> u64 {
+    let told = std::fs::read_to_string("/proc/thread-self/stat").expect("readable");
+    // Behind the program's name, which may hold anything: state, seven numbers, faults.
+    let (_, numbers) = told.rsplit_once(')').expect("a name");
+    let faults = numbers.split_whitespace().nth(7).expect("faults");
+    faults.parse().expect("a number")
+}
+
+#[test]
+fn a_log_in_memory_is_faulted_in_once() {
+    let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+    let storage = storage(&folder.path().join("log"));
+    let recovery = Recovery::scan(Arc::clone(&storage), VOLUME, Lsn::ZERO).expect("scanned");
+    let options = Options {
+        limit_bytes: 32 << 20,
+        ..options()
+    };
+    let (wal, hand) = recovery.into_wal_by_hand(options).expect("opened");
+    // Fewer segments than are kept, all of them filled and flushed, and only then used again.
+    let (segments, pages) = (6, 6 * 256);
+    let fill = || {
+        let before = faults();
+        let from = wal.next_lsn();
+        for number in 0..segments * 31 {
+            hand.prepare();
+            append_many(&wal, number..number + 1);
+        }
+        let mut durable = pin!(wal.durable(wal.next_lsn()));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(durable.as_mut().poll(&mut cx).is_pending());
+        while hand.sync() {}
+        assert!(durable.as_mut().poll(&mut cx).is_ready());
+        assert_eq!(
+            numbers(&storage, from),
+            (0..segments * 31).collect::<Vec<_>>()
+        );
+        wal.recycle(wal.next_lsn());
+        faults() - before
+    };
+    assert!(fill() >= pages, "the counter does not count");
+    let later: Vec<_> = (0..4).map(|_| fill()).collect();
+    assert!(later.iter().all(|faults| *faults < pages / 4), "{later:?}");
+}

@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use memmap2::{Advice, MmapRaw, UncheckedAdvice};
 
@@ -201,16 +202,34 @@ fn links(file: &File) -> io::Result<u64> {
     Ok(unsafe { found.assume_init() }.stx_nlink.into())
 }
 
+/// Whether a file lies in a file system that is all in memory and writes nothing anywhere.
+fn is_in_memory(file: &File) -> bool {
+    let mut found = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the descriptor belongs to `file`, which outlives the call; `found` has room for what is written.
+    let outcome = unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) };
+    // SAFETY: zeros are a valid value, and a call that succeeds has written over them.
+    outcome == 0 && unsafe { found.assume_init() }.f_type == libc::TMPFS_MAGIC
+}
+
 /// A whole file, mapped shared and writable.
 struct Mapped {
     map: MmapRaw,
     file: File,
+    /// Whether it lies in a file system that is all in memory.
+    in_memory: bool,
+    /// Whether its pages have been made present.
+    faulted_in: AtomicBool,
 }
 
 impl Mapped {
     fn new(file: File) -> io::Result<Mapped> {
         let map = MmapRaw::map_raw(&file)?;
-        Ok(Mapped { map, file })
+        Ok(Mapped {
+            map,
+            in_memory: is_in_memory(&file),
+            faulted_in: AtomicBool::new(false),
+            file,
+        })
     }
 
     /// Takes those pages out of the page table that lie in `range` to their end: nothing more is stored there as a rule, and if it is, the page
@@ -240,7 +259,9 @@ unsafe impl SegmentMemory for Mapped {
     }
 
     fn flush(&self, range: Range<usize>) -> io::Result<()> {
-        self.forget_mapping(&range);
+        if !self.in_memory {
+            self.forget_mapping(&range);
+        }
         self.map.flush_range(range.start, range.len())?;
         // What no name leads to cannot be read again after a crash.
         if links(&self.file)? == 0 {
@@ -250,8 +271,16 @@ unsafe impl SegmentMemory for Mapped {
     }
 
     fn prefault(&self) {
+        // Nobody takes these out of the page table again, but to swap them.
+        if self.in_memory && self.faulted_in.swap(true, Ordering::Relaxed) {
+            return;
+        }
         // Linux before 5.14 does not know it: then the stores fault one by one.
         let _ = self.map.advise(Advice::PopulateWrite);
+    }
+
+    fn is_in_memory(&self) -> bool {
+        self.in_memory
     }
 }
 
