@@ -5,6 +5,8 @@
 //!   of it is in the bucket.
 //! * *Small files*: 10,000 files of 16 KiB, and then all of them asked into the bucket.
 //!
+//! The volume has uploaded some 512 MiB of the same kind just before, and has its memory as one in use has.
+//!
 //! Beside each: what the bucket takes of the same bytes in plain parallel PUTs, as large and as many at a time as the
 //! volume's packs are; and a volume that looks for content which it has already (`dedup = "full"`), and finds none. The bucket is
 //! [far away](crate::far), and [forgets packs](far::way_to_sink). The log is in memory. Bytes are noise: what compresses leaves faster. No two
@@ -33,6 +35,9 @@ const MIB: u64 = 1 << 20;
 /// No two pieces of so many bytes are the same.
 const PIECE: usize = 16 << 10;
 
+/// What a volume has written and uploaded before, so that it has its memory as a gateway in use has.
+const BEFORE: u64 = 512 * MIB;
+
 /// What is written.
 #[derive(Clone, Copy)]
 struct Load {
@@ -41,6 +46,8 @@ struct Load {
     file_bytes: u64,
     /// Whether the writing is part of the time.
     streamed: bool,
+    /// Whether it is measured, and not only shown to work.
+    full: bool,
 }
 
 impl Load {
@@ -51,6 +58,7 @@ impl Load {
             files,
             file_bytes,
             streamed,
+            full,
         };
         [
             load("a burst of 512 MiB", 1, 512 * MIB / part, false),
@@ -62,6 +70,22 @@ impl Load {
     fn bytes(&self) -> u64 {
         self.files * self.file_bytes
     }
+
+    /// Has the memory of the machine in the same state before each measurement.
+    fn prepare_memory(&self) {
+        if self.full {
+            surroundings::use_memory_once();
+        }
+    }
+
+    /// As many of its files, or as much of its file, as have so many bytes; all of it if it has fewer.
+    fn part(&self, bytes: u64) -> Load {
+        Load {
+            files: self.files.min(bytes.div_ceil(self.file_bytes)),
+            file_bytes: self.file_bytes.min(bytes),
+            ..*self
+        }
+    }
 }
 
 /// A new bucket, as it is near.
@@ -69,6 +93,48 @@ async fn bucket(place: Place<'_>, number: u64) -> Result<Store, Failure> {
     let near = place.open(&format!("uploads-{number}")).await?;
     Volume::format(&near).await?;
     Ok(near)
+}
+
+/// Bytes in which no two pieces are the same.
+struct Noise {
+    bytes: Vec<u8>,
+    pieces: u64,
+}
+
+impl Noise {
+    fn new(seed: u64) -> Noise {
+        Noise {
+            bytes: surroundings::noise(seed, MIB as usize),
+            pieces: 0,
+        }
+    }
+
+    /// The next ones, a MiB at most.
+    fn next(&mut self, bytes: u64) -> &[u8] {
+        let data = &mut self.bytes[..bytes.min(MIB) as usize];
+        for piece in data.chunks_mut(PIECE) {
+            self.pieces += 1;
+            piece[..8].copy_from_slice(&self.pieces.to_le_bytes());
+        }
+        data
+    }
+}
+
+/// Writes files whose names begin like this.
+async fn write(volume: &Volume, name: &str, load: &Load, noise: &mut Noise) -> Result<(), Failure> {
+    for file in 0..load.files {
+        let name = format!("{name} {file}");
+        let mode = CreateMode::Guarded(SetAttributes::default());
+        let made = volume.create(&ROOT, Inode::ROOT, name.as_bytes(), &mode);
+        let inode = made.await?.attributes.inode;
+        for offset in (0..load.file_bytes).step_by(MIB as usize) {
+            let data = noise.next(load.file_bytes - offset);
+            volume
+                .write(&ROOT, inode, offset, data, Stability::Unstable)
+                .await?;
+        }
+    }
+    Ok(())
 }
 
 /// Seconds until the bucket has all of it, and how many bytes were put for that.
@@ -92,26 +158,13 @@ async fn through_a_volume(
     }
     let volume = Volume::open(&far, config).await?;
     volume.flush().await?;
-    let mut noise = surroundings::noise(number, MIB as usize);
-    let mut pieces: u64 = 0;
+    load.prepare_memory();
+    let mut noise = Noise::new(number);
+    write(&volume, "before", &load.part(BEFORE), &mut noise).await?;
+    volume.flush().await?;
     let before = requests.counts().bytes_put;
     let mut began = Instant::now();
-    for file in 0..load.files {
-        let name = format!("file {file}");
-        let mode = CreateMode::Guarded(SetAttributes::default());
-        let made = volume.create(&ROOT, Inode::ROOT, name.as_bytes(), &mode);
-        let inode = made.await?.attributes.inode;
-        for offset in (0..load.file_bytes).step_by(MIB as usize) {
-            let data = &mut noise[..(load.file_bytes - offset).min(MIB) as usize];
-            for piece in data.chunks_mut(PIECE) {
-                pieces += 1;
-                piece[..8].copy_from_slice(&pieces.to_le_bytes());
-            }
-            volume
-                .write(&ROOT, inode, offset, data, Stability::Unstable)
-                .await?;
-        }
-    }
+    write(&volume, "file", load, &mut noise).await?;
     if !load.streamed {
         began = Instant::now();
     }
@@ -126,6 +179,7 @@ async fn through_a_volume(
 /// Seconds that as many bytes take in PUTs of the size of packs.
 async fn plain(place: Place<'_>, load: &Load, number: u64) -> Result<f64, Failure> {
     let near = bucket(place, number).await?;
+    load.prepare_memory();
     let (far, _) = place.way_to_sink(&near);
     let config = FsConfig::new("unused".into());
     let pack = PutPayload::from(surroundings::noise(number, config.pack_bytes as usize));
