@@ -5,7 +5,7 @@ mod model;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use forebay_disk_cache::{FrameCache, FrameKey, MAX_DISK_CACHE, MAX_FRAME, MIN_DISK_CACHE, Shape};
@@ -286,14 +286,20 @@ fn frames_are_read_while_others_are_put() {
     let disk = Disk::new();
     let cache = disk.open();
     let rounds = OF_A_REGION * REGIONS * 2;
+    let all_are_put = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for reader in 0..2 {
-            let cache = &cache;
+            let (cache, all_are_put) = (&cache, &all_are_put);
             scope.spawn(move || {
                 let mut found = 0;
-                for n in (0..rounds).cycle().take(4000) {
-                    // Never anything but the frame, even where its region is begun anew at this moment.
-                    found += u32::from(has(cache, (n * 7 + reader) % rounds, MIB / 16));
+                // Once more when all are put: then the last ones are there.
+                let mut is_last = false;
+                while !is_last {
+                    is_last = all_are_put.load(Ordering::Relaxed);
+                    for n in 0..rounds {
+                        // Never anything but the frame, even where its region is begun anew at this moment.
+                        found += u32::from(has(cache, (n * 7 + reader) % rounds, MIB / 16));
+                    }
                 }
                 assert!(found > 0);
             });
@@ -301,5 +307,6 @@ fn frames_are_read_while_others_are_put() {
         for n in 0..rounds * 16 {
             put(&cache, [n % rounds], MIB / 16);
         }
+        all_are_put.store(true, Ordering::Relaxed);
     });
 }
