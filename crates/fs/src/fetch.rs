@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_cache::{Arrived, Lease};
 use forebay_meta::FrameAddress;
-use forebay_object::UnansweredTry;
+use forebay_object::{Fault, UnansweredTry};
 use forebay_pack::header::FRAME_HEADER_LEN;
 use forebay_pack::{
     Frame, FrameRef, PACK_PREFIX, PackKeys, object_name, open_frame, parse_object_name,
@@ -258,13 +258,21 @@ impl PackStore {
 
     /// Bytes of a pack as the bucket has them, which nobody has verified.
     pub(crate) async fn bytes(&self, pack: PackId, range: Range<u64>) -> Result<Bytes, FetchError> {
-        let location = self.location(pack);
-        let got = self.store.get_range(&location, range).await;
-        got.map_err(|error| match error {
-            object_store::Error::NotFound { .. } => {
-                FetchError::Damaged(format!("pack {location} is gone: {error}"))
-            }
-            error => FetchError::Unavailable(error.to_string()),
+        self.part_of_object(&self.location(pack), range).await
+    }
+
+    /// Bytes of the pack at `location`, fewer than were asked for if it ends among them.
+    async fn part_of_object(
+        &self,
+        location: &Path,
+        range: Range<u64>,
+    ) -> Result<Bytes, FetchError> {
+        let got = self.store.get_range(location, range).await;
+        got.map_err(|error| match Fault::of(&error) {
+            Fault::NotFound => FetchError::Damaged(format!("pack {location} is gone: {error}")),
+            // Taken for a store that is away it would be waited for for ever.
+            Fault::OutOfRange => FetchError::Damaged(format!("pack {location} was cut: {error}")),
+            _ => FetchError::Unavailable(error.to_string()),
         })
     }
 

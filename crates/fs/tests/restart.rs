@@ -312,6 +312,21 @@ fn a_damaged_pack_costs_only_the_range_that_it_held_and_is_named() {
 
 #[test]
 fn a_damaged_frame_does_not_stop_small_writes_to_its_block() {
+    // What lies there in the pack belongs a little before that in the file: headers come first.
+    small_writes_go_on_where_a_frame_is_damaged((1 << 20) - 2000, |bytes| bytes[1 << 20] ^= 1);
+}
+
+#[test]
+fn a_pack_that_was_cut_does_not_stop_small_writes_to_its_blocks() {
+    // Among the bytes of a frame, before those of all others.
+    small_writes_go_on_where_a_frame_is_damaged((1 << 20) - 2000, |bytes| {
+        bytes.truncate(900_000);
+    });
+    small_writes_go_on_where_a_frame_is_damaged(2000, Vec::clear);
+}
+
+/// Damages the pack of a file of 2 MiB, which shows at an offset that is not written to.
+fn small_writes_go_on_where_a_frame_is_damaged(shows_at: u64, damage: fn(&mut Vec<u8>)) {
     let bucket = Bucket::new();
     let life = bucket.start(|config| config.compression = forebay_fs::Compression::Off);
     let inode = life.create(b"file");
@@ -319,7 +334,7 @@ fn a_damaged_frame_does_not_stop_small_writes_to_its_block() {
     life.flush();
     let (path, _) = bucket.packs().remove(0);
     let mut bytes = fs::read(&path).unwrap();
-    bytes[1 << 20] ^= 1;
+    damage(&mut bytes);
     fs::write(&path, bytes).unwrap();
     // So many that the block would be written anew in one piece.
     life.run(|volume| async move {
@@ -335,9 +350,7 @@ fn a_damaged_frame_does_not_stop_small_writes_to_its_block() {
     life.crash();
     let life = bucket.start_elsewhere(|_| {});
     assert_eq!(life.read(inode, 699 * 3000, 1), b"x");
-    // What lies there in the pack belongs a little before that in the file: headers come first.
-    let damaged = (1 << 20) - 2000;
-    assert_eq!(life.try_read(inode, damaged, 10), Err(Error::Io));
+    assert_eq!(life.try_read(inode, shows_at, 10), Err(Error::Io));
 }
 
 #[test]

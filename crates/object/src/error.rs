@@ -34,6 +34,8 @@ pub enum Fault {
     WrongRegion,
     /// The disk is full.
     Full,
+    /// A range was asked for that begins behind the object's end.
+    OutOfRange,
     /// The store cannot do this at all.
     Unsupported,
     /// The server cannot be reached, or did not answer in time.
@@ -70,6 +72,9 @@ impl Fault {
             }
             if cause.is::<Away>() || cause.is::<Hung>() {
                 return Some(Fault::Unreachable);
+            }
+            if cause.is::<OutOfRange>() {
+                return Some(Fault::OutOfRange);
             }
             match cause.downcast_ref::<io::Error>()?.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -110,6 +115,7 @@ impl Fault {
             }
             Fault::WrongRegion => "the bucket is in another region: set AWS_REGION to it",
             Fault::Full => "the disk is full: free some space",
+            Fault::OutOfRange => "the object is shorter than it should be: it was damaged or cut",
             Fault::Unsupported => "the store cannot do this",
             Fault::Unreachable => {
                 "the server cannot be reached: check the endpoint (AWS_ENDPOINT_URL), the network \
@@ -118,6 +124,25 @@ impl Fault {
             Fault::Transient => "the store failed: try again, and look into its log",
         }
     }
+}
+
+/// A range begins behind the end of its object.
+#[derive(Debug, thiserror::Error)]
+#[error("{location} has {size} bytes, and some from byte {start} on were asked for")]
+struct OutOfRange {
+    location: Path,
+    size: u64,
+    start: u64,
+}
+
+/// The error for a range that begins behind the end of an object.
+pub(crate) fn out_of_range(location: &Path, size: u64, start: u64) -> Error {
+    let location = location.clone();
+    generic(OutOfRange {
+        location,
+        size,
+        start,
+    })
 }
 
 /// What an error says about the store, and about asking again.

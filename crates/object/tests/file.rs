@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use forebay_object::FileStore;
+use forebay_object::{Fault, FileStore};
 use futures_util::TryStreamExt;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
@@ -94,4 +94,18 @@ async fn of_two_gateways_that_update_one_version_one_wins() {
         };
         assert!(matches!(lost, Error::Precondition { .. }), "{lost}");
     }
+}
+
+#[tokio::test]
+async fn a_range_behind_the_end_is_told_apart_from_a_disk_that_fails() {
+    let folder = TempDir::new().unwrap();
+    let store = FileStore::open(folder.path(), false).unwrap();
+    let path = Path::from("object");
+    store.put(&path, "12345".into()).await.unwrap();
+    for range in [5..6, 100..200] {
+        let error = store.get_range(&path, range).await.unwrap_err();
+        assert_eq!(Fault::of(&error), Fault::OutOfRange, "{error}");
+        assert!(error.to_string().contains("has 5 bytes"), "{error}");
+    }
+    assert_eq!(store.get_range(&path, 4..6).await.unwrap(), "5");
 }

@@ -14,7 +14,6 @@ use forebay_cache::{Arrived, Lease};
 use forebay_meta::FrameAddress;
 use forebay_pack::{FrameRef, open_frame};
 use forebay_types::{BLOCK_SIZE, BlockKey, PackId};
-use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use tokio::sync::OnceCell;
 
@@ -232,13 +231,7 @@ impl PackStore {
 
     /// Bytes of a pack, in memory of their own as far as that is not much more than they are.
     async fn get_range(&self, location: &Path, range: Range<u64>) -> Result<Bytes, FetchError> {
-        let got = self.store.get_range(location, range).await;
-        let got = got.map_err(|error| match error {
-            object_store::Error::NotFound { .. } => {
-                FetchError::Damaged(format!("pack {location} is gone: {error}"))
-            }
-            error => FetchError::Unavailable(error.to_string()),
-        })?;
+        let got = self.part_of_object(location, range).await?;
         // A short body may be a part of a client's buffer for what it reads, which it would keep.
         let is_part = got.len() < MAX_CLIENT_BUFFER && !got.is_unique();
         Ok(if is_part {
@@ -380,6 +373,7 @@ mod tests {
 
     use super::*;
     use crate::environment::SystemRandomness;
+    use object_store::ObjectStoreExt;
 
     const BLOCK: BlockKey = BlockKey {
         inode: Inode(9),

@@ -124,6 +124,7 @@ pub(crate) fn sorted(location: &str, words: Words<'_>) -> Error {
         ("PermanentRedirect" | "IllegalLocationConstraintException", _) => Fault::WrongRegion,
         ("AccessDenied" | "AllAccessDisabled" | "AccountProblem", _) => Fault::Denied,
         ("NotImplemented", _) => Fault::Unsupported,
+        ("InvalidRange", _) | (_, 416) => Fault::OutOfRange,
         (_, 301 | 307) => Fault::WrongRegion,
         (_, 304) => Fault::NotModified,
         (_, 401) => Fault::BadCredentials,
@@ -194,6 +195,7 @@ fn with_fault(location: &str, error: S3Error) -> Error {
         Fault::BucketMissing
         | Fault::WrongRegion
         | Fault::Full
+        | Fault::OutOfRange
         | Fault::Unreachable
         | Fault::Transient => Error::Generic {
             store: STORE,
@@ -244,6 +246,8 @@ mod tests {
             (500, Some("InternalError"), Fault::Transient),
             (503, Some("SlowDown"), Fault::Transient),
             (501, Some("NotImplemented"), Fault::Unsupported),
+            (416, Some("InvalidRange"), Fault::OutOfRange),
+            (416, None, Fault::OutOfRange),
         ] {
             let error = said(status, code);
             assert_eq!(Fault::of(&error), fault, "{status} {code:?}");
