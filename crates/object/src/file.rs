@@ -13,14 +13,14 @@ use futures_util::stream::BoxStream;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetRange, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
     RenameOptions, Result, UpdateVersion,
 };
 use tokio::sync::RwLock;
 
 use crate::OpenError;
-use crate::error::out_of_range;
+use crate::range;
 
 /// Objects as files of a local folder: `object_store`'s `LocalFileSystem`, with two additions.
 ///
@@ -203,20 +203,7 @@ impl ObjectStore for FileStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let start = match &options.range {
-            Some(GetRange::Bounded(range)) => Some(range.start),
-            Some(GetRange::Offset(start)) => Some(*start),
-            Some(GetRange::Suffix(_)) | None => None,
-        };
-        let got = self.files.get_opts(location, options).await;
-        // Among its errors this one, which says nothing about the disk, looks like all others.
-        if let (Err(Error::Generic { .. }), Some(start)) = (&got, start)
-            && let Ok(found) = self.files.head(location).await
-            && found.size <= start
-        {
-            return Err(out_of_range(location, found.size, start));
-        }
-        got
+        range::get(&self.files, location, options).await
     }
 
     fn delete_stream(

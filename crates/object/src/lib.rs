@@ -30,6 +30,7 @@ mod memory;
 mod options;
 mod pace;
 mod probe;
+mod range;
 mod s3;
 
 use std::sync::Arc;

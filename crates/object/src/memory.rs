@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -14,6 +13,8 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
+
+use crate::range;
 
 static NAMED: LazyLock<Mutex<HashMap<String, Arc<MemoryStore>>>> = LazyLock::new(Mutex::default);
 
@@ -62,15 +63,7 @@ impl ObjectStore for MemoryStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.0.get_opts(location, options).await
-    }
-
-    async fn get_ranges(
-        &self,
-        location: &Path,
-        ranges: &[std::ops::Range<u64>],
-    ) -> Result<Vec<Bytes>> {
-        self.0.get_ranges(location, ranges).await
+        range::get(&self.0, location, options).await
     }
 
     fn delete_stream(
@@ -103,9 +96,11 @@ impl ObjectStore for MemoryStore {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use object_store::ObjectStoreExt;
 
     use super::*;
+    use crate::Fault;
 
     #[tokio::test]
     async fn what_is_put_is_given_back_to_who_owned_it() {
@@ -127,5 +122,14 @@ mod tests {
         assert_eq!(Arc::strong_count(&owner), 1);
         let read = store.get(&path).await.unwrap().bytes().await.unwrap();
         assert_eq!(read, b"bytes"[..]);
+    }
+    #[tokio::test]
+    async fn a_range_behind_the_end_is_told_apart_from_a_failure() {
+        let store = open(None);
+        let path = Path::from("object");
+        store.put(&path, "12345".into()).await.unwrap();
+        let error = store.get_range(&path, 5..6).await.unwrap_err();
+        assert_eq!(Fault::of(&error), Fault::OutOfRange, "{error}");
+        assert_eq!(store.get_range(&path, 4..6).await.unwrap(), "5");
     }
 }
