@@ -59,6 +59,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     {
         let found = operations().into_iter().find(|one| one.key == *key);
         found.ok_or("no such operation")?.run(turns.parse()?);
+        return Ok(ExitCode::SUCCESS);
     }
     if !arguments.iter().any(|argument| argument == "--bench") {
         for operation in operations() {

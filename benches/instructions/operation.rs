@@ -35,13 +35,12 @@ impl Operation {
         }
     }
 
-    /// Does it so often, and ends the program: nothing is closed or freed, which nobody waits for.
-    pub(crate) fn run(&self, turns: u64) -> ! {
+    /// Does it so often.
+    pub(crate) fn run(&self, turns: u64) {
         let mut turn = (self.prepare)();
         // What only the first turns do.
         (0..self.turns.few).for_each(|_| turn());
         counted_turns(&mut turn, turns);
-        std::process::exit(0)
     }
 
     /// Does it a few times.
