@@ -81,7 +81,11 @@ impl<'a> Place<'a> {
             ),
             None => format!("memory://{name}"),
         };
-        Ok(forebay_object::open(&url, &StoreOptions::default()).await?)
+        let options = StoreOptions {
+            create: true,
+            ..StoreOptions::default()
+        };
+        Ok(forebay_object::open(&url, &options).await?)
     }
 
     /// The way to it. See [`way_to`].

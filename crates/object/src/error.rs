@@ -206,7 +206,7 @@ pub(crate) fn empty(location: &Path) -> Error {
     generic(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
-fn generic(source: impl StdError + Send + Sync + 'static) -> Error {
+pub(crate) fn generic(source: impl StdError + Send + Sync + 'static) -> Error {
     Error::Generic {
         store: "store",
         source: Box::new(source),

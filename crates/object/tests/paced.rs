@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_object::faults::{FaultKind, Faults, FaultyStore, Request};
-use forebay_object::{Fault, PaceSettings, Store};
+use forebay_object::{Fault, FileStore, PaceSettings, Store};
 use futures_util::TryStreamExt;
+use object_store::chunked::ChunkedStore;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode};
+use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode};
 use tokio::time::Instant;
 
 struct Scene {
@@ -50,6 +51,38 @@ impl Scene {
     async fn get(&self, name: &str) -> Result<bytes::Bytes, Error> {
         self.store.store.get(&Path::from(name)).await?.bytes().await
     }
+}
+
+/// The bodies of a whole object and of a range of it.
+async fn parts_of(inner: Arc<dyn ObjectStore>) -> [Vec<bytes::Bytes>; 2] {
+    let url = "test".to_owned();
+    let store = Store::new(inner, Path::default(), url, PaceSettings::default()).store;
+    let path = Path::from("object");
+    store.put(&path, "0123456789".into()).await.unwrap();
+    let whole = store.get(&path).await.unwrap();
+    let options = GetOptions::new().with_range(Some(2_u64..9));
+    let range = store.get_opts(&path, options).await.unwrap();
+    [
+        whole.into_stream().try_collect().await.unwrap(),
+        range.into_stream().try_collect().await.unwrap(),
+    ]
+}
+
+#[tokio::test]
+async fn bodies_come_in_one_piece_whether_in_parts_or_out_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = FileStore::open(folder.path(), false).unwrap();
+    let in_parts = ChunkedStore::new(Arc::new(InMemory::new()), 3);
+    let inner: [Arc<dyn ObjectStore>; 2] = [Arc::new(file), Arc::new(in_parts)];
+    for inner in inner {
+        assert_eq!(parts_of(inner).await, [["0123456789"], ["2345678"]]);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_comes_in_one_part_is_not_copied() {
+    let [whole, range] = parts_of(Arc::new(InMemory::new())).await;
+    assert_eq!(range[0].as_ptr(), whole[0][2..].as_ptr());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,16 @@
 //! The store through which all requests go.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
     CopyMode, CopyOptions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
@@ -17,7 +20,7 @@ use object_store::{
 
 use super::{Body, Pacer, Repeat};
 use crate::Fault;
-use crate::error::{empty, short};
+use crate::error::{empty, generic, short};
 
 /// Objects up to this size are taken in whole before they are handed on, so that a body that breaks off is
 /// asked for again; so are all ranges.
@@ -68,6 +71,52 @@ impl PacedStore {
         asked.await.unwrap_or_else(|error| vec![Err(error)])
     }
 
+    /// Takes a body in; an error if it has another length than was promised.
+    async fn whole(&self, mut result: GetResult, limit: Duration) -> Result<GetResult> {
+        let range = result.range.clone();
+        let promised = range.end.saturating_sub(range.start);
+        let nothing = GetResultPayload::Stream(stream::empty().boxed());
+        let body = match mem::replace(&mut result.payload, nothing) {
+            GetResultPayload::File(file, _) => {
+                let read = tokio::task::spawn_blocking(move || read(file, range.start, promised));
+                let read = read.map(|read| read.unwrap_or_else(|died| Err(died.into())));
+                self.pacer.in_time(limit, read.map_err(generic)).await?
+            }
+            GetResultPayload::Stream(parts) => self.collect(parts, promised, limit).await?,
+        };
+        let got = body.len() as u64;
+        if got != promised {
+            return Err(short(&result.meta.location, got, promised));
+        }
+        result.payload = GetResultPayload::Stream(stream::iter([Ok(body)]).boxed());
+        Ok(result)
+    }
+
+    /// Puts a body together. What comes in one part is left as it is; of several each is copied as it comes, and the client
+    /// reads the next one into the same memory. Kept until the last one is there, they would take as much memory as
+    /// the body once more, new to the process each time.
+    async fn collect(
+        &self,
+        mut parts: BoxStream<'static, Result<Bytes>>,
+        promised: u64,
+        limit: Duration,
+    ) -> Result<Bytes> {
+        let first = self.pacer.in_time(limit, parts.try_next()).await?;
+        let mut first = first.unwrap_or_default();
+        let mut whole = Vec::new();
+        while let Some(part) = self.pacer.in_time(limit, parts.try_next()).await? {
+            if whole.is_empty() {
+                whole.reserve(expected(promised));
+                whole.extend_from_slice(&mem::take(&mut first));
+            }
+            whole.extend_from_slice(&part);
+        }
+        Ok(match whole.is_empty() {
+            true => first,
+            false => whole.into(),
+        })
+    }
+
     async fn list_whole<'a>(
         &'a self,
         list: impl Fn() -> BoxStream<'static, Result<ObjectMeta>> + 'a,
@@ -78,30 +127,6 @@ impl PacedStore {
             })
             .await
     }
-}
-
-/// Takes a body in; an error if it has another length than was promised.
-async fn whole(result: GetResult, pacer: &Pacer, limit: Duration) -> Result<GetResult> {
-    let (meta, range) = (result.meta.clone(), result.range.clone());
-    let (attributes, extensions) = (result.attributes.clone(), result.extensions.clone());
-    let promised = range.end.saturating_sub(range.start);
-    let mut chunks = result.into_stream();
-    let mut body: Vec<Bytes> = Vec::new();
-    let mut got = 0;
-    while let Some(chunk) = pacer.in_time(limit, chunks.try_next()).await? {
-        got += chunk.len() as u64;
-        body.push(chunk);
-    }
-    if got != promised {
-        return Err(short(&meta.location, got, promised));
-    }
-    Ok(GetResult {
-        payload: GetResultPayload::Stream(stream::iter(body.into_iter().map(Ok)).boxed()),
-        meta,
-        range,
-        attributes,
-        extensions,
-    })
 }
 
 /// Hands a large body on, as long as it moves and until it ends where it should.
@@ -130,6 +155,19 @@ fn guarded(result: GetResult, pacer: Arc<Pacer>, limit: Duration) -> GetResult {
         attributes,
         extensions,
     }
+}
+
+/// So many bytes of a file from `start` on, as far as it has them.
+fn read(mut file: File, start: u64, promised: u64) -> io::Result<Bytes> {
+    let mut bytes = Vec::with_capacity(expected(promised));
+    file.seek(SeekFrom::Start(start))?;
+    file.take(promised).read_to_end(&mut bytes)?;
+    Ok(bytes.into())
+}
+
+/// The memory to begin a body of so many bytes with: a server may promise anything.
+fn expected(promised: u64) -> usize {
+    promised.min(BUFFERED) as usize
 }
 
 impl fmt::Debug for PacedStore {
@@ -205,7 +243,7 @@ impl ObjectStore for PacedStore {
                 if options.head {
                     Ok(result)
                 } else if ranged || result.meta.size <= BUFFERED {
-                    whole(result, &self.pacer, limit).await
+                    self.whole(result, limit).await
                 } else {
                     Ok(guarded(result, Arc::clone(&self.pacer), limit))
                 }
