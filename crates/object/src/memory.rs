@@ -123,6 +123,7 @@ mod tests {
         let read = store.get(&path).await.unwrap().bytes().await.unwrap();
         assert_eq!(read, b"bytes"[..]);
     }
+
     #[tokio::test]
     async fn a_range_behind_the_end_is_told_apart_from_a_failure() {
         let store = open(None);

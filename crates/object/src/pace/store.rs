@@ -80,6 +80,8 @@ impl PacedStore {
             GetResultPayload::File(file, _) => {
                 let read = tokio::task::spawn_blocking(move || read(file, range.start, promised));
                 let read = read.map(|read| read.unwrap_or_else(|died| Err(died.into())));
+                // It shows no progress on its way.
+                let limit = self.pacer.pace.lock().limit(promised);
                 self.pacer.in_time(limit, read.map_err(generic)).await?
             }
             GetResultPayload::Stream(parts) => self.collect(parts, promised, limit).await?,
