@@ -7,28 +7,31 @@
 //!
 //! The volume has uploaded some 512 MiB of the same kind just before, and has its memory as one in use has.
 //!
-//! Beside each: what the bucket takes of the same bytes in plain parallel PUTs, as large and as many at a time as the
-//! volume's packs are; and a volume that looks for content which it has already (`dedup = "full"`), and finds none. The bucket is
-//! [far away](crate::far), and [forgets packs](far::way_to_sink). The log is in memory. Bytes are noise: what compresses leaves faster. No two
+//! Beside each: what the bucket takes of as many bytes in plain parallel PUTs, as large and as many at a time as the
+//! volume's packs are, out of 512 MiB at the most that are put again and again; and a volume that looks for content which
+//! it has already (`dedup = "full"`), and finds none. The bucket is [far away](crate::far), and
+//! [forgets packs](far::way_to_sink). The log is in memory. Bytes are noise: what compresses leaves faster. No two
 //! pieces of 16 KiB are the same.
 //!
 //! With `--store s3://BUCKET/PREFIX` the bucket is that one, as it is: the PUTs are then those of the S3 client, and its server
 //! takes its part of the machine.
 //!
 //! Rounds of each and its plain PUTs take turns; what is told are medians and quartiles. `--rounds N`: 5 if it
-//! is not given; `--update FILE` puts the table in that text. Run by `cargo test`, little of it shows that it works.
+//! is not given; `--only PART-OF-A-NAME`; `--update FILE` puts the table in that text. Run by `cargo test`, little of it
+//! shows that it works.
 
 use std::time::{Duration, Instant};
 
 use crate::far::{self, Place};
 use crate::{Failure, ROOT, surroundings};
+use bytes::Bytes;
 use forebay_fs::{Compression, Dedup, FsConfig, Volume};
 use forebay_measure::{Arguments, Machine, Round, Rounds, table};
 use forebay_object::Store;
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use object_store::{ObjectStoreExt, PutPayload};
+use object_store::ObjectStoreExt;
 
 const COMMAND: &str = "cargo bench --bench tables -- uploads";
 const MIB: u64 = 1 << 20;
@@ -37,6 +40,9 @@ const PIECE: usize = 16 << 10;
 
 /// What a volume has written and uploaded before, so that it has its memory as a gateway in use has.
 const BEFORE: u64 = 512 * MIB;
+
+/// Memory that plain PUTs take their bytes from: no cache of the processor has it, as none has a volume's.
+const PUT_AGAIN: u64 = 512 * MIB;
 
 /// What is written.
 #[derive(Clone, Copy)]
@@ -176,27 +182,34 @@ async fn through_a_volume(
     Ok((taken.as_secs_f64(), put))
 }
 
+/// So many bytes, or as many as are put again and again, in packs; of more than these only whole packs.
+fn packs(bytes: u64, pack_bytes: u64, seed: u64) -> Vec<Bytes> {
+    let bytes = bytes.min(PUT_AGAIN);
+    let sizes = (0..bytes)
+        .step_by(pack_bytes as usize)
+        .map(|at| pack_bytes.min(bytes - at));
+    let noise =
+        |(at, size)| Bytes::from(surroundings::noise(seed ^ (at as u64) << 32, size as usize));
+    sizes.enumerate().map(noise).collect()
+}
+
 /// Seconds that as many bytes take in PUTs of the size of packs.
 async fn plain(place: Place<'_>, load: &Load, number: u64) -> Result<f64, Failure> {
     let near = bucket(place, number).await?;
-    load.prepare_memory();
     let (far, _) = place.way_to_sink(&near);
     let config = FsConfig::new("unused".into());
-    let pack = PutPayload::from(surroundings::noise(number, config.pack_bytes as usize));
-    let sizes = (0..load.bytes())
-        .step_by(pack.content_length())
-        .map(|at| (load.bytes() - at).min(pack.content_length() as u64) as usize);
+    let packs = packs(load.bytes(), config.pack_bytes, number);
+    let again = packs.len();
+    let packs = (0..load.bytes().div_ceil(config.pack_bytes) as usize)
+        .map(|at| (at, packs[at % again].clone()));
+    load.prepare_memory();
     let began = Instant::now();
-    stream::iter(sizes.enumerate())
-        .map(|(number, len)| {
+    stream::iter(packs)
+        .map(|(number, bytes)| {
             let store = far.store.clone();
-            let bytes = pack.iter().map(|all| all.slice(..len.min(all.len())));
-            let (path, bytes) = (
-                far.path(&format!("{}{number}", far::PACKS)),
-                bytes.collect(),
-            );
+            let path = far.path(&format!("{}{number}", far::PACKS));
             // Each in a task of its own, as the volume's are.
-            async move { tokio::spawn(async move { store.put(&path, bytes).await }).await }
+            async move { tokio::spawn(async move { store.put(&path, bytes.into()).await }).await }
         })
         .buffer_unordered(config.upload_parallel)
         .map(|put| -> Result<(), Failure> {
@@ -261,7 +274,12 @@ fn shown(loads: &[Load], rounds: &Rounds) -> String {
 /// The tables, with what they were measured on.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let runtime = crate::runtime()?;
+    let only = arguments.after("--only").unwrap_or_default();
     let loads = Load::all(arguments.full());
+    let loads: Vec<_> = loads
+        .into_iter()
+        .filter(|load| load.name.contains(only))
+        .collect();
     let place = Place::of(arguments);
     let count = match arguments.full() {
         true => arguments.after("--rounds").map_or(Ok(5), str::parse)?,
@@ -277,7 +295,10 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     // Tasks of the metadata store may wait for each other when they are cut off.
     runtime.shutdown_background();
     let figures = format!("medians of {count} rounds (quartiles)");
-    let caption = Machine::this().caption(&arguments.command(COMMAND, &["--store"]), &figures);
+    let caption = Machine::this().caption(
+        &arguments.command(COMMAND, &["--only", "--store"]),
+        &figures,
+    );
     let tables = shown(&loads, &Rounds::new(rounds?));
     Ok(format!("{caption}\n\n{tables}"))
 }
