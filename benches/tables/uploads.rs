@@ -280,6 +280,9 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
         .into_iter()
         .filter(|load| load.name.contains(only))
         .collect();
+    if loads.is_empty() {
+        return Err(format!("--only {only}: no load has that in its name").into());
+    }
     let place = Place::of(arguments);
     let count = match arguments.full() {
         true => arguments.after("--rounds").map_or(Ok(5), str::parse)?,
