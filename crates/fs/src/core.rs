@@ -54,7 +54,7 @@ pub(crate) struct Core {
     pub(crate) cache: Arc<Cache>,
     pub(crate) nodes: NodeTable,
     pub(crate) packs: PackStore,
-    pub(crate) sharing: Sharing,
+    pub(crate) sharing: Arc<Sharing>,
     /// Of the names that directories in memory know of.
     pub(crate) names_room: Arc<Room>,
     /// Lock order: names of directories, states of nodes, the gate, everything else.
@@ -99,7 +99,7 @@ impl Core {
         Core {
             cache: Cache::with_reserve(parts.config.memory_limit, parts.config.memory_reserve()),
             nodes: NodeTable::new(parts.config.node_limit),
-            sharing: Sharing::new(parts.config.dedup),
+            sharing: Arc::new(Sharing::new(parts.config.dedup)),
             config: parts.config,
             environment: parts.environment,
             catalog: parts.catalog,

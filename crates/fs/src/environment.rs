@@ -153,6 +153,8 @@ impl Compute {
     }
 
     /// Does `work` that no caller waits for; `Err` if it panicked in its thread.
+    ///
+    /// It may outlive the volume, so it holds parts of it and never the whole: that would keep the log locked.
     pub(crate) async fn run_in_background<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,

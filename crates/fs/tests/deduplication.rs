@@ -1,18 +1,17 @@
 //! What the volume has already is not uploaded again, reads as it was written whatever becomes of the file that
 //! brought it, and goes when nobody refers to it any more.
-//!
-//! `FOREBAY_MODEL_CASES` sets how many random histories are tried (default 12).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::*;
+use crate::histories::try_all;
 use forebay_fs::{Compression, Dedup, DedupStatus, FsConfig};
 use forebay_meta::record::{KnownFrame, PackFrames};
 use forebay_meta::{Key, KeyRange, MetaStore, Record, SlateReader};
 use forebay_types::{BLOCK_SIZE, Inode, PackId};
 use forebay_vfs::Stability;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 
 const MIB: u64 = 1 << 20;
 const BLOCK: usize = BLOCK_SIZE as usize;
@@ -335,6 +334,43 @@ fn a_gateway_without_it_reads_what_is_shared_and_takes_the_notes_away() {
     assert_eq!(notes(&bucket), []);
 }
 
+#[test]
+fn a_volume_that_ends_lets_go_of_its_log_whatever_is_still_looked_for() {
+    let bucket = Bucket::new();
+    let settings = |config: &mut FsConfig| {
+        with(Dedup::Full)(config);
+        config.memory_limit = 192 * MIB;
+        config.pack_bytes = 64 * MIB;
+    };
+    let life = bucket.start(settings);
+    let inode = life.create(b"file");
+    for block in 0..16 {
+        let content = pattern(block, BLOCK);
+        life.write(inode, block * BLOCK_SIZE, &content, Stability::Unstable);
+    }
+    let mut config = bucket.config();
+    settings(&mut config);
+    let is_over = AtomicBool::new(false);
+    let started = std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        // Its frames are hashed by threads that a runtime does not wait for. They are nicer: beside busy ones that takes
+        // them longer than the next start.
+        drop(life.spawn(|volume| async move { volume.flush().await }));
+        life.crash();
+        let started = bucket.try_start_with(config);
+        is_over.store(true, Ordering::Relaxed);
+        started
+    });
+    let life = started.unwrap_or_else(|error| panic!("{error}"));
+    assert_bytes(&life.read(inode, 0, BLOCK), &pattern(0, BLOCK));
+}
+
 #[derive(Clone, Debug)]
 enum Event {
     /// A block of a file gets one of few contents.
@@ -480,19 +516,7 @@ fn run(mode: Dedup, events: &[Event]) {
 
 #[test]
 fn files_read_as_they_were_written_whatever_is_shared() {
-    let cases = std::env::var("FOREBAY_MODEL_CASES").map_or(12, |cases| cases.parse().unwrap());
-    let config = Config {
-        cases,
-        max_shrink_iters: 200,
-        failure_persistence: None,
-        ..Config::default()
-    };
     let mode = prop_oneof![Just(Dedup::Full), Just(Dedup::Fast)];
     let histories = (mode, prop::collection::vec(event(), 5..50));
-    TestRunner::new(config)
-        .run(&histories, |(mode, events)| {
-            run(mode, &events);
-            Ok(())
-        })
-        .unwrap_or_else(|failure| panic!("{failure}"));
+    try_all(&histories, |(mode, events)| run(mode, &events));
 }

@@ -1,12 +1,10 @@
 //! What a stream has filled goes to the bucket before its checkpoint closes, and can be evicted then: it reads as it
 //! was written, whatever is written, cut off, removed or published around it, and a crash loses none of it.
-//!
-//! `FOREBAY_MODEL_CASES` sets how many random histories are tried (default 12).
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 
 use crate::common::*;
+use crate::histories::try_all;
 use forebay_fs::FsConfig;
 use forebay_types::{BLOCK_SIZE, Inode};
 use forebay_vfs::Stability;
@@ -332,17 +330,6 @@ fn run(events: &[Event]) {
 
 #[test]
 fn files_read_as_they_were_written_whatever_leaves_early() {
-    let cases = std::env::var("FOREBAY_MODEL_CASES").map_or(12, |cases| cases.parse().unwrap());
-    let config = Config {
-        cases,
-        max_shrink_iters: 200,
-        failure_persistence: None,
-        ..Config::default()
-    };
-    TestRunner::new(config)
-        .run(&prop::collection::vec(event(), 5..40), |events| {
-            run(&events);
-            Ok(())
-        })
-        .unwrap_or_else(|failure| panic!("{failure}"));
+    let histories = prop::collection::vec(event(), 5..40);
+    try_all(&histories, |events| run(&events));
 }

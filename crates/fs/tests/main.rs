@@ -15,6 +15,7 @@ mod disk_cache;
 mod disk_faults;
 mod fencing;
 mod healing;
+mod histories;
 mod interrupted_opening;
 mod leaving_early;
 mod limits;

@@ -1,14 +1,12 @@
 //! Random operations on a volume and on a reference model, with crashes, moves to other machines
 //! and a cache that is too small. What fails is shrunk and printed.
-//!
-//! `FOREBAY_MODEL_CASES` sets how many histories are tried (default 12).
 
 use crate::common::model::{Model, Op, draw};
 use crate::common::*;
+use crate::histories::try_all;
 use crate::sealing::key_file;
 use forebay_fs::{Dedup, Expected};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -112,19 +110,7 @@ fn a_sealed_volume_does_what_the_model_does() {
 }
 
 fn try_histories(expected: &Expected) {
-    let cases = std::env::var("FOREBAY_MODEL_CASES").map_or(12, |cases| cases.parse().unwrap());
-    let config = Config {
-        cases,
-        max_shrink_iters: 300,
-        failure_persistence: None,
-        ..Config::default()
-    };
     let dedup = prop_oneof![Just(Dedup::Off), Just(Dedup::Full), Just(Dedup::Fast)];
     let histories = (dedup, prop::collection::vec(event(), 10..120));
-    TestRunner::new(config)
-        .run(&histories, |(dedup, events)| {
-            run(dedup, &events, expected);
-            Ok(())
-        })
-        .unwrap_or_else(|failure| panic!("{failure}"));
+    try_all(&histories, |(dedup, events)| run(dedup, &events, expected));
 }

@@ -34,19 +34,19 @@ impl Choice {
 impl Core {
     /// The marks of all frames of `contents`, in their order; none if nobody asks for them.
     pub(super) async fn marks(
-        self: &Arc<Self>,
+        &self,
         contents: Vec<Content>,
     ) -> Result<(Vec<Content>, Vec<Mark>), Halted> {
         if self.sharing.is_off() {
             return Ok((contents, Vec::new()));
         }
-        let core = self.clone();
+        let (sharing, keys) = (self.sharing.clone(), self.packs.keys().clone());
         let marked = self.environment.compute.run_in_background(move || {
             let frames: Vec<Vec<&[u8]>> = contents
                 .iter()
                 .flat_map(|content| content.frames.iter().map(|frame| content.pieces(*frame)))
                 .collect();
-            let marks = marks(&frames, &core.sharing, core.packs.keys());
+            let marks = marks(&frames, &sharing, &keys);
             drop(frames);
             (contents, marks)
         });

@@ -1,9 +1,9 @@
 //! Whatever is done and refused, the counts are those of a walk.
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
+use crate::histories::try_all;
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -116,16 +116,6 @@ fn play(events: &[Event]) {
 
 #[test]
 fn counts_are_those_of_a_walk_after_random_operations_crashes_and_takeovers() {
-    let config = Config {
-        cases: 12,
-        max_shrink_iters: 200,
-        failure_persistence: None,
-        ..Config::default()
-    };
-    TestRunner::new(config)
-        .run(&prop::collection::vec(event(), 10..80), |events| {
-            play(&events);
-            Ok(())
-        })
-        .unwrap_or_else(|failure| panic!("{failure}"));
+    let histories = prop::collection::vec(event(), 10..80);
+    try_all(&histories, |events| play(&events));
 }

@@ -318,8 +318,7 @@ impl Core {
         work: &mut Work,
     ) -> Result<(PutPack, Vec<Move>), Unfinished> {
         let pack = self.checkpoints.new_pack();
-        let core = self.clone();
-        let keys = self.packs.keys().clone();
+        let (sharing, keys) = (self.sharing.clone(), self.packs.keys().clone());
         let compression = self.config.compression.lowest();
         let frames = copied.iter().flat_map(|block| &block.frames);
         let raw: usize = frames.clone().map(|(_, bytes)| bytes.len()).sum();
@@ -343,11 +342,11 @@ impl Core {
                         to.push(shared(frame, *first, block, range));
                         continue;
                     }
-                    let mark = marks(&[vec![&bytes[..]]], &core.sharing, core.packs.keys()).pop();
+                    let mark = marks(&[vec![&bytes[..]]], &sharing, &keys).pop();
                     let hash = mark.and_then(|mark| mark.hash);
                     let raw = std::iter::once(&bytes[..]);
                     let (frame, hash) = writer.push_hashed(block, range, raw, hash);
-                    if !core.sharing.is_off() {
+                    if !sharing.is_off() {
                         known.extend(mark.map(|mark| known_frame(block, &frame, &mark, hash)));
                     }
                     to.push(address(&frame));
