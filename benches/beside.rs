@@ -45,6 +45,19 @@ use nfsserve_adapter::Adapter;
 use workloads::{Data, Effort, Folder, Manner, Place, Server, ServerSpec, Workload, turn};
 
 const COMMAND: &str = "benches/beside.sh";
+/// What may be followed by something on the command line, most of it for scripts.
+const OPTIONS: [&str; 9] = [
+    "--server",
+    "--folder",
+    "--promise",
+    "--settle",
+    "--rounds",
+    "--only",
+    "--pause",
+    "--profiler",
+    "--serve-nfsserve",
+];
+const KERNEL: &str = "--kernel";
 /// What its tables are called in a text, and those through the kernel's client.
 const MARKS: [&str; 2] = ["beside", "beside_kernel"];
 
@@ -329,14 +342,15 @@ fn show_that_it_works() -> Result<(), Failure> {
     Ok(())
 }
 
-fn run(arguments: &Arguments) -> Result<(), Failure> {
+fn run() -> Result<(), Failure> {
+    let arguments = Arguments::of_this(&OPTIONS, &[KERNEL])?;
     if let Some(address) = arguments.after("--serve-nfsserve") {
         return two_threads()?.block_on(async {
             nfsserve_on(address).await?.handle_forever().await?;
             Ok(())
         });
     }
-    let mut contenders = contenders(arguments)?;
+    let mut contenders = contenders(&arguments)?;
     if !arguments.full() || contenders.is_empty() {
         show_that_it_works()?;
         eprintln!("It works. For figures, run {COMMAND}: it starts the servers.");
@@ -358,7 +372,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let data = Data::new(Effort::FULL);
     let (measured, notes) = measure(&mut contenders, rounds, &data, &manner)?;
     let [plain, kernel] = MARKS;
-    let (mark, command) = match arguments.has("--kernel") {
+    let (mark, command) = match arguments.has(KERNEL) {
         true => (kernel, format!("{COMMAND} --kernel")),
         false => (plain, COMMAND.to_owned()),
     };
@@ -368,7 +382,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::of_this()) {
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("beside: {error}");

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Cold reads and uploads with the bucket of a real S3 server on this machine, through the S3 client:
 #
-#   benches/on_s3.sh [versitygw|minio] [OPTIONS OF THE TABLES ...]      benches/on_s3.sh minio --rounds 5
+#   benches/on_s3.sh [versitygw|minio] [cold_reads|uploads] [OPTIONS OF THE TABLES ...]
+#   benches/on_s3.sh minio --rounds 5
+#   benches/on_s3.sh uploads --only burst
 #
 # The server takes its part of the processors, and of the disk. What is measured and told is in the heads of
 # benches/tables/{cold_reads,uploads}.rs. The server is built with Go the first time (tests/lib/common.sh).
@@ -14,6 +16,13 @@ SERVER=versitygw
 case "${1:-}" in
 versitygw | minio)
     SERVER=$1
+    shift
+    ;;
+esac
+TABLES=(uploads cold_reads)
+case "${1:-}" in
+uploads | cold_reads)
+    TABLES=("$1")
     shift
     ;;
 esac
@@ -36,4 +45,4 @@ esac
 server=$!
 at_exit "end_process $server"
 wait_for_port "$port" "$server" 30 || die "$SERVER does not start: $(cat "$WORK/server.log")"
-cargo bench --bench tables -- uploads cold_reads --store s3://bench/tables "$@"
+cargo bench --bench tables -- "${TABLES[@]}" --store s3://bench/tables "$@"

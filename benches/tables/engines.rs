@@ -261,6 +261,9 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
         .into_iter()
         .filter(|(_, name, ..)| name.contains(only))
         .collect();
+    if chosen.is_empty() {
+        return Err(format!("--only {only}: no call has that in its name").into());
+    }
     let mut course = Course::new()?;
     let folder = arguments.after("--log-in").map(Path::new);
     let folder = folder.unwrap_or(surroundings::memory_folder());

@@ -16,7 +16,8 @@
 //! | [`write_latency`] | how long a write takes while what was written before is made small and safe |
 //! | [`write_patterns`] | the write patterns of a published file layer |
 //!
-//! One program of all of them, for linking it costs more than most of them do. Without names all are measured.
+//! One program of all of them, for linking it costs more than most of them do. All are measured whose names contain one of those
+//! given, and without any all there are. Each has options of its own, and none takes one that it would not look at.
 //! `--store s3://BUCKET/PREFIX`, which [`cold_reads`] and [`uploads`] know, measures them with a bucket of a server (`benches/on_s3.sh`).
 //! `--update FILE` puts each table between its marks in that text instead of printing it. Run by `cargo test`, little of
 //! everything shows that it works.
@@ -46,6 +47,8 @@ mod volume;
 mod write_latency;
 mod write_patterns;
 
+use std::collections::BTreeSet;
+
 use forebay_measure::Arguments;
 use forebay_vfs::Credentials;
 use tokio::runtime::{Builder, Runtime};
@@ -56,23 +59,37 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Measures, and gives a table in Markdown.
-type Tables = fn(&Arguments) -> Result<String, Failure>;
+/// A name, the options that are looked at, and what measures and gives a table in Markdown.
+type Tables = (
+    &'static str,
+    &'static [&'static str],
+    fn(&Arguments) -> Result<String, Failure>,
+);
 
-const ALL: [(&str, Tables); 13] = [
-    ("at_rest", at_rest::tables),
-    ("buffers", buffers::tables),
-    ("cold_reads", cold_reads::tables),
-    ("engines", engines::tables),
-    ("names", names::tables),
-    ("requests", requests::tables),
-    ("scale", scale::tables),
-    ("sealed_log", sealed_log::tables),
-    ("sharing", sharing::tables),
-    ("streams", streams::tables),
-    ("uploads", uploads::tables),
-    ("write_latency", write_latency::tables),
-    ("write_patterns", write_patterns::tables),
+const ROUNDS: &[&str] = &["--rounds"];
+
+const ALL: [Tables; 13] = [
+    ("at_rest", &["--tree", "--write-to"], at_rest::tables),
+    ("buffers", ROUNDS, buffers::tables),
+    ("cold_reads", &["--rounds", "--store"], cold_reads::tables),
+    (
+        "engines",
+        &["--rounds", "--only", "--log-in"],
+        engines::tables,
+    ),
+    ("names", &["--files"], names::tables),
+    ("requests", &["--idle"], requests::tables),
+    ("scale", ROUNDS, scale::tables),
+    ("sealed_log", ROUNDS, sealed_log::tables),
+    ("sharing", ROUNDS, sharing::tables),
+    ("streams", ROUNDS, streams::tables),
+    (
+        "uploads",
+        &["--rounds", "--only", "--store"],
+        uploads::tables,
+    ),
+    ("write_latency", ROUNDS, write_latency::tables),
+    ("write_patterns", ROUNDS, write_patterns::tables),
 ];
 
 static ROOT: Credentials = Credentials {
@@ -90,18 +107,33 @@ fn runtime() -> std::io::Result<Runtime> {
 }
 
 fn main() -> Result<(), Failure> {
-    let arguments = Arguments::of_this();
-    let is_named = ALL.iter().any(|(name, _)| arguments.has(name));
-    for (name, tables) in ALL {
-        if arguments.has(name) || !is_named {
-            let (store, files) = (arguments.after("--store"), arguments.after("--files"));
-            let mark = match (store, files) {
-                (Some(_), _) => format!("{name}, on a server"),
-                (None, Some(files)) => format!("{name}, of {files} files"),
-                (None, None) => name.to_owned(),
-            };
-            arguments.show(&mark, &tables(&arguments)?)?;
-        }
+    let options: BTreeSet<&str> = ALL
+        .iter()
+        .flat_map(|(_, options, _)| *options)
+        .copied()
+        .collect();
+    let options: Vec<&str> = options.into_iter().collect();
+    let arguments = Arguments::of_this(&options, &[])?;
+    let mut chosen = ALL.to_vec();
+    chosen.retain(|(name, ..)| arguments.chooses(name));
+    if chosen.is_empty() {
+        // Other benchmarks may have what was asked for.
+        eprintln!(
+            "no table is called so; there are: {}",
+            ALL.map(|(name, ..)| name).join(", ")
+        );
+    }
+    for (name, options, _) in &chosen {
+        arguments.check_for(name, options)?;
+    }
+    for (name, _, tables) in chosen {
+        let (store, files) = (arguments.after("--store"), arguments.after("--files"));
+        let mark = match (store, files) {
+            (Some(_), _) => format!("{name}, on a server"),
+            (None, Some(files)) => format!("{name}, of {files} files"),
+            (None, None) => name.to_owned(),
+        };
+        arguments.show(&mark, &tables(&arguments)?)?;
     }
     Ok(())
 }

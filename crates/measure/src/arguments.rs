@@ -1,35 +1,120 @@
 //! The command line of a benchmark that prints tables of its own.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
 use crate::marks::{self, MarkError};
 
+/// The option that all benchmarks know which print tables.
+const UPDATE: &str = "--update";
+
 /// What a benchmark was called with. `cargo bench` adds `--bench`; `cargo test` does not, and then a benchmark shows in
 /// little time that it works.
-#[derive(Clone, Debug)]
-pub struct Arguments(Vec<String>);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    full: bool,
+    flags: Vec<String>,
+    /// With what follows each.
+    options: Vec<(String, String)>,
+    filters: Vec<String>,
+}
+
+/// Why nothing is measured.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArgumentError {
+    /// Nobody would have looked at this option.
+    #[error("{0} is unknown; there are: {1}")]
+    Unknown(String, String),
+    /// The command line ends with an option that is followed by something.
+    #[error("{0}: nothing follows it")]
+    Missing(String),
+    /// This table is made without an option that was given.
+    #[error("{0} knows no {1}; name the tables that it is for")]
+    NotForAll(String, String),
+}
+
+/// The text: it is what is printed of an error that `main` returns.
+impl fmt::Debug for ArgumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 impl Arguments {
-    /// Those of this program.
-    pub fn of_this() -> Arguments {
-        Arguments(std::env::args().skip(1).collect())
+    /// Those of this program, which knows these `options`, each followed by something, and these `flags`, which stand
+    /// alone. `--update FILE` is always known. All else are filters.
+    ///
+    /// # Errors
+    /// An option that is not known, or that nothing follows. `cargo test` gives all tests of the workspace the same
+    /// ones, so there the unknown ones are passed over.
+    pub fn of_this(options: &[&str], flags: &[&str]) -> Result<Arguments, ArgumentError> {
+        Arguments::read(std::env::args().skip(1), options, flags)
+    }
+
+    fn read(
+        given: impl Iterator<Item = String>,
+        options: &[&str],
+        flags: &[&str],
+    ) -> Result<Arguments, ArgumentError> {
+        let (mut found, mut unknown) = (Arguments::default(), None);
+        let mut given = given.peekable();
+        while let Some(argument) = given.next() {
+            match argument.as_str() {
+                "--bench" => found.full = true,
+                flag if flags.contains(&flag) => found.flags.push(argument),
+                option if option == UPDATE || options.contains(&option) => {
+                    // What follows is never another option: then it was forgotten.
+                    match given.next_if(|value| !value.starts_with("--")) {
+                        Some(value) => found.options.push((argument, value)),
+                        None => return Err(ArgumentError::Missing(argument)),
+                    }
+                }
+                option if option.starts_with("--") => unknown = unknown.or(Some(argument)),
+                _ => found.filters.push(argument),
+            }
+        }
+        match unknown.filter(|_| found.full) {
+            Some(unknown) => {
+                let known = [options, flags, &[UPDATE]].concat().join(", ");
+                Err(ArgumentError::Unknown(unknown, known))
+            }
+            None => Ok(found),
+        }
     }
 
     /// Whether it is to measure, and not only to show that it works.
     pub fn full(&self) -> bool {
-        self.has("--bench")
+        self.full
     }
 
-    /// Whether this option was given.
-    pub fn has(&self, option: &str) -> bool {
-        self.0.iter().any(|argument| argument == option)
+    /// Whether this flag was given.
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.iter().any(|given| given == flag)
+    }
+
+    /// Whether what is called `name` is wanted: it contains one of the filters, if there are any.
+    pub fn chooses(&self, name: &str) -> bool {
+        self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
+    }
+
+    /// Refuses what the table called `name`, which knows these options, would not look at.
+    ///
+    /// # Errors
+    /// An option was given that is none of these.
+    pub fn check_for(&self, name: &str, options: &[&str]) -> Result<(), ArgumentError> {
+        let known = |option: &str| option == UPDATE || options.contains(&option);
+        let mut given = self.options.iter().map(|(option, _)| option);
+        match given.find(|option| !known(option)) {
+            Some(option) => Err(ArgumentError::NotForAll(name.to_owned(), option.clone())),
+            None => Ok(()),
+        }
     }
 
     /// What follows this option, if that was given.
     pub fn after(&self, option: &str) -> Option<&str> {
-        let at = self.0.iter().position(|argument| argument == option)?;
-        self.0.get(at + 1).map(String::as_str)
+        let given = self.options.iter().find(|(given, _)| given == option);
+        given.map(|(_, value)| value.as_str())
     }
 
     /// Each of these options and what follows it, in the order of the command line: options that may be given again
@@ -38,8 +123,8 @@ impl Arguments {
         &'a self,
         options: &'a [&str],
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let pairs = self.0.iter().zip(self.0.iter().skip(1));
-        pairs
+        let given = self.options.iter();
+        given
             .map(|(option, value)| (option.as_str(), value.as_str()))
             .filter(move |(option, _)| options.contains(option))
     }
@@ -54,7 +139,7 @@ impl Arguments {
 
     /// Prints tables, or puts them between the marks of the benchmark of this name in the text after `--update`.
     pub fn show(&self, benchmark: &str, tables: &str) -> Result<(), MarkError> {
-        match self.after("--update") {
+        match self.after(UPDATE) {
             None => {
                 let printed = io::stdout().write_all(tables.as_bytes());
                 printed.map_err(|error| MarkError::Io("standard output".to_owned(), error))
@@ -72,27 +157,51 @@ impl Arguments {
 mod tests {
     use super::*;
 
+    const OPTIONS: [&str; 4] = ["--rounds", "--files", "--server", "--folder"];
+
+    fn read(given: &str) -> Result<Arguments, ArgumentError> {
+        let given = given.split(' ').map(str::to_owned);
+        Arguments::read(given, &OPTIONS, &["--raw"])
+    }
+
     #[test]
     fn options_have_what_follows_them() {
-        let arguments = Arguments(
-            ["--rounds", "3", "--bench", "--update"]
-                .map(str::to_owned)
-                .into(),
-        );
+        let arguments = read("--rounds 3 --bench").unwrap();
         assert_eq!(arguments.after("--rounds"), Some("3"));
-        assert_eq!(arguments.after("--update"), None, "nothing follows");
         assert_eq!(arguments.after("--files"), None);
-        assert!(arguments.full() && arguments.has("--rounds") && !arguments.has("--raw"));
+        assert!(arguments.full() && !arguments.has("--raw"));
         let command = arguments.command("cargo bench --", &["--files", "--rounds"]);
         assert_eq!(command, "cargo bench -- --rounds 3");
+        assert!(read("--raw").unwrap().has("--raw"));
     }
 
     #[test]
     fn options_given_again_and_again_are_all_found_in_their_order() {
-        let given = "--server a --folder b --rounds 3 --server c --server";
-        let arguments = Arguments(given.split(' ').map(str::to_owned).collect());
+        let arguments = read("--server a --folder b --rounds 3 --server c").unwrap();
         let found: Vec<_> = arguments.all_after(&["--server", "--folder"]).collect();
         let wanted = [("--server", "a"), ("--folder", "b"), ("--server", "c")];
-        assert_eq!(found, wanted, "nothing follows the last one");
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn options_that_nobody_would_look_at_are_refused() {
+        let refusal = read("--bench --round 3").unwrap_err().to_string();
+        assert!(refusal.starts_with("--round is unknown; there are: --rounds, "));
+        assert!(read("--nocapture").is_ok(), "cargo test gives it to all");
+        for given in ["--bench --rounds", "--rounds --bench"] {
+            let missing = ArgumentError::Missing("--rounds".into());
+            assert_eq!(read(given), Err(missing));
+        }
+        let arguments = read("--bench --files 3 --update a").unwrap();
+        assert_eq!(arguments.check_for("names", &["--files"]), Ok(()));
+        let refusal = arguments.check_for("scale", &["--rounds"]).unwrap_err();
+        assert!(refusal.to_string().starts_with("scale knows no --files"));
+    }
+
+    #[test]
+    fn filters_choose_by_a_part_of_the_name_and_no_option_is_one() {
+        let arguments = read("--bench --files names up").unwrap();
+        assert!(arguments.chooses("uploads") && !arguments.chooses("names"));
+        assert!(read("--bench").unwrap().chooses("names"));
     }
 }

@@ -30,7 +30,7 @@ mod round;
 mod samples;
 pub mod table;
 
-pub use arguments::Arguments;
+pub use arguments::{ArgumentError, Arguments};
 pub use baseline::{Baseline, BaselineError, Finding, Verdict};
 pub use comparison::{Comparison, Limits, Row};
 pub use machine::Machine;

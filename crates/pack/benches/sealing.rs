@@ -43,7 +43,10 @@ const PACK_LEN: usize = 16 << 20;
 const KINDS: [&str; 4] = ["raw", "raw, sealed", "zstd", "zstd, sealed"];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments = Arguments::of_this();
+    let arguments = Arguments::of_this(&["--rounds"], &[])?;
+    if !arguments.chooses("sealing") {
+        return Ok(());
+    }
     let count = match arguments.after("--rounds") {
         Some(count) => count.parse()?,
         None if arguments.full() => 15,

@@ -25,36 +25,39 @@ mod socket;
 use std::env;
 use std::error::Error;
 
-use forebay_measure::{Machine, Rounds, marks};
+use forebay_measure::{Arguments, Machine, Rounds};
 use instructions::Counts;
 use rounds::Effort;
 
-/// What the two lines of a text name between which the tables are.
-const MARKS: &str = "the benchmark call_cost";
-const MARKS_BESIDE: &str = "the benchmark call_cost beside another build";
+/// What its tables are called in a text.
+const NAME: &str = "call_cost";
+const NAME_BESIDE: &str = "call_cost beside another build";
 
 /// How the tables are made.
 const COMMAND: &str = "cargo bench -p forebay-nfs --bench call_cost";
 const COMMAND_BESIDE: &str = "cargo bench -p forebay-nfs --bench call_cost -- --beside FILE";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let after = |option: &str| {
-        let at = arguments.iter().position(|argument| argument == option)?;
-        arguments.get(at + 1).map(String::as_str)
-    };
-    let has = |option: &str| arguments.iter().any(|argument| argument == option);
-
     // What the program starts itself for.
-    if let Some(key) = after(instructions::LOOP) {
-        let count = arguments.last().ok_or("how often?")?.parse()?;
-        return instructions::run(key, count);
+    let own: Vec<String> = env::args().skip(1).collect();
+    match own
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
+        [instructions::LOOP, key, count] => return instructions::run(key, count.parse()?),
+        [rounds::RAW] => {
+            print!("{}", rounds::measure(Effort::FULL)?);
+            return Ok(());
+        }
+        _ => {}
     }
-    if has(rounds::RAW) {
-        print!("{}", rounds::measure(Effort::FULL)?);
+    let arguments = Arguments::of_this(&["--rounds", "--beside"], &[])?;
+    if !arguments.chooses("call_cost") {
         return Ok(());
     }
-    if !has("--bench") {
+    if !arguments.full() {
         let quick = rounds::measure(Effort::QUICK)?;
         print!(
             "{}",
@@ -63,23 +66,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
 
-    let count = after("--rounds").map_or(Ok(9), str::parse)?;
-    let (own, other) = rounds::in_turns(count, after("--beside"))?;
+    let count = arguments.after("--rounds").map_or(Ok(9), str::parse)?;
+    let (own, other) = rounds::in_turns(count, arguments.after("--beside"))?;
     let figures = format!("medians of {count} rounds, quartiles in brackets");
     let machine = Machine::this();
-    let put = |name: &str, command: &str, tables: String| match after("--update") {
-        None => {
-            println!("{tables}");
-            Ok(())
-        }
-        Some(file) => {
-            let caption = machine.caption(command, &figures);
-            marks::update(file.as_ref(), name, &format!("{caption}\n\n{tables}"))
-        }
+    let show = |name: &str, command: &str, tables: String| {
+        let caption = machine.caption(command, &figures);
+        arguments.show(name, &format!("{caption}\n\n{tables}"))
     };
-    put(MARKS, COMMAND, report::tables(&own, &Counts::take()?))?;
+    show(NAME, COMMAND, report::tables(&own, &Counts::take()?))?;
     if let Some(other) = other {
-        put(MARKS_BESIDE, COMMAND_BESIDE, report::beside(&own, &other))?;
+        show(NAME_BESIDE, COMMAND_BESIDE, report::beside(&own, &other))?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@
 //!
 //! All of it lies in the temporary folder (`TMPDIR`), which has to be on the disk that is meant.
 //!
-//! * `append`, `segments`, `commit`, `flushed`, `mapped`, `kernel`: only these tables.
+//! * `append`, `segments`, `commit`, `flushed`, `mapped`, `kernel`: only tables whose names contain one of these words.
 //! * `--rounds N`: 9 of what writes a GiB in each, and 31 of the others if it is not given.
 //! * `--update FILE`: puts the tables in that text, between their marks. The last two have marks of their own.
 //!
@@ -38,28 +38,23 @@ const COMMAND: &str = "cargo bench -p forebay-wal --bench bare";
 type Failure = Box<dyn Error>;
 
 fn main() -> Result<(), Failure> {
-    let arguments = Arguments::of_this();
+    let arguments = Arguments::of_this(&["--rounds"], &[])?;
     let rounds = |usual| match arguments.after("--rounds") {
         Some(count) => count.parse().map_err(Failure::from),
         None => Ok(if arguments.full() { usual } else { 1 }),
     };
     let full = arguments.full();
-    let all = ![
-        "append", "segments", "commit", "flushed", "mapped", "kernel",
-    ]
-    .iter()
-    .any(|name| arguments.has(name));
     let mut tables = Vec::new();
-    if all || arguments.has("append") {
+    if arguments.chooses("append") {
         tables.push(append::table(rounds(31)?, full)?);
     }
-    if all || arguments.has("segments") {
+    if arguments.chooses("segments") {
         tables.push(segments::table(rounds(9)?, full)?);
     }
-    if all || arguments.has("commit") {
+    if arguments.chooses("commit") {
         tables.push(commit::table(rounds(31)?, full)?);
     }
-    if all || arguments.has("flushed") {
+    if arguments.chooses("flushed") {
         tables.push(flushed::table(rounds(9)?, full)?);
     }
     let machine = Machine::this();
@@ -72,10 +67,10 @@ fn main() -> Result<(), Failure> {
         let caption = machine.caption(&format!("{COMMAND} -- {name}"), figures);
         arguments.show(&format!("bare, {name}"), &format!("{caption}\n\n{table}"))
     };
-    if all || arguments.has("mapped") {
+    if arguments.chooses("mapped") {
         show("mapped", mapped::table(rounds(31)?, full)?)?;
     }
-    if all || arguments.has("kernel") {
+    if arguments.chooses("kernel") {
         show("kernel", kernel::table(rounds(31)?, full)?)?;
     }
     Ok(())
