@@ -25,6 +25,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use crate::admin::QuotaRequest;
 use crate::bench::Plan;
 use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Value};
+use crate::new_volume::NewVolume;
 
 pub use fsck::FsckRequest;
 pub use gc::GcRequest;
@@ -35,8 +36,11 @@ pub use scrub::ScrubCommand;
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Serve a volume until told to stop, making it first if there is none.
-    Serve,
+    /// Serve a volume until told to stop.
+    Serve {
+        /// Whether it may be made first if there is none.
+        new: NewVolume,
+    },
     /// Make a volume.
     Format,
     /// Print the effective configuration.
@@ -141,7 +145,8 @@ pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     environment: Inputs,
 ) -> Result<(Request, Inputs), clap::Error> {
-    let matches = command().try_get_matches_from(arguments)?;
+    let (arguments, command) = help_of_settings(arguments);
+    let matches = command.try_get_matches_from(arguments)?;
     let (name, matches) = matches.subcommand().unwrap_or(("version", &matches));
     if name == "bench" {
         let json = matches.get_flag("json");
@@ -150,7 +155,12 @@ pub fn parse(
         return Ok((Request::Bench { plan, json }, environment));
     }
     let request = match name {
-        "serve" => Request::Serve,
+        "serve" => Request::Serve {
+            new: match matches.get_flag("create") {
+                true => NewVolume::Asked,
+                false => NewVolume::NotAsked,
+            },
+        },
         "format" => Request::Format,
         "config" if matches.get_flag("json") => Request::Config(ConfigForm::Json),
         "config" if matches.get_flag("markdown") => Request::Config(ConfigForm::Markdown),
@@ -236,16 +246,23 @@ pub fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .after_help(
             "Every setting has a flag, an environment variable and a key in the configuration \
-             file, in this order of\nprecedence. `forebay config` prints what is in effect and \
-             where each value came from.\n\nExit codes: 0 it worked, 1 it failed, 2 the command \
+             file, in this order of\nprecedence; `forebay serve --help-settings` lists them. \
+             `forebay config` prints what is in effect and where\neach value came from.\n\nExit codes: 0 it worked, 1 it failed, 2 the command \
              line or the configuration is wrong.",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(configured(
-            "serve",
-            "Serve a volume over NFS, making it if there is none",
-        ))
+        .subcommand(
+            configured("serve", "Serve a volume over NFS")
+                .arg(switch(
+                    "create",
+                    "Make the volume if there is none [default: only in the default folder, or in a bucket without any other volume]",
+                ))
+                .mut_args(|arg| match arg.get_id().as_str() {
+                    "listen" | "clients" => arg.hide(false),
+                    _ => arg,
+                }),
+        )
         .subcommand(configured("format", "Make a volume in an empty store"))
         .subcommand(
             configured(
@@ -353,6 +370,35 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
+/// The flag that has the flags of all settings printed, which would bury a command's own.
+const HELP_SETTINGS: &str = "help-settings";
+
+/// Settings whose flags are printed with every command's own: they say which gateway or volume is meant.
+const SHOWN: &[&str] = &["store", "data_dir"];
+
+/// With `--help-settings` among them, the arguments and the command that print the help of settings.
+fn help_of_settings(arguments: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Command) {
+    let asked = OsString::from(format!("--{HELP_SETTINGS}"));
+    let mut arguments: Vec<_> = arguments.into_iter().collect();
+    let Some(at) = arguments.iter().position(|argument| *argument == asked) else {
+        return (arguments, command());
+    };
+    arguments[at] = "--help".into();
+    // What comes behind could be wrong, and is not asked about.
+    arguments.truncate(at + 1);
+    (arguments, showing_settings(command()))
+}
+
+/// The same command, whose help shows the flags of settings and none of its own.
+fn showing_settings(command: Command) -> Command {
+    command
+        .mut_args(|arg| match Setting::find(arg.get_id().as_str()) {
+            Some(setting) => arg.hide(false).help(whole_help(setting)),
+            None => arg.hide(true),
+        })
+        .mut_subcommands(showing_settings)
+}
+
 /// A command that reads the configuration.
 fn configured(name: &'static str, about: &'static str) -> Command {
     let file = Arg::new("config")
@@ -365,23 +411,37 @@ fn configured(name: &'static str, about: &'static str) -> Command {
     Command::new(name)
         .about(about)
         .arg(file)
+        .arg(
+            Arg::new(HELP_SETTINGS)
+                .long(HELP_SETTINGS)
+                .action(ArgAction::SetTrue)
+                .help("Print the flags of all settings, which this command takes as well"),
+        )
         .args(SETTINGS.iter().map(flag))
 }
 
 /// The flag of a setting. Its value is read later, together with those from other sources.
 fn flag(setting: &'static Setting) -> Arg {
-    let help = format!(
-        "{} [{}] [env: {}] [default: {}]",
-        setting.meaning(),
-        setting.type_text(),
-        setting.variable(),
-        setting.default_text(),
-    );
+    let meaning = setting.meaning();
+    let first = meaning.split_inclusive(". ").next().unwrap_or_default();
     Arg::new(setting.key)
         .long(Str::from(setting.flag()))
         .value_name(setting.kind)
         .help_heading(setting.section)
-        .help(help)
+        .hide(!SHOWN.contains(&setting.key))
+        .help(format!("{} {}", first.trim_end(), origins(setting)))
+}
+
+/// Everything about a setting.
+fn whole_help(setting: &Setting) -> String {
+    let (meaning, kind) = (setting.meaning(), setting.type_text());
+    format!("{meaning} [{kind}] {}", origins(setting))
+}
+
+/// Where its value comes from if there is no flag.
+fn origins(setting: &Setting) -> String {
+    let (variable, default) = (setting.variable(), setting.default_text());
+    format!("[env: {variable}] [default: {default}]")
 }
 
 fn with_flags(matches: &ArgMatches, environment: Inputs) -> Inputs {
@@ -430,6 +490,65 @@ mod tests {
                 assert_eq!(inputs.flags, [(setting.key, "x".to_owned())], "{line}");
             }
         }
+    }
+
+    /// Lines that a help text takes on a screen of 100 columns.
+    fn lines(text: &str) -> usize {
+        text.lines()
+            .map(|line| line.len().div_ceil(100).max(1))
+            .sum()
+    }
+
+    fn help(line: &str) -> String {
+        let error = parse_line(line).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{line}");
+        error.to_string()
+    }
+
+    #[test]
+    fn the_help_of_every_command_fits_a_screen() {
+        fn names(command: &Command, above: &str, all: &mut Vec<String>) {
+            all.push(above.to_owned());
+            for command in command.get_subcommands() {
+                names(command, &format!("{above} {}", command.get_name()), all);
+            }
+        }
+        let mut all = Vec::new();
+        names(&command(), "forebay", &mut all);
+        for name in all {
+            let help = help(&format!("{name} --help"));
+            assert!(lines(&help) <= 40, "{name}: {} lines: {help}", lines(&help));
+        }
+    }
+
+    #[test]
+    fn the_flags_of_settings_are_printed_when_they_are_asked_for() {
+        for name in ["serve", "status", "log list", "quota set", "log forget"] {
+            let own = help(&format!("forebay {name} --help"));
+            assert!(
+                own.contains("--help-settings") && own.contains("--data-dir"),
+                "{own}"
+            );
+            assert!(!own.contains("--pack-bytes"), "{own}");
+            let all = help(&format!("forebay {name} --help-settings --json"));
+            for setting in SETTINGS {
+                assert!(
+                    all.contains(&format!("--{} ", setting.flag())),
+                    "{name}: {}",
+                    setting.key
+                );
+            }
+            assert!(!all.contains("--json"), "{all}");
+        }
+    }
+
+    #[test]
+    fn a_new_volume_is_asked_for() {
+        let request = |line| parse_line(line).unwrap().0;
+        let new = NewVolume::Asked;
+        assert_eq!(request("forebay serve --create"), Request::Serve { new });
+        let new = NewVolume::NotAsked;
+        assert_eq!(request("forebay serve"), Request::Serve { new });
     }
 
     #[test]

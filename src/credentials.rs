@@ -2,8 +2,8 @@
 //! a key service.
 //!
 //! Never a secret from an argument or a variable of the environment, which other processes can see. What is read is wiped when it
-//! is not needed any more, and while it is there no core dump of the process is written, nor may other
-//! processes of the same user look into its memory.
+//! is not needed any more; that no core dump of the process is written, and that other processes of the same user may not look
+//! into its memory, is seen to when it starts ([`crate::local_users`]).
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -13,7 +13,6 @@ use std::sync::Arc;
 use forebay_fs::{Expected, Unlock};
 use forebay_kms::{Kms, KmsOptions};
 use forebay_seal::{KeyFile, Passphrase};
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
@@ -53,7 +52,6 @@ pub fn of(config: &Config, typed: Typed) -> Result<Credentials, String> {
     if config.encryption == Sealing::Off {
         return Ok(not_typed(Expected::NotSealed));
     }
-    keep_to_ourselves()?;
     if let Some(path) = config.key_file.path() {
         let unlock = key_file("key_file", path)?;
         return Ok(not_typed(Expected::Sealed(unlock)));
@@ -231,12 +229,6 @@ impl Drop for Silence {
     }
 }
 
-/// From here on no core dump is written, wherever the system would put it, and only root may look into this process.
-fn keep_to_ourselves() -> Result<(), String> {
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|error| format!("cannot switch core dumps off, which would hold keys: {error}"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -330,12 +322,5 @@ mod tests {
         assert!(error.contains("fewer than 32 bytes"), "{error}");
         let error = key_file("key_file", &folder.0.path().join("none")).unwrap_err();
         assert!(error.contains("put the file there"), "{error}");
-    }
-
-    #[test]
-    fn no_core_dump_is_written_once_there_is_a_secret() {
-        keep_to_ourselves().unwrap();
-        let behavior = rustix::process::dumpable_behavior().unwrap();
-        assert_eq!(behavior, DumpableBehavior::NotDumpable);
     }
 }

@@ -21,35 +21,64 @@ use crate::admin::{
 use crate::config::{self, Config, LogMode};
 use crate::credentials::Credentials;
 use crate::exports;
+use crate::fit;
 use crate::locks::{lock_config, register_with_rpcbind};
+use crate::new_volume::NewVolume;
 use crate::scrub;
 use crate::serve::Gateway;
 use crate::tls;
 
-/// How often the end of a volume's changes is looked for while a gateway stops.
+/// Share of the time of a stop in which the volume may publish; the rest is for closing everything.
 const FLUSH_SHARE: f64 = 0.9;
+
+/// How long calls may take to finish at a stop.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// How long the bucket must have been away for a stop not to wait for it: what is shorter may be over at once.
+const AWAY_FOR: Duration = Duration::from_secs(5);
+
+/// How long a stop then goes on, once for calls and once for publishing. Docker kills after 10 s what does not end.
+const AWAY_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long calls may finish, and the volume publish after that, at a stop that may take `limit`; `away` says for how
+/// long the bucket has not answered.
+fn stop_times(limit: Duration, away: Option<Duration>) -> (Duration, Duration) {
+    match away {
+        Some(away) if away >= AWAY_FOR => (limit.min(AWAY_LIMIT), limit.min(AWAY_LIMIT)),
+        _ => (DRAIN, limit),
+    }
+}
 
 /// Makes an empty volume where the configuration says, sealed or not as it is `expected`.
 ///
 /// # Errors
 /// Why the store cannot hold a volume, for the user to read.
 pub async fn format(config: &Config, expected: &Expected) -> Result<String, String> {
-    let (store, _) = open_store(config).await?;
-    forebay_object::probe(&store)
+    let (store, _) = open_store(config, true)
         .await
         .map_err(|error| error.to_string())?;
-    let volume = Volume::format_as(&store, expected)
+    make(&store, expected).await
+}
+
+/// Makes an empty volume in a store that is fit for one.
+async fn make(store: &Store, expected: &Expected) -> Result<String, String> {
+    forebay_object::probe(store)
+        .await
+        .map_err(|error| error.to_string())?;
+    let volume = Volume::format_as(store, expected)
         .await
         .map_err(|error| error.to_string())?;
     Ok(format!("volume {volume} is ready at {}", store.url))
 }
 
 /// Opens the store and counts what is asked of it.
-async fn open_store(config: &Config) -> Result<(Store, Arc<CountingStore>), String> {
-    let options = crate::store::options(config, true);
-    let store = forebay_object::open(&config.store.to_string(), &options)
-        .await
-        .map_err(|error| error.to_string())?;
+/// `create` makes a folder where there is none.
+async fn open_store(
+    config: &Config,
+    create: bool,
+) -> Result<(Store, Arc<CountingStore>), forebay_object::OpenError> {
+    let options = crate::store::options(config, create);
+    let store = forebay_object::open(&config.store.to_string(), &options).await?;
     let counting = Arc::new(CountingStore::new(store.store));
     Ok((
         Store {
@@ -73,23 +102,36 @@ pub struct NfsGateway {
     exports: Mutex<Vec<Export>>,
     export_control: ExportControl<Volume>,
     tls_control: TlsControl,
-    /// Dropped to stop the NFS server.
-    shutdown: Mutex<Option<oneshot::Sender<()>>>,
+    /// Sent to, or dropped, to stop the NFS server: how long calls may take to finish.
+    shutdown: Mutex<Option<oneshot::Sender<Duration>>>,
     server: Mutex<Option<JoinHandle<()>>>,
     /// With rpcbind, if there is one.
     registration: Mutex<Option<Registration>>,
 }
 
 impl NfsGateway {
-    /// Opens the volume, which is made first where the store has nothing at all, and listens.
+    /// Opens the volume and listens. Where the store has nothing at all, a volume is made first, if `new` allows it.
     ///
     /// # Errors
     /// What keeps it from serving, for the user to read.
-    pub async fn open(config: Config, credentials: Credentials) -> Result<NfsGateway, String> {
+    pub async fn open(
+        config: Config,
+        credentials: Credentials,
+        new: NewVolume,
+    ) -> Result<NfsGateway, String> {
         raise_open_files();
         // What can be wrong here is found before anything is opened.
         let tls = tls::load(&config)?;
-        let (store, requests) = open_store(&config).await?;
+        let (store, requests) = match open_store(&config, new.is_meant(&config)).await {
+            Err(forebay_object::OpenError::FolderMissing { path }) => {
+                new.allow(&config, None).await?;
+                return Err(format!(
+                    "the folder {} was removed; start again",
+                    path.display()
+                ));
+            }
+            opened => opened.map_err(|error| error.to_string())?,
+        };
         // A port that is taken is found before the volume is, and before a fence is.
         let probe = std::net::TcpListener::bind(config.listen);
         drop(probe.map_err(|error| listen_failed(config.listen, &error))?);
@@ -108,13 +150,17 @@ impl NfsGateway {
                 ));
             }
             Err(error) if error.is_not_formatted() => {
-                let made = format(&config, &expected).await?;
+                new.allow(&config, Some(&store)).await?;
+                let made = make(&store, &expected).await?;
                 tracing::info!("{made}");
                 Volume::open(&store, fs).await
             }
             opened => opened,
         };
         let volume = volume.map_err(|error| error.to_string())?;
+        if let Some(warning) = fit::volume_warning(volume.status().used_bytes, &config) {
+            tracing::warn!("{warning}");
+        }
         let exports = exports::served(&config);
         let nfs = ServerConfig {
             handle_key: volume.handle_key(),
@@ -141,9 +187,9 @@ impl NfsGateway {
             format!("cannot keep which clients hold locks in {folder}: {error}; check that the folder belongs to this user, and that its disk is not full")
         })?;
         let registration = register_with_rpcbind(config.rpcbind, address).await?;
-        let (shutdown, stop) = oneshot::channel::<()>();
+        let (shutdown, stop) = oneshot::channel::<Duration>();
         // An error of the receiver is the sender's end: a stop as well.
-        let server = tokio::spawn(server.serve(async { drop(stop.await) }));
+        let server = tokio::spawn(server.serve_until(async { stop.await.unwrap_or(DRAIN) }));
         Ok(NfsGateway {
             volume,
             store_url: store.url,
@@ -449,16 +495,58 @@ impl Gateway for NfsGateway {
         {
             tracing::warn!("could not take back what rpcbind was told: {error}");
         }
-        drop(self.shutdown.lock().take());
+        let away = self.volume.status().store_trouble.map(|(_, since)| since);
+        let (drain, publish) = stop_times(limit, away);
+        if publish < limit {
+            tracing::warn!(
+                "the bucket does not answer, so this stop waits {} for it at most: what is not published stays in the log",
+                humantime::format_duration(publish)
+            );
+        }
+        let deadline = Instant::now() + publish;
+        if let Some(shutdown) = self.shutdown.lock().take() {
+            // Nobody receives it if the server has ended.
+            let _ = shutdown.send(drain);
+        }
         let server = self.server.lock().take();
         if let Some(server) = server {
             server
                 .await
                 .map_err(|error| format!("the NFS server failed: {error}"))?;
         }
-        match self.volume.close(limit.mul_f64(FLUSH_SHARE)).await {
+        // Calls that take their time leave less for publishing, but not nothing.
+        let left = deadline.saturating_duration_since(Instant::now());
+        let publish = left.max(publish / 3).mul_f64(FLUSH_SHARE);
+        match self.volume.close(publish).await {
             forebay_fs::Closed::Published => Ok(0),
             forebay_fs::Closed::InLog => Ok(self.volume.status().unpublished_bytes().max(1)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_without_the_bucket_ends_within_the_10_s_of_docker() {
+        let seconds = Duration::from_secs;
+        // With the closing of the metadata, for 3 s at most.
+        let whole = |(drain, publish): (Duration, Duration)| drain + publish + seconds(3);
+        for away in [5, 6, 3600] {
+            for limit in [0, 1, 30, 3600] {
+                let times = stop_times(seconds(limit), Some(seconds(away)));
+                assert!(whole(times) < seconds(10), "{times:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_bucket_that_answers_or_has_just_failed_gets_the_whole_limit() {
+        let seconds = Duration::from_secs;
+        for away in [None, Some(seconds(0)), Some(seconds(4))] {
+            let (_, publish) = stop_times(seconds(30), away);
+            assert_eq!(publish, seconds(30));
         }
     }
 }

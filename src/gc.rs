@@ -139,9 +139,9 @@ fn text(garbage: &Garbage, rewriting: Option<&Rewriting>) -> String {
         ("under way", garbage.under_way, ": of the newest epoch"),
         ("young", garbage.young, ": younger than --grace"),
         (
-            "in use",
-            garbage.in_use,
-            " though they have no account: `forebay fsck` says more",
+            "no account",
+            garbage.without_account,
+            " of which files refer to all the same: `forebay fsck` says more",
         ),
         ("foreign", garbage.foreign_objects, ": not of this program"),
     ];

@@ -145,7 +145,16 @@ async fn sealed(store: &Store) -> Result<VolumeDescriptor, VolumeError> {
 }
 
 async fn list(store: &Store, json: bool) -> Result<String, VolumeError> {
-    sealed(store).await?;
+    let descriptor = VolumeDescriptor::load(&store.store, &store.root).await?;
+    if !descriptor.is_sealed() {
+        return Ok(match json {
+            true => format!("{:#}\n", without_ring(&descriptor)),
+            false => format!(
+                "the volume at {} is not sealed: it has no keys, and whoever can read the bucket can read its files\n",
+                store.url
+            ),
+        });
+    }
     let stored = StoredRing::load(&store.store, &store.root).await?;
     Ok(match json {
         true => format!("{:#}\n", as_json(&stored.ring)),
@@ -201,6 +210,16 @@ fn as_text(ring: &LockedRing) -> String {
     text
 }
 
+/// A volume that is not sealed, in the same form.
+fn without_ring(descriptor: &VolumeDescriptor) -> serde_json::Value {
+    serde_json::json!({
+        "volume": descriptor.volume.to_string(),
+        "sealed": false,
+        "slots": [],
+        "data_keys": [],
+    })
+}
+
 fn as_json(ring: &LockedRing) -> serde_json::Value {
     let slots = ring.slots().map(|slot| {
         let kind = match &slot.kind {
@@ -221,6 +240,7 @@ fn as_json(ring: &LockedRing) -> serde_json::Value {
         .map(|(key, created)| serde_json::json!({ "id": key.0, "made": date(created) }));
     serde_json::json!({
         "volume": ring.volume().to_string(),
+        "sealed": true,
         "generation": ring.generation(),
         "slots": slots.collect::<Vec<_>>(),
         "data_keys": data_keys.collect::<Vec<_>>(),

@@ -39,6 +39,15 @@ fn filter(level: LogLevel) -> Targets {
     Targets::new()
         .with_default(others)
         .with_target("aws", others.min(LevelFilter::DEBUG))
+        // The cache of the metadata store: its warnings are about its own settings, which nobody can change.
+        .with_target(
+            "foyer",
+            if others > LevelFilter::WARN {
+                others
+            } else {
+                LevelFilter::ERROR
+            },
+        )
         .with_target("forebay", ours)
 }
 
@@ -56,6 +65,8 @@ mod tests {
         assert!(!filter.would_enable("forebay_nfs::connection", &Level::DEBUG));
         assert!(filter.would_enable("slatedb::db", &Level::WARN));
         assert!(!filter.would_enable("slatedb::db", &Level::INFO));
+        assert!(!filter.would_enable("foyer_memory::cache", &Level::WARN));
+        assert!(filter.would_enable("foyer_memory::cache", &Level::ERROR));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use forebay::admin::{self, QuotaRequest, QuotaTable, ScrubRequest};
 use forebay::bench::{self, Interrupt, Plan};
@@ -9,7 +10,7 @@ use forebay::cli::{self, ConfigForm, Request, ScrubCommand};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::credentials::{self, Credentials, Typed};
 use forebay::gateway::{self, NfsGateway};
-use forebay::{fsck, gc, kept_logs, keys, logging, salvage, serve};
+use forebay::{fit, fsck, gc, kept_logs, keys, local_users, logging, salvage, serve};
 use forebay_fs::Expected;
 
 mod allocator;
@@ -55,6 +56,19 @@ fn main() -> ExitCode {
 
 fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
     let load = || Config::load(inputs).map_err(Failure::Configuration);
+    // What these make is no file of a gateway, and they know no secret.
+    if !matches!(request, Request::Bench { .. } | Request::Version) {
+        local_users::close_process().map_err(Failure::Failed)?;
+    }
+    let needs_clock = match request {
+        Request::Bench { .. } | Request::Version | Request::Config(_) => false,
+        // What these ask a gateway for depends on no clock of this process.
+        Request::Flush { .. } | Request::Status { .. } | Request::Exports { .. } => false,
+        _ => true,
+    };
+    if needs_clock {
+        fit::check_clock(SystemTime::now()).map_err(Failure::Failed)?;
+    }
     match request {
         Request::Version => print(&format!("forebay {}\n", env!("CARGO_PKG_VERSION"))),
         Request::Config(ConfigForm::Markdown) => print(&config::markdown_table()),
@@ -173,12 +187,14 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             let made = run_to_end(gateway::format(&config, &expected))?;
             print(&format!("{made}\n"))
         }
-        Request::Serve => {
+        Request::Serve { new } => {
             let config = load()?;
             logging::start(config.log_level).map_err(failed)?;
             // Before signals mean anything else than the end: it may have to be typed.
             let credentials = credentials(&config, Typed::Once)?;
-            let open = |config| NfsGateway::open(config, credentials);
+            local_users::close_folders(&config).map_err(failed)?;
+            fit::check(&config).map_err(Failure::Configuration)?;
+            let open = |config| NfsGateway::open(config, credentials, new);
             let again = || Config::load(inputs);
             run_to_end(serve::serve(&config, again, open))
         }

@@ -61,7 +61,7 @@ path = "/mtls"
 xprtsec = ["mtls"]
 TOML
 serve() {
-    "$PROGRAM" serve --config "$WORK/forebay.toml" </dev/null >>"$WORK/gateway.log" 2>&1 &
+    "$PROGRAM" serve --create --config "$WORK/forebay.toml" </dev/null >>"$WORK/gateway.log" 2>&1 &
     gateway=$!
     wait_for_port "$PORT" "$gateway" 60 || die "the gateway does not start: $(tail -n 3 "$WORK/gateway.log")"
 }

@@ -170,7 +170,7 @@ impl Config {
     }
 
     /// A setting with its value and source, for the inside of a sentence.
-    pub(super) fn described(&self, key: &str) -> String {
+    pub(crate) fn described(&self, key: &str) -> String {
         let value = self
             .written(key)
             .map(|value| value.to_string())

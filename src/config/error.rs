@@ -108,18 +108,21 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
+/// Similarity (0 to 1) below which a suggestion would rather confuse.
+const NEAR: f64 = 0.75;
+
 /// The end of a sentence about an unknown name: the nearest right one, if one is near.
 pub(super) fn nearest(name: &str, spell: impl Fn(&Setting) -> String) -> String {
-    /// Similarity (0 to 1) below which a suggestion would rather confuse.
-    const NEAR: f64 = 0.75;
-    SETTINGS
-        .iter()
-        .map(spell)
-        .map(|right| (strsim::jaro_winkler(name, &right), right))
-        .filter(|(similarity, _)| *similarity >= NEAR)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map_or_else(
-            || "; `forebay config --markdown` lists all settings".to_owned(),
-            |(_, right)| format!("; did you mean `{right}`?"),
-        )
+    match nearest_of(name, SETTINGS.iter().map(spell)) {
+        Some(right) => format!("; did you mean `{right}`?"),
+        None => "; `forebay config --markdown` lists all settings".to_owned(),
+    }
+}
+
+/// That of the right names which is nearest to `name`, if one is near.
+pub(crate) fn nearest_of(name: &str, right: impl Iterator<Item = String>) -> Option<String> {
+    let rated = right.map(|right| (strsim::jaro_winkler(name, &right), right));
+    let near = rated.filter(|(similarity, _)| *similarity >= NEAR);
+    let nearest = near.max_by(|(a, _), (b, _)| a.total_cmp(b));
+    nearest.map(|(_, right)| right)
 }

@@ -22,6 +22,7 @@ use forebay_fs::Levels;
 use forebay_nfs::AddressRange;
 use toml::de::{DeTable, DeValue};
 
+use super::error::nearest_of;
 use super::file::{File, scalar_or_list};
 use super::{
     Access, Clients, CommitMode, Compression, Config, ConfigError, LogMode, Security, Setting,
@@ -30,6 +31,36 @@ use super::{
 
 /// The key of the tables in the file.
 pub(super) const TABLE: &str = "export";
+
+/// The end of a sentence about a table of another name.
+pub(super) fn no_such_table(name: &str) -> String {
+    // One letter more or less, or in its place, is a slip.
+    match nearest_of(&name.to_ascii_lowercase(), [TABLE.to_owned()].into_iter()) {
+        Some(right) => format!("; did you mean [[{right}]]?"),
+        None => format!(
+            "; the file has no sections but [[{TABLE}]]: write settings without a header, above the first [[{TABLE}]]"
+        ),
+    }
+}
+
+/// What to say about a key that no table of an export takes.
+fn no_such_key(key: &str) -> String {
+    let own = OWN.iter().copied();
+    let nearest = nearest_of(key, own.chain(["path"]).map(str::to_owned));
+    // A setting of the gateway as a whole is not misspelt.
+    if let Some(setting) = Setting::find(key) {
+        return format!(
+            "`{}` is a setting of the whole gateway and none of an [[export]]: write it above the first [[export]]",
+            setting.key
+        );
+    }
+    if let Some(right) = nearest {
+        return format!("unknown key `{key}` in [[export]]; did you mean `{right}`?");
+    }
+    let (last, others) = OWN.split_last().unwrap_or((&"", &[]));
+    let others = others.join(", ");
+    format!("unknown key `{key}` in [[export]]; it takes path, {others} and {last}")
+}
 
 /// The settings that an export may have its own value of: one row makes the field, its key and how it
 /// is read and shown.
@@ -163,13 +194,7 @@ fn one(
                 place,
                 problem: match key.get_ref().as_ref() {
                     "path" => "path has to be a string".to_owned(),
-                    key => {
-                        let (last, others) = OWN.split_last().unwrap_or((&"", &[]));
-                        let others = others.join(", ");
-                        format!(
-                            "unknown key `{key}` in [[export]]; it takes path, {others} and {last}"
-                        )
-                    }
+                    key => no_such_key(key),
                 },
             });
             continue;

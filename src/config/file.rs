@@ -72,7 +72,7 @@ impl File<'_> {
             }
             let Some(setting) = Setting::find(key.get_ref()) else {
                 let hint = match value.get_ref() {
-                    DeValue::Table(_) => "; the file has no sections but [[export]]".to_owned(),
+                    value if is_table_or_tables(value) => exports::no_such_table(key.get_ref()),
                     _ => nearest(key.get_ref(), |setting| setting.key.to_owned()),
                 };
                 errors.push(ConfigError::UnknownKey {
@@ -88,6 +88,13 @@ impl File<'_> {
             }
         }
     }
+}
+
+/// Whether a key was written as the header of a table.
+fn is_table_or_tables(value: &DeValue<'_>) -> bool {
+    let is_table = |value: &DeValue<'_>| matches!(value, DeValue::Table(_));
+    let items = value.as_array();
+    is_table(value) || items.is_some_and(|items| items.iter().any(|item| is_table(item.get_ref())))
 }
 
 /// The text of a value as a flag would give it; nothing for types that no setting has.

@@ -25,7 +25,7 @@ settings! {
         /// profiles.
         store: StoreUrl = Computed("file://<data_dir>/bucket");
         /// Local folder for the log and for what the gateway must know after a restart. One
-        /// gateway at a time uses it.
+        /// gateway at a time uses it, and no other user may read it: what is too open is closed at the start.
         data_dir: PathBuf = Computed(
             "$XDG_DATA_HOME/forebay, else ~/.local/share/forebay; as root /var/lib/forebay"
         );
@@ -132,8 +132,9 @@ settings! {
         background_rate: Size = Fixed("16MiB"), "64KiB" to "16GiB";
         /// Requests per second that it may make.
         background_requests: u32 = Fixed("10"), "1" to "10000";
-        /// How long a stop (SIGTERM) may go on publishing what the bucket does not have yet. What
-        /// is left stays in the log and is published after the next start.
+        /// How long a stop (SIGTERM) may go on publishing what the bucket does not have yet, but 3s at most where the
+        /// bucket has not answered for 5s. What is left stays in the log and is published after the next start. Supervisors
+        /// have to give more time than this before they kill (Docker gives 10s, systemd 90s).
         shutdown_limit: Duration = Fixed("30s"), "0s" to "1h";
         /// Whether S3 requests name the bucket in the path and not in the host name; `auto` does
         /// so when an endpoint is set (`AWS_ENDPOINT_URL`).

@@ -288,7 +288,7 @@ fn unknown_keys_name_the_nearest_right_one() {
         ),
         (
             "[limits]\nlog = 1",
-            "system.toml:1: unknown key `limits`; the file has no sections but [[export]]",
+            "system.toml:1: unknown key `limits`; the file has no sections but [[export]]: write settings without a header, above the first [[export]]",
         ),
         (
             "zzz = 1",

@@ -258,7 +258,7 @@ start_gateway() {
     local program=$1 port=$2 log=$3
     shift 3
     # What writes to it in tests is not root everywhere.
-    FOREBAY_SOURCE_PORT=insecure "$program" serve --listen "${LISTEN:-127.0.0.1}:$port" "$@" >>"$log" 2>&1 </dev/null &
+    FOREBAY_SOURCE_PORT=insecure "$program" serve --create --listen "${LISTEN:-127.0.0.1}:$port" "$@" >>"$log" 2>&1 </dev/null &
     GATEWAY_PID=$!
     wait_for_port "$port" "$GATEWAY_PID" 60 || {
         tail -n 20 "$log" >&2

@@ -49,7 +49,7 @@ touch "$WORK/place.ready"
 while :; do
     while [ ! -e "$WORK/start" ]; do sleep 0.05; done
     rm "$WORK/start"
-    "$PROGRAM" serve >>"$WORK/gateway.log" 2>&1 &
+    "$PROGRAM" serve --create >>"$WORK/gateway.log" 2>&1 &
     echo $! >"$WORK/gateway.pid.part" && mv "$WORK/gateway.pid.part" "$WORK/gateway.pid"
     # Without what bash says of a process that was killed.
     { wait $!; } 2>/dev/null

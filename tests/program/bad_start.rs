@@ -15,7 +15,7 @@ fn serve(place: &Place, more: &[&str]) -> Vec<String> {
         more.iter()
             .any(|other| other.split('=').next() == Some(&name))
     };
-    let mut arguments = vec!["serve".to_owned()];
+    let mut arguments = ["serve", "--create"].map(str::to_owned).to_vec();
     arguments.extend(
         place
             .flags("data")
@@ -106,7 +106,10 @@ fn a_folder_for_the_bucket_without_permission_says_so() {
         .unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("permission denied: allow"), "{stderr}");
+    assert!(
+        stderr.contains("belongs to user 0") && stderr.contains("chown -R 65534"),
+        "{stderr}"
+    );
 }
 
 #[test]

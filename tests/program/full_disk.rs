@@ -37,7 +37,7 @@ fn a_log_disk_without_room_for_a_segment_is_refused() {
     let Some(_disk) = SmallDisk::mount(place.data_dir(), 2) else {
         return;
     };
-    let mut arguments = vec!["serve".to_owned()];
+    let mut arguments = ["serve", "--create"].map(str::to_owned).to_vec();
     arguments.extend(place.flags("data"));
     let refusal = refused(&arguments);
     assert_eq!(refusal.code, 1);

@@ -58,6 +58,10 @@ fn what_nothing_refers_to_is_reported_and_deleted_only_when_told_to() {
     // Its own epoch is the newest, so it may be on its way.
     let report = scene.report(&["--grace", "0s"], 0);
     assert_eq!(report["under_way"]["count"], 1, "{report}");
+    // One pack, of which every byte is of the file.
+    assert_eq!(report["in_use"]["count"], 1, "{report}");
+    assert_eq!(report["in_use"]["bytes"], report["raw_bytes"], "{report}");
+    assert_eq!(report["without_account"]["count"], 0, "{report}");
     assert_eq!(report["packs"]["count"], 1, "{report}");
 
     let gateway = scene.place.serve();

@@ -12,6 +12,8 @@ mod full_disk;
 mod gc;
 mod kms;
 mod life;
+mod local_users;
+mod new_volume;
 mod quota;
 mod s3;
 mod scrub;

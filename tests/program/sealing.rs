@@ -206,7 +206,7 @@ fn a_passphrase_is_typed_where_no_file_is_named_and_does_not_appear() {
         said.text
     );
     // What is typed once may have a slip in it.
-    let said = at_terminal(&["serve"], &["open sesame"]);
+    let said = at_terminal(&["serve", "--create"], &["open sesame"]);
     assert!(
         !said.is_success && said.text.contains("typed twice"),
         "{}",

@@ -117,7 +117,7 @@ impl Program {
             .append(true)
             .open(&self.messages)
             .map_err(system(format!("open {}", self.messages.display())))?;
-        let mut arguments: Vec<OsString> = ["serve", "--store", &self.store, "--listen"]
+        let mut arguments: Vec<OsString> = ["serve", "--create", "--store", &self.store, "--listen"]
             .map(OsString::from)
             .to_vec();
         arguments.push(self.address.to_string().into());

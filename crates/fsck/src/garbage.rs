@@ -73,8 +73,11 @@ pub struct Garbage {
     pub young: Amount,
     /// Packs of the newest epoch that are not published.
     pub under_way: Amount,
-    /// Packs that block maps refer to though they have no account.
+    /// Packs that files refer to, and how many bytes of their frames, before compression. What several files share counts
+    /// once.
     pub in_use: Amount,
+    /// Packs that block maps refer to though they have no account.
+    pub without_account: Amount,
     /// Objects among the packs that are none.
     pub foreign_objects: Amount,
 }
@@ -209,6 +212,7 @@ impl Search<'_> {
             young: Amount::default(),
             under_way: Amount::default(),
             in_use: Amount::default(),
+            without_account: Amount::default(),
             foreign_objects,
         };
         let mut damaged = Findings::keeping(1);
@@ -248,7 +252,7 @@ impl Search<'_> {
         let sorted = listed.sorted(epoch);
         garbage.young = sorted.young;
         garbage.under_way = sorted.under_way;
-        garbage.in_use = sorted.in_use;
+        garbage.without_account = sorted.unaccounted;
         let orphans = sorted.orphans.iter().map(|(pack, _)| *pack).collect();
         for (pack, bytes) in sorted.orphans {
             garbage.orphans.add(bytes);
@@ -298,6 +302,10 @@ impl Garbage {
         self.raw_bytes = self.raw_bytes.saturating_add(record.raw_bytes);
         self.live_bytes = self.live_bytes.saturating_add(record.live_bytes);
         self.shared_bytes = self.shared_bytes.saturating_add(record.shared_bytes());
+        if record.live_bytes > 0 {
+            let once = record.live_bytes.saturating_sub(record.shared_bytes());
+            self.in_use.add(once.min(record.raw_bytes));
+        }
         let (live, raw) = (u128::from(record.live_bytes), u128::from(record.raw_bytes));
         if live * 100 < raw * u128::from(rewrite_below) {
             let dead = u128::from(record.bytes) * (raw - live) / raw;

@@ -181,20 +181,25 @@ impl SlateStore {
     ) -> Result<SlateStore, StoreError> {
         let store = verified(store, &path, sealing);
         let retention = settings.retention.max(settings.timeout);
-        let cache = FoyerCache::new_with_opts(FoyerCacheOptions {
-            max_capacity: settings.cache_bytes,
-            shards: 4,
-        });
         let clock = Arc::new(VolumeClock::default());
         let gate = Gate::open();
         let gated = GatedStore::new(store.clone(), gate.clone());
-        let build = Db::builder(path.clone(), Arc::new(gated))
+        let builder = Db::builder(path.clone(), Arc::new(gated))
             .with_settings(engine_settings())
             .with_system_clock(clock.clone())
-            .with_db_cache(Arc::new(cache), 0)
-            .with_sst_block_size(BLOCK_SIZE)
-            .build();
-        let db = within(settings.timeout, build).await?;
+            .with_sst_block_size(BLOCK_SIZE);
+        let builder = match settings.cache_bytes {
+            // The library warns of a cache without room.
+            0 => builder.with_db_cache_disabled(),
+            max_capacity => {
+                let cache = FoyerCache::new_with_opts(FoyerCacheOptions {
+                    max_capacity,
+                    shards: 4,
+                });
+                builder.with_db_cache(Arc::new(cache), 0)
+            }
+        };
+        let db = within(settings.timeout, builder.build()).await?;
         clock.follow(&db);
         let changed = Arc::new(Notify::new());
         let housekeeper = Housekeeper::start(

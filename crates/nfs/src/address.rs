@@ -97,6 +97,20 @@ impl AddressRange {
         self.prefix
     }
 
+    /// Whether clients with these addresses can connect to `address` of this machine: to a loopback address from loopback
+    /// addresses alone, to another one of their family from all but these.
+    pub fn reaches(&self, address: IpAddr) -> bool {
+        let is_v4 = address.is_ipv4();
+        match address {
+            // Listening there takes IPv4 as well.
+            IpAddr::V6(all) if all.is_unspecified() => true,
+            _ if is_v4 != self.base.is_ipv4() => false,
+            address if address.is_unspecified() => true,
+            address if address.is_loopback() => self.is_loopback() || self.contains(address),
+            _ => !self.is_loopback(),
+        }
+    }
+
     /// Whether the client with this address is meant.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

@@ -49,10 +49,11 @@ pub enum ProbeError {
     },
 }
 
-/// Proves, under a temporary name below the volume's prefix, that the store can put, get, get a
+/// Proves, under temporary names below the volume's prefix, that the store can put, get, get a
 /// range, list and delete, that it refuses a second create (`If-None-Match: *`) and a stale update
-/// (`If-Match`), and accepts an update that is not stale. About ten small requests. The
-/// temporary object is deleted again, unless the store stops answering in between.
+/// (`If-Match`), and accepts an update that is not stale. About fifteen small requests, in five rounds: those of a round
+/// go out together, for the sake of stores that are far away. The
+/// temporary objects are deleted again, unless the store stops answering in between.
 pub async fn probe(store: &Store) -> Result<(), ProbeError> {
     let nanos = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -61,19 +62,27 @@ pub async fn probe(store: &Store) -> Result<(), ProbeError> {
     let name = format!("probe/{nanos:x}-{:x}", std::process::id());
     let probe = Probe {
         store,
-        location: store.path(&name),
+        read: store.path(&format!("{name}-read")),
+        updated: store.path(&format!("{name}-updated")),
     };
     let result = probe.run().await;
     if result.is_err() {
         // What went wrong before is what people must hear of.
-        let _ = store.store.delete(&probe.location).await;
+        let (read, updated) = (
+            store.store.delete(&probe.read),
+            store.store.delete(&probe.updated),
+        );
+        let _ = tokio::join!(read, updated);
     }
     result
 }
 
 struct Probe<'a> {
     store: &'a Store,
-    location: Path,
+    /// Created, read and overwritten.
+    read: Path,
+    /// Created and updated.
+    updated: Path,
 }
 
 const FIRST: &[u8] = b"forebay probes the store: first";
@@ -81,32 +90,65 @@ const SECOND: &[u8] = b"forebay probes the store: second";
 
 impl Probe<'_> {
     async fn run(&self) -> Result<(), ProbeError> {
-        let store = &self.store.store;
-        let first = self
-            .put(FIRST, PutMode::Create)
-            .await
-            .map_err(|error| self.failed("create an object", &error))?;
-        self.refuse_second_create().await?;
-        self.read().await?;
-        let second = self
-            .put(SECOND, PutMode::Update(first.clone()))
-            .await
-            .map_err(|error| self.failed("update an object (If-Match)", &error))?;
+        let (read, first) = tokio::join!(self.create(&self.read), self.create(&self.updated));
+        read?;
+        let first = first?;
+
+        let (refused, got, range, listed, second) = tokio::join!(
+            self.refuse_second_create(),
+            self.get(&self.read, None, "get an object"),
+            self.get_range(),
+            self.list(),
+            self.update(first.clone()),
+        );
+        // A condition that is ignored changes what the others find.
+        refused?;
+        if got? != FIRST {
+            return Err(self.wrong("get an object"));
+        }
+        range?;
+        listed?;
+        let second = second?;
         if second.e_tag == first.e_tag {
             return Err(self.wrong("give every version of an object an ETag of its own"));
         }
-        self.refuse_stale_update(first).await?;
-        if self.get(None, "get an updated object").await? != SECOND {
+
+        let (refused, got, overwritten) = tokio::join!(
+            self.refuse_stale_update(first),
+            self.get(&self.updated, None, "get an updated object"),
+            self.put(&self.read, SECOND, PutMode::Overwrite),
+        );
+        refused?;
+        if got? != SECOND {
             return Err(self.wrong("get an updated object"));
         }
-        self.put(FIRST, PutMode::Overwrite)
-            .await
-            .map_err(|error| self.failed("overwrite an object", &error))?;
-        store
-            .delete(&self.location)
-            .await
-            .map_err(|error| self.failed("delete an object", &error))?;
-        match store.head(&self.location).await {
+        overwritten.map_err(|error| self.failed("overwrite an object", &error))?;
+
+        let (read, updated) = tokio::join!(self.delete(&self.read), self.delete(&self.updated));
+        read.and(updated)?;
+        let (read, updated) = tokio::join!(self.is_gone(&self.read), self.is_gone(&self.updated));
+        read.and(updated)
+    }
+
+    async fn create(&self, location: &Path) -> Result<UpdateVersion, ProbeError> {
+        let created = self.put(location, FIRST, PutMode::Create).await;
+        created.map_err(|error| self.failed("create an object", &error))
+    }
+
+    async fn update(&self, first: UpdateVersion) -> Result<UpdateVersion, ProbeError> {
+        let updated = self
+            .put(&self.updated, SECOND, PutMode::Update(first))
+            .await;
+        updated.map_err(|error| self.failed("update an object (If-Match)", &error))
+    }
+
+    async fn delete(&self, location: &Path) -> Result<(), ProbeError> {
+        let deleted = self.store.store.delete(location).await;
+        deleted.map_err(|error| self.failed("delete an object", &error))
+    }
+
+    async fn is_gone(&self, location: &Path) -> Result<(), ProbeError> {
+        match self.store.store.head(location).await {
             Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(self.failed("look for a deleted object", &error)),
             Ok(_) => Err(self.wrong("delete an object")),
@@ -114,7 +156,7 @@ impl Probe<'_> {
     }
 
     async fn refuse_second_create(&self) -> Result<(), ProbeError> {
-        match self.put(SECOND, PutMode::Create).await {
+        match self.put(&self.read, SECOND, PutMode::Create).await {
             Err(Error::AlreadyExists { .. }) => Ok(()),
             Ok(_) => Err(self.ignored("If-None-Match: *")),
             Err(error) => Err(self.failed("refuse a second create (If-None-Match)", &error)),
@@ -122,21 +164,22 @@ impl Probe<'_> {
     }
 
     async fn refuse_stale_update(&self, stale: UpdateVersion) -> Result<(), ProbeError> {
-        match self.put(FIRST, PutMode::Update(stale)).await {
+        match self.put(&self.updated, FIRST, PutMode::Update(stale)).await {
             Err(Error::Precondition { .. }) => Ok(()),
             Ok(_) => Err(self.ignored("If-Match")),
             Err(error) => Err(self.failed("refuse a stale update (If-Match)", &error)),
         }
     }
 
-    async fn read(&self) -> Result<(), ProbeError> {
-        if self.get(None, "get an object").await? != FIRST {
-            return Err(self.wrong("get an object"));
-        }
+    async fn get_range(&self) -> Result<(), ProbeError> {
         let (step, range) = ("get a range of an object", 8..14_u64);
-        if self.get(Some(range.into()), step).await? != FIRST[8..14] {
+        if self.get(&self.read, Some(range.into()), step).await? != FIRST[8..14] {
             return Err(self.wrong(step));
         }
+        Ok(())
+    }
+
+    async fn list(&self) -> Result<(), ProbeError> {
         let parent = self.store.path("probe");
         let listed: Vec<_> = self
             .store
@@ -147,7 +190,7 @@ impl Probe<'_> {
             .map_err(|error| self.failed("list objects", &error))?;
         let found = listed
             .iter()
-            .any(|object| object.location == self.location && object.size == FIRST.len() as u64);
+            .any(|object| object.location == self.read && object.size == FIRST.len() as u64);
         if found {
             Ok(())
         } else {
@@ -155,19 +198,26 @@ impl Probe<'_> {
         }
     }
 
-    async fn put(&self, bytes: &'static [u8], mode: PutMode) -> Result<UpdateVersion, Error> {
+    async fn put(
+        &self,
+        location: &Path,
+        bytes: &'static [u8],
+        mode: PutMode,
+    ) -> Result<UpdateVersion, Error> {
         let payload = PutPayload::from_static(bytes);
-        let result = self
-            .store
-            .store
-            .put_opts(&self.location, payload, mode.into())
-            .await?;
+        let store = &self.store.store;
+        let result = store.put_opts(location, payload, mode.into()).await?;
         Ok(result.into())
     }
 
-    async fn get(&self, range: Option<GetRange>, step: &'static str) -> Result<Bytes, ProbeError> {
+    async fn get(
+        &self,
+        location: &Path,
+        range: Option<GetRange>,
+        step: &'static str,
+    ) -> Result<Bytes, ProbeError> {
         let options = GetOptions::new().with_range(range);
-        let got = self.store.store.get_opts(&self.location, options).await;
+        let got = self.store.store.get_opts(location, options).await;
         match got {
             Ok(result) => result.bytes().await,
             Err(error) => Err(error),

@@ -93,7 +93,34 @@ fn what_is_wrong_with_an_export_is_named_with_its_line() {
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\nlog_limit = \"1GiB\""),
-        "system.toml:3: unknown key `log_limit` in [[export]]; it takes path, clients, access, squash, anonuid, anongid, sec, source_port, xprtsec, commit, compression and compression_level"
+        "system.toml:3: `log_limit` is a setting of the whole gateway and none of an [[export]]: write it above the first [[export]]"
+    );
+    assert_eq!(
+        error("[[export]]\npath = \"/a\"\nmood = 1"),
+        "system.toml:3: unknown key `mood` in [[export]]; it takes path, clients, access, squash, anonuid, anongid, sec, source_port, xprtsec, commit, compression and compression_level"
+    );
+    for (key, right) in [
+        ("client", "clients"),
+        ("acces", "access"),
+        ("paht", "path"),
+        ("anon_uid", "anonuid"),
+    ] {
+        assert_eq!(
+            error(&format!("[[export]]\npath = \"/a\"\n{key} = \"x\"")),
+            format!("system.toml:3: unknown key `{key}` in [[export]]; did you mean `{right}`?")
+        );
+    }
+    for header in ["[[exports]]", "[exports]", "[[Export]]", "[[exprot]]"] {
+        let name = header.trim_matches(['[', ']']);
+        assert_eq!(
+            error(&format!("{header}\npath = \"/a\"")),
+            format!("system.toml:1: unknown key `{name}`; did you mean [[export]]?")
+        );
+    }
+    let section = error("[volume]\nlog_limit = \"1GiB\"");
+    assert!(
+        section.contains("unknown key `volume`; the file has no sections but [[export]]"),
+        "{section}"
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\nsec = \"krb5\""),

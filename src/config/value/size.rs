@@ -8,7 +8,8 @@ use super::{Value, Written};
 
 /// A number of bytes, written with a unit. `KiB`, `MiB`, `GiB` (or `Ki`, `Mi`, `Gi`) and so on
 /// count in 1024, `kB`, `MB`, `GB` (or `k`, `M`, `G`) in 1000; capitals do not matter. A number
-/// alone is bytes.
+/// alone is bytes, from 64KiB on: a smaller one, such as `4`, is taken for one whose unit was forgotten, and refused. So few
+/// bytes are written with their unit (`4B`); 0 needs none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(u64);
 
@@ -23,6 +24,9 @@ impl Size {
         self.0
     }
 }
+
+/// No size is set to fewer bytes on purpose, and nobody writes as many MiB or GiB as this and leaves out the unit.
+const LEAST_ALONE: u64 = 64 << 10;
 
 /// The units, largest first: where two give texts of the same length, the earlier is taken.
 const UNITS: [(u64, &str); 12] = [
@@ -58,7 +62,16 @@ impl Value for Size {
     const EXAMPLE: &'static str = "a size such as 64MiB (1024s) or 64MB (1000s)";
 
     fn read(text: &str) -> Result<Self, String> {
-        let size: ByteSize = text.trim().parse().map_err(|_| "not a size".to_owned())?;
+        let text = text.trim();
+        let size: ByteSize = text.parse().map_err(|_| "not a size".to_owned())?;
+        let is_alone = text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.');
+        if is_alone && (1..LEAST_ALONE).contains(&size.as_u64()) {
+            return Err(format!(
+                "a number without a unit is bytes: did you mean {text}MiB or {text}GiB? If not, write {text}B"
+            ));
+        }
         // `bytesize` answers what does not fit into 64 bits with the largest number that does.
         if size.as_u64() == u64::MAX {
             return Err("too large".to_owned());
@@ -86,8 +99,9 @@ mod tests {
             ("64M", 64_000_000),
             ("64m", 64_000_000),
             ("1.5GiB", 3 << 29),
-            ("4096", 4096),
+            ("65536", 65536),
             ("4096B", 4096),
+            ("0", 0),
             ("1EiB", 1 << 60),
             (" 1kB ", 1000),
         ] {
@@ -117,6 +131,26 @@ mod tests {
             "inf",
         ] {
             assert!(Size::read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_whose_unit_was_forgotten_is_refused_with_those_that_may_be_meant() {
+        for text in ["1", "4", " 12 ", "512", "65535"] {
+            let refusal = Size::read(text).unwrap_err();
+            let text = text.trim();
+            assert!(
+                refusal.contains(&format!("{text}MiB or {text}GiB")),
+                "{refusal}"
+            );
+        }
+        for (text, bytes) in [
+            ("0", 0),
+            ("4B", 4),
+            ("65536", 65536),
+            ("1073741824", 1 << 30),
+        ] {
+            assert_eq!(Size::read(text), Ok(Size(bytes)), "{text}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Where the volume lives.
 
 use std::fmt;
+use std::path::Path;
 
 use super::{Value, Written};
 
@@ -13,6 +14,11 @@ impl StoreUrl {
     /// The URL.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The folder, if it is one.
+    pub fn folder(&self) -> Option<&Path> {
+        self.0.strip_prefix("file://").map(Path::new)
     }
 }
 

@@ -6,4 +6,6 @@ pub(crate) mod s3_proxy;
 pub(crate) mod s3_server;
 pub(crate) mod terminal;
 
-pub(crate) use process::{Gateway, Outcome, Place, Refusal, refused, refused_with, run, run_with};
+pub(crate) use process::{
+    Gateway, Outcome, Place, Refusal, Running, refused, refused_with, run, run_with,
+};

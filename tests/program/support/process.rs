@@ -209,6 +209,12 @@ fn refusal(outcome: &Outcome) -> Refusal {
     }
 }
 
+/// `forebay serve`, to be started.
+fn serve(flags: &[String], variables: &[(&str, &str)]) -> Command {
+    let serve = "serve".to_owned();
+    program(&[&[serve], flags].concat(), variables)
+}
+
 /// A gateway that serves.
 pub(crate) struct Gateway {
     process: Running,
@@ -220,12 +226,44 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts `forebay serve` and waits until it serves.
+    /// Starts `forebay serve`, which may make the volume, and waits until it serves.
     #[track_caller]
     pub(crate) fn start(flags: &[String], variables: &[(&str, &str)]) -> Gateway {
-        let mut arguments = vec!["serve".to_owned()];
-        arguments.extend_from_slice(flags);
-        let mut process = Running(program(&arguments, variables).spawn().unwrap());
+        let create = "--create".to_owned();
+        Gateway::serving(serve(&[&[create], flags].concat(), variables), flags)
+    }
+
+    /// The same on a volume that is there.
+    #[track_caller]
+    pub(crate) fn start_as_it_is(flags: &[String]) -> Gateway {
+        Gateway::serving(serve(flags, &[]), flags)
+    }
+
+    /// As [`start`](Self::start), from a shell that lets everybody do everything with new files.
+    #[track_caller]
+    pub(crate) fn start_with_umask_0(flags: &[String]) -> Gateway {
+        let create = "--create".to_owned();
+        let command = serve(&[&[create], flags].concat(), &[]);
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "umask 0 && exec \"$@\"", "sh"])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        Gateway::serving(shell, flags)
+    }
+
+    #[track_caller]
+    fn serving(mut command: Command, flags: &[String]) -> Gateway {
+        let mut process = Running(command.spawn().unwrap());
         let stderr = Arc::new(Mutex::new(String::new()));
         gather(process.0.stderr.take().unwrap(), stderr.clone());
         let lines = lines(process.0.stdout.take().unwrap());

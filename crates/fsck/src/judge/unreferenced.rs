@@ -5,7 +5,7 @@
 //! | known by an account, or as a dead pack | the gateway's |
 //! | of the newest epoch, and of none before | under way: it may be about to be published |
 //! | of an earlier epoch, younger than the grace time | young |
-//! | of an earlier epoch, and a block map refers to it | in use: damage, for fsck to judge |
+//! | of an earlier epoch, and a block map refers to it | without account: damage, for fsck to judge |
 //! | of an earlier epoch, and nothing refers to it | an orphan |
 //!
 //! The metadata have to be read after the list. A gateway of an earlier epoch can commit nothing more, and the
@@ -38,7 +38,7 @@ pub(crate) struct Sorted {
     pub(crate) orphans: Vec<(PackId, u64)>,
     pub(crate) young: Amount,
     pub(crate) under_way: Amount,
-    pub(crate) in_use: Amount,
+    pub(crate) unaccounted: Amount,
 }
 
 impl Listed {
@@ -84,7 +84,7 @@ impl Listed {
             if epoch_of(row.pack) >= newest_epoch {
                 sorted.under_way.add(row.bytes);
             } else if row.is_referred_to {
-                sorted.in_use.add(row.bytes);
+                sorted.unaccounted.add(row.bytes);
             } else if row.is_young {
                 sorted.young.add(row.bytes);
             } else {
@@ -131,7 +131,7 @@ mod tests {
         let sorted = listed.sorted(3);
         assert_eq!(sorted.orphans, [(pack(1, 9), 32), (pack(2, 2), 16)]);
         assert_eq!((sorted.young.count, sorted.young.bytes), (1, 4));
-        assert_eq!((sorted.in_use.count, sorted.in_use.bytes), (1, 8));
+        assert_eq!((sorted.unaccounted.count, sorted.unaccounted.bytes), (1, 8));
         // Of the newest epoch, and of one that began after the metadata were read.
         assert_eq!((sorted.under_way.count, sorted.under_way.bytes), (2, 65));
         assert!(!listed.has_unknown(1));

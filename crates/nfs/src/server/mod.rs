@@ -152,6 +152,16 @@ impl<F: FileSystem> Server<F> {
     ///
     /// Dropping the future ends everything at once.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+        let grace = self.shared.limits.grace;
+        let shutdown = async move {
+            shutdown.await;
+            grace
+        };
+        self.serve_until(shutdown).await;
+    }
+
+    /// The same, where `shutdown` gives the time that calls have to finish in place of [`Limits::grace`].
+    pub async fn serve_until(self, shutdown: impl Future<Output = Duration>) {
         let Server {
             listener,
             locks,
@@ -170,10 +180,10 @@ impl<F: FileSystem> Server<F> {
         let (phase, _) = watch::channel(Phase::Serving);
         let mut connections = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
-        loop {
+        let grace = loop {
             tokio::select! {
                 biased;
-                () = &mut shutdown => break,
+                grace = &mut shutdown => break grace,
                 Some(ended) = connections.join_next(), if !connections.is_empty() => {
                     report(ended, &shared.engine.metrics);
                 }
@@ -184,7 +194,7 @@ impl<F: FileSystem> Server<F> {
                     Err(error) => shared.not_accepted(&error).await,
                 },
             }
-        }
+        };
         drop(listener);
         phase.send_replace(Phase::Draining);
         let all_ended = async {
@@ -192,10 +202,7 @@ impl<F: FileSystem> Server<F> {
                 report(ended, &shared.engine.metrics);
             }
         };
-        if tokio::time::timeout(shared.limits.grace, all_ended)
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(grace, all_ended).await.is_err() {
             tracing::warn!(
                 connections = connections.len(),
                 "the time for finishing calls at shutdown is over: dropping the rest"

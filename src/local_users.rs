@@ -1,0 +1,471 @@
+//! Other users of this machine get nothing: not the files of a gateway, and not its memory.
+//!
+//! * Whatever the umask was, new files are for this user alone ([`close_process`]).
+//! * No core dump is written, and `/proc` shows memory and environment to root alone: keys of S3, of TLS and of
+//!   sealed volumes are there.
+//! * What lies in `data_dir` and in a bucket in a folder, and was too open before, is closed at the start
+//!   ([`close_folders`]). Folders first, from the top down: from then on nobody can put something else in the place of
+//!   what is looked at next.
+//!
+//! A path may be mistyped (`--data-dir /etc`), so only entries that a gateway makes are touched, and a folder that
+//! others may use and that holds anything else is refused.
+
+use std::fs::{self, DirBuilder, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rustix::fs::Mode;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+
+use crate::config::Config;
+
+/// What a gateway makes in `data_dir`, beside the bucket of the default.
+const OF_DATA_DIR: &[&str] = &[
+    "control.lock",
+    "control.sock",
+    "state",
+    "state.new",
+    "published",
+    "locks",
+    "locks.new",
+    "log",
+    "cache",
+    "bucket",
+];
+
+/// What a gateway makes in a bucket in a folder.
+const OF_BUCKET: &[&str] = &[
+    "forebay.volume",
+    "forebay.keys",
+    "packs",
+    "meta",
+    "probe",
+    "update-lock#0",
+];
+
+/// What the system makes in the root of a file system.
+const OF_SYSTEM: &str = "lost+found";
+
+/// Rights of everybody but the owner.
+const OTHERS: u32 = 0o077;
+
+/// Folders in one another that are looked at; a bucket has 4.
+const DEPTH: usize = 32;
+
+/// Closes this process: from here on new files are for this user alone, no core dump is written, wherever the system
+/// would put it, and only root may look into the process.
+///
+/// # Errors
+/// That the system refuses it, for the user to read.
+pub fn close_process() -> Result<(), String> {
+    rustix::process::umask(Mode::from_raw_mode(OTHERS));
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let failed = |error| format!("cannot switch core dumps off, which would hold keys: {error}");
+    setrlimit(Resource::Core, none).map_err(failed)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed)
+}
+
+/// Makes `data_dir`, if there is none, and closes it, and the bucket if that is a folder with a volume. Says what was
+/// too open.
+///
+/// # Errors
+/// What cannot be closed, and what to do, for the user to read.
+pub fn close_folders(config: &Config) -> Result<(), String> {
+    let own = rustix::process::geteuid().as_raw();
+    let bucket = config.store.folder();
+    let data_dir = Place {
+        what: "data_dir",
+        path: config.data_dir.clone(),
+        names: OF_DATA_DIR,
+        mark: "state",
+        except: bucket.map(Path::to_owned),
+        own,
+    };
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&data_dir.path);
+    made.map_err(|error| data_dir.failed(&data_dir.path, &error))?;
+    data_dir.close()?.say(&data_dir.path);
+    // A folder that is missing is made by whoever opens the store.
+    let Some(path) = bucket.filter(|path| path.exists()) else {
+        return Ok(());
+    };
+    let bucket = Place {
+        what: "the bucket",
+        path: path.to_owned(),
+        names: OF_BUCKET,
+        mark: "forebay.volume",
+        except: None,
+        own,
+    };
+    // What is no volume is refused when it is opened, and is nothing to be changed.
+    if bucket.foreign().is_some() && !bucket.has_mark() {
+        return Ok(());
+    }
+    match bucket.close_top()? {
+        // Nobody can reach what is below, and there may be millions of objects.
+        None => bucket.close_in_background(),
+        Some(mode) => {
+            let mut closed = Closed::of_top(Some(mode));
+            bucket.close_entries(&mut closed)?;
+            closed.say(&bucket.path);
+        }
+    }
+    Ok(())
+}
+
+/// What was closed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Closed {
+    /// The rights of the folder, if others had some.
+    folder_mode: Option<u32>,
+    /// Files and folders in it that others had rights on.
+    entries: u64,
+}
+
+impl Closed {
+    fn of_top(folder_mode: Option<u32>) -> Closed {
+        Closed {
+            folder_mode,
+            entries: 0,
+        }
+    }
+
+    fn say(&self, path: &Path) {
+        let (path, entries) = (path.display(), self.entries);
+        match self.folder_mode {
+            Some(mode) => tracing::warn!(
+                "{path} was open to other users of this machine (mode {mode:04o}) and is closed now (0700), with {entries} files and folders in it: they may have read what was there"
+            ),
+            None if entries > 0 => tracing::info!(
+                "{entries} files and folders in {path} had rights for other users, who could not reach them: these are taken away"
+            ),
+            None => {}
+        }
+    }
+}
+
+/// A folder that is to be closed.
+struct Place {
+    /// What it is, for errors.
+    what: &'static str,
+    path: PathBuf,
+    /// What a gateway makes there.
+    names: &'static [&'static str],
+    /// The one of them that shows that a gateway has used the folder.
+    mark: &'static str,
+    /// Not looked into: it is a place of its own.
+    except: Option<PathBuf>,
+    /// The user that everything has to belong to.
+    own: u32,
+}
+
+impl Place {
+    /// Closes the folder, then what a gateway made in it.
+    fn close(&self) -> Result<Closed, String> {
+        let mut closed = Closed::of_top(self.close_top()?);
+        self.close_entries(&mut closed)?;
+        Ok(closed)
+    }
+
+    /// Closes the folder itself. Gives its rights if others had some.
+    fn close_top(&self) -> Result<Option<u32>, String> {
+        let failed = |error| self.failed(&self.path, &error);
+        let link = fs::symlink_metadata(&self.path).map_err(failed)?;
+        self.check_owner(&self.path, &link)?;
+        let folder = fs::metadata(&self.path).map_err(failed)?;
+        if folder.uid() != self.own {
+            return Err(self.of_another(&self.path, folder.uid()));
+        }
+        let mode = folder.mode() & 0o7777;
+        if mode & OTHERS == 0 {
+            return Ok(None);
+        }
+        if let Some(foreign) = self.foreign()
+            && !self.has_mark()
+        {
+            return Err(format!(
+                "{} = {path}: others may use this folder (mode {mode:04o}), and it holds what is not of Forebay ({foreign}), so it is not closed: name an empty folder, or run `chmod 700 {path}` if it is the right one",
+                self.what,
+                path = self.path.display()
+            ));
+        }
+        self.set(&self.path, mode)?;
+        Ok(Some(mode))
+    }
+
+    fn close_entries(&self, closed: &mut Closed) -> Result<(), String> {
+        let own = self.names.iter().map(|name| self.path.join(name));
+        let mut own = own.filter(|path| self.except.as_ref() != Some(path));
+        own.try_for_each(|path| self.close_entry(&path, 0, closed))
+    }
+
+    fn close_in_background(self) {
+        let work = move || {
+            let mut closed = Closed::of_top(None);
+            match self.close_entries(&mut closed) {
+                Ok(()) => closed.say(&self.path),
+                Err(problem) => tracing::warn!("{problem}"),
+            }
+        };
+        let thread = thread::Builder::new().name("closing".to_owned());
+        if let Err(error) = thread.spawn(work) {
+            tracing::warn!("no thread looks at the rights of the bucket's files: {error}");
+        }
+    }
+
+    /// Whether a gateway has used the folder.
+    fn has_mark(&self) -> bool {
+        self.path.join(self.mark).exists()
+    }
+
+    /// Closes a file, or a folder and everything below. What is gone by now needs nothing.
+    fn close_entry(&self, path: &Path, depth: usize, closed: &mut Closed) -> Result<(), String> {
+        let Some(link) =
+            found(fs::symlink_metadata(path)).map_err(|error| self.failed(path, &error))?
+        else {
+            return Ok(());
+        };
+        self.check_owner(path, &link)?;
+        let entry = match link.is_symlink() {
+            false => link,
+            // One that leads out of the folder was made by the operator, since nobody else could: `log` on another disk.
+            true if depth == 0 => {
+                let entry = found(fs::metadata(path)).map_err(|error| self.failed(path, &error))?;
+                let Some(entry) = entry else { return Ok(()) };
+                self.check_owner(path, &entry)?;
+                entry
+            }
+            true => return Ok(()),
+        };
+        // Root alone can change the rights of what is root's, and nobody else reaches it here.
+        if entry.uid() != self.own {
+            return Ok(());
+        }
+        let mode = entry.mode() & 0o7777;
+        if mode & OTHERS != 0 {
+            self.set(path, mode)?;
+            closed.entries += 1;
+        }
+        if !entry.is_dir() || depth >= DEPTH {
+            return Ok(());
+        }
+        let entries = found(fs::read_dir(path)).map_err(|error| self.failed(path, &error))?;
+        for entry in entries.into_iter().flatten() {
+            let entry = entry.map_err(|error| self.failed(path, &error))?;
+            self.close_entry(&entry.path(), depth + 1, closed)?;
+        }
+        Ok(())
+    }
+
+    /// An entry that no gateway makes, if there is one.
+    fn foreign(&self) -> Option<String> {
+        let is_known = |name: &str| {
+            let is_place = self.except.as_ref() == Some(&self.path.join(name));
+            // As `object_store` calls an upload under way.
+            let is_begun = name.starts_with("forebay.volume#");
+            self.names.contains(&name) || name == OF_SYSTEM || is_begun || is_place
+        };
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.find(|name| !is_known(name))
+    }
+
+    /// Takes the rights of others away.
+    fn set(&self, path: &Path, mode: u32) -> Result<(), String> {
+        let set = fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS));
+        match set.and_then(|()| fs::metadata(path)) {
+            Ok(after) if after.mode() & OTHERS == 0 => Ok(()),
+            Ok(_) => Err(format!(
+                "{} has rights for others that the file system does not take away: mount it with umask=077, or name a folder on another one",
+                path.display()
+            )),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(self.failed(path, &error)),
+        }
+    }
+
+    /// What belongs neither to this user nor to root was put there by somebody who may want it read or written.
+    fn check_owner(&self, path: &Path, entry: &Metadata) -> Result<(), String> {
+        match entry.uid() {
+            0 => Ok(()),
+            uid if uid == self.own => Ok(()),
+            uid => Err(self.of_another(path, uid)),
+        }
+    }
+
+    fn of_another(&self, path: &Path, uid: u32) -> String {
+        let (path, top, own) = (path.display(), self.path.display(), self.own);
+        format!(
+            "{path} belongs to user {uid}, and this gateway runs as user {own}: run it as the owner, or have everything in {what} belong to its user (`chown -R {own} {top}`), after a look at what is there",
+            what = self.what,
+        )
+    }
+
+    fn failed(&self, path: &Path, error: &io::Error) -> String {
+        format!(
+            "cannot close {} ({}) to other users of this machine: {error}; check that the folder exists and belongs to the user that runs the gateway",
+            path.display(),
+            self.what
+        )
+    }
+}
+
+/// What is there, if it is.
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn own() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    fn place(root: &TempDir) -> Place {
+        Place {
+            what: "data_dir",
+            path: root.path().join("data"),
+            names: OF_DATA_DIR,
+            mark: "state",
+            except: None,
+            own: own(),
+        }
+    }
+
+    fn folder(path: &Path, mode: u32) {
+        fs::create_dir(path).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn file(path: &Path, mode: u32) {
+        fs::write(path, "text").unwrap();
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn everything_that_a_gateway_made_is_closed() {
+        let root = TempDir::new().unwrap();
+        let place = place(&root);
+        folder(&place.path, 0o777);
+        folder(&place.path.join("log"), 0o755);
+        file(&place.path.join("log/a.segment"), 0o644);
+        file(&place.path.join("control.lock"), 0o666);
+        folder(&place.path.join("lost+found"), 0o755);
+        let closed = place.close().unwrap();
+        assert_eq!(closed.folder_mode, Some(0o777));
+        assert_eq!(closed.entries, 3);
+        for (name, expected) in [
+            ("", 0o700),
+            ("log", 0o700),
+            ("log/a.segment", 0o600),
+            ("control.lock", 0o600),
+            ("lost+found", 0o755),
+        ] {
+            assert_eq!(mode(&place.path.join(name)), expected, "{name}");
+        }
+        assert_eq!(place.close().unwrap(), Closed::default());
+    }
+
+    #[test]
+    fn a_folder_of_others_things_is_refused_and_not_changed() {
+        let root = TempDir::new().unwrap();
+        let place = place(&root);
+        folder(&place.path, 0o755);
+        file(&place.path.join("hosts"), 0o644);
+        let refusal = place.close().unwrap_err();
+        assert!(
+            refusal.contains("(hosts)") && refusal.contains("chmod 700"),
+            "{refusal}"
+        );
+        assert_eq!(mode(&place.path), 0o755);
+        // Closed by its owner, it is as good as any; and so is one that a gateway has used.
+        file(&place.path.join("state"), 0o644);
+        place.close().unwrap();
+        assert_eq!(mode(&place.path), 0o700);
+        assert_eq!(mode(&place.path.join("state")), 0o600);
+        assert_eq!(mode(&place.path.join("hosts")), 0o644);
+    }
+
+    #[test]
+    fn what_belongs_to_another_user_is_refused() {
+        if own() == 0 {
+            eprintln!("skipped: to root, what is root's belongs to no other user");
+            return;
+        }
+        let root = TempDir::new().unwrap();
+        let mut place = place(&root);
+        folder(&place.path, 0o700);
+        place.own += 1;
+        let refusal = place.close().unwrap_err();
+        assert!(
+            refusal.contains("belongs to user") && refusal.contains("chown -R"),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn what_another_user_has_planted_is_refused() {
+        if own() != 0 {
+            eprintln!("skipped: only root can make files of another user");
+            return;
+        }
+        let root = TempDir::new().unwrap();
+        let place = place(&root);
+        let secret = root.path().join("secret");
+        file(&secret, 0o644);
+        for name in ["log", "control.lock", "published"] {
+            folder(&place.path, 0o777);
+            let planted = place.path.join(name);
+            symlink(&secret, &planted).unwrap();
+            std::os::unix::fs::lchown(&planted, Some(65534), Some(65534)).unwrap();
+            let refusal = place.close().unwrap_err();
+            assert!(refusal.contains("belongs to user 65534"), "{refusal}");
+            assert_eq!(mode(&secret), 0o644);
+            fs::remove_dir_all(&place.path).unwrap();
+        }
+        // The folder itself.
+        folder(&root.path().join("real"), 0o755);
+        symlink(root.path().join("real"), &place.path).unwrap();
+        std::os::unix::fs::lchown(&place.path, Some(65534), Some(65534)).unwrap();
+        place.close().unwrap_err();
+        assert_eq!(mode(&root.path().join("real")), 0o755);
+    }
+
+    #[test]
+    fn links_of_the_operator_are_followed_once() {
+        let root = TempDir::new().unwrap();
+        let place = place(&root);
+        folder(&place.path, 0o700);
+        let (disk, outside) = (root.path().join("disk"), root.path().join("outside"));
+        folder(&disk, 0o755);
+        file(&disk.join("a.segment"), 0o644);
+        file(&outside, 0o644);
+        symlink(&disk, place.path.join("log")).unwrap();
+        symlink(&outside, disk.join("link")).unwrap();
+        assert_eq!(place.close().unwrap().entries, 2);
+        assert_eq!(mode(&disk), 0o700);
+        assert_eq!(mode(&disk.join("a.segment")), 0o600);
+        assert_eq!(mode(&outside), 0o644);
+    }
+}
