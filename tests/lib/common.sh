@@ -3,8 +3,8 @@
 #   . "$(dirname "$0")/lib/common.sh"
 #
 # Gives: check and summary (counted results), at_exit (clean-up that also runs on failure),
-# work_folder, need_programs, free_port, wait_for_port, s3_server (MinIO or versitygw, built when missing), cargo_tool,
-# forebay_binary, crash_binary, bench_binary, start_gateway and stop_gateway (a gateway on 127.0.0.1).
+# work_folder, need_programs, free_port, wait_for_port, s3_server (MinIO or versitygw, built when missing), start_minio, start_versitygw, cargo_tool,
+# forebay_binary, crash_binary, soak_binary, bench_binary, start_gateway and stop_gateway (a gateway on 127.0.0.1).
 # Everything that is started is a child of the script and is ended by its clean-up.
 
 set -euo pipefail
@@ -160,14 +160,33 @@ cargo_tool() {
     say "$program"
 }
 
-# ---- MinIO -------------------------------------------------------------------------------------
+# ---- MinIO and versitygw -----------------------------------------------------------------------
+
+# reach_store PORT: exports the AWS_* variables that a store on 127.0.0.1 is reached and started with.
+reach_store() {
+    export AWS_ACCESS_KEY_ID=forebay-test AWS_SECRET_ACCESS_KEY=forebay-test-secret
+    export AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://127.0.0.1:$1
+    export AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
+}
+
+# start_versitygw PROGRAM FOLDER PORT: as start_minio.
+start_versitygw() {
+    reach_store "$3"
+    # versitygw takes a folder of its data for a bucket.
+    mkdir -p "$2/forebay"
+    ROOT_ACCESS_KEY=$AWS_ACCESS_KEY_ID ROOT_SECRET_KEY=$AWS_SECRET_ACCESS_KEY \
+        "$1" --port "127.0.0.1:$3" --quiet posix "$2" >"$2.log" 2>&1 &
+    STORE_PID=$!
+    wait_for_port "$3" "$STORE_PID" 30 || {
+        cat "$2.log" >&2
+        die "versitygw does not start"
+    }
+}
 
 # start_minio PROGRAM FOLDER PORT: a fresh MinIO on 127.0.0.1 with the bucket "forebay"; its process is
 # $STORE_PID. Also exports the AWS_* variables to reach it.
 start_minio() {
-    export AWS_ACCESS_KEY_ID=forebay-test AWS_SECRET_ACCESS_KEY=forebay-test-secret
-    export AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://127.0.0.1:$3
-    export AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
+    reach_store "$3"
     # MinIO takes a folder of its data for a bucket.
     mkdir -p "$2/forebay"
     MINIO_ROOT_USER=$AWS_ACCESS_KEY_ID MINIO_ROOT_PASSWORD=$AWS_SECRET_ACCESS_KEY \
@@ -225,13 +244,19 @@ forebay_binary() {
 }
 
 # The harness that kills the program: CRASH_BINARY, or a debug build of this checkout.
-crash_binary() {
-    if [ -n "${CRASH_BINARY:-}" ]; then
-        say "$CRASH_BINARY"
+crash_binary() { debug_binary crash; }
+# The clients of the soak: SOAK_BINARY, or a debug build of this checkout.
+soak_binary() { debug_binary soak; }
+
+# debug_binary NAME: the program of the crate forebay-NAME; or what the variable NAME_BINARY, in capitals, has.
+debug_binary() {
+    local given=${1^^}_BINARY
+    if [ -n "${!given:-}" ]; then
+        say "${!given}"
         return
     fi
-    (cd "$PROJECT" && cargo build --quiet --package forebay-crash >&2) || die "cannot build the harness"
-    say "${CARGO_TARGET_DIR:-$PROJECT/target}/debug/crash"
+    (cd "$PROJECT" && cargo build --quiet --package "forebay-$1" >&2) || die "cannot build forebay-$1"
+    say "${CARGO_TARGET_DIR:-$PROJECT/target}/debug/$1"
 }
 
 # bench_binary NAME: builds a benchmark of the program and prints its path; or what the variable NAME_BINARY, in

@@ -18,6 +18,7 @@ mod quota;
 mod s3;
 mod scrub;
 mod sealing;
+mod soak;
 mod support;
 mod takeover;
 mod tls;

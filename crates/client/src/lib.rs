@@ -21,7 +21,7 @@ pub use reply::{
     Attributes, DirectoryEntry, Failure, FileKind, Found, Listing, Malformed, Reply, Status, Time,
     Written,
 };
-pub use request::{Create, Request, Stable};
+pub use request::{Caller, Create, LAST_FRAGMENT, Request, Stable};
 
 /// A file handle, as the server gave it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

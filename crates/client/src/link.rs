@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::reply::{Failure, Malformed, Reply};
-use crate::request::Request;
-use crate::xdr::Encoder;
+use socket2::{Domain, Socket, Type};
 
-/// Bit of a record mark that says that the fragment is the last of its record (RFC 5531, section
-/// 11).
-const LAST_FRAGMENT: u32 = 1 << 31;
+use crate::reply::{Failure, Malformed, Reply};
+use crate::request::{Caller, LAST_FRAGMENT, Request};
 
 /// The longest record that is taken: a reply to the largest READ and its head.
 const RECORD_LIMIT: usize = 2 << 20;
@@ -126,6 +123,9 @@ pub struct Link<R> {
     pending: BTreeMap<u32, Pending>,
     next: u32,
     patience: Duration,
+    /// The address that it connects from; the system's choice if there is none.
+    source: Option<IpAddr>,
+    caller: Caller,
     /// Bytes of a record that has not come in whole.
     input: Vec<u8>,
     connections: u64,
@@ -142,9 +142,23 @@ impl<R: Reach> Link<R> {
             pending: BTreeMap::new(),
             next: first,
             patience,
+            source: None,
+            caller: Caller::ROOT,
             input: Vec::new(),
             connections: 0,
         }
+    }
+
+    /// The same from this address of the machine, so that the server takes it for that client.
+    pub fn from_address(mut self, source: IpAddr) -> Link<R> {
+        self.source = Some(source);
+        self
+    }
+
+    /// The same in the name of this caller instead of root.
+    pub fn in_the_name_of(mut self, caller: Caller) -> Link<R> {
+        self.caller = caller;
+        self
     }
 
     /// Number of calls without an answer.
@@ -184,7 +198,7 @@ impl<R: Reach> Link<R> {
     pub fn send_as(&mut self, call: CallId, request: &Request) -> Result<(), LinkError> {
         let pending = Pending {
             name: request.name,
-            record: record(call.0, request),
+            record: request.record(call.0, self.caller),
             sent: 0,
             since: Instant::now(),
         };
@@ -285,7 +299,7 @@ impl<R: Reach> Link<R> {
             if !reached.retransmit {
                 self.pending.clear();
             }
-            let Ok(mut stream) = connect(reached.address) else {
+            let Ok(mut stream) = connect(self.source, reached.address) else {
                 std::thread::sleep(Duration::from_millis(20));
                 continue;
             };
@@ -335,33 +349,18 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address)?;
+fn connect(source: Option<IpAddr>, address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if let Some(source) = source {
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    socket.connect(&address.into())?;
+    let stream = TcpStream::from(socket);
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(TICK))?;
     // A server that takes nothing for so long would be found out by the clock of the calls.
     stream.set_write_timeout(Some(Duration::from_secs(60)))?;
     Ok(stream)
-}
-
-/// Mark, header (AUTH_SYS of root) and arguments of a call.
-fn record(xid: u32, request: &Request) -> Vec<u8> {
-    let credential = Encoder::default()
-        .u32s(&[0])
-        .opaque(b"test")
-        .u32s(&[0, 0, 0]);
-    let head = Encoder::default()
-        .u32s(&[xid, 0, 2, request.program, 3, request.procedure, 1])
-        .opaque(&credential.0)
-        .u32s(&[0, 0]);
-    let length = head.0.len() + request.arguments.len();
-    let mut record = Vec::with_capacity(4 + length);
-    // Longer than a mark can say is far longer than a server takes.
-    let mark = LAST_FRAGMENT | u32::try_from(length).unwrap_or(u32::MAX);
-    record.extend_from_slice(&mark.to_be_bytes());
-    record.extend_from_slice(&head.0);
-    record.extend_from_slice(&request.arguments);
-    record
 }
 
 /// Takes a whole record off the front of what has come in.

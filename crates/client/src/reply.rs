@@ -177,6 +177,11 @@ impl Reply {
         }
     }
 
+    /// The results as they came, for a procedure of which no function here knows.
+    pub fn results(self) -> Decoder {
+        self.0
+    }
+
     /// Of a call of which only its success matters.
     pub fn done(self) -> Result<(), Failure> {
         self.checked().map(drop)

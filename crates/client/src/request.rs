@@ -31,12 +31,31 @@ pub enum Create {
 /// One call: what is asked for, without the header that a [`Link`](crate::Link) puts before it.
 #[derive(Clone, Debug)]
 pub struct Request {
-    pub(crate) program: u32,
-    pub(crate) procedure: u32,
+    program: u32,
+    version: u32,
+    procedure: u32,
     /// The procedure's name in RFC 1813.
     pub name: &'static str,
-    pub(crate) arguments: Vec<u8>,
+    arguments: Vec<u8>,
 }
+
+/// The identity that a call claims (AUTH_SYS).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// User number.
+    pub uid: u32,
+    /// Group number; no others are claimed.
+    pub gid: u32,
+}
+
+impl Caller {
+    /// The superuser.
+    pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
+}
+
+/// Bit of a record mark that says that the fragment is the last of its record (RFC 5531, section
+/// 11).
+pub const LAST_FRAGMENT: u32 = 1 << 31;
 
 /// `sattr3` that sets mode or size or nothing.
 fn attributes(encoder: Encoder, mode: Option<u32>, size: Option<u64>) -> Encoder {
@@ -57,23 +76,54 @@ fn named(directory: &Handle, name: &[u8]) -> Encoder {
 }
 
 impl Request {
-    fn nfs(procedure: u32, name: &'static str, arguments: Encoder) -> Request {
+    /// Any call of any program: for what has no function here, and for arguments that no client should send.
+    pub fn new(
+        (program, version): (u32, u32),
+        procedure: u32,
+        name: &'static str,
+        arguments: Encoder,
+    ) -> Request {
         Request {
-            program: NFS,
+            program,
+            version,
             procedure,
             name,
             arguments: arguments.0,
         }
     }
 
+    /// The call as a record of one fragment: its mark, its header with an AUTH_SYS credential, its arguments.
+    pub fn record(&self, xid: u32, caller: Caller) -> Vec<u8> {
+        let credential = Encoder::default()
+            .u32s(&[0])
+            .opaque(b"test")
+            .u32s(&[caller.uid, caller.gid, 0]);
+        let head = Encoder::default()
+            .u32s(&[xid, 0, 2, self.program, self.version, self.procedure, 1])
+            .opaque(&credential.0)
+            .u32s(&[0, 0]);
+        let length = head.0.len() + self.arguments.len();
+        let mut record = Vec::with_capacity(4 + length);
+        // Longer than a mark can say is far longer than a server takes.
+        let mark = LAST_FRAGMENT | u32::try_from(length).unwrap_or(u32::MAX);
+        record.extend_from_slice(&mark.to_be_bytes());
+        record.extend_from_slice(&head.0);
+        record.extend_from_slice(&self.arguments);
+        record
+    }
+
+    fn nfs(procedure: u32, name: &'static str, arguments: Encoder) -> Request {
+        Request::new((NFS, 3), procedure, name, arguments)
+    }
+
+    /// NULL, which does nothing.
+    pub fn null() -> Request {
+        Request::nfs(0, "NULL", Encoder::default())
+    }
+
     /// MNT of the protocol MOUNT, version 3.
     pub fn mount(path: &[u8]) -> Request {
-        Request {
-            program: MOUNT,
-            procedure: 1,
-            name: "MNT",
-            arguments: Encoder::default().opaque(path).0,
-        }
+        Request::new((MOUNT, 3), 1, "MNT", Encoder::default().opaque(path))
     }
 
     /// GETATTR.

@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use forebay_crash::options::{Mode, Options};
 use forebay_crash::power::{Loss, cut_power};
 use forebay_crash::run::run;
+use forebay_crash::server::find_program;
 
 fn command() -> Command {
     let run = Command::new("run")
@@ -109,23 +110,6 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-fn program(matches: &ArgMatches) -> Result<PathBuf, String> {
-    let given = matches.get_one::<PathBuf>("program").cloned();
-    let given = given.or_else(|| std::env::var_os("FB_BINARY").map(PathBuf::from));
-    if let Some(path) = given {
-        return Ok(path);
-    }
-    let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let beside = own.with_file_name("forebay");
-    match beside.exists() {
-        true => Ok(beside),
-        false => Err(format!(
-            "no program at {}: build it (cargo build), or name one with --program or FB_BINARY",
-            beside.display()
-        )),
-    }
-}
-
 fn run_modes(matches: &ArgMatches) -> Result<bool, String> {
     let get = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or_default();
     let writers = get("writers");
@@ -142,13 +126,14 @@ fn run_modes(matches: &ArgMatches) -> Result<bool, String> {
         .map_or("all", String::as_str);
     let folder = matches.get_one::<PathBuf>("folder").cloned();
     let folder = folder.unwrap_or_else(std::env::temp_dir);
+    let program = find_program(matches.get_one::<PathBuf>("program").cloned())?;
     let (mut passed, mut failed) = (0, 0);
     for mode in Mode::ALL {
         if wanted != "all" && wanted != mode.name() {
             continue;
         }
         let options = Options {
-            program: program(matches)?,
+            program: program.clone(),
             mode,
             kills: get("kills"),
             limit: Duration::from_secs(get("seconds")),

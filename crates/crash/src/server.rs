@@ -74,6 +74,26 @@ pub struct Program {
     pub messages: PathBuf,
 }
 
+/// The program to test: the one that was given, else the one that `FB_BINARY` names, else the one beside this program.
+///
+/// # Errors
+/// If there is none beside this program, with what to do.
+pub fn find_program(given: Option<PathBuf>) -> Result<PathBuf, String> {
+    let given = given.or_else(|| std::env::var_os("FB_BINARY").map(PathBuf::from));
+    if let Some(path) = given {
+        return Ok(path);
+    }
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let beside = own.with_file_name("forebay");
+    match beside.exists() {
+        true => Ok(beside),
+        false => Err(format!(
+            "no program at {}: build it (cargo build), or name one with --program or FB_BINARY",
+            beside.display()
+        )),
+    }
+}
+
 /// An address of the loopback network on which nothing listens.
 ///
 /// # Errors
@@ -268,6 +288,11 @@ impl Server {
                 messages: self.messages.clone(),
             }),
         }
+    }
+
+    /// Its number among the processes of the machine.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Fails if it has ended by itself.

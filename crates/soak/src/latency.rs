@@ -1,0 +1,190 @@
+//! How long calls took, and the table of it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// What a call that needs no bucket should take at most, half of the time and 99 times of 100: the goal on 2 cores.
+pub const GOAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(50));
+
+/// Times of one kind of call.
+#[derive(Clone, Debug, Default)]
+struct Times {
+    /// Calls that were made.
+    calls: u64,
+    /// Times in microseconds, with those that had no chance to be made (see [`Latencies::record`]).
+    micros: Vec<u32>,
+    /// Whether the goal is for them.
+    has_goal: bool,
+    /// Answers "later" (JUKEBOX), after which the call was repeated; its time goes on.
+    later: u64,
+}
+
+/// Times of all kinds of calls of a run.
+#[derive(Debug, Default)]
+pub struct Latencies(Mutex<BTreeMap<String, Times>>);
+
+/// How a kind of call fared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// Calls.
+    pub calls: u64,
+    /// Answers "later".
+    pub later: u64,
+    /// Half of the calls took no longer.
+    pub median: Duration,
+    /// 90 of 100 took no longer.
+    pub p90: Duration,
+    /// 99 of 100 took no longer.
+    pub p99: Duration,
+    /// The longest.
+    pub longest: Duration,
+    /// Whether the goal is for this kind.
+    pub has_goal: bool,
+}
+
+impl Figures {
+    /// Whether the goal is met, if there is one.
+    pub fn meets_goal(&self) -> bool {
+        !self.has_goal || (self.median <= GOAL.0 && self.p99 <= GOAL.1)
+    }
+}
+
+impl Latencies {
+    /// A call of a kind that is made every `pace` took `time`, with `later` answers "later" meanwhile. While it was waited for,
+    /// further calls were due and not made: each counts as if it had been made in time and answered with this one. Otherwise a
+    /// server that stands still for a second would look as if one call of many had been slow.
+    pub fn record(&self, kind: &str, has_goal: bool, pace: Duration, time: Duration, later: u64) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = all.entry(kind.to_owned()).or_default();
+        times.calls += 1;
+        times.later += later;
+        times.has_goal = has_goal;
+        let mut left = time;
+        loop {
+            let micros = u32::try_from(left.as_micros()).unwrap_or(u32::MAX);
+            times.micros.push(micros);
+            if pace.is_zero() || left <= pace {
+                return;
+            }
+            left -= pace;
+        }
+    }
+
+    /// The figures of each kind.
+    pub fn figures(&self) -> BTreeMap<String, Figures> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let figures = all.iter().map(|(kind, times)| {
+            let mut micros = times.micros.clone();
+            micros.sort_unstable();
+            let at = |share: f64| {
+                let rank = (micros.len() as f64 * share).ceil() as usize;
+                let micros = micros.get(rank.saturating_sub(1)).copied();
+                Duration::from_micros(micros.unwrap_or(0).into())
+            };
+            let figures = Figures {
+                calls: times.calls,
+                later: times.later,
+                median: at(0.5),
+                p90: at(0.9),
+                p99: at(0.99),
+                longest: at(1.0),
+                has_goal: times.has_goal,
+            };
+            (kind.clone(), figures)
+        });
+        figures.collect()
+    }
+}
+
+fn milliseconds(time: Duration) -> String {
+    let value = time.as_secs_f64() * 1e3;
+    match value {
+        value if value < 10.0 => format!("{value:.2}"),
+        value if value < 100.0 => format!("{value:.1}"),
+        value => format!("{value:.0}"),
+    }
+}
+
+/// A Markdown table: each kind of call, alone and beside the rude clients.
+pub fn table(alone: &BTreeMap<String, Figures>, beside: &BTreeMap<String, Figures>) -> String {
+    let mut text = String::from(
+        "| call | alone: median | p99 | beside: calls | later | median | p90 | p99 | longest | goal |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
+    );
+    for (kind, figures) in beside {
+        let (first, second) = match alone.get(kind) {
+            Some(alone) => (milliseconds(alone.median), milliseconds(alone.p99)),
+            None => ("-".to_owned(), "-".to_owned()),
+        };
+        let goal = match (figures.has_goal, figures.meets_goal()) {
+            (false, _) => "none: may wait for the bucket",
+            (true, true) => "10 and 50: met",
+            (true, false) => "10 and 50: **missed**",
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| {kind} | {first} | {second} | {} | {} | {} | {} | {} | {} | {goal} |",
+            figures.calls,
+            figures.later,
+            milliseconds(figures.median),
+            milliseconds(figures.p90),
+            milliseconds(figures.p99),
+            milliseconds(figures.longest),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_calls() {
+        let latencies = Latencies::default();
+        let pace = Duration::from_secs(1);
+        for number in 1..=100 {
+            latencies.record("READ", true, pace, Duration::from_millis(number), 0);
+        }
+        let figures = latencies.figures()["READ"];
+        assert_eq!(figures.calls, 100);
+        assert_eq!(figures.median, Duration::from_millis(50));
+        assert_eq!(figures.p90, Duration::from_millis(90));
+        assert_eq!(figures.p99, Duration::from_millis(99));
+        assert_eq!(figures.longest, Duration::from_millis(100));
+        assert!(!figures.meets_goal());
+    }
+
+    #[test]
+    fn a_call_that_holds_up_others_counts_for_them() {
+        let latencies = Latencies::default();
+        let pace = Duration::from_millis(100);
+        for _ in 0..10 {
+            latencies.record("READ", true, pace, Duration::from_millis(1), 0);
+        }
+        // In this time a hundred calls were due.
+        latencies.record("READ", true, pace, Duration::from_secs(10), 3);
+        let figures = latencies.figures()["READ"];
+        assert_eq!((figures.calls, figures.later), (11, 3));
+        assert!(figures.median > Duration::from_secs(4), "{figures:?}");
+    }
+
+    #[test]
+    fn the_table_says_what_missed_its_goal() {
+        let (alone, beside) = (Latencies::default(), Latencies::default());
+        let pace = Duration::from_secs(1);
+        alone.record("GETATTR", true, pace, Duration::from_micros(150), 0);
+        beside.record("GETATTR", true, pace, Duration::from_millis(60), 0);
+        beside.record("WRITE", false, pace, Duration::from_millis(900), 2);
+        let table = table(&alone.figures(), &beside.figures());
+        assert!(table.contains(
+            "| GETATTR | 0.15 | 0.15 | 1 | 0 | 60.0 | 60.0 | 60.0 | 60.0 | 10 and 50: **missed** |"
+        ));
+        assert!(table.contains(
+            "| WRITE | - | - | 1 | 2 | 900 | 900 | 900 | 900 | none: may wait for the bucket |"
+        ));
+    }
+}

@@ -1,0 +1,29 @@
+//! Many kinds of rude and hostile clients at once beside a well-behaved one, on the real program with little memory.
+//!
+//! ```text
+//!   well-behaved client (polite.rs)            rude clients (rude.rs: the table of kinds; one file for each kind)
+//!     one address, four connections              an address for each kind
+//!     |          |                                  |            |
+//!     |          |  latencies (latency.rs)          |            |  what some of them were promised
+//!     |          v                                  v            v
+//!     |       the table                       forebay serve    ledger.rs
+//!     |                                         |      ^          |
+//!     +--> ledger.rs: what was acknowledged     |      |  SIGKILL in the middle and at the end (run.rs)
+//!                        |                      v      |
+//!                        |            memory (memory.rs), messages, panics
+//!                        +---> compared with what is there (compare.rs); then flush and fsck
+//! ```
+//!
+//! A run fails if the program's own memory passes its bound, if anything acknowledged is not there, if the program panics or
+//! ends, if its messages grow without bound, if a call of the well-behaved client fails or has no answer, or if a rude client
+//! gets an answer that it must not get. Latencies are printed beside their goal and fail nothing: they depend on the machine.
+
+pub mod compare;
+pub mod latency;
+pub mod ledger;
+pub mod memory;
+pub mod polite;
+pub mod rude;
+pub mod run;
+pub mod wire;
+pub mod world;

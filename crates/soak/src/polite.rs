@@ -1,0 +1,246 @@
+//! The well-behaved client: a few calls at a steady pace over four connections of one address, as a machine with `nconnect=4`
+//! and little to do. It measures each call, looks at every byte it reads, and notes what was acknowledged.
+
+mod attributes;
+mod files;
+mod listing;
+mod reads;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use forebay_client::{
+    Create, Failure, Handle, Link, LinkError, Reply, Request, Stable, Status, Steady,
+};
+use forebay_crash::random::content;
+
+use crate::latency::Latencies;
+use crate::world::{Door, World};
+
+/// Its address.
+pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// A call of it that has no answer for so long, while the server is there, never gets one.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long it waits before it repeats a call that was answered "later".
+const LATER: Duration = Duration::from_millis(100);
+
+/// Bytes of the file that it reads all the time.
+const HOT_BYTES: usize = 4 << 20;
+
+/// Where the bytes of that file come from.
+const HOT_SEED: u64 = 7_001;
+
+/// Names in its small directory.
+const SMALL_NAMES: u32 = 50;
+
+/// The directory of the files that it makes.
+const FILES: &str = "polite/files";
+
+/// Times before and after the rude clients have begun.
+#[derive(Debug, Default)]
+pub struct Meter {
+    /// Alone.
+    pub alone: Latencies,
+    /// Beside the rude clients.
+    pub beside: Arc<Latencies>,
+    rude: AtomicBool,
+}
+
+impl Meter {
+    /// From now on the rude clients are there.
+    pub fn rude_clients_begin(&self) {
+        self.rude.store(true, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> &Latencies {
+        match self.rude.load(Ordering::Relaxed) {
+            true => &self.beside,
+            false => &self.alone,
+        }
+    }
+}
+
+/// A kind of call that is measured.
+struct Call {
+    /// As the table has it.
+    name: &'static str,
+    /// Whether it needs no bucket, so that the goal is for it.
+    has_goal: bool,
+    /// How often it is made.
+    pace: Duration,
+}
+
+/// What it has made before it begins.
+#[derive(Clone, Debug)]
+struct Home {
+    hot: Handle,
+    small: Handle,
+    files: Handle,
+}
+
+/// A connection of the well-behaved client.
+struct Client {
+    world: Arc<World>,
+    meter: Arc<Meter>,
+    home: Home,
+    link: Link<Door>,
+}
+
+/// Why a connection does not go on as it did.
+enum Trouble {
+    /// The link has ended.
+    Link(LinkError),
+    /// A call was answered with an error, or with wrong bytes.
+    Wrong(String),
+}
+
+impl From<LinkError> for Trouble {
+    fn from(error: LinkError) -> Trouble {
+        Trouble::Link(error)
+    }
+}
+
+impl Client {
+    fn new(world: &Arc<World>, meter: &Arc<Meter>, home: &Home) -> Client {
+        let link = Link::new(Door::new(world.clone()), world.first_call(), PATIENCE);
+        Client {
+            world: world.clone(),
+            meter: meter.clone(),
+            home: home.clone(),
+            link: link.from_address(IpAddr::V4(ADDRESS)),
+        }
+    }
+
+    /// Makes a call until it is answered other than with "later", and measures it unless the server was restarted meanwhile.
+    /// `fine` is a status that is as good as success for a call that was sent twice: the first may have been done.
+    fn ask<T>(
+        &mut self,
+        call: &Call,
+        request: &Request,
+        fine: Option<Status>,
+        results: impl Fn(Reply) -> Result<T, Failure>,
+    ) -> Result<Option<T>, Trouble> {
+        let opening = self.world.opening();
+        let began = Instant::now();
+        let (mut later, mut repeated) = (0, false);
+        let result = loop {
+            self.link.send(request)?;
+            let answer = self.link.receive()?.ok_or(LinkError::Gone)?;
+            repeated |= answer.sent > 1;
+            match results(answer.reply) {
+                Err(Failure::Status(Status::JUKEBOX)) if began.elapsed() < PATIENCE => {
+                    later += 1;
+                    thread::sleep(LATER);
+                }
+                other => break other,
+            }
+        };
+        if opening.is_some() && opening == self.world.opening() {
+            let latencies = self.meter.now();
+            latencies.record(call.name, call.has_goal, call.pace, began.elapsed(), later);
+        }
+        match result {
+            Ok(results) => Ok(Some(results)),
+            Err(Failure::Status(status)) if repeated && fine == Some(status) => Ok(None),
+            Err(failure) => Err(Trouble::Wrong(format!(
+                "{} of the well-behaved client: {failure}",
+                call.name
+            ))),
+        }
+    }
+
+    /// The same for a call for which no error is fine.
+    fn get<T>(
+        &mut self,
+        call: &Call,
+        request: &Request,
+        results: impl Fn(Reply) -> Result<T, Failure>,
+    ) -> Result<T, Trouble> {
+        let got = self.ask(call, request, None, results)?;
+        got.ok_or_else(|| Trouble::Wrong(format!("{}: no results", call.name)))
+    }
+}
+
+fn wrong(what: impl Into<String>) -> Trouble {
+    Trouble::Wrong(format!("the well-behaved client: {}", what.into()))
+}
+
+/// What a connection does, again and again; the number says how often it has.
+type Round = fn(&mut Client, u64) -> Result<(), Trouble>;
+
+const ROUNDS: [(Round, Duration); 4] = [
+    (attributes::round, attributes::PACE),
+    (reads::round, reads::PACE),
+    (files::round, files::PACE),
+    (listing::round, listing::PACE),
+];
+
+/// Makes what the client needs, and starts it.
+///
+/// # Errors
+/// If that cannot be made.
+pub fn start(world: &Arc<World>, meter: &Arc<Meter>) -> Result<Vec<JoinHandle<()>>, LinkError> {
+    let home = make_home(world)?;
+    world.ledger.exact(FILES.to_owned());
+    let threads = ROUNDS.map(|(round, pace)| {
+        let (world, meter, home) = (world.clone(), meter.clone(), home.clone());
+        thread::spawn(move || rounds(&world, &meter, &home, round, pace))
+    });
+    Ok(threads.into())
+}
+
+fn rounds(world: &Arc<World>, meter: &Arc<Meter>, home: &Home, round: Round, pace: Duration) {
+    let mut client = Client::new(world, meter, home);
+    let mut number = 0;
+    while world.pause_polite(pace) {
+        number += 1;
+        match round(&mut client, number) {
+            Ok(()) => {}
+            Err(Trouble::Link(_)) if world.is_ending() => return,
+            Err(Trouble::Link(error)) => {
+                world.finding(format!("the well-behaved client: {error}"));
+                client = Client::new(world, meter, home);
+            }
+            Err(Trouble::Wrong(what)) => world.finding(what),
+        }
+    }
+}
+
+fn make_home(world: &World) -> Result<Home, LinkError> {
+    let link = Link::new(Steady::new(world.address), world.first_call(), PATIENCE);
+    let mut link = link.from_address(IpAddr::V4(ADDRESS));
+    let mut directory = |parent: &Handle, name: &[u8]| {
+        let made = link.get(&Request::mkdir(parent, name, 0o755), Reply::made);
+        made.map(|found| found.handle)
+    };
+    let own = directory(&world.root, b"polite")?;
+    let small = directory(&own, b"small")?;
+    let files = directory(&own, b"files")?;
+    let mut file = |parent: &Handle, name: &str| {
+        let create = Request::create(parent, name.as_bytes(), Create::Unchecked, 0o644);
+        link.get(&create, Reply::made).map(|found| found.handle)
+    };
+    for number in 0..SMALL_NAMES {
+        file(&small, &small_name(number))?;
+    }
+    let hot = file(&own, "hot")?;
+    for (index, piece) in content(HOT_SEED, HOT_BYTES).chunks(1 << 20).enumerate() {
+        let write = Request::write(&hot, (index as u64) << 20, piece, Stable::FileSync);
+        link.get(&write, Reply::written)?;
+    }
+    let kept = crate::ledger::Kept {
+        seed: HOT_SEED,
+        length: HOT_BYTES,
+    };
+    world.ledger.keep("polite/hot".to_owned(), kept);
+    Ok(Home { hot, small, files })
+}
+
+fn small_name(number: u32) -> String {
+    format!("name{number:03}")
+}

@@ -1,0 +1,74 @@
+//! A copy, and a listing beside it over the same connection. What the listing's calls take is measured.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use forebay_client::{CallId, Failure, Link, Request, Stable, Status, Steady};
+
+use super::{Place, Trouble, file, wrong};
+
+/// WRITEs under way, as a kernel's client has them.
+const UNDER_WAY: usize = 16;
+
+/// The file is written again from its start after so many MiB.
+const FILE_MIB: u64 = 64;
+
+/// The listing asks in each turn of so many.
+const ASKS_EACH: u64 = 10;
+
+/// How often it asks if it does not wait.
+const PACE: Duration = Duration::from_millis(500);
+
+/// Calls of the listing that have no answer, with their kind and when they were sent.
+type Asked = BTreeMap<CallId, (&'static str, Instant)>;
+
+pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
+    let mut link = place.link();
+    let home = place.home(&mut link)?;
+    let small = file(&mut link, &home, "small")?;
+    let file = file(&mut link, &home, "large")?;
+    let mut data = vec![0x3c; 1 << 20];
+    let mut asked = Asked::new();
+    while place.turn() {
+        if link.outstanding() >= UNDER_WAY {
+            answer(place, &mut link, &mut asked)?;
+        }
+        place.stamp(&mut data);
+        let offset = (place.turn % FILE_MIB) << 20;
+        link.send(&Request::write(&file, offset, &data, Stable::Unstable))?;
+        if !place.each(ASKS_EACH) {
+            continue;
+        }
+        for (kind, request) in [
+            (
+                "GETATTR beside a copy, same connection",
+                Request::getattr(&small),
+            ),
+            (
+                "LOOKUP beside a copy, same connection",
+                Request::lookup(&home, b"small"),
+            ),
+        ] {
+            asked.insert(link.send(&request)?, (kind, Instant::now()));
+        }
+        while !asked.is_empty() {
+            answer(place, &mut link, &mut asked)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the next answer.
+fn answer(place: &Place<'_>, link: &mut Link<Steady>, asked: &mut Asked) -> Result<(), Trouble> {
+    let Some(answer) = link.receive()? else {
+        return Ok(());
+    };
+    if let Some((kind, since)) = asked.remove(&answer.call) {
+        let latencies = place.latencies;
+        latencies.record(kind, true, PACE, since.elapsed(), 0);
+    }
+    match answer.reply.done() {
+        Ok(()) | Err(Failure::Status(Status::JUKEBOX)) => Ok(()),
+        Err(failure) => wrong(format!("a copy: {failure}")),
+    }
+}

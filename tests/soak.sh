@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Dozens of kinds of rude and hostile clients at once beside a well-behaved one, on a gateway with 64 MiB of memory
+# (crates/soak, docs/soak.md):
+#
+#   tests/soak.sh [SECONDS] [versitygw|minio|file] [flags of `soak` ...]
+#
+# 30 minutes without SECONDS; 40 do for a quick look. Asserted is: memory stays below its bound, nothing acknowledged is lost by a
+# SIGKILL in the middle and one at the end, `flush` and `fsck` are content, the gateway does not panic and says little, no call of the
+# well-behaved client fails or has no answer, and no rude client gets what it must not get. Latencies are printed beside their goal
+# and not asserted: they are the machine's as well. The bucket is versitygw behind a link of 4 MiB/s, which is what keeps memory
+# full; a folder is much faster. Flags are, for example, `--only deaf,drip`, or `--each` for one run of so many seconds with each kind alone.
+#
+# Environment, with what holds without it:
+#   FB_BINARY=          the program; without it the release build of this checkout, built if need be
+#   SOAK_BINARY=        the clients; without it a debug build
+#   WORK_PARENT=/tmp    where work folders are made: on a disk, since in memory the log would count as memory. That of a run that
+#                       failed is kept there.
+#   TEST_BIN=~/.cache/forebay-tests/bin   where versitygw and MinIO are, or are built into
+. "$(dirname "$0")/lib/common.sh"
+
+LENGTH=1800 STORE=versitygw FLAGS=()
+for argument in "$@"; do
+    case $argument in
+    versitygw | minio | file) STORE=$argument ;;
+    *[!0-9]*) FLAGS+=("$argument") ;;
+    *) if [ ${#FLAGS[@]} -gt 0 ]; then FLAGS+=("$argument"); else LENGTH=$argument; fi ;;
+    esac
+done
+
+PROGRAM=$(forebay_binary)
+SOAK=$(soak_binary)
+work_folder soak "${WORK_PARENT:-}"
+[ "$(stat -f -c %T "$WORK")" != tmpfs ] || die "WORK_PARENT is in memory: the log would be counted as allocated"
+case $STORE in
+file) ;;
+minio) start_minio "$(s3_server minio)" "$WORK/minio" "$(free_port)" ;;
+versitygw) start_versitygw "$(s3_server versitygw)" "$WORK/versitygw" "$(free_port)" ;;
+esac
+if [ "$STORE" != file ]; then
+    at_exit "end_process $STORE_PID"
+    FLAGS+=(--store s3://forebay/soak)
+fi
+say "$LENGTH s, $STORE, $("$PROGRAM" --version)"
+began=$(seconds_now)
+status=0
+"$SOAK" "$LENGTH" --program "$PROGRAM" --folder "${WORK_PARENT:-${TMPDIR:-/tmp}}" "${FLAGS[@]}" &
+harness=$!
+at_exit "end_process $harness"
+wait "$harness" || status=$?
+say "$(seconds_since "$began") s"
+exit "$status"
