@@ -1,11 +1,37 @@
-//! The program's messages: one line each, on standard error.
+//! The program's messages: one line each, on standard error, and not more of one kind than somebody can read.
+//!
+//! [`line`] keeps a message to one line; [`limit`] holds what a client, or a mistake, repeats without end. A message that a
+//! client can bring about names it in the field `client`: by it, and by the place in the code, messages are told apart.
 
+mod limit;
+mod line;
+
+use std::fmt::{self, Write as _};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::fmt as lines;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::LogLevel;
+use limit::Limiter;
+use line::Lines;
+
+/// Name of the field with a client's address, with or without its port.
+const CLIENT: &str = "client";
+
+/// The target of messages about messages, which are not limited themselves.
+const ABOUT_MESSAGES: &str = "forebay::messages";
+
+/// What [`start`] has set up.
+static LIMIT: OnceLock<Arc<Limit>> = OnceLock::new();
 
 /// Sends messages of this level and above to standard error from now on, for the whole process.
 ///
@@ -13,18 +39,134 @@ use crate::config::LogLevel;
 /// is `debug`; up to `info` their warnings and errors are shown. The AWS SDK never says more than that, at `trace` it would
 /// print whole requests, and one to KMS has the volume key in it.
 ///
+/// Messages of the level `info` and above are limited; [`say_what_was_held`] has to be called from time to time.
+///
 /// # Errors
 /// Somebody has set this up in this process before.
 pub fn start(level: LogLevel) -> Result<(), String> {
-    let output = fmt::layer()
-        .with_writer(std::io::stderr)
+    let started = Instant::now();
+    let limit = Arc::new(Limit::new(move || started.elapsed()));
+    subscriber(level, limit.clone(), std::io::stderr)
+        .try_init()
+        .map_err(|error| error.to_string())?;
+    // The first to set up messages is the first to be here.
+    let _ = LIMIT.set(limit);
+    Ok(())
+}
+
+/// Says how many messages were held within the last minute, each kind once; of all that are held, if `all`.
+pub fn say_what_was_held(all: bool) {
+    if let Some(limit) = LIMIT.get() {
+        limit.say_what_was_held(all);
+    }
+}
+
+fn subscriber<W: std::io::Write + 'static>(
+    level: LogLevel,
+    limit: Arc<Limit>,
+    output: impl Fn() -> W + Send + Sync + 'static,
+) -> impl Subscriber + Send + Sync {
+    let output = lines::layer()
+        .with_writer(Lines(output))
         .with_ansi(false)
         .with_target(true);
     tracing_subscriber::registry()
         .with(filter(level))
+        .with(LimitLayer(limit))
         .with(output)
-        .try_init()
-        .map_err(|error| error.to_string())
+}
+
+/// What is held of all messages.
+struct Limit {
+    /// Time since some beginning.
+    now: Box<dyn Fn() -> Duration + Send + Sync>,
+    limiter: Mutex<Limiter<Identifier>>,
+}
+
+impl Limit {
+    fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Limit {
+        Limit {
+            now: Box::new(now),
+            limiter: Mutex::new(Limiter::new()),
+        }
+    }
+
+    fn say_what_was_held(&self, all: bool) {
+        // The lock is given back before anything is said, which takes it again.
+        let due = self.limiter.lock().due((self.now)(), all);
+        for held in due {
+            let (count, sample) = (held.count, held.sample);
+            match held.client {
+                Some(client) => tracing::warn!(
+                    target: ABOUT_MESSAGES,
+                    client,
+                    "{count} more like this within a minute: {sample}"
+                ),
+                None => tracing::warn!(
+                    target: ABOUT_MESSAGES,
+                    "{count} more like this within a minute: {sample}"
+                ),
+            }
+        }
+    }
+}
+
+struct LimitLayer(Arc<Limit>);
+
+impl<S: Subscriber> Layer<S> for LimitLayer {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        // Who wants to see everything does.
+        if *metadata.level() > Level::INFO || metadata.target() == ABOUT_MESSAGES {
+            return true;
+        }
+        let client = client_of(event);
+        let (kind, now) = (metadata.callsite(), (self.0.now)());
+        let mut limiter = self.0.limiter.lock();
+        limiter.admit(&kind, client.as_deref(), now, || message_of(event))
+    }
+}
+
+/// The address in the field `client`; what is no address is taken as it is.
+fn client_of(event: &Event<'_>) -> Option<String> {
+    // Found without formatting anything.
+    event.metadata().fields().field(CLIENT)?;
+    let text = text_of(event, CLIENT);
+    let address = text.parse().map(|address: SocketAddr| address.ip());
+    let address = address.or_else(|_| text.parse::<IpAddr>());
+    Some(address.map_or(text, |ip| ip.to_canonical().to_string()))
+}
+
+fn message_of(event: &Event<'_>) -> String {
+    text_of(event, "message")
+}
+
+/// The value of one field as text.
+fn text_of(event: &Event<'_>, name: &str) -> String {
+    struct One<'a> {
+        name: &'a str,
+        text: String,
+    }
+    impl Visit for One<'_> {
+        fn record_str(&mut self, field: &Field, value: &str) {
+            if field.name() == self.name {
+                self.text = value.to_owned();
+            }
+        }
+
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            if field.name() == self.name {
+                // Writing to a string fails only if the value does.
+                let _ = write!(self.text, "{value:?}");
+            }
+        }
+    }
+    let mut one = One {
+        name,
+        text: String::new(),
+    };
+    event.record(&mut one);
+    one.text
 }
 
 fn filter(level: LogLevel) -> Targets {
@@ -53,9 +195,89 @@ fn filter(level: LogLevel) -> Targets {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use tracing::Level;
 
     use super::*;
+
+    /// Memory to which messages go.
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The lines that `work` prints, what it held last.
+    fn printed(work: impl FnOnce()) -> Vec<String> {
+        let (memory, limit) = (Memory::default(), Arc::new(Limit::new(|| Duration::ZERO)));
+        let output = memory.clone();
+        let subscriber = subscriber(LogLevel::Info, limit.clone(), move || output.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            work();
+            limit.say_what_was_held(true);
+        });
+        let text = String::from_utf8(memory.0.lock().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_client_is_held_by_its_address_whatever_its_port_and_the_rest_is_said() {
+        let lines = printed(|| {
+            for port in 0..5000_u16 {
+                let peer = SocketAddr::from(([10, 0, 0, 1], port));
+                tracing::warn!(client = %peer, port, "says something");
+            }
+            tracing::warn!(client = %IpAddr::from([10, 0, 0, 2]), "says something else");
+        });
+        // Each of the first ones, the other client's, and how many there were.
+        assert_eq!(lines.len(), limit::OF_CLIENT as usize + 2);
+        let other = lines.iter().filter(|line| line.contains("10.0.0.2"));
+        assert_eq!(other.count(), 1);
+        let last = lines.last().unwrap();
+        assert!(
+            last.contains("more like this within a minute: says something"),
+            "{last}"
+        );
+        assert!(last.contains("client=\"10.0.0.1\""), "{last}");
+    }
+
+    #[test]
+    fn what_names_no_client_is_held_by_its_kind() {
+        let lines = printed(|| {
+            for number in 0..5000 {
+                tracing::error!("inode {number} cannot be read");
+            }
+            tracing::error!("the log has failed");
+        });
+        assert_eq!(lines.len(), limit::OF_KIND as usize + 2);
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.ends_with("the log has failed"))
+        );
+        assert!(
+            lines
+                .last()
+                .unwrap()
+                .contains("more like this within a minute: inode ")
+        );
+    }
+
+    #[test]
+    fn a_message_with_a_name_of_several_lines_is_one_line() {
+        let name = "x\n2026-01-01T00:00:00Z ERROR forebay: forged";
+        let lines = printed(|| tracing::warn!(client = %"10.0.0.1", name = %name, "{name}"));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+    }
 
     #[test]
     fn libraries_say_less_than_the_program() {

@@ -1,0 +1,107 @@
+//! One message, one line: what a client chose (names of files, of clients, of owners) neither begins a new one, nor
+//! changes what a terminal shows, nor makes one without end.
+
+use std::io::{self, Write};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::limit::cut;
+
+/// Bytes of a line, without its end. Paths may have 4096, and each of them may need several here.
+const LINE_BYTES: usize = 8 << 10;
+
+/// Gives messages as lines to what the function makes.
+pub(super) struct Lines<M>(pub(super) M);
+
+impl<'a, M, W> MakeWriter<'a> for Lines<M>
+where
+    M: Fn() -> W,
+    W: Write,
+{
+    type Writer = Line<W>;
+
+    fn make_writer(&'a self) -> Line<W> {
+        Line((self.0)())
+    }
+}
+
+/// Takes one message, with the end of the line, in one piece.
+pub(super) struct Line<W>(W);
+
+impl<W: Write> Write for Line<W> {
+    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(message);
+        let mut line = tidy(text.strip_suffix('\n').unwrap_or(&text));
+        line.push('\n');
+        // One call, so that messages of other threads do not come in between.
+        self.0.write_all(line.as_bytes())?;
+        Ok(message.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// The message without characters that change lines or terminals, and not too long.
+fn tidy(message: &str) -> String {
+    let kept = cut(message, LINE_BYTES);
+    let mut line = String::with_capacity(kept.len() + 1);
+    for character in kept.chars() {
+        if is_plain(character) {
+            line.push(character);
+        } else {
+            line.extend(character.escape_default());
+        }
+    }
+    let escaped = line.len();
+    line.truncate(cut(&line, LINE_BYTES).len());
+    let left_out = message.len() - kept.len() + (escaped - line.len());
+    if left_out > 0 {
+        line += &format!(" ... ({left_out} bytes more)");
+    }
+    line
+}
+
+fn is_plain(character: char) -> bool {
+    let changes_order = matches!(
+        character,
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    let ends_line = matches!(character, '\u{2028}' | '\u{2029}');
+    !character.is_control() && !changes_order && !ends_line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(message: &[u8]) -> String {
+        let mut line = Line(Vec::new());
+        line.write_all(message).unwrap();
+        String::from_utf8(line.0).unwrap()
+    }
+
+    #[test]
+    fn a_name_with_line_ends_and_escapes_stays_one_plain_line() {
+        let message = "WARN name=a\nERROR forged\r\u{1b}[2J\u{9b}\u{202e}\u{2028}\t\0é\n";
+        let expected =
+            "WARN name=a\\nERROR forged\\r\\u{1b}[2J\\u{9b}\\u{202e}\\u{2028}\\t\\u{0}é\n";
+        assert_eq!(written(message.as_bytes()), expected);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced() {
+        assert_eq!(written(b"a\xffb\n"), "a\u{fffd}b\n");
+    }
+
+    #[test]
+    fn a_line_ends_somewhere() {
+        for message in ["x".repeat(1 << 20), "\n".repeat(1 << 20)] {
+            let line = written(message.as_bytes());
+            assert!(line.len() < LINE_BYTES + 40, "{}", line.len());
+            assert!(line.ends_with("bytes more)\n"));
+            assert_eq!(line.matches('\n').count(), 1);
+        }
+    }
+}
