@@ -28,6 +28,6 @@ USER forebay
 VOLUME /var/lib/forebay
 EXPOSE 2049/tcp
 HEALTHCHECK --interval=10s --timeout=12s --start-period=60s --start-interval=1s --retries=3 \
-    CMD ["forebay", "status"]
+    CMD forebay status --check; [ $? -lt 2 ]
 ENTRYPOINT ["forebay"]
 CMD ["serve"]

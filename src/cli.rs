@@ -5,7 +5,8 @@
 //!
 //! Exit codes: 0 it worked, 1 it failed, 2 the command line or the configuration is wrong. `fsck` and `gc` have their
 //! own: 1 there are findings (with `--repair`: all were repaired), or there is garbage; 2 the volume could not be looked
-//! at; 4 something is left that could not be repaired.
+//! at; 4 something is left that could not be repaired. `status --check`: 1 the gateway is degraded, 2 it is failing or does
+//! not run.
 
 mod bench;
 mod fsck;
@@ -55,6 +56,8 @@ pub enum Request {
         /// As JSON.
         json: bool,
     },
+    /// Print in one line whether the gateway is healthy, degraded or failing; the exit code says the same.
+    Check,
     /// Set, remove or print quotas of the volume that a running gateway serves.
     Quota {
         /// What is to be done.
@@ -168,6 +171,7 @@ pub fn parse(
         "flush" => Request::Flush {
             timeout: matches.get_one("timeout").copied(),
         },
+        "status" if matches.get_flag("check") => Request::Check,
         "status" => Request::Status {
             json: matches.get_flag("json"),
         },
@@ -241,6 +245,13 @@ pub fn command() -> Command {
         .value_parser(Duration::read)
         .help("Give up after so long, for example 30s [default: wait without end]");
 
+    let check = switch(
+        "check",
+        "Print one line, and exit with 0 if the gateway is healthy, 1 if it is degraded (it serves, and somebody \
+         has to look), 2 if it is failing or does not run",
+    )
+    .conflicts_with("json");
+
     Command::new("forebay")
         .about("An NFSv3 server whose disk is an S3 bucket")
         .version(env!("CARGO_PKG_VERSION"))
@@ -284,7 +295,8 @@ pub fn command() -> Command {
                 "status",
                 "Print what the running gateway does, and what is not in the bucket yet",
             )
-            .arg(json.clone()),
+            .arg(json.clone())
+            .arg(check),
         )
         .subcommand(quota::command(&json))
         .subcommand(
@@ -567,6 +579,8 @@ mod tests {
             request("forebay status --json"),
             Request::Status { json: true }
         );
+        assert_eq!(request("forebay status --check"), Request::Check);
+        assert!(parse_line("forebay status --check --json").is_err());
         assert_eq!(
             request("forebay exports --json"),
             Request::Exports { json: true }

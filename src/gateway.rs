@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_fs::{CollectorWait, Expected, FsConfig, LimitChange, LogConfig, Volume};
+use forebay_fs::{CollectorWait, Expected, FsConfig, LimitChange, LogConfig, Opening, Volume};
 use forebay_nfs::rpcbind::Registration;
 use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View};
 use forebay_object::{CountingStore, Store};
@@ -22,11 +22,13 @@ use crate::config::{self, Config, LogMode};
 use crate::credentials::Credentials;
 use crate::exports;
 use crate::fit;
+use crate::health::Health;
 use crate::locks::{lock_config, register_with_rpcbind};
 use crate::new_volume::NewVolume;
 use crate::scrub;
 use crate::serve::Gateway;
 use crate::tls;
+use crate::watch::{self, Watcher};
 
 /// Share of the time of a stop in which the volume may publish; the rest is for closing everything.
 const FLUSH_SHARE: f64 = 0.9;
@@ -105,6 +107,7 @@ pub struct NfsGateway {
     /// Sent to, or dropped, to stop the NFS server: how long calls may take to finish.
     shutdown: Mutex<Option<oneshot::Sender<Duration>>>,
     server: Mutex<Option<JoinHandle<()>>>,
+    watcher: Arc<Watcher>,
     /// With rpcbind, if there is one.
     registration: Mutex<Option<Registration>>,
 }
@@ -118,7 +121,9 @@ impl NfsGateway {
         config: Config,
         credentials: Credentials,
         new: NewVolume,
+        opening: Opening,
     ) -> Result<NfsGateway, String> {
+        opening.begin("asking the store what it can do");
         raise_open_files();
         // What can be wrong here is found before anything is opened.
         let tls = tls::load(&config)?;
@@ -141,6 +146,7 @@ impl NfsGateway {
         } = credentials;
         let fs = FsConfig {
             expected: expected.clone(),
+            opening: opening.clone(),
             ..fs_config(&config)
         };
         let volume = match Volume::open(&store, fs.clone()).await {
@@ -150,6 +156,7 @@ impl NfsGateway {
                 ));
             }
             Err(error) if error.is_not_formatted() => {
+                opening.begin("making the volume, in a store that has none");
                 new.allow(&config, Some(&store)).await?;
                 let made = make(&store, &expected).await?;
                 tracing::info!("{made}");
@@ -161,6 +168,7 @@ impl NfsGateway {
         if let Some(warning) = fit::volume_warning(volume.status().used_bytes, &config) {
             tracing::warn!("{warning}");
         }
+        opening.begin("listening, and registering with rpcbind");
         let exports = exports::served(&config);
         let nfs = ServerConfig {
             handle_key: volume.handle_key(),
@@ -187,6 +195,11 @@ impl NfsGateway {
             format!("cannot keep which clients hold locks in {folder}: {error}; check that the folder belongs to this user, and that its disk is not full")
         })?;
         let registration = register_with_rpcbind(config.rpcbind, address).await?;
+        let watched = volume.clone();
+        let watcher = Watcher::new(
+            move || watched.status(),
+            vec![volume.troubles(), server.troubles()],
+        );
         let (shutdown, stop) = oneshot::channel::<Duration>();
         // An error of the receiver is the sender's end: a stop as well.
         let server = tokio::spawn(server.serve_until(async { stop.await.unwrap_or(DRAIN) }));
@@ -202,6 +215,7 @@ impl NfsGateway {
             tls_control,
             shutdown: Mutex::new(Some(shutdown)),
             server: Mutex::new(Some(server)),
+            watcher: Arc::new(watcher),
             registration: Mutex::new(registration),
         })
     }
@@ -269,7 +283,6 @@ fn fs_config(config: &Config) -> FsConfig {
         seal_log: config.seal_log.is_on(),
         compression: exports::compressed(config.compression, config.compression_level),
         dedup,
-        memory_limit: config.memory_limit.bytes(),
         metadata_cache: config.metadata_cache.bytes(),
         checkpoint_interval: config.checkpoint_interval,
         checkpoint_bytes: config.checkpoint_bytes.bytes(),
@@ -282,7 +295,7 @@ fn fs_config(config: &Config) -> FsConfig {
         background_requests: u64::from(config.background_requests),
         scrub_rate: config.scrub_rate.bytes(),
         scrub_interval: config.scrub_interval,
-        ..FsConfig::new(config.data_dir.clone())
+        ..FsConfig::new(config.data_dir.clone()).with_memory(config.memory_limit.bytes())
     }
 }
 
@@ -336,7 +349,10 @@ impl Control for NfsGateway {
 
     async fn status(&self) -> Status {
         let status = self.volume.status();
+        let waits = self.watcher.waits();
         Status {
+            health: Health::of(&status, watch::problems(&waits)),
+            waits,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             volume: status.volume.to_string(),
@@ -351,6 +367,8 @@ impl Control for NfsGateway {
             dirty_bytes: status.dirty_bytes,
             memory_bytes: status.memory_bytes,
             memory_limit_bytes: status.memory_limit,
+            names_bytes: status.names_bytes,
+            names_limit_bytes: status.names_limit,
             log_bytes: status.log.map_or(0, |(used, _)| used),
             log_limit_bytes: status.log.map_or(0, |(_, limit)| limit),
             log_error: status.log_trouble.map(|(message, since)| LogError {
@@ -482,6 +500,10 @@ impl Gateway for NfsGateway {
         self.tls_control.replace(tls);
         *shown = served;
         Ok(())
+    }
+
+    async fn watch(&self) {
+        self.watcher.clone().run().await;
     }
 
     async fn failed(&self) -> String {

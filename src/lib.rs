@@ -8,6 +8,7 @@
 //! * [`exports`]: what may be mounted, from the configuration's words to the server's.
 //! * [`fit`]: whether a configuration fits the machine.
 //! * [`gc`]: `forebay gc`, which finds objects that nothing refers to.
+//! * [`health`]: whether a gateway is healthy, degraded or failing.
 //! * [`fsck`]: `forebay fsck`, which checks the volume in its bucket, and repairs it.
 //! * [`salvage`]: `forebay salvage`, for a volume whose metadata are lost.
 //! * [`kept_logs`]: `forebay log`.
@@ -17,6 +18,7 @@
 //! * [`logging`]: the program's messages, on standard error.
 //! * `scrub`: what `forebay scrub` asks of the volume.
 //! * [`tls`]: the files of TLS.
+//! * [`watch`]: what the log says while clients wait or something is wrong.
 //! * [`serve`]: the life of a gateway from start to a clean stop.
 //!
 //! The layers below (NFS, file system, log, cache, bucket) are crates of their own; this one wires
@@ -32,6 +34,7 @@ pub mod fit;
 pub mod fsck;
 pub mod gateway;
 pub mod gc;
+pub mod health;
 pub mod kept_logs;
 pub mod keys;
 pub mod local_users;
@@ -44,3 +47,4 @@ mod secret_file;
 pub mod serve;
 mod store;
 pub mod tls;
+pub mod watch;

@@ -10,6 +10,7 @@ use forebay::cli::{self, ConfigForm, Request, ScrubCommand};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::credentials::{self, Credentials, Typed};
 use forebay::gateway::{self, NfsGateway};
+use forebay::health::{Health, Problem, State};
 use forebay::{fit, fsck, gc, kept_logs, keys, local_users, logging, salvage, serve};
 use forebay_fs::Expected;
 
@@ -21,7 +22,7 @@ enum Failure {
     Failed(String),
     /// The configuration is wrong: 2, as for a wrong command line.
     Configuration(ConfigErrors),
-    /// The check has findings, or the repair had something to do, which was printed.
+    /// The check has findings, the repair had something to do, or the gateway is not healthy, which was printed.
     Findings(u8),
     /// The volume could not be checked: 2.
     Unchecked(String),
@@ -34,7 +35,9 @@ fn main() -> ExitCode {
         // Help that was asked for arrives here too: clap knows stream and exit code of each.
         Err(error) => error.exit(),
     };
-    match run(request, &inputs) {
+    let done = run(request, &inputs);
+    logging::say_what_was_held(true);
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Failed(problem)) => {
             eprintln!("forebay: {problem}");
@@ -87,6 +90,21 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 print(&format!("{text}\n"))
             } else {
                 print(&status.to_string())
+            }
+        }
+        Request::Check => {
+            let data_dir = load()?.data_dir;
+            let health = match block_on(admin::status(&data_dir)) {
+                Ok(status) => status.health,
+                Err(Failure::Failed(problem)) => {
+                    Health::with(vec![Problem::new(State::Failing, "no_answer", problem)])
+                }
+                Err(other) => return Err(other),
+            };
+            print(&format!("{health}\n"))?;
+            match health.state {
+                State::Healthy => Ok(()),
+                state => Err(Failure::Findings(state.code())),
             }
         }
         Request::Quota { request, json } => {
@@ -194,7 +212,7 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             let credentials = credentials(&config, Typed::Once)?;
             local_users::close_folders(&config).map_err(failed)?;
             fit::check(&config).map_err(Failure::Configuration)?;
-            let open = |config| NfsGateway::open(config, credentials, new);
+            let open = |config, opening| NfsGateway::open(config, credentials, new, opening);
             let again = || Config::load(inputs);
             run_to_end(serve::serve(&config, again, open))
         }

@@ -13,16 +13,21 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_fs::Opening;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::admin::{Control, Server};
 use crate::config::{Config, ConfigErrors, LogMode, Sealing, Shown, Value};
+use crate::watch::watch_opening;
 
 /// A gateway that serves clients, from the moment it is opened.
 pub trait Gateway: Control {
     /// Where it listens; the port is the real one, also where port 0 was asked for.
     fn address(&self) -> SocketAddr;
+
+    /// Says what clients wait for and what is wrong, as long as this is polled. Never returns.
+    fn watch(&self) -> impl Future<Output = ()> + Send;
 
     /// Returns, with the reason, when it can serve no longer: it was fenced, or its log failed
     /// for good. Never returns otherwise.
@@ -45,7 +50,7 @@ pub trait Gateway: Control {
 pub async fn serve<G, O>(
     config: &Config,
     again: impl Fn() -> Result<Config, ConfigErrors>,
-    open: impl FnOnce(Config) -> O,
+    open: impl FnOnce(Config, Opening) -> O,
 ) -> Result<(), String>
 where
     G: Gateway,
@@ -95,7 +100,7 @@ impl Signals {
 async fn serve_until<G, O>(
     config: &Config,
     again: impl Fn() -> Result<Config, ConfigErrors>,
-    open: impl FnOnce(Config) -> O,
+    open: impl FnOnce(Config, Opening) -> O,
     mut signals: Signals,
     output: &mut impl Write,
 ) -> Result<(), String>
@@ -105,28 +110,37 @@ where
 {
     // Before anything of the folder is read: from here on no other gateway uses it.
     let admin = Server::bind(&config.data_dir).map_err(|error| error.to_string())?;
-    let gateway = tokio::select! {
-        gateway = open(config.clone()) => Arc::new(gateway?),
-        Some(name) = signals.stop.recv() => {
-            tracing::info!("{name} while opening the volume: nothing was served");
-            return Ok(());
+    let opening = Opening::default();
+    let (opened, control) = watch::channel(None);
+    let life = async {
+        let gateway = tokio::select! {
+            gateway = open(config.clone(), opening.clone()) => Arc::new(gateway?),
+            () = watch_opening(&opening) => return Err("what watches the opening has ended".to_owned()),
+            Some(name) = signals.stop.recv() => {
+                tracing::info!("{name} while opening the volume: nothing was served");
+                return Ok(());
+            }
+        };
+        // Whoever started this may have closed the pipe; the gateway does not depend on it.
+        let _ = write!(
+            output,
+            "{}",
+            Banner {
+                config,
+                address: gateway.address()
+            }
+        );
+        let _ = output.flush();
+        opened.send_replace(Some(gateway.clone()));
+        tokio::select! {
+            () = gateway.watch() => Err("what watches over clients that wait has ended".to_owned()),
+            result = live(config, again, &*gateway, &mut signals) => result,
         }
     };
-    // Whoever started this may have closed the pipe; the gateway does not depend on it.
-    let _ = write!(
-        output,
-        "{}",
-        Banner {
-            config,
-            address: gateway.address()
-        }
-    );
-    let _ = output.flush();
-
     // The control socket answers until the gateway has stopped.
     tokio::select! {
-        () = admin.run(gateway.clone()) => Err("the control socket is closed".to_owned()),
-        result = live(config, again, &*gateway, &mut signals) => result,
+        () = admin.run(control, &opening) => Err("the control socket is closed".to_owned()),
+        result = life => result,
     }
 }
 

@@ -57,6 +57,14 @@ pub enum ClientError {
         /// What happened.
         problem: String,
     },
+    /// It serves nothing yet.
+    #[error("the gateway with data_dir = {path} is still opening the volume: {step}", path = data_dir.display())]
+    Opening {
+        /// The folder.
+        data_dir: PathBuf,
+        /// What it does.
+        step: String,
+    },
     /// It could not do what it was asked to do.
     #[error("{0}")]
     Refused(String),
@@ -193,6 +201,10 @@ fn no_gateway(data_dir: &Path, error: io::Error) -> ClientError {
 fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
     match reply {
         Reply::Error(problem) => ClientError::Refused(problem),
+        Reply::Opening(step) => ClientError::Opening {
+            data_dir: data_dir.to_owned(),
+            step,
+        },
         Reply::Exports(_)
         | Reply::Flush(_)
         | Reply::Status(_)

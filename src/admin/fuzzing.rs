@@ -19,7 +19,7 @@ pub fn reply(line: &[u8]) -> Option<(Vec<u8>, String)> {
         Reply::Quota(quotas) => super::QuotaTable(quotas).to_string(),
         Reply::Scrub(report) => report.to_string(),
         Reply::Gc(report) => report.to_string(),
-        Reply::Error(problem) => problem.clone(),
+        Reply::Opening(text) | Reply::Error(text) => text.clone(),
     };
     Some((to_line(&reply).ok()?, shown))
 }

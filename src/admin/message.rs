@@ -39,6 +39,8 @@ pub(super) enum Reply {
     Quota(Vec<QuotaReport>),
     Scrub(Box<ScrubReport>),
     Gc(GcReport),
+    /// The gateway is still opening the volume, and is at this step.
+    Opening(String),
     Error(String),
 }
 

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_fs::Opening;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -62,8 +63,13 @@ impl Server {
         })
     }
 
-    /// Answers clients, until it is dropped; then those that still wait are cut off.
-    pub async fn run<C: Control>(&self, control: Arc<C>) {
+    /// Answers clients, until it is dropped; then those that still wait are cut off. Until `control` has a gateway they
+    /// are told which step its opening is at, or wait, if they want more of it than to know how it is.
+    pub async fn run<C: Control>(
+        &self,
+        control: watch::Receiver<Option<Arc<C>>>,
+        opening: &Opening,
+    ) {
         let mut connections = JoinSet::new();
         loop {
             // The semaphore is never closed.
@@ -72,8 +78,12 @@ impl Server {
             };
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let (control, limits) = (control.clone(), self.limits.clone());
-                    connections.spawn(converse(stream, control, limits, permit));
+                    let asked = Asked {
+                        control: control.clone(),
+                        opening: opening.clone(),
+                        limits: self.limits.clone(),
+                    };
+                    connections.spawn(converse(stream, asked, permit));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a client of the control socket");
@@ -85,11 +95,17 @@ impl Server {
     }
 }
 
+/// What a connection needs beside its stream.
+struct Asked<C> {
+    control: watch::Receiver<Option<Arc<C>>>,
+    opening: Opening,
+    limits: Limits,
+}
+
 /// One connection, from its request to its reply.
 async fn converse<C: Control>(
     mut stream: UnixStream,
-    control: Arc<C>,
-    limits: Limits,
+    asked: Asked<C>,
     permit: OwnedSemaphorePermit,
 ) {
     if !is_trusted(&stream) {
@@ -100,30 +116,63 @@ async fn converse<C: Control>(
         return;
     };
     let reply = match line {
-        Ok(Command::Status) => Reply::Status(Box::new(control.status().await)),
-        Ok(Command::Exports) => Reply::Exports(control.exports().await),
-        Ok(Command::Flush) => {
-            drop(permit);
-            flush(&*control, &limits.flushes).await
-        }
-        Ok(Command::Quota(request)) => match control.quota(request).await {
-            Ok(quotas) => Reply::Quota(quotas),
-            Err(problem) => Reply::Error(problem),
-        },
-        Ok(Command::Scrub(request)) => match control.scrub(request).await {
-            Ok(report) => Reply::Scrub(Box::new(report)),
-            Err(problem) => Reply::Error(problem),
-        },
-        Ok(Command::Gc(order)) => match control.gc(order).await {
-            Ok(report) => Reply::Gc(report),
-            Err(problem) => Reply::Error(problem),
-        },
+        Ok(command) => answer(command, asked, permit).await,
         Err(problem) => Reply::Error(problem),
     };
     if let Ok(line) = to_line(&reply) {
         // Bytes of the request that were not read would turn the close into a reset, which may
         // overtake the reply; only who sends more than was asked for can notice.
         let _ = timeout(PATIENCE, stream.write_all(&line)).await;
+    }
+}
+
+/// Does what a client wants.
+async fn answer<C: Control>(
+    command: Command,
+    asked: Asked<C>,
+    permit: OwnedSemaphorePermit,
+) -> Reply {
+    let Asked {
+        mut control,
+        opening,
+        limits,
+    } = asked;
+    let opened = control.borrow().clone();
+    let (control, permit) = match opened {
+        Some(control) => (control, permit),
+        None if command == Command::Status => return Reply::Opening(opening.step().what),
+        None => {
+            // It may take long, and others want to know how the gateway is meanwhile.
+            drop(permit);
+            let Ok(permit) = limits.flushes.clone().try_acquire_owned() else {
+                return Reply::Opening(opening.step().what);
+            };
+            match control.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(opened)) => (opened.clone(), permit),
+                // It could not be opened, and ends.
+                Ok(None) | Err(_) => return Reply::Opening(opening.step().what),
+            }
+        }
+    };
+    match command {
+        Command::Status => Reply::Status(Box::new(control.status().await)),
+        Command::Exports => Reply::Exports(control.exports().await),
+        Command::Flush => {
+            drop(permit);
+            flush(&*control, &limits.flushes).await
+        }
+        Command::Quota(request) => match control.quota(request).await {
+            Ok(quotas) => Reply::Quota(quotas),
+            Err(problem) => Reply::Error(problem),
+        },
+        Command::Scrub(request) => match control.scrub(request).await {
+            Ok(report) => Reply::Scrub(Box::new(report)),
+            Err(problem) => Reply::Error(problem),
+        },
+        Command::Gc(order) => match control.gc(order).await {
+            Ok(report) => Reply::Gc(report),
+            Err(problem) => Reply::Error(problem),
+        },
     }
 }
 

@@ -8,10 +8,16 @@ use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
 use super::space::Space;
+use crate::health::Health;
+use crate::watch::Wait;
 
 /// How a gateway is. `forebay status --json` prints it with these names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
+    /// Whether it is healthy, degraded or failing, and why.
+    pub health: Health,
+    /// What clients wait for, and whom the gateway turns away.
+    pub waits: Vec<Wait>,
     /// Version of the program.
     pub version: String,
     /// Seconds since it opened the volume.
@@ -40,6 +46,10 @@ pub struct Status {
     pub memory_bytes: u64,
     /// Bytes of memory that they may take.
     pub memory_limit_bytes: u64,
+    /// Bytes of memory that unpublished names and attributes take, with what their publication will take.
+    pub names_bytes: u64,
+    /// Bytes of memory that they may take.
+    pub names_limit_bytes: u64,
     /// Bytes of disk that the log takes; 0 without a log.
     pub log_bytes: u64,
     /// Bytes of disk that it may take; 0 without a log.
@@ -161,6 +171,11 @@ impl fmt::Display for FlushReport {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut row = |name: &str, text: String| writeln!(f, "{name:<13} {text}");
+        row("health", self.health.to_string())?;
+        for wait in &self.waits {
+            let text = format!("for {}: {}", age(wait.for_seconds), wait.message);
+            row("clients", text)?;
+        }
         row("volume", format!("{}, epoch {}", self.volume, self.epoch))?;
         row("store", self.store.clone())?;
         row("listen", self.listen.clone())?;
@@ -182,6 +197,7 @@ impl fmt::Display for Status {
             "memory",
             of_limit(self.memory_bytes, self.memory_limit_bytes),
         )?;
+        row("names", of_limit(self.names_bytes, self.names_limit_bytes))?;
         row(
             "log",
             match self.log_limit_bytes {

@@ -6,13 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_fs::Opening;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
+use crate::health::{Health, Problem, State};
+use crate::watch::Wait;
 
 /// A gateway whose flush waits until it is let go.
 #[derive(Default)]
@@ -23,6 +26,19 @@ struct Fake {
 
 fn some_status() -> Status {
     Status {
+        health: Health::with(vec![Problem::new(
+            State::Degraded,
+            "bucket_away",
+            "the bucket does not answer: 503 SlowDown".to_owned(),
+        )]),
+        waits: vec![Wait {
+            name: "log_full".to_owned(),
+            message: "calls wait for room in the log; 2 wait now, 5 had to since it began"
+                .to_owned(),
+            for_seconds: 90.0,
+            waiting: 2,
+            total: 5,
+        }],
         version: "1.2.3".to_owned(),
         uptime_seconds: 61.5,
         volume: "00ff".to_owned(),
@@ -37,6 +53,8 @@ fn some_status() -> Status {
         dirty_bytes: 4000,
         memory_bytes: 1 << 20,
         memory_limit_bytes: 1 << 30,
+        names_bytes: 1 << 20,
+        names_limit_bytes: 64 << 20,
         log_bytes: 32 << 20,
         log_limit_bytes: 4 << 30,
         log_error: Some(LogError {
@@ -225,8 +243,9 @@ fn some_scrub() -> ScrubReport {
 fn start(data_dir: &Path, fake: Fake) -> (Arc<Fake>, JoinHandle<()>) {
     let server = Server::bind(data_dir).unwrap();
     let fake = Arc::new(fake);
-    let control = fake.clone();
-    (fake, tokio::spawn(async move { server.run(control).await }))
+    let (_, control) = watch::channel(Some(fake.clone()));
+    let answers = async move { server.run(control, &Opening::default()).await };
+    (fake, tokio::spawn(answers))
 }
 
 /// Sends bytes as they are and gives everything that comes back.
@@ -256,6 +275,32 @@ async fn questions_and_orders_reach_the_gateway() {
     );
     fake.let_go.notify_one();
     assert_eq!(flush(dir.path(), None).await.unwrap(), REPORT);
+}
+
+#[tokio::test]
+async fn while_the_volume_is_opened_status_says_how_far_and_orders_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::bind(dir.path()).unwrap();
+    let (opened, control) = watch::channel(None);
+    let opening = Opening::default();
+    opening.begin("replaying the log, 3 of 70 MiB");
+    let answers = async move { server.run(control, &opening).await };
+    let _server = tokio::spawn(answers);
+    let folder = dir.path().to_owned();
+    let flushing = tokio::spawn(async move { flush(&folder, None).await });
+    let error = status(dir.path()).await.unwrap_err();
+    assert!(matches!(error, ClientError::Opening { .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.ends_with("is still opening the volume: replaying the log, 3 of 70 MiB"),
+        "{text}"
+    );
+    assert!(!flushing.is_finished());
+    let fake = Arc::new(Fake::default());
+    fake.let_go.notify_one();
+    opened.send_replace(Some(fake));
+    assert_eq!(flushing.await.unwrap().unwrap(), REPORT);
+    assert_eq!(status(dir.path()).await.unwrap(), some_status());
 }
 
 #[tokio::test]

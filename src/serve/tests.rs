@@ -12,6 +12,7 @@ use crate::admin::{
     QuotaRequest, ScrubReport, ScrubRequest, Status, status,
 };
 use crate::config::Inputs;
+use crate::health::Health;
 
 /// How the fake gateway behaves.
 #[derive(Default)]
@@ -45,6 +46,8 @@ impl Control for Fake {
 
     async fn status(&self) -> Status {
         Status {
+            health: Health::with(Vec::new()),
+            waits: Vec::new(),
             version: String::new(),
             uptime_seconds: 0.0,
             volume: "fake".to_owned(),
@@ -59,6 +62,8 @@ impl Control for Fake {
             dirty_bytes: 0,
             memory_bytes: 0,
             memory_limit_bytes: 0,
+            names_bytes: 0,
+            names_limit_bytes: 0,
             log_bytes: 0,
             log_limit_bytes: 0,
             log_error: None,
@@ -108,6 +113,10 @@ impl Gateway for Fake {
             .collect();
         self.replaced.lock().push(paths.join(" "));
         Ok(())
+    }
+
+    async fn watch(&self) {
+        std::future::pending().await
     }
 
     async fn failed(&self) -> String {
@@ -181,7 +190,7 @@ async fn run(fake: Fake, signals: &[&'static str]) -> Result<(), String> {
     let serve = serve_until(
         &config,
         again,
-        |_| async { Ok(fake) },
+        |_, _| async { Ok(fake) },
         receiver,
         &mut output,
     );
@@ -246,7 +255,7 @@ async fn a_gateway_that_cannot_be_opened_says_why_and_frees_the_folder() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), &[]);
     let (_sender, receiver) = signals_by_hand();
-    let open = |_| async { Err::<Fake, _>("the bucket holds another volume".to_owned()) };
+    let open = |_, _| async { Err::<Fake, _>("the bucket holds another volume".to_owned()) };
     let result = serve_until(
         &config,
         || Ok(config.clone()),
@@ -265,7 +274,7 @@ async fn a_signal_while_opening_ends_it() {
     let config = config(dir.path(), &[]);
     let (sender, receiver) = signals_by_hand();
     sender.stop.send("SIGTERM").await.unwrap();
-    let open = |_| std::future::pending::<Result<Fake, String>>();
+    let open = |_, _| std::future::pending::<Result<Fake, String>>();
     let result = serve_until(
         &config,
         || Ok(config.clone()),
@@ -283,7 +292,7 @@ async fn a_folder_in_use_is_refused_before_anything_is_opened() {
     let config = config(dir.path(), &[]);
     let _other = Server::bind(dir.path()).unwrap();
     let (_sender, receiver) = signals_by_hand();
-    let open = |_| async { panic!("opened") };
+    let open = |_, _| async { panic!("opened") };
     let result = serve_until::<Fake, _>(
         &config,
         || Ok(config.clone()),
@@ -337,7 +346,7 @@ async fn sighup_puts_the_exports_of_the_configuration_in_force() {
     let serve = serve_until(
         &started,
         again,
-        |_| async { Ok(fake) },
+        |_, _| async { Ok(fake) },
         signals,
         &mut output,
     );

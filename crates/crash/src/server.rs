@@ -137,9 +137,10 @@ impl Program {
             .append(true)
             .open(&self.messages)
             .map_err(system(format!("open {}", self.messages.display())))?;
-        let mut arguments: Vec<OsString> = ["serve", "--create", "--store", &self.store, "--listen"]
-            .map(OsString::from)
-            .to_vec();
+        let mut arguments: Vec<OsString> =
+            ["serve", "--create", "--store", &self.store, "--listen"]
+                .map(OsString::from)
+                .to_vec();
         arguments.push(self.address.to_string().into());
         arguments.push("--data-dir".into());
         arguments.push(self.data_dir.clone().into());

@@ -8,6 +8,14 @@ use forebay_types::BLOCK_SIZE;
 
 use crate::Compression;
 use crate::dedup::Dedup;
+use crate::open::Opening;
+
+/// Bytes for unpublished names and attributes, at most: what a checkpoint of a few tens of thousands of files takes.
+const MOST_FOR_NAMES: u64 = 64 << 20;
+/// The same at least: a few thousand files.
+const LEAST_FOR_NAMES: u64 = 8 << 20;
+/// Nodes that are kept, at most.
+const MOST_NODES: u64 = 100_000;
 
 /// Settings of one gateway on one volume. Where nothing else is said, sizes are in bytes.
 #[derive(Clone, Debug)]
@@ -45,7 +53,8 @@ pub struct FsConfig {
     pub inode_limit: u64,
     /// Nodes that are kept in memory though nothing of them is unpublished.
     pub node_limit: usize,
-    /// Bytes of unpublished names and attributes in memory; whoever changes names waits at it.
+    /// Bytes of unpublished names and attributes in memory, with what their publication takes; whoever changes names
+    /// waits at it.
     pub overlay_limit: u64,
     /// Memory for the cache of published metadata.
     pub metadata_cache: u64,
@@ -70,6 +79,8 @@ pub struct FsConfig {
     pub scrub_rate: u64,
     /// How often the scrub reads each pack back, by itself; zero for never.
     pub scrub_interval: Duration,
+    /// Where the opening of the volume notes which step it is at.
+    pub opening: Opening,
 }
 
 /// Where changes are recorded before they are in the bucket.
@@ -104,6 +115,18 @@ impl FsConfig {
         self.prefetch_bytes.min(self.memory_limit / 4)
     }
 
+    /// With so many bytes of memory for block buffers, and with what goes with them for names and attributes: an eighth of
+    /// it for unpublished ones, and about as much for nodes that are kept.
+    pub fn with_memory(self, memory_limit: u64) -> FsConfig {
+        let share = (memory_limit / 8).clamp(LEAST_FOR_NAMES, MOST_FOR_NAMES);
+        FsConfig {
+            memory_limit,
+            overlay_limit: share,
+            node_limit: (share * MOST_NODES / MOST_FOR_NAMES) as usize,
+            ..self
+        }
+    }
+
     /// Defaults, with everything local in `data_dir`.
     pub fn new(data_dir: PathBuf) -> FsConfig {
         FsConfig {
@@ -124,8 +147,8 @@ impl FsConfig {
             early_bytes: 2 * BLOCK_SIZE,
             volume_limit: 1 << 50,
             inode_limit: 1 << 40,
-            node_limit: 100_000,
-            overlay_limit: 64 << 20,
+            node_limit: MOST_NODES as usize,
+            overlay_limit: MOST_FOR_NAMES,
             metadata_cache: 64 << 20,
             fetch_parallel: 32,
             prefetch_bytes: 256 << 20,
@@ -136,6 +159,7 @@ impl FsConfig {
             orphan_grace: Duration::from_secs(3600),
             scrub_rate: 8 << 20,
             scrub_interval: Duration::ZERO,
+            opening: Opening::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use forebay_cache::{Cache, Lease};
 use forebay_meta::record::InodeRecord;
 use forebay_meta::{Catalog, StoreError};
 use forebay_types::{Inode, Lsn};
-use forebay_vfs::{Error, Result, Timestamp, Verifier};
+use forebay_vfs::{Error, Result, Timestamp, Trouble, Troubles, Verifier, Waiting};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
@@ -30,6 +30,11 @@ use crate::scrub::Scrubs;
 
 /// How long who waits for room waits at most before it looks, and asks for a checkpoint, again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// What a changed node takes: its state, its places in the table and in the list of its checkpoint, its record as bytes.
+pub(crate) const NODE_BYTES: u64 = size_of::<Node>() as u64 + 300;
+/// What a record takes while it is published, beside what it takes anyway: handles in the batch and in its copy, SlateDB's
+/// entry in memory, and its bytes in a table that is being put together and sent.
+const PUBLISHING_BYTES: u64 = 640;
 /// For how long, up to twice that, a buffer that was let go waits for somebody to use it again.
 const UNUSED_FOR: Duration = Duration::from_secs(5);
 
@@ -79,6 +84,8 @@ pub(crate) struct Core {
     /// How many there are.
     writers_waiting: AtomicUsize,
     stopped: tokio::sync::watch::Sender<Option<Stopped>>,
+    /// What calls wait for.
+    pub(crate) troubles: Arc<Troubles>,
 }
 
 /// What [`Core::new`] needs beside the configuration.
@@ -100,11 +107,11 @@ impl Core {
             cache: Cache::with_reserve(parts.config.memory_limit, parts.config.memory_reserve()),
             nodes: NodeTable::new(parts.config.node_limit),
             sharing: Arc::new(Sharing::new(parts.config.dedup)),
+            names_room: Room::beside(parts.config.overlay_limit),
             config: parts.config,
             environment: parts.environment,
             catalog: parts.catalog,
             packs: parts.packs,
-            names_room: Room::new(),
             gate: RwLock::new(Open::new(forebay_types::CheckpointId(1))),
             checkpoints: parts.checkpoints,
             log_health: LogHealth::new(),
@@ -120,6 +127,7 @@ impl Core {
             freed: Notify::new(),
             writers_waiting: AtomicUsize::new(0),
             stopped: tokio::sync::watch::Sender::new(None),
+            troubles: Arc::default(),
         }
     }
 
@@ -200,11 +208,13 @@ impl Core {
     }
 
     async fn load(&self, inode: Inode) -> Result<Arc<Node>> {
+        let waiting = self.troubles.wait(Trouble::Bucket);
         let record = self
             .catalog
             .inode(inode)
             .await
             .map_err(|error| self.store_failed(error))?;
+        drop(waiting);
         let record = record.ok_or(Error::Stale)?;
         Ok(self.loaded(inode, record))
     }
@@ -236,6 +246,7 @@ impl Core {
     /// Waits for the log, which has no room before its next segment is prepared, or before the next checkpoint is in the
     /// bucket.
     pub(crate) async fn wait_for_log_room(&self, bytes: u64) -> Result<()> {
+        let _waiting = self.troubles.wait(Trouble::LogFull);
         let room = self.journal().room(bytes);
         tokio::pin!(room);
         let mut stopped = self.stopped.subscribe();
@@ -390,6 +401,11 @@ impl Core {
     /// Waits while more names and attributes are unpublished than memory is meant for.
     pub(crate) async fn admit_names(&self) -> Result<()> {
         self.check_running()?;
+        let mut waiting = None;
+        if self.overlay_is_half_full() {
+            // It closes a checkpoint, unless it is at one.
+            self.checkpoints.wake();
+        }
         loop {
             if !self.overlay_is_full() {
                 return Ok(());
@@ -400,6 +416,7 @@ impl Core {
             if !self.overlay_is_full() {
                 return Ok(());
             }
+            waiting.get_or_insert_with(|| self.troubles.wait(Trouble::NamesFull));
             self.checkpoints.press();
             freed.await;
             self.check_running()?;
@@ -408,11 +425,24 @@ impl Core {
 
     /// Whether names and attributes that are unpublished take as much memory as they may.
     pub(crate) fn overlay_is_full(&self) -> bool {
-        /// What a changed node costs in memory, roughly: its state, its table entry, the copy that
-        /// a closed checkpoint keeps.
-        const NODE_BYTES: u64 = 1024;
-        let nodes = self.gate.read().changed_nodes() as u64 * NODE_BYTES;
-        self.catalog.overlay().bytes() as u64 + nodes >= self.config.overlay_limit
+        self.unpublished_names_bytes() >= self.config.overlay_limit
+    }
+
+    /// Whether they take half of it: then a checkpoint closes, so that changes go on in the other half while it is
+    /// published.
+    pub(crate) fn overlay_is_half_full(&self) -> bool {
+        self.unpublished_names_bytes() >= self.config.overlay_limit / 2
+    }
+
+    /// Memory that unpublished names and attributes take: those of the open checkpoint, and those of the closed one. Each
+    /// record counts with what its publication will take as well, so that a checkpoint that closes takes no more than it
+    /// did before.
+    pub(crate) fn unpublished_names_bytes(&self) -> u64 {
+        let open = self.gate.read().changed_nodes();
+        let nodes = open + self.checkpoints.closed_nodes.load(Ordering::Relaxed);
+        let overlay = self.catalog.overlay();
+        let records = nodes + overlay.len();
+        overlay.bytes() as u64 + nodes as u64 * NODE_BYTES + records as u64 * PUBLISHING_BYTES
     }
 
     /// Memory was given back: whoever waits for it looks again.
@@ -487,18 +517,24 @@ impl Core {
 }
 
 /// Counts a writer who waits for memory, also when the wait is given up.
-struct WaitingWriter<'a>(&'a AtomicUsize);
+struct WaitingWriter<'a> {
+    writers: &'a AtomicUsize,
+    _trouble: Waiting<'a>,
+}
 
 impl WaitingWriter<'_> {
     fn new(core: &Core) -> WaitingWriter<'_> {
         core.writers_waiting.fetch_add(1, Ordering::Relaxed);
-        WaitingWriter(&core.writers_waiting)
+        WaitingWriter {
+            writers: &core.writers_waiting,
+            _trouble: core.troubles.wait(Trouble::MemoryFull),
+        }
     }
 }
 
 impl Drop for WaitingWriter<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.writers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,7 +1,7 @@
 //! How safe a change is before it is answered.
 
 use forebay_types::Lsn;
-use forebay_vfs::Result;
+use forebay_vfs::{Result, Trouble};
 
 use crate::core::Core;
 use crate::journal::Journal;
@@ -45,7 +45,10 @@ impl Core {
                 .await
                 .map_err(|failed| self.log_failed(&failed))?,
             (Journal::Disk(wal), CommitMode::Async) => wal.complete(end).await,
-            (Journal::Memory { .. }, _) | (_, CommitMode::Bucket) => self.published(end).await?,
+            (Journal::Memory { .. }, _) | (_, CommitMode::Bucket) => {
+                let _waiting = self.troubles.wait(Trouble::Bucket);
+                self.published(end).await?;
+            }
         }
         self.check_running()
     }

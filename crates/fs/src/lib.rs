@@ -75,7 +75,7 @@ pub use durability::CommitMode;
 pub use environment::{Clock, Compute, Environment, LocalFolder, Metadata, Randomness};
 pub use forebay_meta::volume::keys::{Expected, Unlock};
 pub use local::{LocalError, epoch_seen, key_ring_seen};
-pub use open::OpenError;
+pub use open::{OpenError, Opening, Step};
 pub use quota::{DisplayPath, LimitChange, Quota, QuotaError};
 pub use scrub::{CheckedPack, ScrubEnd, ScrubProgress, ScrubRefusal, ScrubStatus, ScrubWait};
 pub use status::{Stage, Status};

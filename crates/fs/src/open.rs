@@ -3,6 +3,7 @@
 mod error;
 mod folder;
 mod format;
+mod opening;
 
 use std::fs;
 use std::io;
@@ -34,6 +35,7 @@ use crate::quota::{Accounts, Amount};
 pub use error::OpenError;
 use folder::{Local, Outlook};
 pub(crate) use format::format;
+pub use opening::{Opening, Step};
 
 /// Inode numbers that are never used, each time that an opening does not know which were given out: more
 /// than a log of the largest size (64 TiB) has records, of 64 bytes and more, that could give one out. Sixteen
@@ -55,6 +57,8 @@ pub(crate) async fn open(
     mut config: FsConfig,
     environment: Environment,
 ) -> Result<Opened, OpenError> {
+    let opening = config.opening.clone();
+    opening.begin("reading the volume's descriptor and keys from the bucket");
     let descriptor = match VolumeDescriptor::load(&store.store, &store.root).await {
         Err(VolumeError::NotFormatted { .. })
             if let Some(state) = local::load(&*environment.local)? =>
@@ -82,13 +86,16 @@ pub(crate) async fn open(
 
     // A bucket that was put back and a log that was changed are refused before anything is: opening the metadata for
     // writing leaves an object there, over which the latest state could not be put back.
+    opening.begin("reading the manifest and the state of the metadata from the bucket");
     let meta = environment.metadata.read(store, keys.sealing()).await?;
     let meta = meta.ok_or_else(|| no_metadata(store))?;
     let bucket = volume_state(store, &Catalog::new(Arc::default(), meta.clone())).await;
     if let Err(error) = meta.close().await {
         tracing::debug!(%error, "closing what the volume's state was read from");
     }
+    opening.begin("looking through the local log");
     let foreseen = local.consider(store, bucket?, &log_keys)?;
+    opening.begin("opening the metadata in the bucket for writing");
     let meta: Arc<dyn MetaStore> = environment
         .metadata
         .open(store, config.metadata_cache, keys.sealing())
@@ -137,6 +144,7 @@ pub(crate) async fn open(
         bytes: config.volume_limit,
         files: config.inode_limit,
     };
+    opening.begin("reading what the volume and its quotas hold");
     let accounts = Accounts::load(&catalog, &bucket, limit).await?;
     // The bucket does not know the numbers of objects that were made since it was published last. Where some of
     // them may be lost as well, clients have handles that nobody else knows of: those must stay stale.
@@ -159,8 +167,10 @@ pub(crate) async fn open(
     };
     let mut batch = Batch::new();
     batch.put(&Key::Volume, &taken);
+    opening.begin("taking the volume's epoch in the bucket");
     catalog.store().commit(&batch).await?;
 
+    opening.begin("preparing the disk cache");
     let ending = state.ending(local.folder.boot_id());
     let mut recovery = match recovery {
         Some(recovery) => recovery,
@@ -198,7 +208,9 @@ pub(crate) async fn open(
         start: taken.published,
         config,
     }));
-    crate::replay::replay(&core, &mut recovery).await?;
+    opening.begin("replaying the log");
+    crate::replay::replay(&core, &mut recovery, &opening).await?;
+    opening.begin("reading quotas, and beginning a new log segment");
     core.accounts.read_limits(&core.catalog).await?;
     let journal = match log {
         LogConfig::Disk { limit, segment } => {

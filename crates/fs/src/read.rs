@@ -8,7 +8,7 @@ use forebay_cache::{FetchToken, Lease};
 use forebay_meta::FrameAddress;
 use forebay_meta::record::BlockMap;
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, PackId};
-use forebay_vfs::{Credentials, Error, Pieces, ReadReply, Result, permission};
+use forebay_vfs::{Credentials, Error, Pieces, ReadReply, Result, Trouble, permission};
 use futures_util::StreamExt;
 use futures_util::stream;
 
@@ -97,9 +97,11 @@ impl Core {
                     plan,
                 )
             };
+            let for_bucket = self.troubles.wait(Trouble::Bucket);
             let is_whole = self
                 .fetch_missing(&node, &missing, &plan, Some(&mut reply))
                 .await?;
+            drop(for_bucket);
             drop(waiting);
             if is_whole {
                 return Ok(ReadReply {

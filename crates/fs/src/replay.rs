@@ -15,14 +15,29 @@ use forebay_wal::{Record, RecordKind, Recovery};
 use crate::change::{DataHeader, decode_truncate};
 use crate::core::{Core, Stopped};
 use crate::node::Node;
-use crate::open::OpenError;
+use crate::open::{OpenError, Opening};
+
+/// Bytes of the log after which it is noted how far the replay is.
+const SHOWN_EVERY: u64 = 1 << 20;
 
 /// Replays the log and gives the number of records.
-pub(crate) async fn replay(core: &Arc<Core>, recovery: &mut Recovery) -> Result<u64, OpenError> {
+pub(crate) async fn replay(
+    core: &Arc<Core>,
+    recovery: &mut Recovery,
+    opening: &Opening,
+) -> Result<u64, OpenError> {
     let mut records = 0;
+    let (from, until) = (core.position(), recovery.end());
+    let mut shown = from;
     while let Some(record) = recovery.next()? {
         if !core.make_room(record.payload.len() as u64 + (256 << 10)) || core.overlay_is_full() {
             core.publish_open().await.map_err(|_| stopped(core))?;
+        }
+        if record.lsn.0 >= shown.0 + SHOWN_EVERY {
+            shown = record.lsn;
+            let mib = |lsn: Lsn| lsn.0.saturating_sub(from.0) >> 20;
+            let (done, all) = (mib(record.lsn), mib(until));
+            opening.goes_on(format!("replaying the log, {done} of {all} MiB"));
         }
         let failed = |why: String| OpenError::Replay {
             lsn: record.lsn,

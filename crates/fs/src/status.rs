@@ -54,6 +54,10 @@ pub struct Status {
     pub leased_bytes: u64,
     /// Limit of all that, in bytes.
     pub memory_limit: u64,
+    /// Memory that unpublished names and attributes take, with what their publication will take, in bytes.
+    pub names_bytes: u64,
+    /// Limit of that, in bytes.
+    pub names_limit: u64,
     /// Bytes of the log in use, and their limit; none for a volume without a log.
     pub log: Option<(u64, u64)>,
     /// How packs are compressed.
@@ -102,6 +106,8 @@ impl Status {
             memory_bytes: core.cache.allocated_bytes(),
             leased_bytes: core.cache.leased_bytes(),
             memory_limit: core.cache.limit_bytes(),
+            names_bytes: core.unpublished_names_bytes(),
+            names_limit: core.config.overlay_limit,
             log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),
             compression: core.checkpoints.compressing.status(),
             disk_cache: core.packs.disk.as_ref().map(DiskCache::status),

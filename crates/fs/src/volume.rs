@@ -9,7 +9,8 @@ use forebay_object::Store;
 use forebay_types::{Epoch, Inode, Lsn, VolumeId};
 use forebay_vfs::{
     Access, Attributes, Change, CreateMode, Created, Credentials, FileSystem, Listing, NewNode,
-    ReadReply, Result, SetAttributes, Stability, Statistics, Timestamp, Verifier, WriteReply,
+    ReadReply, Result, SetAttributes, Stability, Statistics, Timestamp, Troubles, Verifier,
+    WriteReply,
 };
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -215,6 +216,11 @@ impl Volume {
     /// When the volume stops before that. While the bucket does not answer, it waits.
     pub async fn flush(&self) -> std::result::Result<Lsn, Stopped> {
         self.core.flush().await
+    }
+
+    /// What calls wait for; stays valid when the volume is gone.
+    pub fn troubles(&self) -> Arc<Troubles> {
+        self.core.troubles.clone()
     }
 
     /// What is not in the bucket yet, and how full the limits are.

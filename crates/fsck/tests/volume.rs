@@ -422,7 +422,10 @@ async fn delete_garbage_beside_gateways(place: Place) {
         };
         let (_, found) = tokio::join!(writing, garbage(true));
         deleted += found.deleted.count;
-        assert!(found.is_clean() && found.without_account.count == 0, "{found:?}");
+        assert!(
+            found.is_clean() && found.without_account.count == 0,
+            "{found:?}"
+        );
         former = Some((volume, file));
     }
     let (volume, _) = former.unwrap();

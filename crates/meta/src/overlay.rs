@@ -19,8 +19,9 @@ use parking_lot::RwLock;
 use crate::batch::{Batch, Entry};
 use crate::key::KeyRange;
 
-/// What an entry takes beside its key and value: its share of a tree node and two handles.
-const ENTRY_OVERHEAD_BYTES: usize = 96;
+/// What an entry takes beside its key and value: two handles in a tree node, of which half is used where keys come in
+/// their order, and what the allocator adds to key and value.
+const ENTRY_OVERHEAD_BYTES: usize = 144;
 
 /// Changes of one checkpoint, the last one of each key.
 #[derive(Clone, Debug, Default)]
@@ -200,6 +201,12 @@ impl Overlay {
     pub fn bytes(&self) -> usize {
         let generations = self.generations.read();
         generations.newest_first().map(Generation::bytes).sum()
+    }
+
+    /// Number of keys of both generations.
+    pub fn len(&self) -> usize {
+        let generations = self.generations.read();
+        generations.newest_first().map(Generation::len).sum()
     }
 
     /// Whether everything is published.

@@ -3,11 +3,11 @@
 //! This is all of the protocol without its sockets. Time comes in as an argument.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use forebay_vfs::FileSystem;
+use forebay_vfs::{FileSystem, Trouble, Troubles};
 
 use crate::config::check_exports;
 use crate::exports::{Client, Exports, InForce};
@@ -31,6 +31,7 @@ pub(crate) struct Engine<F> {
     pub(crate) locks: OnceLock<Arc<LockManager>>,
     pub(crate) tls: TlsControl,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) troubles: Arc<Troubles>,
 }
 
 /// One client's connection, as the protocol sees it under the rules of one time.
@@ -42,8 +43,6 @@ pub(crate) struct Session<F> {
     pub(crate) client: Client,
     /// The own address that the client called.
     local: IpAddr,
-    /// Whether the operator was told why this client may mount nothing.
-    explained: AtomicBool,
 }
 
 /// Replaces the exports of a server while it serves; see [`crate::Server::export_control`].
@@ -141,6 +140,7 @@ impl<F: FileSystem> Engine<F> {
             locks: OnceLock::new(),
             tls: TlsControl::default(),
             metrics: Arc::default(),
+            troubles: Arc::default(),
         }
     }
 
@@ -158,30 +158,24 @@ impl<F: FileSystem> Engine<F> {
             transport,
             client: exports.client(peer, transport),
             exports,
-            explained: AtomicBool::new(false),
             local: local.to_canonical(),
         }
     }
 }
 
 impl<F: FileSystem> Session<F> {
-    /// Tells the operator of a refusal that looks like a mistake, once for each connection: that a client
-    /// which may mount comes from a port which may not.
-    fn explain_refusal(&self) {
-        let peer = self.peer;
-        let may_mount = self
-            .exports
-            .listed_for(self.client.address)
-            .next()
-            .is_some();
-        if self.client.is_known() || !may_mount || self.explained.swap(true, Ordering::Relaxed) {
+    /// Counts a refused mount, if the client's address or port is why.
+    fn count_refusal(&self) {
+        if self.client.is_known() {
             return;
         }
-        tracing::warn!(
-            %peer,
-            "mount refused: the client's port is not privileged (below 1024), and exports want that unless \
-             they have source_port = \"insecure\"; mount as root, and without the option noresvport"
-        );
+        let mut elsewhere = self.exports.listed_for(self.client.address);
+        let kind = match elsewhere.next() {
+            // From another port it might mount.
+            Some(_) => Trouble::MountPort,
+            None => Trouble::MountAddress,
+        };
+        self.engine.troubles.refused(kind, self.client.address);
     }
 
     /// The session to begin the next call in, if the exports were replaced since this one began.
@@ -227,6 +221,7 @@ pub(crate) async fn execute<F: FileSystem>(
             metrics.calls_elsewhere.add(1);
             if call.program != nfs3::ACL_PROGRAM {
                 tracing::debug!(
+                    client = %session.peer,
                     program = call.program,
                     version = call.version,
                     "call of a program or version that is not served"
@@ -281,7 +276,7 @@ async fn mount<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec
         Ok(mount::Done::Mounted) => metrics.mounts.add(1),
         Ok(mount::Done::Refused) => {
             metrics.mounts_refused.add(1);
-            session.explain_refusal();
+            session.count_refusal();
         }
         Ok(mount::Done::Other) => {}
         Ok(mount::Done::NoProcedure) => {

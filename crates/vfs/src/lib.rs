@@ -2,7 +2,7 @@
 //!
 //! A front end speaks a protocol and knows no block, log or bucket; a file system knows no
 //! protocol. What they say to each other is in this crate: POSIX-shaped attributes, one error type
-//! ([`Error`]), one trait ([`FileSystem`]) and the rules of who may do what ([`permission`]). Benchmarks and tests of a front end put a file
+//! ([`Error`]), one trait ([`FileSystem`]), counts of what keeps clients waiting ([`Troubles`]) and the rules of who may do what ([`permission`]). Benchmarks and tests of a front end put a file
 //! system in memory behind it.
 
 mod attributes;
@@ -11,6 +11,7 @@ mod error;
 pub mod memory;
 mod operations;
 pub mod permission;
+mod trouble;
 
 pub use attributes::{
     Access, Attributes, Device, FileKind, LINK_MAX, SetAttributes, SetTime, Timestamp,
@@ -22,3 +23,4 @@ pub use operations::{
     Change, CreateMode, Created, Credentials, DirectoryEntry, FileSystem, Groups, Listing, NewNode,
     ReadReply, Stability, Statistics, Verifier, WriteReply,
 };
+pub use trouble::{Counts, Trouble, Troubles, Waiting};

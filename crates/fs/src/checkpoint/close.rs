@@ -1,6 +1,7 @@
 //! Closing a checkpoint: fixing its end, and opening the next one.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use forebay_meta::overlay::Generation;
 use forebay_types::{CheckpointId, Lsn};
@@ -48,6 +49,8 @@ impl Core {
             next_inode: self.next_inode(),
             under_way: open.under_way.clone(),
         };
+        let nodes = &self.checkpoints.closed_nodes;
+        nodes.store(closed.nodes.len(), Ordering::Relaxed);
         *open = Open::new(closed.id.next());
         *self.checkpoints.closed.lock() = Some(since);
         Some(closed)

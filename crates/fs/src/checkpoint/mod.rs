@@ -6,7 +6,8 @@
 //!    | changes          | is fixed          | dirty ranges are      | in the bucket; log recycled,
 //!    |                  |                   | in packs              | blocks clean
 //!    |   closes when its oldest change is `checkpoint_interval` old, when
-//!    |   `checkpoint_bytes` are dirty, when a writer waits for room, or on demand
+//!    |   `checkpoint_bytes` are dirty, when names take half of their memory, when a writer waits
+//!    |   for room, or on demand
 //! ```
 //!
 //! One task, the publisher, drives them, one after the other; beside the checkpoint that it works
@@ -87,6 +88,8 @@ pub(crate) struct Checkpoints {
     health: Health,
     /// Since when the oldest change of the closed checkpoint waits.
     closed: Mutex<Option<Instant>>,
+    /// Nodes that the closed checkpoint holds; 0 if there is none.
+    pub(crate) closed_nodes: AtomicUsize,
     stage: Mutex<Stage>,
     uploads: AtomicUsize,
     /// There may be removed files to collect, dead packs to delete, or checks of packs to note.
@@ -118,6 +121,7 @@ impl Checkpoints {
             read_error: Mutex::default(),
             health,
             closed: Mutex::default(),
+            closed_nodes: AtomicUsize::new(0),
             stage: Mutex::default(),
             uploads: AtomicUsize::new(0),
             garbage: AtomicBool::new(true),
@@ -160,23 +164,18 @@ impl Checkpoints {
         *self.state.lock()
     }
 
-    /// Notes that the bucket does not answer.
+    /// Notes that the bucket does not answer. Whoever looks at the status tells the operator.
     pub(crate) fn store_error(&self, why: &str) {
         let mut error = self.store_error.lock();
         let since = error
             .as_ref()
             .map_or_else(Instant::now, |(_, since)| *since);
-        if error.is_none() {
-            tracing::warn!("the bucket is not available: {why}; trying again until it is");
-        }
         *error = Some((why.to_owned(), since));
     }
 
     /// Notes that the bucket does what the publisher asks for.
     pub(crate) fn store_works(&self) {
-        if let Some((_, since)) = self.store_error.lock().take() {
-            tracing::info!("the bucket is available again, after {:?}", since.elapsed());
-        }
+        self.store_error.lock().take();
     }
 
     /// Notes that a reader had no answer from the bucket.
@@ -373,6 +372,7 @@ impl Core {
         since.elapsed() >= self.config.checkpoint_interval
             || self.cache.dirty_bytes() >= self.config.checkpoint_bytes
             || checkpoints.pressed.load(Ordering::Acquire)
+            || self.overlay_is_half_full()
     }
 
     /// Closes the open checkpoint and brings it to the bucket; does nothing if nothing changed.

@@ -147,6 +147,8 @@ impl Core {
         if self.checkpoints.undeleted.swap(false, Ordering::AcqRel) {
             self.checkpoints.garbage.store(true, Ordering::Release);
         }
+        drop(closed.nodes);
+        self.checkpoints.closed_nodes.store(0, Ordering::Relaxed);
         *self.checkpoints.closed.lock() = None;
         self.checkpoints.published.send_replace(closed.end);
         self.recycle(closed.end);

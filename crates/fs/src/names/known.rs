@@ -24,8 +24,9 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    pub(crate) fn new() -> Arc<Room> {
-        Room::for_names(MAX_NAMES)
+    /// For as many names as go with `bytes` of memory for unpublished ones: a million with 64 MiB, and never more.
+    pub(crate) fn beside(bytes: u64) -> Arc<Room> {
+        Room::for_names(MAX_NAMES.min((bytes / 64) as usize))
     }
 
     fn for_names(names: usize) -> Arc<Room> {
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn every_name_that_was_added_may_be_there_and_no_other() {
-        let mut names = KnownNames::none_yet(&Room::new());
+        let mut names = KnownNames::none_yet(&Room::for_names(MAX_NAMES));
         for i in 0..1000_u32 {
             assert!(!names.may_have(&i.to_le_bytes()));
             assert!(names.add(&i.to_le_bytes()));

@@ -213,7 +213,7 @@ where
             End::Record(_) | End::NotRpc | End::NotAlone => metrics.connections_broken.add(1),
             End::TimedOut(_) => metrics.connections_timed_out.add(1),
         }
-        tracing::debug!(peer = %self.peer, %end, "connection ended");
+        tracing::debug!(client = %self.peer, %end, "connection ended");
     }
 
     /// Does all that can be done now.
@@ -293,7 +293,7 @@ where
                     self.answer(outcome, charge)?;
                 }
                 Err(error) => {
-                    tracing::error!(%error, "a call failed: closing its connection");
+                    tracing::error!(client = %self.peer, %error, "a call failed: closing its connection");
                     return Err(io::Error::other(error).into());
                 }
             }
@@ -362,9 +362,9 @@ where
         self.session.engine.metrics.tls_handshakes.add(1);
         match &secured.subject {
             Some(subject) => {
-                tracing::debug!(peer = %self.peer, subject, "TLS with a client certificate")
+                tracing::debug!(client = %self.peer, subject, "TLS with a client certificate")
             }
-            None => tracing::debug!(peer = %self.peer, "TLS without a client certificate"),
+            None => tracing::debug!(client = %self.peer, "TLS without a client certificate"),
         }
         Poll::Ready(Ok(()))
     }

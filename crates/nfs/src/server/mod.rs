@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_vfs::FileSystem;
+use forebay_vfs::{FileSystem, Trouble, Troubles};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -134,6 +134,11 @@ impl<F: FileSystem> Server<F> {
         self.shared.engine.metrics.clone()
     }
 
+    /// Whom it turns away; stays valid when the server is gone.
+    pub fn troubles(&self) -> Arc<Troubles> {
+        self.shared.engine.troubles.clone()
+    }
+
     /// By which its exports can be replaced while it serves.
     pub fn export_control(&self) -> ExportControl<F> {
         ExportControl(self.shared.engine.clone())
@@ -238,7 +243,9 @@ impl<F: FileSystem> Shared<F> {
         if connections.len() >= self.limits.connections {
             // The newcomer is turned away, rather than all made slower.
             metrics.connections_refused.add(1);
-            tracing::debug!(%peer, "connection refused: there are too many");
+            let troubles = &self.engine.troubles;
+            troubles.refused(Trouble::Connections, peer.ip().to_canonical());
+            tracing::debug!(client = %peer, "connection refused: there are too many");
             return;
         }
         metrics.connections_accepted.add(1);

@@ -1,0 +1,169 @@
+//! What keeps clients waiting, and whom the front end turns away, counted where it happens.
+//!
+//! A place that makes a call wait holds a [`Waiting`] meanwhile; one that refuses a client says so with
+//! [`Troubles::refused`]. That is two additions and no clock. How long a trouble lasts, and what an operator hears of
+//! it, decides whoever looks at the counts from time to time.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Declares the kinds of trouble, and [`Trouble::ALL`] with all of them.
+macro_rules! troubles {
+    ($($(#[$meaning:meta])* $kind:ident,)*) => {
+        /// A kind of trouble.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Trouble {
+            $($(#[$meaning])* $kind,)*
+        }
+
+        impl Trouble {
+            /// All kinds, in the order of their declaration.
+            pub const ALL: &'static [Trouble] = &[$(Trouble::$kind,)*];
+        }
+    };
+}
+
+troubles! {
+    /// Changes wait for room in the log.
+    LogFull,
+    /// Writes wait for memory for their bytes.
+    MemoryFull,
+    /// Changes of names and attributes wait for memory.
+    NamesFull,
+    /// Calls wait for the bucket: for bytes or metadata that are not here, or until their change is stored there.
+    Bucket,
+    /// Mounts are refused, since no export is for the client's address.
+    MountAddress,
+    /// Mounts are refused, since the client's port is not privileged.
+    MountPort,
+    /// Connections are refused, since there are as many as may be.
+    Connections,
+}
+
+const KINDS: usize = Trouble::ALL.len();
+
+/// Counts of all kinds of trouble.
+#[derive(Debug, Default)]
+pub struct Troubles {
+    counters: [Counter; KINDS],
+}
+
+#[derive(Debug, Default)]
+struct Counter {
+    waiting: AtomicU64,
+    total: AtomicU64,
+    client: Mutex<Option<IpAddr>>,
+}
+
+/// The counts of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Calls that wait now.
+    pub waiting: u64,
+    /// Calls that had to wait, or were refused, since the beginning.
+    pub total: u64,
+    /// The client that was refused last.
+    pub client: Option<IpAddr>,
+}
+
+impl Troubles {
+    /// A call waits for as long as what this gives lives.
+    pub fn wait(&self, kind: Trouble) -> Waiting<'_> {
+        let counter = self.of(kind);
+        counter.total.fetch_add(1, Ordering::Relaxed);
+        counter.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(counter)
+    }
+
+    /// A client is refused.
+    pub fn refused(&self, kind: Trouble, client: IpAddr) {
+        let counter = self.of(kind);
+        counter.total.fetch_add(1, Ordering::Relaxed);
+        // Held for one assignment, which leaves nothing half done.
+        let mut last = counter
+            .client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *last = Some(client);
+    }
+
+    /// The counts of a kind now.
+    pub fn counts(&self, kind: Trouble) -> Counts {
+        let counter = self.of(kind);
+        let client = counter
+            .client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Counts {
+            waiting: counter.waiting.load(Ordering::Relaxed),
+            total: counter.total.load(Ordering::Relaxed),
+            client: *client,
+        }
+    }
+
+    fn of(&self, kind: Trouble) -> &Counter {
+        // As many counters as kinds, which are numbered in their order.
+        &self.counters[kind as usize]
+    }
+}
+
+impl Counts {
+    /// Those of two places together.
+    pub fn and(self, other: Counts) -> Counts {
+        Counts {
+            waiting: self.waiting + other.waiting,
+            total: self.total + other.total,
+            client: self.client.or(other.client),
+        }
+    }
+}
+
+/// Counts a call that waits, also when the wait is given up.
+#[derive(Debug)]
+#[must_use]
+pub struct Waiting<'a>(&'a Counter);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_counted_apart_and_a_wait_ends_with_its_guard() {
+        let troubles = Troubles::default();
+        let first = troubles.wait(Trouble::LogFull);
+        let second = troubles.wait(Trouble::LogFull);
+        drop(first);
+        let counts = troubles.counts(Trouble::LogFull);
+        assert_eq!((counts.waiting, counts.total), (1, 2));
+        drop(second);
+        let counts = troubles.counts(Trouble::LogFull);
+        assert_eq!((counts.waiting, counts.total), (0, 2));
+        for kind in Trouble::ALL
+            .iter()
+            .filter(|kind| **kind != Trouble::LogFull)
+        {
+            assert_eq!(troubles.counts(*kind), Counts::default(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_client_that_was_refused_last_is_known() {
+        let troubles = Troubles::default();
+        for last in 1..=3 {
+            troubles.refused(Trouble::MountAddress, [127, 0, 0, last].into());
+        }
+        let counts = troubles.counts(Trouble::MountAddress);
+        let client = Some([127, 0, 0, 3].into());
+        assert_eq!(
+            (counts.waiting, counts.total, counts.client),
+            (0, 3, client)
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! How a gateway is, in one word: healthy, degraded or failing.
+//!
+//! ```text
+//! failing    it takes no changes: the volume has stopped, or the log refuses writes
+//! degraded   it serves, and somebody has to look: the bucket is away, the log is nearly full or has no disk, clients
+//!            wait, bytes are lost
+//! healthy    everything else
+//! ```
+//!
+//! [`Health::of`] decides this, of the state of the volume and of what clients wait for, and does nothing else. What an
+//! operator does about each problem is in `docs/operations.md`.
+
+use std::fmt;
+
+use bytesize::ByteSize;
+use forebay_fs::{Status, Stopped};
+use serde::{Deserialize, Serialize};
+
+/// Hundredths of `log_limit` from which on the log is nearly full.
+const LOG_NEARLY_FULL_PERCENT: u64 = 90;
+
+/// How a gateway, or a part of it, is. The later, the worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// All is well.
+    Healthy,
+    /// It serves, less well than it should, or is about to.
+    Degraded,
+    /// It does not do what it is there for.
+    Failing,
+}
+
+impl State {
+    /// Exit code of `forebay status --check`.
+    pub fn code(self) -> u8 {
+        match self {
+            State::Healthy => 0,
+            State::Degraded => 1,
+            State::Failing => 2,
+        }
+    }
+
+    /// As it is printed.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Healthy => "healthy",
+            State::Degraded => "degraded",
+            State::Failing => "failing",
+        }
+    }
+}
+
+/// One reason for not being healthy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// How bad it is.
+    pub state: State,
+    /// Its name for programs; the headings of `docs/operations.md`.
+    pub name: String,
+    /// What is wrong, on one line.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem with this name.
+    pub fn new(state: State, name: &str, message: String) -> Problem {
+        Problem {
+            state,
+            name: name.to_owned(),
+            message,
+        }
+    }
+}
+
+/// How a gateway is, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// The worst state of all problems.
+    pub state: State,
+    /// What is wrong, the worst first.
+    pub problems: Vec<Problem>,
+}
+
+impl Health {
+    /// Judges a gateway by the state of its volume and by `waits`: what its clients wait for.
+    pub fn of(volume: &Status, waits: Vec<Problem>) -> Health {
+        let mut problems = of_volume(volume);
+        problems.extend(waits);
+        Health::with(problems)
+    }
+
+    /// The health of a gateway with these problems.
+    pub fn with(mut problems: Vec<Problem>) -> Health {
+        // Stable: those of one state stay in their order.
+        problems.sort_by_key(|problem| std::cmp::Reverse(problem.state));
+        let state = problems
+            .first()
+            .map_or(State::Healthy, |problem| problem.state);
+        Health { state, problems }
+    }
+}
+
+/// One line: the state and what is wrong.
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let messages: Vec<_> = self.problems.iter().map(|one| &one.message[..]).collect();
+        match messages.is_empty() {
+            true => f.write_str(self.state.word()),
+            false => write!(f, "{}: {}", self.state.word(), messages.join("; ")),
+        }
+    }
+}
+
+/// The problems that the state of the volume shows.
+pub fn of_volume(volume: &Status) -> Vec<Problem> {
+    let (degraded, failing) = (State::Degraded, State::Failing);
+    let mut problems = Vec::new();
+    let mut problem = |state, name, message| problems.push(Problem::new(state, name, message));
+    match &volume.stopped {
+        Some(Stopped::Fenced) => problem(failing, "fenced", Stopped::Fenced.to_string()),
+        Some(stopped) => problem(failing, "stopped", stopped.to_string()),
+        None => {}
+    }
+    match &volume.log_trouble {
+        Some((why, Some(_))) => {
+            let message = format!("the log has failed and writes are refused: {why}");
+            problem(failing, "log_failed", message);
+        }
+        Some((why, None)) => {
+            let message = format!("the disk of the log gives it no further segment: {why}");
+            problem(degraded, "log_disk_full", message);
+        }
+        None => {}
+    }
+    if let Some((why, _)) = &volume.store_trouble {
+        let message = format!("the bucket does not answer: {why}");
+        problem(degraded, "bucket_away", message);
+    }
+    if let Some((used, limit)) = volume.log
+        && used.saturating_mul(100) >= limit.saturating_mul(LOG_NEARLY_FULL_PERCENT)
+    {
+        let size = |bytes| ByteSize::b(bytes).display().iec().to_string();
+        let (used, limit) = (size(used), size(limit));
+        let message = format!("the log is nearly full: {used} of {limit}");
+        problem(degraded, "log_nearly_full", message);
+    }
+    if volume.damaged_frames > 0 {
+        let message = format!(
+            "{} frames in the bucket have lost bytes",
+            volume.damaged_frames
+        );
+        problem(degraded, "bytes_lost", message);
+    }
+    if volume.disk_cache.as_ref().is_some_and(|cache| cache.failed) {
+        let message = "the disk cache has failed and is not used".to_owned();
+        problem(degraded, "disk_cache_failed", message);
+    }
+    problems
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

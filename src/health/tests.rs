@@ -1,0 +1,163 @@
+//! One test for each state and for each problem.
+
+use std::time::Duration;
+
+use forebay_fs::{CompressionStatus, DiskCacheStatus, Stage};
+use forebay_types::{CheckpointId, Epoch, Lsn, VolumeId};
+
+use super::*;
+
+/// A volume with which nothing is wrong.
+pub(crate) fn well() -> Status {
+    Status {
+        volume: VolumeId([7; 16]),
+        epoch: Epoch(3),
+        checkpoint: CheckpointId(9),
+        stage: Stage::Idle,
+        uploads: 0,
+        published: Lsn(4096),
+        end: Lsn(8192),
+        durable: Lsn(8192),
+        oldest_unpublished: Some(Duration::from_secs(2)),
+        dirty_bytes: 4096,
+        admitted_bytes: 0,
+        memory_bytes: 1 << 20,
+        leased_bytes: 0,
+        memory_limit: 1 << 30,
+        names_bytes: 1 << 20,
+        names_limit: 64 << 20,
+        log: Some((32 << 20, 4 << 30)),
+        compression: CompressionStatus {
+            level: None,
+            raw_bytes: 0,
+            stored_bytes: 0,
+        },
+        disk_cache: Some(DiskCacheStatus {
+            limit_bytes: 1 << 30,
+            hits: 0,
+            misses: 0,
+            damaged: 0,
+            failed: false,
+        }),
+        damaged_frames: 0,
+        dedup: None,
+        used_bytes: 1 << 30,
+        collector: Default::default(),
+        inodes: 12,
+        nodes: 12,
+        store_trouble: None,
+        log_trouble: None,
+        stopped: None,
+    }
+}
+
+/// State and names of the problems of a volume that is well but for what `change` does to it.
+fn judged(change: impl FnOnce(&mut Status)) -> (State, Vec<String>, String) {
+    let mut status = well();
+    change(&mut status);
+    let health = Health::of(&status, Vec::new());
+    let line = health.to_string();
+    let names = health.problems.into_iter().map(|problem| problem.name);
+    (health.state, names.collect(), line)
+}
+
+#[test]
+fn a_volume_with_which_nothing_is_wrong_is_healthy() {
+    let (state, names, line) = judged(|_| {});
+    assert_eq!((state, names.len()), (State::Healthy, 0));
+    assert_eq!((line.as_str(), state.code()), ("healthy", 0));
+}
+
+#[test]
+fn a_fenced_gateway_is_failing() {
+    let (state, names, line) = judged(|status| status.stopped = Some(Stopped::Fenced));
+    assert_eq!(state.code(), 2);
+    assert_eq!(names, ["fenced"]);
+    assert!(line.starts_with("failing: another gateway"), "{line}");
+}
+
+#[test]
+fn a_volume_that_has_stopped_is_failing() {
+    let stopped = Stopped::Failed("the manifest is damaged".to_owned());
+    let (state, names, line) = judged(|status| status.stopped = Some(stopped));
+    assert_eq!(
+        (state, &names[..]),
+        (State::Failing, &["stopped".to_owned()][..])
+    );
+    assert!(line.contains("the manifest is damaged"), "{line}");
+}
+
+#[test]
+fn a_log_that_refuses_writes_is_failing_and_one_without_a_disk_is_degraded() {
+    let failed = |since| {
+        let trouble = Some(("No space left on device".to_owned(), since));
+        judged(|status| status.log_trouble = trouble)
+    };
+    let (state, names, _) = failed(Some(Duration::from_secs(3)));
+    assert_eq!(
+        (state, &names[..]),
+        (State::Failing, &["log_failed".to_owned()][..])
+    );
+    let (state, names, line) = failed(None);
+    assert_eq!(
+        (state, &names[..]),
+        (State::Degraded, &["log_disk_full".to_owned()][..])
+    );
+    assert!(line.contains("No space left on device"), "{line}");
+}
+
+#[test]
+fn a_gateway_whose_bucket_is_away_is_degraded() {
+    let away = Some(("connection refused".to_owned(), Duration::from_secs(61)));
+    let (state, names, line) = judged(|status| status.store_trouble = away);
+    assert_eq!(
+        (state.code(), &names[..]),
+        (1, &["bucket_away".to_owned()][..])
+    );
+    assert_eq!(
+        line,
+        "degraded: the bucket does not answer: connection refused"
+    );
+}
+
+#[test]
+fn a_log_is_nearly_full_from_nine_tenths_on() {
+    let (state, names, _) = judged(|status| status.log = Some((90, 100)));
+    assert_eq!(
+        (state, &names[..]),
+        (State::Degraded, &["log_nearly_full".to_owned()][..])
+    );
+    for log in [Some((89, 100)), None] {
+        assert_eq!(
+            judged(|status| status.log = log).0,
+            State::Healthy,
+            "{log:?}"
+        );
+    }
+}
+
+#[test]
+fn lost_bytes_and_a_failed_disk_cache_degrade() {
+    let (state, names, _) = judged(|status| {
+        status.damaged_frames = 2;
+        status.disk_cache.as_mut().unwrap().failed = true;
+    });
+    assert_eq!(state, State::Degraded);
+    assert_eq!(names, ["bytes_lost", "disk_cache_failed"]);
+}
+
+#[test]
+fn the_worst_problem_decides_and_comes_first() {
+    let mut status = well();
+    status.store_trouble = Some(("503".to_owned(), Duration::ZERO));
+    status.stopped = Some(Stopped::Fenced);
+    let waits = vec![Problem::new(
+        State::Degraded,
+        "log_full",
+        "4 calls wait for room in the log".to_owned(),
+    )];
+    let health = Health::of(&status, waits);
+    let names: Vec<_> = health.problems.iter().map(|one| &one.name[..]).collect();
+    assert_eq!(names, ["fenced", "bucket_away", "log_full"]);
+    assert_eq!(health.state, State::Failing);
+}

@@ -1,0 +1,164 @@
+//! The words for each kind of trouble that is counted, and when they are said. `docs/operations.md` has a row for each.
+
+use std::time::Duration;
+
+use forebay_vfs::Trouble;
+
+use crate::health::State;
+
+/// When something is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// What the counts mean.
+    pub counting: Counting,
+    /// In how many looks it has to be there before it is said; in 1 for at once.
+    pub looks: u32,
+    /// How long it must be away to be over.
+    pub over: Duration,
+    /// Whether the place where it happens says itself when it begins and when it is over.
+    pub said_elsewhere: bool,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// Calls that wait: it is there as long as one does.
+    Waits,
+    /// Clients that are refused: it is there when there was one since the last look.
+    Refusals,
+    /// Calls that wait, which they also do when nothing is wrong.
+    Others,
+}
+
+/// A kind of trouble in words.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// What is counted.
+    pub kind: Trouble,
+    /// Its name for programs.
+    pub name: &'static str,
+    /// What it makes of the gateway; [`State::Healthy`] for what is the clients' own affair.
+    pub state: State,
+    /// The sentence about it, without an end.
+    pub what: &'static str,
+    /// What to do.
+    pub advice: &'static str,
+    /// When it is said.
+    pub manner: Manner,
+}
+
+/// A call that waits for a moment is nobody's trouble.
+const WAITS: Manner = Manner {
+    counting: Counting::Waits,
+    looks: 5,
+    over: Duration::from_secs(10),
+    said_elsewhere: false,
+};
+
+const REFUSALS: Manner = Manner {
+    counting: Counting::Refusals,
+    looks: 1,
+    over: Duration::from_secs(60),
+    said_elsewhere: false,
+};
+
+/// Of a problem that the volume shows by itself.
+const STANDS: Manner = Manner {
+    counting: Counting::Others,
+    looks: 1,
+    over: Duration::from_secs(3),
+    said_elsewhere: false,
+};
+
+/// All kinds that are said by themselves.
+pub const SUBJECTS: &[Subject] = &[
+    Subject {
+        kind: Trouble::LogFull,
+        name: "log_full",
+        state: State::Degraded,
+        what: "calls wait for room in the log, which has it again as checkpoints reach the bucket",
+        advice: "If that is too slow for what is written, a larger log_limit bridges longer bursts",
+        manner: WAITS,
+    },
+    Subject {
+        kind: Trouble::MemoryFull,
+        name: "memory_full",
+        state: State::Degraded,
+        what: "writes wait for memory, which is full of bytes that the bucket does not have yet",
+        advice: "If uploads are too slow for what is written, a larger memory_limit bridges longer bursts",
+        manner: WAITS,
+    },
+    Subject {
+        kind: Trouble::NamesFull,
+        name: "names_full",
+        state: State::Degraded,
+        what: "changes of names wait for memory, which is full of names that the bucket does not have yet",
+        advice: "If publishing is too slow for them, a larger memory_limit gives names more",
+        manner: WAITS,
+    },
+    Subject {
+        kind: Trouble::MountAddress,
+        name: "mounts_refused",
+        state: State::Healthy,
+        what: "mounts are refused, since no export is for the client's address",
+        advice: "`forebay exports` shows who may mount; add the client to `clients` if it is yours",
+        manner: REFUSALS,
+    },
+    Subject {
+        kind: Trouble::MountPort,
+        name: "mounts_refused_port",
+        state: State::Healthy,
+        what: "mounts are refused, since the client's port is not privileged (below 1024)",
+        advice: "Mount as root and without the option noresvport, or give the export source_port = \"insecure\"",
+        manner: REFUSALS,
+    },
+    Subject {
+        kind: Trouble::Connections,
+        name: "connections_refused",
+        state: State::Degraded,
+        what: "connections are refused, since there are as many as may be",
+        advice: "Look for a client that opens too many, or raise max_connections",
+        manner: REFUSALS,
+    },
+];
+
+/// When a problem that the volume shows by itself is said.
+pub(super) fn manner(problem: &str) -> Manner {
+    Manner {
+        // Said where it happens, in words that know more, and at once: the gateway may end with it.
+        said_elsewhere: matches!(
+            problem,
+            "fenced" | "stopped" | "log_failed" | "bytes_lost" | "disk_cache_failed"
+        ),
+        ..STANDS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_but_calls_that_wait_for_the_bucket_has_its_words() {
+        for kind in Trouble::ALL {
+            let found = SUBJECTS.iter().filter(|subject| subject.kind == *kind);
+            assert_eq!(
+                found.count(),
+                usize::from(*kind != Trouble::Bucket),
+                "{kind:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_page_for_operators_has_a_row_for_each() {
+        let page = include_str!("../../docs/operations.md");
+        for subject in SUBJECTS {
+            assert!(
+                page.contains(&format!("| `{}` |", subject.name)),
+                "{}",
+                subject.name
+            );
+        }
+    }
+}

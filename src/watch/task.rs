@@ -1,0 +1,93 @@
+//! The task that looks at a gateway once a second, and says what there is to say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_fs::{Opening, Status};
+use forebay_vfs::Troubles;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use super::{LOOK_EVERY, Level, Notice, OpeningWatch, Wait, Watch, look};
+use crate::logging;
+
+/// Pause before a task that panicked begins again.
+const BEGIN_AGAIN: Duration = Duration::from_secs(60);
+
+/// Watches one gateway.
+pub struct Watcher {
+    started: Instant,
+    volume: Box<dyn Fn() -> Status + Send + Sync>,
+    troubles: Vec<Arc<Troubles>>,
+    watch: Mutex<Watch>,
+}
+
+impl Watcher {
+    /// Of a gateway whose volume is as `volume` says, and where `troubles` count what clients wait for.
+    pub fn new(
+        volume: impl Fn() -> Status + Send + Sync + 'static,
+        troubles: Vec<Arc<Troubles>>,
+    ) -> Watcher {
+        Watcher {
+            started: Instant::now(),
+            volume: Box::new(volume),
+            troubles,
+            watch: Mutex::default(),
+        }
+    }
+
+    /// What clients wait for, and have for long enough that it was said.
+    pub fn waits(&self) -> Vec<Wait> {
+        self.watch.lock().waits(self.started.elapsed())
+    }
+
+    /// Looks once a second, until it is dropped.
+    pub async fn run(self: Arc<Watcher>) {
+        loop {
+            // Ends with this future.
+            let mut looking = JoinSet::new();
+            looking.spawn(self.clone().look_forever());
+            if let Some(Err(error)) = looking.join_next().await {
+                tracing::error!(%error, "what watches over clients that wait has failed, and begins again in a minute");
+            }
+            sleep(BEGIN_AGAIN).await;
+        }
+    }
+
+    async fn look_forever(self: Arc<Watcher>) {
+        let mut ticks = interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            ticks.tick().await;
+            let seen = look(&(self.volume)(), &self.troubles);
+            let notices = self.watch.lock().look(self.started.elapsed(), seen);
+            notices.iter().for_each(say);
+            logging::say_what_was_held(false);
+        }
+    }
+}
+
+/// Says which step an opening is at when that takes long, until it is dropped.
+pub async fn watch_opening(opening: &Opening) {
+    let started = Instant::now();
+    let mut watch = OpeningWatch::default();
+    let mut ticks = interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        let step = opening.step();
+        if let Some(text) = watch.look(started.elapsed(), step.number, &step.what) {
+            tracing::warn!("{text}");
+        }
+        logging::say_what_was_held(false);
+    }
+}
+
+fn say(notice: &Notice) {
+    match notice.level {
+        Level::Error => tracing::error!("{}", notice.text),
+        Level::Warn => tracing::warn!("{}", notice.text),
+        Level::Info => tracing::info!("{}", notice.text),
+    }
+}
