@@ -64,7 +64,7 @@ pub struct Kind {
     pub name: &'static str,
     /// What it does, in a sentence.
     pub does: &'static str,
-    /// Its address.
+    /// Its address; the exports name 127.0.0.0/24.
     pub address: Ipv4Addr,
     /// Threads that each do it.
     pub threads: usize,
@@ -75,16 +75,12 @@ pub struct Kind {
     run: fn(&mut Place<'_>) -> Result<(), Trouble>,
 }
 
-const fn address(last: u8) -> Ipv4Addr {
-    Ipv4Addr::new(127, 0, 0, last)
-}
-
 macro_rules! kinds {
-    ($($last:literal $module:ident $name:literal $threads:literal x $pause_ms:literal ms: $turn:literal; $does:literal)*) => {
+    ($(($net:literal, $host:literal) $module:ident $name:literal $threads:literal x $pause_ms:literal ms: $turn:literal; $does:literal)*) => {
         &[$(Kind {
             name: $name,
             does: $does,
-            address: address($last),
+            address: Ipv4Addr::new(127, 0, $net, $host),
             threads: $threads,
             pause_ms: $pause_ms,
             turn: $turn,
@@ -93,79 +89,79 @@ macro_rules! kinds {
     };
 }
 
-/// All kinds of rude clients, with their rates: last byte of the address 127.0.0.x, module, name, threads, pause between
+/// All kinds of rude clients, with their rates: the end of the address 127.0.x.y, module, name, threads, pause between
 /// turns, what a turn does; and the sentence. Rates are such that all of them together leave the gateway and the well-behaved
 /// client some of two processors: what hurts is to come from what they ask for, not from their number.
 pub const KINDS: &[Kind] = kinds! {
-    10 outrun "outrun" 2 x 25 ms: "a WRITE of 1 MiB, 8 under way";
+    (0, 10) outrun "outrun" 2 x 25 ms: "a WRITE of 1 MiB, 8 under way";
         "writes large files faster than the bucket takes them, so that memory is full"
-    11 copy_and_list "copy-and-list" 1 x 50 ms: "a WRITE of 1 MiB, 16 under way; each tenth turn a GETATTR and a LOOKUP";
+    (0, 11) copy_and_list "copy-and-list" 1 x 50 ms: "a WRITE of 1 MiB, 16 under way; each tenth turn a GETATTR and a LOOKUP";
         "copies a large file and lists beside it over the same connection, as `cp` and `ls` on one mount"
-    12 drip "drip" 1 x 100 ms: "20 KB of replies from each of 12 connections";
+    (0, 12) drip "drip" 1 x 100 ms: "20 KB of replies from each of 12 connections";
         "asks for many MiB and takes the replies slowly, without ever stopping"
-    13 deaf "deaf" 1 x 500 ms: "as many READs of 1 MiB as the socket takes, on each of 8 connections";
+    (0, 13) deaf "deaf" 1 x 500 ms: "as many READs of 1 MiB as the socket takes, on each of 8 connections";
         "asks for many MiB and never reads a reply"
-    14 half_records "half-records" 1 x 500 ms: "512 KiB of 1 MiB on each of 24 connections that is not open any more";
+    (0, 14) half_records "half-records" 1 x 500 ms: "512 KiB of 1 MiB on each of 24 connections that is not open any more";
         "announces records of 1 MiB, sends half of each, and waits"
-    15 strangers "strangers" 1 x 1000 ms: "up to 50 new connections, 200 in all, and one MNT";
+    (1, 15) strangers "strangers" 1 x 1000 ms: "up to 50 new connections, 200 in all, and one MNT";
         "has an address that is in no export, and keeps connections on which it says nothing"
-    16 churn "churn" 1 x 20 ms: "a connection: with a NULL, without, or closed in one direction";
+    (0, 16) churn "churn" 1 x 20 ms: "a connection: with a NULL, without, or closed in one direction";
         "opens connections and closes them at once"
-    17 garbage "garbage" 1 x 100 ms: "300 random bytes, with and without a record mark";
+    (0, 17) garbage "garbage" 1 x 100 ms: "300 random bytes, with and without a record mark";
         "sends bytes that are no RPC"
-    18 lengths "lengths" 1 x 100 ms: "one record of 13 wrong ones";
+    (0, 18) lengths "lengths" 1 x 100 ms: "one record of 13 wrong ones";
         "sends records whose marks, lengths and values contradict each other"
-    19 tls_hello "tls-hello" 1 x 200 ms: "a TLS hello, with and without an AUTH_TLS call before it";
+    (0, 19) tls_hello "tls-hello" 1 x 200 ms: "a TLS hello, with and without an AUTH_TLS call before it";
         "speaks TLS to a gateway that has none"
-    20 fragments "fragments" 1 x 100 ms: "a GETATTR of 100 fragments";
+    (0, 20) fragments "fragments" 1 x 100 ms: "a GETATTR of 100 fragments";
         "sends each call in fragments of one byte"
-    21 deep_rename "deep-rename" 1 x 20 ms: "a level, and a RENAME from the root's side to the bottom";
+    (0, 21) deep_rename "deep-rename" 1 x 20 ms: "a level, and a RENAME from the root's side to the bottom";
         "makes an ever deeper tree and renames across directories into its depth"
-    22 rename_listing "rename-listing" 1 x 10 ms: "an entry of the listing is renamed";
+    (0, 22) rename_listing "rename-listing" 1 x 10 ms: "an entry of the listing is renamed";
         "renames the names that it lists while it lists them"
-    23 big_listing "big-listing" 1 x 200 ms: "a READDIRPLUS of 1 MiB";
+    (0, 23) big_listing "big-listing" 1 x 200 ms: "a READDIRPLUS of 1 MiB";
         "lists a directory of 3,000 names from the start, from the middle and from cookies that it has made up"
-    24 huge_counts "huge-counts" 1 x 50 ms: "one call of 7";
+    (0, 24) huge_counts "huge-counts" 1 x 50 ms: "one call of 7";
         "asks for replies of 4 GiB, of nothing, and of one byte"
-    25 emptied "emptied" 1 x 20 ms: "10 CREATEs and 10 REMOVEs; each tenth turn a listing";
+    (0, 25) emptied "emptied" 1 x 20 ms: "10 CREATEs and 10 REMOVEs; each tenth turn a listing";
         "fills directories, empties them, and lists what is not there any more"
-    26 spool "spool" 1 x 20 ms: "CREATE, WRITE of 1 KiB, RENAME to another directory, REMOVE";
+    (0, 26) spool "spool" 1 x 20 ms: "CREATE, WRITE of 1 KiB, RENAME to another directory, REMOVE";
         "is a queue of messages: files that come, move and go"
-    27 locks "locks" 1 x 20 ms: "16 LOCKs and 16 UNLOCKs, of 400 owners";
+    (0, 27) locks "locks" 1 x 20 ms: "16 LOCKs and 16 UNLOCKs, of 400 owners";
         "locks and unlocks parts of one file in the name of many owners, and waits for some"
-    28 notify "notify" 1 x 20 ms: "10 SM_NOTIFYs and 10 LOCKs under new names";
+    (0, 28) notify "notify" 1 x 20 ms: "10 SM_NOTIFYs and 10 LOCKs under new names";
         "says in ever other names that machines have restarted"
-    29 byte_gaps "byte-gaps" 1 x 100 ms: "50 WRITEs of one byte; each tenth turn a READ of 1 MiB over them";
+    (0, 29) byte_gaps "byte-gaps" 1 x 100 ms: "50 WRITEs of one byte; each tenth turn a READ of 1 MiB over them";
         "writes single bytes with gaps between them and reads over them"
-    30 random_sync "random-sync" 1 x 10 ms: "a WRITE of 4 KiB, FILE_SYNC";
+    (0, 30) random_sync "random-sync" 1 x 10 ms: "a WRITE of 4 KiB, FILE_SYNC";
         "writes blocks at random places of a file, each stable, as a database does"
-    31 truncate "truncate" 1 x 20 ms: "a SETATTR of the size, and a WRITE of 4 KiB at the end";
+    (0, 31) truncate "truncate" 1 x 20 ms: "a SETATTR of the size, and a WRITE of 4 KiB at the end";
         "truncates a file up and down"
-    32 names "names" 1 x 100 ms: "32 CREATEs at once";
+    (0, 32) names "names" 1 x 100 ms: "32 CREATEs at once";
         "makes names, and never removes one"
-    33 forged "forged" 1 x 20 ms: "a GETATTR and a WRITE";
+    (0, 33) forged "forged" 1 x 20 ms: "a GETATTR and a WRITE";
         "uses file handles that it has made up, or changed in one bit"
-    34 replays "replays" 1 x 50 ms: "3 CREATEs under one number";
+    (0, 34) replays "replays" 1 x 50 ms: "3 CREATEs under one number";
         "repeats transaction numbers, with the same and with other content"
-    35 exclusive "exclusive" 1 x 50 ms: "4 CREATEs and a REMOVE";
+    (0, 35) exclusive "exclusive" 1 x 50 ms: "4 CREATEs and a REMOVE";
         "makes the same name EXCLUSIVE under the same and under other verifiers"
-    36 past_end "past-end" 1 x 20 ms: "one call of 6";
+    (0, 36) past_end "past-end" 1 x 20 ms: "one call of 6";
         "reads and writes behind the end of files and of all offsets"
-    37 mounts "mounts" 1 x 20 ms: "17 calls of MOUNT";
+    (0, 37) mounts "mounts" 1 x 20 ms: "17 calls of MOUNT";
         "mounts and unmounts what is there, what is not, and what is no path"
-    38 denied "denied" 1 x 20 ms: "10 calls that have to be refused";
+    (0, 38) denied "denied" 1 x 20 ms: "10 calls that have to be refused";
         "is a user who tries what only root may do"
-    39 vanish "vanish" 1 x 100 ms: "8 calls or half a WRITE of 1 MiB, then a reset";
+    (0, 39) vanish "vanish" 1 x 100 ms: "8 calls or half a WRITE of 1 MiB, then a reset";
         "vanishes in the middle of calls"
-    40 flood "flood" 1 x 20 ms: "64 GETATTRs at once";
+    (0, 40) flood "flood" 1 x 20 ms: "64 GETATTRs at once";
         "asks the same again and again"
-    41 credentials "credentials" 1 x 50 ms: "one call of 10";
+    (0, 41) credentials "credentials" 1 x 50 ms: "one call of 10";
         "has credentials of all kinds, and speaks other versions and programs"
-    42 trickle "trickle" 1 x 200 ms: "one byte on each of 16 connections";
+    (0, 42) trickle "trickle" 1 x 200 ms: "one byte on each of 16 connections";
         "sends a record byte by byte"
-    43 links "links" 1 x 20 ms: "LINK and REMOVE; each fourth turn two SYMLINKs";
+    (0, 43) links "links" 1 x 20 ms: "LINK and REMOVE; each fourth turn two SYMLINKs";
         "gives one file many names, and makes symbolic links that point to each other"
-    44 odd_names "odd-names" 1 x 50 ms: "one name of 10, made, looked up and removed";
+    (0, 44) odd_names "odd-names" 1 x 50 ms: "one name of 10, made, looked up and removed";
         "uses names that are empty, too long, no text, or have a meaning of their own"
 };
 
@@ -175,15 +171,6 @@ pub fn named(name: &str) -> Option<&'static Kind> {
 }
 
 impl Kind {
-    /// Where it comes from. Strangers are outside of every export.
-    pub fn source(&self) -> Ipv4Addr {
-        let [a, b, c, d] = self.address.octets();
-        match self.name {
-            "strangers" => Ipv4Addr::new(a, b, c + 1, d),
-            _ => self.address,
-        }
-    }
-
     fn pause(&self) -> Duration {
         Duration::from_millis(self.pause_ms)
     }
@@ -197,12 +184,7 @@ pub fn table() -> String {
     for kind in KINDS {
         text.push_str(&format!(
             "| `{}` | {} | {} | {} | {} ms | {} |\n",
-            kind.name,
-            kind.source(),
-            kind.threads,
-            kind.turn,
-            kind.pause_ms,
-            kind.does
+            kind.name, kind.address, kind.threads, kind.turn, kind.pause_ms, kind.does
         ));
     }
     text
@@ -278,7 +260,7 @@ impl Place<'_> {
 
     /// A connection for calls in the name of root.
     fn link(&self) -> Link<Steady> {
-        let (world, source) = (self.world, IpAddr::V4(self.kind.source()));
+        let (world, source) = (self.world, IpAddr::V4(self.kind.address));
         Link::new(Steady::new(world.address), world.first_call(), PATIENCE).from_address(source)
     }
 
@@ -289,12 +271,12 @@ impl Place<'_> {
 
     /// A connection for anything.
     fn wire(&self) -> io::Result<Wire> {
-        Wire::open(self.kind.source(), self.world.address, None)
+        Wire::open(self.kind.address, self.world.address, None)
     }
 
     /// A connection for which the kernel keeps little.
     fn narrow_wire(&self) -> io::Result<Wire> {
-        Wire::open(self.kind.source(), self.world.address, Some(64 << 10))
+        Wire::open(self.kind.address, self.world.address, Some(64 << 10))
     }
 
     /// The directory of this kind.
@@ -436,7 +418,7 @@ mod tests {
         let mut names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
         names.sort_unstable();
         names.dedup();
-        let mut addresses: Vec<_> = KINDS.iter().map(Kind::source).collect();
+        let mut addresses: Vec<_> = KINDS.iter().map(|kind| kind.address).collect();
         addresses.sort_unstable();
         addresses.dedup();
         assert_eq!((names.len(), addresses.len()), (KINDS.len(), KINDS.len()));
