@@ -185,6 +185,8 @@ pub(crate) struct NameChange<'a> {
     pub(crate) names: Batch,
     /// The name that comes, and to which directory.
     entered: Option<(&'a Arc<Node>, &'a [u8])>,
+    /// Cookies that lose their names, and of which directories.
+    left: Vec<(&'a Arc<Node>, u64)>,
     records: Vec<(&'a Arc<Node>, InodeRecord)>,
     removed: Vec<&'a Arc<Node>>,
     created: Option<(&'a Arc<Node>, InodeRecord)>,
@@ -221,6 +223,11 @@ impl<'a> NameChange<'a> {
             &Key::Cookie(directory.inode, cookie),
             &CookieRecord { inode, kind, name },
         );
+    }
+
+    /// A cookie of a directory stands for nothing any more.
+    pub(crate) fn leave(&mut self, directory: &'a Arc<Node>, cookie: u64) {
+        self.left.push((directory, cookie));
     }
 
     /// The object loses its last name.
@@ -322,6 +329,10 @@ impl Core {
                 if known.as_mut().is_some_and(|known| !known.add(name)) {
                     *known = None;
                 }
+            }
+            for (directory, cookie) in change.left {
+                let passed = &mut locked.of(directory).passed;
+                passed.get_or_insert_default().add(cookie, cookie);
             }
             self.catalog.apply(&change.names);
             first

@@ -24,6 +24,7 @@ use crate::fetch::PackStore;
 use crate::journal::Journal;
 use crate::log_failure::LogHealth;
 use crate::names::known::Room;
+use crate::names::moves::Moves;
 use crate::node::{Node, NodeTable};
 use crate::quota::Accounts;
 use crate::scrub::Scrubs;
@@ -69,8 +70,8 @@ pub(crate) struct Core {
     pub(crate) accounts: Accounts,
     pub(crate) damages: Damages,
     pub(crate) scrubs: Scrubs,
-    /// Held by renames from one directory to another: nobody else may move directories meanwhile.
-    pub(crate) rename: tokio::sync::Mutex<()>,
+    /// Which directories were moved to others. Locked after states of nodes and before the gate.
+    pub(crate) moves: Mutex<Moves>,
     /// Set when recovery is done.
     journal: OnceLock<Journal>,
     /// Up to where recovery has come.
@@ -118,7 +119,7 @@ impl Core {
             accounts: parts.accounts,
             damages: Damages::default(),
             scrubs: Scrubs::default(),
-            rename: tokio::sync::Mutex::new(()),
+            moves: Mutex::default(),
             journal: OnceLock::new(),
             replayed: AtomicU64::new(parts.start.0),
             next_inode: AtomicU64::new(parts.next_inode),

@@ -30,6 +30,7 @@ use crate::compression::FileCompression;
 use crate::convert;
 use crate::early::{EarlyMaps, WriteStream};
 use crate::names::known::KnownNames;
+use crate::names::passed::PassedCookies;
 use crate::quota::{Amount, Charge, Reservation, Share};
 
 /// One object of the file system.
@@ -60,6 +61,8 @@ pub(crate) struct NodeState {
     pub(crate) last_lsn: Lsn,
     /// Every name that a directory has had, where that is known: of one that was made here and has stayed in memory.
     pub(crate) names: Option<Box<KnownNames>>,
+    /// Cookies of a directory that listings need not look at.
+    pub(crate) passed: Option<Box<PassedCookies>>,
     /// How reads follow one another.
     pub(crate) reads: crate::prefetch::Streams,
     /// How writes do.
@@ -114,6 +117,7 @@ impl Node {
                 blocks: FileBlocks::new(inode, cache),
                 last_lsn: Lsn::ZERO,
                 names: None,
+                passed: None,
                 reads: crate::prefetch::Streams::default(),
                 writes: WriteStream::default(),
                 early: EarlyMaps::default(),

@@ -2,13 +2,19 @@
 //! what a walk over it finds, whatever happened.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::common::metadata::Reads;
 use crate::common::*;
+use async_trait::async_trait;
+use bytes::Bytes;
 use forebay_fs::{LimitChange, Quota, QuotaError};
 use forebay_meta::record::VolumeState;
-use forebay_meta::{Batch, Key, Record as _};
+use forebay_meta::{Batch, Key, KeyRange, Record as _, StoreError};
 use forebay_types::Inode;
 use forebay_vfs::{Error, FileKind, FileSystem, NewNode, SetAttributes, Stability};
+use tokio::sync::{Notify, Semaphore};
 
 mod random;
 
@@ -530,4 +536,119 @@ fn a_volume_whose_bytes_were_never_counted_is_counted_when_it_is_opened() {
     life.flush();
     life.crash();
     check_counts(&bucket.start_elsewhere(|_| {}));
+}
+
+/// Holds a walk over a tree: at its first scan of the tree's root, and then before each step.
+struct HeldWalk {
+    top: Inode,
+    scanning: Notify,
+    scans: Semaphore,
+    stepping: Notify,
+    steps: Semaphore,
+    by_steps: AtomicBool,
+}
+
+impl HeldWalk {
+    fn over(top: Inode) -> Arc<HeldWalk> {
+        Arc::new(HeldWalk {
+            top,
+            scanning: Notify::new(),
+            scans: Semaphore::new(0),
+            stepping: Notify::new(),
+            steps: Semaphore::new(0),
+            by_steps: AtomicBool::new(false),
+        })
+    }
+
+    fn go_on(&self) {
+        self.by_steps.store(false, Ordering::SeqCst);
+        self.scans.close();
+        self.steps.close();
+    }
+}
+
+#[async_trait]
+impl Reads for HeldWalk {
+    async fn got(&self, key: &[u8], found: Option<Bytes>) -> Result<Option<Bytes>, StoreError> {
+        let is_step = key == Key::Quota(self.top).encode();
+        if is_step && self.by_steps.load(Ordering::SeqCst) {
+            self.stepping.notify_one();
+            if let Ok(permit) = self.steps.acquire().await {
+                permit.forget();
+            }
+        }
+        Ok(found)
+    }
+
+    async fn scanned(&self, range: &KeyRange) -> Result<(), StoreError> {
+        if range.contains(&Key::Cookie(self.top, u64::MAX).encode()) {
+            self.scanning.notify_one();
+            let _ = self.scans.acquire().await;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_walk_has_yet_to_come_to_is_not_renamed_behind_it() {
+    for (joins, of_directories) in [(true, false), (true, true), (false, false), (false, true)] {
+        let bucket = Bucket::new();
+        let life = bucket.start(|_| {});
+        let top = life.mkdir(Inode::ROOT, b"top");
+        let name = |i: usize| format!("name {i:03}").into_bytes();
+        for i in 0..70 {
+            if of_directories {
+                let directory = life.mkdir(top, &name(i));
+                if i > 60 {
+                    life.create_in(directory, b"below");
+                }
+            } else {
+                life.create_in(top, &name(i));
+            }
+        }
+        if !joins {
+            set(&life, "/top", Some(1000), Some(1000));
+            settled(&life);
+        }
+        life.stop();
+        let walk = HeldWalk::over(top);
+        let life = bucket.start_watched(bucket.config(), walk.clone());
+        if joins {
+            set(&life, "/top", Some(1000), Some(1000));
+        } else {
+            remove(&life, "/top");
+        }
+        let watched = walk.clone();
+        life.run(|volume| async move {
+            watched.scanning.notified().await;
+            // From here on the bucket is asked for the quota, once for each step.
+            volume.flush().await.unwrap();
+            watched.by_steps.store(true, Ordering::SeqCst);
+            watched.scans.close();
+            let steps = if of_directories { 12 } else { 1 };
+            for _ in 0..steps {
+                watched.stepping.notified().await;
+                watched.steps.add_permits(1);
+            }
+            watched.stepping.notified().await;
+        });
+        // What it has not come to, over what it has passed.
+        for i in 0..3 {
+            life.rename((top, &name(69 - i)), (top, &name(i))).unwrap();
+        }
+        // And what is made now.
+        if !of_directories {
+            life.create_in(top, b"new");
+            life.rename((top, b"new"), (top, &name(4))).unwrap();
+        }
+        walk.go_on();
+        settled(&life);
+        check_counts(&life);
+        assert_eq!(quotas(&life).len(), usize::from(joins));
+        life.flush();
+        life.crash();
+        let life = bucket.start_elsewhere(|_| {});
+        settled(&life);
+        check_counts(&life);
+    }
 }

@@ -214,7 +214,19 @@ impl Catalog {
         cookie: u64,
         limit: usize,
     ) -> Result<Vec<(u64, CookieRecord)>, StoreError> {
-        let range = KeyRange::cookies_after(directory, cookie);
+        self.cookies_between(directory, cookie, u64::MAX, limit)
+            .await
+    }
+
+    /// The same up to the cookie `last`, included.
+    pub async fn cookies_between(
+        &self,
+        directory: Inode,
+        cookie: u64,
+        last: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, CookieRecord)>, StoreError> {
+        let range = KeyRange::cookies_between(directory, cookie, last);
         let found = self.records(&range, limit).await?;
         let cookies = found.into_iter().filter_map(|(key, record)| match key {
             Key::Cookie(_, cookie) => Some((cookie, record)),

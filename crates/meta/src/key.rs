@@ -235,6 +235,11 @@ impl KeyRange {
             .after(&Key::Cookie(directory, cookie).encode())
     }
 
+    /// The same up to the cookie `last`, included.
+    pub fn cookies_between(directory: Inode, cookie: u64, last: u64) -> KeyRange {
+        KeyRange::cookies_after(directory, cookie).up_to(&Key::Cookie(directory, last).encode())
+    }
+
     /// All blocks of a file from block `from` on.
     pub fn blocks(inode: Inode, from: BlockIndex) -> KeyRange {
         let from = Key::Block(BlockKey { inode, block: from });
@@ -476,6 +481,9 @@ mod tests {
             prop_assert_eq!(KeyRange::names(directory).contains(&bytes), names);
             let cookies = matches!(&key, Key::Cookie(d, c) if *d == directory && *c > after);
             prop_assert_eq!(KeyRange::cookies_after(directory, after).contains(&bytes), cookies);
+            let until = after.saturating_add(3);
+            let few = matches!(&key, Key::Cookie(d, c) if *d == directory && *c > after && *c <= until);
+            prop_assert_eq!(KeyRange::cookies_between(directory, after, until).contains(&bytes), few);
             let blocks = matches!(&key, Key::Block(k) if k.inode == directory && k.block.0 >= after);
             prop_assert_eq!(KeyRange::blocks(directory, BlockIndex(after)).contains(&bytes), blocks);
             let frames = matches!(&key, Key::PackFrames(pack, _) if pack.0 == dir);

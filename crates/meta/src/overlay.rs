@@ -23,6 +23,9 @@ use crate::key::KeyRange;
 /// their order, and what the allocator adds to key and value.
 const ENTRY_OVERHEAD_BYTES: usize = 144;
 
+/// Deletions that a view for a scan holds beside what is there: each view is followed by a scan of the store.
+const MAX_DELETIONS: usize = 4096;
+
 /// Changes of one checkpoint, the last one of each key.
 #[derive(Clone, Debug, Default)]
 pub struct Generation {
@@ -130,10 +133,15 @@ impl Overlay {
     /// The newest changes of the keys in `range`, in order, at most `limit`. Deletions are among
     /// them.
     pub fn range(&self, range: &KeyRange, limit: usize) -> Vec<(Bytes, Entry)> {
-        self.view(range, limit).entries
+        self.view_with(range, limit, 0).entries
     }
 
+    /// The same for a scan: at most `limit` that are there, and many deletions between them.
     pub(crate) fn view(&self, range: &KeyRange, limit: usize) -> View {
+        self.view_with(range, limit, MAX_DELETIONS)
+    }
+
+    fn view_with(&self, range: &KeyRange, limit: usize, deletions: usize) -> View {
         let generations = self.generations.read();
         let mut open = generations.open.range(range).peekable();
         let closed = generations.closed.as_deref();
@@ -142,7 +150,8 @@ impl Overlay {
             .flat_map(|map| map.range(range))
             .peekable();
         let mut entries = Vec::new();
-        while entries.len() < limit {
+        let (mut present, most) = (0, limit.saturating_add(deletions));
+        while present < limit && entries.len() < most {
             let newest = match (open.peek(), closed.peek()) {
                 (Some((newer, _)), Some((older, _))) if older < newer => closed.next(),
                 (Some((newer, _)), Some((older, _))) => {
@@ -157,6 +166,7 @@ impl Overlay {
             let Some((key, entry)) = newest else {
                 break;
             };
+            present += usize::from(*entry != Entry::Deleted);
             entries.push((key.clone(), entry.clone()));
         }
         View {
@@ -260,6 +270,9 @@ mod tests {
             ]
         );
         assert_eq!(overlay.range(&KeyRange::all(), 2).len(), 2);
+        // Of those, one is there.
+        let view = overlay.view(&KeyRange::all(), 1);
+        assert_eq!((view.entries.len(), view.cut_off), (2, true));
     }
 
     #[test]

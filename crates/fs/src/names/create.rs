@@ -10,7 +10,7 @@ use forebay_vfs::{
 };
 
 use super::known::KnownNames;
-use super::{SYMLINK_MAX, check_new_name, count_in, count_link};
+use super::{SYMLINK_MAX, check_new_name, count_in, count_link, next_cookie};
 use crate::change::{NameChange, Refusal};
 use crate::convert::{self, owned};
 use crate::core::Core;
@@ -163,7 +163,8 @@ impl Core {
             let record = new.record(who, &state.record, now)?;
             let kind = record.kind();
             let mut parent = state.record.clone();
-            let cookie = count_in(&mut parent, kind, now)?;
+            count_in(&mut parent, kind, now)?;
+            let cookie = next_cookie(&mut parent)?;
 
             let charge = state.charge.of_child();
             let reserved = charge.reserve(NodeState::amount_of(0))?;
@@ -236,7 +237,8 @@ impl Core {
                 let state = locked.of(&directory);
                 let before = directory.wcc(state);
                 let mut parent = state.record.clone();
-                let cookie = count_in(&mut parent, kind, now)?;
+                count_in(&mut parent, kind, now)?;
+                let cookie = next_cookie(&mut parent)?;
                 let mut change = NameChange::default();
                 change.enter(&directory, name, cookie, inode, kind);
                 change.set(&directory, parent);

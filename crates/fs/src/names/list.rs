@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use forebay_meta::StoreError;
-use forebay_meta::record::InodeRecord;
+use forebay_meta::record::{CookieRecord, InodeRecord};
 use forebay_types::Inode;
 use forebay_vfs::{Attributes, Credentials, DirectoryEntry, Listing, Result, permission};
 use futures_util::StreamExt;
 
+use super::passed::SHORT;
 use super::{DOT_COOKIE, DOT_DOT_COOKIE};
 use crate::convert::owned;
 use crate::core::Core;
@@ -21,6 +22,11 @@ const GAP: u64 = 32;
 /// Scans of inodes under way at a time for one listing: of objects that were made among others each is a round trip to the
 /// bucket, which takes about as many at a time.
 const SCANS: usize = 32;
+
+/// Cookies that are looked at with the first scan of a listing, and with the longest one: where there are no names, each may be a
+/// deletion that is walked over.
+const FIRST_STRETCH: u64 = 4096;
+const LAST_STRETCH: u64 = 8 * FIRST_STRETCH;
 
 impl Core {
     pub(crate) async fn readdir(
@@ -59,12 +65,9 @@ impl Core {
         let wanted = max_entries.max(1) - entries.len();
         let mut end = false;
         if wanted > 0 {
-            let found = self
-                .catalog
-                .cookies_after(directory.inode, cookie.max(DOT_DOT_COOKIE), wanted)
-                .await
-                .map_err(|error| self.store_failed(error))?;
-            end = found.len() < wanted;
+            let from = cookie.max(DOT_DOT_COOKIE);
+            let found;
+            (found, end) = self.names_after(&directory, from, wanted).await?;
             entries.extend(found.into_iter().map(|(cookie, record)| DirectoryEntry {
                 cookie,
                 inode: record.inode,
@@ -81,6 +84,58 @@ impl Core {
             entries,
             end,
         })
+    }
+
+    /// The next names behind a cookie, at most `wanted`, and whether there are no more. Goes over the cookies in stretches, and
+    /// notes which of them are empty.
+    async fn names_after(
+        &self,
+        directory: &Node,
+        mut cookie: u64,
+        wanted: usize,
+    ) -> Result<(Vec<(u64, CookieRecord)>, bool)> {
+        let mut found: Vec<(u64, CookieRecord)> = Vec::new();
+        let mut stretch = FIRST_STRETCH;
+        loop {
+            let (from, last, given_out) = {
+                let state = directory.lock();
+                let next = state.record.directory().map_or(0, |own| own.next_cookie);
+                let passed = state.passed.as_deref();
+                let from = passed.map_or(cookie, |passed| passed.pass(cookie));
+                let until = passed.and_then(|passed| passed.until(from));
+                let last = from.saturating_add(stretch).min(until.unwrap_or(u64::MAX));
+                let given_out = next.saturating_sub(1);
+                // To the very end, also where the directory does not know how many it has given out.
+                let last = if last < given_out { last } else { u64::MAX };
+                (from, last, given_out)
+            };
+            let left = wanted - found.len();
+            let names = self
+                .catalog
+                .cookies_between(directory.inode, from, last, left)
+                .await
+                .map_err(|error| self.store_failed(error))?;
+            let is_full = names.len() >= left;
+            let end = match names.last() {
+                Some((cookie, _)) if is_full => *cookie,
+                _ => last,
+            };
+            let end = end.min(given_out);
+            note_passed(
+                directory,
+                from,
+                names.iter().map(|(cookie, _)| *cookie),
+                end,
+            );
+            found.extend(names);
+            if is_full || last == u64::MAX {
+                return Ok((found, !is_full));
+            }
+            cookie = last;
+            stretch = (2 * stretch).min(LAST_STRETCH);
+            // Deletions are passed over without a pause: let others go on.
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Adds the attributes of all entries; not of objects that have gone meanwhile, nor of those whose attributes the
@@ -133,6 +188,27 @@ impl Core {
             }
         }
         (found, damaged)
+    }
+}
+
+/// Between `from` and `end`, included, there are names under these cookies only. Every cookie up to `end` had been given out
+/// before they were looked for, so that none of the others gets a name any more.
+fn note_passed(directory: &Node, from: u64, names: impl Iterator<Item = u64>, end: u64) {
+    let mut before = from;
+    let mut empty = Vec::new();
+    let names = names.take_while(|name| *name <= end);
+    for name in names.chain([end.saturating_add(1)]) {
+        if name.saturating_sub(before) > SHORT {
+            empty.push((before + 1, name - 1));
+        }
+        before = name;
+    }
+    if !empty.is_empty() {
+        let mut state = directory.lock();
+        let passed = state.passed.get_or_insert_default();
+        empty
+            .into_iter()
+            .for_each(|(first, last)| passed.add(first, last));
     }
 }
 

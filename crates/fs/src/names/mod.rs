@@ -1,13 +1,15 @@
 //! Names: looking them up, listing, making, removing, linking and renaming them.
 //!
 //! Who changes the names of a directory holds its `names` lock from the look at the old names to
-//! the change, so that what was looked at still holds. Order of these locks: a directory before one
-//! below it, directories of which neither is below the other by inode; renames between directories
-//! hold the volume's rename lock as well, so that what is below what cannot change meanwhile.
+//! the change, so that what was looked at still holds. A rename between two directories holds both, that of the lower inode
+//! first. A directory that goes need not be held: whether it is empty, and whether it is still there for a name that comes, is
+//! looked at with its state locked.
 
 mod create;
 pub(crate) mod known;
 mod list;
+pub(crate) mod moves;
+pub(crate) mod passed;
 mod remove;
 mod rename;
 
@@ -74,8 +76,8 @@ fn delete_name(batch: &mut Batch, directory: Inode, name: &[u8], cookie: u64) {
     batch.delete(&Key::Cookie(directory, cookie));
 }
 
-/// Counts a name that comes to a directory, and gives its cookie.
-fn count_in(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<u64> {
+/// Counts a name that comes to a directory.
+fn count_in(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<()> {
     if child == Kind::Directory {
         if directory.nlink >= LINK_MAX {
             return Err(Error::TooManyLinks);
@@ -84,9 +86,15 @@ fn count_in(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<
     }
     set_changed(directory, now);
     let own = directory.directory_mut().ok_or(Error::NotDirectory)?;
+    own.entries += 1;
+    Ok(())
+}
+
+/// A cookie behind all that the directory has given out.
+fn next_cookie(directory: &mut InodeRecord) -> Result<u64> {
+    let own = directory.directory_mut().ok_or(Error::NotDirectory)?;
     let cookie = own.next_cookie;
     own.next_cookie += 1;
-    own.entries += 1;
     Ok(cookie)
 }
 

@@ -35,12 +35,6 @@ impl Core {
         let entry = self.entry(&directory, name).await?.ok_or(Error::NotFound)?;
         let is_directory = entry.kind == Kind::Directory;
         let child = self.node(entry.inode).await?;
-        // Nobody may put a name into a directory that is being removed.
-        let child_names = if is_directory {
-            Some(child.names.lock().await)
-        } else {
-            None
-        };
         let (end, change) = self
             .retry(|| {
                 let mut locked = Locked::all(&[&directory, &child]);
@@ -63,6 +57,7 @@ impl Core {
 
                 let mut change = NameChange::default();
                 delete_name(&mut change.names, directory.inode, name, entry.cookie);
+                change.leave(&directory, entry.cookie);
                 change.set(&directory, parent);
                 drop_link(&mut change, &child, record, now);
                 let end = self.record_names(change, &mut locked)?;
@@ -76,7 +71,7 @@ impl Core {
                 ))
             })
             .await?;
-        drop((child_names, names));
+        drop(names);
         Ok(Recorded { end, reply: change })
     }
 }

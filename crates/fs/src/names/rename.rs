@@ -1,4 +1,17 @@
 //! RENAME, which replaces what bears the new name in the same step.
+//!
+//! A listing that is under way must end, also where a program renames each name that it is given. So a name gets a new cookie,
+//! behind all others, only where it comes to a directory beside the names that are there:
+//!
+//! | a name | its cookie |
+//! |---|---|
+//! | that replaces another | is that one's |
+//! | that is changed within its directory | stays |
+//! | that comes from another directory | is new |
+//!
+//! There is one exception. While a quota spreads over a directory ([`crate::quota`]), a walk goes through it by cookies, and
+//! what it has not come to yet must not take a place that it has passed. What it has passed counts in another tree than what it
+//! has yet to come to: so nothing takes the cookie of what counts in another tree.
 
 use std::sync::Arc;
 
@@ -8,8 +21,9 @@ use forebay_vfs::{Change, Credentials, Error, Result, WccAttributes, permission}
 use tokio::sync::MutexGuard;
 
 use super::create::changeable;
+use super::moves::Ancestors;
 use super::remove::drop_link;
-use super::{check_name, count_in, count_out, delete_name, is_dot};
+use super::{check_name, count_in, count_out, delete_name, is_dot, next_cookie};
 use crate::change::{NameChange, Refusal};
 use crate::convert::{self, owned};
 use crate::core::Core;
@@ -27,6 +41,16 @@ struct Named {
     node: Arc<Node>,
     entry: NameRecord,
 }
+
+/// How a rename went.
+enum Attempt {
+    Done(Recorded<(Change, Change)>),
+    /// A directory is to be moved, and it is not known, or not any more, what lies above the place that it goes to.
+    NeedsAncestors,
+}
+
+/// How often a rename of a directory looks at what lies above its new place, when that is moved meanwhile.
+const LOOKS: usize = 8;
 
 impl Core {
     pub(crate) async fn rename(
@@ -49,55 +73,23 @@ impl Core {
             directory: self.directory(to).await?,
             name: new_name,
         };
-        if from.directory.inode == to.directory.inode {
-            let _names = from.directory.names.lock().await;
-            return self.rename_locked(who, &from, &to).await;
-        }
-        let _moving = self.rename.lock().await;
-        let _names = self.lock_both(&from.directory, &to.directory).await?;
-        self.rename_locked(who, &from, &to).await
-    }
-
-    /// Locks the names of two directories in the order that everybody keeps.
-    async fn lock_both<'a>(
-        &self,
-        one: &'a Arc<Node>,
-        other: &'a Arc<Node>,
-    ) -> Result<(MutexGuard<'a, ()>, MutexGuard<'a, ()>)> {
-        let other_first = if self.is_below(one, other.inode).await? {
-            true
-        } else if self.is_below(other, one.inode).await? {
-            false
-        } else {
-            other.inode < one.inode
-        };
-        let (first, second) = if other_first {
-            (other, one)
-        } else {
-            (one, other)
-        };
-        let first = first.names.lock().await;
-        Ok((first, second.names.lock().await))
-    }
-
-    /// Whether `node` is `ancestor` or lies below it. Stable while the rename lock is held.
-    async fn is_below(&self, node: &Arc<Node>, ancestor: Inode) -> Result<bool> {
-        let mut inode = node.inode;
-        loop {
-            if inode == ancestor {
-                return Ok(true);
+        let mut above = None;
+        for _ in 0..=LOOKS {
+            let attempt = {
+                let _names = lock_names(&from.directory, &to.directory).await;
+                self.rename_locked(who, &from, &to, above.as_ref()).await?
+            };
+            match attempt {
+                Attempt::Done(renamed) => return Ok(renamed),
+                // Without the names: a walk over many levels is not to stop others who use these directories.
+                Attempt::NeedsAncestors => match self.ancestors(&to.directory).await {
+                    // Moved away and removed beside the walk; the last attempt says whether it is the new place itself.
+                    Err(Error::Stale) => above = None,
+                    found => above = Some(found?),
+                },
             }
-            if inode == Inode::ROOT {
-                return Ok(false);
-            }
-            let node = self.node(inode).await?;
-            let parent = node
-                .lock_directory()?
-                .record
-                .directory()
-                .map(|own| own.parent);
-            inode = parent.ok_or(Error::NotDirectory)?;
         }
+        Err(Error::Delay)
     }
 
     async fn rename_locked(
@@ -105,7 +97,8 @@ impl Core {
         who: &Credentials,
         from: &Place<'_>,
         to: &Place<'_>,
-    ) -> Result<Recorded<(Change, Change)>> {
+        above: Option<&Ancestors>,
+    ) -> Result<Attempt> {
         permission::may_search(owned(&from.directory.lock_directory()?.record), who)?;
         permission::may_search(owned(&to.directory.lock_directory()?.record), who)?;
         let entry = self
@@ -123,34 +116,17 @@ impl Core {
             }),
             None => None,
         };
-        let across = from.directory.inode != to.directory.inode;
-        let is_directory = moved.entry.kind == Kind::Directory;
-        if is_directory && across && self.is_below(&to.directory, moved.node.inode).await? {
-            return Err(Error::Invalid);
+        if let Some(replaced) = &replaced
+            && replaced.node.inode == moved.node.inode
+        {
+            // Two names of one object: POSIX has both stay.
+            return Ok(Attempt::Done(Recorded {
+                end: self.last_lsn(&moved.node),
+                reply: unchanged(from, to),
+            }));
         }
-        let mut replaced_names = None;
-        if let Some(replaced) = &replaced {
-            if replaced.node.inode == moved.node.inode {
-                // Two names of one object: POSIX has both stay.
-                return Ok(Recorded {
-                    end: self.last_lsn(&moved.node),
-                    reply: unchanged(from, to),
-                });
-            }
-            if is_directory && replaced.entry.kind == Kind::Directory {
-                // What lies above the directory that is moved out of cannot be empty; and to lock
-                // it after the one below it would be against the order of locks.
-                if across && self.is_below(&from.directory, replaced.node.inode).await? {
-                    return Err(Error::NotEmpty);
-                }
-                replaced_names = Some(replaced.node.names.lock().await);
-            }
-        }
-        let renamed = self
-            .retry(|| self.rename_once(who, from, to, &moved, replaced.as_ref()))
-            .await;
-        drop(replaced_names);
-        renamed
+        self.retry(|| self.rename_once(who, from, to, &moved, replaced.as_ref(), above))
+            .await
     }
 
     fn last_lsn(&self, node: &Node) -> Lsn {
@@ -164,7 +140,8 @@ impl Core {
         to: &Place<'_>,
         moved: &Named,
         replaced: Option<&Named>,
-    ) -> std::result::Result<Recorded<(Change, Change)>, Refusal> {
+        above: Option<&Ancestors>,
+    ) -> std::result::Result<Attempt, Refusal> {
         let mut nodes = vec![&from.directory, &to.directory, &moved.node];
         nodes.extend(replaced.map(|replaced| &replaced.node));
         let mut locked = Locked::all(&nodes);
@@ -173,6 +150,20 @@ impl Core {
         let kind = moved.entry.kind;
 
         check_rights(who, from, to, moved, replaced, &mut locked)?;
+        // Held until the move is made: no other one comes between.
+        let mut moves = (across && kind == Kind::Directory).then(|| self.moves.lock());
+        if let Some(moves) = &moves {
+            if moved.node.inode == to.directory.inode {
+                return Err(Refusal::Error(Error::Invalid));
+            }
+            match above.filter(|above| above.hold(moves)) {
+                None => return Ok(Attempt::NeedsAncestors),
+                Some(above) if above.contain(moved.node.inode) => {
+                    return Err(Refusal::Error(Error::Invalid));
+                }
+                Some(_) => {}
+            }
+        }
         let mut record = locked.of(&moved.node).record.clone();
         let mut source = locked.of(&from.directory).record.clone();
         let before_from = from.directory.wcc(locked.of(&from.directory));
@@ -196,23 +187,37 @@ impl Core {
             moved.entry.cookie,
         );
         // One record for both places when they are the same directory.
-        let cookie = {
-            let target = if across { &mut target } else { &mut source };
-            if !across {
-                count_out(target, kind, now)?;
-            }
-            if let Some(replaced) = replaced {
-                delete_name(
-                    &mut change.names,
-                    to.directory.inode,
-                    to.name,
-                    replaced.entry.cookie,
-                );
-                count_out(target, replaced.entry.kind, now)?;
-            }
-            count_in(target, kind, now)?
+        let target_record = if across { &mut target } else { &mut source };
+        if !across {
+            count_out(target_record, kind, now)?;
+        }
+        if let Some(replaced) = replaced {
+            delete_name(
+                &mut change.names,
+                to.directory.inode,
+                to.name,
+                replaced.entry.cookie,
+            );
+            count_out(target_record, replaced.entry.kind, now)?;
+        }
+        count_in(target_record, kind, now)?;
+        let taken = replaced
+            .filter(|_| old.as_ref().is_some_and(|old| old.tree == record.tree))
+            .or((!across).then_some(moved))
+            .map(|named| named.entry.cookie);
+        let cookie = match taken {
+            Some(cookie) => cookie,
+            None => next_cookie(target_record)?,
         };
         change.enter(&to.directory, to.name, cookie, moved.node.inode, kind);
+        if across || cookie != moved.entry.cookie {
+            change.leave(&from.directory, moved.entry.cookie);
+        }
+        if let Some(replaced) = replaced
+            && cookie != replaced.entry.cookie
+        {
+            change.leave(&to.directory, replaced.entry.cookie);
+        }
         if across {
             count_out(&mut source, kind, now)?;
             change.set(&to.directory, target);
@@ -227,6 +232,10 @@ impl Core {
             drop_link(&mut change, &replaced.node, old, now);
         }
         let end = self.record_names(change, &mut locked)?;
+        if let Some(moves) = &mut moves {
+            moves.add(moved.node.inode);
+        }
+        drop(moves);
         let mut seen = |directory: &Node, before: WccAttributes| Change {
             before: Some(before),
             after: Some(directory.attributes(locked.of(directory))),
@@ -235,8 +244,25 @@ impl Core {
             seen(&from.directory, before_from),
             seen(&to.directory, before_to),
         );
-        Ok(Recorded { end, reply })
+        Ok(Attempt::Done(Recorded { end, reply }))
     }
+}
+
+/// Locks the names of two directories, which may be the same, in the order that everybody keeps.
+async fn lock_names<'a>(
+    one: &'a Node,
+    other: &'a Node,
+) -> (MutexGuard<'a, ()>, Option<MutexGuard<'a, ()>>) {
+    let (first, second) = if one.inode <= other.inode {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    let first_names = first.names.lock().await;
+    if first.inode == second.inode {
+        return (first_names, None);
+    }
+    (first_names, Some(second.names.lock().await))
 }
 
 /// Whether `who` may take the one name away and make the other, in place of what bears it.

@@ -180,17 +180,19 @@ impl State {
         new: u64,
     ) -> Effect {
         let mut state = self.clone();
-        state.count_in(directory, name, new, object.kind(), now);
+        state.count_in(directory, name, new, object.kind(), None, now);
         state.objects.insert(new, Arc::new(object));
         Ok(Some(state))
     }
 
+    /// A name comes to a directory, with a cookie that is free, or a new one.
     fn count_in(
         &mut self,
         directory: u64,
         name: &[u8],
         inode: u64,
         kind: FileKind,
+        cookie: Option<u64>,
         now: Timestamp,
     ) {
         let Some(object) = self.change(directory) else {
@@ -204,20 +206,32 @@ impl State {
             ..
         } = &mut object.body
         {
-            entries.insert(*next_cookie, (name.to_vec(), inode));
-            *next_cookie += 1;
+            let cookie = cookie.unwrap_or_else(|| {
+                *next_cookie += 1;
+                *next_cookie - 1
+            });
+            entries.insert(cookie, (name.to_vec(), inode));
         }
     }
 
-    fn count_out(&mut self, directory: u64, name: &[u8], kind: FileKind, now: Timestamp) {
-        let Some(object) = self.change(directory) else {
-            return;
-        };
+    /// A name leaves a directory. Gives its cookie.
+    fn count_out(
+        &mut self,
+        directory: u64,
+        name: &[u8],
+        kind: FileKind,
+        now: Timestamp,
+    ) -> Option<u64> {
+        let object = self.change(directory)?;
         object.changed(now);
         object.nlink -= u32::from(kind == FileKind::Directory);
-        if let Body::Directory { entries, .. } = &mut object.body {
-            entries.retain(|_, (own, _)| own != name);
-        }
+        let Body::Directory { entries, .. } = &mut object.body else {
+            return None;
+        };
+        let (cookie, _) = entries.iter().find(|(_, (own, _))| own == name)?;
+        let cookie = *cookie;
+        entries.remove(&cookie);
+        Some(cookie)
     }
 
     /// The object loses one name, which may be its last.
@@ -252,7 +266,7 @@ impl State {
             return refuse(Error::NotOwner);
         }
         let mut state = self.clone();
-        state.count_in(directory, name, inode, kind, now);
+        state.count_in(directory, name, inode, kind, None, now);
         if let Some(object) = state.change(inode) {
             object.nlink += 1;
             object.ctime = now;
@@ -307,12 +321,14 @@ impl State {
             }
         }
         let mut state = self.clone();
-        state.count_out(from, old, kind, now);
+        let own = state.count_out(from, old, kind, now);
+        // What replaces another takes its cookie; within a directory a name keeps its own.
+        let mut cookie = own.filter(|_| from == to);
         if let Some((inode, object)) = replaced {
-            state.count_out(to, new, object.kind(), now);
+            cookie = state.count_out(to, new, object.kind(), now);
             state.drop_name(inode, now);
         }
-        state.count_in(to, new, moved, kind, now);
+        state.count_in(to, new, moved, kind, cookie, now);
         if let Some(object) = state.change(moved) {
             object.ctime = now;
             if let Body::Directory { parent, .. } = &mut object.body {

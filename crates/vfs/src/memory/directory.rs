@@ -23,7 +23,7 @@ pub(super) struct Directory {
     /// The directory above; the root's is the root.
     pub(super) parent: Inode,
     names: HashMap<Bytes, Entry>,
-    /// Names in the order in which they were made. A cookie is not given twice.
+    /// Names in the order in which they were made. A cookie that is free is not given again.
     order: BTreeMap<u64, Bytes>,
     next_cookie: u64,
 }
@@ -51,21 +51,24 @@ impl Directory {
         self.names.get(name).map(|entry| &entry.node)
     }
 
-    /// Enters a name; what bore it before is out.
-    pub(super) fn insert(&mut self, name: &[u8], node: Arc<Node>) {
+    /// Enters a name. What bore it before is out, and the name has that one's cookie; else `cookie`, if there is one that is
+    /// free, or a new one.
+    pub(super) fn insert(&mut self, name: &[u8], node: Arc<Node>, cookie: Option<u64>) {
         let name = Bytes::copy_from_slice(name);
-        let cookie = self.next_cookie;
-        self.next_cookie += 1;
+        let replaced = self.names.get(&name).map(|old| old.cookie);
+        let cookie = replaced.or(cookie).unwrap_or_else(|| {
+            self.next_cookie += 1;
+            self.next_cookie - 1
+        });
         self.order.insert(cookie, name.clone());
-        if let Some(old) = self.names.insert(name, Entry { cookie, node }) {
-            self.order.remove(&old.cookie);
-        }
+        self.names.insert(name, Entry { cookie, node });
     }
 
-    pub(super) fn remove(&mut self, name: &[u8]) {
-        if let Some(entry) = self.names.remove(name) {
-            self.order.remove(&entry.cookie);
-        }
+    /// Takes a name away and gives its cookie.
+    pub(super) fn remove(&mut self, name: &[u8]) -> Option<u64> {
+        let entry = self.names.remove(name)?;
+        self.order.remove(&entry.cookie);
+        Some(entry.cookie)
     }
 
     /// Entries after `cookie`, in the order of their cookies.

@@ -196,7 +196,7 @@ impl MemoryFileSystem {
         let attributes = state.attributes;
         let node = Arc::new(Node::new(state));
         count_in(parent, attributes.kind)?;
-        parent.directory_mut()?.insert(name, node.clone());
+        parent.directory_mut()?.insert(name, node.clone(), None);
         parent.touch(now);
         self.table.insert(node);
         Ok(Created {
@@ -234,7 +234,7 @@ impl MemoryFileSystem {
         let (before, now) = (parent.wcc(), now());
         state.attributes.nlink += 1;
         state.attributes.ctime = now;
-        parent.directory_mut()?.insert(name, node.clone());
+        parent.directory_mut()?.insert(name, node.clone(), None);
         parent.touch(now);
         Ok((state.attributes, parent.change_since(before)))
     }

@@ -77,13 +77,16 @@ impl MemoryFileSystem {
             count_in(target, kind)?;
             count_out(&mut source, kind);
         }
-        source.directory_mut()?.remove(old_name);
+        let cookie = source.directory_mut()?.remove(old_name);
         source.touch(now);
-        let target: &mut State = match &mut target {
-            Some(target) => target,
-            None => &mut source,
+        // Within its directory a name keeps its cookie.
+        let (target, cookie): (&mut State, _) = match &mut target {
+            Some(target) => (target, None),
+            None => (&mut source, cookie),
         };
-        target.directory_mut()?.insert(new_name, moved.clone());
+        target
+            .directory_mut()?
+            .insert(new_name, moved.clone(), cookie);
         target.touch(now);
         if let Some(replaced) = &mut replaced_state {
             count_out(target, replaced.attributes.kind);

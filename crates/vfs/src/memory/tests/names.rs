@@ -261,3 +261,37 @@ fn changes_of_names_tell_the_directory_before_and_after() {
     assert!(fs.attributes(Inode::ROOT).mtime >= before.mtime);
     assert_eq!(made.attributes, fs.attributes(made.attributes.inode));
 }
+
+#[test]
+fn a_renamed_name_keeps_its_cookie_and_a_replaced_one_leaves_it_to_what_comes() {
+    let fs = MemoryFileSystem::new();
+    let other = fs.directory(Inode::ROOT, "other");
+    for name in ["a", "b", "c"] {
+        fs.file(Inode::ROOT, name);
+    }
+    let cookies = || {
+        let listing = now(fs.readdir(&ROOT, Inode::ROOT, 2, 100, false)).unwrap();
+        let entries = listing.entries.iter();
+        let named = entries.map(|entry| (entry.cookie, entry.name.escape_ascii().to_string()));
+        named.collect::<Vec<_>>()
+    };
+    let root = Inode::ROOT;
+    let first = cookies()[0].0;
+    let expected = |names: &[(u64, &str)]| {
+        let names = names.iter();
+        let named = names.map(|(at, name)| (first + at, (*name).to_owned()));
+        named.collect::<Vec<_>>()
+    };
+    fs.move_to((root, "b"), (root, "x")).unwrap();
+    fs.move_to((root, "c"), (root, "a")).unwrap();
+    assert_eq!(cookies(), expected(&[(0, "other"), (1, "a"), (2, "x")]));
+    fs.file(other, "d");
+    fs.file(other, "e");
+    fs.move_to((other, "d"), (root, "a")).unwrap();
+    fs.move_to((other, "e"), (root, "e")).unwrap();
+    fs.file(root, "f");
+    assert_eq!(
+        cookies(),
+        expected(&[(0, "other"), (1, "a"), (2, "x"), (4, "e"), (5, "f")])
+    );
+}

@@ -1,0 +1,146 @@
+//! Moves of directories, and what keeps them from making a ring.
+//!
+//! A directory must not be moved to itself or below itself, so whoever moves one has to know what lies above its new place, up to the
+//! root. That is a walk over as many levels as there are, and the metadata may have to be asked for each of them; so it is
+//! made without any lock, and counts as long as none of the directories that it found was moved since.
+//!
+//! ```text
+//!   walk up from the new place    count the moves, then read the parent of each directory
+//!   make the move                 with the moves locked: was one of these directories moved since? Then walk again
+//! ```
+//!
+//! Moves elsewhere in the volume disturb nobody. The lock is held for as long as a record takes to be appended.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use forebay_types::Inode;
+use forebay_vfs::{Error, Result};
+
+use crate::core::Core;
+use crate::node::Node;
+
+/// Directories that may lie above the place that a directory is moved to. A path of PATH_MAX (4096) bytes has half as many.
+const MAX_DEPTH: usize = 4096;
+
+/// After how many levels a walk lets others go on.
+const LEVELS_AT_ONCE: usize = 64;
+
+/// Moves that are remembered, so many of which may come beside a walk.
+const MAX_REMEMBERED: usize = 1024;
+
+/// Directories that were moved from one directory to another, the last ones.
+#[derive(Default)]
+pub(crate) struct Moves {
+    /// How many there were since the start.
+    count: u64,
+    latest: VecDeque<Inode>,
+}
+
+impl Moves {
+    /// The directory is moved.
+    pub(crate) fn add(&mut self, directory: Inode) {
+        if self.latest.len() == MAX_REMEMBERED {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(directory);
+        self.count += 1;
+    }
+
+    /// What was moved after the first `count` moves; nothing if that is not remembered.
+    fn since(&self, count: u64) -> Option<impl Iterator<Item = &Inode>> {
+        let since = usize::try_from(self.count - count).ok()?;
+        let known = self.latest.len().checked_sub(since)?;
+        Some(self.latest.range(known..))
+    }
+}
+
+/// A directory and all that lie above it, as they were found one after the other.
+pub(crate) struct Ancestors {
+    /// In the order of their numbers.
+    inodes: Vec<Inode>,
+    /// Moves before the first look.
+    moves: u64,
+}
+
+impl Ancestors {
+    /// Whether they are still the same. Stable as long as the moves are locked.
+    pub(crate) fn hold(&self, moves: &Moves) -> bool {
+        moves
+            .since(self.moves)
+            .is_some_and(|mut moved| !moved.any(|inode| self.contain(*inode)))
+    }
+
+    pub(crate) fn contain(&self, inode: Inode) -> bool {
+        self.inodes.binary_search(&inode).is_ok()
+    }
+}
+
+impl Core {
+    /// Walks from a directory up to the root. [`Error::NameTooLong`] where that is more than [`MAX_DEPTH`] levels away.
+    pub(crate) async fn ancestors(&self, directory: &Arc<Node>) -> Result<Ancestors> {
+        let moves = self.moves.lock().count;
+        let mut inodes = vec![directory.inode];
+        let mut node = directory.clone();
+        while node.inode != Inode::ROOT {
+            if inodes.len() > MAX_DEPTH {
+                return Err(Error::NameTooLong);
+            }
+            if inodes.len() % LEVELS_AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+            }
+            let parent = node
+                .lock_directory()?
+                .record
+                .directory()
+                .map(|own| own.parent)
+                .ok_or(Error::NotDirectory)?;
+            inodes.push(parent);
+            node = self.node(parent).await?;
+        }
+        inodes.sort_unstable();
+        Ok(Ancestors { inodes, moves })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(inodes: &[u64], moves: &Moves) -> Ancestors {
+        let mut inodes: Vec<_> = inodes.iter().copied().map(Inode).collect();
+        inodes.sort_unstable();
+        Ancestors {
+            inodes,
+            moves: moves.count,
+        }
+    }
+
+    #[test]
+    fn ancestors_hold_until_one_of_them_is_moved() {
+        let mut moves = Moves::default();
+        moves.add(Inode(7));
+        let above = found(&[9, 7, 1], &moves);
+        assert!(above.hold(&moves), "it was moved before the walk");
+        assert!(above.contain(Inode(7)) && !above.contain(Inode(8)));
+        moves.add(Inode(8));
+        assert!(above.hold(&moves), "that one lies elsewhere");
+        moves.add(Inode(9));
+        assert!(!above.hold(&moves));
+        assert!(found(&[9, 7, 1], &moves).hold(&moves), "walked again");
+    }
+
+    #[test]
+    fn ancestors_do_not_hold_when_more_was_moved_than_is_remembered() {
+        let mut moves = Moves::default();
+        let above = found(&[9, 1], &moves);
+        for inode in 0..MAX_REMEMBERED as u64 {
+            assert!(above.hold(&moves), "after {inode} moves");
+            moves.add(Inode(100 + inode));
+        }
+        assert!(above.hold(&moves));
+        moves.add(Inode(5000));
+        assert!(!above.hold(&moves));
+        assert_eq!(moves.latest.len(), MAX_REMEMBERED);
+    }
+}
