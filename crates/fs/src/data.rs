@@ -2,7 +2,7 @@
 
 use forebay_cache::FetchToken;
 use forebay_meta::record::Kind;
-use forebay_types::{BlockIndex, ByteRange, Inode, Lsn};
+use forebay_types::{ByteRange, Inode, Lsn};
 use forebay_vfs::{Change, Credentials, Error, Result, permission};
 use forebay_wal::RecordKind;
 
@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::durability::Recorded;
 use crate::early::MayLeave;
 use crate::node::{Node, NodeState};
-use crate::read::FetchPlan;
+use crate::read::{FetchPlan, by_block};
 use std::sync::Arc;
 
 /// Largest file. Block indices stay far from overflow, and offsets fit a signed 64-bit `off_t`.
@@ -84,14 +84,13 @@ impl Core {
             (unknown, plan)
         };
         let mut bytes = 0;
-        for range in &unknown {
-            for (block, within) in BlockIndex::split(*range) {
-                let Some(map) = self.bucket_map(node, block, &plan).await? else {
-                    continue;
-                };
-                let live = map.lookup(within).filter(|(_, frame)| frame.is_some());
-                bytes += live.map(|(part, _)| part.len()).sum::<u64>();
-            }
+        for (block, gaps) in by_block(&unknown) {
+            let Some(map) = self.bucket_map(node, block, &plan).await? else {
+                continue;
+            };
+            let parts = gaps.iter().flat_map(|gap| map.lookup(*gap));
+            let live = parts.filter(|(_, frame)| frame.is_some());
+            bytes += live.map(|(part, _)| part.len()).sum::<u64>();
         }
         Ok((bytes > 0).then_some(Counted {
             bytes,

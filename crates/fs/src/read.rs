@@ -1,6 +1,6 @@
 //! READ: what is in memory from there, the rest from the bucket.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -124,25 +124,27 @@ impl Core {
         plan: &FetchPlan,
         mut reply: Option<&mut Reply>,
     ) -> Result<bool> {
-        let parts = missing.iter().flat_map(|range| BlockIndex::split(*range));
-        for (block, within) in parts {
+        // Each block at once, however many gaps it has: its map is looked up and its frames are decoded once.
+        let blocks = by_block(missing);
+        for (block, gaps) in &blocks {
             let reply = reply.as_deref_mut();
-            if !self.fetch_block(node, block, within, plan, reply).await? {
+            if !self.fetch_block(node, *block, gaps, plan, reply).await? {
                 return Ok(false);
             }
         }
         // Also a read of nothing but holes must not have been overtaken.
         let state = node.lock();
-        Ok(missing
+        Ok(blocks
             .iter()
-            .all(|range| state.blocks.is_current(plan.token, *range)))
+            .all(|(block, _)| state.blocks.is_current(plan.token, whole(*block))))
     }
 
+    /// Fetches the gaps of one block, which rise.
     async fn fetch_block(
         &self,
         node: &Arc<Node>,
         block: BlockIndex,
-        within: ByteRange,
+        gaps: &[ByteRange],
         plan: &FetchPlan,
         mut reply: Option<&mut Reply>,
     ) -> Result<bool> {
@@ -154,16 +156,10 @@ impl Core {
             inode: node.inode,
             block,
         };
-        // Each frame once, though small writes may have cut it into many extents.
-        let mut seen = HashSet::new();
-        let wanted: Vec<_> = map
-            .lookup(within)
-            .filter_map(|(part, address)| Some((part, *address?)))
-            .filter(|(_, address)| seen.insert(*address))
-            .collect();
+        let wanted = wanted_frames(&map, gaps);
         let mut spare = None;
         if reply.is_none() {
-            let addresses = wanted.iter().map(|(_, address)| address);
+            let addresses = wanted.iter().map(|wanted| wanted.address);
             let Some(lease) = self.lease_spare(memory_ahead(&self.packs, addresses)).await else {
                 return Ok(false);
             };
@@ -175,7 +171,7 @@ impl Core {
             Some(_) => (true, 1),
             None => (false, FRAMES_AT_ONCE),
         };
-        let addresses: Vec<FrameAddress> = wanted.iter().map(|(_, address)| *address).collect();
+        let addresses: Vec<FrameAddress> = wanted.iter().map(|wanted| *wanted.address).collect();
         let shares = self.packs.share(key, &addresses).into_iter();
         let fetches: Vec<_> = shares
             .map(|share| async move {
@@ -186,7 +182,7 @@ impl Core {
         let mut frames = stream::iter(fetches).buffered(at_once).flatten();
         let mut came = 0;
         while let Some((index, frame)) = frames.next().await {
-            let Some((part, address)) = wanted.get(index) else {
+            let Some(wanted) = wanted.get(index) else {
                 continue;
             };
             came += 1;
@@ -195,19 +191,21 @@ impl Core {
                 Err(error) => {
                     // A pack that has gone belongs to a map that has gone: the file was truncated, or
                     // these bytes were written anew and published since.
-                    let whole = ByteRange::at(block.start(), BLOCK_SIZE);
-                    let overtaken = !node.lock().blocks.is_current(plan.token, whole);
-                    if overtaken || self.is_replaced(node, block, *part, address).await? {
+                    let overtaken = !node.lock().blocks.is_current(plan.token, whole(block));
+                    if overtaken
+                        || self
+                            .is_replaced(node, block, wanted.part, wanted.address)
+                            .await?
+                    {
                         return Ok(false);
                     }
-                    return Err(self.fetch_failed(key, address, &error));
+                    return Err(self.fetch_failed(key, wanted.address, &error));
                 }
             };
             let taken = Taken {
                 block,
-                within,
-                map: &map,
-                address,
+                gaps,
+                wanted,
                 frame: &frame,
             };
             if !self.take_in(node, taken, plan, reply.as_deref_mut(), spare.as_mut())? {
@@ -236,17 +234,13 @@ impl Core {
     ) -> Result<bool> {
         let Taken {
             block,
-            within,
-            map,
-            address,
+            gaps,
+            wanted,
             frame,
         } = taken;
-        let of_frame = map.extents().iter();
-        let of_frame = of_frame.filter(|extent| extent.frame == *address);
-        let live: Vec<ByteRange> = of_frame.map(|extent| extent.range).collect();
+        let (address, live) = (wanted.address, &wanted.live);
         if let Some(reply) = reply {
-            let wanted = live.iter().map(|range| range.intersect(within));
-            for range in wanted.filter(|range| !range.is_empty()) {
+            for range in live.iter().flat_map(|range| inside(gaps, *range)) {
                 let from = frame.part(address, range).ok_or(Error::Io)?;
                 let at = (block.start() + range.start - reply.start) as usize;
                 let to = reply.data.get_mut(at..at + from.len()).ok_or(Error::Io)?;
@@ -262,14 +256,13 @@ impl Core {
         };
         let room = spare.is_some() || found.is_some() || needs == 0;
         let mut state = node.lock();
-        let whole = ByteRange::at(block.start(), BLOCK_SIZE);
-        if !state.blocks.is_current(plan.token, whole) {
+        if !state.blocks.is_current(plan.token, whole(block)) {
             return Ok(false);
         }
         if room {
             // Little would keep from being freed all that has arrived with it.
             let mut missing = Vec::new();
-            for range in &live {
+            for range in live {
                 let at = block.start() + range.start;
                 let range = ByteRange::at(at, range.len());
                 state.blocks.uncovered(range, &mut missing);
@@ -277,7 +270,7 @@ impl Core {
             let of_it: u64 = missing.iter().map(|range| range.len()).sum();
             let mostly = of_it * 2 >= frame.range.len();
             let mut filled = 0;
-            for range in live {
+            for range in live.iter().copied() {
                 let at = block.start() + range.start;
                 match frame.part_to_keep(address, range).filter(|_| mostly) {
                     Some(arrived) => state.blocks.take_over(at, &arrived),
@@ -327,7 +320,7 @@ impl Core {
         part: ByteRange,
         address: &FrameAddress,
     ) -> Result<bool> {
-        let now = FetchPlan::new(&node.lock(), &[ByteRange::at(block.start(), BLOCK_SIZE)]);
+        let now = FetchPlan::new(&node.lock(), &[whole(block)]);
         let Some(map) = self.bucket_map(node, block, &now).await? else {
             return Ok(true);
         };
@@ -352,6 +345,60 @@ impl Core {
 /// Frames of one block that are fetched at the same time for one reader.
 const FRAMES_AT_ONCE: usize = 8;
 
+fn whole(block: BlockIndex) -> ByteRange {
+    ByteRange::at(block.start(), BLOCK_SIZE)
+}
+
+/// Ranges of a file, which rise, by the blocks that they lie in; there counted from the block's start.
+pub(crate) fn by_block(ranges: &[ByteRange]) -> Vec<(BlockIndex, Vec<ByteRange>)> {
+    let mut blocks: Vec<(BlockIndex, Vec<ByteRange>)> = Vec::new();
+    for (block, within) in ranges.iter().flat_map(|range| BlockIndex::split(*range)) {
+        match blocks.last_mut() {
+            Some((last, gaps)) if *last == block => gaps.push(within),
+            _ => blocks.push((block, vec![within])),
+        }
+    }
+    blocks
+}
+
+/// The parts of `range` that lie in one of the gaps, which rise.
+fn inside(gaps: &[ByteRange], range: ByteRange) -> impl Iterator<Item = ByteRange> {
+    let first = gaps.partition_point(|gap| gap.end <= range.start);
+    let reached = gaps.iter().skip(first);
+    reached
+        .take_while(move |gap| gap.start < range.end)
+        .map(move |gap| gap.intersect(range))
+}
+
+/// The frames that hold something of the gaps, each once, though small writes may have cut it into many extents.
+fn wanted_frames<'a>(map: &'a BlockMap, gaps: &[ByteRange]) -> Vec<WantedFrame<'a>> {
+    let mut frames: Vec<(Option<ByteRange>, &FrameAddress, Vec<ByteRange>)> = Vec::new();
+    let mut places = HashMap::new();
+    for extent in map.extents() {
+        let place = *places.entry(&extent.frame).or_insert_with(|| {
+            frames.push((None, &extent.frame, Vec::new()));
+            frames.len() - 1
+        });
+        // It was put there.
+        let Some((part, _, live)) = frames.get_mut(place) else {
+            continue;
+        };
+        live.push(extent.range);
+        if part.is_none() {
+            *part = inside(gaps, extent.range).next();
+        }
+    }
+    let wanted = frames.into_iter().filter_map(|(part, address, live)| {
+        let part = part?;
+        Some(WantedFrame {
+            part,
+            address,
+            live,
+        })
+    });
+    wanted.collect()
+}
+
 /// Memory for frames of one block, which may all come with one GET, and for the block buffer that they go into.
 fn memory_ahead<'a>(
     packs: &PackStore,
@@ -367,10 +414,19 @@ fn memory_ahead<'a>(
 struct Taken<'a> {
     block: BlockIndex,
     /// What was missing of the block.
-    within: ByteRange,
-    map: &'a BlockMap,
-    address: &'a FrameAddress,
+    gaps: &'a [ByteRange],
+    wanted: &'a WantedFrame<'a>,
     frame: &'a Fetched,
+}
+
+/// A frame that is to be fetched.
+#[derive(Debug, PartialEq, Eq)]
+struct WantedFrame<'a> {
+    /// A part of the block that it is wanted for.
+    part: ByteRange,
+    address: &'a FrameAddress,
+    /// All of the block that it holds and that counts.
+    live: Vec<ByteRange>,
 }
 
 /// Where to fetch what is missing of a file, and under which conditions it counts. Made under the file's lock.
@@ -387,9 +443,11 @@ impl FetchPlan {
         let mut early = Vec::new();
         if !state.early.is_empty() {
             let parts = missing.iter().flat_map(|range| BlockIndex::split(*range));
+            let mut last = None;
             for (block, _) in parts {
-                let known = early.last().is_some_and(|(last, _)| *last == block);
-                if !known && let Some(map) = state.early_map(block) {
+                if last.replace(block) != Some(block)
+                    && let Some(map) = state.early_map(block)
+                {
                     early.push((block, map));
                 }
             }
@@ -414,4 +472,67 @@ pub(crate) struct Reply {
 /// What tells one frame from another.
 pub(crate) fn address_key(address: &FrameAddress) -> (PackId, u32) {
     (address.pack, address.offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(pack: u64, start: u32, len: u32) -> FrameAddress {
+        FrameAddress {
+            pack: PackId(pack),
+            offset: 0,
+            stored_len: len,
+            raw_len: len,
+            raw_start: start,
+            crc32: 0,
+            origin: None,
+        }
+    }
+
+    #[test]
+    fn gaps_are_sorted_by_blocks() {
+        let range = |start, end| ByteRange::new(start, end);
+        let size = BLOCK_SIZE;
+        let gaps = [range(1, 2), range(5, 7), range(size - 1, 2 * size + 3)];
+        assert_eq!(
+            by_block(&gaps),
+            [
+                (
+                    BlockIndex(0),
+                    vec![range(1, 2), range(5, 7), range(size - 1, size)]
+                ),
+                (BlockIndex(1), vec![range(0, size)]),
+                (BlockIndex(2), vec![range(0, 3)]),
+            ]
+        );
+        assert_eq!(by_block(&[]), []);
+    }
+
+    #[test]
+    fn each_frame_that_holds_something_of_the_gaps_is_wanted_once() {
+        let range = |start, end| ByteRange::new(start, end);
+        let (old, new, other) = (frame(1, 0, 100), frame(2, 10, 1), frame(3, 100, 50));
+        let mut map = BlockMap::new();
+        for frame in [old, new, other] {
+            map.insert(frame.raw_range(), frame).unwrap();
+        }
+        let gaps: Vec<_> = (0..50).map(|at| range(2 * at, 2 * at + 1)).collect();
+        let wanted = wanted_frames(&map, &gaps);
+        let of = |address, part, live| WantedFrame {
+            part,
+            address,
+            live,
+        };
+        assert_eq!(
+            wanted,
+            [
+                of(&old, range(0, 1), vec![range(0, 10), range(11, 100)]),
+                of(&new, range(10, 11), vec![range(10, 11)]),
+            ]
+        );
+        assert_eq!(wanted_frames(&map, &[range(200, 300)]), []);
+        let parts: Vec<_> = inside(&gaps, range(3, 8)).collect();
+        assert_eq!(parts, [range(4, 5), range(6, 7)]);
+    }
 }
