@@ -1,30 +1,87 @@
 //! The locks, waiters and share reservations of one file.
 //!
 //! What an owner holds is kept as few ranges as can be: those that touch or overlap, of one mode and one
-//! incarnation, are one. The number of entries is bounded ([`crate::Limits::per_file`]), so looking through
-//! them is.
+//! incarnation, are one. What excludes others, held or granted, is found by its bytes ([`Intervals`]): exclusive locks
+//! and shared ones apart, so that a search meets what is in the way or the owner's own, and nothing else. Those who wait
+//! are looked at in the order of arrival, a few at a time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use crate::table::{GrantId, Share, Wanted};
+use crate::intervals::Intervals;
+use crate::shares::Shares;
+use crate::table::{GrantId, Wanted};
 use crate::{Client, Incarnation, Owner, Range};
+
+/// What one call may spend on those who wait: waiters that it looks at, and those of them of which it finds out whether
+/// something is in their way. What is left is done later, by [`FileLocks::promote`] again.
+#[derive(Clone, Copy)]
+pub(crate) struct Budget {
+    pub(crate) looks: usize,
+    pub(crate) tries: usize,
+}
+
+impl Budget {
+    /// Some tens of microseconds.
+    pub(crate) const OF_A_CALL: Budget = Budget {
+        looks: 1024,
+        tries: 64,
+    };
+}
 
 /// See the module's documentation. `T` is what the caller wants to be told with a grant.
 pub(crate) struct FileLocks<T> {
-    /// By the first byte.
-    held: Vec<Wanted>,
-    granted: Vec<(GrantId, Wanted)>,
-    /// In the order of arrival.
-    waiting: VecDeque<(Wanted, T)>,
-    shares: Vec<Share>,
-    /// Something has become free since waiters were last looked at.
-    freed: bool,
+    owners: BTreeMap<Arc<Owner>, Own>,
+    /// What is held or granted, and by whom.
+    exclusive: Intervals<Arc<Owner>>,
+    shared: Intervals<Arc<Owner>>,
+    granted: HashMap<GrantId, Arc<Owner>>,
+    /// By the order of arrival.
+    waiting: BTreeMap<u64, (Wanted, T)>,
+    pub(crate) shares: Shares,
+    /// Locks that are held.
+    held: usize,
+    /// A number that was not used yet, for waiters and for what is held or granted.
+    next: u64,
+    /// The round of waiters that is under way.
+    round: Option<Round>,
+    /// What has become free since it began.
+    freed: Option<Range>,
+    /// Whether somebody is to come back for the rest of the round.
+    pub(crate) is_queued: bool,
 }
 
-/// A change of what is held: what goes, by position, rising; and what comes.
+/// What one owner has.
+#[derive(Default)]
+struct Own {
+    /// By the first byte; they do not overlap.
+    held: BTreeMap<u64, Held>,
+    granted: BTreeMap<GrantId, (Wanted, u64)>,
+    /// When what came: by range and mode.
+    waiting: BTreeMap<(u64, u64, bool), u64>,
+}
+
+/// A lock that is held.
+#[derive(Clone, Copy)]
+struct Held {
+    range: Range,
+    exclusive: bool,
+    incarnation: Incarnation,
+    /// Under which it is found by its bytes.
+    id: u64,
+}
+
+/// Those who wait for some of these bytes are tried, from this one on.
+struct Round {
+    range: Range,
+    from: u64,
+}
+
+/// A change of what an owner holds: what goes, by first byte; what comes; and which bytes become free for others.
 pub(crate) struct Plan {
-    removed: Vec<usize>,
-    added: Vec<Wanted>,
+    removed: Vec<u64>,
+    added: Vec<Held>,
+    freed: Option<Range>,
 }
 
 impl Plan {
@@ -34,14 +91,45 @@ impl Plan {
     }
 }
 
+impl Own {
+    fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.granted.is_empty() && self.waiting.is_empty()
+    }
+
+    /// What it holds that overlaps or touches `range`.
+    fn near(&self, range: Range) -> impl Iterator<Item = &Held> {
+        let before = self.held.range(..range.first()).next_back();
+        let from = self
+            .held
+            .range(range.first()..=range.last().saturating_add(1));
+        let near = before.into_iter().chain(from).map(|(_, held)| held);
+        near.filter(move |held| held.range.overlaps(range) || held.range.touches(range))
+    }
+}
+
+fn waiting_key(wanted: &Wanted) -> (u64, u64, bool) {
+    (wanted.range.first(), wanted.range.last(), wanted.exclusive)
+}
+
+/// The smallest range that holds both.
+fn hull(one: Option<Range>, other: Range) -> Option<Range> {
+    Some(one.map_or(other, |one| one.union(other)))
+}
+
 impl<T> Default for FileLocks<T> {
     fn default() -> Self {
         FileLocks {
-            held: Vec::new(),
-            granted: Vec::new(),
-            waiting: VecDeque::new(),
-            shares: Vec::new(),
-            freed: false,
+            owners: BTreeMap::new(),
+            exclusive: Intervals::default(),
+            shared: Intervals::default(),
+            granted: HashMap::new(),
+            waiting: BTreeMap::new(),
+            shares: Shares::default(),
+            held: 0,
+            next: 0,
+            round: None,
+            freed: None,
+            is_queued: false,
         }
     }
 }
@@ -53,82 +141,117 @@ impl<T> FileLocks<T> {
 
     /// Everything that takes memory.
     pub(crate) fn entries(&self) -> usize {
-        self.held.len() + self.granted.len() + self.waiting.len() + self.shares.len()
+        self.held + self.granted.len() + self.waiting.len() + self.shares.len()
     }
 
-    /// What keeps `wanted` from being locked: held, or granted and not confirmed.
-    pub(crate) fn conflict(&self, wanted: &Wanted) -> Option<&Wanted> {
-        // Those beyond begin behind the range's end.
-        let end = self
-            .held
-            .partition_point(|held| held.range.first() <= wanted.range.last());
-        let granted = self.granted.iter().map(|(_, granted)| granted);
-        let held = self.held.iter().take(end);
-        granted.chain(held).find(|other| other.excludes(wanted))
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn of_mode(&mut self, exclusive: bool) -> &mut Intervals<Arc<Owner>> {
+        match exclusive {
+            true => &mut self.exclusive,
+            false => &mut self.shared,
+        }
+    }
+
+    /// What keeps `wanted` from being locked, held, or granted and not confirmed: its range, whose it is, and whether it is
+    /// exclusive.
+    pub(crate) fn conflict(&self, wanted: &Wanted) -> Option<(Range, &Arc<Owner>, bool)> {
+        let other = |owner: &Arc<Owner>| **owner != *wanted.owner;
+        let found = self.exclusive.find(wanted.range, other);
+        if let Some((range, owner)) = found {
+            return Some((range, owner, true));
+        }
+        if !wanted.exclusive {
+            return None;
+        }
+        let (range, owner) = self.shared.find(wanted.range, other)?;
+        Some((range, owner, false))
     }
 
     /// How what is held changes when `wanted` is locked.
     pub(crate) fn plan_lock(&self, wanted: &Wanted) -> Plan {
-        let mut whole = wanted.clone();
-        let mut plan = self.plan(&wanted.owner, wanted.range, |held, removed| {
+        let mut whole = Held {
+            range: wanted.range,
+            exclusive: wanted.exclusive,
+            incarnation: wanted.incarnation,
+            id: 0,
+        };
+        let mut plan = self.plan(&wanted.owner, wanted.range, |held| {
             let same = held.exclusive == wanted.exclusive && held.incarnation == wanted.incarnation;
-            if same && (held.range.overlaps(wanted.range) || held.range.touches(wanted.range)) {
+            if same {
                 whole.range = whole.range.union(held.range);
-                *removed = true;
             }
             same
         });
+        if wanted.exclusive {
+            plan.freed = None;
+        }
         plan.added.push(whole);
         plan
     }
 
     /// How what is held changes when a range is unlocked.
     pub(crate) fn plan_unlock(&self, owner: &Owner, range: Range) -> Plan {
-        self.plan(owner, range, |_, _| false)
+        self.plan(owner, range, |_| false)
     }
 
-    /// Cuts `range` out of what `owner` holds, except where `merged` says that it deals with a lock itself;
-    /// it also says whether such a lock goes.
-    fn plan(
-        &self,
-        owner: &Owner,
-        range: Range,
-        mut merged: impl FnMut(&Wanted, &mut bool) -> bool,
-    ) -> Plan {
-        let (mut removed, mut added) = (Vec::new(), Vec::new());
-        for (position, held) in self.held.iter().enumerate() {
-            // The next one may still touch.
-            if held.range.first() > range.last().saturating_add(1) {
-                break;
-            }
-            if *held.owner != *owner {
-                continue;
-            }
-            let mut goes = false;
-            if !merged(held, &mut goes) && held.range.overlaps(range) {
-                goes = true;
-                added.extend(held.range.without(range).map(|range| Wanted {
-                    range,
-                    ..held.clone()
-                }));
-            }
-            if goes {
-                removed.push(position);
+    /// Cuts `range` out of what `owner` holds; what overlaps it or touches it goes as a whole where `merged` says so.
+    fn plan(&self, owner: &Owner, range: Range, mut merged: impl FnMut(&Held) -> bool) -> Plan {
+        let mut plan = Plan {
+            removed: Vec::new(),
+            added: Vec::new(),
+            freed: None,
+        };
+        let near = self.owners.get(owner).into_iter();
+        for held in near.flat_map(|own| own.near(range)) {
+            if merged(held) {
+                plan.removed.push(held.range.first());
+            } else if held.range.overlaps(range) {
+                plan.removed.push(held.range.first());
+                let left = held.range.without(range);
+                plan.added.extend(left.map(|range| Held { range, ..*held }));
+                plan.freed = hull(plan.freed, held.range);
             }
         }
-        Plan { removed, added }
+        plan
     }
 
-    pub(crate) fn apply(&mut self, plan: Plan) {
-        self.freed |= !plan.removed.is_empty();
-        for position in plan.removed.into_iter().rev() {
-            self.held.remove(position);
+    pub(crate) fn apply(&mut self, owner: &Arc<Owner>, plan: Plan) {
+        for first in plan.removed {
+            let own = self.owners.get_mut(owner);
+            if let Some(held) = own.and_then(|own| own.held.remove(&first)) {
+                self.of_mode(held.exclusive).remove(held.range, held.id);
+                self.held -= 1;
+            }
         }
-        for lock in plan.added {
-            let at = self
-                .held
-                .partition_point(|held| held.range.first() <= lock.range.first());
-            self.held.insert(at, lock);
+        for held in plan.added {
+            let id = self.number();
+            let (key, own) = self.own(owner);
+            own.held.insert(held.range.first(), Held { id, ..held });
+            self.of_mode(held.exclusive).insert(held.range, id, key);
+            self.held += 1;
+        }
+        if let Some(range) = plan.freed {
+            self.freed = hull(self.freed, range);
+        }
+        self.tidy(owner);
+    }
+
+    /// What an owner has, and the owner as it is known here already.
+    fn own(&mut self, owner: &Arc<Owner>) -> (Arc<Owner>, &mut Own) {
+        let known = self.owners.get_key_value(&**owner);
+        let owner = known.map_or(owner, |(known, _)| known).clone();
+        let own = self.owners.entry(owner.clone()).or_default();
+        (owner, own)
+    }
+
+    /// Who has nothing is forgotten.
+    fn tidy(&mut self, owner: &Owner) {
+        if self.owners.get(owner).is_some_and(Own::is_empty) {
+            self.owners.remove(owner);
         }
     }
 
@@ -136,105 +259,230 @@ impl<T> FileLocks<T> {
 
     /// Lets `wanted` wait; who waits for it already keeps its place.
     pub(crate) fn wait(&mut self, wanted: &Wanted, tag: T) {
-        match self.waiting.iter_mut().find(|(w, _)| w.is_same(wanted)) {
-            Some((waiting, old)) => {
-                waiting.incarnation = wanted.incarnation;
-                *old = tag;
-            }
-            None => self.waiting.push_back((wanted.clone(), tag)),
-        }
+        let arrival = self.number();
+        let (_, own) = self.own(&wanted.owner);
+        let arrival = *own.waiting.entry(waiting_key(wanted)).or_insert(arrival);
+        self.waiting.insert(arrival, (wanted.clone(), tag));
     }
 
     pub(crate) fn is_waiting(&self, wanted: &Wanted) -> bool {
-        self.waiting
-            .iter()
-            .any(|(waiting, _)| waiting.is_same(wanted))
+        let own = self.owners.get(&*wanted.owner);
+        own.is_some_and(|own| own.waiting.contains_key(&waiting_key(wanted)))
     }
 
     /// Whoever waits for exactly this does so no longer.
     pub(crate) fn stop_waiting(&mut self, wanted: &Wanted) -> bool {
-        let before = self.waiting.len();
-        self.waiting.retain(|(waiting, _)| !waiting.is_same(wanted));
-        self.waiting.len() < before
+        let own = self.owners.get_mut(&*wanted.owner);
+        let arrival = own.and_then(|own| own.waiting.remove(&waiting_key(wanted)));
+        let found = arrival.and_then(|arrival| self.waiting.remove(&arrival));
+        self.tidy(&wanted.owner);
+        found.is_some()
     }
 
     /// The owner waits for nothing in this range any longer.
     pub(crate) fn stop_waiting_in(&mut self, owner: &Owner, range: Range) {
-        self.waiting
-            .retain(|(waiting, _)| *waiting.owner != *owner || !waiting.range.overlaps(range));
+        let Some(own) = self.owners.get_mut(owner) else {
+            return;
+        };
+        let waiting = &mut self.waiting;
+        own.waiting.retain(|(first, last, _), arrival| {
+            let stays = *first > range.last() || *last < range.first();
+            if !stays {
+                waiting.remove(arrival);
+            }
+            stays
+        });
+        self.tidy(owner);
     }
 
-    /// Grants what can be granted, in the order of arrival.
-    pub(crate) fn promote(&mut self, mut id: impl FnMut() -> GrantId) -> Vec<(GrantId, Wanted, T)> {
+    /// Grants what can be granted of what became free, in the order of arrival, as far as the budget goes.
+    pub(crate) fn promote(
+        &mut self,
+        budget: &mut Budget,
+        mut id: impl FnMut() -> GrantId,
+    ) -> Vec<(GrantId, Wanted, T)> {
         let mut grants = Vec::new();
-        if !std::mem::take(&mut self.freed) {
-            return grants;
-        }
-        let mut position = 0;
-        while let Some((waiting, _)) = self.waiting.get(position) {
-            if self.conflict(waiting).is_some() {
-                position += 1;
-            } else if let Some((wanted, tag)) = self.waiting.remove(position) {
-                let id = id();
-                self.granted.push((id, wanted.clone()));
+        loop {
+            // A round comes to all before the next one begins, whatever becomes free meanwhile.
+            let freed = &mut self.freed;
+            let begin = || freed.take().map(|range| Round { range, from: 0 });
+            let Some(mut round) = self.round.take().or_else(begin) else {
+                return grants;
+            };
+            let Some((&arrival, (wanted, _))) = self.waiting.range(round.from..).next() else {
+                continue;
+            };
+            if budget.looks == 0 || budget.tries == 0 {
+                self.round = Some(round);
+                return grants;
+            }
+            budget.looks -= 1;
+            round.from = arrival + 1;
+            let is_free = wanted.range.overlaps(round.range) && {
+                budget.tries -= 1;
+                self.conflict(wanted).is_none()
+            };
+            self.round = Some(round);
+            if is_free && let Some((wanted, tag)) = self.waiting.remove(&arrival) {
+                let (id, place) = (id(), self.number());
+                let (owner, own) = self.own(&wanted.owner);
+                own.waiting.remove(&waiting_key(&wanted));
+                own.granted.insert(id, (wanted.clone(), place));
+                self.granted.insert(id, owner.clone());
+                self.of_mode(wanted.exclusive)
+                    .insert(wanted.range, place, owner);
                 grants.push((id, wanted, tag));
             }
         }
-        grants
+    }
+
+    /// Whether some who wait are still to be looked at, because something became free.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.round.is_some() || self.freed.is_some()
     }
 
     pub(crate) fn is_granted(&self, id: GrantId) -> bool {
-        self.granted.iter().any(|(granted, _)| *granted == id)
+        self.granted.contains_key(&id)
     }
 
-    /// Takes a grant out, to be confirmed or given up.
-    pub(crate) fn take_granted(
-        &mut self,
-        is_it: impl Fn(GrantId, &Wanted) -> bool,
-    ) -> Option<Wanted> {
-        let position = self.granted.iter().position(|(id, w)| is_it(*id, w))?;
-        self.freed = true;
-        Some(self.granted.swap_remove(position).1)
+    /// The owner knows of its grant: it is held from now on.
+    pub(crate) fn confirm(&mut self, id: GrantId) {
+        if let Some(granted) = self.take_granted(id) {
+            let plan = self.plan_lock(&granted);
+            self.apply(&granted.owner, plan);
+        }
     }
 
-    // ---- share reservations --------------------------------------------------------------------
-
-    /// Whether another owner's reservation forbids this one, or the other way round.
-    pub(crate) fn share_conflict(&self, share: &Share) -> bool {
-        let mut others = self
-            .shares
-            .iter()
-            .filter(|other| !other.is_same_owner(share));
-        others.any(|other| other.access & share.deny != 0 || share.access & other.deny != 0)
+    fn take_granted(&mut self, id: GrantId) -> Option<Wanted> {
+        let owner = self.granted.remove(&id)?;
+        let own = self.owners.get_mut(&*owner)?;
+        let (wanted, place) = own.granted.remove(&id)?;
+        self.of_mode(wanted.exclusive).remove(wanted.range, place);
+        self.tidy(&owner);
+        Some(wanted)
     }
 
-    /// Sets the owner's reservation, in place of one that it may have.
-    pub(crate) fn set_share(&mut self, share: Share) {
-        self.unshare(&share);
-        self.shares.push(share);
+    /// Takes a grant out that is given up.
+    pub(crate) fn refuse(&mut self, id: GrantId) -> bool {
+        let Some(wanted) = self.take_granted(id) else {
+            return false;
+        };
+        self.freed = hull(self.freed, wanted.range);
+        true
     }
 
-    pub(crate) fn has_share(&self, share: &Share) -> bool {
-        self.shares.iter().any(|other| other.is_same_owner(share))
-    }
-
-    pub(crate) fn unshare(&mut self, share: &Share) {
-        self.shares.retain(|other| !other.is_same_owner(share));
+    /// The grants of an owner of which `is_it` says so.
+    pub(crate) fn granted_of(
+        &self,
+        owner: &Owner,
+        is_it: impl Fn(&Wanted) -> bool,
+    ) -> Vec<GrantId> {
+        let own = self.owners.get(owner).into_iter();
+        let granted = own.flat_map(|own| &own.granted);
+        let granted = granted.filter(|(_, (wanted, _))| is_it(wanted));
+        granted.map(|(id, _)| *id).collect()
     }
 
     // ---- the end of a client -------------------------------------------------------------------
 
     /// Drops all that `client` has, except what is from its life `but`.
     pub(crate) fn free(&mut self, client: &Client, but: Option<Incarnation>) {
-        self.freed = true;
-        let stays = |of: &Client, incarnation| of != client || but == Some(incarnation);
-        self.held
-            .retain(|held| stays(&held.owner.client, held.incarnation));
-        self.granted
-            .retain(|(_, granted)| stays(&granted.owner.client, granted.incarnation));
-        self.waiting
-            .retain(|(waiting, _)| stays(&waiting.owner.client, waiting.incarnation));
-        self.shares
-            .retain(|share| stays(&share.client, share.incarnation));
+        let goes = |incarnation: Incarnation| but != Some(incarnation);
+        let lowest = Owner {
+            client: Arc::new(client.clone()),
+            process: i32::MIN,
+            handle: Vec::new(),
+        };
+        let owners = self.owners.range(lowest..).map(|(owner, _)| owner);
+        let owners = owners.take_while(|owner| *owner.client == *client);
+        for owner in owners.cloned().collect::<Vec<_>>() {
+            let Some(own) = self.owners.get(&owner) else {
+                continue;
+            };
+            let held = own.held.values().filter(|held| goes(held.incarnation));
+            let freed = held.clone().map(|held| held.range).reduce(Range::union);
+            let plan = Plan {
+                removed: held.map(|held| held.range.first()).collect(),
+                added: Vec::new(),
+                freed,
+            };
+            let granted = own.granted.iter();
+            let granted = granted.filter(|(_, (wanted, _))| goes(wanted.incarnation));
+            let granted: Vec<_> = granted.map(|(id, _)| *id).collect();
+            let arrivals: Vec<_> = own.waiting.values().copied().collect();
+            for id in granted {
+                self.refuse(id);
+            }
+            for arrival in arrivals {
+                let waiting = self.waiting.get(&arrival);
+                if let Some((wanted, _)) = waiting.filter(|(wanted, _)| goes(wanted.incarnation)) {
+                    let wanted = wanted.clone();
+                    self.stop_waiting(&wanted);
+                }
+            }
+            self.apply(&owner, plan);
+        }
+        self.shares.free(client, but);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+    use crate::intervals::tests::VISITED;
+
+    fn wanted(process: i32, first: u64, exclusive: bool) -> Wanted {
+        let client = Client {
+            host: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            name: Vec::new(),
+        };
+        Wanted {
+            owner: Arc::new(Owner {
+                client: Arc::new(client),
+                process,
+                handle: Vec::new(),
+            }),
+            range: Range::new(first, 1).unwrap(),
+            exclusive,
+            incarnation: Incarnation(1),
+        }
+    }
+
+    fn lock(locks: &mut FileLocks<()>, wanted: &Wanted) {
+        let plan = locks.plan_lock(wanted);
+        locks.apply(&wanted.owner, plan);
+    }
+
+    #[test]
+    fn a_lock_meets_what_is_in_its_way_and_not_all_that_there_are() {
+        let mut locks = FileLocks::<()>::default();
+        for process in 0..8000 {
+            // Each of its own byte, and all of one together.
+            lock(&mut locks, &wanted(process, 10 + 2 * process as u64, true));
+            lock(&mut locks, &wanted(process, 3, false));
+        }
+        assert_eq!(locks.entries(), 16_000);
+        let visits = |wanted: &Wanted| {
+            VISITED.with(|visited| visited.set(0));
+            let conflict = locks.conflict(wanted).is_some();
+            (conflict, VISITED.with(std::cell::Cell::get))
+        };
+        for (wanted, expected) in [
+            (wanted(-1, 3, false), false),
+            (wanted(-1, 3, true), true),
+            (wanted(-1, 10 + 8000, true), true),
+            (wanted(-1, 11 + 8000, true), false),
+            (wanted(7, 3, true), true),
+            (wanted(-1, 1 << 40, false), false),
+        ] {
+            let (conflict, visited) = visits(&wanted);
+            assert_eq!(conflict, expected, "{wanted:?}");
+            assert!(visited <= 120, "{visited} nodes for {wanted:?}");
+        }
+        // What one owner has is all that its calls look through.
+        let plan = locks.plan_unlock(&wanted(7, 3, true).owner, Range::WHOLE);
+        assert_eq!((plan.removed.len(), plan.added.len()), (2, 0));
     }
 }

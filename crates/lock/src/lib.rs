@@ -21,15 +21,18 @@
 //! owner held before as it was.
 //!
 //! * [`Range`] is a stretch of bytes; [`Owner`] and [`Client`] say whose a lock is.
-//! * [`LockTable`] is the table, in shards by file: a call looks at the locks of one file. What one host and
-//!   all hosts together may have is bounded by [`Limits`].
+//! * [`LockTable`] is the table, in shards by file: a call looks at the locks of one file, and there at what is in its way and
+//!   what its owner has. What one host and all hosts together may have is bounded by [`Limits`]. Where something becomes
+//!   free that many wait for, they are looked at in steps.
 //! * [`Grace`] is the time after a restart in which only what was held before may be locked.
 
 mod accounts;
 mod file;
 mod grace;
+mod intervals;
 mod owner;
 mod range;
+mod shares;
 mod table;
 
 pub use grace::Grace;

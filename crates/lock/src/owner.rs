@@ -16,9 +16,9 @@ pub struct Client {
 }
 
 /// What holds a lock, or waits for one: a process, or whatever the client takes for its like.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {
-    /// The machine.
+    /// The machine; first, so that the owners of one lie side by side.
     pub client: Arc<Client>,
     /// Number of the process there (`svid`).
     pub process: i32,

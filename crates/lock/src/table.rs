@@ -1,6 +1,6 @@
 //! The table of all files' locks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use forebay_types::Inode;
 use parking_lot::Mutex;
 
 use crate::accounts::{Accounts, Bounds};
-use crate::file::{FileLocks, Plan};
+use crate::file::{Budget, FileLocks, Plan};
 use crate::{Client, Incarnation, Owner, Range};
 
 /// Independent parts, each with its own lock.
@@ -21,7 +21,7 @@ const SHARDS: usize = 64;
 pub struct Limits {
     /// Of one address.
     pub per_host: usize,
-    /// Of one file, by whomever; what a call looks through.
+    /// Of one file, by whomever.
     pub per_file: usize,
     /// All together.
     pub total: usize,
@@ -51,13 +51,6 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Whether the two cannot be held at once.
-    pub(crate) fn excludes(&self, other: &Wanted) -> bool {
-        (self.exclusive || other.exclusive)
-            && self.range.overlaps(other.range)
-            && *self.owner != *other.owner
-    }
-
     /// Whether the two are one request, sent again.
     pub(crate) fn is_same(&self, other: &Wanted) -> bool {
         self.range == other.range
@@ -82,12 +75,6 @@ pub struct Share {
     pub incarnation: Incarnation,
 }
 
-impl Share {
-    pub(crate) fn is_same_owner(&self, other: &Share) -> bool {
-        *self.client == *other.client && self.handle == other.handle
-    }
-}
-
 /// A lock that is in the way, for who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
@@ -100,7 +87,7 @@ pub struct Holder {
 }
 
 /// Number of a grant; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GrantId(u64);
 
 /// A lock that was waited for and is there now: its owner is to be told, and then [`LockTable::confirm`]
@@ -134,12 +121,15 @@ type Shard<T> = HashMap<Inode, FileLocks<T>>;
 
 /// See the crate's documentation. `T` is what a caller wants to have back with a grant.
 ///
-/// Grants that a call gives back are to be told to their owners, whatever else the call says.
+/// Grants that a call gives back are to be told to their owners, whatever else the call says. Where many wait, a call looks at
+/// some of them only: while there [is work left](Self::has_work_left), somebody has to [go on](Self::go_on).
 pub struct LockTable<T> {
     shards: [Mutex<Shard<T>>; SHARDS],
     accounts: Accounts,
     limits: Limits,
     next_grant: AtomicU64,
+    /// Files with waiters that are still to be looked at. Locked after a shard.
+    unfinished: Mutex<VecDeque<Inode>>,
 }
 
 impl<T> LockTable<T> {
@@ -150,17 +140,18 @@ impl<T> LockTable<T> {
             accounts: Accounts::default(),
             limits,
             next_grant: AtomicU64::new(0),
+            unfinished: Mutex::default(),
         }
     }
 
     /// What keeps a lock from being held now.
     pub fn test(&self, file: Inode, wanted: &Wanted) -> Option<Holder> {
         let shard = self.shard(file).lock();
-        let conflict = shard.get(&file)?.conflict(wanted)?;
+        let (range, owner, exclusive) = shard.get(&file)?.conflict(wanted)?;
         Some(Holder {
-            owner: conflict.owner.clone(),
-            range: conflict.range,
-            exclusive: conflict.exclusive,
+            owner: owner.clone(),
+            range,
+            exclusive,
         })
     }
 
@@ -191,8 +182,10 @@ impl<T> LockTable<T> {
             }
             // It does not matter any more that it was waited for, nor who was about to be told.
             locks.stop_waiting(wanted);
-            locks.take_granted(|_, granted| granted.is_same(wanted));
-            locks.apply(plan);
+            for id in locks.granted_of(&wanted.owner, |granted| granted.is_same(wanted)) {
+                locks.refuse(id);
+            }
+            locks.apply(&wanted.owner, plan);
             LockOutcome::Granted
         })
     }
@@ -201,27 +194,27 @@ impl<T> LockTable<T> {
     /// back as well; what is held stays.
     pub fn cancel(&self, file: Inode, wanted: &Wanted) -> (bool, Vec<Grant<T>>) {
         self.change(file, wanted.owner.client.host, |locks, _| {
-            let granted = locks.take_granted(|_, granted| granted.is_same(wanted));
-            locks.stop_waiting(wanted) || granted.is_some()
+            let mut found = locks.stop_waiting(wanted);
+            for id in locks.granted_of(&wanted.owner, |granted| granted.is_same(wanted)) {
+                found |= locks.refuse(id);
+            }
+            found
         })
     }
 
     /// Unlocks bytes, held by the owner or not, and ends its waiting for any of them. `false`, and nothing
     /// happens, when a lock would have to be split and a limit is reached.
-    pub fn unlock(&self, file: Inode, owner: &Owner, range: Range) -> (bool, Vec<Grant<T>>) {
+    pub fn unlock(&self, file: Inode, owner: &Arc<Owner>, range: Range) -> (bool, Vec<Grant<T>>) {
         self.change(file, owner.client.host, |locks, room| {
             // Who unlocks knows of the grant.
-            while let Some(granted) =
-                locks.take_granted(|_, g| *g.owner == *owner && g.range.overlaps(range))
-            {
-                let plan = locks.plan_lock(&granted);
-                locks.apply(plan);
+            for id in locks.granted_of(owner, |granted| granted.range.overlaps(range)) {
+                locks.confirm(id);
             }
             let plan = locks.plan_unlock(owner, range);
             if !room.for_plan(locks, &plan) {
                 return false;
             }
-            locks.apply(plan);
+            locks.apply(owner, plan);
             locks.stop_waiting_in(owner, range);
             true
         })
@@ -238,10 +231,7 @@ impl<T> LockTable<T> {
     pub fn confirm(&self, grant: &Grant<T>) -> Vec<Grant<T>> {
         let host = grant.lock.owner.client.host;
         let (_, grants) = self.change(grant.file, host, |locks, _| {
-            if let Some(granted) = locks.take_granted(|id, _| id == grant.id) {
-                let plan = locks.plan_lock(&granted);
-                locks.apply(plan);
-            }
+            locks.confirm(grant.id);
         });
         grants
     }
@@ -251,7 +241,7 @@ impl<T> LockTable<T> {
     pub fn refuse(&self, grant: &Grant<T>) -> Vec<Grant<T>> {
         let host = grant.lock.owner.client.host;
         let (_, grants) = self.change(grant.file, host, |locks, _| {
-            locks.take_granted(|id, _| id == grant.id);
+            locks.refuse(grant.id);
         });
         grants
     }
@@ -259,13 +249,13 @@ impl<T> LockTable<T> {
     /// Makes a share reservation, in place of one that the owner may have.
     pub fn share(&self, file: Inode, share: Share) -> LockOutcome {
         let (outcome, _) = self.change(file, share.client.host, |locks, room| {
-            if locks.share_conflict(&share) {
+            if locks.shares.conflict(&share) {
                 return LockOutcome::Denied;
             }
-            if !locks.has_share(&share) && !room.for_entries(locks, (1, 0)) {
+            if !locks.shares.has(&share) && !room.for_entries(locks, (1, 0)) {
                 return LockOutcome::NoLocks;
             }
-            locks.set_share(share);
+            locks.shares.set(share);
             LockOutcome::Granted
         });
         outcome
@@ -273,18 +263,38 @@ impl<T> LockTable<T> {
 
     /// Ends the reservation of an owner, if there is one.
     pub fn unshare(&self, file: Inode, share: &Share) {
-        self.change(file, share.client.host, |locks, _| locks.unshare(share));
+        self.change(file, share.client.host, |locks, _| {
+            locks.shares.remove(share)
+        });
     }
 
     /// Frees all that a client has, except what is from its life `but`: it is not there any more, or was booted
     /// anew.
     pub fn free(&self, client: &Client, but: Option<Incarnation>) -> Vec<Grant<T>> {
         let mut grants = Vec::new();
+        let mut budget = Budget::OF_A_CALL;
         for file in self.accounts.files(client.host) {
-            let (_, freed) = self.change(file, client.host, |locks, _| locks.free(client, but));
+            let free = |locks: &mut FileLocks<T>, _: &Room<'_>| locks.free(client, but);
+            let (_, freed) = self.change_within(file, client.host, &mut budget, free);
             grants.extend(freed);
         }
         grants
+    }
+
+    /// Whether there are waiters to be looked at, because something they wait for became free, that no call has come to.
+    pub fn has_work_left(&self) -> bool {
+        !self.unfinished.lock().is_empty()
+    }
+
+    /// Looks at some more of those who wait, as a call does; nothing if there is no work left.
+    pub fn go_on(&self) -> Option<Vec<Grant<T>>> {
+        let file = self.unfinished.lock().pop_front()?;
+        let mut shard = self.shard(file).lock();
+        let Some(locks) = shard.get_mut(&file) else {
+            return Some(Vec::new());
+        };
+        locks.is_queued = false;
+        Some(self.promote(file, locks, &mut Budget::OF_A_CALL.clone()))
     }
 
     /// Locks, waiters and reservations.
@@ -309,6 +319,17 @@ impl<T> LockTable<T> {
         host: IpAddr,
         change: impl FnOnce(&mut FileLocks<T>, &Room<'_>) -> R,
     ) -> (R, Vec<Grant<T>>) {
+        self.change_within(file, host, &mut Budget::OF_A_CALL.clone(), change)
+    }
+
+    /// The same where those who wait are looked at within a budget.
+    fn change_within<R>(
+        &self,
+        file: Inode,
+        host: IpAddr,
+        budget: &mut Budget,
+        change: impl FnOnce(&mut FileLocks<T>, &Room<'_>) -> R,
+    ) -> (R, Vec<Grant<T>>) {
         let mut shard = self.shard(file).lock();
         let locks = shard.entry(file).or_default();
         let before = locks.entries();
@@ -320,9 +341,20 @@ impl<T> LockTable<T> {
         let result = change(locks, &room);
         // Granting moves entries and makes none; so this is all the host's.
         self.accounts.change(host, file, before, locks.entries());
-        let granted = locks.promote(|| GrantId(self.next_grant.fetch_add(1, Ordering::Relaxed)));
+        let granted = self.promote(file, locks, budget);
         if locks.is_empty() {
             shard.remove(&file);
+        }
+        (result, granted)
+    }
+
+    /// Grants what became free, and queues the file if that is more than the budget allows.
+    fn promote(&self, file: Inode, locks: &mut FileLocks<T>, budget: &mut Budget) -> Vec<Grant<T>> {
+        let next = || GrantId(self.next_grant.fetch_add(1, Ordering::Relaxed));
+        let granted = locks.promote(budget, next);
+        if locks.is_unfinished() && !locks.is_queued {
+            locks.is_queued = true;
+            self.unfinished.lock().push_back(file);
         }
         let grant = |(id, lock, tag)| Grant {
             id,
@@ -330,7 +362,7 @@ impl<T> LockTable<T> {
             lock,
             tag,
         };
-        (result, granted.into_iter().map(grant).collect())
+        granted.into_iter().map(grant).collect()
     }
 }
 

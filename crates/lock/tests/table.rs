@@ -389,3 +389,73 @@ fn share_reservations_forbid_what_they_say_both_ways() {
     table.free(&client(2), None);
     assert_eq!(table.entries(), 0);
 }
+
+/// Many wait for one byte, and one for another.
+fn crowd(waiters: i32) -> LockTable<&'static str> {
+    let limits = Limits {
+        per_host: 100_000,
+        per_file: 100_000,
+        total: 100_000,
+    };
+    let table = LockTable::new(limits);
+    table.lock(FILE, &lock(1, 0, 2, true), None);
+    for process in 0..waiters {
+        let mut waiter = lock(2, 0, 1, true);
+        Arc::make_mut(&mut waiter.owner).process = process;
+        assert_eq!(
+            table.lock(FILE, &waiter, Some("one of many")).0,
+            LockOutcome::Blocked
+        );
+    }
+    table.lock(FILE, &lock(3, 1, 1, true), Some("another"));
+    table
+}
+
+#[test]
+fn an_unlock_looks_at_some_of_many_waiters_and_the_others_are_come_to_later() {
+    const WAITERS: i32 = 16_000;
+    let table = crowd(WAITERS);
+    assert!(!table.has_work_left());
+    let (done, grants) = table.unlock(FILE, &lock(1, 0, 2, true).owner, Range::WHOLE);
+    assert!(done);
+    assert_eq!(told(&grants), ["one of many"], "the first");
+    assert_eq!(grants[0].lock.owner.process, 0);
+    assert!(table.has_work_left());
+    let (mut steps, mut later) = (0, Vec::new());
+    while let Some(grants) = table.go_on() {
+        steps += 1;
+        later.extend(told(&grants));
+        // What becomes free meanwhile does not begin again at the front before all have had their turn.
+        let other = lock(4, 100, 1, true);
+        table.lock(FILE, &other, None);
+        table.unlock(FILE, &other.owner, Range::WHOLE);
+        if later == ["another"] {
+            break;
+        }
+    }
+    assert_eq!(later, ["another"]);
+    // 64 of them are tried in a step, and in each of the calls between.
+    assert!((50..400).contains(&steps), "{steps} steps");
+    while table.go_on().is_some() {}
+    assert!(!table.has_work_left());
+    assert_eq!(table.entries(), WAITERS as usize + 1);
+}
+
+#[test]
+fn waiters_that_are_left_are_forgotten_with_their_file() {
+    let table = crowd(200);
+    table.unlock(FILE, &lock(1, 0, 2, true).owner, Range::WHOLE);
+    assert!(table.has_work_left());
+    for host in [2, 3] {
+        table.free(&client(host), None);
+    }
+    assert_eq!(table.entries(), 0);
+    while let Some(grants) = table.go_on() {
+        assert!(grants.is_empty());
+    }
+    // The same file begins anew.
+    assert_eq!(
+        table.lock(FILE, &lock(1, 0, 2, true), None).0,
+        LockOutcome::Granted
+    );
+}

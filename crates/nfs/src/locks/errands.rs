@@ -70,6 +70,13 @@ pub(crate) async fn run(manager: Arc<LockManager>, errands: Errands, metrics: Ar
     loop {
         tokio::select! {
             Some(_) = tasks.join_next() => {}
+            () = manager.work_left.notified() => {
+                if let Some(grants) = manager.table.go_on() {
+                    manager.tell(grants);
+                }
+                // One step at a time, and calls between them.
+                tokio::task::yield_now().await;
+            }
             errand = receiver.recv() => match errand {
                 Some(Errand::Granted(grant)) => {
                     let told = tell(manager.clone(), grant, parallel.clone(), metrics.clone());

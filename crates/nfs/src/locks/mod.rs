@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_lock::{Client, Grace, Grant, Incarnation, LockTable};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::outgoing::Remote;
 use errands::Errand;
@@ -87,6 +87,8 @@ pub(crate) struct LockManager {
     grace: Grace,
     peers: Peers,
     errands: mpsc::UnboundedSender<Errand>,
+    /// There are waiters to be looked at.
+    work_left: Notify,
     name: String,
     portmapper: u16,
 }
@@ -122,6 +124,7 @@ impl LockManager {
             grace,
             peers: opened.peers,
             errands: sender,
+            work_left: Notify::new(),
             name: config.name,
             portmapper: config.portmapper,
         };
@@ -173,11 +176,14 @@ impl LockManager {
         }
     }
 
-    /// Has the owners of new grants told.
+    /// Has the owners of new grants told, and those who wait looked at whom the call has not come to.
     pub(crate) fn tell(&self, grants: Vec<Grant<Callback>>) {
         for grant in grants {
             // Without a receiver the server is gone, and its locks with it.
             drop(self.errands.send(Errand::Granted(grant)));
+        }
+        if self.table.has_work_left() {
+            self.work_left.notify_one();
         }
     }
 

@@ -77,6 +77,39 @@ fn who_waits_is_called_back_with_what_it_asked_for() {
 }
 
 #[test]
+fn who_waits_behind_many_is_called_back_though_the_call_that_gave_the_lock_back_has_not_come_there()
+{
+    let mut scene = Scene::new();
+    let held = ask("a", &scene.file).at(0, 2);
+    assert_eq!(scene.client.nlm(LOCK, &held), GRANTED);
+    // Far more for one byte than a call tries, and at last one for the other.
+    for process in 100..300 {
+        let mut many = ask("b", &scene.file).at(0, 1).waiting();
+        many.process = process;
+        assert_eq!(scene.client.nlm(LOCK, &many), BLOCKED);
+    }
+    let mut last = ask("b", &scene.file).at(1, 1).waiting();
+    last.process = 300;
+    assert_eq!(scene.client.nlm(LOCK, &last), BLOCKED);
+    assert_eq!(scene.client.nlm(UNLOCK, &held), GRANTED);
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        let came = scene.side.next();
+        assert_eq!((came.program, came.procedure), (NLM, GRANTED_CALL));
+        let handle = |process: u32| format!("{process}@b").into_bytes();
+        let is_for = |process| {
+            let handle = handle(process);
+            came.arguments
+                .windows(handle.len())
+                .any(|bytes| bytes == handle)
+        };
+        told.extend([100, 300].into_iter().filter(|process| is_for(*process)));
+    }
+    told.sort_unstable();
+    assert_eq!(told, [100, 300]);
+}
+
+#[test]
 fn a_grant_that_its_client_does_not_want_goes_to_the_next() {
     let mut scene = Scene::new();
     let (a, b, c) = (
