@@ -1,7 +1,10 @@
 //! The memory that a process has allocated.
 
 use std::fs;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// Bytes that the process itself has allocated (RssAnon + RssShmem); pages of files such as the mapped log do not
 /// count, since the kernel takes them back. `None` if there is no such process.
@@ -33,38 +36,27 @@ pub fn processor_time(process_id: u32) -> Option<f64> {
     Some((ticks()? + ticks()?) / CLOCK_TICKS)
 }
 
+/// Pause between two looks at a process.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Samples of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Samples {
-    began: Instant,
     /// Number of samples.
     pub count: u64,
     /// The most allocated bytes that were seen.
     pub peak: u64,
-    /// Seconds from the beginning to that sample.
-    pub peak_second: f64,
+    /// How long after the beginning that was.
+    pub peak_after: Duration,
     /// The allocated bytes of the last sample.
     pub last: u64,
     /// The most open files that were seen.
     pub files: usize,
 }
 
-impl Default for Samples {
-    fn default() -> Samples {
-        Samples {
-            began: Instant::now(),
-            count: 0,
-            peak: 0,
-            peak_second: 0.0,
-            last: 0,
-            files: 0,
-        }
-    }
-}
-
 impl Samples {
     /// Looks at the process now.
-    pub fn take(&mut self, process_id: u32) {
+    fn take(&mut self, process_id: u32, began: Instant) {
         let Some(bytes) = allocated(process_id) else {
             return;
         };
@@ -72,11 +64,106 @@ impl Samples {
         self.last = bytes;
         if bytes > self.peak {
             self.peak = bytes;
-            self.peak_second = self.began.elapsed().as_secs_f64();
+            self.peak_after = began.elapsed();
         }
         // Each look at the files costs more than one at the memory.
         if self.count % 10 == 1 {
             self.files = self.files.max(open_files(process_id).unwrap_or(0));
         }
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    began: Instant,
+    process_id: AtomicU32,
+    ends: AtomicBool,
+    samples: Mutex<Samples>,
+}
+
+/// A thread that looks at a process every 100 ms, whatever else is done meanwhile.
+#[derive(Debug)]
+pub struct Sampler {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sampler {
+    /// Begins; it looks at nothing yet.
+    pub fn start() -> Sampler {
+        let shared = Arc::new(Shared {
+            began: Instant::now(),
+            process_id: AtomicU32::new(0),
+            ends: AtomicBool::new(false),
+            samples: Mutex::default(),
+        });
+        let of_thread = shared.clone();
+        let thread = thread::spawn(move || {
+            while !of_thread.ends.load(Ordering::Relaxed) {
+                let process_id = of_thread.process_id.load(Ordering::Relaxed);
+                let samples = of_thread.samples.lock();
+                let mut samples = samples.unwrap_or_else(PoisonError::into_inner);
+                samples.take(process_id, of_thread.began);
+                drop(samples);
+                thread::sleep(PAUSE);
+            }
+        });
+        Sampler {
+            shared,
+            thread: Some(thread),
+        }
+    }
+
+    /// Looks at this process from now on; a process that there is not has no samples.
+    pub fn watch(&self, process_id: u32) {
+        self.shared.process_id.store(process_id, Ordering::Relaxed);
+    }
+
+    /// What was seen so far.
+    pub fn samples(&self) -> Samples {
+        let samples = self.shared.samples.lock();
+        *samples.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_taken_is_seen() {
+        let process_id = std::process::id();
+        let mut samples = Samples::default();
+        let began = Instant::now();
+        samples.take(process_id, began);
+        let before = samples.peak;
+        // Zeros would be promised and not taken.
+        let memory = std::hint::black_box(vec![1_u8; 64 << 20]);
+        samples.take(process_id, began);
+        assert!(samples.peak > before + (48 << 20), "{samples:?}");
+        assert!(samples.files > 2, "{samples:?}");
+        drop(memory);
+        samples.take(u32::MAX, began);
+        assert_eq!(samples.count, 2);
+    }
+
+    #[test]
+    fn the_thread_looks_at_the_process_that_it_is_told() {
+        let sampler = Sampler::start();
+        sampler.watch(std::process::id());
+        while sampler.samples().count < 2 {
+            thread::sleep(PAUSE);
+        }
+        assert!(sampler.samples().last > 0);
     }
 }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::compare::{self, Compared};
 use crate::latency::{self, Figures};
-use crate::memory::{Samples, processor_time};
+use crate::memory::{Sampler, processor_time};
 use crate::polite::{self, Meter};
 use crate::rude::{self, Kind, Tally};
 use crate::world::World;
@@ -35,8 +35,8 @@ pub const MEMORY_BOUND: u64 = MEMORY_LIMIT + METADATA_CACHE + (128 << 20);
 const MESSAGE_BYTES: u64 = 256 << 10;
 const MESSAGE_BYTES_PER_MINUTE: u64 = 64 << 10;
 
-/// Pause between two looks at the memory.
-const SAMPLE: Duration = Duration::from_millis(100);
+/// Pause between two looks whether the gateway is there.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How long `flush` at the end may take: all of memory over a slow link, and the metadata.
 const FLUSH_LIMIT: &str = "600s";
@@ -150,7 +150,7 @@ fn mount(address: SocketAddr, first_call: u32) -> Result<Handle, LinkError> {
 struct Watched {
     program: Program,
     server: Option<Server>,
-    samples: Samples,
+    sampler: Sampler,
     /// Seconds of processor of the servers that were killed.
     processor: f64,
 }
@@ -158,7 +158,9 @@ struct Watched {
 impl Watched {
     /// Starts it; gives the time until it serves.
     fn start(&mut self) -> Result<Duration, ServerError> {
-        self.server.insert(self.program.start()?).wait_ready()
+        let server = self.server.insert(self.program.start()?);
+        self.sampler.watch(server.process_id());
+        server.wait_ready()
     }
 
     /// SIGKILL.
@@ -172,9 +174,8 @@ impl Watched {
         while Instant::now() < until && !done() {
             if let Some(server) = &mut self.server {
                 server.still_runs()?;
-                self.samples.take(server.process_id());
             }
-            thread::sleep(SAMPLE);
+            thread::sleep(LOOK);
         }
         Ok(())
     }
@@ -197,7 +198,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Outcome, RunError> {
     let mut watched = Watched {
         program: program(options, work.path())?,
         server: None,
-        samples: Samples::default(),
+        sampler: Sampler::start(),
         processor: 0.0,
     };
     watched.start()?;
@@ -314,14 +315,15 @@ fn beside(
         &mut notes,
     ));
     checks.extend(last_checks(watched, began.elapsed())?);
+    let samples = watched.sampler.samples();
     notes.push(format!(
         "memory: at most {} MiB of {}, {:.0} s after the start, in {} samples; {} in the end; at most {} open files",
-        watched.samples.peak >> 20,
+        samples.peak >> 20,
         MEMORY_BOUND >> 20,
-        watched.samples.peak_second,
-        watched.samples.count,
-        watched.samples.last >> 20,
-        watched.samples.files
+        samples.peak_after.as_secs_f64(),
+        samples.count,
+        samples.last >> 20,
+        samples.files
     ));
     notes.push(turns(&tallies));
     Ok((checks, notes))
@@ -349,9 +351,6 @@ fn nothing_lost(
 
 /// What is looked at when everything is over. The server is killed before the bucket is checked.
 fn last_checks(watched: &mut Watched, ran: Duration) -> Result<Vec<Check>, RunError> {
-    watched
-        .samples
-        .take(watched.server.as_ref().map_or(0, Server::process_id));
     let failed = |asked: Result<String, ServerError>| asked.err().map(|error| error.to_string());
     let program = &watched.program;
     let flushed = program.ask(&["flush", "--timeout", FLUSH_LIMIT]);
@@ -368,9 +367,9 @@ fn last_checks(watched: &mut Watched, ran: Duration) -> Result<Vec<Check>, RunEr
         failed(checked).into_iter().collect(),
     ));
 
-    let samples = &watched.samples;
+    let samples = watched.sampler.samples();
     let passed = (samples.peak > MEMORY_BOUND).then(|| {
-        let (peak, at) = (samples.peak >> 20, samples.peak_second);
+        let (peak, at) = (samples.peak >> 20, samples.peak_after.as_secs_f64());
         format!("{peak} MiB, {at:.0} s after the start")
     });
     let name = format!("allocated memory stays below {} MiB", MEMORY_BOUND >> 20);
