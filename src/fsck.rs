@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use forebay_fs::Expected;
 use forebay_fsck::{CheckError, Options, Progress, Report};
-use forebay_object::Store;
+use forebay_object::{Needs, Store};
 
 use crate::cli::FsckRequest;
 use crate::config::Config;
+use crate::store;
 
 /// Findings of each kind that are printed, unless all are wanted.
 const KEEP: usize = 20;
@@ -41,10 +42,7 @@ pub async fn run(
     expected: Expected,
     request: FsckRequest,
 ) -> Result<Outcome, String> {
-    let options = crate::store::options(config, false);
-    let store = forebay_object::open(&config.store.to_string(), &options)
-        .await
-        .map_err(|error| error.to_string())?;
+    let store = store::open(config, false).await?;
     let memory = config.memory_limit.bytes() / MEMORY_SHARE;
     let options = Options {
         expected,
@@ -56,10 +54,18 @@ pub async fn run(
     let progress = Arc::new(Progress::default());
     let shown = !request.quiet && stderr().is_terminal();
     let bar = shown.then(|| tokio::spawn(bar::show(progress.clone())));
-    let outcome = match request.repair {
-        true => repair::run(config, &store, options, request, progress).await,
-        false => checked(&store, &options, request, progress).await,
+    // A check goes on without its note in a bucket that takes no writes.
+    let needs = match request.repair {
+        true => Needs::Writes,
+        false => Needs::Reads,
     };
+    let outcome = store::attempt(&store, needs, async {
+        match request.repair {
+            true => repair::run(config, &store, options, request, progress).await,
+            false => checked(&store, &options, request, progress).await,
+        }
+    })
+    .await;
     if let Some(bar) = bar {
         bar.abort();
         bar::clear();

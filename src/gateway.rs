@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_fs::{CollectorWait, Expected, FsConfig, LimitChange, LogConfig, Opening, Volume};
 use forebay_nfs::rpcbind::Registration;
 use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View};
-use forebay_object::{CountingStore, Store};
+use forebay_object::{CountingStore, CredentialSource, Needs, Store};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -27,6 +27,7 @@ use crate::locks::{lock_config, register_with_rpcbind};
 use crate::new_volume::NewVolume;
 use crate::scrub;
 use crate::serve::Gateway;
+use crate::store;
 use crate::tls;
 use crate::watch::{self, Watcher};
 
@@ -67,9 +68,10 @@ async fn make(store: &Store, expected: &Expected) -> Result<String, String> {
     forebay_object::probe(store)
         .await
         .map_err(|error| error.to_string())?;
-    let volume = Volume::format_as(store, expected)
-        .await
-        .map_err(|error| error.to_string())?;
+    let begun = Instant::now();
+    let made = store::unless_refused(store, Needs::Writes, Volume::format_as(store, expected));
+    let made = made.await?;
+    let volume = made.map_err(|error| store.explained(begun.into(), error))?;
     Ok(format!("volume {volume} is ready at {}", store.url))
 }
 
@@ -94,6 +96,8 @@ async fn open_store(
 /// A volume that is open and served.
 pub struct NfsGateway {
     volume: Volume,
+    /// Where requests to the bucket get theirs from, if they need some.
+    credentials: Option<CredentialSource>,
     store_url: String,
     requests: Arc<CountingStore>,
     address: SocketAddr,
@@ -149,7 +153,9 @@ impl NfsGateway {
             opening: opening.clone(),
             ..fs_config(&config)
         };
-        let volume = match Volume::open(&store, fs.clone()).await {
+        let begun = Instant::now();
+        let open = |fs| store::unless_refused(&store, Needs::Writes, Volume::open(&store, fs));
+        let volume = match open(fs.clone()).await? {
             Err(error) if error.is_not_formatted() && typed_once => {
                 return Err(format!(
                     "{error}; a new volume takes a passphrase that is typed twice, or from a file"
@@ -160,11 +166,11 @@ impl NfsGateway {
                 new.allow(&config, Some(&store)).await?;
                 let made = make(&store, &expected).await?;
                 tracing::info!("{made}");
-                Volume::open(&store, fs).await
+                open(fs).await?
             }
             opened => opened,
         };
-        let volume = volume.map_err(|error| error.to_string())?;
+        let volume = volume.map_err(|error| store.explained(begun.into(), error))?;
         if let Some(warning) = fit::volume_warning(volume.status().used_bytes, &config) {
             tracing::warn!("{warning}");
         }
@@ -205,6 +211,7 @@ impl NfsGateway {
         let server = tokio::spawn(server.serve_until(async { stop.await.unwrap_or(DRAIN) }));
         Ok(NfsGateway {
             volume,
+            credentials: store.credentials,
             store_url: store.url,
             requests,
             address,
@@ -499,6 +506,9 @@ impl Gateway for NfsGateway {
             .map_err(|error| error.to_string())?;
         self.tls_control.replace(tls);
         *shown = served;
+        if let Some(credentials) = &self.credentials {
+            credentials.read_again();
+        }
         Ok(())
     }
 

@@ -13,12 +13,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytesize::ByteSize;
 use forebay_fs::Expected;
 use forebay_fsck::{Amount, CheckError, Garbage, GarbageOptions, Progress};
+use forebay_object::Needs;
 use serde::Serialize;
 
 use crate::admin;
 use crate::cli::GcRequest;
 use crate::config::Config;
 use crate::fsck::{Outcome, bar};
+use crate::store;
 use rewriting::{Rewriting, Watching};
 
 /// Objects that are printed by name.
@@ -33,10 +35,7 @@ pub async fn run(
     expected: Expected,
     request: GcRequest,
 ) -> Result<Outcome, String> {
-    let options = crate::store::options(config, false);
-    let store = forebay_object::open(&config.store.to_string(), &options)
-        .await
-        .map_err(|error| error.to_string())?;
+    let store = store::open(config, false).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now =
         now.map_err(|_| "the clock of this machine is before 1970: set it right".to_owned())?;
@@ -51,15 +50,20 @@ pub async fn run(
     let progress = Arc::new(Progress::default());
     let shown = !request.quiet && stderr().is_terminal();
     let line = shown.then(|| tokio::spawn(bar::show(progress.clone())));
-    let found = forebay_fsck::garbage(store.store, store.root, &options, progress).await;
+    let (bucket, root) = (store.store.clone(), store.root.clone());
+    let found = store::attempt(&store, Needs::Reads, async {
+        let found = forebay_fsck::garbage(bucket, root, &options, progress).await;
+        found.map_err(|error| match error {
+            CheckError::Volume(error) => error.at(&store.url).to_string(),
+            error => error.to_string(),
+        })
+    })
+    .await;
     if let Some(line) = line {
         line.abort();
         bar::clear();
     }
-    let garbage = found.map_err(|error| match error {
-        CheckError::Volume(error) => error.at(&store.url).to_string(),
-        error => error.to_string(),
-    })?;
+    let garbage = found?;
     let rewriting = match request.delete && garbage.to_rewrite.count > 0 {
         true => {
             let waits = !request.no_wait;

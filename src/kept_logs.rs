@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use forebay_fs::Expected;
 use forebay_fs::logs::{self, Base, Label, Logs, Salvage};
-use forebay_object::Store;
+use forebay_object::Needs;
 use forebay_seal::DataKeys;
 use forebay_types::Lsn;
 
 use crate::cli::LogRequest;
 use crate::config::{Config, Sealing};
+use crate::store;
 
 /// Name of the list of what was salvaged, for people.
 const MANIFEST_TEXT: &str = "MANIFEST.txt";
@@ -99,12 +100,6 @@ pub async fn run(
         .and_then(|()| output.flush()))
 }
 
-async fn open_store(config: &Config) -> Result<Store, String> {
-    let options = crate::store::options(config, false);
-    let opened = forebay_object::open(&config.store.to_string(), &options).await;
-    opened.map_err(|error| error.to_string())
-}
-
 /// What sealed logs are opened with. A list can do without.
 async fn log_keys(
     config: &Config,
@@ -115,9 +110,12 @@ async fn log_keys(
         return Ok(None);
     }
     let found = async {
-        let store = open_store(config).await?;
-        let keys = logs::log_keys(&store, expected).await;
-        keys.map_err(|error| error.to_string())
+        let store = store::open(config, false).await?;
+        let keys = async {
+            let keys = logs::log_keys(&store, expected).await;
+            keys.map_err(|error| error.to_string())
+        };
+        store::attempt(&store, Needs::Reads, keys).await
     };
     match (found.await, request) {
         (Err(error), LogRequest::List { .. }) => {
@@ -131,14 +129,19 @@ async fn log_keys(
 }
 
 async fn open_base(config: &Config, expected: &Expected) -> Result<Base, String> {
-    let hint = |error: &dyn std::fmt::Display| {
+    let hint = |error: String| {
         format!(
             "{error}; name the volume's store with --store, or salvage without it with --ranges-only"
         )
     };
-    let store = open_store(config).await.map_err(|error| hint(&error))?;
-    let base = Base::open(&store, expected).await;
-    base.map_err(|error| hint(&error))
+    let store = store::open(config, false).await.map_err(hint)?;
+    let base = async {
+        let base = Base::open(&store, expected).await;
+        base.map_err(|error| error.to_string())
+    };
+    store::attempt(&store, Needs::Reads, base)
+        .await
+        .map_err(hint)
 }
 
 fn show(

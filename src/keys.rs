@@ -12,12 +12,13 @@ use forebay_kms::{KmsOptions, region_of};
 use forebay_meta::VolumeDescriptor;
 use forebay_meta::volume::VolumeError;
 use forebay_meta::volume::keys::{RingChange, RingChanged, StoredRing, change};
-use forebay_object::Store;
+use forebay_object::{Needs, Store};
 use forebay_seal::{LockedRing, SlotId, SlotInfo, SlotKind};
 
 use crate::cli::KeysRequest;
 use crate::config::{Config, Endpoint, Region, Sealing};
 use crate::credentials::{self, Typed};
+use crate::store;
 
 /// A request with all secrets that it takes.
 #[derive(Debug)]
@@ -108,17 +109,18 @@ fn where_it_is(
 /// # Errors
 /// Why it cannot be done, for the user to read.
 pub async fn run(config: &Config, request: Prepared) -> Result<String, String> {
-    let options = crate::store::options(config, false);
-    let store = forebay_object::open(&config.store.to_string(), &options)
-        .await
-        .map_err(|error| error.to_string())?;
+    let store = store::open(config, false).await?;
+    store::attempt(&store, Needs::Writes, run_on(config, &store, request)).await
+}
+
+async fn run_on(config: &Config, store: &Store, request: Prepared) -> Result<String, String> {
     let done = match request {
-        Prepared::List { json } => list(&store, json).await,
+        Prepared::List { json } => list(store, json).await,
         Prepared::Change {
             unlock,
             change: what,
         } => {
-            let descriptor = sealed(&store).await.map_err(|error| told(error, &store))?;
+            let descriptor = sealed(store).await.map_err(|error| told(error, store))?;
             let volume = descriptor.volume;
             let seen = forebay_fs::key_ring_seen(&config.data_dir, volume)
                 .map_err(|error| error.to_string())?;
@@ -126,7 +128,7 @@ pub async fn run(config: &Config, request: Prepared) -> Result<String, String> {
             changed.map(said)
         }
     };
-    done.map_err(|error| told(error, &store))
+    done.map_err(|error| told(error, store))
 }
 
 fn told(error: VolumeError, store: &Store) -> String {

@@ -45,6 +45,6 @@ pub mod salvage;
 mod scrub;
 mod secret_file;
 pub mod serve;
-mod store;
+pub mod store;
 pub mod tls;
 pub mod watch;

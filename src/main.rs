@@ -24,6 +24,8 @@ enum Failure {
     Configuration(ConfigErrors),
     /// The check has findings, the repair had something to do, or the gateway is not healthy, which was printed.
     Findings(u8),
+    /// The environment, or what the configuration says about the bucket, is wrong: 2.
+    Environment(String),
     /// The volume could not be checked: 2.
     Unchecked(String),
 }
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
         Err(Failure::Findings(code)) => ExitCode::from(code),
-        Err(Failure::Unchecked(problem)) => {
+        Err(Failure::Unchecked(problem) | Failure::Environment(problem)) => {
             eprintln!("forebay: {problem}");
             ExitCode::from(2)
         }
@@ -72,6 +74,11 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
     if needs_clock {
         fit::check_clock(SystemTime::now()).map_err(Failure::Failed)?;
     }
+    let load_with_store = || {
+        let config = load()?;
+        forebay::store::check(&config).map_err(Failure::Environment)?;
+        Ok(config)
+    };
     match request {
         Request::Version => print(&format!("forebay {}\n", env!("CARGO_PKG_VERSION"))),
         Request::Config(ConfigForm::Markdown) => print(&config::markdown_table()),
@@ -151,7 +158,7 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             }
         }
         Request::Log(request) => {
-            let config = load()?;
+            let config = load_with_store()?;
             logging::start(config.log_level).map_err(failed)?;
             let mut output = io::stdout().lock();
             let expected = match kept_logs::needs_keys(&config, &request) {
@@ -166,25 +173,25 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             }
         }
         Request::Fsck(request) => {
-            let config = load()?;
+            let config = load_with_store()?;
             logging::start(config.log_level).map_err(Failure::Unchecked)?;
             let expected = expected_to_look(&config)?;
             looked_at(fsck::run(&config, expected, request))
         }
         Request::Gc(request) => {
-            let config = load()?;
+            let config = load_with_store()?;
             logging::start(config.log_level).map_err(Failure::Unchecked)?;
             let expected = expected_to_look(&config)?;
             looked_at(gc::run(&config, expected, request))
         }
         Request::Keys(request) => {
-            let config = load()?;
+            let config = load_with_store()?;
             logging::start(config.log_level).map_err(failed)?;
             let prepared = keys::prepare(&config, request).map_err(Failure::Failed)?;
             print(&run_to_end(keys::run(&config, prepared))?)
         }
         Request::Salvage(request) => {
-            let config = load()?;
+            let config = load_with_store()?;
             logging::start(config.log_level).map_err(failed)?;
             let expected = credentials(&config, Typed::Once)?.expected;
             print(&run_to_end(salvage::run(&config, expected, &request))?)
@@ -199,14 +206,14 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             }
         }
         Request::Format => {
-            let config = load()?;
+            let config = load_with_store()?;
             logging::start(config.log_level).map_err(failed)?;
             let expected = credentials(&config, Typed::Twice)?.expected;
             let made = run_to_end(gateway::format(&config, &expected))?;
             print(&format!("{made}\n"))
         }
         Request::Serve { new } => {
-            let config = load()?;
+            let config = load_with_store()?;
             logging::start(config.log_level).map_err(failed)?;
             // Before signals mean anything else than the end: it may have to be typed.
             let credentials = credentials(&config, Typed::Once)?;

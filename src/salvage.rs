@@ -14,10 +14,12 @@ use forebay_fs::Expected;
 use forebay_fsck::{Progress, Salvage, SalvageError, SalvageObserver, Salvaged, Unsalvaged};
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::cli::SalvageRequest;
 use crate::config::Config;
 use crate::fsck::bar;
+use crate::store;
 
 /// Names of the list of what could not be salvaged, which is there if anything could not: for people, and for programs.
 const LOST: &str = "LOST.txt";
@@ -106,10 +108,7 @@ pub async fn run(
     expected: Expected,
     request: &SalvageRequest,
 ) -> Result<String, String> {
-    let options = crate::store::options(config, false);
-    let store = forebay_object::open(&config.store.to_string(), &options)
-        .await
-        .map_err(|error| error.to_string())?;
+    let store = store::open(config, false).await?;
     let progress = Arc::new(Progress::default());
     let shown = !request.quiet && stderr().is_terminal();
     let bar = shown.then(|| tokio::spawn(bar::show(progress.clone())));
@@ -123,18 +122,22 @@ pub async fn run(
         json: request.json,
     };
     let place = Salvage {
-        store: store.store,
-        root: store.root,
+        store: store.store.clone(),
+        root: store.root.clone(),
         expected,
     };
+    let begun = Instant::now();
     let outcome = forebay_fsck::salvage(place, &request.to, progress, &mut list).await;
     if let Some(bar) = bar {
         bar.abort();
         bar::clear();
     }
-    let salvaged = outcome.map_err(|error| match error {
-        SalvageError::Volume(error) => error.at(&store.url).to_string(),
-        error => error.to_string(),
+    let salvaged = outcome.map_err(|error| {
+        let error = match error {
+            SalvageError::Volume(error) => error.at(&store.url).to_string(),
+            error => error.to_string(),
+        };
+        store.explained(begun, error)
     })?;
     let text = words(&salvaged, &request.to, name);
     list.end()

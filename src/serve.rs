@@ -34,7 +34,7 @@ pub trait Gateway: Control {
     fn failed(&self) -> impl Future<Output = String> + Send;
 
     /// Puts the exports of this configuration in force, for the next call of every client, and what its files
-    /// for TLS hold, for every client that connects. On an error, which is for the operator to read, all stays
+    /// for TLS hold, for every client that connects; has the credentials for the bucket read again. On an error, which is for the operator to read, all stays
     /// as it was.
     fn replace_exports(&self, config: &Config) -> Result<(), String>;
 
@@ -213,7 +213,8 @@ fn reload(
         tracing::warn!("SIGHUP: {change}");
     }
     tracing::info!(
-        "SIGHUP: the exports of the configuration are in force; `forebay exports` shows them"
+        "SIGHUP: the exports of the configuration are in force; `forebay exports` shows them; credentials for the bucket are \
+         read again"
     );
     Some(config)
 }

@@ -1,6 +1,8 @@
 //! How the configuration has the store opened.
 
-use forebay_object::{Checksum, Encryption, StoreOptions};
+use forebay_object::{Checksum, Encryption, Needs, Store, StoreOptions};
+
+use tokio::time::Instant;
 
 use crate::config::{self, Config};
 
@@ -30,4 +32,53 @@ pub(crate) fn options(config: &Config, create: bool) -> StoreOptions {
         proxy: config.s3_proxy.clone(),
         ..StoreOptions::default()
     }
+}
+
+/// Opens the store of the configuration. `create` makes a folder where there is none.
+///
+/// # Errors
+/// Why it cannot be used, for the user to read.
+pub(crate) async fn open(config: &Config, create: bool) -> Result<Store, String> {
+    let opened = forebay_object::open(&config.store.to_string(), &options(config, create)).await;
+    opened.map_err(|error| error.to_string())
+}
+
+/// Looks at what the environment and the configuration say about the store and a key service. Nothing is asked of them.
+///
+/// # Errors
+/// What has to be corrected first, for the user to read.
+pub fn check(config: &Config) -> Result<(), String> {
+    let checked = forebay_object::check(&config.store.to_string(), &options(config, false));
+    let checked = checked.and_then(|()| match config.kms_key.0 {
+        Some(_) => forebay_object::check_environment(),
+        None => Ok(()),
+    });
+    checked.map_err(|error| error.to_string())
+}
+
+/// Does what needs the store, and gives up as soon as the store refuses something in a way that lasts.
+///
+/// # Errors
+/// The store's words, and what to do, for the user to read.
+pub(crate) async fn unless_refused<T, E>(
+    store: &Store,
+    needs: Needs,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<Result<T, E>, String> {
+    let done = store.unless_refused(needs, work).await;
+    done.map_err(|refusal| format!("{}: {refusal}", store.url))
+}
+
+/// The same where the error of the work is for the user as well: what the store said last is added to it.
+///
+/// # Errors
+/// Why it was not done, for the user to read.
+pub(crate) async fn attempt<T>(
+    store: &Store,
+    needs: Needs,
+    work: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    let begun = Instant::now();
+    let done = unless_refused(store, needs, work).await?;
+    done.map_err(|error| store.explained(begun, error))
 }

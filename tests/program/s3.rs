@@ -1,6 +1,7 @@
 //! The program on S3, and what keeps it from its bucket.
 
 mod faults;
+mod refused;
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +9,18 @@ use crate::support::s3_server::{S3Server, free_address};
 use crate::support::{Gateway, Place, Refusal, refused_with};
 
 fn serve(place: &Place, store: &str, variables: &[(&str, &str)]) -> Refusal {
-    let data_dir = format!("--data-dir={}", place.data_dir().display());
-    let store = format!("--store={store}");
-    let refusal = refused_with(
-        &["serve", &data_dir, &store, "--listen=127.0.0.1:0"],
-        variables,
-    );
+    let refusal = refused_by(place, store, variables);
     assert_eq!(refusal.code, 1, "{refusal:?}");
     refusal
+}
+
+fn refused_by(place: &Place, store: &str, variables: &[(&str, &str)]) -> Refusal {
+    let data_dir = format!("--data-dir={}", place.data_dir().display());
+    let store = format!("--store={store}");
+    refused_with(
+        &["serve", &data_dir, &store, "--listen=127.0.0.1:0"],
+        variables,
+    )
 }
 
 #[test]
@@ -27,7 +32,8 @@ fn what_cannot_lead_to_the_server_is_named() {
         ("ALL_PROXY", "socks5://127.0.0.1:1", "ALL_PROXY"),
     ] {
         let variables = [("AWS_ENDPOINT_URL", "https://s3.test"), (setting, value)];
-        let refusal = serve(&place, "s3://bucket/prefix", &variables);
+        let refusal = refused_by(&place, "s3://bucket/prefix", &variables);
+        assert_eq!(refusal.code, 2, "{refusal:?}");
         refusal.says(&[why]);
     }
 }
@@ -85,7 +91,7 @@ fn a_wrong_secret_is_told_from_a_wrong_bucket() {
         }
     }
     let refusal = serve(&Place::new(), "s3://bucket/prefix", &variables);
-    refusal.says(&["does not accept the credentials", "check the access key"]);
+    refusal.says(&["the secret is not the one", "check the access key"]);
     assert!(
         !refusal.error.contains("not the secret"),
         "a secret in a message"

@@ -46,6 +46,31 @@ where
     }
 }
 
+/// Whether other credentials may help.
+pub(crate) fn concerns_credentials<E: ProvideErrorMetadata>(
+    error: &SdkError<E, HttpResponse>,
+) -> bool {
+    let SdkError::ServiceError(service) = error else {
+        return false;
+    };
+    service.err().code().is_some_and(is_about_credentials)
+}
+
+fn is_about_credentials(code: &str) -> bool {
+    matches!(
+        code,
+        "ExpiredTokenException"
+            | "ExpiredToken"
+            | "UnrecognizedClientException"
+            | "InvalidClientTokenId"
+            | "InvalidSignatureException"
+            | "SignatureDoesNotMatch"
+            | "IncompleteSignature"
+            | "MissingAuthenticationToken"
+            | "MissingAuthenticationTokenException"
+    )
+}
+
 /// What it makes no sense to ask again for, though the service said yes.
 pub(crate) fn odd(why: &str) -> ServiceError {
     ServiceError::Refused(format!("AWS KMS: {why}; check the endpoint if one is set"))
@@ -83,14 +108,8 @@ fn answered(status: u16, code: &str, message: &str, key: &str) -> ServiceError {
             "this is not what that key has wrapped for this volume: it was wrapped with another key, or the key ring is another \
              volume's, or damaged"
         }
-        "UnrecognizedClientException"
-        | "InvalidClientTokenId"
-        | "InvalidSignatureException"
-        | "SignatureDoesNotMatch"
-        | "IncompleteSignature"
-        | "MissingAuthenticationToken"
-        | "MissingAuthenticationTokenException" => "check the credentials",
         "ExpiredTokenException" | "ExpiredToken" => "renew the credentials",
+        _ if is_about_credentials(code) => "check the credentials",
         "ThrottlingException" | "LimitExceededException" | "RequestLimitExceeded" => {
             return unavailable(
                 status,

@@ -7,7 +7,8 @@
 //!
 //! * **The key** is the one of the [options](KmsOptions), for unwrapping too. Which key a slot names is not asked for: that lies in the
 //!   bucket, and whoever can write there could name a key of his own and have wrapped a volume key of his own with it.
-//! * **Credentials** come from where the SDKs look for them: `AWS_*` variables, profiles, the machine's role.
+//! * **Credentials** come from where the SDKs look for them: `AWS_*` variables, profiles, the machine's role. Refused ones are
+//!   read again, and the request is repeated if there are others.
 //! * **Time.** Connecting takes at most 3 s, an answer 10 s; what the service has no time for is asked up to three times. So a service
 //!   that is away is an error within a minute, never a hang.
 //! * **Secrets.** The key that came is wiped here. The SDK's own copies of it, in the bodies of one request or answer,
@@ -30,9 +31,13 @@ use aws_config::profile::ProfileFileRegionProvider;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_sdk_kms::Client;
-use aws_sdk_kms::config::{self, Region, SharedHttpClient};
+use aws_sdk_kms::config::http::HttpResponse;
+use aws_sdk_kms::config::{self, IdentityCache, Region, SharedHttpClient};
+use aws_sdk_kms::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_kms::primitives::Blob;
-use forebay_object::{OpenError, Proxy, http_client};
+use forebay_object::{
+    CredentialSource, OpenError, Proxy, check_environment, check_region, endpoint, http_client,
+};
 use forebay_seal::{KeyService, SECRET_LEN, Secret, ServiceError, ServiceFuture};
 use forebay_types::VolumeId;
 use tokio::sync::OnceCell;
@@ -81,15 +86,28 @@ pub struct Kms {
     options: KmsOptions,
     http: SharedHttpClient,
     /// Made when it is asked for first, since region and endpoint may have to be looked for.
-    client: OnceCell<Client>,
+    client: OnceCell<Connected>,
+}
+
+/// A client, and where it gets its credentials from.
+struct Connected {
+    client: Client,
+    credentials: CredentialSource,
 }
 
 impl Kms {
     /// The key that `options` name, with the credentials that the environment leads to. Nothing is asked of anybody yet.
     ///
     /// # Errors
-    /// When the authorities or the proxy cannot be used.
+    /// When the authorities or the proxy cannot be used, or what names the region, the endpoint or the key cannot be sent.
     pub fn new(options: KmsOptions) -> Result<Kms, OpenError> {
+        check_environment()?;
+        if let Some(region) = options.region.as_deref().or(region_of(&options.key)) {
+            check_region("kms_region, or the key's ARN,", region)?;
+        }
+        if let Some(url) = &options.endpoint {
+            endpoint("kms_endpoint", url)?;
+        }
         // What goes without TLS stays on this machine, so that a proxy is for TLS alone.
         let http = http_client(options.ca.as_deref(), &options.proxy, true)?;
         Ok(Kms {
@@ -99,14 +117,36 @@ impl Kms {
         })
     }
 
-    async fn client(&self) -> Result<&Client, ServiceError> {
-        self.client.get_or_try_init(|| self.connect()).await
+    /// Asks, and once more if the credentials were refused and there are others by now.
+    async fn ask<T, E, F>(
+        &self,
+        ask: impl Fn(Client) -> F,
+    ) -> Result<Result<T, SdkError<E, HttpResponse>>, ServiceError>
+    where
+        F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+        E: ProvideErrorMetadata,
+    {
+        let Connected {
+            client,
+            credentials,
+        } = self.client.get_or_try_init(|| self.connect()).await?;
+        let generation = credentials.generation();
+        let answer = ask(client.clone()).await;
+        if let Err(error) = &answer
+            && error::concerns_credentials(error)
+            && credentials.refused(generation).await
+        {
+            return Ok(ask(client.clone()).await);
+        }
+        Ok(answer)
     }
 
-    async fn connect(&self) -> Result<Client, ServiceError> {
+    async fn connect(&self) -> Result<Connected, ServiceError> {
         let options = &self.options;
-        let mut loader =
-            aws_config::defaults(BehaviorVersion::latest()).http_client(self.http.clone());
+        let mut loader = aws_config::defaults(BehaviorVersion::latest())
+            .http_client(self.http.clone())
+            // They are found below.
+            .no_credentials();
         let is_set = |name: &&str| std::env::var_os(name).is_some_and(|url| !url.is_empty());
         let elsewhere = options.endpoint.is_some() || ENDPOINT_VARIABLES.iter().any(is_set);
         if let Some(region) = options.region.as_deref().or(region_of(&options.key)) {
@@ -122,10 +162,20 @@ impl Kms {
             loader = loader.endpoint_url(endpoint);
         }
         let loaded = loader.load().await;
-        if loaded.region().is_none() {
+        let Some(region) = loaded.region() else {
             return Err(error::no_region(&options.key));
-        }
-        Ok(set_up(config::Builder::from(&loaded), ANSWER_TIMEOUT))
+        };
+        check_region("the region of the profile", region.as_ref())
+            .map_err(|error| ServiceError::Refused(error.to_string()))?;
+        let credentials = CredentialSource::of_environment(None, &loaded);
+        let config = config::Builder::from(&loaded)
+            .credentials_provider(credentials.clone())
+            // The source holds them, and knows better when they have changed.
+            .identity_cache(IdentityCache::no_cache());
+        Ok(Connected {
+            client: set_up(config, ANSWER_TIMEOUT),
+            credentials,
+        })
     }
 }
 
@@ -171,11 +221,13 @@ impl KeyService for Kms {
 
     fn wrap<'a>(&'a self, volume_key: &'a Secret, volume: VolumeId) -> ServiceFuture<'a, Vec<u8>> {
         Box::pin(async move {
-            let request = self.client().await?.encrypt().key_id(self.key());
-            let request = request.set_encryption_context(Some(context(volume)));
-            let answer = request.plaintext(Blob::new(volume_key.expose())).send();
+            let answer = self.ask(|client| {
+                let request = client.encrypt().key_id(self.key());
+                let request = request.set_encryption_context(Some(context(volume)));
+                request.plaintext(Blob::new(volume_key.expose())).send()
+            });
             let answer = answer
-                .await
+                .await?
                 .map_err(|error| error::sorted(error, self.key()));
             let wrapped = answer?.ciphertext_blob.map(Blob::into_inner);
             wrapped.ok_or_else(|| error::odd("it answered without the wrapped key"))
@@ -189,10 +241,12 @@ impl KeyService for Kms {
         volume: VolumeId,
     ) -> ServiceFuture<'a, Secret> {
         Box::pin(async move {
-            let request = self.client().await?.decrypt().key_id(self.key());
-            let request = request.set_encryption_context(Some(context(volume)));
-            let answer = request.ciphertext_blob(Blob::new(wrapped)).send();
-            let answer = answer.await.map_err(|error| {
+            let answer = self.ask(|client| {
+                let request = client.decrypt().key_id(self.key());
+                let request = request.set_encryption_context(Some(context(volume)));
+                request.ciphertext_blob(Blob::new(wrapped)).send()
+            });
+            let answer = answer.await?.map_err(|error| {
                 let sorted = error::sorted(error, self.key());
                 error::of_slot(sorted, key, self.key())
             });

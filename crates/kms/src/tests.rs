@@ -36,7 +36,12 @@ fn over(config: config::Builder, key: &str, answer: Duration) -> Kms {
             ..KmsOptions::default()
         },
         http: way(),
-        client: OnceCell::new_with(Some(set_up(config, answer))),
+        client: OnceCell::new_with(Some(Connected {
+            client: set_up(config, answer),
+            credentials: CredentialSource::fixed(Credentials::new(
+                "id", "a secret", None, None, "test",
+            )),
+        })),
     }
 }
 

@@ -9,7 +9,7 @@ use object_store::Error;
 use object_store::path::Path;
 
 use crate::pace::Away;
-use crate::s3::S3Error;
+use crate::s3::{Kind, S3Error};
 
 /// What stands in the way of a request, and so what can be done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,20 @@ pub enum Fault {
     Denied,
     /// The bucket is in another region.
     WrongRegion,
-    /// The disk is full.
+    /// The disk is full, or a quota is used up.
     Full,
+    /// The file system takes no writes.
+    ReadOnly,
+    /// The server refuses the request as it is, and would refuse it again.
+    Refused,
+    /// Something answers that is no S3 server.
+    NotS3,
+    /// The clocks of this machine and of the server differ.
+    Clock,
+    /// TLS found no server that it may trust.
+    Untrusted,
+    /// The object is in an archive, from which it has to be restored first.
+    Archived,
     /// A range was asked for that begins behind the object's end.
     OutOfRange,
     /// The store cannot do this at all.
@@ -68,7 +80,7 @@ impl Fault {
     fn of_source(error: &(dyn StdError + 'static)) -> Option<Fault> {
         causes(error).find_map(|cause| {
             if let Some(cause) = cause.downcast_ref::<S3Error>() {
-                return Some(cause.fault);
+                return Some(cause.fault());
             }
             if cause.is::<Away>() || cause.is::<Hung>() {
                 return Some(Fault::Unreachable);
@@ -77,9 +89,8 @@ impl Fault {
                 return Some(Fault::OutOfRange);
             }
             match cause.downcast_ref::<io::Error>()?.kind() {
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    Some(Fault::Denied)
-                }
+                io::ErrorKind::PermissionDenied => Some(Fault::Denied),
+                io::ErrorKind::ReadOnlyFilesystem => Some(Fault::ReadOnly),
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(Fault::Full),
                 _ => None,
             }
@@ -89,6 +100,40 @@ impl Fault {
     /// Whether the same request may succeed later without anybody doing anything.
     pub fn is_transient(self) -> bool {
         matches!(self, Fault::Unreachable | Fault::Transient)
+    }
+
+    /// Whether it stays until somebody does something, whatever the request was.
+    pub fn is_lasting(self) -> bool {
+        match self {
+            Fault::BucketMissing
+            | Fault::NoCredentials
+            | Fault::BadCredentials
+            | Fault::Denied
+            | Fault::WrongRegion
+            | Fault::Full
+            | Fault::ReadOnly
+            | Fault::Refused
+            | Fault::NotS3
+            | Fault::Clock
+            | Fault::Untrusted => true,
+            Fault::NotFound
+            | Fault::AlreadyExists
+            | Fault::Precondition
+            | Fault::NotModified
+            | Fault::OutOfRange
+            | Fault::Unsupported
+            | Fault::Archived
+            | Fault::Unreachable
+            | Fault::Transient => false,
+        }
+    }
+
+    /// Whether it is an answer like another one, by which a request learns something.
+    pub fn is_expected(self) -> bool {
+        matches!(
+            self,
+            Fault::NotFound | Fault::AlreadyExists | Fault::Precondition | Fault::NotModified
+        )
     }
 
     /// What to do about it, in words for people.
@@ -115,6 +160,22 @@ impl Fault {
             }
             Fault::WrongRegion => "the bucket is in another region: set AWS_REGION to it",
             Fault::Full => "the disk is full: free some space",
+            Fault::ReadOnly => {
+                "the file system takes no writes: mount it for writing; one that was writable has met a fault of its disk: \
+                 look into the kernel's log"
+            }
+            Fault::Refused => "the server refuses the request",
+            Fault::NotS3 => {
+                "the answer is none of an S3 server: correct the endpoint (AWS_ENDPOINT_URL)"
+            }
+            Fault::Clock => "set this machine's clock, or the server's",
+            Fault::Untrusted => {
+                "the server's certificate is not trusted: name its authority in s3_ca"
+            }
+            Fault::Archived => {
+                "the object is in an archive class: have it restored, and remove the lifecycle rule that archives objects \
+                 below the volume's prefix"
+            }
             Fault::OutOfRange => "the object is shorter than it should be: it was damaged or cut",
             Fault::Unsupported => "the store cannot do this",
             Fault::Unreachable => {
@@ -165,19 +226,80 @@ pub(crate) enum Answer {
 impl Answer {
     /// Sorts an error.
     pub(crate) fn of(error: &Error) -> Answer {
-        let s3 = causes(error).find_map(|cause| cause.downcast_ref::<S3Error>());
-        if let Some(after) = s3.and_then(|error| error.slow_down) {
-            return Answer::SlowDown { after };
+        if let Some(s3) = s3_error(error) {
+            return match s3.kind() {
+                Kind::SlowDown => Answer::SlowDown { after: s3.after() },
+                Kind::Again => Answer::Failed { did_nothing: false },
+                Kind::Untouched => Answer::Failed { did_nothing: true },
+                // A refusal is no sign of trouble, whatever it is about.
+                Kind::Expected
+                | Kind::Credentials
+                | Kind::Configuration
+                | Kind::Permanent
+                | Kind::Object => Answer::Final,
+            };
         }
-        // A refusal is no sign of trouble, whatever it is about.
-        if s3.is_some_and(|error| error.refused) {
-            return Answer::Final;
+        match Fault::of(error).is_transient() {
+            true => Answer::Failed { did_nothing: false },
+            false => Answer::Final,
         }
-        if Fault::of(error).is_transient() {
-            let did_nothing = s3.is_some_and(|error| error.did_nothing);
-            return Answer::Failed { did_nothing };
+    }
+}
+
+/// Whether a request was not sent, because the store did not answer those before it.
+pub(crate) fn is_away(error: &Error) -> bool {
+    causes(error).any(|cause| cause.is::<Away>())
+}
+
+/// Why a store did not do what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{advice} ({detail})")]
+pub struct Refusal {
+    /// What stands in the way.
+    pub fault: Fault,
+    /// What to do.
+    pub advice: String,
+    /// The store's own words.
+    pub detail: String,
+}
+
+impl Refusal {
+    /// An error for people, with what the store said and what to do, as far as the error does not say it.
+    pub fn added_to(&self, why: &str) -> String {
+        let Refusal { advice, detail, .. } = self;
+        match (why.contains(advice), why.contains(detail)) {
+            (true, _) => why.to_owned(),
+            (false, true) => format!("{why}; {advice}"),
+            (false, false) => format!("{why}; the last answer was: {detail} ({advice})"),
         }
-        Answer::Final
+    }
+
+    pub(crate) fn of(error: &Error) -> Refusal {
+        Refusal {
+            fault: Fault::of(error),
+            advice: way_out(error),
+            detail: words(error),
+        }
+    }
+}
+
+fn s3_error(error: &Error) -> Option<&S3Error> {
+    causes(error).find_map(|cause| cause.downcast_ref())
+}
+
+/// What to do about an error, in words for people.
+pub(crate) fn way_out(error: &Error) -> String {
+    match s3_error(error) {
+        Some(error) => error.advice(),
+        None => Fault::of(error).way_out().to_owned(),
+    }
+}
+
+/// The store's own words, without those of the libraries between.
+pub(crate) fn words(error: &Error) -> String {
+    match s3_error(error) {
+        Some(error) => error.to_string(),
+        None => chain(error),
     }
 }
 
@@ -278,6 +400,14 @@ pub enum OpenError {
         /// What is wrong with it.
         why: String,
     },
+    /// A variable of the environment, or a setting, cannot be part of a request.
+    #[error("{name} {why}")]
+    Setting {
+        /// Its name.
+        name: String,
+        /// What is wrong with it, to follow the name, and what to do.
+        why: String,
+    },
     /// The proxy on the way to the server cannot be used.
     #[error(
         "the proxy that {named_by} names cannot be used: {why}; write http://HOST:PORT, or set s3_proxy = \"none\" to \
@@ -290,12 +420,14 @@ pub enum OpenError {
         why: String,
     },
     /// The store did not answer as it should.
-    #[error("{url}: {} ({detail})", fault.way_out())]
+    #[error("{url}: {advice} ({detail})")]
     Store {
         /// The store, without secrets.
         url: String,
         /// What stands in the way.
         fault: Fault,
+        /// What to do.
+        advice: String,
         /// The store's own words.
         detail: String,
     },
@@ -306,7 +438,8 @@ impl OpenError {
         OpenError::Store {
             url: url.to_owned(),
             fault: Fault::of(source),
-            detail: chain(source),
+            advice: way_out(source),
+            detail: words(source),
         }
     }
 }
@@ -322,6 +455,23 @@ mod tests {
         assert_eq!(of(io::ErrorKind::StorageFull), Fault::Full);
         assert_eq!(of(io::ErrorKind::BrokenPipe), Fault::Transient);
         assert!(Fault::Transient.is_transient() && !Fault::Denied.is_transient());
+    }
+
+    #[test]
+    fn what_the_store_said_is_added_once() {
+        let said = Refusal {
+            fault: Fault::Full,
+            advice: "make room".to_owned(),
+            detail: "QuotaExceeded: full".to_owned(),
+        };
+        assert_eq!(
+            said.added_to("no answer within 30 s"),
+            "no answer within 30 s; the last answer was: QuotaExceeded: full (make room)"
+        );
+        let known = "S3: QuotaExceeded: full";
+        assert_eq!(said.added_to(known), format!("{known}; make room"));
+        let all = said.to_string();
+        assert_eq!(said.added_to(&all), all);
     }
 
     #[test]

@@ -27,25 +27,30 @@ mod file;
 mod link;
 mod location;
 mod memory;
+mod opening;
 mod options;
 mod pace;
 mod probe;
 mod range;
 mod s3;
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use object_store::path::Path;
 use object_store::{Attribute, ObjectStore, PutOptions};
+use tokio::time::Instant;
 
 pub use counting::{CountingStore, RequestCounts};
-pub use error::{Fault, OpenError};
+pub use error::{Fault, OpenError, Refusal};
 pub use file::FileStore;
 pub use link::{Hours, LinkLimit};
 pub use options::{Checksum, Credentials, Encryption, Proxy, StoreOptions};
-pub use pace::{Health, PaceSettings, UnansweredTry};
+pub use pace::{Health, Needs, PaceSettings, UnansweredTry};
 pub use probe::{ProbeError, probe};
-pub use s3::{S3Store, http_client};
+pub use s3::{
+    CredentialSource, S3Store, advice, check_environment, check_region, endpoint, http_client,
+};
 
 use location::Location;
 use pace::{Body, PacedStore, Pacer, Repeat};
@@ -61,6 +66,8 @@ pub struct Store {
     pub url: String,
     /// How it has answered lately.
     pub health: Health,
+    /// Where its requests get their credentials from, if they need some.
+    pub credentials: Option<CredentialSource>,
     /// How objects that hold data, and not metadata, are put: with which storage class and tags.
     pub data_options: PutOptions,
 }
@@ -83,13 +90,58 @@ impl Store {
             root,
             url,
             health: Health { pacer },
+            credentials: None,
             data_options: PutOptions::default(),
+        }
+    }
+
+    /// Does what needs the store, and gives up as soon as the store refuses something of that in a way that lasts until somebody does
+    /// something: what asks for ever would ask in vain. An error that comes of `work` itself is given back as it is,
+    /// unless there was such a refusal.
+    ///
+    /// # Errors
+    /// That refusal. What `work` had begun is dropped then.
+    pub async fn unless_refused<T, E>(
+        &self,
+        needs: Needs,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<Result<T, E>, Refusal> {
+        let mut refusals = self.health.pacer.words.lasting(needs);
+        let done = tokio::select! {
+            biased;
+            done = work => done,
+            Some(refusal) = refusals.next() => return Err(refusal),
+        };
+        match refusals.seen().filter(|_| done.is_err()) {
+            Some(refusal) => Err(refusal),
+            None => Ok(done),
+        }
+    }
+
+    /// An error for people, with what the store said last, if it was said since `since` and the error does not say it.
+    pub fn explained(&self, since: Instant, error: impl Display) -> String {
+        let error = error.to_string();
+        match self.health.words_since(since) {
+            Some(said) => said.added_to(&error),
+            None => error,
         }
     }
 
     /// The full location of the object that the volume calls `name`, as in `packs/01/...`.
     pub fn path(&self, name: &str) -> Path {
         self.root.parts().chain(Path::from(name).parts()).collect()
+    }
+}
+
+/// Whether a store can be named like that, and whether the environment and `options` say nothing that no store can be reached
+/// with. Nothing is asked of it.
+///
+/// # Errors
+/// What has to be corrected first.
+pub fn check(url: &str, options: &StoreOptions) -> Result<(), OpenError> {
+    match Location::parse(url)? {
+        Location::S3 { .. } => s3::check(options),
+        Location::File(_) | Location::Memory(_) => Ok(()),
     }
 }
 
@@ -111,11 +163,11 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError>
             let pacer = Pacer::new(PaceSettings::default(), s3.link());
             let store = Store {
                 data_options: data_options(options),
+                credentials: Some(s3.credentials()),
                 ..Store::paced(Arc::new(s3.clone()), prefix.clone(), url.clone(), pacer)
             };
             let pacer = &store.health.pacer;
-            pacer
-                .run(Repeat::Freely, Body::Nothing, || s3.check(&prefix))
+            opening::asked(|| pacer.run(Repeat::Freely, Body::Nothing, || s3.check(&prefix)))
                 .await
                 .map_err(|source| OpenError::store(&url, &source))?;
             store

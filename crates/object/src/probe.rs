@@ -9,14 +9,14 @@ use object_store::{
     Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion,
 };
 
-use crate::error::chain;
+use crate::error::{way_out, words};
 use crate::{Fault, Store};
 
 /// A store is not fit for a volume, and why.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// A request failed that should have worked.
-    #[error("{url} could not {step}: {} ({detail})", fault.way_out())]
+    #[error("{url} could not {step}: {advice} ({detail})")]
     Failed {
         /// The store, without secrets.
         url: String,
@@ -24,6 +24,8 @@ pub enum ProbeError {
         step: &'static str,
         /// What stands in the way.
         fault: Fault,
+        /// What to do.
+        advice: String,
         /// The store's own words.
         detail: String,
     },
@@ -230,7 +232,8 @@ impl Probe<'_> {
             url: self.store.url.clone(),
             step,
             fault: Fault::of(error),
-            detail: chain(error),
+            advice: way_out(error),
+            detail: words(error),
         }
     }
 

@@ -13,8 +13,11 @@
 //! * **Limits.** Where the [link](crate::link) has some, bodies wait on their way. [`crate::Store`] has them wait before they
 //!   begin as well.
 
+pub mod advice;
 mod checksum;
 mod client;
+mod credentials;
+mod environment;
 pub(crate) mod error;
 mod get;
 mod list;
@@ -40,9 +43,21 @@ use object_store::{
 
 use crate::link::Link;
 use crate::{Checksum, Encryption, OpenError, StoreOptions};
+pub(crate) use advice::Kind;
+pub use credentials::CredentialSource;
+pub use environment::{check_environment, check_region, endpoint};
 pub(crate) use error::S3Error;
 use patience::PATIENCE;
 pub use way::http_client;
+
+/// Looks at the environment and at `options`, as [`S3Store::connect`] does first.
+pub(crate) fn check(options: &StoreOptions) -> std::result::Result<(), OpenError> {
+    check_environment()?;
+    environment::check_options(options)?;
+    client::endpoint(options)?;
+    way::http_client(options.ca.as_deref(), &options.proxy, true)?;
+    Ok(())
+}
 
 /// A bucket. Clones share one client and its connections.
 #[derive(Clone)]
@@ -52,6 +67,7 @@ pub struct S3Store {
 
 struct Shared {
     client: Client,
+    credentials: CredentialSource,
     bucket: String,
     /// Whether payloads are part of the signature.
     sign_payload: bool,
@@ -82,12 +98,13 @@ impl S3Store {
         patience: Duration,
         link: Option<Arc<Link>>,
     ) -> std::result::Result<S3Store, OpenError> {
-        let (client, sign_payload) = client::connect(options, patience, link.clone()).await?;
+        let connected = client::connect(options, patience, link.clone()).await?;
         Ok(S3Store {
             shared: Arc::new(Shared {
-                client,
+                client: connected.client,
+                credentials: connected.credentials,
                 bucket: bucket.to_owned(),
-                sign_payload,
+                sign_payload: connected.sign_payload,
                 checksum: options.checksum,
                 encryption: options.encryption.clone(),
                 link,
@@ -100,23 +117,48 @@ impl S3Store {
         self.shared.link.clone()
     }
 
+    /// Where its requests get their credentials from.
+    pub(crate) fn credentials(&self) -> CredentialSource {
+        self.shared.credentials.clone()
+    }
+
     /// Asks for a listing of at most one object below `prefix`: whether the server answers, the
     /// bucket exists, and the credentials are good for it.
     pub(crate) async fn check(&self, prefix: &Path) -> Result<()> {
-        self.shared
-            .client
-            .list_objects_v2()
+        let request = self.shared.client.list_objects_v2();
+        let request = request
             .bucket(&self.shared.bucket)
             .set_prefix(list::below(prefix))
-            .max_keys(1)
-            .send()
-            .await
-            .map_err(|error| error::from_sdk(prefix, error))?;
+            .max_keys(1);
+        let ask = || async {
+            let answer = request.clone().send().await;
+            answer.map_err(|error| error::from_list(prefix, error))
+        };
+        self.shared.ask(ask).await?;
         Ok(())
     }
 }
 
 impl Shared {
+    /// Sends a request, and once more if its credentials were refused and there are others by now. That does no harm: what
+    /// was refused has done nothing.
+    async fn ask<T, F>(&self, send: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let generation = self.credentials.generation();
+        match send().await {
+            Err(error)
+                if error::concerns_credentials(&error)
+                    && self.credentials.refused(generation).await =>
+            {
+                tracing::info!("credentials were refused, and others were found: {error}");
+                send().await
+            }
+            answer => answer,
+        }
+    }
+
     async fn delete(&self, locations: Vec<Path>) -> Vec<Result<Path>> {
         match <[Path; 1]>::try_from(locations) {
             Ok([location]) => vec![self.delete_one(location).await],
@@ -129,13 +171,15 @@ impl Shared {
 
     async fn delete_one(&self, location: Path) -> Result<Path> {
         let request = self.client.delete_object().bucket(&self.bucket);
-        match request.key(location.as_ref()).send().await {
-            Ok(_) => Ok(location),
+        let request = request.key(location.as_ref());
+        let ask = || async {
+            let answer = request.clone().send().await;
+            answer.map_err(|error| error::from_sdk(&location, error))
+        };
+        match self.ask(ask).await {
             // S3 itself does not mind; some servers do.
-            Err(error) => match error::from_sdk(&location, error) {
-                Error::NotFound { .. } => Ok(location),
-                error => Err(error),
-            },
+            Ok(_) | Err(Error::NotFound { .. }) => Ok(location),
+            Err(error) => Err(error),
         }
     }
 
@@ -150,21 +194,19 @@ impl Shared {
                 .map_err(error::from_build)?;
             delete = delete.objects(object);
         }
-        let request = self
-            .client
-            .delete_objects()
-            .bucket(&self.bucket)
-            .delete(delete.build().map_err(error::from_build)?)
-            .customize();
-        let request = match self.checksum {
-            Checksum::Md5 => request.mutate_request(checksum::with_md5),
-            // It has to carry one, and the SDK's is a CRC32.
-            Checksum::Crc32 | Checksum::Off => request,
+        let request = self.client.delete_objects().bucket(&self.bucket);
+        let request = request.delete(delete.build().map_err(error::from_build)?);
+        let ask = || async {
+            let request = request.clone().customize();
+            let request = match self.checksum {
+                Checksum::Md5 => request.mutate_request(checksum::with_md5),
+                // It has to carry one, and the SDK's is a CRC32.
+                Checksum::Crc32 | Checksum::Off => request,
+            };
+            let answer = request.send().await;
+            answer.map_err(|error| error::from_sdk(&batch, error))
         };
-        let output = request
-            .send()
-            .await
-            .map_err(|error| error::from_sdk(&batch, error))?;
+        let output = self.ask(ask).await?;
         let failed = output.errors.unwrap_or_default().into_iter();
         Ok(failed
             .filter(|failure| failure.code() != Some("NoSuchKey"))
@@ -281,17 +323,18 @@ impl ObjectStore for S3Store {
         }
         let bucket = &self.shared.bucket;
         let (encryption, key) = self.shared.encryption();
-        self.shared
-            .client
-            .copy_object()
+        let request = self.shared.client.copy_object();
+        let request = request
             .set_server_side_encryption(encryption)
             .set_ssekms_key_id(key)
             .bucket(bucket)
             .copy_source(format!("{bucket}/{}", put::percent_encode(from.as_ref())))
-            .key(to.as_ref())
-            .send()
-            .await
-            .map_err(|error| error::from_sdk(from, error))?;
+            .key(to.as_ref());
+        let ask = || async {
+            let answer = request.clone().send().await;
+            answer.map_err(|error| error::from_sdk(from, error))
+        };
+        self.shared.ask(ask).await?;
         Ok(())
     }
 }

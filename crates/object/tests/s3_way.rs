@@ -46,7 +46,7 @@ async fn a_server_is_trusted_when_its_authority_is_named() {
     let OpenError::Store { fault, detail, .. } = &error else {
         panic!("{error}");
     };
-    assert_eq!(*fault, Fault::Unreachable);
+    assert_eq!(*fault, Fault::Untrusted);
     assert!(detail.contains("UnknownIssuer"), "{detail}");
     let options = StoreOptions {
         ca: Some(ca),

@@ -33,6 +33,27 @@ pub(crate) enum Fault {
     LostAnswer,
     /// A listing repeats an earlier one.
     StaleList,
+    /// 403 `AccessDenied` to a PUT; the server hears nothing of it, as in the next three.
+    Denied,
+    /// A PUT meets a quota.
+    QuotaUsedUp,
+    /// 507 to a PUT.
+    Full,
+    /// The credentials of a PUT have expired.
+    Expired,
+}
+
+/// Status and code of an answer that the server hears nothing of.
+fn refusal(fault: Fault) -> Option<(u16, &'static str)> {
+    Some(match fault {
+        Fault::ServerError => (500, "InternalError"),
+        Fault::SlowDown => (503, "SlowDown"),
+        Fault::Denied => (403, "AccessDenied"),
+        Fault::QuotaUsedUp => (400, "XMinioAdminBucketQuotaExceeded"),
+        Fault::Full => (507, "XMinioStorageFull"),
+        Fault::Expired => (400, "ExpiredToken"),
+        _ => return None,
+    })
 }
 
 impl Fault {
@@ -44,6 +65,9 @@ impl Fault {
                 matches!(&*request.method, "PUT" | "DELETE" | "POST")
             }
             Fault::StaleList => lists,
+            Fault::Denied | Fault::QuotaUsedUp | Fault::Full | Fault::Expired => {
+                request.method == "PUT"
+            }
             _ => true,
         }
     }
@@ -223,11 +247,11 @@ impl Shared {
         let begun = request.body.len();
         request.body.resize(begun + missing, 0);
         client.read_exact(&mut request.body[begun..])?;
-        match fault {
-            Some(Fault::ServerError) => return refuse(&mut client, 500, "InternalError"),
-            Some(Fault::SlowDown) => return refuse(&mut client, 503, "SlowDown"),
-            Some(Fault::Stall) => return hold(&mut client),
-            _ => {}
+        if let Some((status, code)) = fault.and_then(refusal) {
+            return refuse(&mut client, status, code);
+        }
+        if fault == Some(Fault::Stall) {
+            return hold(&mut client);
         }
         let answer = self.forward(&request)?;
         let body_at = end_of_head(&answer).unwrap_or(answer.len());

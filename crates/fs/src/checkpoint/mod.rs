@@ -198,6 +198,11 @@ impl Checkpoints {
     pub(crate) fn store_trouble(&self) -> Option<(String, Duration)> {
         let of_publisher = self.store_error.lock().clone();
         if let Some((why, since)) = of_publisher {
+            // The publisher has waited in vain, perhaps, for what asks for ever; the store has said why.
+            let why = match self.health.words_since(since) {
+                Some(said) => said.added_to(&why),
+                None => why,
+            };
             return Some((why, since.elapsed()));
         }
         if let Some(away) = self.health.away() {

@@ -23,6 +23,7 @@
 
 mod policy;
 mod store;
+mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,10 @@ pub(crate) use store::PacedStore;
 pub use store::UnansweredTry;
 
 use policy::{Admission, Outcome, Pace, Ticket};
+pub use words::Needs;
+use words::Words;
 
+use crate::Refusal;
 use crate::error::{Answer, chain};
 use crate::link::{Link, UnderWay, Way, in_time};
 
@@ -49,6 +53,7 @@ pub(crate) struct Pacer {
     ended: Notify,
     /// Holds bodies back on their way; limits do not run meanwhile.
     link: Option<Arc<Link>>,
+    pub(crate) words: Words,
 }
 
 /// How the store has answered lately. Clones look at the same store.
@@ -61,6 +66,11 @@ impl Health {
     /// When the store has answered a request last; none if it never has. A refusal is an answer.
     pub fn last_answer(&self) -> Option<Instant> {
         self.pacer.pace.lock().last_answer()
+    }
+
+    /// What the store said last where it did not do what it was asked for, if it was not said before `since`.
+    pub fn words_since(&self, since: Instant) -> Option<Refusal> {
+        self.pacer.words.since(since)
     }
 
     /// Bytes a second that may go to the store at this time of the day; none for as many as there are.
@@ -117,6 +127,7 @@ impl Pacer {
             pace: Mutex::new(Pace::new(settings)),
             ended: Notify::new(),
             link,
+            words: Words::default(),
         }
     }
 

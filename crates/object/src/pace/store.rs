@@ -123,11 +123,13 @@ impl PacedStore {
         &'a self,
         list: impl Fn() -> BoxStream<'static, Result<ObjectMeta>> + 'a,
     ) -> Result<Vec<ObjectMeta>> {
-        self.pacer
+        let listed = self
+            .pacer
             .run(Repeat::Freely, Body::Nothing, || {
                 list().try_collect::<Vec<_>>()
             })
-            .await
+            .await;
+        listed.inspect_err(|error| self.pacer.words.note_read(error))
     }
 }
 
@@ -201,7 +203,9 @@ impl ObjectStore for PacedStore {
             self.inner
                 .put_opts(location, payload.clone(), options.clone())
         });
-        let (mut result, is_doubtful) = put.await?;
+        let put = put.await;
+        let (mut result, is_doubtful) =
+            put.inspect_err(|error| self.pacer.words.note_write(error))?;
         if is_doubtful {
             result.extensions.insert(UnansweredTry);
         }
@@ -213,12 +217,13 @@ impl ObjectStore for PacedStore {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        let inner = self
+        let begun = self
             .pacer
             .run(Repeat::Freely, Body::Nothing, || {
                 self.inner.put_multipart_opts(location, options.clone())
             })
-            .await?;
+            .await;
+        let inner = begun.inspect_err(|error| self.pacer.words.note_write(error))?;
         Ok(Box::new(PacedUpload {
             inner,
             pacer: Arc::clone(&self.pacer),
@@ -238,7 +243,8 @@ impl ObjectStore for PacedStore {
             true => Body::Nothing,
             false => Body::Down(BUFFERED),
         };
-        self.pacer
+        let got = self
+            .pacer
             .run(Repeat::Freely, body, || async {
                 let asked = self.inner.get_opts(location, options.clone());
                 let result = self.pacer.in_time(limit, asked).await?;
@@ -250,7 +256,8 @@ impl ObjectStore for PacedStore {
                     Ok(guarded(result, Arc::clone(&self.pacer), limit))
                 }
             })
-            .await
+            .await;
+        got.inspect_err(|error| self.pacer.words.note_read(error))
     }
 
     fn delete_stream(
@@ -298,11 +305,13 @@ impl ObjectStore for PacedStore {
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.pacer
+        let listed = self
+            .pacer
             .run(Repeat::Freely, Body::Nothing, || {
                 self.inner.list_with_delimiter(prefix)
             })
-            .await
+            .await;
+        listed.inspect_err(|error| self.pacer.words.note_read(error))
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
@@ -310,11 +319,13 @@ impl ObjectStore for PacedStore {
             CopyMode::Overwrite => Repeat::Freely,
             CopyMode::Create => Repeat::IfNothingWasDone,
         };
-        self.pacer
+        let copied = self
+            .pacer
             .run(repeat, Body::Nothing, || {
                 self.inner.copy_opts(from, to, options.clone())
             })
-            .await
+            .await;
+        copied.inspect_err(|error| self.pacer.words.note_write(error))
     }
 }
 
@@ -340,13 +351,18 @@ impl MultipartUpload for PacedUpload {
         let body = Body::Up(data.content_length() as u64);
         let part = self.inner.put_part(data);
         let pacer = Arc::clone(&self.pacer);
-        Box::pin(async move { pacer.once(false, body, part).await })
+        Box::pin(async move {
+            let put = pacer.once(false, body, part).await;
+            put.inspect_err(|error| pacer.words.note_write(error))
+        })
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        self.pacer
+        let completed = self
+            .pacer
             .once(false, Body::Nothing, self.inner.complete())
-            .await
+            .await;
+        completed.inspect_err(|error| self.pacer.words.note_write(error))
     }
 
     async fn abort(&mut self) -> Result<()> {

@@ -12,9 +12,12 @@ use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::{
-    self, Credentials, Region, RequestChecksumCalculation, ResponseChecksumValidation,
+    self, Credentials, IdentityCache, Region, RequestChecksumCalculation,
+    ResponseChecksumValidation,
 };
 
+use super::credentials::CredentialSource;
+use super::environment;
 use super::patience::PatientClient;
 use super::way::http_client;
 use crate::link::{Link, Way};
@@ -29,24 +32,31 @@ const LONGEST_PART_BACKOFF: Duration = Duration::from_secs(5);
 
 const DEFAULT_REGION: &str = "us-east-1";
 
-/// A client, whose bodies keep to the limits of `link`, and whether payloads have to be signed.
+/// The way to a server.
+pub(super) struct Connected {
+    /// Its bodies keep to the limits of the link.
+    pub(super) client: Client,
+    /// Where it gets its credentials from.
+    pub(super) credentials: CredentialSource,
+    /// Whether payloads have to be signed.
+    pub(super) sign_payload: bool,
+}
+
 pub(super) async fn connect(
     options: &StoreOptions,
     patience: Duration,
     link: Option<Arc<Link>>,
-) -> Result<(Client, bool), OpenError> {
-    // The service's own variable comes first, as everywhere in the SDKs.
-    let endpoint = options.endpoint_url.clone().or_else(|| {
-        ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]
-            .into_iter()
-            .find_map(|name| std::env::var(name).ok().filter(|url| !url.is_empty()))
-    });
+) -> Result<Connected, OpenError> {
+    super::check(options)?;
+    let endpoint = endpoint(options)?;
     // Those who hand out credentials are spoken to through TLS, or are on this machine.
     let http_client = |is_tls| http_client(options.ca.as_deref(), &options.proxy, is_tls);
     let secure = http_client(true)?;
     let limits_answers = link.as_ref().is_some_and(|link| link.limits(Way::Down));
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
         .http_client(PatientClient::new(secure.clone(), patience, None))
+        // They are found below.
+        .no_credentials()
         // What is asked again, and when, is decided above all stores.
         .retry_config(RetryConfig::disabled())
         // No limit for answers: that is the patient client's. With one and the same setting for all requests, they
@@ -75,31 +85,67 @@ pub(super) async fn connect(
     if let Some(endpoint) = &endpoint {
         loader = loader.endpoint_url(endpoint);
     }
-    if let Some(own) = &options.credentials {
-        loader = loader.credentials_provider(Credentials::new(
+    let loaded = loader.load().await;
+    if let Some(region) = loaded.region() {
+        environment::check_region("the region of the profile", region.as_ref())?;
+    }
+    let credentials = match &options.credentials {
+        Some(own) => CredentialSource::fixed(Credentials::new(
             &own.access_key_id,
             &own.secret_access_key,
             None,
             None,
             "store options",
-        ));
-    }
-    let loaded = loader.load().await;
-    let endpoint = endpoint.as_deref().or(loaded.endpoint_url());
+        )),
+        None => CredentialSource::of_environment(options.profile.clone(), &loaded),
+    };
+    let of_profile = loaded
+        .endpoint_url()
+        .filter(|_| endpoint.is_none())
+        .map(|url| environment::endpoint("endpoint_url of the profile", url))
+        .transpose()?;
+    let endpoint = endpoint.as_ref().or(of_profile.as_ref());
     let is_tls = endpoint.is_none_or(|url| !url.starts_with("http://"));
     let http = if is_tls { secure } else { http_client(false)? };
     let region = loaded.region().cloned();
-    let config = config::Builder::from(&loaded)
+    let mut config = config::Builder::from(&loaded);
+    if let Some(url) = of_profile
+        .as_ref()
+        .filter(|url| Some(url.as_str()) != loaded.endpoint_url())
+    {
+        config = config.endpoint_url(url);
+    }
+    let config = config
         .http_client(PatientClient::new(http, patience, link))
         .region(region.unwrap_or(Region::from_static(DEFAULT_REGION)))
         .force_path_style(options.path_style.unwrap_or(endpoint.is_some()))
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
         .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
+        .credentials_provider(credentials.clone())
+        // The source holds them, and knows better when they have changed.
+        .identity_cache(IdentityCache::no_cache())
         .build();
-    Ok((
-        Client::from_conf(config),
-        !is_tls && !options.unsigned_payload,
-    ))
+    Ok(Connected {
+        client: Client::from_conf(config),
+        credentials,
+        sign_payload: !is_tls && !options.unsigned_payload,
+    })
+}
+
+/// The endpoint that `options` or the environment name.
+pub(super) fn endpoint(options: &StoreOptions) -> Result<Option<String>, OpenError> {
+    if let Some(url) = &options.endpoint_url {
+        return environment::endpoint("the endpoint", url).map(Some);
+    }
+    // The service's own variable comes first, as everywhere in the SDKs.
+    for name in ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"] {
+        if let Ok(url) = std::env::var(name)
+            && !url.is_empty()
+        {
+            return environment::endpoint(name, &url).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// Where a region is looked for; none leaves it to the SDK, which at last asks the machine's metadata

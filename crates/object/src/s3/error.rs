@@ -9,6 +9,7 @@ use aws_sdk_s3::error::{BuildError, ProvideErrorMetadata, SdkError};
 use object_store::Error;
 use object_store::path::Path;
 
+use super::advice::{self, Advice, Kind, Stage};
 use crate::Fault;
 use crate::error::{causes, chain};
 
@@ -16,17 +17,57 @@ const STORE: &str = "S3";
 
 /// What an S3 server, or the way to it, had to say.
 #[derive(Debug, thiserror::Error)]
-#[error("{message}")]
+#[error("{words}")]
 pub(crate) struct S3Error {
-    /// What it means.
-    pub(crate) fault: Fault,
-    message: String,
-    /// The server refused the request and did nothing, so that it may be repeated.
-    pub(crate) did_nothing: bool,
-    /// The server does not like the request, and will not like it better later.
-    pub(crate) refused: bool,
-    /// The server has too much to do; for how long it wants to be left alone, if it says so.
-    pub(crate) slow_down: Option<Option<Duration>>,
+    row: &'static Advice,
+    words: String,
+    /// The region that the server names.
+    region: Option<String>,
+    /// For how long the server wants to be left alone.
+    pub(crate) after: Option<Duration>,
+    /// Whether the answer had neither code nor body, so that it may be about the credentials as well.
+    is_bare: bool,
+}
+
+impl S3Error {
+    /// What stands in the way.
+    pub(crate) fn fault(&self) -> Fault {
+        self.row.fault
+    }
+
+    /// What the program does by itself.
+    pub(crate) fn kind(&self) -> Kind {
+        self.row.kind
+    }
+
+    /// For how long the server wants to be left alone, if it says so.
+    pub(crate) fn after(&self) -> Option<Duration> {
+        self.after
+    }
+
+    /// What to do about it.
+    pub(crate) fn advice(&self) -> String {
+        match (&self.region, self.row.fault) {
+            (Some(region), Fault::WrongRegion) => format!(
+                "the bucket is in another region: set AWS_REGION={region}, and AWS_ENDPOINT_URL to the address of that \
+                 region if it is set"
+            ),
+            _ => format!("{}: {}", self.row.means, self.row.advice),
+        }
+    }
+
+    /// Whether other credentials may help.
+    fn concerns_credentials(&self) -> bool {
+        let bare = self.is_bare && matches!(self.row.status, 400 | 401 | 403);
+        self.row.kind == Kind::Credentials || bare
+    }
+}
+
+/// Whether an error of this store may be about the credentials that the request was signed with.
+pub(super) fn concerns_credentials(error: &Error) -> bool {
+    causes(error)
+        .filter_map(|cause| cause.downcast_ref::<S3Error>())
+        .any(S3Error::concerns_credentials)
 }
 
 /// Sorts an error of the SDK about the object at `location`.
@@ -34,35 +75,96 @@ pub(super) fn from_sdk<E>(location: &Path, error: SdkError<E, HttpResponse>) -> 
 where
     E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
 {
-    if let SdkError::ServiceError(service) = &error {
-        let status = service.raw().status().as_u16();
-        let code = service.err().code();
-        let after = service.raw().headers().get("retry-after");
-        let after = after.and_then(|seconds| seconds.parse().ok());
-        let answer = Words {
-            status,
-            code,
-            message: service.err().message(),
-            after: after.map(Duration::from_secs),
-        };
-        return sorted(location.as_ref(), answer);
-    }
-    let fault = match &error {
-        _ if has_cause::<CredentialsError>(&error) => Fault::NoCredentials,
-        SdkError::DispatchFailure(_) | SdkError::TimeoutError(_) => Fault::Unreachable,
-        _ => Fault::Transient,
+    sorted_sdk(location, error, Asked::Object)
+}
+
+/// The same of a listing, which is there even where nothing is.
+pub(super) fn from_list<E>(prefix: &Path, error: SdkError<E, HttpResponse>) -> Error
+where
+    E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
+{
+    sorted_sdk(prefix, error, Asked::Listing)
+}
+
+/// The same of a request whose answer has no body.
+pub(super) fn from_head<E>(location: &Path, error: SdkError<E, HttpResponse>) -> Error
+where
+    E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
+{
+    sorted_sdk(location, error, Asked::Head)
+}
+
+fn sorted_sdk<E>(location: &Path, error: SdkError<E, HttpResponse>, asked: Asked) -> Error
+where
+    E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
+{
+    let stage = match &error {
+        _ if has_cause::<CredentialsError>(&error) => Stage::Credentials,
+        SdkError::ServiceError(service) => {
+            let raw = service.raw();
+            let (status, code) = (raw.status().as_u16(), service.err().code());
+            if code.is_some() || status >= 300 {
+                let header = |name| raw.headers().get(name);
+                let body = raw.body().bytes().unwrap_or_default();
+                let named = element(body, "Region").or(header("x-amz-bucket-region"));
+                let after = header("retry-after").and_then(|seconds| seconds.parse().ok());
+                let words = Words {
+                    status,
+                    code,
+                    message: service.err().message(),
+                    after: after.map(Duration::from_secs),
+                    region: named,
+                    asked,
+                    is_page: header("content-type").is_some_and(|kind| kind.contains("html")),
+                };
+                return sorted(location.as_ref(), words);
+            }
+            reading(raw)
+        }
+        SdkError::ResponseError(answer) => reading(answer.raw()),
+        SdkError::ConstructionFailure(_) => Stage::Building,
+        SdkError::TimeoutError(_) => Stage::TooLate,
+        _ => Stage::OnItsWay,
     };
     // The SDK's own text says "dispatch failure" and keeps the reason in the causes.
-    with_fault(
-        location.as_ref(),
-        S3Error {
-            fault,
-            message: chain(&error),
-            did_nothing: false,
-            refused: false,
-            slow_down: None,
-        },
-    )
+    let failed = S3Error {
+        row: advice::failure(stage, &error),
+        words: chain(&error),
+        region: None,
+        after: None,
+        is_bare: false,
+    };
+    with_fault(location.as_ref(), failed)
+}
+
+/// An answer of success that cannot be read.
+fn reading(answer: &HttpResponse) -> Stage {
+    let mut headers = answer.headers().iter();
+    let is_s3 = headers.any(|(name, value)| {
+        name.starts_with("x-amz-") || (name == "content-type" && value.contains("xml"))
+    });
+    Stage::Reading { is_s3 }
+}
+
+/// What an element of a small XML document holds, which is text alone.
+fn element<'a>(xml: &'a [u8], name: &str) -> Option<&'a str> {
+    let text = std::str::from_utf8(xml).ok()?;
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    let (inner, _) = rest.split_once('<')?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    (!inner.is_empty() && inner.chars().all(is_name)).then_some(inner)
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Something about an object or an upload.
+    Object,
+    /// What answers have no body to: an S3 server sends no code.
+    #[default]
+    Head,
+    /// A listing, which no S3 server does not have.
+    Listing,
 }
 
 /// What a server says beside "no".
@@ -74,6 +176,44 @@ pub(crate) struct Words<'a> {
     pub(crate) message: Option<&'a str>,
     /// The header `Retry-After`, where it is a number.
     pub(crate) after: Option<Duration>,
+    /// The region that is named beside.
+    pub(crate) region: Option<&'a str>,
+    pub(crate) asked: Asked,
+    /// The body is HTML.
+    pub(crate) is_page: bool,
+}
+
+impl Words<'_> {
+    fn row(&self) -> &'static Advice {
+        let says = |word| {
+            self.message
+                .is_some_and(|message| message.to_lowercase().contains(word))
+        };
+        match self.code {
+            Some("AccessDenied") if says("expired") => advice::answer(Some("ExpiredToken"), 400),
+            // It is about the access key as well, if that is none.
+            Some("AuthorizationHeaderMalformed") if self.region.is_none() && !says("region") => {
+                advice::answer(Some("InvalidAccessKeyId"), 403)
+            }
+            _ if self.is_elsewhere() => {
+                advice::failure(Stage::Reading { is_s3: false }, &std::fmt::Error)
+            }
+            code => advice::answer(code, self.status),
+        }
+    }
+
+    /// Whether no S3 server would answer like this. Nobody may conclude from it that an object is gone.
+    fn is_elsewhere(&self) -> bool {
+        let is_missing = |code| advice::answer(code, self.status).fault == Fault::NotFound;
+        let refusal = matches!(self.status, 400 | 401 | 403 | 405);
+        match (self.asked, self.code) {
+            (Asked::Listing, code) if is_missing(code) => true,
+            (Asked::Listing | Asked::Object, None) => {
+                self.status == 404 || (refusal && self.is_page)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Sorts what the answer to a batch says about one object in it.
@@ -101,87 +241,25 @@ pub(super) fn other(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error
 
 /// Sorts an answer by its code, and by its status where it has none (answers to HEAD have no body).
 pub(crate) fn sorted(location: &str, words: Words<'_>) -> Error {
-    let Words {
-        status,
-        code,
-        message,
-        after,
-    } = words;
-    let fault = match (code.unwrap_or_default(), status) {
-        ("NoSuchBucket", _) => Fault::BucketMissing,
-        ("NoSuchKey" | "NotFound" | "NoSuchUpload" | "NoSuchVersion", _) => Fault::NotFound,
-        ("PreconditionFailed", _) => Fault::Precondition,
-        ("NotModified", _) => Fault::NotModified,
-        (
-            "InvalidAccessKeyId"
-            | "SignatureDoesNotMatch"
-            | "ExpiredToken"
-            | "InvalidToken"
-            | "TokenRefreshRequired"
-            | "AuthorizationHeaderMalformed",
-            _,
-        ) => Fault::BadCredentials,
-        ("PermanentRedirect" | "IllegalLocationConstraintException", _) => Fault::WrongRegion,
-        ("AccessDenied" | "AllAccessDisabled" | "AccountProblem", _) => Fault::Denied,
-        ("NotImplemented", _) => Fault::Unsupported,
-        ("InvalidRange", _) | (_, 416) => Fault::OutOfRange,
-        (_, 301 | 307) => Fault::WrongRegion,
-        (_, 304) => Fault::NotModified,
-        (_, 401) => Fault::BadCredentials,
-        (_, 403) => Fault::Denied,
-        (_, 404) => Fault::NotFound,
-        (_, 412) => Fault::Precondition,
-        (_, 501) => Fault::Unsupported,
-        _ => Fault::Transient,
-    };
-    let did_nothing = matches!(
-        code,
-        Some("ConditionalRequestConflict" | "OperationAborted" | "SlowDown" | "SlowDownWrite")
-    );
-    let slow_down = matches!(
-        code,
-        Some(
-            "SlowDown"
-                | "SlowDownRead"
-                | "SlowDownWrite"
-                | "TooManyRequests"
-                | "RequestLimitExceeded"
-        )
-    );
-    let slow_down = slow_down || matches!(status, 429 | 503);
-    // What broke on its way is answered with 400 as well.
-    let broken = matches!(
-        code,
-        Some(
-            "RequestTimeout"
-                | "IncompleteBody"
-                | "BadDigest"
-                | "XAmzContentSHA256Mismatch"
-                | "XAmzContentChecksumMismatch"
-                | "RequestTimeTooSkewed"
-        )
-    );
-    let refused = matches!(status, 400..=499) && !broken && !did_nothing && status != 408;
-    let text = match (code, message) {
+    let text = match (words.code, words.message) {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         (Some(code), None) => code.to_owned(),
-        (None, _) => format!("HTTP status {status}"),
+        (None, _) if words.is_page => format!("HTTP status {}, and a page", words.status),
+        (None, _) => format!("HTTP status {}", words.status),
     };
-    with_fault(
-        location,
-        S3Error {
-            fault,
-            message: text,
-            did_nothing,
-            refused,
-            slow_down: slow_down.then_some(after),
-        },
-    )
+    let error = S3Error {
+        row: words.row(),
+        words: text,
+        region: words.region.map(str::to_owned),
+        after: words.after,
+        is_bare: words.code.is_none() && !words.is_page,
+    };
+    with_fault(location, error)
 }
 
 fn with_fault(location: &str, error: S3Error) -> Error {
     let path = location.to_owned();
-    let fault = error.fault;
+    let fault = error.fault();
     let source = Box::new(error);
     match fault {
         Fault::NotFound => Error::NotFound { path, source },
@@ -192,12 +270,7 @@ fn with_fault(location: &str, error: S3Error) -> Error {
         Fault::BadCredentials | Fault::NoCredentials => Error::Unauthenticated { path, source },
         Fault::Unsupported => Error::NotSupported { source },
         // A missing bucket is not a missing object: nobody may conclude that the object is gone.
-        Fault::BucketMissing
-        | Fault::WrongRegion
-        | Fault::Full
-        | Fault::OutOfRange
-        | Fault::Unreachable
-        | Fault::Transient => Error::Generic {
+        _ => Error::Generic {
             store: STORE,
             source,
         },
@@ -245,6 +318,8 @@ mod tests {
             (301, Some("PermanentRedirect"), Fault::WrongRegion),
             (500, Some("InternalError"), Fault::Transient),
             (503, Some("SlowDown"), Fault::Transient),
+            (507, None, Fault::Full),
+            (404, Some("NoSuchBucket"), Fault::BucketMissing),
             (501, Some("NotImplemented"), Fault::Unsupported),
             (416, Some("InvalidRange"), Fault::OutOfRange),
             (416, None, Fault::OutOfRange),
@@ -278,5 +353,58 @@ mod tests {
             ..Words::default()
         };
         assert_eq!(Answer::of(&sorted("a", words)), Answer::SlowDown { after });
+    }
+
+    #[test]
+    fn a_page_and_a_404_without_a_code_are_of_no_s3_server() {
+        let of = |status, has_body, is_page| {
+            let words = Words {
+                status,
+                asked: if has_body { Asked::Object } else { Asked::Head },
+                is_page,
+                ..Words::default()
+            };
+            Fault::of(&sorted("a", words))
+        };
+        assert_eq!(of(404, true, false), Fault::NotS3);
+        assert_eq!(of(404, false, false), Fault::NotFound);
+        assert_eq!(of(403, true, true), Fault::NotS3);
+        assert_eq!(of(403, true, false), Fault::Denied);
+        assert_eq!(of(502, true, true), Fault::Transient);
+    }
+
+    #[test]
+    fn the_region_that_the_server_names_is_in_the_advice() {
+        let body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-central-1</Region></Error>";
+        assert_eq!(element(body, "Region"), Some("eu-central-1"));
+        assert_eq!(element(b"<Region></Region>", "Region"), None);
+        assert_eq!(element(b"<Region>a b</Region>", "Region"), None);
+        assert_eq!(element(b"\xff<Region>a</Region>", "Region"), None);
+        let words = Words {
+            status: 301,
+            region: Some("eu-central-1"),
+            ..Words::default()
+        };
+        let error = sorted("a", words);
+        assert!(crate::error::way_out(&error).contains("AWS_REGION=eu-central-1"));
+    }
+
+    #[test]
+    fn a_denial_that_speaks_of_expiry_is_about_the_credentials() {
+        let denied = |message| {
+            let words = Words {
+                status: 403,
+                code: Some("AccessDenied"),
+                message: Some(message),
+                ..Words::default()
+            };
+            sorted("a", words)
+        };
+        assert!(concerns_credentials(&denied("Request has expired")));
+        assert!(!concerns_credentials(&denied("Access Denied")));
+        // Answers to HEAD say nothing.
+        assert!(concerns_credentials(&said(403, None)));
+        assert!(concerns_credentials(&said(400, None)));
+        assert!(!concerns_credentials(&said(404, None)));
     }
 }

@@ -60,7 +60,7 @@ impl Shared {
             Some(GetRange::Offset(_)) | None => 0,
         };
         let under_way = Link::begin(self.link.as_ref(), Way::Down, asked_len).await;
-        let mut answer = self
+        let request = self
             .client
             .get_object()
             .bucket(&self.bucket)
@@ -70,10 +70,12 @@ impl Shared {
             .set_if_none_match(options.if_none_match)
             .set_if_modified_since(options.if_modified_since.map(to_sdk_time))
             .set_if_unmodified_since(options.if_unmodified_since.map(to_sdk_time))
-            .set_version_id(options.version)
-            .send()
-            .await
-            .map_err(|error| error::from_sdk(location, error))?;
+            .set_version_id(options.version);
+        let ask = || async {
+            let answer = request.clone().send().await;
+            answer.map_err(|error| error::from_sdk(location, error))
+        };
+        let mut answer = self.ask(ask).await?;
         let content_len = length(answer.content_length)?;
         let (range, size) = match (asked, answer.content_range.as_deref()) {
             (None, _) => (0..content_len, content_len),
@@ -101,7 +103,7 @@ impl Shared {
     }
 
     pub(super) async fn head(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let mut answer = self
+        let request = self
             .client
             .head_object()
             .bucket(&self.bucket)
@@ -110,10 +112,12 @@ impl Shared {
             .set_if_none_match(options.if_none_match)
             .set_if_modified_since(options.if_modified_since.map(to_sdk_time))
             .set_if_unmodified_since(options.if_unmodified_since.map(to_sdk_time))
-            .set_version_id(options.version)
-            .send()
-            .await
-            .map_err(|error| error::from_sdk(location, error))?;
+            .set_version_id(options.version);
+        let ask = || async {
+            let answer = request.clone().send().await;
+            answer.map_err(|error| error::from_head(location, error))
+        };
+        let mut answer = self.ask(ask).await?;
         let size = length(answer.content_length)?;
         let range = match &options.range {
             None => 0..size,

@@ -91,16 +91,19 @@ impl Shared {
         start_after: Option<String>,
         token: Option<String>,
     ) -> Result<ListObjectsV2Output> {
-        self.client
+        let request = self
+            .client
             .list_objects_v2()
             .bucket(&self.bucket)
             .set_prefix(below(prefix))
             .set_delimiter(delimiter.map(str::to_owned))
             .set_start_after(start_after)
-            .set_continuation_token(token)
-            .send()
-            .await
-            .map_err(|error| error::from_sdk(prefix, error))
+            .set_continuation_token(token);
+        self.ask(|| async {
+            let answer = request.clone().send().await;
+            answer.map_err(|error| error::from_list(prefix, error))
+        })
+        .await
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) async fn begin(
     let headers = Headers::new(&options.attributes)?;
     let (encryption, key) = shared.encryption();
     let algorithm = (shared.checksum == Checksum::Crc32).then_some(ChecksumAlgorithm::Crc32);
-    let output = shared
+    let request = shared
         .client
         .create_multipart_upload()
         .bucket(&shared.bucket)
@@ -44,10 +44,12 @@ pub(super) async fn begin(
         .set_content_language(headers.content_language)
         .set_content_type(headers.content_type)
         .set_storage_class(headers.storage_class)
-        .set_metadata(headers.metadata)
-        .send()
-        .await
-        .map_err(|error| error::from_sdk(location, error))?;
+        .set_metadata(headers.metadata);
+    let ask = || async {
+        let answer = request.clone().send().await;
+        answer.map_err(|error| error::from_sdk(location, error))
+    };
+    let output = shared.ask(ask).await?;
     let id = output
         .upload_id
         .ok_or_else(|| error::other("the server gave the upload no id"))?;
@@ -83,7 +85,8 @@ impl Target {
         let sum = Sum::of(self.shared.checksum, &body).await?;
         let mut attempt = 1;
         loop {
-            let output = self.put_once(number, body.clone(), sum).await?;
+            let put = || self.put_once(number, body.clone(), sum);
+            let output = self.shared.ask(put).await?;
             let encryption = output.server_side_encryption.as_ref();
             let verified = sum.verify(&self.location, output.e_tag.as_deref(), encryption);
             if verified.is_err() && attempt < client::PART_ATTEMPTS {
@@ -162,19 +165,20 @@ impl MultipartUpload for S3Upload {
         }
         parts.sort_by_key(CompletedPart::part_number);
         let parts = CompletedMultipartUpload::builder().set_parts(Some(parts));
-        let output = target
+        let request = target
             .shared
             .client
             .complete_multipart_upload()
             .bucket(&target.shared.bucket)
             .key(target.location.as_ref())
             .upload_id(&target.id)
-            .multipart_upload(parts.build())
-            .customize()
-            .config_override(client::part_config())
-            .send()
-            .await
-            .map_err(|error| error::from_sdk(&target.location, error))?;
+            .multipart_upload(parts.build());
+        let ask = || async {
+            let request = request.clone().customize();
+            let answer = request.config_override(client::part_config()).send().await;
+            answer.map_err(|error| error::from_sdk(&target.location, error))
+        };
+        let output = target.shared.ask(ask).await?;
         Ok(PutResult {
             e_tag: output.e_tag,
             version: output.version_id,
@@ -184,16 +188,18 @@ impl MultipartUpload for S3Upload {
 
     async fn abort(&mut self) -> Result<()> {
         let target = &self.target;
-        target
+        let request = target
             .shared
             .client
             .abort_multipart_upload()
             .bucket(&target.shared.bucket)
             .key(target.location.as_ref())
-            .upload_id(&target.id)
-            .send()
-            .await
-            .map_err(|error| error::from_sdk(&target.location, error))?;
+            .upload_id(&target.id);
+        let ask = || async {
+            let answer = request.clone().send().await;
+            answer.map_err(|error| error::from_sdk(&target.location, error))
+        };
+        target.shared.ask(ask).await?;
         Ok(())
     }
 }

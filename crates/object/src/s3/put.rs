@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use aws_sdk_s3::operation::put_object::PutObjectOutput;
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{ServerSideEncryption, StorageClass};
 use bytes::Bytes;
@@ -23,6 +24,18 @@ impl Shared {
     ) -> Result<PutResult> {
         let put = Put::new(location, payload, options)?;
         let sum = Sum::of(self.checksum, &put.body).await?;
+        let ask = || self.put_once(&put, sum);
+        let output = self.ask(ask).await.map_err(|error| put.sorted(error))?;
+        let encrypted = output.server_side_encryption.as_ref();
+        sum.verify(&put.location, output.e_tag.as_deref(), encrypted)?;
+        Ok(PutResult {
+            e_tag: output.e_tag,
+            version: output.version_id,
+            extensions: Default::default(),
+        })
+    }
+
+    async fn put_once(&self, put: &Put, sum: Sum) -> Result<PutObjectOutput> {
         let headers = put.headers.clone();
         let (encryption, key) = self.encryption();
         let request = self
@@ -51,17 +64,8 @@ impl Shared {
         } else {
             request.disable_payload_signing()
         };
-        let output = match request.send().await {
-            Ok(output) => output,
-            Err(error) => return Err(put.sorted(error::from_sdk(&put.location, error))),
-        };
-        let encrypted = output.server_side_encryption.as_ref();
-        sum.verify(&put.location, output.e_tag.as_deref(), encrypted)?;
-        Ok(PutResult {
-            e_tag: output.e_tag,
-            version: output.version_id,
-            extensions: Default::default(),
-        })
+        let answer = request.send().await;
+        answer.map_err(|error| error::from_sdk(&put.location, error))
     }
 
     /// How the server is asked to encrypt, and with which key.

@@ -1,8 +1,9 @@
 //! An authority of the tests' own, and certificates of servers from it.
+#![allow(dead_code, reason = "each test binary uses its part of it")]
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
@@ -38,9 +39,15 @@ impl Authority {
 
     /// For a server with these names and addresses.
     pub(crate) fn identity(&self, names: &[&str]) -> Identity {
+        self.identity_of(names, (2000, 3000))
+    }
+
+    /// The same, which is valid from the begin of one year to the begin of another.
+    pub(crate) fn identity_of(&self, names: &[&str], (from, to): (i32, i32)) -> Identity {
         let key = KeyPair::generate().unwrap();
-        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-        let params = CertificateParams::new(names).unwrap();
+        let mut params = named(names);
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(to, 1, 1);
         Identity {
             certificate: params.signed_by(&key, &self.issuer).unwrap().pem(),
             key: key.serialize_pem(),
@@ -48,7 +55,28 @@ impl Authority {
     }
 }
 
+fn named(names: &[&str]) -> CertificateParams {
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    CertificateParams::new(names).unwrap()
+}
+
 impl Identity {
+    /// One that vouches for itself, as an authority does or as a server does; and its certificate.
+    pub(crate) fn self_signed(names: &[&str], is_authority: bool) -> (Identity, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = named(names);
+        params.is_ca = match is_authority {
+            true => IsCa::Ca(BasicConstraints::Unconstrained),
+            false => IsCa::ExplicitNoCa,
+        };
+        let pem = params.self_signed(&key).unwrap().pem();
+        let identity = Identity {
+            certificate: pem.clone(),
+            key: key.serialize_pem(),
+        };
+        (identity, pem)
+    }
+
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap();

@@ -5,6 +5,7 @@ pub(crate) mod authority;
 pub(crate) mod memory_s3;
 pub(crate) mod proxy;
 pub(crate) mod real_s3;
+pub(crate) mod scripted;
 pub(crate) mod server;
 
 use forebay_object::{Credentials, Store, StoreOptions, open};

@@ -1,0 +1,114 @@
+//! What a store said last when it did not do what it was asked for, for people who ask why.
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::error::{Refusal, is_away};
+
+type Lasts = watch::Sender<Option<Refusal>>;
+
+/// The last words of one store.
+#[derive(Debug)]
+pub(crate) struct Words {
+    last: Mutex<Option<(Instant, Refusal)>>,
+    /// The last one to a read that lasts until somebody does something.
+    reads: Lasts,
+    /// The same of writes. Deletes are none of them: a volume lives without.
+    writes: Lasts,
+}
+
+impl Default for Words {
+    fn default() -> Words {
+        Words {
+            last: Mutex::default(),
+            reads: watch::Sender::new(None),
+            writes: watch::Sender::new(None),
+        }
+    }
+}
+
+impl Words {
+    /// Notes why a read has failed for good. What is part of the protocol is no failure.
+    pub(crate) fn note_read(&self, error: &object_store::Error) {
+        self.note(error, &self.reads);
+    }
+
+    /// The same of a write.
+    pub(crate) fn note_write(&self, error: &object_store::Error) {
+        self.note(error, &self.writes);
+    }
+
+    fn note(&self, error: &object_store::Error, lasting: &Lasts) {
+        // That the store was not asked says nothing about it.
+        if is_away(error) {
+            return;
+        }
+        let refusal = Refusal::of(error);
+        if refusal.fault.is_expected() {
+            return;
+        }
+        if refusal.fault.is_lasting() {
+            lasting.send_replace(Some(refusal.clone()));
+        }
+        *self.last.lock() = Some((Instant::now(), refusal));
+    }
+
+    /// What was said last, if it was not said before `since`.
+    pub(crate) fn since(&self, since: Instant) -> Option<Refusal> {
+        let last = self.last.lock();
+        let (at, refusal) = last.as_ref()?;
+        (*at >= since).then(|| refusal.clone())
+    }
+
+    /// Sees what lasts and is said from now on, to reads, or to writes as well.
+    pub(crate) fn lasting(&self, needs: Needs) -> Lasting {
+        Lasting {
+            reads: self.reads.subscribe(),
+            writes: (needs == Needs::Writes).then(|| self.writes.subscribe()),
+        }
+    }
+}
+
+/// What somebody needs of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// To read. Writes may be refused.
+    Reads,
+    /// To read and to write.
+    Writes,
+}
+
+/// Refusals that last, as they come.
+pub(crate) struct Lasting {
+    reads: watch::Receiver<Option<Refusal>>,
+    writes: Option<watch::Receiver<Option<Refusal>>>,
+}
+
+impl Lasting {
+    /// Waits for the next one; none if the store is gone.
+    pub(crate) async fn next(&mut self) -> Option<Refusal> {
+        let Some(writes) = &mut self.writes else {
+            return next(&mut self.reads).await;
+        };
+        tokio::select! {
+            refusal = next(&mut self.reads) => refusal,
+            refusal = next(writes) => refusal,
+        }
+    }
+
+    /// One that has come already and was not seen.
+    pub(crate) fn seen(&self) -> Option<Refusal> {
+        seen(&self.reads).or_else(|| self.writes.as_ref().and_then(seen))
+    }
+}
+
+async fn next(refusals: &mut watch::Receiver<Option<Refusal>>) -> Option<Refusal> {
+    refusals.changed().await.ok()?;
+    refusals.borrow_and_update().clone()
+}
+
+fn seen(refusals: &watch::Receiver<Option<Refusal>>) -> Option<Refusal> {
+    let is_new = refusals.has_changed().unwrap_or(false);
+    is_new.then(|| refusals.borrow().clone()).flatten()
+}

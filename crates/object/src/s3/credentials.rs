@@ -1,0 +1,375 @@
+//! Credentials that change while the program runs.
+//!
+//! The SDK reads profile files once in the life of a client, and holds whatever has no time of expiry for good ones.
+//! Agents write new keys into those files every hour, though, and endpoints of containers hand out others. So what the SDK finds is held
+//! here, and found again, from the files on, in four cases:
+//!
+//! | when | at most |
+//! |---|---|
+//! | one of the files has changed | a look each second in which there are requests |
+//! | the credentials expire within five minutes, or say nothing of that and are a quarter of an hour old | once a minute |
+//! | the server refuses them | every three seconds |
+//! | [`read_again`](CredentialSource::read_again) was called | |
+//!
+//! While they are found again, requests go on with those of before, unless these have expired. If nothing is found, those of
+//! before stay.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use aws_config::default_provider::credentials::DefaultCredentialsChain;
+use aws_config::provider_config::ProviderConfig;
+use aws_config::{BehaviorVersion, SdkConfig};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_credential_types::provider::{ProvideCredentials, future};
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// After credentials were refused, or could not be found, they are left alone for so long.
+const AGAIN: Duration = Duration::from_secs(3);
+/// So long before they expire others are looked for.
+const EARLY: Duration = Duration::from_secs(300);
+/// How often others are looked for in that time.
+const EARLY_AGAIN: Duration = Duration::from_secs(60);
+/// Credentials that do not say when they expire are looked for after so long.
+const OLD: Duration = Duration::from_secs(900);
+
+type Found = Result<Credentials, CredentialsError>;
+type Find = Box<dyn Fn() -> BoxFuture<'static, Found> + Send + Sync>;
+
+/// Where requests get their credentials from, however often these change. Clones are one and the same.
+#[derive(Clone)]
+pub struct CredentialSource {
+    shared: Arc<Source>,
+}
+
+struct Source {
+    find: Find,
+    /// Files that credentials come from, or the right to ask for them.
+    files: Vec<PathBuf>,
+    state: Mutex<State>,
+    /// Held while they are found again: by one at a time.
+    finding: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    held: Option<Held>,
+    /// Grows with each change of what is held.
+    generation: u64,
+    /// What is held has to be found again, whatever else holds.
+    is_stale: bool,
+    /// When it was looked for last, and in vain for this reason.
+    tried: Option<(Instant, Option<String>)>,
+    /// The files as they were when it was looked for last.
+    stamps: Vec<Stamp>,
+    looked: Option<Instant>,
+}
+
+struct Held {
+    credentials: Credentials,
+    found: Instant,
+    expires: Option<Instant>,
+}
+
+/// Tells a file from the one that it was before: time of change, length, inode. None of one that is not there.
+type Stamp = Option<(i64, i64, u64, u64)>;
+
+/// What has to be done before a request.
+enum Need {
+    Nothing(Credentials),
+    /// Others would be better; these do.
+    Better(Credentials),
+    Others,
+    /// They were looked for a moment ago, in vain.
+    Wait(String),
+}
+
+impl CredentialSource {
+    /// What the SDK finds: in the environment, the files of the profile, and from those who hand them out to a machine or a
+    /// container, in the way of `loaded` and in its region.
+    pub fn of_environment(profile: Option<String>, loaded: &SdkConfig) -> CredentialSource {
+        let (region, http) = (loaded.region().cloned(), loaded.http_client());
+        let (use_fips, use_dual_stack) = (loaded.use_fips(), loaded.use_dual_stack());
+        let config = move || {
+            let config = ProviderConfig::without_region()
+                .with_behavior_version(Some(BehaviorVersion::latest()))
+                .with_use_fips(use_fips)
+                .with_use_dual_stack(use_dual_stack);
+            match &http {
+                Some(http) => config.with_http_client(http.clone()),
+                None => config,
+            }
+        };
+        let find = move || -> BoxFuture<'static, Found> {
+            let (profile, region, config) = (profile.clone(), region.clone(), config());
+            Box::pin(async move {
+                // One that was built before would have read the files already.
+                let mut chain = DefaultCredentialsChain::builder().configure(config);
+                if let Some(profile) = &profile {
+                    chain = chain.profile_name(profile);
+                }
+                if let Some(region) = region {
+                    chain = chain.region(region);
+                }
+                sound(chain.build().await.provide_credentials().await?)
+            })
+        };
+        CredentialSource::new(Box::new(find), files())
+    }
+
+    /// Always the same.
+    pub fn fixed(credentials: Credentials) -> CredentialSource {
+        let find = move || -> BoxFuture<'static, Found> {
+            let credentials = credentials.clone();
+            Box::pin(async move { sound(credentials) })
+        };
+        CredentialSource::new(Box::new(find), Vec::new())
+    }
+
+    fn new(find: Find, files: Vec<PathBuf>) -> CredentialSource {
+        CredentialSource {
+            shared: Arc::new(Source {
+                find,
+                files,
+                state: Mutex::default(),
+                finding: tokio::sync::Mutex::default(),
+            }),
+        }
+    }
+
+    /// Has the credentials found again before the next request.
+    pub fn read_again(&self) {
+        let mut state = self.shared.state.lock();
+        state.is_stale = true;
+        state.tried = None;
+    }
+
+    /// A number that changes whenever the credentials do; 0 before any are found.
+    pub fn generation(&self) -> u64 {
+        self.shared.state.lock().generation
+    }
+
+    /// Has credentials found again that a server has refused. Says whether there are others by now than in `generation`.
+    pub async fn refused(&self, generation: u64) -> bool {
+        let refused = {
+            let mut state = self.shared.state.lock();
+            // Without any before, those that were refused are the first.
+            if state.generation != generation && generation != 0 {
+                return true;
+            }
+            let now = Instant::now();
+            if state
+                .tried
+                .as_ref()
+                .is_some_and(|(at, _)| now < *at + AGAIN)
+            {
+                return false;
+            }
+            state.is_stale = true;
+            state.generation
+        };
+        let found = self.get().await;
+        found.is_ok() && self.generation() != refused
+    }
+
+    async fn get(&self) -> Found {
+        let need = self.need();
+        let held = match need {
+            Need::Nothing(held) => return Ok(held),
+            Need::Wait(why) => return Err(CredentialsError::provider_error(why)),
+            Need::Better(held) => Some(held),
+            Need::Others => None,
+        };
+        let Some(held) = held else {
+            let _one = self.shared.finding.lock().await;
+            // Somebody else may have found them meanwhile.
+            return match self.need() {
+                Need::Nothing(held) | Need::Better(held) => Ok(held),
+                Need::Wait(why) => Err(CredentialsError::provider_error(why)),
+                Need::Others => self.find().await,
+            };
+        };
+        match self.shared.finding.try_lock() {
+            Ok(_one) => self.find().await,
+            Err(_) => Ok(held),
+        }
+    }
+
+    fn need(&self) -> Need {
+        let mut state = self.shared.state.lock();
+        let now = Instant::now();
+        if state.looked.is_none_or(|looked| now >= looked + LOOK) {
+            state.looked = Some(now);
+            // The first time they are read in any case.
+            if state.held.is_some() && self.shared.stamps() != state.stamps {
+                state.is_stale = true;
+                state.tried = None;
+            }
+        }
+        state.need(now)
+    }
+
+    /// Finds them. What was held before stays where nothing is found, as long as it may be good.
+    async fn find(&self) -> Found {
+        let stamps = self.shared.stamps();
+        let found = (self.shared.find)().await;
+        let now = Instant::now();
+        let mut state = self.shared.state.lock();
+        state.is_stale = false;
+        state.stamps = stamps;
+        match found {
+            Ok(credentials) => {
+                state.tried = Some((now, None));
+                let is_same = state
+                    .held
+                    .as_ref()
+                    .is_some_and(|held| is_same(&held.credentials, &credentials));
+                if !is_same {
+                    state.generation += 1;
+                }
+                let left = |expiry: SystemTime| {
+                    expiry.duration_since(SystemTime::now()).unwrap_or_default()
+                };
+                state.held = Some(Held {
+                    expires: credentials.expiry().map(|expiry| now + left(expiry)),
+                    credentials: credentials.clone(),
+                    found: now,
+                });
+                Ok(credentials)
+            }
+            Err(error) => {
+                let why = crate::error::chain(&error);
+                state.tried = Some((now, Some(why.clone())));
+                match &state.held {
+                    Some(held) if held.expires.is_none_or(|expires| now < expires) => {
+                        tracing::warn!(
+                            "credentials cannot be read again, so those of before stay in use: {why}"
+                        );
+                        Ok(held.credentials.clone())
+                    }
+                    _ => Err(error),
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn need(&self, now: Instant) -> Need {
+        let since = self.tried.as_ref().map(|(at, _)| now - *at);
+        let may_try = |pause| since.is_none_or(|since| since >= pause);
+        let Some(held) = &self.held else {
+            return match &self.tried {
+                Some((_, Some(why))) if !may_try(AGAIN) => Need::Wait(why.clone()),
+                _ => Need::Others,
+            };
+        };
+        let credentials = held.credentials.clone();
+        if self.is_stale {
+            return Need::Others;
+        }
+        let (has_expired, is_due) = match held.expires {
+            Some(expires) => (now >= expires, now + EARLY >= expires),
+            None => (false, now >= held.found + OLD),
+        };
+        match () {
+            () if has_expired && may_try(AGAIN) => Need::Others,
+            // The server decides: this machine's clock may be wrong.
+            () if has_expired => Need::Nothing(credentials),
+            () if is_due && may_try(EARLY_AGAIN) => Need::Better(credentials),
+            () => Need::Nothing(credentials),
+        }
+    }
+}
+
+impl Source {
+    fn stamps(&self) -> Vec<Stamp> {
+        let stamp = |file: &PathBuf| -> Stamp {
+            let found = fs::metadata(file).ok()?;
+            Some((found.mtime(), found.mtime_nsec(), found.len(), found.ino()))
+        };
+        self.files.iter().map(stamp).collect()
+    }
+}
+
+fn is_same(a: &Credentials, b: &Credentials) -> bool {
+    (a.access_key_id(), a.secret_access_key(), a.session_token())
+        == (b.access_key_id(), b.secret_access_key(), b.session_token())
+}
+
+/// The credentials, unless they hold what cannot be part of a header: the SDK would panic at it.
+fn sound(credentials: Credentials) -> Found {
+    let is_sent = |value: &str| value.bytes().all(|b| b.is_ascii_graphic());
+    // The secret itself is never sent; white space at its ends is none of it all the same.
+    let is_one = |value: &str| value.trim() == value && !value.contains(char::is_control);
+    let key_id = credentials.access_key_id();
+    let secret = credentials.secret_access_key();
+    let token = credentials.session_token();
+    let wrong = match () {
+        () if key_id.is_empty() || !is_sent(key_id) => "access key id",
+        () if secret.is_empty() || !is_one(secret) => "secret access key",
+        () if token.is_some_and(|token| !is_sent(token)) => "session token",
+        () => return Ok(credentials),
+    };
+    Err(CredentialsError::invalid_configuration(format!(
+        "the {wrong} is empty, or holds a space, a line break or another character that no key has: correct it where it comes \
+         from"
+    )))
+}
+
+/// The files that the environment names, or means.
+fn files() -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let home = variable("HOME").map(PathBuf::from);
+    let named = |name: &str| {
+        let path = PathBuf::from(variable(name)?);
+        Some(match (path.strip_prefix("~"), &home) {
+            (Ok(rest), Some(home)) => home.join(rest),
+            _ => path,
+        })
+    };
+    let of_profile = |name: &str, usual: &str| {
+        let usual = home.as_deref().map(|home| home.join(Path::new(usual)));
+        named(name).or(usual)
+    };
+    [
+        of_profile("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials"),
+        of_profile("AWS_CONFIG_FILE", ".aws/config"),
+        named("AWS_WEB_IDENTITY_TOKEN_FILE"),
+        named("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+impl ProvideCredentials for CredentialSource {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(self.get())
+    }
+}
+
+impl fmt::Debug for CredentialSource {
+    /// Shows no credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CredentialSource")
+            .field("files", &self.shared.files)
+            .field("generation", &self.generation())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
