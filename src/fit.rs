@@ -4,15 +4,22 @@
 //! What cannot work is refused, if somebody has set it; what may become too little is a warning, with both figures.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytesize::ByteSize;
+use forebay_fs::FsConfig;
 
 use crate::config::{Config, ConfigError, ConfigErrors, LogMode, Source};
 
-/// Memory that the program needs beside `memory_limit` and `metadata_cache`.
+/// Memory that the program needs beside `memory_limit`, `metadata_cache`, and what names and attributes take.
 const BESIDE: u64 = 128 << 20;
+
+/// The same with names and attributes, which follow `memory_limit`.
+fn beside(memory_limit: u64) -> u64 {
+    let config = FsConfig::new(PathBuf::new()).with_memory(memory_limit);
+    BESIDE + config.names_memory()
+}
 
 /// Looks at memory and disk of this machine. `data_dir` is there.
 ///
@@ -166,19 +173,19 @@ fn memory_verdict(config: &Config, memory: Option<Memory>) -> Verdict {
             problem: format!(
                 "is more than {}: lower it, and leave room for {} beside it",
                 memory.described(),
-                iec(BESIDE + config.metadata_cache.bytes())
+                iec(beside(limit.bytes()) + config.metadata_cache.bytes())
             ),
         }));
     }
     let needed = limit
         .bytes()
-        .saturating_add(config.metadata_cache.bytes() + BESIDE);
+        .saturating_add(config.metadata_cache.bytes() + beside(limit.bytes()));
     if needed > memory.bytes {
         return Verdict::Warned(format!(
             "the gateway may need {} of memory (memory_limit = {limit}, metadata_cache = {}, and {}), which is more than {}: lower memory_limit, or the system may end it",
             iec(needed),
             config.metadata_cache,
-            iec(BESIDE),
+            iec(beside(limit.bytes())),
             memory.described()
         ));
     }
@@ -416,7 +423,7 @@ mod tests {
             panic!("{tight:?}");
         };
         assert!(
-            said.contains("2.2 GiB") && said.contains("2.0 GiB"),
+            said.contains("2.3 GiB") && said.contains("2.0 GiB"),
             "{said}"
         );
         let default = memory_verdict(&config(&[]), memory(512 << 20));

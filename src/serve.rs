@@ -121,6 +121,8 @@ where
                 return Ok(());
             }
         };
+        // Before it is said: whoever reads that may ask at once.
+        opened.send_replace(Some(gateway.clone()));
         // Whoever started this may have closed the pipe; the gateway does not depend on it.
         let _ = write!(
             output,
@@ -131,7 +133,6 @@ where
             }
         );
         let _ = output.flush();
-        opened.send_replace(Some(gateway.clone()));
         tokio::select! {
             () = gateway.watch() => Err("what watches over clients that wait has ended".to_owned()),
             result = live(config, again, &*gateway, &mut signals) => result,

@@ -6,16 +6,19 @@
 # Writes 4 GiB to a volume that is limited to 256 MiB of block buffers, as fast as the gateway takes
 # them, then reads all of it back and compares. Asserted is what the process itself has allocated
 # (RssAnon + RssShmem, sampled every 100 ms): never more than limit + 128 MiB, and than limit + 64 MiB once it has
-# had nothing to do for a while. Reported besides: VmRSS and VmHWM, which also count the mapped log (RssFile), pages that the kernel takes
+# had nothing to do for a while. Then four clients make NAMES files at a second gateway with a memory_limit of 64 MiB, as fast as
+# it takes them: never more than that, its metadata_cache of 64 MiB, EXTRA_MIB, and a third of memory_limit, which names may
+# take. Reported besides: VmRSS and VmHWM, which also count the mapped log (RssFile), pages that the kernel takes
 # back when it needs them.
 #
 # Environment, with what holds without it:
-#   WRITE_MIB=4096 LIMIT_MIB=256 EXTRA_MIB=128
+#   WRITE_MIB=4096 LIMIT_MIB=256 EXTRA_MIB=128 NAMES=600000
 #   FB_BINARY=    the program; without it the release build of this checkout, built if need be
 #   TMPDIR=/tmp   log and bucket are made here: on a disk, since in memory the log would count
 . "$(dirname "$0")/lib/common.sh"
 
 WRITE_MIB=${WRITE_MIB:-4096} LIMIT_MIB=${LIMIT_MIB:-256} EXTRA_MIB=${EXTRA_MIB:-128}
+NAMES=${NAMES:-600000}
 PROGRAM=$(forebay_binary)
 work_folder memory
 [ "$(stat -f -c %T "$WORK")" != tmpfs ] || die "TMPDIR is in memory: the log would be counted as allocated"
@@ -52,4 +55,32 @@ status=0
 stop_gateway 120 || status=$?
 check "the gateway stops cleanly" test "$status" -eq 0
 [ "$FAILED" -eq 0 ] || tail -n 20 "$WORK/log"
+
+NAMES_LIMIT_MIB=64 METADATA_MIB=64
+PORT=$(free_port)
+start_gateway "$PROGRAM" "$PORT" "$WORK/names-log" --store "file://$WORK/names-bucket" --data-dir "$WORK/names-data" \
+    --memory-limit "${NAMES_LIMIT_MIB}MiB" --metadata-cache "${METADATA_MIB}MiB" --checkpoint-bytes 8MiB --pack-bytes 2MiB \
+    --log-limit 512MiB --squash no_root_squash
+at_exit 'end_process $GATEWAY_PID 5'
+python3 "$TESTS/lib/memory_peaks.py" "$GATEWAY_PID" "$WORK/names-peaks" &
+SAMPLER=$!
+at_exit 'end_process $SAMPLER 5'
+makers=()
+for maker in a b c d; do
+    timeout 1200 python3 "$TESTS/lib/nfs_client.py" names "$PORT" "$maker" $((NAMES / 4)) >>"$WORK/names" 2>&1 &
+    makers+=($!)
+done
+all_made() { local maker; for maker in "${makers[@]}"; do wait "$maker" || return 1; done; }
+made=0
+all_made || made=$?
+check "$NAMES files are made" test "$made" -eq 0
+sed 's/^/        /' "$WORK/names"
+kill "$SAMPLER" && wait "$SAMPLER" || true
+for pair in $(cat "$WORK/names-peaks"); do peak[${pair%=*}]=${pair#*=}; done
+allowed=$((NAMES_LIMIT_MIB + METADATA_MIB + EXTRA_MIB + NAMES_LIMIT_MIB / 3))
+say "        peak in MiB: $((peak[OWN] >> 10)), of ${peak[samples]} samples"
+check "allocated memory stays below $allowed MiB while they are" test $((peak[OWN])) -lt $((allowed << 10))
+status=0
+stop_gateway 120 || status=$?
+check "the gateway stops cleanly" test "$status" -eq 0
 summary

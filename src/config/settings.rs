@@ -91,7 +91,8 @@ settings! {
     "Memory" {
         /// Bytes of memory for block buffers, dirty and clean, and for what is on its way to or from the bucket,
         /// for which an eighth of it is kept free of dirty bytes. The program needs up to 128MiB
-        /// and `metadata_cache` besides, and 32MiB more with a disk cache, with some 80 bytes for each frame in it.
+        /// and `metadata_cache` besides, for names and attributes a third of it, 176MiB at most, and 32MiB more with a
+        /// disk cache, with some 80 bytes for each frame in it.
         memory_limit: Size = Fixed("1GiB"), "64MiB" to "64TiB";
         /// Bytes of memory for metadata that were read from the bucket. Filters and indexes of a million files take
         /// some 6MiB; where they do not fit, each cold lookup fetches them anew.

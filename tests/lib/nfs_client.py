@@ -6,6 +6,7 @@ enough to load a server (calls are pipelined), and independent of the server's o
                                          4.8 has it, sends again what a restart of the server may have lost
     nfs_client.py verify PORT NAME MIB   READ, and compare with what `write` wrote
     nfs_client.py remove PORT NAME
+    nfs_client.py names PORT NAME COUNT  CREATE so many empty files, NAME-0 and so on, 64 calls at a time
 
 Every MiB of a file differs from every other, and none of it can be compressed. As a module:
 
@@ -23,6 +24,7 @@ from collections import deque
 MOUNT, NFS = (100005, 3), (100003, 3)
 LOOKUP, READ, WRITE, CREATE, REMOVE, COMMIT = 3, 6, 7, 8, 12, 21
 UNSTABLE = 0
+JUKEBOX = 10008
 MIB = 1 << 20
 # Calls on their way at once: enough to keep a server on this machine busy.
 DEPTH = 16
@@ -135,6 +137,30 @@ class Client:
             raise NfsError("CREATE gave no handle")
         return bytes(reply.opaque())
 
+    def create_files(self, directory, name, count):
+        """CREATEs empty files, 64 calls at a time; asks again for those that are to come back."""
+        attributes = struct.pack(">5IQ2I", 1, 0o644, 0, 0, 1, 0, 0, 0)
+        waiting = deque()
+
+        def begin(number):
+            arguments = opaque(directory) + opaque(b"%s-%d" % (name, number)) + struct.pack(">I", 0)
+            waiting.append((number, self.send(NFS, CREATE, arguments, attributes)))
+
+        def settle():
+            number, xid = waiting.popleft()
+            status = self.receive(xid).u32()
+            if status == JUKEBOX:
+                begin(number)
+            elif status != 0:
+                raise NfsError(f"CREATE: status {status}")
+
+        for number in range(count):
+            begin(number)
+            if len(waiting) >= 64:
+                settle()
+        while waiting:
+            settle()
+
     def lookup(self, directory, name):
         return bytes(self.call(NFS, LOOKUP, opaque(directory), opaque(name)).opaque())
 
@@ -219,6 +245,10 @@ def main(command, port, name, mib="0"):
         client.read_file(client.lookup(root, name), count, compare)
     elif command == "remove":
         client.remove(root, name)
+    elif command == "names":
+        client.create_files(root, name, count)
+        print(f"{count} names: {count / (time.monotonic() - began):.0f} a second")
+        return
     else:
         sys.exit(__doc__)
     seconds = time.monotonic() - began

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::support::Place;
 use crate::support::nfs::{NOENT, Stable};
+use crate::support::{Place, run};
 
 #[test]
 fn the_first_start_makes_a_volume_and_says_how_to_mount_it() {
@@ -82,6 +82,25 @@ fn status_says_where_everything_is() {
         text.stdout
     );
     gateway.stop_cleanly();
+}
+
+#[test]
+fn a_health_check_says_in_a_word_and_a_code_how_a_gateway_is() {
+    let place = Place::new();
+    let gateway = place.serve();
+    let healthy = gateway.ask(&["status", "--check"]);
+    let said = (healthy.status.code(), healthy.stdout.as_str());
+    assert_eq!(said, (Some(0), "healthy\n"), "{}", healthy.stderr);
+    assert_eq!(gateway.status()["health"]["state"], "healthy");
+    gateway.stop_cleanly();
+    let data_dir = format!("--data-dir={}", place.data_dir().display());
+    let failing = run(&["status", "--check", &data_dir]);
+    assert_eq!(failing.status.code(), Some(2), "{}", failing.stderr);
+    let said = &failing.stdout;
+    assert!(
+        said.starts_with("failing: no gateway runs with data_dir"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ use forebay_meta::volume::keys::Expected;
 use forebay_types::BLOCK_SIZE;
 
 use crate::Compression;
+use crate::core::NODE_BYTES;
 use crate::dedup::Dedup;
 use crate::open::Opening;
 
@@ -127,6 +128,12 @@ impl FsConfig {
         }
     }
 
+    /// Bytes of memory that names and attributes may take beside `memory_limit`: unpublished ones, with their publication,
+    /// and nodes that are kept.
+    pub fn names_memory(&self) -> u64 {
+        self.overlay_limit + self.node_limit as u64 * NODE_BYTES
+    }
+
     /// Defaults, with everything local in `data_dir`.
     pub fn new(data_dir: PathBuf) -> FsConfig {
         FsConfig {
@@ -160,6 +167,24 @@ impl FsConfig {
             scrub_rate: 8 << 20,
             scrub_interval: Duration::ZERO,
             opening: Opening::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_take_what_the_documentation_says() {
+        for mib in [64, 100, 256, 511, 512, 1024, 1 << 20] {
+            let limit = mib << 20;
+            let config = FsConfig::new(PathBuf::new()).with_memory(limit);
+            assert_eq!(config.memory_limit, limit);
+            let most = (limit / 3).min(176 << 20);
+            let taken = config.names_memory();
+            assert!(taken <= most, "{taken} bytes beside {mib} MiB");
+            assert!(taken > most / 2, "{taken} bytes beside {mib} MiB");
         }
     }
 }

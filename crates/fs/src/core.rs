@@ -209,13 +209,9 @@ impl Core {
     }
 
     async fn load(&self, inode: Inode) -> Result<Arc<Node>> {
-        let waiting = self.troubles.wait(Trouble::Bucket);
-        let record = self
-            .catalog
-            .inode(inode)
-            .await
-            .map_err(|error| self.store_failed(error))?;
-        drop(waiting);
+        let reading = self.catalog.inode(inode);
+        let record = self.troubles.during(Trouble::Bucket, reading).await;
+        let record = record.map_err(|error| self.store_failed(error))?;
         let record = record.ok_or(Error::Stale)?;
         Ok(self.loaded(inode, record))
     }

@@ -97,11 +97,8 @@ impl Core {
                     plan,
                 )
             };
-            let for_bucket = self.troubles.wait(Trouble::Bucket);
-            let is_whole = self
-                .fetch_missing(&node, &missing, &plan, Some(&mut reply))
-                .await?;
-            drop(for_bucket);
+            let fetching = self.fetch_missing(&node, &missing, &plan, Some(&mut reply));
+            let is_whole = self.troubles.during(Trouble::Bucket, fetching).await?;
             drop(waiting);
             if is_whole {
                 return Ok(ReadReply {

@@ -1,6 +1,6 @@
 //! That reads and writes of what is in memory, and commits of nothing, allocate nothing in a whole volume: counted for the
 //! caller's thread, as others work for uploads and for the log meanwhile. And that a volume which was closed and dropped
-//! has given all of its memory back.
+//! has given all of its memory back. And that names which are made as fast as possible take no more than is counted for them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use forebay_fs::{FsConfig, Volume};
+use forebay_fs::{CommitMode, FsConfig, Volume};
 use forebay_object::StoreOptions;
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Stability};
@@ -25,9 +25,13 @@ thread_local! {
 /// Bytes that all threads have from the allocator now.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
+/// The most that it was.
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
 fn count(bytes: usize) {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-    IN_USE.fetch_add(bytes, Ordering::Relaxed);
+    let in_use = IN_USE.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    PEAK.fetch_max(in_use, Ordering::Relaxed);
 }
 
 // SAFETY: every call goes to the system allocator unchanged; counting allocates nothing.
@@ -189,4 +193,64 @@ fn a_volume_that_was_closed_has_given_its_memory_back() {
     let after = [after_a_life(), after_a_life(), after_a_life()][2];
     let grown = after.saturating_sub(before);
     assert!(grown < 256 << 10, "{grown} bytes more after three lives");
+}
+
+/// Files that are made at once, and altogether.
+const MAKERS: u64 = 4;
+const NAMES: u64 = 25_000;
+
+/// Makes files in a volume with little memory for names, whose bucket is a folder; gives the bytes that this took at the
+/// most beside what the volume had after the first thousand.
+async fn memory_of_names(set: impl FnOnce(&mut FsConfig)) -> usize {
+    let (local, bucket) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let url = format!("file://{}", bucket.path().display());
+    let options = StoreOptions::default();
+    let store = forebay_object::open(&url, &options).await.unwrap();
+    let mut config = FsConfig::new(local.path().to_owned()).with_memory(64 << 20);
+    config.metadata_cache = 1 << 20;
+    set(&mut config);
+    Volume::format_as(&store, &config.expected).await.unwrap();
+    let volume = Volume::open(&store, config).await.unwrap();
+    // Nobody waits for the disk, so that the publisher is what is behind.
+    let volume = volume.with_commit_mode(CommitMode::Async);
+    make(&volume, 0..1000).await;
+    volume.flush().await.unwrap();
+    let before = IN_USE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let each = (NAMES - 1000) / MAKERS;
+    let makers: Vec<_> = (0..MAKERS)
+        .map(|maker| {
+            let (volume, first) = (volume.clone(), 1000 + maker * each);
+            tokio::spawn(async move { make(&volume, first..first + each).await })
+        })
+        .collect();
+    for maker in makers {
+        maker.await.unwrap();
+    }
+    let peak = PEAK.load(Ordering::Relaxed);
+    volume.close(Duration::from_secs(60)).await;
+    peak.saturating_sub(before)
+}
+
+async fn make(volume: &Volume, numbers: std::ops::Range<u64>) {
+    let who = Credentials::default();
+    let mode = CreateMode::Unchecked(SetAttributes::default());
+    for number in numbers {
+        let name = format!("a file with the number {number}");
+        let created = volume.create(&who, Inode::ROOT, name.as_bytes(), &mode);
+        created.await.unwrap();
+    }
+}
+
+#[test]
+fn names_take_no_more_memory_than_is_counted_for_them() {
+    let _alone = ALONE.lock();
+    let runtime = Runtime::new().unwrap();
+    let mut allowed = 0;
+    let peak = runtime.block_on(memory_of_names(|config| {
+        // Beside them: 16 MiB of names that were looked up, and tables that are merged.
+        allowed = config.names_memory() as usize + (16 << 20);
+    }));
+    println!("{peak} bytes at the most, and {allowed} are allowed");
+    assert!(peak <= allowed, "{peak} bytes, and {allowed} are allowed");
 }

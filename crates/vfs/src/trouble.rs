@@ -4,7 +4,9 @@
 //! [`Troubles::refused`]. That is two additions and no clock. How long a trouble lasts, and what an operator hears of
 //! it, decides whoever looks at the counts from time to time.
 
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -76,6 +78,20 @@ impl Troubles {
         Waiting(counter)
     }
 
+    /// Does `work`, which counts as a wait from the first moment on that it is not done.
+    pub async fn during<T>(&self, kind: Trouble, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let mut waiting = None;
+        poll_fn(|context| {
+            let polled = work.as_mut().poll(context);
+            if polled.is_pending() {
+                waiting.get_or_insert_with(|| self.wait(kind));
+            }
+            polled
+        })
+        .await
+    }
+
     /// A client is refused.
     pub fn refused(&self, kind: Trouble, client: IpAddr) {
         let counter = self.of(kind);
@@ -132,6 +148,9 @@ impl Drop for Waiting<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     #[test]
@@ -151,6 +170,23 @@ mod tests {
         {
             assert_eq!(troubles.counts(*kind), Counts::default(), "{kind:?}");
         }
+    }
+
+    #[test]
+    fn work_that_is_done_at_once_is_no_wait() {
+        let troubles = Troubles::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let done = pin!(troubles.during(Trouble::Bucket, ready(7))).poll(&mut context);
+        assert_eq!(done, Poll::Ready(7));
+        assert_eq!(troubles.counts(Trouble::Bucket), Counts::default());
+        {
+            let mut waits = pin!(troubles.during(Trouble::Bucket, pending::<()>()));
+            assert!(waits.as_mut().poll(&mut context).is_pending());
+            assert!(waits.as_mut().poll(&mut context).is_pending());
+            let counts = troubles.counts(Trouble::Bucket);
+            assert_eq!((counts.waiting, counts.total), (1, 1));
+        }
+        assert_eq!(troubles.counts(Trouble::Bucket).waiting, 0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use forebay_meta::StoreError;
 use forebay_meta::record::{CookieRecord, InodeRecord};
 use forebay_types::Inode;
-use forebay_vfs::{Attributes, Credentials, DirectoryEntry, Listing, Result, permission};
+use forebay_vfs::{Attributes, Credentials, DirectoryEntry, Listing, Result, Trouble, permission};
 use futures_util::StreamExt;
 
 use super::passed::SHORT;
@@ -67,7 +67,8 @@ impl Core {
         if wanted > 0 {
             let from = cookie.max(DOT_DOT_COOKIE);
             let found;
-            (found, end) = self.names_after(&directory, from, wanted).await?;
+            let reading = self.names_after(&directory, from, wanted);
+            (found, end) = self.troubles.during(Trouble::Bucket, reading).await?;
             entries.extend(found.into_iter().map(|(cookie, record)| DirectoryEntry {
                 cookie,
                 inode: record.inode,

@@ -19,7 +19,9 @@ use bytes::Bytes;
 use forebay_meta::record::{InodeRecord, Kind, NameRecord};
 use forebay_meta::{Batch, Key};
 use forebay_types::Inode;
-use forebay_vfs::{Attributes, Credentials, Error, LINK_MAX, Result, Timestamp, permission};
+use forebay_vfs::{
+    Attributes, Credentials, Error, LINK_MAX, Result, Timestamp, Trouble, permission,
+};
 
 use crate::convert::{self, owned};
 use crate::core::Core;
@@ -144,10 +146,11 @@ impl Core {
                     .as_ref()
                     .is_none_or(|names| names.may_have(name))
         };
-        self.catalog
-            .name_if_published(directory.inode, name, may_be_published)
-            .await
-            .map_err(|error| self.store_failed(error))
+        let reading = self
+            .catalog
+            .name_if_published(directory.inode, name, may_be_published);
+        let entry = self.troubles.during(Trouble::Bucket, reading).await;
+        entry.map_err(|error| self.store_failed(error))
     }
 
     pub(crate) async fn lookup(
