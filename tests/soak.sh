@@ -47,5 +47,10 @@ status=0
 harness=$!
 at_exit "end_process $harness"
 wait "$harness" || status=$?
+if [ "$status" -ne 0 ] && [ "$STORE" != file ]; then
+    # Out of the way of the clean-up.
+    mv "$WORK/$STORE" "$WORK.$STORE"
+    say "bucket kept: $WORK.$STORE"
+fi
 say "$(seconds_since "$began") s"
 exit "$status"
