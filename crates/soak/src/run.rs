@@ -28,8 +28,9 @@ const MEMORY_LIMIT: u64 = 64 << 20;
 /// `metadata_cache` of the gateway.
 const METADATA_CACHE: u64 = 64 << 20;
 
-/// What the program may have allocated: README says that it needs 128 MiB and `metadata_cache` beside `memory_limit`.
-pub const MEMORY_BOUND: u64 = MEMORY_LIMIT + METADATA_CACHE + (128 << 20);
+/// What the program may have allocated: README says that it needs 128 MiB, `metadata_cache`, and for names a third of
+/// `memory_limit` beside that.
+pub const MEMORY_BOUND: u64 = MEMORY_LIMIT + METADATA_CACHE + (128 << 20) + MEMORY_LIMIT / 3;
 
 /// What the gateway may say: so many bytes, and more for each minute.
 const MESSAGE_BYTES: u64 = 256 << 10;
