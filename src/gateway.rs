@@ -551,6 +551,7 @@ impl Gateway for NfsGateway {
         let publish = left.max(publish / 3).mul_f64(FLUSH_SHARE);
         match self.volume.close(publish).await {
             forebay_fs::Closed::Published => Ok(0),
+            forebay_fs::Closed::InLog if let Some(gone) = self.volume.gone() => Err(gone),
             forebay_fs::Closed::InLog => Ok(self.volume.status().unpublished_bytes().max(1)),
         }
     }

@@ -133,7 +133,10 @@ pub fn of_volume(volume: &Status) -> Vec<Problem> {
         }
         None => {}
     }
-    if let Some((why, _)) = &volume.store_trouble {
+    if let Some((what, _)) = &volume.gone {
+        let message = format!("{what}; nothing is published before it is back");
+        problem(failing, "objects_gone", message);
+    } else if let Some((why, _)) = &volume.store_trouble {
         let message = format!("the bucket does not answer: {why}");
         problem(degraded, "bucket_away", message);
     }

@@ -1,6 +1,6 @@
 //! How the configuration has the store opened.
 
-use forebay_object::{Checksum, Encryption, Needs, Store, StoreOptions};
+use forebay_object::{Checksum, Encryption, Needs, Restore, RestoreTier, Store, StoreOptions};
 
 use tokio::time::Instant;
 
@@ -26,6 +26,7 @@ pub(crate) fn options(config: &Config, create: bool) -> StoreOptions {
         },
         storage_class: config.s3_storage_class.0.clone(),
         tags: config.s3_tags.0.clone(),
+        restore: restore(config),
         upload_limit: config.s3_upload_limit.clone(),
         download_limit: config.s3_download_limit.clone(),
         ca: config.s3_ca.path().map(ToOwned::to_owned),
@@ -81,4 +82,15 @@ pub(crate) async fn attempt<T>(
     let begun = Instant::now();
     let done = unless_refused(store, needs, work).await?;
     done.map_err(|error| store.explained(begun, error))
+}
+
+fn restore(config: &Config) -> Restore {
+    let days = config.s3_restore_days;
+    let tier = match config.s3_restore {
+        config::Restore::Off => return Restore::Off,
+        config::Restore::Expedited => RestoreTier::Expedited,
+        config::Restore::Standard => RestoreTier::Standard,
+        config::Restore::Bulk => RestoreTier::Bulk,
+    };
+    Restore::As { tier, days }
 }

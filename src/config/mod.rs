@@ -43,7 +43,7 @@ pub use source::Source;
 pub use table::{Default, Setting};
 pub use value::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, Dedup, Encryption, Endpoint, KmsKey,
-    LogLevel, LogMode, MaybeFile, Region, Sealing, Security, Size, SourcePort, Squash,
+    LogLevel, LogMode, MaybeFile, Region, Restore, Sealing, Security, Size, SourcePort, Squash,
     StorageClass, StoreUrl, Switch, Tags, Value, Written, Xprtsec,
 };
 

@@ -13,9 +13,9 @@ use super::inputs::{Raw, within};
 use super::table::settings;
 use super::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Dedup, Encryption,
-    Endpoint, Export, KmsKey, LogLevel, LogMode, MaybeFile, Region, Sealing, Security, Setting,
-    Size, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Value, Written,
-    Xprtsec, exports,
+    Endpoint, Export, KmsKey, LogLevel, LogMode, MaybeFile, Region, Restore, Sealing, Security,
+    Setting, Size, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Value,
+    Written, Xprtsec, exports,
 };
 
 settings! {
@@ -156,6 +156,12 @@ settings! {
         s3_storage_class: StorageClass = Fixed("none");
         /// Tags of packs, such as `project=x,owner=y`; ten at most.
         s3_tags: Tags = Fixed("none");
+        /// Whether an object that S3 has archived (GLACIER and the like) is restored when it is to be read: `expedited` takes
+        /// minutes, `standard` hours, `bulk` up to two days, each cheaper than the one before. `off` says which object it is
+        /// and leaves it to you.
+        s3_restore: Restore = Fixed("off");
+        /// For how many days a restored object can be read.
+        s3_restore_days: u32 = Fixed("7"), "1" to "3650";
         /// Bytes per second that go to S3: one rate, and others for hours of the day in the machine's time zone, as in
         /// `100MiB/s,08:00-18:00 10MiB/s`. `none` is no limit.
         s3_upload_limit: LinkLimit = Fixed("none");

@@ -14,8 +14,8 @@ mod store;
 mod transports;
 
 pub use choice::{
-    Access, Auto, Checksum, CommitMode, Compression, Dedup, Encryption, LogLevel, LogMode, Sealing,
-    SourcePort, Squash, Switch,
+    Access, Auto, Checksum, CommitMode, Compression, Dedup, Encryption, LogLevel, LogMode, Restore,
+    Sealing, SourcePort, Squash, Switch,
 };
 pub use clients::Clients;
 pub use file::MaybeFile;

@@ -46,6 +46,7 @@ pub(crate) fn well() -> Status {
         inodes: 12,
         nodes: 12,
         store_trouble: None,
+        gone: None,
         log_trouble: None,
         stopped: None,
     }
@@ -74,6 +75,23 @@ fn a_fenced_gateway_is_failing() {
     assert_eq!(state.code(), 2);
     assert_eq!(names, ["fenced"]);
     assert!(line.starts_with("failing: another gateway"), "{line}");
+}
+
+#[test]
+fn a_volume_whose_objects_are_gone_is_failing() {
+    let what = "meta/compacted/1.sst is gone from the bucket";
+    let (state, names, line) = judged(|status| {
+        status.gone = Some((what.to_owned(), Duration::ZERO));
+        status.store_trouble = status.gone.clone();
+    });
+    assert_eq!(
+        (state, names),
+        (State::Failing, vec!["objects_gone".to_owned()])
+    );
+    assert!(
+        line.contains(what) && line.contains("nothing is published"),
+        "{line}"
+    );
 }
 
 #[test]

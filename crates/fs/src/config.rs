@@ -76,6 +76,8 @@ pub struct FsConfig {
     pub background_requests: u64,
     /// Age in the bucket that a pack which nothing knows must have before it is deleted.
     pub orphan_grace: Duration,
+    /// How often the descriptor or a pack is asked for while checkpoints are published.
+    pub presence_interval: Duration,
     /// Bytes a second that the scrub reads from the bucket, at most; 1 or more.
     pub scrub_rate: u64,
     /// How often the scrub reads each pack back, by itself; zero for never.
@@ -164,6 +166,7 @@ impl FsConfig {
             background_rate: 16 << 20,
             background_requests: 10,
             orphan_grace: Duration::from_secs(3600),
+            presence_interval: Duration::from_secs(30),
             scrub_rate: 8 << 20,
             scrub_interval: Duration::ZERO,
             opening: Opening::default(),

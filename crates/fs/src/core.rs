@@ -52,6 +52,21 @@ pub enum Stopped {
     Failed(String),
 }
 
+/// Why a flush cannot say that the bucket holds everything.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlushError {
+    /// The volume has stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// Objects of the metadata, or the descriptor, are not in the bucket any more. Nothing is published before they are
+    /// put back.
+    #[error("{0}")]
+    Gone(String),
+    /// Everything is published, but a pack that files need is not in the bucket any more.
+    #[error("{0}; `forebay scrub --status` lists what was lost")]
+    PackGone(String),
+}
+
 /// State shared by operations and background tasks of one volume.
 pub(crate) struct Core {
     pub(crate) config: FsConfig,
@@ -141,6 +156,11 @@ impl Core {
         self.journal
             .get()
             .expect("recovery is done before the first operation")
+    }
+
+    /// Whether recovery is done.
+    pub(crate) fn is_open(&self) -> bool {
+        self.journal.get().is_some()
     }
 
     /// The log, once recovery is done and if the volume has one.
@@ -463,7 +483,7 @@ impl Core {
                 self.stop(Stopped::Fenced);
                 Error::Delay
             }
-            StoreError::Corrupt(_) | StoreError::Fatal(_) => {
+            StoreError::Corrupt(_) | StoreError::Gone(_) | StoreError::Fatal(_) => {
                 tracing::error!("metadata: {error}");
                 Error::Io
             }

@@ -267,7 +267,11 @@ impl PackStore {
         location: &Path,
         range: Range<u64>,
     ) -> Result<Bytes, FetchError> {
-        let got = self.store.get_range(location, range).await;
+        let mut got = self.store.get_range(location, range.clone()).await;
+        if matches!(&got, Err(error) if Fault::of(error) == Fault::OutOfRange) {
+            // It may be the answer that was cut.
+            got = self.store.get_range(location, range).await;
+        }
         got.map_err(|error| match Fault::of(&error) {
             Fault::NotFound => FetchError::Damaged(format!("pack {location} is gone: {error}")),
             // Taken for a store that is away it would be waited for for ever.

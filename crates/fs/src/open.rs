@@ -201,7 +201,7 @@ pub(crate) async fn open(
         environment,
         catalog,
         packs,
-        checkpoints: Checkpoints::new(taken, store.health.clone(), &config),
+        checkpoints: Checkpoints::new(taken, store, &config),
         accounts,
         next_inode: taken.next_inode,
         verifier: state.verifier,

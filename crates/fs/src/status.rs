@@ -78,6 +78,9 @@ pub struct Status {
     pub nodes: usize,
     /// What is wrong with the bucket, and for how long.
     pub store_trouble: Option<(String, Duration)>,
+    /// Which objects that the volume consists of are gone from the bucket, so that nothing is published, and for how
+    /// long that is known.
+    pub gone: Option<(String, Duration)>,
     /// What is wrong with the log: why writes are refused (a flush has failed) or may have to wait (no
     /// further segment can be made), and since when for the former.
     pub log_trouble: Option<(String, Option<Duration>)>,
@@ -118,6 +121,7 @@ impl Status {
             inodes: core.accounts.volume().used().files,
             nodes: core.nodes.len(),
             store_trouble: core.checkpoints.store_trouble(),
+            gone: (core.checkpoints.proof.gone()).map(|gone| (gone.what, gone.since.elapsed())),
             log_trouble: log_trouble(core),
             stopped: core.is_stopped(),
         }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::checkpoint::{CollectRefusal, CollectorStatus};
-use crate::core::{Core, Stopped};
+use crate::core::{Core, FlushError, Stopped};
 use crate::durability::{CommitMode, Recorded};
 use crate::environment::Environment;
 use crate::local::{self, LocalState};
@@ -213,14 +213,22 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// When the volume stops before that. While the bucket does not answer, it waits.
-    pub async fn flush(&self) -> std::result::Result<Lsn, Stopped> {
+    /// When the volume stops before that, or objects that it consists of are gone from the bucket. While the bucket does
+    /// not answer, it waits.
+    pub async fn flush(&self) -> std::result::Result<Lsn, FlushError> {
         self.core.flush().await
     }
 
     /// What calls wait for; stays valid when the volume is gone.
     pub fn troubles(&self) -> Arc<Troubles> {
         self.core.troubles.clone()
+    }
+
+    /// Which objects that the volume consists of are gone from the bucket, and what to do, for the operator to read; none
+    /// as far as is known.
+    pub fn gone(&self) -> Option<String> {
+        let gone = self.core.checkpoints.proof.gone()?;
+        Some(self.core.explain_gone(&gone.what))
     }
 
     /// What is not in the bucket yet, and how full the limits are.

@@ -19,7 +19,7 @@ const MIB: usize = 1 << 20;
 #[track_caller]
 fn finds_out(first: &Life) {
     let flushed = first.run(|volume| async move { volume.flush().await });
-    assert_eq!(flushed, Err(Stopped::Fenced));
+    assert_eq!(flushed, Err(Stopped::Fenced.into()));
     assert_eq!(first.volume.status().stopped, Some(Stopped::Fenced));
 }
 
@@ -275,7 +275,7 @@ fn a_takeover_at_any_step_of_a_publish_leaves_the_volume_to_the_second_gateway()
         let before = objects_while_quiet(&elsewhere);
 
         gate().open();
-        assert_eq!(first.join(flush), Err(Stopped::Fenced), "{step:?}");
+        assert_eq!(first.join(flush), Err(Stopped::Fenced.into()), "{step:?}");
         refuses_changes(&first, kept);
         first.crash();
         changed_nothing(&before, &bucket.objects(), 1);

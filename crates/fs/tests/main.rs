@@ -22,6 +22,7 @@ mod leaving_early;
 mod limits;
 mod model;
 mod moving;
+mod objects_gone;
 mod one_node_per_inode;
 mod publishing_order;
 mod put_back;

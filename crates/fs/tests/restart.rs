@@ -199,7 +199,7 @@ fn a_second_gateway_fences_the_first_which_stops_writing_and_says_so() {
 
     assert_eq!(
         first.run(|volume| async move { volume.flush().await }),
-        Err(Stopped::Fenced)
+        Err(Stopped::Fenced.into())
     );
     assert_eq!(
         first.run(|volume| async move { volume.stopped().await }),
@@ -243,7 +243,7 @@ fn a_gateway_whose_successor_came_during_an_upload_publishes_nothing() {
     bucket.controls.pack_puts.open();
     second.write(inode, 0, b"second", Stability::FileSync);
     second.flush();
-    assert_eq!(first.join(flush), Err(Stopped::Fenced));
+    assert_eq!(first.join(flush), Err(Stopped::Fenced.into()));
     second.crash();
     assert_eq!(bucket.start_elsewhere(|_| {}).read(inode, 0, 10), b"second");
 }

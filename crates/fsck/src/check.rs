@@ -149,7 +149,9 @@ pub async fn check(
                 ..report
             }),
             Err(Ended::Bucket(why)) => Err(CheckError::Bucket(why)),
-            Err(Ended::Metadata(error @ StoreError::Corrupt(_))) if !held => {
+            Err(Ended::Metadata(error @ (StoreError::Corrupt(_) | StoreError::Gone(_))))
+                if !held =>
+            {
                 // Not damaged, perhaps, but merged and deleted by a gateway.
                 if attempt < ATTEMPTS {
                     tracing::warn!(

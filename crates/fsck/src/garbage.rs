@@ -133,7 +133,9 @@ pub async fn garbage(
                 }
                 return Ok(garbage);
             }
-            Err(Ended::Metadata(error @ StoreError::Corrupt(_))) if !is_held => {
+            Err(Ended::Metadata(error @ (StoreError::Corrupt(_) | StoreError::Gone(_))))
+                if !is_held =>
+            {
                 if attempt == ATTEMPTS {
                     return Err(CheckError::Overtaken(error));
                 }

@@ -58,6 +58,10 @@ pub enum StoreError {
     /// repeating it does not help.
     #[error("{0}")]
     Corrupt(String),
+    /// Objects that the store consists of are not in the bucket any more: somebody or something has deleted them. Do not
+    /// count on anything that the bucket is to hold before the call succeeds, which it does if they are put back.
+    #[error("{0}")]
+    Gone(String),
     /// Neither a repetition nor waiting helps: stop the volume and show this to the operator.
     #[error("the metadata store failed: {0}")]
     Fatal(String),

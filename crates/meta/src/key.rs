@@ -402,7 +402,7 @@ impl KeyRange {
     }
 
     /// Every key that begins with `prefix`: up to the number that follows it.
-    fn of_prefix(prefix: Vec<u8>) -> KeyRange {
+    pub(crate) fn of_prefix(prefix: Vec<u8>) -> KeyRange {
         let mut end = prefix.clone();
         while let Some(last) = end.pop() {
             if last < u8::MAX {

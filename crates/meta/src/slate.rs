@@ -49,6 +49,7 @@ mod gate;
 mod housekeeping;
 mod objects;
 mod pin;
+mod presence;
 mod reader;
 mod sealed;
 mod still;
@@ -77,6 +78,7 @@ use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
 use gate::{Gate, GatedStore};
 use housekeeping::Housekeeper;
+use presence::{NotingStore, Presence, Suspect};
 use sealed::{Refused, SealedStore};
 
 #[cfg(feature = "fuzzing")]
@@ -155,6 +157,7 @@ pub struct SlateStore {
     /// A commit has happened, or is waiting for a merge.
     changed: Arc<Notify>,
     housekeeper: Housekeeper,
+    presence: Presence,
 }
 
 impl SlateStore {
@@ -179,6 +182,9 @@ impl SlateStore {
         settings: SlateSettings,
         sealing: Option<Sealing>,
     ) -> Result<SlateStore, StoreError> {
+        let suspect = Suspect::default();
+        let presence = Presence::new(store.clone(), path.clone(), suspect.clone());
+        let store = Arc::new(NotingStore::new(store, suspect.clone()));
         let store = verified(store, &path, sealing);
         let retention = settings.retention.max(settings.timeout);
         let clock = Arc::new(VolumeClock::default());
@@ -209,6 +215,7 @@ impl SlateStore {
             path,
             retention,
             Arc::clone(&changed),
+            suspect,
         );
         Ok(SlateStore {
             db,
@@ -217,6 +224,7 @@ impl SlateStore {
             gate,
             changed,
             housekeeper,
+            presence,
         })
     }
 
@@ -232,6 +240,19 @@ impl SlateStore {
         F: Future<Output = Result<T, slatedb::Error>>,
     {
         read_again(self.timeout, ask).await
+    }
+
+    /// What a commit says that the bucket did not carry out in time: a merge that cannot read its tables would be
+    /// waited for without end.
+    async fn not_in_time(&self, error: StoreError) -> StoreError {
+        if !matches!(error, StoreError::Transient(_)) {
+            return error;
+        }
+        let looked = self.presence.look_into_suspicion(&self.db, self.timeout);
+        match looked.await {
+            Err(gone @ (StoreError::Gone(_) | StoreError::Fenced)) => gone,
+            _ => error,
+        }
     }
 
     async fn write(&self, batch: &Batch) -> Result<(), StoreError> {
@@ -282,7 +303,10 @@ where
             })
         };
         match within(timeout, answer).await {
-            Err(StoreError::Corrupt(why)) if attempt < READS && !was_repeated => {
+            // A table that is gone may have been merged away while it was read.
+            Err(StoreError::Corrupt(why) | StoreError::Gone(why))
+                if attempt < READS && !was_repeated =>
+            {
                 tracing::warn!("{why}; read again");
                 tokio::time::sleep(READ_AGAIN * attempt).await;
             }
@@ -352,7 +376,9 @@ impl MetaStore for SlateStore {
             return Err(never_arrived());
         }
         if unflushed.as_ref() != Some(batch) && !batch.is_empty() {
-            self.write(batch).await?;
+            if let Err(error) = self.write(batch).await {
+                return Err(self.not_in_time(error).await);
+            }
             *unflushed = Some(batch.clone());
         }
         let flush = self.db.flush_with_options(FlushOptions {
@@ -374,12 +400,18 @@ impl MetaStore for SlateStore {
         if !ready.wait().await {
             return Err(never_arrived());
         }
-        if early.is_none() {
-            within(self.timeout, flush).await?;
+        if early.is_none()
+            && let Err(error) = within(self.timeout, flush).await
+        {
+            return Err(self.not_in_time(error).await);
         }
         *unflushed = None;
         self.changed.notify_one();
         Ok(())
+    }
+
+    async fn prove(&self) -> Result<(), StoreError> {
+        self.presence.prove(&self.db, self.timeout).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {
@@ -448,12 +480,27 @@ fn sorted(error: &slatedb::Error) -> StoreError {
             false => corrupt(),
         };
     }
+    if let Some(path) = sources(error).find_map(missing) {
+        return StoreError::Gone(format!(
+            "{path}, of the volume's metadata, is gone from the bucket"
+        ));
+    }
     match error.kind() {
         ErrorKind::Closed(CloseReason::Fenced) => StoreError::Fenced,
         ErrorKind::Closed(CloseReason::Clean) => StoreError::Fatal("it is closed".into()),
         ErrorKind::Unavailable | ErrorKind::Transaction => StoreError::Transient(error.to_string()),
         ErrorKind::Data => corrupt(),
         _ => StoreError::Fatal(error.to_string()),
+    }
+}
+
+/// The object that the bucket does not have.
+fn missing<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
+    let shared = error.downcast_ref::<Arc<object_store::Error>>();
+    let error = shared.map(Arc::as_ref).or(error.downcast_ref())?;
+    match error {
+        object_store::Error::NotFound { path, .. } => Some(path),
+        _ => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The store of metadata: what is published.
 
+mod listings;
 mod memory;
 mod names;
 mod ready;
@@ -42,6 +43,11 @@ pub trait MetaStore: Send + Sync {
         }
         self.commit(batch).await
     }
+
+    /// Looks whether the bucket still has something older than the last commit that the state consists of, another thing
+    /// each time: at most one request, unless it is not there. [`StoreError::Gone`] then. Who never deletes anything but
+    /// by commits has nothing to look for.
+    async fn prove(&self) -> Result<(), StoreError>;
 
     /// Ends all work in the background. What [`commit`](MetaStore::commit) returned for is in
     /// the bucket whether this is called or not. Later calls fail.

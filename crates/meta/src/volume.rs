@@ -242,8 +242,21 @@ impl VolumeDescriptor {
         }
     }
 
-    /// Reads the descriptor of the volume under `root`.
+    /// Reads the descriptor of the volume under `root`; once more if it does not arrive as it was written.
     pub async fn load(
+        store: &Arc<dyn ObjectStore>,
+        root: &Path,
+    ) -> Result<VolumeDescriptor, VolumeError> {
+        match Self::load_once(store, root).await {
+            Err(error @ VolumeError::Damaged { .. }) => {
+                tracing::warn!("{error}; read again");
+                Self::load_once(store, root).await
+            }
+            loaded => loaded,
+        }
+    }
+
+    async fn load_once(
         store: &Arc<dyn ObjectStore>,
         root: &Path,
     ) -> Result<VolumeDescriptor, VolumeError> {

@@ -45,7 +45,7 @@ pub use counting::{CountingStore, RequestCounts};
 pub use error::{Fault, OpenError, Refusal};
 pub use file::FileStore;
 pub use link::{Hours, LinkLimit};
-pub use options::{Checksum, Credentials, Encryption, Proxy, StoreOptions};
+pub use options::{Checksum, Credentials, Encryption, Proxy, Restore, RestoreTier, StoreOptions};
 pub use pace::{Health, Needs, PaceSettings, UnansweredTry};
 pub use probe::{ProbeError, probe};
 pub use s3::{
@@ -53,7 +53,7 @@ pub use s3::{
 };
 
 use location::Location;
-use pace::{Body, PacedStore, Pacer, Repeat};
+use pace::{Body, Kind, PacedStore, Pacer, Repeat};
 
 /// An open store: where a volume's objects are.
 #[derive(Clone, Debug)]
@@ -167,9 +167,13 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError>
                 ..Store::paced(Arc::new(s3.clone()), prefix.clone(), url.clone(), pacer)
             };
             let pacer = &store.health.pacer;
-            opening::asked(|| pacer.run(Repeat::Freely, Body::Nothing, || s3.check(&prefix)))
-                .await
-                .map_err(|source| OpenError::store(&url, &source))?;
+            opening::asked(|| {
+                pacer.run(Kind::Read, Repeat::Freely, Body::Nothing, || {
+                    s3.check(&prefix)
+                })
+            })
+            .await
+            .map_err(|source| OpenError::store(&url, &source))?;
             store
         }
     })

@@ -34,6 +34,8 @@ pub struct StoreOptions {
     pub storage_class: Option<String>,
     /// Tags of [`crate::Store::data_options`]: keys and values.
     pub tags: Vec<(String, String)>,
+    /// Whether objects that the server has archived are restored when they are to be read.
+    pub restore: Restore,
     /// Limit of what goes to an S3 server.
     pub upload_limit: LinkLimit,
     /// Limit of what comes from one.
@@ -69,6 +71,32 @@ pub enum Encryption {
         /// The key's name; else the one that the server has for S3.
         key: Option<String>,
     },
+}
+
+/// Whether an archived object that is to be read is restored first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restore {
+    /// It is not: somebody else has to.
+    #[default]
+    Off,
+    /// It is.
+    As {
+        /// How fast, and how dear.
+        tier: RestoreTier,
+        /// For how many days it can be read then, 1 or more; an object of INTELLIGENT_TIERING stays readable.
+        days: u32,
+    },
+}
+
+/// How fast S3 restores an archived object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoreTier {
+    /// In minutes; not from DEEP_ARCHIVE.
+    Expedited,
+    /// In hours.
+    Standard,
+    /// In half a day or two.
+    Bulk,
 }
 
 /// Through which proxy an S3 server, or a service beside it, is spoken to.

@@ -24,6 +24,7 @@ mod list;
 mod multipart;
 mod patience;
 mod put;
+mod restore;
 mod way;
 
 use std::fmt;
@@ -42,12 +43,13 @@ use object_store::{
 };
 
 use crate::link::Link;
-use crate::{Checksum, Encryption, OpenError, StoreOptions};
+use crate::{Checksum, Encryption, OpenError, Restore, StoreOptions};
 pub(crate) use advice::Kind;
 pub use credentials::CredentialSource;
 pub use environment::{check_environment, check_region, endpoint};
 pub(crate) use error::S3Error;
 use patience::PATIENCE;
+use restore::Archived;
 pub use way::http_client;
 
 /// Looks at the environment and at `options`, as [`S3Store::connect`] does first.
@@ -74,6 +76,8 @@ struct Shared {
     checksum: Checksum,
     encryption: Encryption,
     link: Option<Arc<Link>>,
+    restore: Restore,
+    archived: Archived,
 }
 
 /// Most objects that one `DeleteObjects` request may name.
@@ -108,6 +112,8 @@ impl S3Store {
                 checksum: options.checksum,
                 encryption: options.encryption.clone(),
                 link,
+                restore: options.restore,
+                archived: Archived::default(),
             }),
         })
     }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use forebay_object::{Store, StoreOptions, open};
+use forebay_object::{Fault, Restore, RestoreTier, Store, StoreOptions, open};
 use futures_util::StreamExt;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
@@ -87,4 +87,38 @@ async fn an_unconditional_put_outlives_a_failure_of_the_server() {
     .await;
     let store = open_volume(&server, |_| {}).await;
     store.store.put(&store.path("x"), "x".into()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_archived_object_is_named_and_restored_only_if_asked() {
+    let behaviour = Behaviour {
+        archives: Some(3),
+        ..Behaviour::default()
+    };
+    let server = Server::start(behaviour).await;
+    let asked = Restore::As {
+        tier: RestoreTier::Standard,
+        days: 3,
+    };
+    for (restore, can_be_read) in [(Restore::Off, false), (asked, true)] {
+        let store = open_volume(&server, |options| options.restore = restore).await;
+        let path = store.path("packs/archived");
+        store.store.put(&path, "bytes".into()).await.unwrap();
+        for _ in 0..2 {
+            let error = match store.store.get(&path).await {
+                Ok(found) => {
+                    assert!(can_be_read);
+                    assert_eq!(found.bytes().await.unwrap(), "bytes");
+                    continue;
+                }
+                Err(error) => error,
+            };
+            assert_eq!(Fault::of(&error), Fault::Archived);
+            let text = format!("{error} {:?}", error);
+            assert!(text.contains("packs/archived is archived"), "{text}");
+        }
+        assert_eq!(store.store.get(&path).await.is_ok(), can_be_read);
+        // An answer, and no sign of an outage.
+        assert!(store.health.away().is_none());
+    }
 }

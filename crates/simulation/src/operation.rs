@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use forebay_fs::{Stopped, Volume};
+use forebay_fs::{FlushError, Stopped, Volume};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{
     Attributes, Change, CreateMode, Created, Credentials, Device, Error, FileKind, FileSystem,
@@ -231,7 +231,9 @@ impl Operation {
             ),
             Operation::Flush => match volume.flush().await {
                 Ok(lsn) => Reply::Flushed(lsn),
-                Err(why) => Reply::Stopped(why),
+                Err(FlushError::Stopped(why)) => Reply::Stopped(why),
+                // Nothing is deleted here but by gateways.
+                Err(gone) => Reply::Stopped(Stopped::Failed(gone.to_string())),
             },
         }
     }

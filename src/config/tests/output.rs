@@ -49,6 +49,8 @@ fn unusual() -> Places {
         "alias/key",
         "STANDARD_IA",
         "project=x y,owner=me",
+        "bulk",
+        "30",
         "100MiB/s,08:00-18:00 10MiB/s,22:00-06:00 none",
         "20MB/s",
         "/s3-ca.pem",

@@ -105,6 +105,19 @@ choice! {
 }
 
 choice! {
+    /// Whether archived objects are restored when they are to be read.
+    Restore:
+    /// They are not.
+    Off = "off",
+    /// In minutes.
+    Expedited = "expedited",
+    /// In hours.
+    Standard = "standard",
+    /// In half a day or two.
+    Bulk = "bulk",
+}
+
+choice! {
     /// How an S3 server is asked to encrypt.
     Encryption:
     /// As the bucket says.

@@ -74,6 +74,10 @@ impl MetaStore for Reached {
         self.real.commit(batch).await
     }
 
+    async fn prove(&self) -> Result<(), StoreError> {
+        self.real.prove().await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.real.close().await
     }

@@ -21,6 +21,7 @@ mod collector;
 mod dirty;
 mod early;
 mod pack_plan;
+mod proof;
 mod publish;
 mod reclaim;
 mod share;
@@ -33,19 +34,20 @@ use std::time::Duration;
 
 use forebay_meta::StoreError;
 use forebay_meta::record::VolumeState;
-use forebay_object::Health;
+use forebay_object::{Health, Store};
 use forebay_types::{CheckpointId, Epoch, Lsn, PackId};
-use forebay_vfs::{Error, Result};
+use forebay_vfs::Error;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::FsConfig;
 use crate::compression::Packs;
-use crate::core::{Core, Stopped};
+use crate::core::{Core, FlushError, Stopped};
 use crate::fetch::backoff;
 use crate::status::Stage;
 use collector::Collector;
+use proof::Proof;
 
 pub use collector::{CollectRefusal, CollectorStatus, CollectorWait, Space};
 
@@ -75,7 +77,7 @@ pub(crate) struct Checkpoints {
     /// A writer waits for what a checkpoint gives back.
     pressed: AtomicBool,
     /// Who waits for everything to be published.
-    flushes: Mutex<Vec<oneshot::Sender<Lsn>>>,
+    flushes: Mutex<Vec<oneshot::Sender<Result<Lsn, FlushError>>>>,
     published: watch::Sender<Lsn>,
     /// Number of the last checkpoint that is published; 0 before the first one of this gateway.
     last: AtomicU64,
@@ -105,11 +107,13 @@ pub(crate) struct Checkpoints {
     pub(crate) leaving: early::Leaving,
     /// What gives the bucket back what nothing refers to.
     pub(crate) collector: Collector,
+    /// Whether the bucket has what the next publication builds on.
+    pub(crate) proof: Proof,
 }
 
 impl Checkpoints {
     /// Goes on from the state that the bucket has.
-    pub(crate) fn new(state: VolumeState, health: Health, config: &FsConfig) -> Checkpoints {
+    pub(crate) fn new(state: VolumeState, store: &Store, config: &FsConfig) -> Checkpoints {
         Checkpoints {
             wake: Notify::new(),
             pressed: AtomicBool::new(false),
@@ -119,7 +123,7 @@ impl Checkpoints {
             state: Mutex::new(state),
             store_error: Mutex::default(),
             read_error: Mutex::default(),
-            health,
+            health: store.health.clone(),
             closed: Mutex::default(),
             closed_nodes: AtomicUsize::new(0),
             stage: Mutex::default(),
@@ -131,6 +135,7 @@ impl Checkpoints {
             compressing: Packs::new(config.upload_parallel),
             leaving: early::Leaving::default(),
             collector: Collector::new(config),
+            proof: Proof::new(store),
         }
     }
 
@@ -184,7 +189,7 @@ impl Checkpoints {
         let mut error = self.read_error.lock();
         let since = error
             .as_ref()
-            .filter(|error| !error.is_over(self.health.last_answer()))
+            .filter(|error| !error.is_over(self.health.last_read()))
             .map_or(now, |error| error.since);
         *error = Some(ReadError {
             why: why.to_owned(),
@@ -193,9 +198,12 @@ impl Checkpoints {
         });
     }
 
-    /// What is wrong with the bucket, and for how long. What a reader met is over with the next answer to anybody;
+    /// What is wrong with the bucket, and for how long. What a reader met is over with the next answer to a read;
     /// what the publisher met, when the publisher is answered.
     pub(crate) fn store_trouble(&self) -> Option<(String, Duration)> {
+        if let Some(gone) = self.proof.gone() {
+            return Some((gone.what, gone.since.elapsed()));
+        }
         let of_publisher = self.store_error.lock().clone();
         if let Some((why, since)) = of_publisher {
             // The publisher has waited in vain, perhaps, for what asks for ever; the store has said why.
@@ -208,7 +216,7 @@ impl Checkpoints {
         if let Some(away) = self.health.away() {
             return Some(away);
         }
-        let answer = self.health.last_answer();
+        let answer = self.health.last_read();
         let error = self.read_error.lock().clone();
         let error = error.filter(|error| !error.is_over(answer))?;
         Some((error.why, error.since.elapsed()))
@@ -271,7 +279,7 @@ pub(crate) fn epoch_of(pack: PackId) -> Epoch {
 
 impl Core {
     /// Returns when the bucket holds everything before `end`.
-    pub(crate) async fn published(&self, end: Lsn) -> Result<()> {
+    pub(crate) async fn published(&self, end: Lsn) -> forebay_vfs::Result<()> {
         let mut published = self.checkpoints.published.subscribe();
         let mut stopped = self.watch_stopped();
         if *published.borrow_and_update() < end {
@@ -285,19 +293,21 @@ impl Core {
     }
 
     /// Publishes everything that was done before the call; gives the LSN up to which the bucket is
-    /// complete. `Err` when the volume stops before.
-    pub(crate) async fn flush(&self) -> std::result::Result<Lsn, Stopped> {
+    /// complete. `Err` when the volume stops before, or objects that it consists of are gone.
+    pub(crate) async fn flush(&self) -> Result<Lsn, FlushError> {
         let (done, published) = oneshot::channel();
+        let gone = self.checkpoints.proof.next_gone();
         self.checkpoints.flushes.lock().push(done);
         self.checkpoints.wake();
         let mut stopped = self.watch_stopped();
         tokio::select! {
             biased;
-            Ok(lsn) = published => Ok(lsn),
+            Ok(answer) = published => answer,
             Ok(why) = stopped.wait_for(Option::is_some) => {
-                Err(why.clone().unwrap_or(Stopped::Failed("stopping".into())))
+                let why = why.clone().unwrap_or(Stopped::Failed("stopping".into()));
+                Err(why.into())
             }
-            else => Err(Stopped::Failed("the publisher has ended".into())),
+            what = gone => Err(self.gone(&what)),
         }
     }
 
@@ -309,6 +319,7 @@ impl Core {
             let wake = self.checkpoints.wake.notified();
             let flushes = std::mem::take(&mut *self.checkpoints.flushes.lock());
             if !flushes.is_empty() || self.is_due() {
+                let before = self.checkpoints.last();
                 if self.publish_open().await.is_err() {
                     return;
                 }
@@ -321,9 +332,16 @@ impl Core {
                     return;
                 }
                 self.checkpoints.collector.turn_over();
-                for flush in flushes {
-                    // Whoever does not wait any more needs no answer.
-                    let _ = flush.send(self.checkpoints.published());
+                if !flushes.is_empty() {
+                    let just_proven = self.checkpoints.last() != before;
+                    let Ok(proven) = self.prove_all(just_proven).await else {
+                        return;
+                    };
+                    for flush in flushes {
+                        let answer = proven.clone().map(|()| self.checkpoints.published());
+                        // Whoever does not wait any more needs no answer.
+                        let _ = flush.send(answer);
+                    }
                 }
                 continue;
             }
@@ -381,7 +399,7 @@ impl Core {
     }
 
     /// Closes the open checkpoint and brings it to the bucket; does nothing if nothing changed.
-    pub(crate) async fn publish_open(self: &Arc<Self>) -> std::result::Result<(), Halted> {
+    pub(crate) async fn publish_open(self: &Arc<Self>) -> Result<(), Halted> {
         self.checkpoints.pressed.store(false, Ordering::Release);
         if let Some(closed) = self.close_checkpoint() {
             self.checkpoints.set_stage(Stage::Uploading);
@@ -396,16 +414,23 @@ impl Core {
     }
 
     /// Asks the metadata store until it answers; `Err` when that cannot help.
-    async fn insist<T, F>(&self, mut ask: impl FnMut() -> F) -> std::result::Result<T, Halted>
+    async fn insist<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, Halted>
     where
-        F: Future<Output = std::result::Result<T, StoreError>>,
+        F: Future<Output = Result<T, StoreError>>,
     {
-        let mut attempt = 1;
+        let (mut attempt, mut was_gone) = (1, false);
         loop {
             match ask().await {
                 Ok(answer) => {
                     self.checkpoints.store_works();
+                    if was_gone {
+                        self.what_was_gone_is_back();
+                    }
                     return Ok(answer);
+                }
+                Err(StoreError::Gone(what)) => {
+                    was_gone = true;
+                    self.wait_for_what_is_gone(&what, attempt).await?;
                 }
                 Err(StoreError::Transient(why)) => self.wait_for_store(&why, attempt).await?,
                 Err(StoreError::Fenced) => {
@@ -422,7 +447,7 @@ impl Core {
     }
 
     /// Waits a while for the bucket; `Err` when the volume stops meanwhile.
-    async fn wait_for_store(&self, why: &str, attempt: u32) -> std::result::Result<(), Halted> {
+    async fn wait_for_store(&self, why: &str, attempt: u32) -> Result<(), Halted> {
         self.checkpoints.store_error(why);
         let mut stopped = self.watch_stopped();
         tokio::select! {

@@ -132,6 +132,8 @@ impl Core {
         let state = self.accounts.enter(&ledger, &mut batch, state);
         self.commit_account(batch, account, state, Some((closed.id, &uploaded.ready)))
             .await?;
+        // Before anything is given up that the bucket may not have after all.
+        self.prove_checkpoint().await?;
 
         for pack in &uploaded.packs {
             self.noted_frames(pack);
@@ -230,6 +232,7 @@ impl Core {
         self.sharing.committed(&revived);
         *self.checkpoints.state.lock() = state;
         self.checkpoints.collector.committed(&changes);
+        self.checkpoints.proof.committed(&changes);
         self.scrubs.entered(&checks, &dead);
         Ok(())
     }

@@ -180,7 +180,7 @@ impl Core {
         while let Some(scan) = scans.next().await {
             match scan {
                 Ok(records) => found.extend(records),
-                Err(StoreError::Corrupt(_)) => damaged = true,
+                Err(StoreError::Corrupt(_) | StoreError::Gone(_)) => damaged = true,
                 Err(error) => {
                     // The others would wait as long for nothing.
                     self.store_failed(error);

@@ -74,6 +74,8 @@ pub(crate) struct Scrubs {
     /// Of which age, in seconds, packs are to be read.
     order: Mutex<Option<u64>>,
     round: Mutex<Round>,
+    /// Packs that others did not find.
+    gone: Mutex<BTreeSet<PackId>>,
     checks: Mutex<Checks>,
     /// They are to go there by themselves.
     is_due: AtomicBool,
@@ -102,6 +104,12 @@ impl Scrubs {
     /// Whether checks are to be noted though nothing else is.
     pub(crate) fn has_due(&self) -> bool {
         self.is_due.swap(false, Ordering::AcqRel) && !self.checks.lock().pending.is_empty()
+    }
+
+    /// A pack that the metadata need is not in the bucket: its frames are damaged, and are to be noted as such.
+    pub(crate) fn is_gone(&self, pack: PackId) {
+        self.gone.lock().insert(pack);
+        self.wake.notify_one();
     }
 
     /// Puts what was found into a batch that is about to be committed and makes the packs `dead` go.
@@ -246,6 +254,10 @@ impl Core {
             // From here on nobody is told in vain to stop.
             let stopped = self.scrubs.stop.notified();
             let order = self.scrubs.order.lock().take();
+            let gone = std::mem::take(&mut *self.scrubs.gone.lock());
+            if !gone.is_empty() {
+                self.note_gone(gone).await;
+            }
             if let Some(age) = order {
                 self.round(age, stopped).await;
                 continue;
@@ -278,10 +290,20 @@ impl Core {
         }
     }
 
+    /// Notes what packs that are gone held.
+    async fn note_gone(&self, gone: BTreeSet<PackId>) {
+        let why = |pack| (pack, "the pack is gone from the bucket".to_owned());
+        let gone: BTreeMap<PackId, String> = gone.into_iter().map(why).collect();
+        let mut pace = Pace::new(self.config.scrub_rate);
+        if let Err(Broken(why)) = self.look_up(&gone, &mut pace).await {
+            tracing::warn!("which files needed a pack that is gone cannot be seen: {why}");
+        }
+    }
+
     /// Waits until this time, or until a round is asked for, and says whether it was.
     async fn order_before(&self, next: u64) -> bool {
         loop {
-            if self.scrubs.order.lock().is_some() {
+            if self.scrubs.order.lock().is_some() || !self.scrubs.gone.lock().is_empty() {
                 return true;
             }
             let left = next.saturating_sub(self.seconds());

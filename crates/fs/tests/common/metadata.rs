@@ -138,6 +138,10 @@ impl MetaStore for WatchedStore {
         self.inner.commit(batch).await
     }
 
+    async fn prove(&self) -> Result<(), StoreError> {
+        self.inner.prove().await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.inner.close().await
     }

@@ -59,6 +59,10 @@ impl MetaStore for Interleaving {
         self.store.commit(batch).await
     }
 
+    async fn prove(&self) -> Result<(), StoreError> {
+        self.store.prove().await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.store.close().await
     }

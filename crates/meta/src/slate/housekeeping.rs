@@ -38,6 +38,7 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::clock::VolumeClock;
+use super::presence::Suspect;
 use super::{NEVER, close_engine};
 use crate::error::StoreError;
 
@@ -67,6 +68,7 @@ impl Housekeeper {
         path: Path,
         retention: Duration,
         changed: Arc<Notify>,
+        suspect: Suspect,
     ) -> Housekeeper {
         let (stop, stopped) = watch::channel(false);
         let house = House {
@@ -76,6 +78,7 @@ impl Housekeeper {
             path,
             retention,
             stopped,
+            suspect,
             alone: false,
         };
         let task = tokio::spawn(house.keep(changed));
@@ -111,6 +114,8 @@ struct House {
     path: Path,
     retention: Duration,
     stopped: watch::Receiver<bool>,
+    /// The table that a request did not find.
+    suspect: Suspect,
     /// No merge is noted as being under way by a former gateway.
     alone: bool,
 }
@@ -130,6 +135,8 @@ impl House {
                 && let Err(error) = self.compact().await
             {
                 tracing::warn!(%error, "merging metadata tables failed; the next commit tries again");
+                // What the merge may have replaced is named by the state in memory until it has ended well.
+                continue;
             }
             if began.elapsed() >= self.retention {
                 // Learning of the merge has waited behind a manifest that waits for packs. What it has replaced has been kept for
@@ -185,7 +192,14 @@ impl House {
             .with_sst_block_size(super::BLOCK_SIZE)
             .build();
         let mut run = std::pin::pin!(compactor.run());
+        let mut missing = None;
         let ended = tokio::select! {
+            biased;
+            // SlateDB would begin the merge again and again.
+            table = self.suspect.noted() => {
+                missing = Some(table);
+                None
+            }
             ended = &mut run => Some(ended),
             () = settled.notified() => None,
             () = tokio::time::sleep(limit) => None,
@@ -193,7 +207,7 @@ impl House {
         };
         // It runs in tasks of its own, which end only when told to. Told before they have begun,
         // they would not know of it, so they are told again.
-        match ended {
+        let ended = match ended {
             Some(ended) => ended,
             None => loop {
                 let stop = async {
@@ -204,6 +218,12 @@ impl House {
                     break ended;
                 }
             },
+        };
+        match missing {
+            Some(table) => Err(slatedb::Error::data(format!(
+                "{table} is gone from the bucket"
+            ))),
+            None => ended,
         }
     }
 

@@ -73,7 +73,7 @@ impl SlateReader {
         sealing: Option<Sealing>,
     ) -> Result<Option<SlateReader>, StoreError> {
         let opened = SlateReader::open_with(store.clone(), path.clone(), timeout, sealing).await;
-        if let Err(StoreError::Corrupt(_)) = opened
+        if let Err(StoreError::Corrupt(_) | StoreError::Gone(_)) = opened
             && has_no_manifest(&*store, &path, timeout).await
         {
             return Ok(None);
@@ -223,6 +223,10 @@ impl MetaStore for SlateReader {
         Err(StoreError::Fatal(
             "the metadata are open for reading only".into(),
         ))
+    }
+
+    async fn prove(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn close(&self) -> Result<(), StoreError> {

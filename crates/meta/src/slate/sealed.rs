@@ -152,7 +152,7 @@ impl SealedStore {
             };
             let (range, extent, bytes) = match arrived.open(&self.sealing, name, range) {
                 Ok(opened) => opened,
-                Err(flaw) if attempt == READS || !flaw.may_be_of_the_way() => {
+                Err(flaw) if attempt >= flaw.reads() => {
                     return Err(Refused::error(location, flaw));
                 }
                 Err(flaw) => {

@@ -3,6 +3,7 @@
 mod bucket;
 mod gated;
 mod names;
+mod presence;
 mod sealed_objects;
 mod sealed_store;
 

@@ -101,6 +101,10 @@ impl MetaStore for MemoryStore {
         Ok(())
     }
 
+    async fn prove(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.closed
             .store(true, std::sync::atomic::Ordering::Release);

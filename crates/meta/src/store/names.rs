@@ -1,18 +1,20 @@
-//! Names that were looked up, kept in memory in front of a store.
+//! Names that were looked up, and directories that were listed, kept in memory in front of a store.
 //!
 //! Clients look the same names up again and again, and a look into SlateDB takes ten microseconds of the processor when
-//! all that it reads is in memory. What is kept is what the store has said, of names that are there.
+//! all that it reads is in memory; after a merge of tables it takes requests to the bucket, and while that is away there is
+//! no answer. What is kept is what the store has said, of names that are there and of [listings](super::listings).
 //!
 //! # Why nothing old is given
 //! ```text
 //!   reader                    commit
 //!   has ended = begun? ---.   begun + 1
 //!   asks the store        |   the store takes the batch
-//!   is begun the same? ---'   forgets the names of the batch
+//!   is begun the same? ---'   changes what is kept as the batch does
 //!   keeps the answer          ended + 1
 //! ```
 //! An answer is kept only if no commit was under way when it was asked for and none has begun by the time it is kept: it is the
-//! store's latest state then. Whatever a commit changes is forgotten before the commit returns, also if it failed or was cancelled. One
+//! store's latest state then. Whatever a commit changes is changed here before the commit returns; it is forgotten if the commit failed, was
+//! cancelled, or had another one beside it, of which it is not known which one came last. One
 //! that was cancelled may still take effect later; its caller makes it again before any other ([`MetaStore::commit`]), and until that
 //! returns, [the overlay](crate::catalog) has what it changes, and is asked first.
 
@@ -27,22 +29,27 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::batch::Batch;
+use super::listings::Listings;
+use crate::batch::{Batch, Entry};
 use crate::error::StoreError;
 use crate::key::{KeyRange, tag};
 use crate::store::{MetaStore, Ready};
 
 /// Memory for names, at most.
 const MAX_BYTES: usize = 16 << 20;
+/// Names that one commit may add to those that were looked up: more come from a copy of many files, and would drive out what
+/// clients look at every day.
+const MADE: usize = 1024;
 /// Each has a lock of its own.
 const SHARDS: usize = 16;
 /// What a name takes beside its bytes and its record: its place in the table, which is up to half empty, and two allocations.
 const OVERHEAD: usize = 160;
 
-/// A store whose names are kept when they were looked up.
+/// A store whose names and listings are kept when they were asked for.
 pub struct NamesInMemory {
     store: Arc<dyn MetaStore>,
     shards: [Mutex<Shard>; SHARDS],
+    listings: Mutex<Listings>,
     hasher: RandomState,
     /// Commits so far; one more once it is closed.
     begun: AtomicU64,
@@ -78,11 +85,27 @@ impl Shard {
         self.young.insert(key, value);
     }
 
-    fn forget(&mut self, key: &[u8]) {
-        if let Some((key, value)) = self.young.remove_entry(key) {
+    /// Says whether it was there.
+    fn forget(&mut self, key: &[u8]) -> bool {
+        let young = self.young.remove_entry(key);
+        let was_there = young.is_some() | self.old.remove(key).is_some();
+        if let Some((key, value)) = young {
             self.bytes -= (key.len() + value.len() + OVERHEAD).min(self.bytes);
         }
-        self.old.remove(key);
+        was_there
+    }
+
+    /// A commit has changed a name. `made` names may still be added. Says whether this was one.
+    fn change(&mut self, key: &[u8], entry: &Entry, made: usize) -> bool {
+        let was_there = self.forget(key);
+        let Entry::Value(value) = entry else {
+            return false;
+        };
+        let is_made = !was_there && made > 0;
+        if was_there || is_made {
+            self.keep(key.into(), Bytes::copy_from_slice(value));
+        }
+        is_made
     }
 }
 
@@ -90,12 +113,43 @@ impl Shard {
 struct Commit<'a> {
     names: &'a NamesInMemory,
     batch: &'a Batch,
+    /// Its number; none if another one was under way.
+    alone: Option<u64>,
+    is_done: bool,
+}
+
+impl Commit<'_> {
+    fn ended<T>(mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.is_done = result.is_ok();
+        result
+    }
+
+    /// Whether the store has what the batch says, and nothing newer. Asked with the lock on what is about to be changed: a
+    /// commit that begins later changes it later.
+    fn is_latest(&self) -> bool {
+        self.is_done && self.alone == Some(self.names.begun.load(Ordering::SeqCst))
+    }
 }
 
 impl Drop for Commit<'_> {
     fn drop(&mut self) {
-        for (key, _) in self.batch.changes().iter().filter(|(key, _)| is_name(key)) {
-            self.names.shard(key).lock().forget(key);
+        let mut made = MADE;
+        for (key, entry) in self.batch.changes() {
+            if is_name(key) {
+                let mut shard = self.names.shard(key).lock();
+                if self.is_latest() {
+                    made -= usize::from(shard.change(key, entry, made));
+                } else {
+                    shard.forget(key);
+                }
+            } else if key.first() == Some(&tag::COOKIE) {
+                let mut listings = self.names.listings.lock();
+                if self.is_latest() {
+                    listings.change(key, entry);
+                } else {
+                    listings.forget(key);
+                }
+            }
         }
         self.names.ended.fetch_add(1, Ordering::SeqCst);
     }
@@ -111,6 +165,7 @@ impl NamesInMemory {
         NamesInMemory {
             store,
             shards: Default::default(),
+            listings: Mutex::default(),
             hasher: RandomState::new(),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
@@ -122,8 +177,14 @@ impl NamesInMemory {
     }
 
     fn begin<'a>(&'a self, batch: &'a Batch) -> Commit<'a> {
-        self.begun.fetch_add(1, Ordering::SeqCst);
-        Commit { names: self, batch }
+        let ended = self.ended.load(Ordering::SeqCst);
+        let before = self.begun.fetch_add(1, Ordering::SeqCst);
+        Commit {
+            names: self,
+            batch,
+            alone: (before == ended).then_some(before + 1),
+            is_done: false,
+        }
     }
 }
 
@@ -156,17 +217,37 @@ impl MetaStore for NamesInMemory {
         range: &KeyRange,
         limit: usize,
     ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        self.store.scan(range, limit).await
+        if limit == 0 || range.is_empty() || !Listings::is_listing(range) {
+            return self.store.scan(range, limit).await;
+        }
+        let known = self.listings.lock().scan(range, limit);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let begun = self.begun.load(Ordering::SeqCst);
+        let is_quiet = self.ended.load(Ordering::SeqCst) == begun;
+        let found = self.store.scan(range, limit).await?;
+        if is_quiet {
+            let mut listings = self.listings.lock();
+            if self.begun.load(Ordering::SeqCst) == begun {
+                listings.keep(range, limit, &found);
+            }
+        }
+        Ok(found)
     }
 
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        let _commit = self.begin(batch);
-        self.store.commit(batch).await
+        let commit = self.begin(batch);
+        commit.ended(self.store.commit(batch).await)
     }
 
     async fn commit_when(&self, batch: &Batch, ready: &Ready) -> Result<(), StoreError> {
-        let _commit = self.begin(batch);
-        self.store.commit_when(batch, ready).await
+        let commit = self.begin(batch);
+        commit.ended(self.store.commit_when(batch, ready).await)
+    }
+
+    async fn prove(&self) -> Result<(), StoreError> {
+        self.store.prove().await
     }
 
     async fn close(&self) -> Result<(), StoreError> {
@@ -175,6 +256,7 @@ impl MetaStore for NamesInMemory {
         for shard in &self.shards {
             *shard.lock() = Shard::default();
         }
+        *self.listings.lock() = Listings::default();
         self.store.close().await
     }
 }
@@ -240,6 +322,10 @@ mod tests {
             }
         }
 
+        async fn prove(&self) -> Result<(), StoreError> {
+            self.store.prove().await
+        }
+
         async fn close(&self) -> Result<(), StoreError> {
             self.store.close().await
         }
@@ -272,9 +358,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_is_asked_for_once_and_again_after_it_has_changed() {
+    async fn a_name_is_asked_for_once_and_follows_what_is_committed() {
         let (slow, names) = scene();
-        names.commit(&put(1, "one")).await.unwrap();
+        slow.store.commit(&put(1, "one")).await.unwrap();
         for _ in 0..3 {
             assert_eq!(get(&names, 1).await.as_deref(), Some("one"));
         }
@@ -284,6 +370,8 @@ mod tests {
         assert_eq!(slow.gets.load(Ordering::SeqCst), 1, "it has not changed");
         names.commit(&put(1, "two")).await.unwrap();
         assert_eq!(get(&names, 1).await.as_deref(), Some("two"));
+        assert_eq!(get(&names, 2).await.as_deref(), Some("other"), "made here");
+        assert_eq!(slow.gets.load(Ordering::SeqCst), 1, "as was committed");
         let mut batch = Batch::new();
         batch.delete_encoded(name(1));
         names.commit(&batch).await.unwrap();
@@ -307,7 +395,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_a_commit_has_overtaken_is_not_kept() {
         let (slow, names) = scene();
-        names.commit(&put(1, "old")).await.unwrap();
+        slow.store.commit(&put(1, "old")).await.unwrap();
         let held = slow.answers.acquire().await.unwrap();
         let reader = tokio::spawn({
             let names = names.clone();
@@ -363,7 +451,8 @@ mod tests {
         assert!(cancelled.await.is_err());
         drop(held);
         assert_eq!(get(&names, 1).await.as_deref(), Some("newer"));
-        // And names are kept again.
+        // And names are kept again, also what the next commit says.
+        names.commit(&put(2, "more")).await.unwrap();
         let gets = slow.gets.load(Ordering::SeqCst);
         get(&names, 1).await;
         assert_eq!(slow.gets.load(Ordering::SeqCst), gets);

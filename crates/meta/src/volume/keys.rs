@@ -170,8 +170,21 @@ pub struct StoredRing {
 }
 
 impl StoredRing {
-    /// Reads the key ring of the volume under `root`.
+    /// Reads the key ring of the volume under `root`; once more if it does not arrive as it was written.
     pub async fn load(
+        store: &Arc<dyn ObjectStore>,
+        root: &Path,
+    ) -> Result<StoredRing, VolumeError> {
+        match StoredRing::load_once(store, root).await {
+            Err(VolumeError::KeyRing(RingError::Damaged(why))) => {
+                tracing::warn!("the key ring arrived damaged: {why}; read again");
+                StoredRing::load_once(store, root).await
+            }
+            loaded => loaded,
+        }
+    }
+
+    async fn load_once(
         store: &Arc<dyn ObjectStore>,
         root: &Path,
     ) -> Result<StoredRing, VolumeError> {

@@ -1,9 +1,11 @@
 //! One policy for asking again: when a request that failed is repeated, and when none is sent at all.
 //!
 //! [`PacedStore`] stands between the program and any store, and every request of the volume goes
-//! through it: those of packs as well as those that SlateDB makes. What it decides is in [`Pace`], which knows
+//! through it: those of packs as well as those that SlateDB makes. What it decides is in [`policy`], which knows
 //! no clock and does no I/O.
 //!
+//! * **Reads do not wait for changes.** GET, HEAD and LIST have one circuit, PUT, DELETE and COPY another: all of what
+//!   follows is counted and decided for each by itself ([`circuits`]).
 //! * **Nothing waits for ever.** A request has a limit for its answer and for every pause of a body; beyond
 //!   it is cut off and counts as failed. Time in which the [link](crate::link) holds bodies back does not count. A body
 //!   that goes to the store waits for its place on the link before its request asks for a turn here: it keeps nobody out
@@ -21,6 +23,7 @@
 //!
 //! Pauses are jittered: half of each is random, so that many who failed together do not come back together.
 
+mod circuits;
 mod policy;
 mod store;
 mod words;
@@ -33,22 +36,25 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub(crate) use circuits::Kind;
 pub use policy::PaceSettings;
 pub(crate) use store::PacedStore;
 pub use store::UnansweredTry;
 
-use policy::{Admission, Outcome, Pace, Ticket};
+use circuits::Circuits;
+use policy::{Admission, Outcome, Ticket};
 pub use words::Needs;
 use words::Words;
 
-use crate::Refusal;
 use crate::error::{Answer, chain};
 use crate::link::{Link, UnderWay, Way, in_time};
+use crate::{Fault, Refusal};
 
 /// What all requests to one store share: the state of the policy, and who waits for it.
 #[derive(Debug)]
 pub(crate) struct Pacer {
-    pace: Mutex<Pace>,
+    circuits: Mutex<Circuits>,
+    settings: PaceSettings,
     /// Something has ended: who waits looks again.
     ended: Notify,
     /// Holds bodies back on their way; limits do not run meanwhile.
@@ -63,9 +69,14 @@ pub struct Health {
 }
 
 impl Health {
-    /// When the store has answered a request last; none if it never has. A refusal is an answer.
-    pub fn last_answer(&self) -> Option<Instant> {
-        self.pacer.pace.lock().last_answer()
+    /// When the store has answered a read last; none if it never has. A refusal is an answer.
+    pub fn last_read(&self) -> Option<Instant> {
+        self.pacer.circuits.lock().reads().last_answer()
+    }
+
+    /// Whether reads fail at once, but for a probe now and then.
+    pub fn reads_fail(&self) -> bool {
+        self.pacer.circuits.lock().reads().away().is_some()
     }
 
     /// What the store said last where it did not do what it was asked for, if it was not said before `since`.
@@ -78,10 +89,11 @@ impl Health {
         self.pacer.link.as_ref()?.rate(Way::Up)
     }
 
-    /// Why the store is held to be away, and since when: requests fail at once, but for a probe now and then.
+    /// Why the store is held to be away, for reads or for changes, and since when: such requests fail at once, but for a
+    /// probe now and then.
     pub fn away(&self) -> Option<(String, Duration)> {
-        let pace = self.pacer.pace.lock();
-        let (why, since) = pace.away()?;
+        let circuits = self.pacer.circuits.lock();
+        let (why, since) = circuits.away()?;
         Some((why.to_owned(), since.elapsed()))
     }
 }
@@ -124,7 +136,8 @@ impl Body {
 impl Pacer {
     pub(crate) fn new(settings: PaceSettings, link: Option<Arc<Link>>) -> Pacer {
         Pacer {
-            pace: Mutex::new(Pace::new(settings)),
+            circuits: Mutex::new(Circuits::new(&settings)),
+            settings,
             ended: Notify::new(),
             link,
             words: Words::default(),
@@ -146,6 +159,7 @@ impl Pacer {
     /// Asks until there is an answer, or repeating is of no use for now.
     pub(crate) async fn run<T, F>(
         &self,
+        kind: Kind,
         repeat: Repeat,
         body: Body,
         ask: impl FnMut() -> F,
@@ -153,13 +167,14 @@ impl Pacer {
     where
         F: Future<Output = Result<T>>,
     {
-        let (answer, _) = self.run_telling(repeat, body, ask).await?;
+        let (answer, _) = self.run_telling(kind, repeat, body, ask).await?;
         Ok(answer)
     }
 
     /// The same, and whether a try before the one that was answered may have been carried out, or may be yet.
     pub(crate) async fn run_telling<T, F>(
         &self,
+        kind: Kind,
         repeat: Repeat,
         body: Body,
         mut ask: impl FnMut() -> F,
@@ -169,7 +184,7 @@ impl Pacer {
     {
         let (mut attempt, mut is_doubtful) = (1, false);
         loop {
-            let error = match self.once(attempt > 1, body, ask()).await {
+            let error = match self.once(kind, attempt > 1, body, ask()).await {
                 Ok(answer) => return Ok((answer, is_doubtful)),
                 Err(error) => error,
             };
@@ -181,7 +196,9 @@ impl Pacer {
                     did_nothing || repeat == Repeat::Freely
                 }
             };
-            let pause = may.then(|| self.pace.lock().repeat(attempt)).flatten();
+            let pause = may
+                .then(|| self.circuits.lock().of(kind).repeat(attempt))
+                .flatten();
             let Some(pause) = pause else {
                 return Err(error);
             };
@@ -193,6 +210,7 @@ impl Pacer {
     /// Sends one request when it is its turn, and cuts it off if it takes too long.
     pub(crate) async fn once<T>(
         &self,
+        kind: Kind,
         repeated: bool,
         body: Body,
         request: impl Future<Output = Result<T>>,
@@ -200,8 +218,8 @@ impl Pacer {
         // First the link: while the store recovers there are few turns, and who waits for the link with one of them keeps
         // out all others, down to the smallest read.
         let _under_way = self.begin(body).await;
-        let going = self.admit(repeated).await?;
-        let limit = self.pace.lock().limit(body.bytes());
+        let going = self.admit(kind, repeated).await?;
+        let limit = self.limit(body.bytes());
         let result = self.in_time(limit, request).await;
         going.ended(match result.as_ref().map_err(Answer::of) {
             Ok(_) | Err(Answer::Final) => Outcome::Answered,
@@ -212,9 +230,16 @@ impl Pacer {
                     .err()
                     .map(|error| chain(error))
                     .unwrap_or_default(),
+                answered: (result.as_ref().err())
+                    .is_some_and(|error| Fault::of(error) != Fault::Unreachable),
             },
         });
         result
+    }
+
+    /// How long a request that carries so many bytes may take.
+    pub(crate) fn limit(&self, bytes: u64) -> Duration {
+        self.settings.limit(bytes)
     }
 
     /// Waits until a body that goes to the store may begin.
@@ -226,17 +251,22 @@ impl Pacer {
     }
 
     /// Waits for its turn; an error when the store is away.
-    async fn admit(&self, repeated: bool) -> Result<Going<'_>> {
+    async fn admit(&self, kind: Kind, repeated: bool) -> Result<Going<'_>> {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             // Registered before the look, so that no end falls in between.
             ended.as_mut().enable();
-            let admission = self.pace.lock().admit(repeated, Instant::now());
+            let admission = self
+                .circuits
+                .lock()
+                .of(kind)
+                .admit(repeated, Instant::now());
             match admission {
                 Admission::Go(ticket) => {
                     return Ok(Going {
                         pacer: self,
+                        kind,
                         ticket: Some(ticket),
                     });
                 }
@@ -256,6 +286,7 @@ impl Pacer {
 /// A request that is under way. Dropping it without an outcome means that its caller has given up.
 struct Going<'a> {
     pacer: &'a Pacer,
+    kind: Kind,
     ticket: Option<Ticket>,
 }
 
@@ -267,9 +298,9 @@ impl Going<'_> {
     fn end(&mut self, outcome: Outcome) {
         if let Some(ticket) = self.ticket.take() {
             self.pacer
-                .pace
+                .circuits
                 .lock()
-                .ended(ticket, outcome, Instant::now());
+                .ended(self.kind, ticket, outcome, Instant::now());
             self.pacer.ended.notify_waiters();
         }
     }

@@ -1,4 +1,4 @@
-//! What is decided, from what was answered and what time it is.
+//! What one circuit decides, from what was answered and what time it is.
 //!
 //! ```text
 //!               six failures in a row                     the probe is answered
@@ -60,6 +60,14 @@ impl Default for PaceSettings {
     }
 }
 
+impl PaceSettings {
+    /// How long a request that carries so many bytes may take.
+    pub(super) fn limit(&self, transfer: u64) -> Duration {
+        self.answer_limit
+            + Duration::from_secs_f64(transfer as f64 / self.slowest_transfer.max(1) as f64)
+    }
+}
+
 /// Whether a request may be sent.
 #[derive(Debug)]
 pub(super) enum Admission {
@@ -91,12 +99,14 @@ pub(super) enum Outcome {
     },
     Failed {
         why: String,
+        /// The server said something, so that it can be reached.
+        answered: bool,
     },
     /// The caller did not wait.
     GivenUp,
 }
 
-/// State of the policy for one store.
+/// State of the policy for one kind of requests to a store.
 #[derive(Debug)]
 pub(super) struct Pace {
     settings: PaceSettings,
@@ -121,6 +131,8 @@ enum State {
         probes: u32,
         probe_at: Instant,
         probing: bool,
+        /// The server said nothing to the last request, as if it could not be reached.
+        silent: bool,
     },
 }
 
@@ -149,12 +161,28 @@ impl Pace {
         }
     }
 
-    /// How long a request that carries so many bytes may take.
-    pub(super) fn limit(&self, transfer: u64) -> Duration {
-        self.settings.answer_limit
-            + Duration::from_secs_f64(
-                transfer as f64 / self.settings.slowest_transfer.max(1) as f64,
-            )
+    /// When the next probe may go, of a store that is away and says nothing.
+    pub(super) fn silent_until(&self) -> Option<Instant> {
+        match &self.state {
+            State::Away {
+                probe_at,
+                silent: true,
+                ..
+            } => Some(*probe_at),
+            _ => None,
+        }
+    }
+
+    /// Moves the next probe, of a store that is away and says nothing.
+    pub(super) fn probe_at(&mut self, when: impl FnOnce(Instant) -> Instant) {
+        if let State::Away {
+            probe_at,
+            silent: true,
+            ..
+        } = &mut self.state
+        {
+            *probe_at = when(*probe_at);
+        }
     }
 
     pub(super) fn admit(&mut self, repeated: bool, now: Instant) -> Admission {
@@ -197,12 +225,14 @@ impl Pace {
         match outcome {
             Outcome::Answered => self.answered(&ticket, now),
             Outcome::SlowDown { after } => {
-                self.failed(&ticket, "the store asks to slow down", now);
+                self.failed(&ticket, "the store asks to slow down", true, now);
                 self.slow_down(after, now);
             }
-            Outcome::Failed { why } => self.failed(&ticket, &why, now),
+            Outcome::Failed { why, answered } => self.failed(&ticket, &why, answered, now),
             // Whoever did not wait for a probe has seen no answer either.
-            Outcome::GivenUp if ticket.probe => self.failed(&ticket, "no answer in time", now),
+            Outcome::GivenUp if ticket.probe => {
+                self.failed(&ticket, "no answer in time", false, now);
+            }
             Outcome::GivenUp => {}
         }
     }
@@ -224,7 +254,7 @@ impl Pace {
         };
     }
 
-    fn failed(&mut self, ticket: &Ticket, reason: &str, now: Instant) {
+    fn failed(&mut self, ticket: &Ticket, reason: &str, answered: bool, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         match &mut self.state {
             State::Away {
@@ -232,9 +262,11 @@ impl Pace {
                 probes,
                 probe_at,
                 probing,
+                silent,
                 ..
             } if ticket.probe => {
                 *probing = false;
+                *silent = !answered;
                 *probes = probes.saturating_add(1);
                 *probe_at = now
                     + self
@@ -251,6 +283,7 @@ impl Pace {
                     probes: 0,
                     probe_at: now + self.random.jitter(FIRST_PROBE),
                     probing: false,
+                    silent: !answered,
                 };
             }
             _ => {}
@@ -308,6 +341,12 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn failure(why: &str) -> Outcome {
+        let why = why.to_owned();
+        let answered = false;
+        Outcome::Failed { why, answered }
+    }
+
     struct Scene {
         pace: Pace,
         now: Instant,
@@ -335,8 +374,7 @@ mod tests {
 
         fn fails(&mut self) {
             let ticket = self.go(false).unwrap();
-            let why = "no".to_owned();
-            self.pace.ended(ticket, Outcome::Failed { why }, self.now);
+            self.pace.ended(ticket, failure("no"), self.now);
         }
 
         fn succeeds(&mut self, repeated: bool) {
@@ -400,8 +438,7 @@ mod tests {
                 if let Some(ticket) = scene.go(false) {
                     assert!(scene.go(false).is_none(), "two probes at the same time");
                     probes += 1;
-                    let why = "no".to_owned();
-                    scene.pace.ended(ticket, Outcome::Failed { why }, scene.now);
+                    scene.pace.ended(ticket, failure("no"), scene.now);
                 }
             }
             scene.now += SECOND / 100;
@@ -451,8 +488,7 @@ mod tests {
         let late = scene.go(false).unwrap();
         scene.goes_away();
         scene.now += 2 * SECOND;
-        let why = "late".to_owned();
-        scene.pace.ended(late, Outcome::Failed { why }, scene.now);
+        scene.pace.ended(late, failure("late"), scene.now);
         assert!(scene.go(false).is_some());
     }
 

@@ -18,7 +18,7 @@ use object_store::{
     PutResult, Result, UploadPart,
 };
 
-use super::{Body, Pacer, Repeat};
+use super::{Body, Kind, Pacer, Repeat};
 use crate::Fault;
 use crate::error::{empty, generic, short};
 
@@ -50,24 +50,26 @@ impl PacedStore {
     }
 
     fn stall_limit(&self) -> Duration {
-        self.pacer.pace.lock().limit(0)
+        self.pacer.limit(0)
     }
 
     /// Deletes objects with one request. One error for all of them if it is not known of all that they are gone.
     async fn delete_all(&self, locations: Vec<Path>) -> Vec<Result<Path>> {
-        let asked = self.pacer.run(Repeat::Freely, Body::Nothing, || async {
-            let named = stream::iter(locations.clone().into_iter().map(Ok)).boxed();
-            let mut answers: Vec<_> = self.inner.delete_stream(named).collect().await;
-            // Those that are gone are asked for again with it: deleting twice does no harm.
-            let failed = answers.iter().position(|answer| {
-                let error = answer.as_ref().err();
-                error.is_some_and(|error| Fault::of(error).is_transient())
+        let asked = self
+            .pacer
+            .run(Kind::Change, Repeat::Freely, Body::Nothing, || async {
+                let named = stream::iter(locations.clone().into_iter().map(Ok)).boxed();
+                let mut answers: Vec<_> = self.inner.delete_stream(named).collect().await;
+                // Those that are gone are asked for again with it: deleting twice does no harm.
+                let failed = answers.iter().position(|answer| {
+                    let error = answer.as_ref().err();
+                    error.is_some_and(|error| Fault::of(error).is_transient())
+                });
+                match failed.map(|at| answers.swap_remove(at)) {
+                    Some(Err(error)) => Err(error),
+                    _ => Ok(answers),
+                }
             });
-            match failed.map(|at| answers.swap_remove(at)) {
-                Some(Err(error)) => Err(error),
-                _ => Ok(answers),
-            }
-        });
         asked.await.unwrap_or_else(|error| vec![Err(error)])
     }
 
@@ -81,7 +83,7 @@ impl PacedStore {
                 let read = tokio::task::spawn_blocking(move || read(file, range.start, promised));
                 let read = read.map(|read| read.unwrap_or_else(|died| Err(died.into())));
                 // It shows no progress on its way.
-                let limit = self.pacer.pace.lock().limit(promised);
+                let limit = self.pacer.limit(promised);
                 self.pacer.in_time(limit, read.map_err(generic)).await?
             }
             GetResultPayload::Stream(parts) => self.collect(parts, promised, limit).await?,
@@ -125,7 +127,7 @@ impl PacedStore {
     ) -> Result<Vec<ObjectMeta>> {
         let listed = self
             .pacer
-            .run(Repeat::Freely, Body::Nothing, || {
+            .run(Kind::Read, Repeat::Freely, Body::Nothing, || {
                 list().try_collect::<Vec<_>>()
             })
             .await;
@@ -199,7 +201,7 @@ impl ObjectStore for PacedStore {
             PutMode::Create | PutMode::Update(_) => Repeat::IfNothingWasDone,
         };
         let body = Body::Up(payload.content_length() as u64);
-        let put = self.pacer.run_telling(repeat, body, || {
+        let put = self.pacer.run_telling(Kind::Change, repeat, body, || {
             self.inner
                 .put_opts(location, payload.clone(), options.clone())
         });
@@ -219,7 +221,7 @@ impl ObjectStore for PacedStore {
     ) -> Result<Box<dyn MultipartUpload>> {
         let begun = self
             .pacer
-            .run(Repeat::Freely, Body::Nothing, || {
+            .run(Kind::Change, Repeat::Freely, Body::Nothing, || {
                 self.inner.put_multipart_opts(location, options.clone())
             })
             .await;
@@ -245,7 +247,7 @@ impl ObjectStore for PacedStore {
         };
         let got = self
             .pacer
-            .run(Repeat::Freely, body, || async {
+            .run(Kind::Read, Repeat::Freely, body, || async {
                 let asked = self.inner.get_opts(location, options.clone());
                 let result = self.pacer.in_time(limit, asked).await?;
                 if options.head {
@@ -307,7 +309,7 @@ impl ObjectStore for PacedStore {
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let listed = self
             .pacer
-            .run(Repeat::Freely, Body::Nothing, || {
+            .run(Kind::Read, Repeat::Freely, Body::Nothing, || {
                 self.inner.list_with_delimiter(prefix)
             })
             .await;
@@ -321,7 +323,7 @@ impl ObjectStore for PacedStore {
         };
         let copied = self
             .pacer
-            .run(repeat, Body::Nothing, || {
+            .run(Kind::Change, repeat, Body::Nothing, || {
                 self.inner.copy_opts(from, to, options.clone())
             })
             .await;
@@ -352,7 +354,7 @@ impl MultipartUpload for PacedUpload {
         let part = self.inner.put_part(data);
         let pacer = Arc::clone(&self.pacer);
         Box::pin(async move {
-            let put = pacer.once(false, body, part).await;
+            let put = pacer.once(Kind::Change, false, body, part).await;
             put.inspect_err(|error| pacer.words.note_write(error))
         })
     }
@@ -360,14 +362,14 @@ impl MultipartUpload for PacedUpload {
     async fn complete(&mut self) -> Result<PutResult> {
         let completed = self
             .pacer
-            .once(false, Body::Nothing, self.inner.complete())
+            .once(Kind::Change, false, Body::Nothing, self.inner.complete())
             .await;
         completed.inspect_err(|error| self.pacer.words.note_write(error))
     }
 
     async fn abort(&mut self) -> Result<()> {
         self.pacer
-            .once(false, Body::Nothing, self.inner.abort())
+            .once(Kind::Change, false, Body::Nothing, self.inner.abort())
             .await
     }
 }

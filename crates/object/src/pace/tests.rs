@@ -16,13 +16,14 @@ fn recovering() -> (Arc<Pacer>, Arc<Link>) {
     };
     let link = Link::new(&limit, &LinkLimit::default()).unwrap();
     let pacer = Pacer::new(PaceSettings::default(), Some(Arc::clone(&link)));
-    let mut pace = pacer.pace.lock();
-    let Admission::Go(ticket) = pace.admit(false, Instant::now()) else {
+    let mut circuits = pacer.circuits.lock();
+    let Admission::Go(ticket) = circuits.of(Kind::Change).admit(false, Instant::now()) else {
         panic!("it works");
     };
     let after = Some(Duration::ZERO);
-    pace.ended(ticket, Outcome::SlowDown { after }, Instant::now());
-    drop(pace);
+    let slow = Outcome::SlowDown { after };
+    circuits.ended(Kind::Change, ticket, slow, Instant::now());
+    drop(circuits);
     (Arc::new(pacer), link)
 }
 
@@ -32,12 +33,16 @@ async fn a_pack_that_waits_for_the_link_keeps_nobody_out_of_a_store_that_recover
     let before = Link::begin(Some(&link), Way::Up, PACK).await;
     let pack = tokio::spawn({
         let pacer = Arc::clone(&pacer);
-        async move { pacer.once(false, Body::Up(PACK), async { Ok(()) }).await }
+        async move {
+            pacer
+                .once(Kind::Change, false, Body::Up(PACK), async { Ok(()) })
+                .await
+        }
     });
     tokio::time::sleep(SECOND).await;
     assert!(!pack.is_finished(), "there is room on the link for one");
-    let read = pacer.once(false, Body::Down(PACK), async { Ok(7) });
-    assert_eq!(timeout(SECOND, read).await.unwrap().unwrap(), 7);
+    let small = pacer.once(Kind::Change, false, Body::Nothing, async { Ok(7) });
+    assert_eq!(timeout(SECOND, small).await.unwrap().unwrap(), 7);
     drop(before);
     timeout(10 * SECOND, pack).await.unwrap().unwrap().unwrap();
 }
@@ -50,7 +55,11 @@ async fn a_body_has_its_place_on_the_link_until_its_request_has_ended() {
         let _ = ended.await;
         Ok(())
     };
-    let pack = tokio::spawn(async move { pacer.once(false, Body::Up(PACK), request).await });
+    let pack = tokio::spawn(async move {
+        pacer
+            .once(Kind::Change, false, Body::Up(PACK), request)
+            .await
+    });
     tokio::time::sleep(SECOND).await;
     let next = Link::begin(Some(&link), Way::Up, PACK);
     let mut next = std::pin::pin!(next);

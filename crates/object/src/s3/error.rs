@@ -226,6 +226,17 @@ pub(super) fn from_code(location: &str, code: Option<&str>, message: Option<&str
     sorted(location, words)
 }
 
+/// The error for an object that is archived; `what` says what is known of that.
+pub(super) fn archived(location: &Path, what: &str) -> Error {
+    let words = Words {
+        status: 403,
+        code: Some("InvalidObjectState"),
+        message: Some(what),
+        ..Words::default()
+    };
+    sorted(location.as_ref(), words)
+}
+
 /// A request that the SDK could not even build.
 pub(super) fn from_build(error: BuildError) -> Error {
     other(error)
@@ -320,6 +331,7 @@ mod tests {
             (503, Some("SlowDown"), Fault::Transient),
             (507, None, Fault::Full),
             (404, Some("NoSuchBucket"), Fault::BucketMissing),
+            (403, Some("InvalidObjectState"), Fault::Archived),
             (501, Some("NotImplemented"), Fault::Unsupported),
             (416, Some("InvalidRange"), Fault::OutOfRange),
             (416, None, Fault::OutOfRange),

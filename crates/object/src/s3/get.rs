@@ -72,8 +72,10 @@ impl Shared {
             .set_if_unmodified_since(options.if_unmodified_since.map(to_sdk_time))
             .set_version_id(options.version);
         let ask = || async {
-            let answer = request.clone().send().await;
-            answer.map_err(|error| error::from_sdk(location, error))
+            match request.clone().send().await {
+                Ok(answer) => Ok(answer),
+                Err(error) => Err(self.not_got(location, error).await),
+            }
         };
         let mut answer = self.ask(ask).await?;
         let content_len = length(answer.content_length)?;

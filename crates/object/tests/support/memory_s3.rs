@@ -34,6 +34,8 @@ pub(crate) struct Behaviour {
     pub(crate) failures: u32,
     /// What is put need not have a checksum.
     pub(crate) needs_no_checksum: bool,
+    /// Objects whose names hold `archived` are, until RestoreObject has been asked for so many days of them.
+    pub(crate) archives: Option<i32>,
     /// ETags are MD5s, as those of S3 are, but for so many puts at first, which have another one.
     pub(crate) md5_e_tags_after: Option<u32>,
 }
@@ -71,6 +73,7 @@ pub(super) struct MemoryS3 {
 struct State {
     objects: BTreeMap<String, Object>,
     uploads: HashMap<String, Upload>,
+    restored: HashMap<String, u32>,
     /// The last ETag or upload id.
     counter: u64,
 }
@@ -237,7 +240,16 @@ impl S3 for MemoryS3 {
         request: S3Request<GetObjectInput>,
     ) -> S3Result<S3Response<GetObjectOutput>> {
         let input = request.input;
-        let object = self.enter(&input.bucket)?.get(&input.key)?;
+        let (object, is_restored) = {
+            let state = self.enter(&input.bucket)?;
+            (
+                state.get(&input.key)?,
+                state.restored.contains_key(&input.key),
+            )
+        };
+        if self.behaviour.archives.is_some() && input.key.contains("archived") && !is_restored {
+            return Err(s3_error!(InvalidObjectState));
+        }
         check_read(
             &object,
             input.if_match.as_ref(),
@@ -282,6 +294,24 @@ impl S3 for MemoryS3 {
             metadata: object.metadata,
             ..Default::default()
         })
+    }
+
+    async fn restore_object(
+        &self,
+        request: S3Request<RestoreObjectInput>,
+    ) -> S3Result<S3Response<RestoreObjectOutput>> {
+        let input = request.input;
+        let asked = input.restore_request.unwrap_or_default();
+        let tier = asked.glacier_job_parameters.map(|job| job.tier);
+        let is_standard = tier.is_some_and(|tier| tier.as_str() == Tier::STANDARD);
+        if asked.days != self.behaviour.archives || !is_standard {
+            return Err(s3_error!(MalformedXML));
+        }
+        let mut state = self.enter(&input.bucket)?;
+        let times = state.restored.entry(input.key).or_default();
+        *times += 1;
+        assert_eq!(*times, 1, "it was asked for already");
+        answer(RestoreObjectOutput::default())
     }
 
     async fn delete_object(

@@ -138,6 +138,10 @@ impl MetaStore for Opened {
         }
     }
 
+    async fn prove(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.closed.store(true, Ordering::Release);
         Ok(())

@@ -9,8 +9,8 @@ use forebay_seal::{
 };
 use object_store::{GetRange, PutPayload};
 
-use super::Sealing;
 use super::layout::{CHUNK_LEN, Extent, HEADER_LEN, STORED_LEN, stored_len};
+use super::{READS, Sealing};
 
 const MAGIC: [u8; 4] = *b"FBmd";
 const VERSION: u16 = 1;
@@ -51,9 +51,13 @@ pub(super) enum Flaw {
 }
 
 impl Flaw {
-    /// Whether the bytes may have been damaged on their way. Lengths do not come with them.
-    pub(super) fn may_be_of_the_way(self) -> bool {
-        !matches!(self, Flaw::Length | Flaw::Short)
+    /// How often it is read before this is believed. Bytes may be damaged on their way; a length does not come with them, but
+    /// an answer may be cut.
+    pub(super) fn reads(self) -> u32 {
+        match self {
+            Flaw::Length | Flaw::Short => 2,
+            _ => READS,
+        }
     }
 }
 

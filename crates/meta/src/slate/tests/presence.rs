@@ -1,0 +1,170 @@
+//! Tables that are deleted under an open store.
+
+use object_store::{ObjectStoreExt, PutPayload};
+
+use super::*;
+
+/// Takes tables out of the bucket, all but the newest so many; gives what they were.
+async fn take_tables(bucket: &TestBucket, left: usize) -> Vec<(Path, Bytes)> {
+    let objects = bucket.objects().await.into_iter();
+    let mut tables: Vec<String> = objects.filter(|name| name.ends_with(".sst")).collect();
+    tables.retain(|name| name.contains("/compacted/"));
+    // Their names begin with the time.
+    tables.sort();
+    tables.truncate(tables.len() - left);
+    let mut taken = Vec::new();
+    for table in tables {
+        let path = Path::from(table);
+        let bytes = bucket
+            .raw()
+            .get(&path)
+            .await
+            .unwrap()
+            .bytes()
+            .await
+            .unwrap();
+        bucket.raw().delete(&path).await.unwrap();
+        taken.push((path, bytes));
+    }
+    taken
+}
+
+async fn put_back(bucket: &TestBucket, taken: Vec<(Path, Bytes)>) {
+    for (path, bytes) in taken {
+        let put = bucket.raw().put(&path, PutPayload::from(bytes));
+        put.await.unwrap();
+    }
+}
+
+fn is_gone(result: &Result<(), StoreError>, taken: &[(Path, Bytes)]) -> bool {
+    match result {
+        Err(StoreError::Gone(why)) => taken.iter().any(|(path, _)| why.contains(path.as_ref())),
+        _ => false,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_request_proves_a_table_and_another_one_each_time() {
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    for n in 0..6 {
+        store.commit(&numbered(n)).await.unwrap();
+        // Their names tell which is the newest if they differ in milliseconds.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    settle(&bucket).await;
+    let tables = store.tables().0;
+    assert_eq!(tables, 6, "none was merged");
+    let before = bucket.requests();
+    for _ in 0..tables {
+        store.prove().await.unwrap();
+    }
+    assert_eq!(bucket.requests() - before, tables as u64);
+
+    // Any of them that is gone is noticed within a round, and named.
+    for skipped in 0..tables - 1 {
+        let all = take_tables(&bucket, 1).await;
+        let (kept, taken): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .enumerate()
+            .partition(|(at, _)| *at != skipped);
+        put_back(&bucket, kept.into_iter().map(|(_, table)| table).collect()).await;
+        let taken: Vec<_> = taken.into_iter().map(|(_, table)| table).collect();
+        let mut noticed = false;
+        for _ in 0..tables - 1 {
+            noticed |= is_gone(&store.prove().await, &taken);
+        }
+        assert!(noticed, "table {skipped}");
+        // Once it is suspected it is asked for first.
+        assert!(is_gone(&store.prove().await, &taken));
+        put_back(&bucket, taken).await;
+        store.prove().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_that_were_merged_away_are_not_missed() {
+    let bucket = TestBucket::default();
+    let brief = SlateSettings {
+        timeout: Duration::from_secs(2),
+        retention: Duration::from_secs(2),
+        ..settings()
+    };
+    let store = open(&bucket, brief).await.unwrap();
+    let started = Instant::now();
+    let mut n = 0;
+    while started.elapsed() < Duration::from_secs(5) {
+        store.commit(&numbered(n)).await.unwrap();
+        store.prove().await.unwrap();
+        n += 1;
+    }
+    assert!(store.tables().1 > 0, "nothing was merged");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_that_misses_a_table_ends_is_named_and_goes_on_when_it_is_back() {
+    let bucket = TestBucket::default();
+    let brief = SlateSettings {
+        timeout: Duration::from_millis(1500),
+        ..settings()
+    };
+    let store = open(&bucket, brief).await.unwrap();
+    for n in 0..COMPACT_AT_TABLES as u32 - 1 {
+        store.commit(&numbered(n)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    settle(&bucket).await;
+    let taken = take_tables(&bucket, COMPACT_AT_TABLES - 2).await;
+    assert_eq!(taken.len(), 1);
+    store.commit(&numbered(99)).await.unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while !is_gone(&store.prove().await, &taken) {
+        assert!(Instant::now() < end, "the merge has not met it");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // It is not begun again and again.
+    settle(&bucket).await;
+
+    // Commits that come all the same say what is wrong, when there are too many tables.
+    let mut commits = 0;
+    let refused = loop {
+        match store.commit(&numbered(100 + commits)).await {
+            Ok(()) => commits += 1,
+            refused => break refused,
+        }
+        assert!(
+            commits < 2 * MAX_TABLES as u32,
+            "it never had to wait for a merge"
+        );
+    };
+    assert!(is_gone(&refused, &taken), "{refused:?}");
+
+    put_back(&bucket, taken).await;
+    store.prove().await.unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while store.commit(&numbered(100 + commits)).await.is_err() {
+        assert!(Instant::now() < end, "it does not recover");
+    }
+    while store.tables().0 >= COMPACT_AT_TABLES {
+        assert!(Instant::now() < end, "nothing was merged");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let latest = store.get(b"latest").await.unwrap().unwrap();
+    assert_eq!(latest[..], (100 + commits).to_be_bytes());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_of_a_table_that_is_gone_says_which() {
+    let bucket = TestBucket::default();
+    {
+        let store = open(&bucket, settings()).await.unwrap();
+        store.commit(&numbered(1)).await.unwrap();
+        store.close().await.unwrap();
+    }
+    let store = open(&bucket, settings()).await.unwrap();
+    let taken = take_tables(&bucket, 0).await;
+    let read = store.get(b"latest").await.map(drop);
+    assert!(is_gone(&read, &taken), "{read:?}");
+    put_back(&bucket, taken).await;
+    assert!(store.get(b"latest").await.unwrap().is_some());
+}

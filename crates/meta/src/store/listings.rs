@@ -1,0 +1,223 @@
+//! Listings of directories, kept in memory as the store has given them.
+//!
+//! Of a directory one stretch of its entries is kept, in the order of their cookies: what was listed of it without a gap,
+//! from the first entry on in all but strange cases. A commit changes what is kept of the directories that it changes, so
+//! that a listing outlives changes and merges of tables; it is never older than the store.
+//!
+//! ```text
+//!   from                                  to
+//!    |  entry  entry  entry  entry  ...    |      what lies between the two keys, and all of it
+//! ```
+//!
+//! What is kept is bounded in bytes, for each directory and for all of them, in two generations: a directory that nobody
+//! lists while a whole generation comes goes with the older one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::mem;
+
+use bytes::Bytes;
+
+use crate::batch::Entry;
+use crate::key::{KeyRange, tag};
+
+/// Memory for listings, at most.
+const MAX_BYTES: usize = 8 << 20;
+/// Of one directory.
+const MAX_DIRECTORY_BYTES: usize = 1 << 20;
+/// What an entry takes beside its key and record: its share of a tree node, and two allocations.
+const ENTRY_OVERHEAD: usize = 128;
+/// What a directory takes beside its entries.
+const DIRECTORY_OVERHEAD: usize = 256;
+/// Bytes of a key that say that it is a cookie, and of which directory.
+const PREFIX: usize = 1 + 8;
+
+/// The directory of which this is the key of an entry: the beginning of the key.
+fn directory(key: &[u8]) -> Option<[u8; PREFIX]> {
+    let prefix = *key.first_chunk::<PREFIX>()?;
+    (prefix[0] == tag::COOKIE).then_some(prefix)
+}
+
+/// The directory in whose entries a range lies as a whole.
+fn directory_of_range(range: &KeyRange) -> Option<[u8; PREFIX]> {
+    let prefix = directory(&range.start)?;
+    let all = KeyRange::of_prefix(prefix.to_vec());
+    let is_within = !range.end.is_empty() && (all.end.is_empty() || range.end <= all.end);
+    is_within.then_some(prefix)
+}
+
+/// What is kept of one directory.
+#[derive(Debug, Default)]
+struct Stretch {
+    from: Bytes,
+    to: Bytes,
+    entries: BTreeMap<Bytes, Bytes>,
+    bytes: usize,
+}
+
+impl Stretch {
+    fn covers(&self, key: &[u8]) -> bool {
+        *self.from <= *key && *key < *self.to
+    }
+
+    /// What a scan gives, if all that it needs is here.
+    fn scan(&self, range: &KeyRange, limit: usize) -> Option<Vec<(Bytes, Bytes)>> {
+        // At the end itself nothing is left to give.
+        if range.start < self.from || range.start > self.to {
+            return None;
+        }
+        let end = (&range.end).min(&self.to);
+        let mut found = Vec::new();
+        if range.start < *end {
+            let entries = self.entries.range(range.start.clone()..end.clone());
+            found.extend(
+                entries
+                    .take(limit)
+                    .map(|(key, value)| (key.clone(), value.clone())),
+            );
+        }
+        (found.len() == limit || range.end <= self.to).then_some(found)
+    }
+
+    fn change(&mut self, key: &[u8], entry: &Entry) {
+        if let Some((key, value)) = self.entries.remove_entry(key) {
+            self.bytes -= cost(&key, &value);
+        }
+        if let Entry::Value(value) = entry {
+            self.insert(key, value);
+        }
+    }
+
+    fn insert(&mut self, key: &[u8], value: &[u8]) {
+        // Of their own: they may be pieces of blocks of tables.
+        let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+        self.bytes += cost(&key, &value);
+        if let Some(former) = self.entries.insert(key.clone(), value) {
+            self.bytes -= cost(&key, &former);
+        }
+    }
+}
+
+fn cost(key: &[u8], value: &[u8]) -> usize {
+    key.len() + value.len() + ENTRY_OVERHEAD
+}
+
+type Generation = HashMap<[u8; PREFIX], Stretch>;
+
+/// The directories that were listed.
+#[derive(Debug, Default)]
+pub(super) struct Listings {
+    young: Generation,
+    old: Generation,
+    /// Of the young ones, and of the old ones.
+    bytes: (usize, usize),
+}
+
+impl Listings {
+    /// What a scan of entries of a directory gives, if all that it needs is known.
+    pub(super) fn scan(&mut self, range: &KeyRange, limit: usize) -> Option<Vec<(Bytes, Bytes)>> {
+        let directory = directory_of_range(range)?;
+        let found = match self.young.get(&directory) {
+            Some(stretch) => stretch.scan(range, limit),
+            None => self.old.get(&directory)?.scan(range, limit),
+        };
+        if found.is_some()
+            && let Some(stretch) = self.take(&directory, true)
+        {
+            self.put(directory, stretch);
+        }
+        found
+    }
+
+    /// Whether what a scan of this range gives can be kept.
+    pub(super) fn is_listing(range: &KeyRange) -> bool {
+        directory_of_range(range).is_some()
+    }
+
+    /// Keeps what the store has given for a scan.
+    pub(super) fn keep(&mut self, range: &KeyRange, limit: usize, found: &[(Bytes, Bytes)]) {
+        let Some(directory) = directory_of_range(range) else {
+            return;
+        };
+        let to = match found.last() {
+            Some((last, _)) if found.len() >= limit => range.after(last).start,
+            _ => range.end.clone(),
+        };
+        let more: usize = found.iter().map(|(key, value)| cost(key, value)).sum();
+        let mut stretch = match self.take(&directory, false) {
+            Some(own) if own.from <= range.start && range.start <= own.to => own,
+            Some(own) if own.from <= range.start => {
+                // Behind a gap: what comes first is asked for first.
+                self.put(directory, own);
+                return;
+            }
+            _ => Stretch {
+                from: range.start.clone(),
+                to: range.start.clone(),
+                bytes: DIRECTORY_OVERHEAD,
+                ..Stretch::default()
+            },
+        };
+        if stretch.bytes + more <= MAX_DIRECTORY_BYTES {
+            for (key, value) in found {
+                stretch.insert(key, value);
+            }
+            stretch.to = stretch.to.max(to);
+        }
+        self.put(directory, stretch);
+    }
+
+    /// A commit has changed an entry, and is the store's latest state.
+    pub(super) fn change(&mut self, key: &[u8], entry: &Entry) {
+        let Some(directory) = directory(key) else {
+            return;
+        };
+        let Some(mut stretch) = self.take(&directory, false) else {
+            return;
+        };
+        if stretch.covers(key) {
+            stretch.change(key, entry);
+        }
+        if stretch.bytes <= MAX_DIRECTORY_BYTES {
+            self.put(directory, stretch);
+        }
+    }
+
+    /// A commit may have changed an entry, or may do so later.
+    pub(super) fn forget(&mut self, key: &[u8]) {
+        if let Some(directory) = directory(key) {
+            self.take(&directory, false);
+        }
+    }
+
+    /// Bytes of memory that all of it takes.
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
+        self.bytes.0 + self.bytes.1
+    }
+
+    /// Takes out what is kept of a directory; with `only_old` only what would go next.
+    fn take(&mut self, directory: &[u8; PREFIX], only_old: bool) -> Option<Stretch> {
+        if let Some(stretch) = self.old.remove(directory) {
+            self.bytes.1 -= stretch.bytes;
+            return Some(stretch);
+        }
+        if only_old {
+            return None;
+        }
+        let stretch = self.young.remove(directory)?;
+        self.bytes.0 -= stretch.bytes;
+        Some(stretch)
+    }
+
+    fn put(&mut self, directory: [u8; PREFIX], stretch: Stretch) {
+        if self.bytes.0 + stretch.bytes > MAX_BYTES / 2 {
+            self.old = mem::take(&mut self.young);
+            self.bytes = (0, self.bytes.0);
+        }
+        self.bytes.0 += stretch.bytes;
+        self.young.insert(directory, stretch);
+    }
+}
+
+#[cfg(test)]
+mod tests;
