@@ -9,6 +9,7 @@ use forebay_fs::{CollectorWait, Expected, FsConfig, LimitChange, LogConfig, Open
 use forebay_nfs::rpcbind::Registration;
 use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View};
 use forebay_object::{CountingStore, CredentialSource, Needs, Store};
+use forebay_types::VolumeId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -60,19 +61,22 @@ pub async fn format(config: &Config, expected: &Expected) -> Result<String, Stri
     let (store, _) = open_store(config, true)
         .await
         .map_err(|error| error.to_string())?;
-    make(&store, expected).await
+    try_out(&store).await?;
+    let begun = Instant::now();
+    let made = Volume::format_as(&store, expected);
+    let made = store::unless_refused(&store, Needs::Writes, made).await?;
+    let volume = made.map_err(|error| store.explained(begun.into(), error))?;
+    Ok(ready(volume, &store))
 }
 
-/// Makes an empty volume in a store that is fit for one.
-async fn make(store: &Store, expected: &Expected) -> Result<String, String> {
-    forebay_object::probe(store)
-        .await
-        .map_err(|error| error.to_string())?;
-    let begun = Instant::now();
-    let made = store::unless_refused(store, Needs::Writes, Volume::format_as(store, expected));
-    let made = made.await?;
-    let volume = made.map_err(|error| store.explained(begun.into(), error))?;
-    Ok(format!("volume {volume} is ready at {}", store.url))
+/// Proves that a volume may be in a store.
+async fn try_out(store: &Store) -> Result<(), String> {
+    let probed = forebay_object::probe(store).await;
+    probed.map_err(|error| error.to_string())
+}
+
+fn ready(volume: VolumeId, store: &Store) -> String {
+    format!("volume {volume} is ready at {}", store.url)
 }
 
 /// Opens the store and counts what is asked of it.
@@ -149,7 +153,7 @@ impl NfsGateway {
             typed_once,
         } = credentials;
         let fs = FsConfig {
-            expected: expected.clone(),
+            expected,
             opening: opening.clone(),
             ..fs_config(&config)
         };
@@ -164,9 +168,13 @@ impl NfsGateway {
             Err(error) if error.is_not_formatted() => {
                 opening.begin("making the volume, in a store that has none");
                 new.allow(&config, Some(&store)).await?;
-                let made = make(&store, &expected).await?;
-                tracing::info!("{made}");
-                open(fs).await?
+                try_out(&store).await?;
+                let made = Volume::format_and_open(&store, fs);
+                let made = store::unless_refused(&store, Needs::Writes, made).await?;
+                if let Ok(volume) = &made {
+                    tracing::info!("{}", ready(volume.id(), &store));
+                }
+                made
             }
             opened => opened,
         };
@@ -266,6 +274,9 @@ fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {
         }
         std::io::ErrorKind::PermissionDenied => {
             "ports below 1024 are for root: choose a higher one with --listen"
+        }
+        std::io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address (`ip address` lists those that it has): choose one of them with --listen, or 0.0.0.0 for all"
         }
         _ => "choose an address of this machine with --listen",
     };

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::support::{Place, refused, refused_with};
+use crate::support::{Place, refused, refused_with, run};
 
 /// `serve` with the flags of a place, some of them replaced or added.
 fn serve(place: &Place, more: &[&str]) -> Vec<String> {
@@ -171,6 +171,39 @@ fn a_folder_with_the_log_of_another_volume_is_refused() {
     refusal.says(&["holds the log and state of volume", "data_dir of its own"]);
     // Its own volume has it as before.
     place.serve().stop_cleanly();
+}
+
+#[test]
+fn an_address_that_the_machine_does_not_have_is_named() {
+    // An address for documentation (RFC 5737).
+    let flags = ["--listen=192.0.2.1:0", "--clients=192.0.2.0/24"];
+    let refusal = refused(&serve(&Place::new(), &flags));
+    assert_eq!(refusal.code, 1);
+    refusal.says(&["192.0.2.1", "no such address", "--listen"]);
+}
+
+#[test]
+fn an_address_that_no_client_reaches_is_named_with_the_clients() {
+    let refusal = refused(&serve(&Place::new(), &["--clients=10.0.0.0/8"]));
+    assert_eq!(refusal.code, 2);
+    refusal.says(&["listen = 127.0.0.1:0", "clients = 10.0.0.0/8", "0.0.0.0"]);
+}
+
+#[test]
+fn more_memory_than_the_machine_has_is_refused_with_both_figures() {
+    let refusal = refused(&serve(&Place::new(), &["--memory-limit=64TiB"]));
+    assert_eq!(refusal.code, 2);
+    refusal.says(&["memory_limit = 64TiB", "of memory that", "lower it"]);
+}
+
+#[test]
+fn a_size_without_a_unit_is_refused_with_those_that_may_be_meant() {
+    let refusal = refused(&serve(&Place::new(), &["--memory-limit=4"]));
+    assert_eq!(refusal.code, 2);
+    refusal.says(&["memory_limit = `4`", "did you mean 4MiB or 4GiB?", "4B"]);
+    let quota = run(&["quota", "set", "/home", "--bytes", "12"]);
+    assert_eq!(quota.status.code(), Some(2));
+    assert!(quota.stderr.contains("12MiB or 12GiB"), "{}", quota.stderr);
 }
 
 #[test]

@@ -238,6 +238,7 @@ mod tests {
             epoch: Epoch(7),
             gateway: [3; 16],
             next_inode: 12,
+            inode_lease: Some(0),
             next_pack: 1,
             used_bytes: 0,
             used_inodes: 1,

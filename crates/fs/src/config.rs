@@ -155,7 +155,7 @@ impl FsConfig {
             pack_bytes: 8 << 20,
             early_bytes: 2 * BLOCK_SIZE,
             volume_limit: 1 << 50,
-            inode_limit: 1 << 40,
+            inode_limit: u64::from(u32::MAX),
             node_limit: MOST_NODES as usize,
             overlay_limit: MOST_FOR_NAMES,
             metadata_cache: 64 << 20,

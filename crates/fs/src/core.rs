@@ -26,6 +26,7 @@ use crate::log_failure::LogHealth;
 use crate::names::known::Room;
 use crate::names::moves::Moves;
 use crate::node::{Node, NodeTable};
+use crate::numbers::InodeNumbers;
 use crate::quota::Accounts;
 use crate::scrub::Scrubs;
 
@@ -91,7 +92,7 @@ pub(crate) struct Core {
     journal: OnceLock<Journal>,
     /// Up to where recovery has come.
     replayed: AtomicU64,
-    next_inode: AtomicU64,
+    pub(crate) numbers: InodeNumbers,
     pub(crate) verifier: Mutex<Verifier>,
     /// Bytes that admitted writers are about to take from the cache.
     admitted: AtomicU64,
@@ -137,7 +138,7 @@ impl Core {
             moves: Mutex::default(),
             journal: OnceLock::new(),
             replayed: AtomicU64::new(parts.start.0),
-            next_inode: AtomicU64::new(parts.next_inode),
+            numbers: InodeNumbers::new(parts.next_inode),
             verifier: Mutex::new(parts.verifier),
             admitted: AtomicU64::new(0),
             freed: Notify::new(),
@@ -203,20 +204,6 @@ impl Core {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.environment.clock.now()
-    }
-
-    pub(crate) fn new_inode(&self) -> Inode {
-        Inode(self.next_inode.fetch_add(1, Ordering::Relaxed))
-    }
-
-    pub(crate) fn next_inode(&self) -> u64 {
-        self.next_inode.load(Ordering::Relaxed)
-    }
-
-    /// Recovery has met this inode: no new object may get its number.
-    pub(crate) fn inode_seen(&self, inode: Inode) {
-        self.next_inode
-            .fetch_max(inode.0.saturating_add(1), Ordering::Relaxed);
     }
 
     pub(crate) fn verifier(&self) -> Verifier {

@@ -54,6 +54,7 @@ mod log_failure;
 pub mod logs;
 mod names;
 mod node;
+mod numbers;
 mod open;
 mod paths;
 mod prefetch;

@@ -133,7 +133,7 @@ async fn set_record(
     record: InodeRecord,
     end: Lsn,
 ) -> Result<(), String> {
-    core.inode_seen(inode);
+    core.numbers.seen(inode);
     match core.node(inode).await {
         Ok(node) => {
             let mut state = node.lock();

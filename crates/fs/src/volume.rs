@@ -117,7 +117,30 @@ impl Volume {
         config: FsConfig,
         environment: Environment,
     ) -> std::result::Result<Volume, OpenError> {
-        let opened = open::open(store, config, environment).await?;
+        let opened = open::open(store, config, environment, None).await?;
+        Ok(Volume::begin(opened))
+    }
+
+    /// Makes the empty prefix of `store` a volume, as [`Volume::format_as`] does with what `config` expects, and opens it,
+    /// with fewer requests than one after the other would take.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Volume::format`] and [`Volume::open`].
+    pub async fn format_and_open(
+        store: &Store,
+        config: FsConfig,
+    ) -> std::result::Result<Volume, OpenError> {
+        let environment = Environment::of(&config);
+        let (expected, cache) = (config.expected.clone(), config.metadata_cache);
+        let (_, meta) = open::make(store, &environment, &expected, cache).await?;
+        drop(expected);
+        let opened = open::open(store, config, environment, Some(meta)).await?;
+        Ok(Volume::begin(opened))
+    }
+
+    /// Starts the tasks of a volume that was opened.
+    fn begin(opened: open::Opened) -> Volume {
         let core = opened.core;
         let state = Arc::new(Mutex::new(opened.state));
         let watch = core.clone().watch_log(state.clone());
@@ -149,7 +172,7 @@ impl Volume {
                 () = free => {}
             }
         });
-        Ok(Volume {
+        Volume {
             compression: core.config.compression,
             core,
             commit: CommitMode::default(),
@@ -159,7 +182,7 @@ impl Volume {
                 state,
                 publisher: Mutex::new(Some(publisher)),
             }),
-        })
+        }
     }
 
     /// The same volume for those who want its changes as safe as `commit` says before they are

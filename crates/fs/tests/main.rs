@@ -13,6 +13,7 @@ mod damaged_metadata;
 mod deduplication;
 mod disk_cache;
 mod disk_faults;
+mod far_store;
 mod fencing;
 mod gaps;
 mod healing;

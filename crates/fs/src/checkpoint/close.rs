@@ -46,7 +46,7 @@ impl Core {
             end: self.position(),
             nodes: changed.nodes,
             names,
-            next_inode: self.next_inode(),
+            next_inode: self.numbers.next(),
             under_way: open.under_way.clone(),
         };
         let nodes = &self.checkpoints.closed_nodes;

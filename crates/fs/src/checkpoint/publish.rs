@@ -18,6 +18,7 @@ use super::collector::AccountChange;
 use super::upload::Uploaded;
 use crate::core::{Core, Stopped};
 use crate::node::{ClosedNode, Node};
+use crate::numbers;
 use crate::quota::{Ledger, Share};
 
 /// Block maps that are read at a time.
@@ -126,6 +127,7 @@ impl Core {
         let state = VolumeState {
             published: closed.end,
             next_inode: closed.next_inode,
+            inode_lease: Some(numbers::LEASE),
             next_pack: self.checkpoints.next_pack(),
             ..self.checkpoints.state()
         };
@@ -135,6 +137,7 @@ impl Core {
         // Before anything is given up that the bucket may not have after all.
         self.prove_checkpoint().await?;
 
+        self.numbers.published(closed.next_inode);
         for pack in &uploaded.packs {
             self.noted_frames(pack);
         }

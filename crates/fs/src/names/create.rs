@@ -154,8 +154,8 @@ impl Core {
         if new.set.size.is_some_and(|size| size > MAX_FILE_SIZE) {
             return Err(Error::FileTooLarge);
         }
-        let inode = self.new_inode();
-        self.retry(|| {
+        let mut drawn = None;
+        let made = self.retry(|| {
             let mut locked = Locked::all(&[directory]);
             let state = changeable(locked.of(directory), who)?;
             let before = directory.wcc(state);
@@ -168,6 +168,10 @@ impl Core {
 
             let charge = state.charge.of_child();
             let reserved = charge.reserve(NodeState::amount_of(0))?;
+            let inode = match drawn {
+                Some(inode) => inode,
+                None => *drawn.insert(self.numbers.draw()?),
+            };
             let node = Node::new(inode, record.clone(), false, self.cache.clone(), charge);
             if kind == Kind::Directory {
                 node.lock().names = Some(Box::new(KnownNames::none_yet(&self.names_room)));
@@ -188,8 +192,17 @@ impl Core {
                 end,
                 reply: created,
             })
-        })
-        .await
+        });
+        let made = made.await;
+        if let (Err(error), unused) = (&made, drawn) {
+            if let Some(inode) = unused {
+                self.numbers.put_back(inode);
+            } else if *error == Error::Delay {
+                // No number may be given out before the next publication.
+                self.checkpoints.press();
+            }
+        }
+        made
     }
 
     pub(crate) async fn link(

@@ -1,9 +1,11 @@
 //! Making a volume.
 
+use std::sync::Arc;
+
 use forebay_meta::record::{Content, Directory, InodeRecord, VolumeState};
 use forebay_meta::volume::keys::{self, Expected, VolumeKeys};
 use forebay_meta::volume::{Protection, VolumeError};
-use forebay_meta::{Batch, Key, VolumeDescriptor};
+use forebay_meta::{Batch, Key, MetaStore, VolumeDescriptor};
 use forebay_object::Store;
 use forebay_types::{BLOCK_SIZE, Epoch, Inode, Lsn, VolumeId};
 
@@ -17,6 +19,18 @@ pub(crate) async fn format(
     environment: &Environment,
     expected: &Expected,
 ) -> Result<VolumeId, OpenError> {
+    let (volume, meta) = make(store, environment, expected, 0).await?;
+    meta.close().await?;
+    Ok(volume)
+}
+
+/// The same; also gives its metadata, which are open for writing, with `cache_bytes` for what is read of them.
+pub(crate) async fn make(
+    store: &Store,
+    environment: &Environment,
+    expected: &Expected,
+    cache_bytes: u64,
+) -> Result<(VolumeId, Arc<dyn MetaStore>), OpenError> {
     let now = environment.clock.now();
     let descriptor = VolumeDescriptor {
         volume: VolumeId(draw(&*environment.random)),
@@ -50,7 +64,10 @@ pub(crate) async fn format(
     let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, expected, 0)
         .await
         .map_err(at)?;
-    let meta = environment.metadata.open(store, 0, keys.sealing()).await?;
+    let meta = environment
+        .metadata
+        .open(store, cache_bytes, keys.sealing())
+        .await?;
     let now = convert::record_time(now);
     let root = InodeRecord {
         content: Content::Directory(Directory {
@@ -75,6 +92,7 @@ pub(crate) async fn format(
         epoch: Epoch(0),
         gateway: [0; 16],
         next_inode: Inode::ROOT.0 + 1,
+        inode_lease: Some(0),
         next_pack: 1,
         used_bytes: 0,
         used_inodes: 1,
@@ -84,6 +102,5 @@ pub(crate) async fn format(
     batch.put(&Key::Inode(Inode::ROOT), &root);
     batch.put(&Key::Volume, &state);
     meta.commit(&batch).await?;
-    meta.close().await?;
-    Ok(descriptor.volume)
+    Ok((descriptor.volume, meta))
 }

@@ -385,6 +385,7 @@ pub(super) async fn state(
         epoch: Epoch((pack.0 >> COUNTER_BITS) + LOST_EPOCHS),
         gateway: [0; 16],
         next_inode: highest.0.saturating_add(1),
+        inode_lease: None,
         next_pack: 1,
         used_bytes: 0,
         used_inodes: 0,

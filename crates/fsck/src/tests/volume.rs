@@ -250,6 +250,7 @@ impl Volume {
             epoch: Epoch(2),
             gateway: [1; 16],
             next_inode: 100,
+            inode_lease: Some(0),
             next_pack: pack(4).0,
             used_bytes: 5000 + 4096 + 100 + 300,
             used_inodes: 6,

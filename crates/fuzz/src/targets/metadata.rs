@@ -221,6 +221,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         epoch: Epoch(3),
         gateway: [6; 16],
         next_inode: 10,
+        inode_lease: Some(7),
         next_pack: 11,
         used_bytes: 12,
         used_inodes: 13,

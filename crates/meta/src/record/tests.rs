@@ -101,6 +101,7 @@ proptest! {
             epoch: Epoch(b),
             gateway,
             next_inode: c,
+            inode_lease: charged_bytes.map(|_| d),
             next_pack: d,
             used_bytes: b ^ c,
             used_inodes: a ^ d,
@@ -458,6 +459,7 @@ fn the_bytes_of_version_one_do_not_change() {
         epoch: Epoch(2),
         gateway: [3; 16],
         next_inode: 4,
+        inode_lease: None,
         next_pack: 5,
         used_bytes: 6,
         used_inodes: 7,
@@ -476,6 +478,14 @@ fn the_bytes_of_version_one_do_not_change() {
     assert_eq!(
         hex(charged.encode()),
         format!("02{fields}{}", numbers(&[8]))
+    );
+    let leased = VolumeState {
+        inode_lease: Some(9),
+        ..charged
+    };
+    assert_eq!(
+        hex(leased.encode()),
+        format!("03{fields}{}", numbers(&[8, 9]))
     );
     let quota = QuotaRecord {
         limit_bytes: 0x0102,

@@ -9,15 +9,18 @@ use crate::key::tag;
 
 /// Without the bytes that quotas count.
 const VERSION: u8 = 1;
-/// With them.
+/// With them, and without the lease of inode numbers.
 const VERSION_CHARGED: u8 = 2;
+/// With both.
+const VERSION_LEASED: u8 = 3;
 
 /// State of the whole volume, written with every checkpoint that is published.
 ///
 /// ```text
 /// version: 1         published LSN: 8    epoch: 8         gateway: 16
 /// next inode: 8      next pack: 8        used bytes: 8    used inodes: 8
-/// charged bytes: 8                       if the version is 2; else it is 1
+/// charged bytes: 8                       if the version is 2 or 3
+/// inode lease: 8                         if the version is 3
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeState {
@@ -27,8 +30,11 @@ pub struct VolumeState {
     pub epoch: Epoch,
     /// Identity of the gateway that holds the epoch.
     pub gateway: [u8; 16],
-    /// The number that the next object gets.
+    /// The number that the next object gets, unless it was given out since.
     pub next_inode: u64,
+    /// How many numbers, from that on, may have been given out since this was published; `None` if a version of Forebay
+    /// wrote this that gave out any number. It is written only together with the charged bytes.
+    pub inode_lease: Option<u64>,
     /// The number that the next pack gets.
     pub next_pack: u64,
     /// Bytes that block maps refer to, also those of removed files that are not collected yet.
@@ -44,10 +50,12 @@ impl Record for VolumeState {
     const TAG: u8 = tag::VOLUME;
 
     fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(73);
-        out.push(match self.charged_bytes {
-            None => VERSION,
-            Some(_) => VERSION_CHARGED,
+        let mut out = Vec::with_capacity(81);
+        let lease = self.inode_lease.filter(|_| self.charged_bytes.is_some());
+        out.push(match (self.charged_bytes, lease) {
+            (None, _) => VERSION,
+            (Some(_), None) => VERSION_CHARGED,
+            (Some(_), Some(_)) => VERSION_LEASED,
         });
         out.extend(self.published.0.to_le_bytes());
         out.extend(self.epoch.0.to_le_bytes());
@@ -56,17 +64,15 @@ impl Record for VolumeState {
         out.extend(self.next_pack.to_le_bytes());
         out.extend(self.used_bytes.to_le_bytes());
         out.extend(self.used_inodes.to_le_bytes());
-        out.extend(
-            self.charged_bytes
-                .iter()
-                .flat_map(|bytes| bytes.to_le_bytes()),
-        );
+        for number in self.charged_bytes.into_iter().chain(lease) {
+            out.extend(number.to_le_bytes());
+        }
         out.into()
     }
 
     fn read(ValueReader(fields): &mut ValueReader<'_>) -> Result<Self, Corrupt> {
-        let charged = fields.version_of(&[VERSION, VERSION_CHARGED])? == VERSION_CHARGED;
-        Ok(VolumeState {
+        let version = fields.version_of(&[VERSION, VERSION_CHARGED, VERSION_LEASED])?;
+        let mut state = VolumeState {
             published: Lsn(fields.u64()?),
             epoch: Epoch(fields.u64()?),
             gateway: fields.array()?,
@@ -74,10 +80,15 @@ impl Record for VolumeState {
             next_pack: fields.u64()?,
             used_bytes: fields.u64()?,
             used_inodes: fields.u64()?,
-            charged_bytes: match charged {
-                true => Some(fields.u64()?),
-                false => None,
-            },
-        })
+            charged_bytes: None,
+            inode_lease: None,
+        };
+        if version >= VERSION_CHARGED {
+            state.charged_bytes = Some(fields.u64()?);
+        }
+        if version >= VERSION_LEASED {
+            state.inode_lease = Some(fields.u64()?);
+        }
+        Ok(state)
     }
 }

@@ -1,0 +1,63 @@
+//! How long a first start takes on a store that is far away: in round trips, which count once if requests are under way
+//! together. Time stands still here but for the store, each of whose answers takes one tick.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_fs::{FsConfig, LogConfig, Volume};
+use forebay_object::{CountingStore, PaceSettings, Store};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
+use tokio::time::Instant;
+
+const TICK: Duration = Duration::from_millis(100);
+
+/// Ticks and requests of `work`.
+async fn cost<T>(counts: &CountingStore, work: impl Future<Output = T>) -> (T, u128, u64) {
+    let (begun, before) = (Instant::now(), counts.counts().requests());
+    let done = work.await;
+    let ticks = (begun.elapsed() + TICK / 2).as_millis() / TICK.as_millis();
+    (done, ticks, counts.counts().requests() - before)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_start_on_a_store_that_is_far_away_takes_few_round_trips() {
+    let config = ThrottleConfig {
+        wait_delete_per_call: TICK,
+        wait_get_per_call: TICK,
+        wait_list_per_call: TICK,
+        wait_list_with_delimiter_per_call: TICK,
+        wait_put_per_call: TICK,
+        ..ThrottleConfig::default()
+    };
+    let counts = Arc::new(CountingStore::new(Arc::new(ThrottledStore::new(
+        InMemory::new(),
+        config,
+    ))));
+    let url = "s3://far/away".to_owned();
+    let store = Store::new(
+        counts.clone(),
+        Path::from("away"),
+        url,
+        PaceSettings::default(),
+    );
+    let (probed, probe, _) = cost(&counts, forebay_object::probe(&store)).await;
+    probed.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let config = || FsConfig {
+        log: LogConfig::Disk {
+            limit: 64 << 20,
+            segment: 4 << 20,
+        },
+        ..FsConfig::new(dir.path().to_owned())
+    };
+    let (made, make, made_with) = cost(&counts, Volume::format_and_open(&store, config())).await;
+    made.unwrap().close(Duration::from_secs(1)).await;
+    let (opened, open, opened_with) = cost(&counts, Volume::open(&store, config())).await;
+    opened.unwrap().close(Duration::from_secs(1)).await;
+    // What is not SlateDB's own: a listing, the descriptor twice, and nothing that is read again of what was just made.
+    assert_eq!(probe, 5);
+    assert!(make <= 22, "{make} round trips, {made_with} requests");
+    assert!(open <= 26, "{open} round trips, {opened_with} requests");
+}
