@@ -18,6 +18,11 @@ const LEAST_FOR_NAMES: u64 = 8 << 20;
 /// Nodes that are kept, at most.
 const MOST_NODES: u64 = 100_000;
 
+/// How long a change waits for room by default. A store that keeps up makes room several times a second, so a burst is slowed
+/// down and nobody has to come back. One that does not will not have caught up in another second either: the call then
+/// only keeps from others what it holds on its way here, and its client comes back by itself (Linux after 5 s).
+pub const ROOM_WAIT: Duration = Duration::from_secs(1);
+
 /// Settings of one gateway on one volume. Where nothing else is said, sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct FsConfig {
@@ -32,6 +37,9 @@ pub struct FsConfig {
     pub seal_log: bool,
     /// Memory for block buffers; writers wait at it. At least 16 MiB.
     pub memory_limit: u64,
+    /// How long a change waits for room in memory, and once more for room in the log, before its client is asked to come
+    /// back ([`ROOM_WAIT`] by default).
+    pub room_wait: Duration,
     /// How long changes may stay unpublished while the bucket answers.
     pub checkpoint_interval: Duration,
     /// Dirty bytes at which a checkpoint closes before its interval is over.
@@ -147,6 +155,7 @@ impl FsConfig {
             },
             seal_log: false,
             memory_limit: 1 << 30,
+            room_wait: ROOM_WAIT,
             checkpoint_interval: Duration::from_secs(5),
             checkpoint_bytes: 64 << 20,
             compression: Compression::default(),

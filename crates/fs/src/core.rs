@@ -1,5 +1,6 @@
 //! The heart that all operations and background tasks share.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -248,8 +249,18 @@ impl Core {
     }
 
     /// Waits for the log, which has no room before its next segment is prepared, or before the next checkpoint is in the
-    /// bucket.
+    /// bucket. After [`FsConfig::room_wait`] the client is asked to come back.
     pub(crate) async fn wait_for_log_room(&self, bytes: u64) -> Result<()> {
+        self.bounded(self.log_room(bytes)).await
+    }
+
+    /// Waits for room no longer than a call may.
+    pub(crate) async fn bounded<T>(&self, room: impl Future<Output = Result<T>>) -> Result<T> {
+        let waited = tokio::time::timeout(self.config.room_wait, room).await;
+        waited.unwrap_or(Err(Error::Delay))
+    }
+
+    async fn log_room(&self, bytes: u64) -> Result<()> {
         let _waiting = self.troubles.wait(Trouble::LogFull);
         let room = self.journal().room(bytes);
         tokio::pin!(room);
@@ -268,12 +279,17 @@ impl Core {
         }
     }
 
-    /// Waits until `bytes` of data may be written to the cache, evicting what is clean.
+    /// Waits until `bytes` of data may be written to the cache, evicting what is clean. After [`FsConfig::room_wait`]
+    /// the client is asked to come back: who waits longer would keep from others what the call holds on its way here.
     pub(crate) async fn admit(&self, bytes: u64) -> Result<Admission<'_>> {
         self.check_running()?;
         if let Some(admission) = self.try_admit(bytes) {
             return Ok(admission);
         }
+        self.bounded(self.memory_room(bytes)).await
+    }
+
+    async fn memory_room(&self, bytes: u64) -> Result<Admission<'_>> {
         let _waiting = WaitingWriter::new(self);
         loop {
             let freed = self.freed.notified();
@@ -402,25 +418,29 @@ impl Core {
         true
     }
 
-    /// Waits while more names and attributes are unpublished than memory is meant for.
+    /// Waits while more names and attributes are unpublished than memory is meant for. After [`FsConfig::room_wait`]
+    /// the client is asked to come back.
     pub(crate) async fn admit_names(&self) -> Result<()> {
         self.check_running()?;
-        let mut waiting = None;
         if self.overlay_is_half_full() {
             // It closes a checkpoint, unless it is at one.
             self.checkpoints.wake();
         }
+        if !self.overlay_is_full() {
+            return Ok(());
+        }
+        self.bounded(self.names_in_bound()).await
+    }
+
+    async fn names_in_bound(&self) -> Result<()> {
+        let _waiting = self.troubles.wait(Trouble::NamesFull);
         loop {
-            if !self.overlay_is_full() {
-                return Ok(());
-            }
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
             if !self.overlay_is_full() {
                 return Ok(());
             }
-            waiting.get_or_insert_with(|| self.troubles.wait(Trouble::NamesFull));
             self.checkpoints.press();
             freed.await;
             self.check_running()?;

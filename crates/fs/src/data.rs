@@ -69,7 +69,8 @@ impl Core {
         }
         // Of other files with holes more may have been counted than there is, until the bucket has
         // them.
-        self.flush().await.map_err(|_| Error::Delay)?;
+        let published = async { self.flush().await.map_err(|_| Error::Delay) };
+        self.bounded(published).await?;
         let counted = self.counted(node, range).await?;
         self.write_once(who, node, offset, data, counted).await
     }

@@ -67,7 +67,7 @@ mod volume;
 
 pub use checkpoint::{CollectRefusal, CollectorStatus, CollectorWait, Space};
 pub use compression::{Compression, CompressionStatus, Levels};
-pub use config::{FsConfig, LogConfig};
+pub use config::{FsConfig, LogConfig, ROOM_WAIT};
 pub use core::{FlushError, Stopped};
 pub use damage::{DamageState, DamagedFrame};
 pub use dedup::{Dedup, DedupStatus};

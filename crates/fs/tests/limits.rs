@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::*;
-use forebay_fs::{FsConfig, LogConfig};
+use forebay_fs::{FsConfig, LogConfig, Volume};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
 
@@ -414,6 +414,63 @@ fn with_the_store_away_and_the_log_full_writers_wait_and_all_go_on_when_it_is_ba
         for i in 0..40u64 {
             assert_bytes(&life.read(file, i << 20, 1 << 20), &pattern(i, 1 << 20));
         }
+    }
+}
+
+#[test]
+fn a_call_for_which_there_is_no_room_in_time_is_asked_to_come_back_and_leaves_nothing_behind() {
+    type Full = fn(&mut FsConfig);
+    let full: [Full; 3] = [
+        |config| config.memory_limit = 16 << 20,
+        |config| small_log(config),
+        |config| config.overlay_limit = 64 << 10,
+    ];
+    for (of_names, change) in [false, false, true].into_iter().zip(full) {
+        let bucket = Bucket::new();
+        let life = bucket.start(|config| {
+            change(config);
+            config.room_wait = Duration::from_millis(20);
+        });
+        let file = life.create(b"file");
+        life.flush();
+        bucket.controls.everything.close();
+        let fill = move |volume: Volume| async move {
+            for i in 0..10_000u64 {
+                let done = if of_names {
+                    let mode = CreateMode::Guarded(SetAttributes::default());
+                    let name = format!("name-{i}");
+                    let made = volume
+                        .create(&ROOT, Inode::ROOT, name.as_bytes(), &mode)
+                        .await;
+                    made.map(drop)
+                } else {
+                    let data = pattern(i, 1 << 20);
+                    let written = volume
+                        .write(&ROOT, file, i << 20, &data, Stability::Unstable)
+                        .await;
+                    written.map(drop)
+                };
+                if let Err(error) = done {
+                    return (i, error);
+                }
+            }
+            panic!("there is room for everything");
+        };
+        // Nothing opens the bucket before the call is answered.
+        let (before, error) = life.run(fill);
+        assert_eq!(error, Error::Delay);
+        assert!(before > 0);
+        assert_eq!(life.volume.status().admitted_bytes, 0);
+        // Others are served meanwhile.
+        life.lookup(b"file");
+        bucket.controls.everything.open();
+        life.flush();
+        // It was not done, and can be done now.
+        let data = pattern(7, 1 << 20);
+        life.write(file, 1 << 40, &data, Stability::Unstable);
+        life.create(b"later");
+        assert_bytes(&life.read(file, 1 << 40, 1 << 20), &data);
+        life.flush();
     }
 }
 
