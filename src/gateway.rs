@@ -132,7 +132,7 @@ impl NfsGateway {
         opening: Opening,
     ) -> Result<NfsGateway, String> {
         opening.begin("asking the store what it can do");
-        raise_open_files();
+        let open_files = raise_open_files();
         // What can be wrong here is found before anything is opened.
         let tls = tls::load(&config)?;
         let (store, requests) = match open_store(&config, new.is_meant(&config)).await {
@@ -184,15 +184,29 @@ impl NfsGateway {
         }
         opening.begin("listening, and registering with rpcbind");
         let exports = exports::served(&config);
+        let connections = allowed_connections(config.max_connections, open_files);
+        if connections < config.max_connections {
+            tracing::warn!(
+                "the system lets this process have {} open files: {connections} connections are served at once, and not {} as \
+                 max_connections says; raise the limit (ulimit -Hn, LimitNOFILE= of a systemd unit, --ulimit nofile= of a \
+                 container) or lower max_connections",
+                open_files.unwrap_or_default(),
+                config.max_connections
+            );
+        }
+        let limits = Limits::default();
         let nfs = ServerConfig {
             handle_key: volume.handle_key(),
             volume: volume.id(),
             exports: exports.clone(),
             limits: Limits {
-                connections: config.max_connections as usize,
+                connections: connections as usize,
+                stranger_connections: limits
+                    .stranger_connections
+                    .min(1 + connections as usize / 8),
                 // Of the 128 MiB beside the block buffers.
                 shared_bytes: 24 << 20,
-                ..Limits::default()
+                ..limits
             },
         };
         let view = |view| seen(&volume, view);
@@ -251,20 +265,38 @@ impl NfsGateway {
     }
 }
 
-/// Allows as many open files as the system lets this process have: each connection is one.
-fn raise_open_files() {
+/// Allows as many open files as the system lets this process have: each connection is one. Gives how many that are, if there is a
+/// limit.
+fn raise_open_files() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limits = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limits.maximum,
         maximum: limits.maximum,
     };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(
-            "the limit of open files stays at {:?}: {error}",
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limits.maximum,
+        Err(error) => {
+            tracing::debug!(
+                "the limit of open files stays at {:?}: {error}",
+                limits.current
+            );
             limits.current
-        );
+        }
     }
+}
+
+/// Open files that are kept for everything but connections of clients: the log, the disk cache (256 files at most), requests to the
+/// bucket, a bucket in a folder, the control socket, connections of strangers.
+const OTHER_FILES: u64 = 512;
+
+/// Of the connections that are wanted, those that leave the files that all else needs: half of what there is if that is little.
+fn allowed_connections(wanted: u32, open_files: Option<u64>) -> u32 {
+    let Some(files) = open_files else {
+        return wanted;
+    };
+    let allowed = files.saturating_sub(OTHER_FILES).max(files / 2).max(1);
+    wanted.min(u32::try_from(allowed).unwrap_or(u32::MAX))
 }
 
 fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {
@@ -592,5 +624,15 @@ mod tests {
             let (_, publish) = stop_times(seconds(30), away);
             assert_eq!(publish, seconds(30));
         }
+    }
+
+    #[test]
+    fn connections_leave_open_files_for_all_else() {
+        assert_eq!(allowed_connections(16_384, None), 16_384);
+        assert_eq!(allowed_connections(16_384, Some(1 << 20)), 16_384);
+        assert_eq!(allowed_connections(16_384, Some(4096)), 3584);
+        assert_eq!(allowed_connections(1000, Some(4096)), 1000);
+        assert_eq!(allowed_connections(16_384, Some(256)), 128);
+        assert_eq!(allowed_connections(16_384, Some(0)), 1);
     }
 }

@@ -69,7 +69,8 @@ settings! {
         /// a power cut cannot undo; `bucket` is the bucket, so that losing the machine loses
         /// nothing; `async` is the log's memory, which survives a crash of the program only.
         commit: CommitMode = Fixed("disk");
-        /// How many connections are served at once; one more is closed.
+        /// How many connections are served at once, as far as the limit of open files allows it; one more is
+        /// closed. One client may have seven eighths of them.
         max_connections: u32 = Fixed("16384"), "1" to "65536";
         /// How long after a restart locks are given only to clients that held them before, if any
         /// did.

@@ -116,8 +116,8 @@ pub const SUBJECTS: &[Subject] = &[
         kind: Trouble::Connections,
         name: "connections_refused",
         state: State::Degraded,
-        what: "connections are refused, since there are as many as may be",
-        advice: "Look for a client that opens too many, or raise max_connections",
+        what: "connections are refused, since there are as many as may be, or their client has its share",
+        advice: "Look for a client that opens too many, or raise max_connections and the limit of open files",
         manner: REFUSALS,
     },
 ];

@@ -43,29 +43,40 @@ pub struct Export {
 
 /// A cap on everything that a client can influence.
 ///
-/// Memory that clients can make the server hold is at most `shared_bytes` plus, for each
-/// connection, about 192 KiB (64 KiB each of bytes read but not begun, of a record not yet
-/// complete, and of small calls and replies, which go on when the shared budget is used up), and up to
-/// 128 KiB more for one with TLS (handshake messages, then replies that are sealed and not sent); the
-/// replay cache and the pool of idle buffers (8 MiB) come on top. An idle connection holds none of
-/// it.
+/// Memory that clients can make the server hold is at most `shared_bytes` and `resting_bytes`, and for each connection
+/// some KiB, and up to 128 KiB more for one with TLS (handshake messages, then replies that are sealed and not sent); the
+/// replay cache and the pool of idle buffers (8 MiB) come on top. Each client, by its address, has a share of its own of
+/// bytes and of connections, so that none takes what others need.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Longest record in bytes; a longer one closes the connection, before anything is allocated
     /// for it. The longest that a client has reason to send is a WRITE of [`TRANSFER_BYTES`]
     /// with its header.
     pub record_bytes: usize,
-    /// Calls of one connection that may be waiting for the file system; further ones stay in the
-    /// socket. Linux sends as many as its slot table has (dynamic, from 2 up).
+    /// Calls of one connection that may be waiting for the file system, of each of three kinds: those that look at names and
+    /// attributes, those that read, those that change. Linux sends as many as its slot table has (dynamic, from 2 up).
     pub calls_in_flight: usize,
-    /// Bytes of replies of one connection, finished or expected; more calls are not begun until
+    /// Bytes of replies of one connection, finished or expected; more calls with long replies are not begun until
     /// some are sent. Sixteen reads of the largest size keep a fast link busy over 30 ms of bucket.
     pub reply_bytes: usize,
-    /// Bytes of calls and replies of all connections together.
+    /// Bytes of calls and replies of all connections together. A client alone may have three quarters of it.
     pub shared_bytes: usize,
-    /// Connections; one more is closed at once. An idle connection costs a few KiB. Keep it below
-    /// the limit of open files: at that limit connections wait in the listen queue instead.
+    /// Bytes that connections may hold beside that while they wait: of records that are not complete, of calls that are not
+    /// begun, of small calls and replies. A connection whose client has more than its share of it is closed.
+    pub resting_bytes: usize,
+    /// How long a call for which there is no room may hold up those behind it on its connection. Then it is answered
+    /// NFS3ERR_JUKEBOX, if doing it twice does no harm, and so are others at once until there is room again.
+    pub patience: Duration,
+    /// Connections of clients that an export names; one more is closed at once. One client may have seven eighths of them. An
+    /// idle connection costs a few KiB. Keep it below the limit of open files: at that limit connections wait in the listen
+    /// queue instead.
     pub connections: usize,
+    /// Connections of all other addresses, one of which may have a quarter of them: those are told that they may mount nothing.
+    pub stranger_connections: usize,
+    /// Time after which a connection of such an address is closed, whatever it does.
+    pub stranger_time: Duration,
+    /// Time from the beginning of a connection to its first call.
+    pub first_call_timeout: Duration,
     /// Closes a connection on which nothing happens for so long. NFS clients keep theirs open, and
     /// vanished ones are found by TCP keepalive: none by default.
     pub idle_timeout: Option<Duration>,
@@ -73,9 +84,12 @@ pub struct Limits {
     pub record_timeout: Duration,
     /// Time from the answer to AUTH_TLS to the end of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// Time for which a client may take no byte of the replies that wait for it. While other
-    /// connections wait for the shared budget it is a tenth of this.
+    /// Time in which a client has to take `reply_rate` of the replies that wait for it. While calls wait for the shared
+    /// budget it is a tenth of this.
     pub reply_timeout: Duration,
+    /// Bytes that a client has to take in a second of the replies that wait for it, on average over `reply_timeout`. While
+    /// calls wait for the shared budget it is four times as much.
+    pub reply_rate: u64,
     /// Time that calls already read have to finish at shutdown.
     pub grace: Duration,
     /// Replies kept for repeated calls, and the bytes they may take.
@@ -95,11 +109,18 @@ impl Default for Limits {
             calls_in_flight: 128,
             reply_bytes: 16 << 20,
             shared_bytes: 256 << 20,
+            resting_bytes: 16 << 20,
+            patience: Duration::from_secs(1),
             connections: 16_384,
+            stranger_connections: 64,
+            stranger_time: Duration::from_secs(10),
+            first_call_timeout: Duration::from_secs(30),
             idle_timeout: None,
             record_timeout: Duration::from_secs(60),
             handshake_timeout: Duration::from_secs(10),
             reply_timeout: Duration::from_secs(60),
+            // As much as `record_timeout` asks of those that send.
+            reply_rate: 16 << 10,
             grace: Duration::from_secs(10),
             replay_entries: 32_768,
             replay_bytes: 16 << 20,
@@ -144,6 +165,7 @@ impl ServerConfig {
                 limits.shared_bytes,
                 limits.record_bytes.saturating_mul(4),
             ),
+            ("resting_bytes", limits.resting_bytes, 1 << 20),
             ("calls_in_flight", limits.calls_in_flight, 1),
             ("connections", limits.connections, 1),
         ] {

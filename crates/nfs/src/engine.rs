@@ -107,21 +107,85 @@ impl<'a> Program<'a> {
     }
 }
 
-/// At most so many bytes the reply to a record will have.
-pub(crate) fn reply_bound(record: &[u8]) -> usize {
+/// Calls that do not wait for one another: those of one kind that have to wait hold up none of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Lane {
+    /// Looks at names and attributes: short, and mostly in memory.
+    Looking,
+    /// Has a reply that may be long.
+    Reading,
+    /// Changes something, or waits for what was changed.
+    Changing,
+}
+
+impl Lane {
+    pub(crate) const ALL: [Lane; 3] = [Lane::Looking, Lane::Reading, Lane::Changing];
+}
+
+/// Whether a call may be answered that it is to be asked again, without being looked at further: an NFS call that does no harm
+/// when it is done twice. Of the others one that is being done already must not be answered like that.
+pub(crate) fn may_be_put_off(record: &[u8]) -> bool {
+    match rpc::wanted(record) {
+        Some((nfs3::PROGRAM, procedure)) => {
+            nfs3::has_status(procedure) && !nfs3::is_replayed(procedure)
+        }
+        Some(_) | None => false,
+    }
+}
+
+/// Answers a call for which there is no room, of which `head` may be the beginning only: the client is asked to come back
+/// with it. Only WRITE has reason to be longer than what is kept of it; another call that was cut has bytes left over.
+pub(crate) fn put_off<F: FileSystem>(
+    session: &Session<F>,
+    head: &[u8],
+    buffer: Vec<u8>,
+) -> Outcome {
+    let metrics = &session.engine.metrics;
+    let call = match Call::decode(head) {
+        Ok(call) => call,
+        Err(NotServed::NotACall) => return Outcome::Hangup,
+        Err(NotServed::Denied { xid, denial }) => {
+            metrics.calls_denied.add(1);
+            return Outcome::Reply(Reply::denied(xid, denial, buffer));
+        }
+    };
+    if !session.client.is_known() {
+        metrics.calls_denied.add(1);
+        return Outcome::Reply(Reply::denied(call.xid, Denial::TooWeak, buffer));
+    }
+    if !may_be_put_off(head) || call.version != nfs3::VERSION {
+        metrics.calls_garbage.add(1);
+        let rejection = Rejection::GarbageArguments;
+        return Outcome::Reply(Reply::rejected(call.xid, rejection, buffer));
+    }
+    metrics.calls_put_off.add(1);
+    let mut reply = Reply::accepted(call.xid, buffer);
+    nfs3::put_off(call.procedure, &mut reply);
+    Outcome::Reply(reply)
+}
+
+/// How the call of a record is queued, and how many bytes the reply to it has at most.
+pub(crate) fn demand(record: &[u8]) -> (Lane, usize) {
     // Only WRITE has reason to be this long, and its reply is short; a longer record with
     // anything else in it has bytes left over, and the reply to that is short as well.
     const LONGEST_SMALL_CALL: usize = 16 << 10;
-    if record.len() > LONGEST_SMALL_CALL {
-        return 512;
-    }
+    const SHORT: usize = 512;
+    let is_long = record.len() > LONGEST_SMALL_CALL;
     // It is decoded when it is begun; a call that cannot be has a short reply.
-    match rpc::wanted(record) {
-        Some((nfs3::PROGRAM, procedure)) => nfs3::reply_bound(procedure, record),
-        Some((mount::PROGRAM, procedure)) => mount::reply_bound(procedure),
-        Some((nlm::PROGRAM, _)) => nlm::REPLY_BYTES,
-        Some(_) | None => 512,
-    }
+    let (lane, bytes) = match rpc::wanted(record) {
+        Some((nfs3::PROGRAM, procedure)) => {
+            let lane = match procedure {
+                _ if nfs3::is_long(procedure) => Lane::Reading,
+                _ if nfs3::is_waited_for(procedure) => Lane::Changing,
+                _ => Lane::Looking,
+            };
+            (lane, nfs3::reply_bound(procedure, record))
+        }
+        Some((mount::PROGRAM, procedure)) => (Lane::Looking, mount::reply_bound(procedure)),
+        Some((nlm::PROGRAM, _)) => (Lane::Changing, nlm::REPLY_BYTES),
+        Some(_) | None => (Lane::Looking, SHORT),
+    };
+    (lane, if is_long { SHORT } else { bytes })
 }
 
 impl<F: FileSystem> Engine<F> {
@@ -176,6 +240,16 @@ impl<F: FileSystem> Session<F> {
             None => Trouble::MountAddress,
         };
         self.engine.troubles.refused(kind, self.client.address);
+    }
+
+    /// Whether no export names the client's address, whatever its port.
+    pub(crate) fn is_stranger(&self) -> bool {
+        !self.client.is_known()
+            && self
+                .exports
+                .listed_for(self.client.address)
+                .next()
+                .is_none()
     }
 
     /// The session to begin the next call in, if the exports were replaced since this one began.

@@ -48,5 +48,5 @@ impl<F: FileSystem> Service<F> {
 /// At most so many bytes the reply to a record will have: what a connection is charged for it before
 /// it is begun.
 pub fn reply_bound(record: &[u8]) -> usize {
-    crate::engine::reply_bound(record)
+    crate::engine::demand(record).1
 }

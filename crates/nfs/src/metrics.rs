@@ -87,6 +87,8 @@ metrics! {
     connections: Gauge, "open connections";
     connections_accepted: Counter, "connections accepted";
     connections_refused: Counter, "connections closed at once because there were too many";
+    connections_of_strangers: Counter, "connections from addresses that no export names";
+    connections_over_share: Counter, "connections closed because their client held more than its share of memory in calls that were not complete or not answered";
     accept_errors: Counter, "failures to accept a connection";
     connections_broken: Counter, "connections closed because what came was no RPC call, or a record too long";
     connections_timed_out: Counter, "connections closed because a record or a TLS handshake was not completed, replies were not read, or nothing happened";
@@ -98,10 +100,11 @@ metrics! {
     calls_denied: Counter, "calls refused for their credential or the client's address";
     calls_garbage: Counter, "calls whose arguments could not be decoded";
     calls_elsewhere: Counter, "calls of programs, versions or procedures that are not served here";
+    calls_put_off: Counter, "calls answered NFS3ERR_JUKEBOX because there was no room for them in time";
     replays_answered: Counter, "repeated calls answered with their first reply";
     replays_joined: Counter, "repeated calls that waited for the first to be done";
     replays_dropped: Counter, "repeated calls left unanswered because the first was being done or was given up";
-    budget_waits: Counter, "times that a connection had to wait for the shared budget of bytes";
+    budget_waits: Counter, "times that a call had to wait for its client's share of the budget of bytes";
     lock_calls: Counter, "calls of the lock manager (NLM)";
     locks: Gauge, "locks, waiters for locks and share reservations";
     lock_callbacks: Counter, "clients told that they have a lock that they waited for";

@@ -26,6 +26,10 @@ pub const SMALL_RECORD_BYTES: usize = 64 << 10;
 /// client cannot hold a buffer for the price of a header.
 const EARNEST_BYTES: usize = 16 << 10;
 
+/// So many bytes of a record that is discarded are kept: the longest header of a call, and the arguments of WRITE up to its
+/// data.
+pub const HEAD_BYTES: usize = 1 << 10;
+
 /// The header of a message of `length` bytes that is sent as a single fragment.
 pub fn mark(length: usize) -> [u8; MARK_BYTES] {
     (length as u32 | LAST_FRAGMENT).to_be_bytes()
@@ -57,6 +61,8 @@ pub enum Step {
     NeedBuffer(usize),
     /// A complete record. There may be input left.
     Record(Vec<u8>),
+    /// All of a record that is discarded ([`Assembler::discard`]) has come: its first bytes. There may be input left.
+    Discarded(Vec<u8>),
 }
 
 /// Puts records together from a stream.
@@ -72,6 +78,8 @@ pub struct Assembler {
     record: Vec<u8>,
     /// Bytes that `record` may come to hold without a further grant.
     allowance: usize,
+    /// Bytes of the record under way that were dropped, if it is discarded.
+    discarded: Option<usize>,
     /// Gives a buffer of at least so many bytes for a record that has begun.
     buffers: fn(usize) -> Vec<u8>,
 }
@@ -94,12 +102,18 @@ impl Assembler {
             last: false,
             record: Vec::new(),
             allowance: SMALL_RECORD_BYTES,
+            discarded: None,
         }
     }
 
     /// Whether the stream is in the middle of a record.
     pub fn is_midway(&self) -> bool {
         self.mark_filled > 0 || !self.record.is_empty()
+    }
+
+    /// Bytes of memory that the record under way takes.
+    pub fn held_bytes(&self) -> usize {
+        self.record.capacity()
     }
 
     /// Bytes of the record that lies whole at the front of `input`, as a single fragment, behind [`MARK_BYTES`]: who can use it
@@ -123,6 +137,17 @@ impl Assembler {
             }
             let total = self.record.len() + self.remaining;
             let available = self.remaining.min(input.len());
+            if self.discarded.is_some() {
+                self.drop_bytes(input, available);
+                if self.remaining > 0 {
+                    return Ok(Step::NeedInput);
+                }
+                self.mark_filled = 0;
+                if self.last {
+                    return Ok(Step::Discarded(self.complete()));
+                }
+                continue;
+            }
             if total > self.allowance && self.record.len() + available > EARNEST_BYTES {
                 return Ok(Step::NeedBuffer(total));
             }
@@ -159,6 +184,26 @@ impl Assembler {
         self.record = buffer;
     }
 
+    /// Gives up the record under way: of what is there and still to come only the first KiB is kept. This answers
+    /// [`Step::NeedBuffer`] as well as a grant does: the stream goes on behind the record.
+    pub fn discard(&mut self) {
+        let kept = self.record.len().min(HEAD_BYTES);
+        let (head, dropped) = self.record.split_at(kept);
+        self.discarded = Some(dropped.len());
+        self.record = head.to_vec();
+    }
+
+    /// Keeps what belongs to the head of a discarded record and drops the rest.
+    fn drop_bytes(&mut self, input: &mut &[u8], count: usize) {
+        let (piece, rest) = input.split_at(count);
+        let room = HEAD_BYTES.saturating_sub(self.record.len());
+        let (kept, dropped) = piece.split_at(room.min(piece.len()));
+        self.record.extend_from_slice(kept);
+        self.discarded = self.discarded.map(|before| before + dropped.len());
+        self.remaining -= count;
+        *input = rest;
+    }
+
     /// Takes a buffer for the next record, so that none has to be allocated for it; it is dropped if that has begun.
     pub fn reuse(&mut self, mut buffer: Vec<u8>) {
         if self.record.is_empty() {
@@ -191,6 +236,7 @@ impl Assembler {
 
     fn complete(&mut self) -> Vec<u8> {
         self.allowance = SMALL_RECORD_BYTES;
+        self.discarded = None;
         std::mem::take(&mut self.record)
     }
 
@@ -209,7 +255,8 @@ impl Assembler {
         let mark = u32::from_be_bytes(self.mark);
         self.last = mark & LAST_FRAGMENT != 0;
         self.remaining = (mark & !LAST_FRAGMENT) as usize;
-        if self.remaining > self.limit.saturating_sub(self.record.len()) {
+        let before = self.record.len() + self.discarded.unwrap_or(0);
+        if self.remaining > self.limit.saturating_sub(before) {
             return Err(RecordError::TooLong { limit: self.limit });
         }
         if self.remaining == 0 && !self.last {
@@ -236,6 +283,7 @@ mod tests {
                     Step::NeedInput => break,
                     Step::NeedBuffer(bytes) => assembler.grant(Vec::with_capacity(bytes)),
                     Step::Record(record) => records.push(record),
+                    Step::Discarded(_) => panic!("nothing was discarded"),
                 }
             }
             assert!(input.is_empty());
@@ -312,6 +360,49 @@ mod tests {
         let mut wire = (data.len() as u32 | flag).to_be_bytes().to_vec();
         wire.extend_from_slice(data);
         wire
+    }
+
+    #[test]
+    fn of_a_discarded_record_the_head_is_kept_and_the_stream_goes_on_behind_it() {
+        let long: Vec<u8> = (0..LIMIT).map(|i| i as u8).collect();
+        let (one, other) = long.split_at(300_000);
+        let mut stream = fragment(one, false);
+        stream.extend(fragment(other, true));
+        stream.extend(fragment(b"next", true));
+        for piece in [1000, 20_000, stream.len()] {
+            let mut assembler = Assembler::new(LIMIT);
+            let (mut heads, mut records) = (Vec::new(), Vec::new());
+            for mut input in stream.chunks(piece) {
+                loop {
+                    match assembler.take(&mut input).unwrap() {
+                        Step::NeedInput => break,
+                        Step::NeedBuffer(_) => assembler.discard(),
+                        Step::Record(record) => records.push(record),
+                        Step::Discarded(head) => heads.push(head),
+                    }
+                    assert!(assembler.held_bytes() <= 2 * EARNEST_BYTES);
+                }
+            }
+            assert_eq!(heads, [&long[..HEAD_BYTES]]);
+            assert_eq!(records, [b"next"]);
+            assert!(!assembler.is_midway());
+        }
+    }
+
+    #[test]
+    fn a_discarded_record_has_the_same_limit() {
+        let mut assembler = Assembler::new(LIMIT);
+        let piece = fragment(&vec![1; LIMIT / 2 + 1], false);
+        let mut input = &piece[..];
+        assert!(matches!(
+            assembler.take(&mut input),
+            Ok(Step::NeedBuffer(_))
+        ));
+        assembler.discard();
+        assert_eq!(assembler.take(&mut input), Ok(Step::NeedInput));
+        let mut input = &piece[..];
+        let too_long = RecordError::TooLong { limit: LIMIT };
+        assert_eq!(assembler.take(&mut input), Err(too_long));
     }
 
     #[test]

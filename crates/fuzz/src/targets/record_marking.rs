@@ -12,7 +12,9 @@
 //! stream   as it is, but for F5 n n, which stands for n * 8 bytes of a record: so that small inputs make large ones
 //! ```
 
-use forebay_nfs::record::{Assembler, LAST_FRAGMENT, RecordError, SMALL_RECORD_BYTES, Step};
+use forebay_nfs::record::{
+    Assembler, HEAD_BYTES, LAST_FRAGMENT, RecordError, SMALL_RECORD_BYTES, Step,
+};
 
 use crate::Target;
 use crate::input::Input;
@@ -61,6 +63,16 @@ fn run(bytes: &[u8]) {
             expected.1,
         );
     }
+    let cut = |record: &Vec<u8>| match record.len() > SMALL_RECORD_BYTES {
+        true => record.iter().copied().take(HEAD_BYTES).collect(),
+        false => record.clone(),
+    };
+    let heads: Vec<Vec<u8>> = expected.0.iter().map(cut).collect();
+    assert_eq!(
+        discarded(&stream, Chop::Pieces(40_000)),
+        (heads, expected.1),
+        "large ones discarded"
+    );
     if stream.len() < 4096 {
         assert_eq!(
             assembled(&stream, Chop::Pieces(1), false),
@@ -162,6 +174,27 @@ fn assembled(mut stream: &[u8], mut chop: Chop, direct: bool) -> Parsed {
                     check(&record);
                     records.push(record);
                 }
+                Ok(Step::Discarded(_)) => panic!("nothing was discarded"),
+                Err(error) => return (records, Some(error)),
+            }
+        }
+        assert!(read.is_empty(), "{} bytes were not taken", read.len());
+    }
+    (records, None)
+}
+
+/// The records of a stream, of those that need a buffer the beginning.
+fn discarded(mut stream: &[u8], mut chop: Chop) -> Parsed {
+    let mut assembler = Assembler::new(LIMIT);
+    let mut records = Vec::new();
+    while !stream.is_empty() {
+        let (mut read, rest) = stream.split_at(chop.next().min(stream.len()));
+        stream = rest;
+        loop {
+            match assembler.take(&mut read) {
+                Ok(Step::NeedInput) => break,
+                Ok(Step::NeedBuffer(_)) => assembler.discard(),
+                Ok(Step::Record(record) | Step::Discarded(record)) => records.push(record),
                 Err(error) => return (records, Some(error)),
             }
         }

@@ -80,6 +80,7 @@ const READ: u32 = 6;
 const WRITE: u32 = 7;
 const READDIR: u32 = 16;
 const READDIRPLUS: u32 = 17;
+const COMMIT: u32 = 21;
 
 /// Whether a repetition of the call could come to another result than its first time did: SETATTR
 /// (for its guard) and all that make, move or remove names. Repeating a WRITE changes nothing.
@@ -91,6 +92,36 @@ pub(crate) fn is_replayed(procedure: u32) -> bool {
 /// safe what is written already.
 pub(crate) fn is_change(procedure: u32) -> bool {
     matches!(procedure, 2 | WRITE | 8..=15)
+}
+
+/// Whether the reply may be long: the procedure reads data or lists names.
+pub(crate) fn is_long(procedure: u32) -> bool {
+    matches!(procedure, READ | READDIR | READDIRPLUS)
+}
+
+/// Whether the procedure changes something, or waits until that is safe.
+pub(crate) fn is_waited_for(procedure: u32) -> bool {
+    is_change(procedure) || procedure == COMMIT
+}
+
+/// Whether the results of the procedure begin with a status.
+pub(crate) fn has_status(procedure: u32) -> bool {
+    procedure != 0 && (procedure as usize) < PROCEDURES.len()
+}
+
+/// Appends the results of a call that was not done and is to be asked again.
+pub(crate) fn put_off(procedure: u32, reply: &mut Reply) {
+    /// Behind the status a failed call has attributes, and each of them may be missing, which one word says. So many are there
+    /// of each procedure (RFC 1813, section 3.3: `post_op_attr` is one, `wcc_data` two).
+    const MISSING: [u8; PROCEDURES.len()] = [
+        0, 0, 2, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 4, 3, 1, 1, 1, 1, 1, 2,
+    ];
+    let mut results = reply.results();
+    results.status(Status::JUKEBOX);
+    let missing = MISSING.get(procedure as usize).copied().unwrap_or(0);
+    for _ in 0..missing {
+        results.bool(false);
+    }
 }
 
 /// Room for any reply whose length does not depend on the call.
@@ -140,7 +171,7 @@ pub(crate) async fn call<F: FileSystem>(
         18 => volume::fsstat(request, arguments, reply).await,
         19 => volume::fsinfo(request, arguments, reply).await,
         20 => volume::pathconf(request, arguments, reply).await,
-        21 => data::commit(request, arguments, reply).await,
+        COMMIT => data::commit(request, arguments, reply).await,
         _ => Err(Malformed),
     }
 }

@@ -1,71 +1,208 @@
-//! How many bytes of calls and replies connections may hold.
+//! How many bytes of calls and replies clients may hold.
 //!
-//! A connection has a small allowance of its own, so that small calls go on whatever others do.
-//! Beyond it, it takes from one budget that all share, and waits, first come first served, when
-//! that is used up.
+//! A connection has a small allowance of its own, so that small calls go on whatever others do. Beyond it, its client takes
+//! from a budget that all clients share: a share for each [`Client`], and in it one for each [`Lane`], so that WRITEs that
+//! wait leave room for READs. [`Shares`] decides who gets how much, and who is next.
 
+use std::collections::HashMap;
 use std::future::Future;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::shares::{Shares, Ticket};
+use crate::engine::Lane;
 
 /// What a connection may hold without asking.
 pub(super) const OWN_BYTES: usize = 64 << 10;
 
-/// The bytes that all connections share.
-pub(super) struct Budget {
-    bytes: Arc<Semaphore>,
-    waiting: AtomicUsize,
+/// Of that, calls that only look at names and attributes have so much for themselves.
+const OWN_FOR_LOOKING: usize = 16 << 10;
+
+/// Of a budget, the part for holders that have little: one in so many.
+const RESERVED_PART: usize = 4;
+
+/// Those that share what they may have: one IPv4 address; the 64 bits of an IPv6 network, in which anybody can take any
+/// number of addresses; one link-local address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Client(IpAddr);
+
+impl Client {
+    /// The one that has this address.
+    pub(super) fn at(address: IpAddr) -> Client {
+        match address.to_canonical() {
+            IpAddr::V6(address) if !address.is_unicast_link_local() && !address.is_loopback() => {
+                let network = address.to_bits() & !u128::from(u64::MAX);
+                Client(Ipv6Addr::from_bits(network).into())
+            }
+            address => Client(address),
+        }
+    }
 }
 
-/// Bytes taken from the shared budget; given back when dropped.
-pub(super) type Share = OwnedSemaphorePermit;
+/// What has a share of its own.
+type Holder = (Client, Lane);
 
-/// A share that is waited for.
-pub(super) type Waiting = Pin<Box<dyn Future<Output = Option<Share>> + Send>>;
+/// The bytes that all clients share.
+pub(super) struct Budget {
+    state: Mutex<State>,
+    /// Whether somebody waits, as of the last change.
+    short: AtomicBool,
+}
+
+struct State {
+    shares: Shares<Holder>,
+    waiting: HashMap<Ticket, oneshot::Sender<Share>>,
+}
 
 impl Budget {
-    pub(super) fn new(bytes: usize) -> Budget {
+    /// `most` is the most that is asked for at once; every holder can have that much, as long as there is any.
+    pub(super) fn new(bytes: usize, most: usize) -> Budget {
         Budget {
-            bytes: Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))),
-            waiting: AtomicUsize::new(0),
+            state: Mutex::new(State {
+                shares: Shares::new(bytes, bytes / RESERVED_PART, most),
+                waiting: HashMap::new(),
+            }),
+            short: AtomicBool::new(false),
         }
     }
 
-    /// Takes bytes if they are there.
-    pub(super) fn take(&self, bytes: usize) -> Option<Share> {
-        let permits = u32::try_from(bytes).ok()?;
-        self.bytes.clone().try_acquire_many_owned(permits).ok()
+    /// Takes bytes if they are there for this holder.
+    pub(super) fn take(self: &Arc<Self>, holder: Holder, bytes: usize) -> Option<Share> {
+        let mut state = self.state.lock();
+        let bytes = bytes.min(state.shares.most());
+        let taken = state.shares.take(holder, bytes);
+        taken.then(|| self.share(holder, bytes))
     }
 
-    /// Takes bytes when they are there. Never `None` in practice: the semaphore is never closed.
-    pub(super) fn wait(self: &Arc<Self>, bytes: usize) -> Waiting {
-        /// Counts who waits, also when the wait is given up.
-        struct Counted(Arc<Budget>);
-        impl Drop for Counted {
-            fn drop(&mut self) {
-                self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-            }
+    /// Takes bytes when it is this holder's turn.
+    pub(super) fn wait(self: &Arc<Self>, holder: Holder, bytes: usize) -> Waiting {
+        let (sender, granted) = oneshot::channel();
+        let mut state = self.state.lock();
+        let ticket = state.shares.ask(holder, bytes);
+        state.waiting.insert(ticket, sender);
+        // What is there may be for it, if others were not asked since.
+        self.serve(state);
+        Waiting {
+            budget: self.clone(),
+            holder,
+            ticket,
+            granted,
         }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(self.clone());
-        Box::pin(async move {
-            let permits = u32::try_from(bytes).ok()?;
-            let bytes = counted.0.bytes.clone();
-            bytes.acquire_many_owned(permits).await.ok()
-        })
     }
 
     /// Whether somebody waits.
     pub(super) fn is_short(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.short.load(Ordering::Relaxed)
+    }
+
+    fn share(self: &Arc<Self>, holder: Holder, bytes: usize) -> Share {
+        Share {
+            budget: self.clone(),
+            holder,
+            bytes,
+        }
+    }
+
+    fn give(self: &Arc<Self>, holder: Holder, bytes: usize) {
+        let mut state = self.state.lock();
+        state.shares.give(holder, bytes);
+        if state.shares.is_short() {
+            self.serve(state);
+        }
+    }
+
+    fn cancel(self: &Arc<Self>, holder: Holder, ticket: Ticket) {
+        let mut state = self.state.lock();
+        // It was served already, and what it got comes back by itself.
+        if state.waiting.remove(&ticket).is_some() {
+            state.shares.cancel(holder, ticket);
+            self.serve(state);
+        }
+    }
+
+    /// Gives those that wait what is there for them.
+    fn serve(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
+        let mut served = Vec::new();
+        while let Some((holder, ticket, bytes)) = state.shares.serve() {
+            let share = self.share(holder, bytes);
+            served.extend(state.waiting.remove(&ticket).map(|sender| (sender, share)));
+        }
+        self.short.store(state.shares.is_short(), Ordering::Relaxed);
+        // A share that nobody takes any more comes back, and that takes the lock.
+        drop(state);
+        for (sender, share) in served {
+            drop(sender.send(share));
+        }
+    }
+}
+
+/// Bytes taken from a budget; given back when dropped.
+pub(super) struct Share {
+    budget: Arc<Budget>,
+    holder: Holder,
+    bytes: usize,
+}
+
+impl Share {
+    /// Gives back all but the first `bytes`.
+    pub(super) fn keep(&mut self, bytes: usize) {
+        if let Some(rest) = self.bytes.checked_sub(bytes).filter(|rest| *rest > 0) {
+            self.bytes = bytes;
+            self.budget.give(self.holder, rest);
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds another one of the same holder.
+    pub(super) fn join(&mut self, mut other: Share) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.give(self.holder, self.bytes);
+        }
+    }
+}
+
+/// A share that is waited for. Whoever does not want it any more drops this.
+pub(super) struct Waiting {
+    budget: Arc<Budget>,
+    holder: Holder,
+    ticket: Ticket,
+    granted: oneshot::Receiver<Share>,
+}
+
+impl Future for Waiting {
+    type Output = Share;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Share> {
+        match ready!(Pin::new(&mut self.granted).poll(context)) {
+            Ok(share) => Poll::Ready(share),
+            // The sender stays until it has sent.
+            Err(_) => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.budget.cancel(self.holder, self.ticket);
     }
 }
 
 /// What a call or reply holds.
-#[derive(Debug)]
 pub(super) enum Charge {
     /// Bytes of the connection's own allowance.
     Own(usize),
@@ -81,12 +218,23 @@ pub(super) struct Account {
 
 impl Account {
     /// Charges the connection's own allowance, if there is room.
-    pub(super) fn charge(&mut self, bytes: usize) -> Option<Charge> {
-        if self.own + bytes > OWN_BYTES {
-            return None;
-        }
+    pub(super) fn charge(&mut self, bytes: usize, lane: Lane) -> Option<Charge> {
+        let limit = match lane {
+            Lane::Looking => OWN_BYTES,
+            Lane::Reading | Lane::Changing => OWN_BYTES - OWN_FOR_LOOKING,
+        };
+        (self.own + bytes <= limit).then(|| self.force(bytes))
+    }
+
+    /// Charges the connection's own allowance though there may be no room.
+    pub(super) fn force(&mut self, bytes: usize) -> Charge {
         self.own += bytes;
-        Some(Charge::Own(bytes))
+        Charge::Own(bytes)
+    }
+
+    /// Bytes of the own allowance that are charged.
+    pub(super) fn own(&self) -> usize {
+        self.own
     }
 
     /// The call is done and its reply has `bytes` bytes: those stay charged. They may exceed what was
@@ -97,10 +245,10 @@ impl Account {
                 self.own = self.own - charged + bytes;
                 Charge::Own(bytes)
             }
-            Charge::Shared(mut share) => match share.split(bytes) {
-                Some(kept) => Charge::Shared(kept),
-                None => Charge::Shared(share),
-            },
+            Charge::Shared(mut share) => {
+                share.keep(bytes);
+                Charge::Shared(share)
+            }
         }
     }
 
@@ -117,43 +265,108 @@ impl Account {
 mod tests {
     use super::*;
 
+    const LANE: Lane = Lane::Changing;
+
+    fn client(number: u8) -> Holder {
+        (Client::at([10, 0, 0, number].into()), LANE)
+    }
+
+    fn budget() -> Arc<Budget> {
+        Arc::new(Budget::new(1000, 400))
+    }
+
     #[test]
     fn what_is_taken_comes_back() {
-        let budget = Arc::new(Budget::new(1000));
-        let share = budget.take(900).unwrap();
-        assert!(budget.take(200).is_none());
-        drop(share);
-        assert!(budget.take(1000).is_some());
+        let budget = budget();
+        let share = budget.take(client(1), 400).unwrap();
+        let other = budget.take(client(1), 350).unwrap();
+        assert!(budget.take(client(1), 1).is_none());
+        drop((share, other));
+        assert!(budget.take(client(1), 400).is_some());
     }
 
     #[test]
     fn only_the_bytes_of_the_reply_stay_charged() {
-        let budget = Arc::new(Budget::new(1000));
+        let budget = budget();
         let mut account = Account::default();
-        let charge = Charge::Shared(budget.take(900).unwrap());
+        let charge = Charge::Shared(budget.take(client(1), 400).unwrap());
+        let rest = budget.take(client(1), 350).unwrap();
+        assert!(budget.take(client(1), 100).is_none());
         let charge = account.settle(charge, 100);
-        let other = budget.take(900).unwrap();
-        assert!(budget.take(1).is_none());
+        let other = budget.take(client(1), 300).unwrap();
+        assert!(budget.take(client(1), 1).is_none());
         account.release(charge);
-        assert!(budget.take(100).is_some());
-        drop(other);
+        assert!(budget.take(client(1), 100).is_some());
+        drop((other, rest));
 
-        let charge = account.charge(OWN_BYTES).unwrap();
-        assert!(account.charge(1).is_none());
+        let charge = account.charge(OWN_BYTES, Lane::Looking).unwrap();
+        assert!(account.charge(1, Lane::Looking).is_none());
         let charge = account.settle(charge, 1);
-        assert!(account.charge(OWN_BYTES - 1).is_some());
+        assert!(account.charge(OWN_BYTES - 1, Lane::Looking).is_some());
         account.release(charge);
-        assert!(account.charge(1).is_some());
+        assert!(account.charge(1, Lane::Looking).is_some());
+    }
+
+    #[test]
+    fn a_part_of_the_own_allowance_is_for_those_that_only_look() {
+        let mut account = Account::default();
+        let most = OWN_BYTES - OWN_FOR_LOOKING;
+        assert!(account.charge(most + 1, Lane::Changing).is_none());
+        assert!(account.charge(most, Lane::Changing).is_some());
+        assert!(account.charge(1, Lane::Reading).is_none());
+        assert!(account.charge(OWN_FOR_LOOKING, Lane::Looking).is_some());
     }
 
     #[tokio::test]
     async fn whoever_waits_is_seen_and_served() {
-        let budget = Arc::new(Budget::new(1000));
-        let share = budget.take(900).unwrap();
-        let waiting = budget.wait(500);
+        let budget = budget();
+        let shares = [400, 350].map(|bytes| budget.take(client(1), bytes).unwrap());
+        let waiting = budget.wait(client(1), 300);
         assert!(budget.is_short());
-        drop(share);
-        assert!(waiting.await.is_some());
+        drop(shares);
+        assert_eq!(waiting.await.bytes(), 300);
         assert!(!budget.is_short());
+    }
+
+    #[tokio::test]
+    async fn whoever_gives_up_is_not_served_and_holds_nothing() {
+        let budget = budget();
+        let shares = [400, 350].map(|bytes| budget.take(client(1), bytes).unwrap());
+        let waiting = budget.wait(client(1), 300);
+        let second = budget.wait(client(1), 300);
+        drop(waiting);
+        assert!(budget.is_short());
+        drop(shares);
+        // It was served and does not look.
+        drop(second);
+        assert!(!budget.is_short());
+        let all = [400, 350].map(|bytes| budget.take(client(1), bytes));
+        assert!(all.iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn shares_that_are_joined_come_back_once() {
+        let budget = budget();
+        let mut share = budget.take(client(1), 300).unwrap();
+        share.join(budget.take(client(1), 300).unwrap());
+        assert_eq!(share.bytes(), 600);
+        share.keep(100);
+        assert!(budget.take(client(1), 400).is_some());
+        drop(share);
+        let all = [400, 350].map(|bytes| budget.take(client(1), bytes));
+        assert!(all.iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn a_client_is_an_address_or_a_network_in_which_anybody_has_many() {
+        let same = |one: &str, other: &str| {
+            Client::at(one.parse().unwrap()) == Client::at(other.parse().unwrap())
+        };
+        assert!(same("10.0.0.1", "::ffff:10.0.0.1"));
+        assert!(!same("10.0.0.1", "10.0.0.2"));
+        assert!(same("2001:db8:0:1::1", "2001:db8:0:1:ffff::2"));
+        assert!(!same("2001:db8:0:1::1", "2001:db8:0:2::1"));
+        assert!(!same("fe80::1", "fe80::2"));
+        assert!(!same("::1", "::2"));
     }
 }

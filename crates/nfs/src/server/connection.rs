@@ -9,12 +9,14 @@
 //!      +-------------------------- write <-------- outbox <------------- task of its own --+
 //! ```
 //!
-//! A record is *admitted* while calls in flight and reply bytes are below their limits and there is
-//! budget for it; until then it, and what follows it, stays where it is, and finally in the
-//! client's socket. A record that lies whole in scratch is used there, if it is long and nothing is waiting: what it has for the
-//! log is copied once, from there. When a client asks for TLS, what was read before and after is kept apart: all that came in
-//! clear is answered in clear, and nothing that came in clear behind the request is looked at. Calls already begun outlive the
-//! connection: when it breaks they are finished, so that the client finds their replies in the replay cache.
+//! A record is *admitted* while calls in flight and reply bytes are below their limits and its client has budget for it. One
+//! that cannot be admitted is parked, if it is small, and those behind it go on. A large one has to wait for a buffer, and so does
+//! all that follows it in the stream: no longer than [`Limits::patience`](crate::Limits::patience), then it is read without
+//! being kept, and its client is asked to come back with it. A record that lies whole in scratch is used there, if it is long
+//! and nothing is waiting: what it has for the log is copied once, from there. When a client asks for TLS, what was read before
+//! and after is kept apart: all that came in clear is answered in clear, and nothing that came in clear behind the request is
+//! looked at. Calls already begun outlive the connection: when it breaks they are finished, so that the client finds their
+//! replies in the replay cache.
 
 use std::future::Future;
 use std::io;
@@ -31,14 +33,16 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::Seat;
 use super::Shared;
-use super::budget::{Account, Charge, Share, Waiting};
+use super::budget::{Account, Charge, Client, OWN_BYTES, Share, Waiting};
+use super::lanes::Lanes;
 use super::outbox::Outbox;
 use super::pool::{self, Record, SHARED_BYTES};
 use super::scratch::{SCRATCH_BYTES, Unread};
 use super::stream::Stream;
-use super::timeouts::{Busy, Timeouts};
-use crate::engine::{Outcome, Session, reply_bound};
+use super::timeouts::{Busy, Patience, Timeouts};
+use crate::engine::{Lane, Outcome, Session, demand, may_be_put_off, put_off};
 use crate::record::{Assembler, MARK_BYTES, RecordError, Step};
 use crate::rpc::Reply;
 use crate::tls::Tls;
@@ -73,14 +77,35 @@ enum End {
     Handshake(io::Error),
     #[error("{0}")]
     TimedOut(&'static str),
+    #[error("its client holds more than its share in calls that are not complete or not answered")]
+    OverShare,
 }
 
 /// Rounds of reading before other tasks of the thread get their turn.
 const MAX_ROUNDS: usize = 16;
 
-/// A reply, or not, from a task, with what its call was charged and how long its reply was
-/// expected to be.
-type Answer = (Outcome, Charge, usize);
+/// Longest record of a stranger, in bytes: it is told that it may mount nothing, for which any call will do.
+const STRANGER_RECORD_BYTES: usize = 1 << 10;
+
+/// Replies up to this length do not count for the limit of a connection's reply bytes.
+const SHORT_REPLY_BYTES: usize = 8 << 10;
+
+/// A connection that waits may hold so many bytes without their being counted: a call that waits costs about one KiB.
+const UNCOUNTED_BYTES: usize = 2 << 10;
+
+/// What it holds beside them is counted in steps of so many bytes.
+const COUNTED_STEP: usize = 4 << 10;
+
+/// What a call needs.
+#[derive(Clone, Copy)]
+struct Demand {
+    lane: Lane,
+    /// Bytes that its reply may have.
+    expected: usize,
+}
+
+/// A reply, or not, from a task, with what its call was charged and what it needed.
+type Answer = (Outcome, Charge, Demand);
 
 /// See the module's documentation. `Make` begins a call, `Call` is a call begun.
 pub(super) struct Connection<F, Make, Call> {
@@ -88,9 +113,12 @@ pub(super) struct Connection<F, Make, Call> {
     /// The client was told that TLS begins: it does when that is sent.
     starting: Option<Tls>,
     peer: SocketAddr,
+    client: Client,
     session: Arc<Session<F>>,
     shared: Arc<Shared<F>>,
     make: Make,
+    /// Its place among the connections.
+    _seat: Seat,
     /// The memory of a finished call, for the next.
     slot: Option<Pin<Box<Call>>>,
     /// The memory of a reply's head, for the next.
@@ -100,12 +128,15 @@ pub(super) struct Connection<F, Make, Call> {
     assembler: Assembler,
     /// For the large record that is being assembled.
     share: Option<Share>,
-    /// Complete, not admitted yet.
-    record: Option<Record>,
-    /// The budget is short, and this is waited for.
+    /// What that waits for.
     waiting: Option<Waiting>,
-    /// It was waited for, and is there.
-    granted: Option<Share>,
+    /// Complete, and neither admitted nor parked yet.
+    record: Option<Record>,
+    /// Complete, not admitted yet, and out of the way.
+    lanes: Lanes,
+    patience: Patience,
+    /// For what is held while the connection waits.
+    rest: Option<Share>,
 
     calls: JoinSet<Answer>,
     /// Bytes that the replies to `calls` may have.
@@ -129,29 +160,43 @@ where
         peer: SocketAddr,
         session: Arc<Session<F>>,
         shared: &Arc<Shared<F>>,
+        seat: Seat,
         make: Make,
     ) -> Self {
+        let (limits, now) = (&shared.limits, Instant::now());
+        let mut timeouts = Timeouts::new(now);
+        let record_bytes = if session.is_stranger() {
+            timeouts.expel(now, limits.stranger_time);
+            STRANGER_RECORD_BYTES
+        } else {
+            timeouts.expect_call(now, limits.first_call_timeout);
+            limits.record_bytes
+        };
         Connection {
             stream: Stream::Plain(stream),
             starting: None,
             peer,
+            client: Client::at(peer.ip()),
             session,
             shared: shared.clone(),
             make,
+            _seat: seat,
             slot: None,
             buffer: Vec::new(),
             unread: Unread::default(),
-            assembler: Assembler::with_buffers(shared.limits.record_bytes, pool::small_record),
+            assembler: Assembler::with_buffers(record_bytes, pool::small_record),
             share: None,
-            record: None,
             waiting: None,
-            granted: None,
+            record: None,
+            lanes: Lanes::default(),
+            patience: Patience::default(),
+            rest: None,
             calls: JoinSet::new(),
             expected: 0,
             account: Account::default(),
             outbox: Outbox::default(),
             reading_done: false,
-            timeouts: Timeouts::new(Instant::now()),
+            timeouts,
         }
     }
 
@@ -178,8 +223,21 @@ where
             mut calls,
             session,
             shared,
+            _seat,
+            outbox,
+            unread,
+            assembler,
+            share,
+            waiting,
+            record,
+            lanes,
+            rest,
             ..
         } = self;
+        // Only its calls go on.
+        drop((
+            outbox, unread, assembler, share, waiting, record, lanes, rest,
+        ));
         let metrics = &session.engine.metrics;
         stream.close().await;
         // What was begun is finished; the replies to what must not be repeated are remembered. But not
@@ -212,6 +270,7 @@ where
             End::Handshake(_) => metrics.tls_handshakes_failed.add(1),
             End::Record(_) | End::NotRpc | End::NotAlone => metrics.connections_broken.add(1),
             End::TimedOut(_) => metrics.connections_timed_out.add(1),
+            End::OverShare => metrics.connections_over_share.add(1),
         }
         tracing::debug!(client = %self.peer, %end, "connection ended");
     }
@@ -220,17 +279,21 @@ where
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         let now = Instant::now();
         if self.is_all_sent() {
-            self.timeouts.reply_since = now;
+            self.timeouts.all_taken(now, self.outbox.sent());
         }
         let end = self.poll_rounds(now, context);
         match end {
             Poll::Ready(Ok(())) => Poll::Ready(End::Closed),
             Poll::Ready(Err(end)) => Poll::Ready(end),
             Poll::Pending => {
+                if !self.count_rest() {
+                    return Poll::Ready(End::OverShare);
+                }
                 let busy = Busy {
                     unsent: !self.is_all_sent(),
                     calls: !self.calls.is_empty(),
                     others_wait: self.shared.budget.is_short(),
+                    sent: self.outbox.sent(),
                 };
                 let limits = &self.shared.limits;
                 match self.timeouts.poll(now, limits, busy, context) {
@@ -243,7 +306,6 @@ where
 
     fn poll_rounds(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<Result<(), End>> {
         for _ in 0..MAX_ROUNDS {
-            self.poll_budget(context);
             let blocked = self.take_up(now, context)?;
             // After calls were begun, so that the end of each of them wakes this task.
             let answered = self.poll_calls(context)?;
@@ -251,15 +313,16 @@ where
                 Poll::Ready(written) => written? > 0,
                 Poll::Pending => false,
             };
+            // There may be room now.
+            if (answered || written) && (blocked || !self.lanes.is_empty()) {
+                continue;
+            }
             if blocked {
-                // There may be room now.
-                if answered || written || self.poll_budget(context) {
-                    continue;
-                }
                 return Poll::Pending;
             }
             if self.reading_done {
-                let done = self.calls.is_empty() && self.is_all_sent();
+                let waits = !self.calls.is_empty() || !self.lanes.is_empty();
+                let done = !waits && self.is_all_sent();
                 return match done {
                     true => Poll::Ready(Ok(())),
                     false => Poll::Pending,
@@ -288,8 +351,9 @@ where
         while let Poll::Ready(Some(answer)) = self.calls.poll_join_next(context) {
             self.session.engine.metrics.calls_waiting.subtract(1);
             match answer {
-                Ok((outcome, charge, expected)) => {
-                    self.expected -= expected;
+                Ok((outcome, charge, demand)) => {
+                    self.expected -= demand.expected;
+                    self.lanes.of_mut(demand.lane).in_flight -= 1;
                     self.answer(outcome, charge)?;
                 }
                 Err(error) => {
@@ -302,15 +366,36 @@ where
         Ok(answered)
     }
 
-    /// Whether the bytes that were waited for are there.
-    fn poll_budget(&mut self, context: &mut Context<'_>) -> bool {
-        if let Some(waiting) = &mut self.waiting
-            && let Poll::Ready(share) = waiting.as_mut().poll(context)
-        {
-            self.waiting = None;
-            self.granted = share;
+    /// Counts what is held while the connection waits, in the share of its client. False if that has no room for it.
+    fn count_rest(&mut self) -> bool {
+        let record = match self.share {
+            // It is charged already.
+            Some(_) => 0,
+            None => self.assembler.held_bytes(),
+        };
+        let parked = self.lanes.parked_bytes() + self.account.own();
+        let held = record + self.unread.held_bytes() + parked;
+        if held <= UNCOUNTED_BYTES {
+            self.rest = None;
+            return true;
         }
-        self.granted.is_some()
+        let held = held.next_multiple_of(COUNTED_STEP);
+        let counted = self.rest.as_ref().map_or(0, Share::bytes);
+        if held <= counted {
+            if let Some(rest) = self.rest.as_mut().filter(|_| held < counted / 2) {
+                rest.keep(held);
+            }
+            return true;
+        }
+        let holder = (self.client, Lane::Looking);
+        let Some(more) = self.shared.rest.take(holder, held - counted) else {
+            return false;
+        };
+        match &mut self.rest {
+            Some(rest) => rest.join(more),
+            none => *none = Some(more),
+        }
+        true
     }
 
     /// Whether the socket has every reply.
@@ -337,7 +422,6 @@ where
         let socket = Pin::new(&mut self.stream);
         let written = self.outbox.poll_write(socket, &mut self.account, context);
         if let Poll::Ready(Ok(bytes)) = &written {
-            self.timeouts.reply_since = now;
             self.timeouts.active_at = now;
             self.session.engine.metrics.sent_bytes.add(*bytes);
         }
@@ -395,39 +479,120 @@ where
         read
     }
 
-    /// Begins the calls that have been read. True when one could not be admitted.
+    /// Begins the calls that have been read. True when one is in the way of what follows.
     fn take_up(&mut self, now: Instant, context: &mut Context<'_>) -> Result<bool, End> {
-        let blocked = self.take_up_admitted(now, context);
-        // What was granted is used now or not needed any more.
-        self.granted = None;
-        blocked
-    }
-
-    fn take_up_admitted(&mut self, now: Instant, context: &mut Context<'_>) -> Result<bool, End> {
+        if !self.lanes.is_empty() {
+            for lane in Lane::ALL {
+                self.begin_parked(lane, now, context)?;
+            }
+        }
         loop {
-            if self.record.is_none() && !self.assemble(now)? {
+            if self.record.is_none() && !self.assemble(now, context)? {
                 let blocked = self.waiting.is_some();
                 return Ok(blocked);
             }
             let Some(record) = self.record.take() else {
                 return Ok(false);
             };
-            let expected = reply_bound(record.bytes());
-            match self.admit(&record, expected) {
-                Some(charge) => self.begin(record, charge, expected, now, context)?,
-                None => {
+            let (lane, expected) = demand(record.bytes());
+            let demand = Demand { lane, expected };
+            if let Some(charge) = self.admit(&record, demand) {
+                self.begin(record, charge, demand, now, context)?;
+                continue;
+            }
+            match self.lanes.park(lane, record, expected) {
+                Ok(()) => self.begin_parked(lane, now, context)?,
+                Err(record) if self.is_overdue(&record, now, context) => {
+                    self.put_off(record.bytes(), now)?;
+                }
+                Err(record) => {
                     self.record = Some(record);
                     return Ok(true);
                 }
             }
+            self.patience.passed();
         }
     }
 
-    /// Takes the next record out of scratch. False when there is none, or it waits for budget.
-    fn assemble(&mut self, now: Instant) -> Result<bool, End> {
-        if self.waiting.is_some() {
-            return Ok(false);
+    /// Begins the calls of a lane that were parked and for which there is room now.
+    fn begin_parked(
+        &mut self,
+        lane: Lane,
+        now: Instant,
+        context: &mut Context<'_>,
+    ) -> Result<(), End> {
+        while let Some(first) = self.lanes.of(lane).first() {
+            let expected = first.expected;
+            let demand = Demand { lane, expected };
+            let bytes = first.record.uncharged_bytes() + expected;
+            if !self.may_begin(demand) {
+                return Ok(());
+            }
+            let charge = match self.account.charge(bytes, lane) {
+                Some(charge) => charge,
+                None => {
+                    let mut waiting = self.lanes.of_mut(lane).waiting.take();
+                    let share = self.obtain(lane, bytes, &mut waiting, context);
+                    self.lanes.of_mut(lane).waiting = waiting;
+                    match share {
+                        Some(share) => Charge::Shared(share),
+                        None => return Ok(()),
+                    }
+                }
+            };
+            if let Some(first) = self.lanes.unpark(lane) {
+                self.begin(first.record, charge, demand, now, context)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Takes from the shared budget, or waits for it; the task is woken when it is there.
+    fn obtain(
+        &self,
+        lane: Lane,
+        bytes: usize,
+        waiting: &mut Option<Waiting>,
+        context: &mut Context<'_>,
+    ) -> Option<Share> {
+        let (budget, holder) = (&self.shared.budget, (self.client, lane));
+        if waiting.is_none() {
+            if let Some(share) = budget.take(holder, bytes) {
+                return Some(share);
+            }
+            self.session.engine.metrics.budget_waits.add(1);
+        }
+        let wait = waiting.get_or_insert_with(|| budget.wait(holder, bytes));
+        let Poll::Ready(share) = Pin::new(wait).poll(context) else {
+            return None;
+        };
+        *waiting = None;
+        Some(share)
+    }
+
+    /// Whether a call that is in the way has been there for long enough, and may be put off.
+    fn is_overdue(&mut self, record: &Record, now: Instant, context: &mut Context<'_>) -> bool {
+        may_be_put_off(record.bytes()) && self.is_patience_over(now, context)
+    }
+
+    /// Whether what is in the way has been there for long enough. As long as the client does not take its replies it gets no
+    /// further ones.
+    fn is_patience_over(&mut self, now: Instant, context: &mut Context<'_>) -> bool {
+        let patience = self.shared.limits.patience;
+        self.outbox.bytes() < OWN_BYTES && self.patience.is_over(now, patience, context)
+    }
+
+    /// Asks the client to come back with a call, of which this is the beginning.
+    fn put_off(&mut self, head: &[u8], now: Instant) -> Result<(), End> {
+        self.patience.put_off(now);
+        let buffer = std::mem::take(&mut self.buffer);
+        let outcome = put_off(&self.session, head, buffer);
+        let charge = self.account.force(0);
+        self.answer(outcome, charge)
+    }
+
+    /// Takes the next record out of scratch. False when there is none, or it waits for budget.
+    fn assemble(&mut self, now: Instant, context: &mut Context<'_>) -> Result<bool, End> {
         if let Some(record) = self.in_scratch() {
             self.timeouts.record_since = None;
             self.record = Some(record);
@@ -452,14 +617,27 @@ where
                     return Ok(false);
                 }
                 Step::NeedBuffer(_) => {
+                    let mut waiting = self.waiting.take();
                     let bytes = self.shared.limits.record_bytes;
-                    let Some(share) = self.obtain(bytes) else {
+                    let share = self.obtain(Lane::Changing, bytes, &mut waiting, context);
+                    if let Some(share) = share {
+                        self.patience.passed();
+                        self.share = Some(share);
+                        self.assembler.grant(self.shared.pool.record());
+                    } else if self.is_patience_over(now, context) {
+                        // So that the next one is not waited for either.
+                        self.patience.put_off(now);
+                        self.assembler.discard();
+                    } else {
+                        self.waiting = waiting;
                         // The client is not to blame for the time that passes.
                         self.timeouts.record_since = None;
                         return Ok(false);
-                    };
-                    self.share = Some(share);
-                    self.assembler.grant(self.shared.pool.record());
+                    }
+                }
+                Step::Discarded(head) => {
+                    self.timeouts.record_since = None;
+                    self.put_off(&head, now)?;
                 }
                 Step::Record(record) => {
                     self.record = Some(self.complete(record));
@@ -489,36 +667,32 @@ where
         }
     }
 
-    /// Takes from the shared budget, or begins to wait for it.
-    fn obtain(&mut self, bytes: usize) -> Option<Share> {
-        if let Some(mut granted) = self.granted.take()
-            && let Some(share) = granted.split(bytes)
-        {
-            return Some(share);
-        }
-        let share = self.shared.budget.take(bytes);
-        if share.is_none() {
-            self.session.engine.metrics.budget_waits.add(1);
-            self.waiting = Some(self.shared.budget.wait(bytes));
-        }
-        share
+    /// Whether limits of this connection let a call begin.
+    fn may_begin(&self, demand: Demand) -> bool {
+        let Demand { lane, expected } = demand;
+        let limits = &self.shared.limits;
+        let replies = self.outbox.bytes() + self.expected;
+        let is_long = expected > SHORT_REPLY_BYTES;
+        let is_too_much = is_long && replies > 0 && replies + expected > limits.reply_bytes;
+        self.lanes.of(lane).in_flight < limits.calls_in_flight && !is_too_much
     }
 
     /// What the call is charged, if it may begin.
-    fn admit(&mut self, record: &Record, expected: usize) -> Option<Charge> {
-        let limits = &self.shared.limits;
-        let replies = self.outbox.bytes() + self.expected;
-        if self.waiting.is_some()
-            || self.calls.len() >= limits.calls_in_flight
-            || (replies > 0 && replies + expected > limits.reply_bytes)
-        {
+    fn admit(&mut self, record: &Record, demand: Demand) -> Option<Charge> {
+        if !self.may_begin(demand) {
             return None;
         }
+        let Demand { lane, expected } = demand;
         let bytes = record.uncharged_bytes() + expected;
-        if let Some(charge) = self.account.charge(bytes) {
+        if let Some(charge) = self.account.charge(bytes, lane) {
             return Some(charge);
         }
-        self.obtain(bytes).map(Charge::Shared)
+        // Others of its lane were there before.
+        if self.lanes.of(lane).first().is_some() {
+            return None;
+        }
+        let share = self.shared.budget.take((self.client, lane), bytes);
+        share.map(Charge::Shared)
     }
 
     /// Begins a call; most are done at once.
@@ -526,13 +700,17 @@ where
         &mut self,
         record: Record,
         charge: Charge,
-        expected: usize,
+        demand: Demand,
         now: Instant,
         context: &mut Context<'_>,
     ) -> Result<(), End> {
         if let Some(renewed) = self.session.renewed() {
+            if renewed.is_stranger() {
+                self.timeouts.expel(now, self.shared.limits.stranger_time);
+            }
             self.session = Arc::new(renewed);
         }
+        self.timeouts.called();
         let buffer = std::mem::take(&mut self.buffer);
         let call = (self.make)(self.session.clone(), record, now, buffer);
         let mut slot = match self.slot.take() {
@@ -551,10 +729,11 @@ where
                 self.answer(outcome, charge)
             }
             Poll::Pending => {
-                self.expected += expected;
+                self.expected += demand.expected;
+                self.lanes.of_mut(demand.lane).in_flight += 1;
                 self.session.engine.metrics.calls_waiting.add(1);
                 self.calls
-                    .spawn(async move { (slot.await.0, charge, expected) });
+                    .spawn(async move { (slot.await.0, charge, demand) });
                 Ok(())
             }
         }
@@ -582,7 +761,8 @@ where
     /// 5.1.1).
     fn start_tls(&mut self, reply: Reply, tls: Tls, charge: Charge) -> Result<(), End> {
         let all_taken = self.unread.bytes().is_empty() && !self.assembler.is_midway();
-        let alone = self.calls.is_empty() && self.record.is_none() && self.starting.is_none();
+        let waits = !self.calls.is_empty() || !self.lanes.is_empty() || self.record.is_some();
+        let alone = !waits && self.starting.is_none();
         if !all_taken || !alone {
             return Err(End::NotAlone);
         }

@@ -3,15 +3,19 @@
 //! One task for each connection reads, begins calls, gathers replies and writes; see
 //! [`connection`]. A call whose file system operation is done at once costs no task of its own; one that has
 //! to wait becomes one, so that it neither holds up its neighbours nor is lost when its connection
-//! is. A connection goes over to TLS in [`stream`]. What connections may hold together is in [`budget`], how long they may wait in [`timeouts`],
+//! is. A connection goes over to TLS in [`stream`]. What clients may hold is in [`budget`], how many connections they may have in [`seats`], and [`shares`]
+//! divides both; calls that cannot begin yet are in [`lanes`], how long all of them may wait in [`timeouts`],
 //! what the system is told of their sockets in [`socket`]; buffers are reused through [`pool`].
 
 mod budget;
 mod connection;
 mod datagrams;
+mod lanes;
 mod outbox;
 mod pool;
 mod scratch;
+mod seats;
+mod shares;
 mod socket;
 mod stream;
 mod timeouts;
@@ -35,10 +39,18 @@ use crate::{
 use budget::Budget;
 use connection::{Connection, Phase};
 use pool::Pool;
+use seats::{Seat, Seats};
 
 /// How long to wait after the system had no room for another connection (EMFILE, ENOBUFS): trying
 /// at once would fail again and burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What is charged for a call is at most the largest record, or reply, and so much beside it: a record that asks for a long reply.
+const BESIDE_RECORD_BYTES: usize = 64 << 10;
+
+/// More than a connection can hold of its own: one scratch buffer, one small record that is not complete, small calls and their
+/// replies, parked calls.
+const LARGEST_REST: usize = 512 << 10;
 
 /// An NFS and MOUNT server on one TCP port; with a lock manager ([`Server::with_locks`]) NLM and NSM are there as
 /// well, and NSM on the UDP port of the same number.
@@ -58,7 +70,10 @@ struct Locks {
 /// What all connections of a server share.
 struct Shared<F> {
     engine: Arc<Engine<F>>,
+    /// For large calls and replies.
     budget: Arc<Budget>,
+    /// For what connections hold of their own while they wait.
+    rest: Arc<Budget>,
     pool: Arc<Pool>,
     limits: Limits,
 }
@@ -85,9 +100,12 @@ impl<F: FileSystem> Server<F> {
             .check()
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let listener = TcpListener::bind(address).await?;
+        let limits = &config.limits;
+        let largest_call = limits.record_bytes + BESIDE_RECORD_BYTES;
         let shared = Arc::new(Shared {
             engine: Arc::new(Engine::new(&config, view)),
-            budget: Arc::new(Budget::new(config.limits.shared_bytes)),
+            budget: Arc::new(Budget::new(limits.shared_bytes, largest_call)),
+            rest: Arc::new(Budget::new(limits.resting_bytes, LARGEST_REST)),
             pool: Arc::new(Pool::new(config.limits.record_bytes)),
             limits: config.limits,
         });
@@ -184,6 +202,7 @@ impl<F: FileSystem> Server<F> {
         }
         let (phase, _) = watch::channel(Phase::Serving);
         let mut connections = JoinSet::new();
+        let seats = Seats::new(&shared.limits);
         let mut shutdown = std::pin::pin!(shutdown);
         let grace = loop {
             tokio::select! {
@@ -194,7 +213,7 @@ impl<F: FileSystem> Server<F> {
                 }
                 accepted = listener.accept() => match accepted {
                     Ok((stream, peer)) => {
-                        shared.accept(stream, peer, &phase, &mut connections);
+                        shared.accept(stream, peer, &seats, &phase, &mut connections);
                     }
                     Err(error) => shared.not_accepted(&error).await,
                 },
@@ -236,29 +255,43 @@ impl<F: FileSystem> Shared<F> {
         self: &Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
+        seats: &Seats,
         phase: &watch::Sender<Phase>,
         connections: &mut JoinSet<()>,
     ) {
         let metrics = &self.engine.metrics;
-        if connections.len() >= self.limits.connections {
+        // A connection that has no address is gone, which reading from it will say.
+        let local = stream.local_addr().map_or(peer.ip(), |local| local.ip());
+        let session = Arc::new(self.engine.session(peer, local, Transport::Plain));
+        let is_stranger = session.is_stranger();
+        let Some(seat) = seats.take(peer, is_stranger) else {
             // The newcomer is turned away, rather than all made slower.
             metrics.connections_refused.add(1);
-            let troubles = &self.engine.troubles;
-            troubles.refused(Trouble::Connections, peer.ip().to_canonical());
-            tracing::debug!(client = %peer, "connection refused: there are too many");
+            let client = peer.ip().to_canonical();
+            if is_stranger {
+                tracing::warn!(
+                    %client,
+                    "connection refused: no export names its address, and such addresses have as many open as they may"
+                );
+            } else {
+                let troubles = &self.engine.troubles;
+                troubles.refused(Trouble::Connections, client);
+                tracing::debug!(%client, "connection refused: it has as many as it may, or all together have");
+            }
             return;
+        };
+        if is_stranger {
+            metrics.connections_of_strangers.add(1);
         }
         metrics.connections_accepted.add(1);
         metrics.connections.add(1);
-        // A connection that has no address is gone, which reading from it will say.
-        let local = stream.local_addr().map_or(peer.ip(), |local| local.ip());
         socket::set_options(&stream, local, peer.ip());
-        let session = Arc::new(self.engine.session(peer, local, Transport::Plain));
         let connection = Connection::new(
             stream,
             peer,
             session,
             self,
+            seat,
             async |session, record, now, buffer| {
                 let outcome = execute(&session, record.bytes(), now, buffer).await;
                 (outcome, record)

@@ -62,6 +62,11 @@ impl Outbox {
         (self.put - self.sent) as usize
     }
 
+    /// Bytes that were ever sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// Whether everything is sent.
     pub(super) fn is_empty(&self) -> bool {
         self.put == self.sent

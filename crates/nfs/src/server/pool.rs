@@ -197,6 +197,14 @@ impl Record {
         }
     }
 
+    /// The same, in a buffer that holds nothing else.
+    pub(super) fn into_own_buffer(self) -> Record {
+        match &self.0 {
+            Memory::Shared(..) => Record::small(self.bytes().to_vec()),
+            Memory::Small(_) | Memory::Large { .. } => self,
+        }
+    }
+
     /// Bytes that are not charged yet.
     pub(super) fn uncharged_bytes(&self) -> usize {
         match &self.0 {

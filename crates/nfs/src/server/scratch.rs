@@ -48,6 +48,11 @@ impl Unread {
         Unread { scratch, taken: 0 }
     }
 
+    /// Bytes of memory that it holds.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.scratch.as_ref().map_or(0, |_| SCRATCH_BYTES)
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         let read = self.scratch.as_ref().map(Scratch::bytes);
         read.and_then(|read| read.get(self.taken..))

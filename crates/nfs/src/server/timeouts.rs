@@ -22,8 +22,12 @@ pub(super) struct Timeouts {
     pub(super) record_since: Option<Instant>,
     /// When a TLS handshake began that is not over.
     pub(super) handshake_since: Option<Instant>,
-    /// When the client last took bytes of replies, or had none to take.
-    pub(super) reply_since: Instant,
+    /// Since when it is counted what the client takes of its replies, and what it had taken by then.
+    reply_since: Instant,
+    reply_mark: u64,
+    /// When the connection ends, whatever it does: until its first call, or if its client is a stranger.
+    ends_at: Option<Instant>,
+    is_final: bool,
     /// When bytes were last moved.
     pub(super) active_at: Instant,
 }
@@ -37,6 +41,8 @@ pub(super) struct Busy {
     pub(super) calls: bool,
     /// Other connections wait for what this one may hold.
     pub(super) others_wait: bool,
+    /// Bytes of replies that were ever sent.
+    pub(super) sent: u64,
 }
 
 impl Timeouts {
@@ -47,8 +53,37 @@ impl Timeouts {
             record_since: None,
             handshake_since: None,
             reply_since: now,
+            reply_mark: 0,
+            ends_at: None,
+            is_final: false,
             active_at: now,
         }
+    }
+
+    /// The connection ends after `time` unless a call comes before.
+    pub(super) fn expect_call(&mut self, now: Instant, time: Duration) {
+        self.ends_at = Some(now + time);
+    }
+
+    /// The connection ends after `time`, whatever comes.
+    pub(super) fn expel(&mut self, now: Instant, time: Duration) {
+        if !self.is_final {
+            self.ends_at = Some(now + time);
+            self.is_final = true;
+        }
+    }
+
+    /// A call has come.
+    pub(super) fn called(&mut self) {
+        if !self.is_final {
+            self.ends_at = None;
+        }
+    }
+
+    /// There are no replies for the client to take; it has taken `sent` bytes so far.
+    pub(super) fn all_taken(&mut self, now: Instant, sent: u64) {
+        self.reply_since = now;
+        self.reply_mark = sent;
     }
 
     /// What has taken too long; otherwise the task is woken to look again.
@@ -61,13 +96,16 @@ impl Timeouts {
     ) -> Option<&'static str> {
         loop {
             let begun = self.record_since.or(self.handshake_since);
-            if begun.is_none() && !busy.unsent && limits.idle_timeout.is_none() {
+            let ends = self.ends_at.is_some();
+            if begun.is_none() && !ends && !busy.unsent && limits.idle_timeout.is_none() {
                 // The timer may go off once more; nothing is lost by that.
                 return None;
             }
             if !self.ticking {
                 let shortest = limits.record_timeout.min(limits.reply_timeout);
                 let shortest = shortest.min(limits.handshake_timeout);
+                let left = |end: Instant| end.saturating_duration_since(now);
+                let shortest = self.ends_at.map_or(shortest, |end| shortest.min(left(end)));
                 let idle = limits.idle_timeout.unwrap_or(shortest);
                 let tick = (shortest.min(idle) / 4).clamp(SHORTEST_TICK, LONGEST_TICK);
                 self.tick.as_mut().reset((now + tick).into());
@@ -83,7 +121,7 @@ impl Timeouts {
         }
     }
 
-    fn overdue(&self, now: Instant, limits: &Limits, busy: Busy) -> Option<&'static str> {
+    fn overdue(&mut self, now: Instant, limits: &Limits, busy: Busy) -> Option<&'static str> {
         let since = |moment: Instant| now.saturating_duration_since(moment);
         let record = self.record_since.map(since).unwrap_or_default();
         if record > limits.record_timeout {
@@ -93,18 +131,76 @@ impl Timeouts {
         if handshake > limits.handshake_timeout {
             return Some("a TLS handshake was begun and not completed");
         }
-        let patience = match busy.others_wait {
-            false => limits.reply_timeout,
-            true => limits.reply_timeout / 10,
+        let (window, rate) = match busy.others_wait {
+            false => (limits.reply_timeout, limits.reply_rate),
+            true => (limits.reply_timeout / 10, 4 * limits.reply_rate),
         };
-        if busy.unsent && since(self.reply_since) > patience {
-            return Some("replies were not read");
+        let waited = since(self.reply_since);
+        if busy.unsent && waited > window {
+            let taken = busy.sent.saturating_sub(self.reply_mark);
+            if (taken as f64) < rate as f64 * waited.as_secs_f64() {
+                return Some("replies were not read, or too slowly");
+            }
+            self.all_taken(now, busy.sent);
+        }
+        if self.ends_at.is_some_and(|end| now > end) {
+            return Some(match self.is_final {
+                true => "no export names its address",
+                false => "it made no call",
+            });
         }
         let idle = limits.idle_timeout.filter(|_| !busy.calls);
         if idle.is_some_and(|idle| since(self.active_at) > idle) {
             return Some("nothing happened");
         }
         None
+    }
+}
+
+/// For so long after a call was put off others are put off without waiting first.
+const HURRIED_FOR: Duration = Duration::from_secs(5);
+
+/// How long a call for which there is no room stays in the way of those behind it.
+#[derive(Default)]
+pub(super) struct Patience {
+    since: Option<Instant>,
+    put_off_at: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patience {
+    /// Whether the call in the way has waited long enough: `time`, or not at all where another one was put off a short while
+    /// ago. Otherwise the task is woken when it has.
+    pub(super) fn is_over(
+        &mut self,
+        now: Instant,
+        time: Duration,
+        context: &mut Context<'_>,
+    ) -> bool {
+        let hurried = |at: Instant| now.saturating_duration_since(at) < HURRIED_FOR;
+        if self.put_off_at.is_some_and(hurried) {
+            return true;
+        }
+        let end = *self.since.get_or_insert(now) + time;
+        if now >= end {
+            return true;
+        }
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end.into())));
+        timer.as_mut().reset(end.into());
+        timer.as_mut().poll(context).is_ready()
+    }
+
+    /// Nothing is in the way any more.
+    pub(super) fn passed(&mut self) {
+        self.since = None;
+    }
+
+    /// The call in the way was put off.
+    pub(super) fn put_off(&mut self, now: Instant) {
+        self.since = None;
+        self.put_off_at = Some(now);
     }
 }
 
@@ -116,6 +212,7 @@ mod tests {
         unsent: false,
         calls: false,
         others_wait: false,
+        sent: 0,
     };
 
     fn later(seconds: u64) -> Instant {
@@ -129,40 +226,115 @@ mod tests {
             ..Limits::default()
         };
         let mut timeouts = Timeouts::new(Instant::now());
-        let overdue =
-            |timeouts: &Timeouts, seconds, busy| timeouts.overdue(later(seconds), &limits, busy);
-        assert_eq!(overdue(&timeouts, 599, QUIET), None);
-        assert_eq!(overdue(&timeouts, 601, QUIET), Some("nothing happened"));
+        let overdue = |timeouts: &mut Timeouts, seconds, busy| {
+            timeouts.overdue(later(seconds), &limits, busy)
+        };
+        assert_eq!(overdue(&mut timeouts, 599, QUIET), None);
+        assert_eq!(overdue(&mut timeouts, 601, QUIET), Some("nothing happened"));
         let calls = Busy {
             calls: true,
             ..QUIET
         };
-        assert_eq!(overdue(&timeouts, 601, calls), None);
+        assert_eq!(overdue(&mut timeouts, 601, calls), None);
         let unsent = Busy {
             unsent: true,
             ..QUIET
         };
-        assert_eq!(overdue(&timeouts, 30, unsent), None);
-        assert!(overdue(&timeouts, 61, unsent).is_some());
+        assert_eq!(overdue(&mut timeouts, 30, unsent), None);
+        assert!(overdue(&mut timeouts, 61, unsent).is_some());
         timeouts.record_since = Some(Instant::now());
-        assert_eq!(overdue(&timeouts, 59, QUIET), None);
-        assert!(overdue(&timeouts, 61, QUIET).is_some());
+        assert_eq!(overdue(&mut timeouts, 59, QUIET), None);
+        assert!(overdue(&mut timeouts, 61, QUIET).is_some());
         timeouts.record_since = None;
         timeouts.handshake_since = Some(Instant::now());
-        assert_eq!(overdue(&timeouts, 9, QUIET), None);
-        assert!(overdue(&timeouts, 11, QUIET).is_some());
+        assert_eq!(overdue(&mut timeouts, 9, QUIET), None);
+        assert!(overdue(&mut timeouts, 11, QUIET).is_some());
     }
 
     #[tokio::test]
     async fn patience_with_unread_replies_is_shorter_while_others_wait() {
         let limits = Limits::default();
-        let timeouts = Timeouts::new(Instant::now());
+        let mut timeouts = Timeouts::new(Instant::now());
         let pressed = Busy {
             unsent: true,
-            calls: false,
             others_wait: true,
+            ..QUIET
         };
         assert_eq!(timeouts.overdue(later(5), &limits, pressed), None);
         assert!(timeouts.overdue(later(7), &limits, pressed).is_some());
+    }
+
+    #[tokio::test]
+    async fn replies_have_to_be_taken_at_a_rate_and_faster_while_others_wait() {
+        let limits = Limits::default();
+        let taking = |sent: u64, others_wait| Busy {
+            unsent: true,
+            others_wait,
+            sent,
+            ..QUIET
+        };
+        let mut timeouts = Timeouts::new(Instant::now());
+        // 2 MiB in 61 s and then a few bytes now and then.
+        assert_eq!(
+            timeouts.overdue(later(61), &limits, taking(2 << 20, false)),
+            None
+        );
+        let drips = taking((2 << 20) + 1000, false);
+        assert_eq!(timeouts.overdue(later(120), &limits, drips), None);
+        assert!(timeouts.overdue(later(122), &limits, drips).is_some());
+        // What is enough as long as nobody waits is not when somebody does.
+        let slow = |others_wait| taking(50 * (20 << 10), others_wait);
+        let mut timeouts = Timeouts::new(Instant::now());
+        assert_eq!(timeouts.overdue(later(50), &limits, slow(false)), None);
+        assert!(timeouts.overdue(later(50), &limits, slow(true)).is_some());
+        // A client that has taken everything has time again.
+        timeouts.all_taken(later(50), slow(true).sent);
+        assert_eq!(timeouts.overdue(later(55), &limits, slow(true)), None);
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_a_call_ends_and_one_of_a_stranger_in_any_case() {
+        let limits = Limits::default();
+        let mut timeouts = Timeouts::new(Instant::now());
+        timeouts.expect_call(Instant::now(), Duration::from_secs(30));
+        assert_eq!(timeouts.overdue(later(29), &limits, QUIET), None);
+        assert_eq!(
+            timeouts.overdue(later(31), &limits, QUIET),
+            Some("it made no call")
+        );
+        timeouts.called();
+        assert_eq!(timeouts.overdue(later(31), &limits, QUIET), None);
+        timeouts.expel(Instant::now(), Duration::from_secs(10));
+        timeouts.called();
+        timeouts.expel(later(5), Duration::from_secs(10));
+        assert!(timeouts.overdue(later(11), &limits, QUIET).is_some());
+    }
+
+    #[tokio::test]
+    async fn after_one_call_was_put_off_others_do_not_wait_first() {
+        // The timer, which runs by the real clock, does not go off meanwhile.
+        let time = Duration::from_secs(3600);
+        let mut patience = Patience::default();
+        let mut over = |now: Instant| {
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            patience.is_over(now, time, &mut context) && {
+                patience.put_off(now);
+                true
+            }
+        };
+        let begin = Instant::now();
+        assert!(!over(begin));
+        assert!(over(begin + time));
+        assert!(over(begin + time));
+        let later = begin + time + HURRIED_FOR;
+        assert!(!over(later));
+        assert!(over(later + time));
+        // Nothing was in the way meanwhile.
+        let much_later = later + 2 * time;
+        assert!(!over(much_later));
+        patience.passed();
+        let now = much_later + time;
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        assert!(!patience.is_over(now, time, &mut context));
     }
 }
