@@ -3,7 +3,8 @@
 //! Each command that reads the configuration takes a flag for every setting of the table in
 //! [`crate::config`]; none of them is written down here a second time.
 //!
-//! Exit codes: 0 it worked, 1 it failed, 2 the command line or the configuration is wrong. `fsck` and `gc` have their
+//! Exit codes: 0 it worked, 1 it failed, 2 the command line or the configuration is wrong, 3 (of `serve`) another gateway
+//! holds the volume, at the start or since then. `fsck` and `gc` have their
 //! own: 1 there are findings (with `--repair`: all were repaired), or there is garbage; 2 the volume could not be looked
 //! at; 4 something is left that could not be repaired. `status --check`: 1 the gateway is degraded, 2 it is failing or does
 //! not run.
@@ -33,6 +34,9 @@ pub use gc::GcRequest;
 pub use keys::KeysRequest;
 pub use salvage::SalvageRequest;
 pub use scrub::ScrubCommand;
+
+/// The flag of `serve` that is short for `--takeover=allow`.
+const TAKE_OVER: &str = "take-over";
 
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +123,9 @@ pub enum LogRequest {
         /// Do without the bucket.
         ranges_only: bool,
     },
-    /// Delete a log that was put aside.
+    /// Delete every archived log that was salvaged.
+    ForgetSalvaged,
+    /// Delete an archived log.
     Forget {
         /// Which one.
         label: String,
@@ -158,12 +164,17 @@ pub fn parse(
         return Ok((Request::Bench { plan, json }, environment));
     }
     let request = match name {
-        "serve" => Request::Serve {
-            new: match matches.get_flag("create") {
+        "serve" => {
+            let mut inputs = with_flags(matches, environment);
+            if matches.get_flag(TAKE_OVER) {
+                inputs.flags.push(("takeover", "allow".to_owned()));
+            }
+            let new = match matches.get_flag("create") {
                 true => NewVolume::Asked,
                 false => NewVolume::NotAsked,
-            },
-        },
+            };
+            return Ok((Request::Serve { new }, inputs));
+        }
         "format" => Request::Format,
         "config" if matches.get_flag("json") => Request::Config(ConfigForm::Json),
         "config" if matches.get_flag("markdown") => Request::Config(ConfigForm::Markdown),
@@ -226,6 +237,7 @@ fn log_request(name: &str, matches: &ArgMatches) -> LogRequest {
             to: matches.get_one("to").cloned().unwrap_or_default(),
             ranges_only: matches.get_flag("ranges-only"),
         },
+        "forget" if matches.get_flag("all-salvaged") => LogRequest::ForgetSalvaged,
         "forget" => LogRequest::Forget {
             label: label(),
             force: matches.get_flag("force"),
@@ -259,7 +271,7 @@ pub fn command() -> Command {
             "Every setting has a flag, an environment variable and a key in the configuration \
              file, in this order of\nprecedence; `forebay serve --help-settings` lists them. \
              `forebay config` prints what is in effect and where\neach value came from.\n\nExit codes: 0 it worked, 1 it failed, 2 the command \
-             line or the configuration is wrong.",
+             line or the configuration is wrong,\n3 (of serve) another gateway holds the volume.",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -269,6 +281,13 @@ pub fn command() -> Command {
                     "create",
                     "Make the volume if there is none [default: only in the default folder, or in a bucket without any other volume]",
                 ))
+                .arg(
+                    switch(
+                        TAKE_OVER,
+                        "Take the volume from a gateway that holds it or did not close it in order: takeover = \"allow\", for this start",
+                    )
+                    .conflicts_with("takeover"),
+                )
                 .mut_args(|arg| match arg.get_id().as_str() {
                     "listen" | "clients" => arg.hide(false),
                     _ => arg,
@@ -368,9 +387,17 @@ fn log_command(json: &Arg) -> Command {
             .arg(ranges_only),
         )
         .subcommand(
-            configured("forget", "Delete a log that was put aside")
-                .arg(label)
-                .arg(force),
+            configured("forget", "Delete archived logs")
+                .arg(
+                    label
+                        .required(false)
+                        .required_unless_present("all-salvaged"),
+                )
+                .arg(force)
+                .arg(
+                    switch("all-salvaged", "Delete every one that was salvaged")
+                        .conflicts_with_all(["label", "force"]),
+                ),
         )
 }
 
@@ -625,8 +652,27 @@ mod tests {
                 force: false
             })
         );
+        assert_eq!(
+            request("forebay log forget --all-salvaged"),
+            Request::Log(LogRequest::ForgetSalvaged)
+        );
+        for wrong in ["", " epoch-3 --all-salvaged", " --force --all-salvaged"] {
+            let error = parse_line(&format!("forebay log forget{wrong}")).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{wrong}");
+        }
         let (_, inputs) = parse_line("forebay log list --data-dir /y").unwrap();
         assert_eq!(inputs.flags, [("data_dir", "/y".to_owned())]);
+    }
+
+    #[test]
+    fn a_start_may_take_the_volume_over() {
+        let (request, inputs) = parse_line("forebay serve --take-over").unwrap();
+        assert!(matches!(request, Request::Serve { .. }));
+        assert_eq!(inputs.flags, [("takeover", "allow".to_owned())]);
+        let error = parse_line("forebay serve --take-over --takeover refuse").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ArgumentConflict);
+        let error = parse_line("forebay flush --take-over").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownArgument);
     }
 
     #[test]

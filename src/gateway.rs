@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_fs::{CollectorWait, Expected, FsConfig, LimitChange, LogConfig, Opening, Volume};
+use forebay_fs::logs;
+use forebay_fs::{
+    CollectorWait, Expected, FsConfig, Introduction, LimitChange, LogConfig, Opening, Stopped,
+    Takeover, Volume,
+};
 use forebay_nfs::rpcbind::Registration;
 use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View};
 use forebay_object::{CountingStore, CredentialSource, Needs, Store};
@@ -15,9 +20,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::admin::{
-    CheckpointState, Compression, Control, Deduplication, DiskCache, ExportStatus, FlushReport,
-    GcOrder, GcReport, KnownSpace, LogError, QuotaLimit, QuotaReport, QuotaRequest, ScrubReport,
-    ScrubRequest, Space, Status, StoreError,
+    ArchivedLogs, CheckpointState, Compression, Control, Deduplication, DiskCache, ExportStatus,
+    FlushReport, GcOrder, GcReport, KnownSpace, LogError, QuotaLimit, QuotaReport, QuotaRequest,
+    ScrubReport, ScrubRequest, Space, Status, StoreError,
 };
 use crate::config::{self, Config, LogMode};
 use crate::credentials::Credentials;
@@ -27,7 +32,7 @@ use crate::health::Health;
 use crate::locks::{lock_config, register_with_rpcbind};
 use crate::new_volume::NewVolume;
 use crate::scrub;
-use crate::serve::Gateway;
+use crate::serve::{Failure, Gateway};
 use crate::store;
 use crate::tls;
 use crate::watch::{self, Watcher};
@@ -103,6 +108,7 @@ pub struct NfsGateway {
     /// Where requests to the bucket get theirs from, if they need some.
     credentials: Option<CredentialSource>,
     store_url: String,
+    data_dir: PathBuf,
     requests: Arc<CountingStore>,
     address: SocketAddr,
     started: Instant,
@@ -130,7 +136,7 @@ impl NfsGateway {
         credentials: Credentials,
         new: NewVolume,
         opening: Opening,
-    ) -> Result<NfsGateway, String> {
+    ) -> Result<NfsGateway, Failure> {
         opening.begin("asking the store what it can do");
         let open_files = raise_open_files();
         // What can be wrong here is found before anything is opened.
@@ -138,10 +144,8 @@ impl NfsGateway {
         let (store, requests) = match open_store(&config, new.is_meant(&config)).await {
             Err(forebay_object::OpenError::FolderMissing { path }) => {
                 new.allow(&config, None).await?;
-                return Err(format!(
-                    "the folder {} was removed; start again",
-                    path.display()
-                ));
+                let folder = path.display();
+                return Err(format!("the folder {folder} was removed; start again").into());
             }
             opened => opened.map_err(|error| error.to_string())?,
         };
@@ -161,9 +165,10 @@ impl NfsGateway {
         let open = |fs| store::unless_refused(&store, Needs::Writes, Volume::open(&store, fs));
         let volume = match open(fs.clone()).await? {
             Err(error) if error.is_not_formatted() && typed_once => {
-                return Err(format!(
+                let problem = format!(
                     "{error}; a new volume takes a passphrase that is typed twice, or from a file"
-                ));
+                );
+                return Err(problem.into());
             }
             Err(error) if error.is_not_formatted() => {
                 opening.begin("making the volume, in a store that has none");
@@ -178,7 +183,10 @@ impl NfsGateway {
             }
             opened => opened,
         };
-        let volume = volume.map_err(|error| store.explained(begun.into(), error))?;
+        let volume = volume.map_err(|error| match error.is_held() {
+            true => Failure::TakenOver(error.to_string()),
+            false => Failure::Failed(store.explained(begun.into(), error)),
+        })?;
         if let Some(warning) = fit::volume_warning(volume.status().used_bytes, &config) {
             tracing::warn!("{warning}");
         }
@@ -235,6 +243,7 @@ impl NfsGateway {
             volume,
             credentials: store.credentials,
             store_url: store.url,
+            data_dir: config.data_dir.clone(),
             requests,
             address,
             started: Instant::now(),
@@ -345,8 +354,22 @@ fn fs_config(config: &Config) -> FsConfig {
         background_requests: u64::from(config.background_requests),
         scrub_rate: config.scrub_rate.bytes(),
         scrub_interval: config.scrub_interval,
+        takeover: match config.takeover {
+            config::Takeover::Refuse => Takeover::Refuse,
+            config::Takeover::Allow => Takeover::Allow,
+        },
+        introduction: Introduction {
+            host: host_name(),
+            address: config.listen.to_string(),
+        },
         ..FsConfig::new(config.data_dir.clone()).with_memory(config.memory_limit.bytes())
     }
+}
+
+/// The name of this machine, for people.
+fn host_name() -> String {
+    let names = rustix::system::uname();
+    names.nodename().to_string_lossy().into_owned()
 }
 
 /// What packs hold, in the words of the control socket.
@@ -400,6 +423,10 @@ impl Control for NfsGateway {
     async fn status(&self) -> Status {
         let status = self.volume.status();
         let waits = self.watcher.waits();
+        let data_dir = self.data_dir.clone();
+        let archived = tokio::task::spawn_blocking(move || logs::archived(&data_dir));
+        // What cannot be counted now is listed by `forebay log`, with what is wrong.
+        let archived = archived.await.ok().and_then(Result::ok).unwrap_or_default();
         Status {
             health: Health::of(&status, watch::problems(&waits)),
             waits,
@@ -421,6 +448,11 @@ impl Control for NfsGateway {
             names_limit_bytes: status.names_limit,
             log_bytes: status.log.map_or(0, |(used, _)| used),
             log_limit_bytes: status.log.map_or(0, |(_, limit)| limit),
+            archived_logs: ArchivedLogs {
+                logs: archived.logs,
+                bytes: archived.bytes,
+                oldest_seconds: archived.oldest,
+            },
             log_error: status.log_trouble.map(|(message, since)| LogError {
                 message,
                 for_seconds: since.map(|since| since.as_secs_f64()),
@@ -559,8 +591,16 @@ impl Gateway for NfsGateway {
         self.watcher.clone().run().await;
     }
 
-    async fn failed(&self) -> String {
-        self.volume.stopped().await.to_string()
+    async fn failed(&self) -> Failure {
+        let stopped = self.volume.stopped().await;
+        if stopped != Stopped::Fenced {
+            return Failure::Failed(stopped.to_string());
+        }
+        let successor = match self.volume.successor().await {
+            Some(holder) => format!("; it is held by {holder}"),
+            None => String::new(),
+        };
+        Failure::TakenOver(format!("{stopped}{successor}"))
     }
 
     async fn stop(&self, limit: Duration) -> Result<u64, String> {

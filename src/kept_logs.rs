@@ -55,7 +55,7 @@ fn is_locked(logs: &Logs, request: &LogRequest) -> bool {
         LogRequest::Show { label, .. } | LogRequest::Salvage { label, .. } => {
             logs.is_locked(Some(&Label::parse(label)))
         }
-        LogRequest::Forget { .. } => false,
+        LogRequest::Forget { .. } | LogRequest::ForgetSalvaged => false,
     }
 }
 
@@ -93,6 +93,7 @@ pub async fn run(
         LogRequest::Salvage { label, to, .. } => {
             salvage(&logs, &Label::parse(label), to, base.as_ref()).await?
         }
+        LogRequest::ForgetSalvaged => forget_salvaged(&logs)?,
         LogRequest::Forget { label, force } => forget(&logs, &Label::parse(label), *force)?,
     };
     Ok(output
@@ -204,4 +205,17 @@ fn forget(logs: &Logs, label: &Label, force: bool) -> Result<String, String> {
     let salvaged = logs.salvaged_to(label);
     let bytes = logs.forget(label, force).map_err(failed)?;
     Ok(text::forgotten(&info, salvaged.as_deref(), bytes))
+}
+
+fn forget_salvaged(logs: &Logs) -> Result<String, String> {
+    let mut said = String::new();
+    for label in logs.archived() {
+        if logs.salvaged_to(&label).is_some() {
+            said += &forget(logs, &label, false)?;
+        }
+    }
+    Ok(match said.is_empty() {
+        true => "no archived log was salvaged: nothing is deleted\n".to_owned(),
+        false => said,
+    })
 }

@@ -46,5 +46,6 @@ mod scrub;
 mod secret_file;
 pub mod serve;
 pub mod store;
+mod taken_over;
 pub mod tls;
 pub mod watch;

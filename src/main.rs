@@ -28,6 +28,8 @@ enum Failure {
     Environment(String),
     /// The volume could not be checked: 2.
     Unchecked(String),
+    /// Another gateway holds the volume: 3.
+    TakenOver(String),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +46,10 @@ fn main() -> ExitCode {
         Err(Failure::Failed(problem)) => {
             eprintln!("forebay: {problem}");
             ExitCode::from(1)
+        }
+        Err(Failure::TakenOver(problem)) => {
+            eprintln!("forebay: {problem}");
+            ExitCode::from(serve::TAKEN_OVER)
         }
         Err(Failure::Findings(code)) => ExitCode::from(code),
         Err(Failure::Unchecked(problem) | Failure::Environment(problem)) => {
@@ -221,7 +227,11 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             fit::check(&config).map_err(Failure::Configuration)?;
             let open = |config, opening| NfsGateway::open(config, credentials, new, opening);
             let again = || Config::load(inputs);
-            run_to_end(serve::serve(&config, again, open))
+            let served = run_to_end(async { Ok(serve::serve(&config, again, open).await) })?;
+            served.map_err(|failure| match failure {
+                serve::Failure::Failed(problem) => Failure::Failed(problem),
+                serve::Failure::TakenOver(problem) => Failure::TakenOver(problem),
+            })
         }
     }
 }

@@ -19,7 +19,26 @@ use tokio::sync::{mpsc, watch};
 
 use crate::admin::{Control, Server};
 use crate::config::{Config, ConfigErrors, LogMode, Sealing, Shown, Value};
+use crate::taken_over;
 use crate::watch::watch_opening;
+
+/// Why a gateway does not serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It could not be started, go on or stop cleanly.
+    Failed(String),
+    /// Another gateway holds the volume: it did so at the start, or has taken it since.
+    TakenOver(String),
+}
+
+/// The exit code of [`Failure::TakenOver`]. It is one that supervisors can be told not to restart after.
+pub const TAKEN_OVER: u8 = 3;
+
+impl From<String> for Failure {
+    fn from(problem: String) -> Failure {
+        Failure::Failed(problem)
+    }
+}
 
 /// A gateway that serves clients, from the moment it is opened.
 pub trait Gateway: Control {
@@ -31,7 +50,7 @@ pub trait Gateway: Control {
 
     /// Returns, with the reason, when it can serve no longer: it was fenced, or its log failed
     /// for good. Never returns otherwise.
-    fn failed(&self) -> impl Future<Output = String> + Send;
+    fn failed(&self) -> impl Future<Output = Failure> + Send;
 
     /// Puts the exports of this configuration in force, for the next call of every client, and what its files
     /// for TLS hold, for every client that connects; has the credentials for the bucket read again. On an error, which is for the operator to read, all stays
@@ -51,10 +70,10 @@ pub async fn serve<G, O>(
     config: &Config,
     again: impl Fn() -> Result<Config, ConfigErrors>,
     open: impl FnOnce(Config, Opening) -> O,
-) -> Result<(), String>
+) -> Result<(), Failure>
 where
     G: Gateway,
-    O: Future<Output = Result<G, String>>,
+    O: Future<Output = Result<G, Failure>>,
 {
     let signals = Signals::receive().map_err(|error| format!("cannot receive signals: {error}"))?;
     serve_until(config, again, open, signals, &mut std::io::stdout()).await
@@ -103,10 +122,10 @@ async fn serve_until<G, O>(
     open: impl FnOnce(Config, Opening) -> O,
     mut signals: Signals,
     output: &mut impl Write,
-) -> Result<(), String>
+) -> Result<(), Failure>
 where
     G: Gateway,
-    O: Future<Output = Result<G, String>>,
+    O: Future<Output = Result<G, Failure>>,
 {
     // Before anything of the folder is read: from here on no other gateway uses it.
     let admin = Server::bind(&config.data_dir).map_err(|error| error.to_string())?;
@@ -115,12 +134,13 @@ where
     let life = async {
         let gateway = tokio::select! {
             gateway = open(config.clone(), opening.clone()) => Arc::new(gateway?),
-            () = watch_opening(&opening) => return Err("what watches the opening has ended".to_owned()),
+            () = watch_opening(&opening) => return Err("what watches the opening has ended".to_owned().into()),
             Some(name) = signals.stop.recv() => {
                 tracing::info!("{name} while opening the volume: nothing was served");
                 return Ok(());
             }
         };
+        taken_over::forget(&config.data_dir);
         // Before it is said: whoever reads that may ask at once.
         opened.send_replace(Some(gateway.clone()));
         // Whoever started this may have closed the pipe; the gateway does not depend on it.
@@ -134,13 +154,13 @@ where
         );
         let _ = output.flush();
         tokio::select! {
-            () = gateway.watch() => Err("what watches over clients that wait has ended".to_owned()),
+            () = gateway.watch() => Err("what watches over clients that wait has ended".to_owned().into()),
             result = live(config, again, &*gateway, &mut signals) => result,
         }
     };
     // The control socket answers until the gateway has stopped.
     tokio::select! {
-        () = admin.run(control, &opening) => Err("the control socket is closed".to_owned()),
+        () = admin.run(control, &opening) => Err("the control socket is closed".to_owned().into()),
         result = life => result,
     }
 }
@@ -151,7 +171,7 @@ async fn live(
     again: impl Fn() -> Result<Config, ConfigErrors>,
     gateway: &impl Gateway,
     signals: &mut Signals,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let mut shutdown_limit = config.shutdown_limit;
     let mut failed = pin!(gateway.failed());
     let failure = loop {
@@ -169,19 +189,30 @@ async fn live(
             reason = &mut failed => break Some(reason),
         }
     };
+    if let Some(Failure::TakenOver(reason)) = &failure {
+        taken_over::note(&config.data_dir, reason);
+    }
     let stopped = tokio::select! {
         stopped = gateway.stop(shutdown_limit) => stopped,
         Some(name) = signals.stop.recv() => Err(format!("ended at once by a second {name}")),
     };
     match stopped {
         Ok(0) => tracing::info!("stopped; the bucket has everything"),
+        // A start would archive that log, and publish nothing of it.
+        Ok(bytes) if matches!(failure, Some(Failure::TakenOver(_))) => tracing::warn!(
+            "stopped; up to {bytes} bytes of the log in {0} are not in the volume, and no start publishes them: keep the \
+             folder; `forebay log list --data-dir {0}` shows what they are, and `forebay log salvage current --to FOLDER \
+             --data-dir {0} --store {1}` brings them back as files",
+            config.data_dir.display(),
+            config.store,
+        ),
         Ok(bytes) => tracing::warn!(
             "stopped; {bytes} bytes of the log in {} are not in the bucket yet: keep the folder, \
              and start again to publish them",
             config.data_dir.display()
         ),
         // The first failure is the cause.
-        Err(problem) => return Err(failure.unwrap_or(problem)),
+        Err(problem) => return Err(failure.unwrap_or(problem.into())),
     }
     failure.map_or(Ok(()), Err)
 }

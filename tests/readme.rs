@@ -113,3 +113,29 @@ fn tests_that_are_named_as_proof_exist() {
     }
     assert!(seen > 0);
 }
+
+/// A supervisor that started a gateway again after it was taken over, with the right to take the volume, would have two
+/// gateways take it from each other in turns.
+#[test]
+fn supervisors_do_not_take_a_volume_back() {
+    let unit = fs::read_to_string(project().join("deploy/forebay.service")).unwrap();
+    let settings: Vec<_> = unit.lines().filter(|line| !line.starts_with('#')).collect();
+    let stays_down = settings
+        .iter()
+        .find_map(|line| line.strip_prefix("RestartPreventExitStatus="));
+    let taken_over = forebay::serve::TAKEN_OVER.to_string();
+    assert!(stays_down.is_some_and(|codes| codes.split(' ').any(|code| code == taken_over)));
+    let compose = fs::read_to_string(project().join("docker-compose.yml")).unwrap();
+    for text in [settings.join("\n"), compose] {
+        let lines = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with('#'));
+        for line in lines {
+            let line = line.to_ascii_lowercase();
+            assert!(
+                !line.contains("take-over") && !line.contains("takeover"),
+                "{line}"
+            );
+        }
+    }
+}

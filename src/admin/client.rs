@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
+use crate::taken_over;
+
 use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
 use super::{
     ExportStatus, FlushReport, GcOrder, GcReport, QuotaReport, QuotaRequest, ScrubReport,
@@ -33,7 +35,7 @@ pub enum ClientError {
         /// The folder.
         data_dir: PathBuf,
         /// What is known about the last one, as part of the sentence.
-        left: &'static str,
+        left: String,
     },
     /// The folder or the gateway is somebody else's.
     #[error(
@@ -185,10 +187,15 @@ async fn exchange(data_dir: &Path, command: Command) -> Result<Reply, ClientErro
 fn no_gateway(data_dir: &Path, error: io::Error) -> ClientError {
     let data_dir = data_dir.to_owned();
     match error.kind() {
-        io::ErrorKind::NotFound => ClientError::NotRunning { data_dir, left: "" },
+        io::ErrorKind::NotFound => {
+            let left = taken_over::noted(&data_dir).map_or(String::new(), |reason| {
+                format!(" (the last one ended: {reason})")
+            });
+            ClientError::NotRunning { data_dir, left }
+        }
         io::ErrorKind::ConnectionRefused => ClientError::NotRunning {
             data_dir,
-            left: " (the last one was killed and has left its socket)",
+            left: " (the last one was killed and has left its socket)".to_owned(),
         },
         io::ErrorKind::PermissionDenied => ClientError::NotYours(data_dir),
         _ => ClientError::Broken {

@@ -49,8 +49,8 @@ pub use server::Server;
 pub(crate) use space::percent_in_use;
 pub use space::{KnownSpace, Space};
 pub use status::{
-    CheckpointState, Compression, Deduplication, DiskCache, FlushReport, LogError, Status,
-    StoreError,
+    ArchivedLogs, CheckpointState, Compression, Deduplication, DiskCache, FlushReport, LogError,
+    Status, StoreError,
 };
 
 /// What a gateway must be able to do for those who ask at its control socket.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,8 @@ pub struct Status {
     pub log_bytes: u64,
     /// Bytes of disk that it may take; 0 without a log.
     pub log_limit_bytes: u64,
+    /// Logs of earlier epochs that were archived, and hold what the bucket may not have.
+    pub archived_logs: ArchivedLogs,
     /// What is wrong with the log, while it is; null when all is well.
     pub log_error: Option<LogError>,
     /// How packs are compressed.
@@ -88,6 +90,17 @@ pub enum CheckpointState {
     Uploading,
     /// Its metadata is on its way to the bucket.
     Publishing,
+}
+
+/// Logs of earlier epochs, kept for `forebay log`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchivedLogs {
+    /// How many there are.
+    pub logs: u64,
+    /// Bytes of disk that they take.
+    pub bytes: u64,
+    /// When the oldest was archived, in seconds since 1970; null if there is none, or it is not known.
+    pub oldest_seconds: Option<i64>,
 }
 
 /// Trouble with the log.
@@ -205,6 +218,9 @@ impl fmt::Display for Status {
                 limit => of_limit(self.log_bytes, limit),
             },
         )?;
+        if self.archived_logs.logs > 0 {
+            row("archived logs", self.archived_logs.described())?;
+        }
         if let Some(error) = &self.log_error {
             let refused = match error.for_seconds {
                 Some(seconds) => format!("writes are refused for {}: ", age(seconds)),
@@ -261,6 +277,26 @@ impl fmt::Display for Status {
             } else {
                 requests.join(", ")
             },
+        )
+    }
+}
+
+impl ArchivedLogs {
+    fn described(&self) -> String {
+        let since = self
+            .oldest_seconds
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
+        let since = since.map_or(String::new(), |since| {
+            format!(
+                ", the oldest of {}",
+                humantime::format_rfc3339_seconds(since)
+            )
+        });
+        format!(
+            "{} with {}{since}: see `forebay log list`",
+            self.logs,
+            size(self.bytes)
         )
     }
 }

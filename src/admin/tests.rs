@@ -57,6 +57,11 @@ fn some_status() -> Status {
         names_limit_bytes: 64 << 20,
         log_bytes: 32 << 20,
         log_limit_bytes: 4 << 30,
+        archived_logs: ArchivedLogs {
+            logs: 2,
+            bytes: 3 << 20,
+            oldest_seconds: Some(1_790_000_000),
+        },
         log_error: Some(LogError {
             message: "No space left on device".to_owned(),
             for_seconds: None,
@@ -465,7 +470,7 @@ async fn without_a_gateway_the_error_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let error = status(dir.path()).await.unwrap_err();
     assert!(
-        matches!(error, ClientError::NotRunning { left: "", .. }),
+        matches!(&error, ClientError::NotRunning { left, .. } if left.is_empty()),
         "{error}"
     );
     assert!(
@@ -518,6 +523,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
     let text = some_status().to_string();
     for part in [
         "volume        00ff, epoch 7\n",
+        "archived logs 2 with 3.0 MiB, the oldest of 2026-09-21T14:13:20Z: see `forebay log list`\n",
         "unpublished   4.8 KiB of log, the oldest 1s 250ms old\n",
         "LSN           published 4096, durable 8192, end 9000\n",
         "memory        1.0 MiB of 1.0 GiB\n",
@@ -534,6 +540,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
     let idle = Status {
         oldest_unpublished_age_seconds: None,
         store_error: None,
+        archived_logs: ArchivedLogs::default(),
         log_error: None,
         disk_cache: None,
         damaged_frames: 0,
@@ -549,6 +556,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
     assert!(text.contains("log           none\n"), "{text}");
     assert!(text.contains("disk cache    none\n"), "{text}");
     assert!(!text.contains("log error"), "{text}");
+    assert!(!text.contains("archived"), "{text}");
     assert!(!text.contains("dedup"), "{text}");
 }
 

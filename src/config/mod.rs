@@ -44,7 +44,7 @@ pub use table::{Default, Setting};
 pub use value::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, Dedup, Encryption, Endpoint, KmsKey,
     LogLevel, LogMode, MaybeFile, Region, Restore, Sealing, Security, Size, SourcePort, Squash,
-    StorageClass, StoreUrl, Switch, Tags, Value, Written, Xprtsec,
+    StorageClass, StoreUrl, Switch, Tags, Takeover, Value, Written, Xprtsec,
 };
 
 impl Config {

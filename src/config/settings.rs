@@ -14,8 +14,8 @@ use super::table::settings;
 use super::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Dedup, Encryption,
     Endpoint, Export, KmsKey, LogLevel, LogMode, MaybeFile, Region, Restore, Sealing, Security,
-    Setting, Size, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Value,
-    Written, Xprtsec, exports,
+    Setting, Size, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Takeover,
+    Value, Written, Xprtsec, exports,
 };
 
 settings! {
@@ -31,6 +31,10 @@ settings! {
         );
         /// Size of the volume: `df` shows it, and writes beyond it fail with ENOSPC.
         volume_limit: Size = Fixed("1PiB"), "64MiB" to "1EiB";
+        /// What a start does with a volume that another gateway holds, or did not close in order: `refuse` fails with
+        /// exit code 3 and changes nothing; `allow` (`--take-over`) takes the volume, so that the other gateway stops, and what that one
+        /// had not published stays in its log. Two gateways that both may and are restarted take it in turns.
+        takeover: Takeover = Fixed("refuse");
     }
     "Clients" {
         /// Address and TCP port for NFS and MOUNT.

@@ -15,7 +15,7 @@ mod transports;
 
 pub use choice::{
     Access, Auto, Checksum, CommitMode, Compression, Dedup, Encryption, LogLevel, LogMode, Restore,
-    Sealing, SourcePort, Squash, Switch,
+    Sealing, SourcePort, Squash, Switch, Takeover,
 };
 pub use clients::Clients;
 pub use file::MaybeFile;

@@ -18,7 +18,7 @@ use crate::health::Health;
 #[derive(Default)]
 struct Fake {
     /// Reason why it fails as soon as it runs.
-    fails: Option<&'static str>,
+    fails: Option<Failure>,
     /// It never finishes stopping.
     hangs: bool,
     /// Bytes that it leaves unpublished.
@@ -66,6 +66,7 @@ impl Control for Fake {
             names_limit_bytes: 0,
             log_bytes: 0,
             log_limit_bytes: 0,
+            archived_logs: Default::default(),
             log_error: None,
             compression: Compression {
                 level: None,
@@ -119,9 +120,9 @@ impl Gateway for Fake {
         std::future::pending().await
     }
 
-    async fn failed(&self) -> String {
-        match self.fails {
-            Some(reason) => reason.to_owned(),
+    async fn failed(&self) -> Failure {
+        match &self.fails {
+            Some(failure) => failure.clone(),
             None => std::future::pending().await,
         }
     }
@@ -169,9 +170,13 @@ fn signals_by_hand() -> (Sender, Signals) {
 }
 
 /// Runs the fake, with the signals that come before it is asked for the next.
-async fn run(fake: Fake, signals: &[&'static str]) -> Result<(), String> {
-    let dir = tempfile::tempdir().unwrap();
-    let config = config(dir.path(), &[]);
+async fn run(fake: Fake, signals: &[&'static str]) -> Result<(), Failure> {
+    run_in(tempfile::tempdir().unwrap().path(), fake, signals).await
+}
+
+/// Does so in a folder that is looked at afterwards.
+async fn run_in(dir: &Path, fake: Fake, signals: &[&'static str]) -> Result<(), Failure> {
+    let config = config(dir, &[]);
     let (sender, receiver) = signals_by_hand();
     let stopping = fake.stopping.clone();
     let send = async {
@@ -179,7 +184,7 @@ async fn run(fake: Fake, signals: &[&'static str]) -> Result<(), String> {
             if index > 0 {
                 stopping.notified().await;
             } else {
-                until_running(dir.path()).await;
+                until_running(dir).await;
             }
             sender.stop.send(*name).await.unwrap();
         }
@@ -234,20 +239,47 @@ async fn a_second_signal_ends_a_stop_that_hangs() {
         &["SIGTERM", "SIGINT"],
     )
     .await;
-    assert_eq!(result, Err("ended at once by a second SIGINT".to_owned()));
+    assert_eq!(
+        result,
+        Err("ended at once by a second SIGINT".to_owned().into())
+    );
 }
 
 #[tokio::test]
 async fn a_gateway_that_fails_is_stopped_and_its_reason_reported() {
     let fake = Fake {
-        fails: Some("fenced by epoch 8"),
+        fails: Some(Failure::Failed("the disk is gone".to_owned())),
         ..Fake::default()
     };
     let stopping = fake.stopping.clone();
-    assert_eq!(run(fake, &[]).await, Err("fenced by epoch 8".to_owned()));
+    assert_eq!(
+        run(fake, &[]).await,
+        Err(Failure::Failed("the disk is gone".to_owned()))
+    );
     timeout(Duration::from_secs(1), stopping.notified())
         .await
         .unwrap();
+}
+
+#[tokio::test]
+async fn a_gateway_that_was_taken_over_says_so_until_it_serves_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = Failure::TakenOver("taken by nas2".to_owned());
+    let fake = Fake {
+        fails: Some(taken.clone()),
+        left: 4096,
+        ..Fake::default()
+    };
+    assert_eq!(run_in(dir.path(), fake, &[]).await, Err(taken));
+    let asked = status(dir.path()).await.unwrap_err().to_string();
+    assert!(
+        asked.contains("no gateway runs") && asked.contains("taken by nas2"),
+        "{asked}"
+    );
+    let served = run_in(dir.path(), Fake::default(), &["SIGTERM"]).await;
+    assert_eq!(served, Ok(()));
+    let asked = status(dir.path()).await.unwrap_err().to_string();
+    assert!(!asked.contains("nas2"), "{asked}");
 }
 
 #[tokio::test]
@@ -255,7 +287,7 @@ async fn a_gateway_that_cannot_be_opened_says_why_and_frees_the_folder() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), &[]);
     let (_sender, receiver) = signals_by_hand();
-    let open = |_, _| async { Err::<Fake, _>("the bucket holds another volume".to_owned()) };
+    let open = |_, _| async { Err::<Fake, _>("the bucket holds another volume".to_owned().into()) };
     let result = serve_until(
         &config,
         || Ok(config.clone()),
@@ -264,7 +296,12 @@ async fn a_gateway_that_cannot_be_opened_says_why_and_frees_the_folder() {
         &mut std::io::sink(),
     )
     .await;
-    assert_eq!(result, Err("the bucket holds another volume".to_owned()));
+    assert_eq!(
+        result,
+        Err(Failure::Failed(
+            "the bucket holds another volume".to_owned()
+        ))
+    );
     Server::bind(dir.path()).unwrap();
 }
 
@@ -274,7 +311,7 @@ async fn a_signal_while_opening_ends_it() {
     let config = config(dir.path(), &[]);
     let (sender, receiver) = signals_by_hand();
     sender.stop.send("SIGTERM").await.unwrap();
-    let open = |_, _| std::future::pending::<Result<Fake, String>>();
+    let open = |_, _| std::future::pending::<Result<Fake, Failure>>();
     let result = serve_until(
         &config,
         || Ok(config.clone()),
@@ -301,7 +338,10 @@ async fn a_folder_in_use_is_refused_before_anything_is_opened() {
         &mut std::io::sink(),
     )
     .await;
-    assert!(result.unwrap_err().contains("another gateway uses"));
+    let Err(Failure::Failed(problem)) = result else {
+        panic!("{result:?}")
+    };
+    assert!(problem.contains("another gateway uses"), "{problem}");
 }
 
 #[tokio::test]

@@ -163,7 +163,7 @@ fn what_was_not_published_when_the_machine_was_lost_is_missing_as_a_whole() {
     gateway.kill();
     fs::remove_dir_all(place.data_dir()).unwrap();
 
-    let elsewhere = place.serve_with("elsewhere", &[]);
+    let elsewhere = place.serve_with("elsewhere", &["--take-over"]);
     assert_eq!(elsewhere.client().get("published").unwrap(), b"first");
     assert_eq!(elsewhere.client().get("later"), Err(NOENT));
     elsewhere.stop_cleanly();
@@ -176,7 +176,7 @@ fn without_a_log_commit_waits_for_the_bucket() {
     gateway.client().put("file", b"committed");
     gateway.kill();
     fs::remove_dir_all(place.data_dir()).unwrap();
-    let elsewhere = place.serve_with("elsewhere", &["--log=none"]);
+    let elsewhere = place.serve_with("elsewhere", &["--log=none", "--take-over"]);
     assert_eq!(elsewhere.client().get("file").unwrap(), b"committed");
     elsewhere.stop_cleanly();
 }
@@ -205,7 +205,7 @@ fn each_export_has_its_own_commit_mode() {
     // The machine is lost.
     fs::remove_dir_all(place.data_dir()).unwrap();
 
-    let gateway = place.serve();
+    let gateway = place.serve_with("data", &["--take-over"]);
     let mut client = gateway.client();
     let root = client.mount();
     let ledger = client.lookup(&root, b"ledger").unwrap();

@@ -118,7 +118,8 @@ fn a_volume_on_s3_is_taken_elsewhere() {
     gateway.kill();
     std::fs::remove_dir_all(place.data_dir()).unwrap();
 
-    let elsewhere = Gateway::start(&flags("elsewhere"), &server.variables());
+    let flags = [flags("elsewhere"), vec!["--take-over".to_owned()]].concat();
+    let elsewhere = Gateway::start(&flags, &server.variables());
     assert!(elsewhere.client().get("file").unwrap() == data[..1 << 20]);
     elsewhere.stop_cleanly();
 }

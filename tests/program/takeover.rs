@@ -6,7 +6,61 @@ use serde_json::Value;
 
 use crate::support::nfs::Stable;
 
-use crate::support::{Place, refused, run};
+use crate::support::{Place, Refusal, refused, run};
+
+/// Exit code of a gateway that another one keeps from serving.
+const TAKEN_OVER: i32 = 3;
+
+impl Place {
+    /// Why a gateway with this local folder does not start.
+    #[track_caller]
+    fn refuses(&self, data_dir: &str) -> Refusal {
+        refused(&[vec!["serve".to_owned()], self.flags(data_dir)].concat())
+    }
+
+    /// What `forebay COMMAND` says about the first local folder when no gateway runs there.
+    #[track_caller]
+    fn ask(&self, command: &[&str]) -> Refusal {
+        let data_dir = format!("--data-dir={}", self.data_dir().display());
+        refused(&[command, &[&data_dir]].concat())
+    }
+}
+
+#[test]
+fn a_volume_that_is_held_is_refused_until_its_gateway_has_stopped_in_order() {
+    let place = Place::new();
+    let first = place.serve_with("data", &["--checkpoint-interval=1h"]);
+    first.client().put("file", b"in the log alone");
+    // Beside one that runs, and after one that was killed.
+    let beside = place.refuses("second");
+    first.kill();
+    let after = place.refuses("second");
+    let data_dir = place.data_dir().display().to_string();
+    for refusal in [beside, after] {
+        assert_eq!(refusal.code, TAKEN_OVER);
+        refusal.says(&[
+            "is held by",
+            &data_dir,
+            "127.0.0.1:0",
+            "since 20",
+            "publishes at least every 3600s",
+            "That is this machine",
+            "--take-over",
+        ]);
+    }
+    assert!(
+        !place.path("second").join("state").exists(),
+        "a start that is refused leaves nothing that belongs to the volume"
+    );
+    // Its own log proves that the first one holds it.
+    let first = place.serve();
+    assert_eq!(first.client().get("file").unwrap(), b"in the log alone");
+    first.stop_cleanly();
+    let second = place.serve_with("second", &[]);
+    assert_eq!(second.client().get("file").unwrap(), b"in the log alone");
+    second.stop_cleanly();
+    place.serve().stop_cleanly();
+}
 
 #[test]
 fn a_gateway_that_was_taken_over_stops_and_says_so() {
@@ -14,19 +68,39 @@ fn a_gateway_that_was_taken_over_stops_and_says_so() {
     let first = place.serve_with("data", &["--checkpoint-interval=1h"]);
     first.client().put("file", b"published");
     first.flush();
-    let second = place.serve_with("second", &["--checkpoint-interval=1h"]);
+    let second = place.serve_with("second", &["--checkpoint-interval=1h", "--take-over"]);
 
     // It finds out when it next publishes.
     first.client().put("file", b"too late");
     let flushed = first.ask(&["flush", "--timeout=50s"]);
     assert!(!flushed.status.success(), "{}", flushed.stdout);
     let (code, messages) = first.ends();
-    assert_eq!(code, Some(1), "{messages}");
-    assert!(
-        messages.contains("another gateway has taken over"),
-        "{messages}"
-    );
+    assert_eq!(code, Some(TAKEN_OVER), "{messages}");
+    let second_dir = place.path("second").display().to_string();
+    for part in [
+        "another gateway has taken over",
+        // Which one.
+        &*second_dir,
+        // What is to be done, and no more than that.
+        "forebay log salvage current",
+    ] {
+        assert!(messages.contains(part), "{part}: {messages}");
+    }
+    assert!(!messages.contains("start again"), "{messages}");
+    let asked = place.ask(&["status"]);
+    assert_eq!(asked.code, 1);
+    asked.says(&[
+        "no gateway runs",
+        "another gateway has taken over",
+        &second_dir,
+    ]);
 
+    // A supervisor that starts it once more takes nothing back, however often it does so.
+    for _ in 0..2 {
+        let refusal = place.refuses("data");
+        assert_eq!(refusal.code, TAKEN_OVER);
+        refusal.says(&["is held by", &second_dir]);
+    }
     assert_eq!(second.client().get("file").unwrap(), b"published");
     second.client().put("file", b"of the second");
     second.flush();
@@ -41,13 +115,14 @@ fn the_log_of_a_gateway_that_was_taken_over_is_put_aside_and_named() {
     first.flush();
     first.client().put("file", b"in the log alone");
     first.kill();
-    let second = place.serve_with("second", &[]);
+    let second = place.serve_with("second", &["--take-over"]);
     second.client().put("file", b"of the second");
     second.stop_cleanly();
 
+    // It was stopped in order, so that the first one takes nothing from it.
     let first = place.serve();
     assert_eq!(first.client().get("file").unwrap(), b"of the second");
-    first.says("put aside");
+    first.says("is archived");
     first.says(&place.data_dir().display().to_string());
     let kept = fs::read_dir(place.data_dir().join("log")).unwrap();
     let kept: Vec<_> = kept.map(|entry| entry.unwrap().path()).collect();
@@ -91,7 +166,7 @@ fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
     client.put("only here", b"acknowledged, and nowhere else");
     // Before it publishes, it falls asleep, and another one takes over.
     first.pause();
-    let second = place.serve_with("second", &[]);
+    let second = place.serve_with("second", &["--take-over"]);
     second.client().put("theirs", b"of the second");
     second.flush();
     first.go_on();
@@ -99,7 +174,7 @@ fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
     let flushed = first.ask(&["flush", "--timeout=50s"]);
     assert!(!flushed.status.success(), "{}", flushed.stdout);
     let (code, messages) = first.ends();
-    assert_eq!(code, Some(1), "{messages}");
+    assert_eq!(code, Some(TAKEN_OVER), "{messages}");
     assert!(
         messages.contains("another gateway has taken over"),
         "{messages}"
@@ -111,7 +186,7 @@ fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
         listed.contains("current: ") && listed.contains("/only here"),
         "{listed}"
     );
-    let first = place.serve();
+    let first = place.serve_with("data", &["--take-over"]);
     first.says("forebay log salvage epoch-1");
     assert_eq!(first.client().get("theirs").unwrap(), b"of the second");
     let listed: Value = serde_json::from_str(&log(&place, &["list", "--json"])).unwrap();
@@ -132,7 +207,22 @@ fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
         assert!(record["lsn"].is_u64(), "{line}");
     }
 
+    // It takes what its records take.
+    let archived = &first.status()["archived_logs"];
+    assert_eq!(archived["logs"], 1);
+    let bytes = archived["bytes"].as_u64().unwrap();
+    assert!((130..100_000).contains(&bytes), "{archived}");
+    assert!(archived["oldest_seconds"].as_u64().unwrap() > 1_700_000_000);
+    let shown = first.ask(&["status"]);
+    assert!(
+        shown.stdout.contains("archived logs 1 with"),
+        "{}",
+        shown.stdout
+    );
+
     // Nothing is deleted that was not salvaged.
+    let said = log(&place, &["forget", "--all-salvaged"]);
+    assert!(said.contains("nothing is deleted"), "{said}");
     let data_dir = format!("--data-dir={}", place.data_dir().display());
     let refusal = refused(&["log", "forget", "epoch-1", &data_dir]);
     assert_eq!(refusal.code, 1);
@@ -169,7 +259,7 @@ fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
     ]);
     again.says(&["exists already"]);
 
-    let said = log(&place, &["forget", "epoch-1"]);
+    let said = log(&place, &["forget", "--all-salvaged"]);
     assert!(said.contains("was salvaged to"), "{said}");
     assert!(!log(&place, &["list"]).contains("epoch-1"));
     let refusal = refused(&["log", "show", "epoch-1", &data_dir]);

@@ -68,8 +68,18 @@ pub enum Loss {
 /// If files cannot be changed.
 pub fn cut_power(data_dir: &Path, durable: u64, loss: Loss) -> Result<Cut, PowerError> {
     let cut = lose_log(&data_dir.join("log"), durable, loss)?;
+    lose_position(&data_dir.join("log/position"))?;
     other_boot(&data_dir.join("state"))?;
     Ok(cut)
+}
+
+/// What says how far the log had come is never flushed.
+fn lose_position(file: &Path) -> Result<(), PowerError> {
+    match fs::metadata(file) {
+        Ok(found) => fs::write(file, vec![0; found.len() as usize]).map_err(at(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(at(file)(error)),
+    }
 }
 
 fn lose_log(folder: &Path, durable: u64, loss: Loss) -> Result<Cut, PowerError> {

@@ -195,17 +195,22 @@ pub(crate) enum Fate {
     Nothing,
     /// The bucket has all of it: its files are used again.
     LetGo,
+    /// It is as it was: so many bytes of archived logs are there already.
+    NoRoom { archived: u64 },
     /// It is kept under this label.
     Kept { label: String, segments: usize },
 }
 
 /// Puts the log in `storage`, which this process has locked, out of the way under a label that
 /// begins with `label`. `note` says what is known of it; without one nothing of the log is let go of.
+///
+/// Of a log that has to be kept nothing is touched where those that were archived before take `limit` bytes or more.
 pub(crate) fn put_aside(
     folder: &dyn LocalFolder,
     storage: &Arc<dyn Storage>,
     label: &str,
     note: Option<Note>,
+    limit: u64,
 ) -> io::Result<Fate> {
     let inspection = Inspection::open(Arc::new(Locked(storage.clone())))?;
     let storage = &**storage;
@@ -217,7 +222,12 @@ pub(crate) fn put_aside(
         forebay_wal::discard(storage)?;
         return Ok(Fate::LetGo);
     }
-    let (segments, label) = forebay_wal::put_aside(storage, label)?;
+    let published = published.map(|published| published.lsn);
+    let archived = forebay_wal::archived(storage)?.values().sum();
+    if archived >= limit && forebay_wal::has_to_be_archived(storage, published)? {
+        return Ok(Fate::NoRoom { archived });
+    }
+    let (segments, label) = forebay_wal::put_aside(storage, label, published)?;
     if segments == 0 {
         return Ok(Fate::Nothing);
     }

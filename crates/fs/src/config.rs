@@ -92,6 +92,30 @@ pub struct FsConfig {
     pub scrub_interval: Duration,
     /// Where the opening of the volume notes which step it is at.
     pub opening: Opening,
+    /// Whether a volume is opened that another gateway holds.
+    pub takeover: Takeover,
+    /// What the note in the bucket says about this gateway.
+    pub introduction: Introduction,
+}
+
+/// What an opening does with a volume that another gateway holds, or did not close in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Takeover {
+    /// It fails, and changes nothing.
+    #[default]
+    Refuse,
+    /// It takes the volume: the other gateway stops at its next publication, and what it has not published stays in its
+    /// log.
+    Allow,
+}
+
+/// How a gateway is named to people in the note that it leaves in the bucket. Nothing depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Introduction {
+    /// Name of the machine.
+    pub host: String,
+    /// Where it serves NFS.
+    pub address: String,
 }
 
 /// Where changes are recorded before they are in the bucket.
@@ -179,6 +203,8 @@ impl FsConfig {
             scrub_rate: 8 << 20,
             scrub_interval: Duration::ZERO,
             opening: Opening::default(),
+            takeover: Takeover::Refuse,
+            introduction: Introduction::default(),
         }
     }
 }

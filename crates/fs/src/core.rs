@@ -46,7 +46,7 @@ const UNUSED_FOR: Duration = Duration::from_secs(5);
 pub enum Stopped {
     /// Another gateway has opened it.
     #[error(
-        "another gateway has taken over this volume; this one has stopped writing. What it had not published is kept in its log"
+        "another gateway has taken over this volume; this one has stopped writing. What it had not published is in its log alone"
     )]
     Fenced,
     /// The bucket or the metadata in it cannot be used.

@@ -15,6 +15,7 @@
 //!                           not replaced yet
 //! clean 1 8192              whether the log was flushed to its end by an orderly stop, and the LSN of its end
 //! keys 3                    the generation of the key ring that was read last; only of a sealed volume
+//! note "0a1b"               ETag of the note in the bucket that this gateway wrote last, if the store gave one
 //! crc32 0a1b2c3d
 //! ```
 //!
@@ -77,9 +78,27 @@ pub(crate) struct LocalState {
     pub(crate) log_end: Option<Lsn>,
     /// The highest generation of the key ring that was seen; 0 of a volume that is not sealed.
     pub(crate) keys: u64,
+    /// ETag of the [holder's note](forebay_meta::volume::holder) that this gateway wrote last.
+    pub(crate) note: Option<String>,
 }
 
 impl LocalState {
+    /// Of a gateway that has opened nothing yet.
+    pub(crate) fn new(volume: VolumeId, gateway: GatewayId) -> LocalState {
+        LocalState {
+            volume,
+            gateway,
+            epoch: Epoch(0),
+            intent: Epoch(0),
+            verifier: Verifier([0; 8]),
+            boot: [0; 16],
+            clean: false,
+            log_end: None,
+            keys: 0,
+            note: None,
+        }
+    }
+
     /// Whether the log beside this state continues the bucket's state, which was last opened by
     /// `gateway` with `epoch`.
     pub(crate) fn continues(&self, gateway: GatewayId, epoch: Epoch) -> bool {
@@ -106,8 +125,12 @@ impl LocalState {
             0 => String::new(),
             keys => format!("keys {keys}\n"),
         };
+        // What would not be read back as it is costs one more request at the next start.
+        let fits = |note: &&String| note.len() <= 200 && !note.contains(char::is_control);
+        let note = self.note.as_ref().filter(fits);
+        let note = note.map_or(String::new(), |note| format!("note {note}\n"));
         let body = format!(
-            "{MAGIC}\nvolume {}\ngateway {}\nepoch {}\nintent {}\nverifier {}\nboot {}\nclean {}{log_end}\n{keys}",
+            "{MAGIC}\nvolume {}\ngateway {}\nepoch {}\nintent {}\nverifier {}\nboot {}\nclean {}{log_end}\n{keys}{note}",
             self.volume,
             hex(&self.gateway),
             self.epoch.0,
@@ -153,6 +176,7 @@ impl LocalState {
             clean: false,
             log_end: None,
             keys: 0,
+            note: None,
         };
         let clean = value("clean")?;
         match clean.split_once(' ') {
@@ -162,9 +186,12 @@ impl LocalState {
             }
             None => state.clean = clean == "1",
         }
-        if let Some(line) = lines.next() {
-            let keys = line.strip_prefix("keys ").ok_or("a line is unknown")?;
-            state.keys = number(keys)?;
+        for line in lines {
+            match line.split_once(' ') {
+                Some(("keys", keys)) => state.keys = number(keys)?,
+                Some(("note", e_tag)) => state.note = Some(e_tag.to_owned()),
+                _ => return Err("a line is unknown"),
+            }
         }
         Ok(state)
     }
@@ -282,6 +309,7 @@ mod tests {
             clean: false,
             log_end: None,
             keys: 0,
+            note: None,
         }
     }
 
@@ -301,9 +329,22 @@ mod tests {
             store(&*local, &stopped).unwrap();
             assert_eq!(load(&*local).unwrap(), Some(stopped));
         }
-        let sealed = LocalState { keys: 7, ..state() };
-        store(&*local, &sealed).unwrap();
-        assert_eq!(load(&*local).unwrap(), Some(sealed));
+        for (keys, note) in [(7, None), (7, Some("\"a b\"")), (0, Some("x"))] {
+            let more = LocalState {
+                keys,
+                note: note.map(str::to_owned),
+                ..state()
+            };
+            store(&*local, &more).unwrap();
+            assert_eq!(load(&*local).unwrap(), Some(more));
+        }
+        // Half of an ETag would be the tag of another version.
+        let odd = LocalState {
+            note: Some("a\nkeys 9".to_owned()),
+            ..state()
+        };
+        store(&*local, &odd).unwrap();
+        assert_eq!(load(&*local).unwrap(), Some(state()));
     }
 
     #[test]

@@ -130,6 +130,34 @@ pub struct Logs {
     state: Option<LocalState>,
 }
 
+/// What archived logs take on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Archived {
+    /// How many there are.
+    pub logs: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// When the oldest was archived, in seconds since 1970, as far as that was noted.
+    pub oldest: Option<i64>,
+}
+
+/// Counts the archived logs in the local folder of a gateway, which may be running. No record is read.
+///
+/// # Errors
+/// When there is no log folder or it cannot be listed.
+pub fn archived(data_dir: &Path) -> io::Result<Archived> {
+    let path = data_dir.join(LOG_FOLDER);
+    let files = forebay_wal::archived(&LogFolder::open(&path)?)?;
+    let times = files
+        .keys()
+        .filter_map(|label| Some(Note::read(&path, label)?.put_aside));
+    Ok(Archived {
+        logs: files.len() as u64,
+        bytes: files.values().sum(),
+        oldest: times.min(),
+    })
+}
+
 /// One log, and what of it is not in the bucket.
 #[derive(Clone, Debug)]
 pub struct LogInfo {
@@ -227,6 +255,15 @@ impl Logs {
     pub fn is_locked(&self, label: Option<&Label>) -> bool {
         let mut logs = self.inspection.logs().iter();
         logs.any(|log| label.is_none_or(|label| log.label() == label) && log.is_locked())
+    }
+
+    /// The labels of all archived logs.
+    pub fn archived(&self) -> Vec<Label> {
+        let labels = self.inspection.logs().iter().map(KeptLog::label);
+        labels
+            .filter(|label| **label != Label::Current)
+            .cloned()
+            .collect()
     }
 
     /// One log, read through.

@@ -3,17 +3,20 @@
 mod error;
 mod folder;
 mod format;
+mod hold;
 mod opening;
 
 use std::fs;
 use std::io;
 use std::mem;
 use std::path::Path;
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use forebay_meta::record::VolumeState;
 use forebay_meta::volume::VolumeError;
+use forebay_meta::volume::holder::Holder;
 use forebay_meta::volume::keys::VolumeKeys;
 use forebay_meta::{Batch, Catalog, Key, MetaStore, NamesInMemory, Overlay, VolumeDescriptor};
 use forebay_object::Store;
@@ -36,6 +39,9 @@ use crate::quota::{Accounts, Amount};
 pub use error::OpenError;
 use folder::{Local, Outlook};
 pub(crate) use format::{format, make};
+use hold::Candidate;
+pub use hold::HeldVolume;
+pub(crate) use hold::Hold;
 pub use opening::{Opening, Step};
 
 /// Inode numbers that are never used when an opening does not know which were given out, and a version of Forebay that
@@ -50,6 +56,7 @@ pub(crate) struct Opened {
     /// What front ends authenticate handles with.
     pub(crate) handle_key: [u8; 32],
     pub(crate) state: LocalState,
+    pub(crate) hold: Hold,
 }
 
 /// Opens the volume for writing, which fences every gateway that opened it before. `made` are its metadata, open for
@@ -104,6 +111,34 @@ pub(crate) async fn open(
     };
     opening.begin("looking through the local log");
     let foreseen = local.consider(store, bucket?, &log_keys)?;
+    opening.begin("asking which gateway holds the volume");
+    let state = local.state.as_ref();
+    let gateway = state.map_or_else(|| draw(random), |state| state.gateway);
+    // Before anybody is fenced.
+    let candidate = Candidate {
+        note: Holder {
+            volume: descriptor.volume,
+            gateway,
+            instance: draw(random),
+            host: config.introduction.host.clone(),
+            process: process::id(),
+            address: config.introduction.address.clone(),
+            data_dir: local.folder.path().display().to_string(),
+            since: environment.clock.now().seconds.unsigned_abs(),
+            publishes_every_ms: u64::try_from(config.checkpoint_interval.as_millis())
+                .unwrap_or(u64::MAX),
+            has_log: config.log != LogConfig::None,
+            stopped: None,
+        },
+        continues: foreseen.continues,
+        is_copied: !foreseen.continues && foreseen.bucket.gateway == gateway,
+        e_tag: state.and_then(|state| state.note.clone()),
+        takeover: config.takeover,
+        url: store.url.clone(),
+        data_dir: local.folder.path().to_owned(),
+    };
+    let keep = || local.keep_identity(gateway);
+    let hold = Hold::take(store.store.clone(), store.root.clone(), candidate, keep).await?;
     opening.begin("opening the metadata in the bucket for writing");
     let meta: Arc<dyn MetaStore> = match made {
         Some(meta) => meta,
@@ -122,17 +157,17 @@ pub(crate) async fn open(
         recovery,
     } = match foreseen.bucket == bucket {
         true => foreseen,
-        // Another gateway has written meanwhile.
-        false => local.consider(store, bucket, &log_keys)?,
+        // Another gateway has written meanwhile: it took the volume over, and is fenced now.
+        false => {
+            hold.take_again().await?;
+            local.consider(store, bucket, &log_keys)?
+        }
     };
 
     let epoch = Epoch(bucket.epoch.0 + 1);
     let mut state = LocalState {
         volume: descriptor.volume,
-        gateway: local
-            .state
-            .as_ref()
-            .map_or_else(|| draw(random), |state| state.gateway),
+        gateway,
         // What the bucket has, and not what it is about to have. An opening that took this epoch may have ended before it
         // was noted down; this one may end as well, before the bucket has the epoch that it is about to take.
         epoch: bucket.epoch,
@@ -145,9 +180,14 @@ pub(crate) async fn open(
         clean: local.state.as_ref().is_some_and(|state| state.clean),
         log_end: local.state.as_ref().and_then(|state| state.log_end),
         keys: keys.generation(),
+        note: hold.e_tag(),
     };
     if !continues {
-        local.put_log_aside(&bucket, environment.clock.now())?;
+        let limit = match config.log {
+            LogConfig::Disk { limit, .. } => limit,
+            LogConfig::None => u64::MAX,
+        };
+        local.put_log_aside(&bucket, environment.clock.now(), limit)?;
         // What was answered UNSTABLE and is not in the bucket is not here either.
         state.verifier = new_verifier();
     }
@@ -264,6 +304,7 @@ pub(crate) async fn open(
         volume: descriptor.volume,
         handle_key: blake3::derive_key("forebay 2026 NFS file handles", keys.secret()),
         state,
+        hold,
     })
 }
 
@@ -326,6 +367,12 @@ async fn open_disk_cache(
 fn report_tail(tail: Tail, folder: &Path) -> bool {
     let folder = folder.display();
     match tail {
+        Tail::Damaged { at, until } if until <= at => {
+            tracing::error!(
+                "the log in {folder} is damaged: a file of it is shorter than it was made, and what it had behind LSN {at} is not known. If records were there, they are lost; the volume goes on without them, under a new write verifier. Check that disk, and that nothing else changes that folder"
+            );
+            true
+        }
         Tail::Damaged { at, until } => {
             tracing::error!(
                 "the log in {folder} is damaged: it can be read up to LSN {at}, and there had been records up to LSN {until} at least. What lies between is lost; the volume goes on without it, under a new write verifier. Check that disk. Segments behind the damage are kept beside the log as *.aside"

@@ -20,10 +20,10 @@ use crate::core::{Core, FlushError, Stopped};
 use crate::durability::{CommitMode, Recorded};
 use crate::environment::Environment;
 use crate::local::{self, LocalState};
-use crate::open::{self, OpenError};
+use crate::open::{self, Hold, OpenError};
 use crate::quota::{LimitChange, Quota, QuotaError};
 use crate::scrub::{ScrubRefusal, ScrubStatus};
-use crate::{Compression, Expected, FsConfig, Status};
+use crate::{Compression, Expected, FsConfig, Holder, Status};
 
 /// How long closing waits for the metadata store beyond the limit for publishing.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
@@ -45,6 +45,7 @@ struct Shared {
     volume: VolumeId,
     handle_key: [u8; 32],
     state: Arc<Mutex<LocalState>>,
+    hold: Hold,
     publisher: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -180,6 +181,7 @@ impl Volume {
                 volume: opened.volume,
                 handle_key: opened.handle_key,
                 state,
+                hold: opened.hold,
                 publisher: Mutex::new(Some(publisher)),
             }),
         }
@@ -358,6 +360,11 @@ impl Volume {
         }
     }
 
+    /// Which gateway has taken the volume from this one, if it was taken and the bucket says so within a few seconds.
+    pub async fn successor(&self) -> Option<Holder> {
+        self.shared.hold.successor().await
+    }
+
     /// Publishes for at most `limit`, then flushes the log and ends all work in the background.
     /// Calls that come later wait for ever or fail; front ends must have stopped before.
     pub async fn close(&self, limit: Duration) -> Closed {
@@ -387,17 +394,45 @@ impl Volume {
         if let Some(disk) = &self.core.packs.disk {
             disk.close().await;
         }
-        // What it has acknowledged is in the bucket: nothing depends on this.
-        let meta = self.core.catalog.store().close();
-        match tokio::time::timeout(CLOSE_LIMIT, meta).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("closing the metadata: {error}"),
-            Err(_) => tracing::warn!("closing the metadata: the bucket does not answer"),
+        // What it has acknowledged is in the bucket or in the log: nothing depends on this.
+        let meta = async {
+            if let Err(error) = self.core.catalog.store().close().await {
+                tracing::warn!("closing the metadata: {error}");
+            }
+            // The last request: from then on another gateway may open the volume.
+            if !fenced {
+                self.release(published).await;
+            }
+        };
+        if tokio::time::timeout(CLOSE_LIMIT, meta).await.is_err() {
+            tracing::warn!(
+                "closing the volume: the bucket does not answer, so it says that this gateway holds the volume; another data_dir needs --take-over"
+            );
         }
         if published {
             Closed::Published
         } else {
             Closed::InLog
+        }
+    }
+
+    /// Says in the bucket that this gateway has stopped.
+    async fn release(&self, published: bool) {
+        let unpublished = match published {
+            true => 0,
+            false => self.status().unpublished_bytes().max(1),
+        };
+        let now = self.core.now().seconds.unsigned_abs();
+        if let Err(why) = self.shared.hold.release(now, unpublished).await {
+            tracing::warn!(
+                "the bucket does not say that this gateway has stopped ({why}); another data_dir needs --take-over"
+            );
+            return;
+        }
+        let mut state = self.shared.state.lock();
+        state.note = self.shared.hold.e_tag();
+        if let Err(error) = local::store(&*self.core.environment.local, &state) {
+            tracing::warn!("{error}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use crate::histories::try_all;
-use forebay_fs::{Compression, Dedup, DedupStatus, FsConfig};
+use forebay_fs::{Compression, Dedup, DedupStatus, FsConfig, Takeover};
 use forebay_meta::record::{KnownFrame, PackFrames};
 use forebay_meta::{Key, KeyRange, MetaStore, Record, SlateReader};
 use forebay_types::{BLOCK_SIZE, Inode, PackId};
@@ -490,7 +490,10 @@ fn run(mode: Dedup, events: &[Event]) {
                 life.crash();
                 // Its local folder is gone with it.
                 std::fs::remove_dir_all(bucket.local.path()).unwrap();
-                life = bucket.start(settings);
+                life = bucket.start(|config| {
+                    settings(config);
+                    config.takeover = Takeover::Allow;
+                });
                 expected.check(&life);
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{Bucket, Life, ROOT, assert_bytes, eventually, folder, pattern, user};
 use forebay_fs::logs::{Base, Content, Logs, Salvage};
-use forebay_fs::{Expected, Stopped, Volume};
+use forebay_fs::{Expected, Stopped, Takeover, Volume};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
 use forebay_wal::Label;
@@ -384,6 +384,38 @@ fn of_two_gateways_that_open_at_the_same_moment_one_can_publish() {
     let third = bucket.start_elsewhere(|_| {});
     assert_eq!(third.list(Inode::ROOT, 10).len(), 2 + 4);
     third.crash();
+}
+
+#[test]
+fn of_two_gateways_that_open_a_free_volume_at_the_same_moment_one_is_refused_and_fences_nobody() {
+    let bucket = Bucket::new();
+    for round in 0..4 {
+        let mut sites = [(); 2].map(|()| bucket.seen_elsewhere());
+        for site in &mut sites {
+            site.takeover = Takeover::Refuse;
+        }
+        let starts: Vec<_> = std::thread::scope(|scope| {
+            let start = |site: &Bucket| site.try_start_with(site.config());
+            let tasks: Vec<_> = sites
+                .iter()
+                .map(|site| scope.spawn(move || start(site)))
+                .collect();
+            tasks.into_iter().map(|task| task.join().unwrap()).collect()
+        });
+        let (held, refused): (Vec<_>, Vec<_>) = starts.into_iter().partition(Result::is_ok);
+        assert_eq!((held.len(), refused.len()), (1, 1), "round {round}");
+        for error in refused.into_iter().filter_map(Result::err) {
+            assert!(error.is_held(), "{error}");
+        }
+        for life in held.into_iter().flatten() {
+            life.create(format!("round-{round}").as_bytes());
+            life.flush();
+            life.stop();
+        }
+    }
+    let last = bucket.start(|_| {});
+    assert_eq!(last.list(Inode::ROOT, 10).len(), 2 + 4);
+    last.stop();
 }
 
 /// A client still has the handle, and must not find another file behind it.

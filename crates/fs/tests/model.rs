@@ -72,7 +72,7 @@ fn run(dedup: Dedup, events: &[Event], expected: &Expected) {
                 life.flush();
                 life.crash();
                 config.data_dir = bucket.folder.path().join(format!("other-{:x}", random()));
-                life = bucket.start_with(config.clone());
+                life = bucket.start_with(taking_over(&config));
                 model.check(&life);
             }
         }

@@ -65,7 +65,7 @@ fn the_verifier_stays_when_nothing_can_have_been_lost_and_changes_otherwise() {
     let life = bucket.start_elsewhere(|_| {});
     assert_ne!(verifier(&life), second, "the local folder is gone");
     life.crash();
-    let life = bucket.start(|_| {});
+    let life = bucket.take_over();
     assert_ne!(verifier(&life), second, "another gateway has been there");
 }
 
@@ -153,7 +153,7 @@ fn a_log_that_another_gateway_has_overtaken_is_put_aside_and_not_replayed() {
     other.crash();
 
     for _ in 0..2 {
-        let life = bucket.start(|_| {});
+        let life = bucket.take_over();
         assert_eq!(life.read(inode, 0, 100), b"published elsewhere");
         assert_eq!(
             life.try_lookup(Inode::ROOT, b"forgotten"),
@@ -182,7 +182,7 @@ fn a_log_without_its_state_file_is_not_replayed() {
     life.create(b"lost");
     life.crash();
     fs::remove_file(bucket.local.path().join("state")).unwrap();
-    let life = bucket.start(|_| {});
+    let life = bucket.take_over();
     assert_eq!(life.try_lookup(Inode::ROOT, b"lost"), Err(Error::NotFound));
 }
 

@@ -12,6 +12,7 @@
 //! The descriptor of a sealed volume has format 2, `"sealing":"aes-256-gcm"` and no `hash_key`: that one would be known to
 //! every reader of the bucket. In its place is a secret that the [key ring](keys) gives.
 
+pub mod holder;
 pub mod keys;
 
 use std::fmt;

@@ -60,6 +60,8 @@ pub(crate) fn config(plan: &Plan) -> FsConfig {
         background_rate: 1 << 30,
         background_requests: 1 << 20,
         orphan_grace: Duration::ZERO,
+        // Its machines take the volume from one another all the time, and mean it.
+        takeover: forebay_fs::Takeover::Allow,
         ..FsConfig::new("/simulated".into())
     }
 }

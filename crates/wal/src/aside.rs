@@ -1,27 +1,37 @@
 //! Logs that must not be replayed: putting them aside, letting go of them, and the folder as somebody
 //! sees it who owns no lock on it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use forebay_types::Lsn;
+
 use crate::inspect::{Label, LogFiles};
+use crate::layout::{HeaderBytes, SEGMENT_HEADER, SEGMENT_PAGE_USED, SIZE_BYTES, SegmentHeader};
+use crate::position;
+use crate::recovery::cursor::{SegmentCursor, first_record};
 use crate::segment::{AsideKind, AsideName, FileName};
 use crate::storage::{SegmentReader, Storage, open_for_reading};
 
-/// Renames every segment of a log to `<label>-<its name>`, so that the log no longer sees it, and
-/// gives how many there were and the label. For a log that must not be replayed: of another volume,
-/// or written by a gateway that was fenced. The names tell the operator what they are; renaming them
-/// back brings the log back. Segments that were cut off behind a damaged place go along; spare files
-/// stay for the next log.
+/// Archives a log that must not be replayed: of another volume, or written by a gateway that was fenced. Its segments are
+/// renamed to `<label>-<its name>`, so that the log no longer sees them, and cut behind their last record. Gives how many
+/// there were and the label. The names tell the operator what they are; renaming them back brings the log back. Segments
+/// that were cut off behind a damaged place go along. What holds nothing, or nothing that lies at `published` or behind it
+/// where that is given, becomes a spare file for the next log.
 ///
-/// Nothing that was put aside before is replaced: if `label` has a file of the same name already,
+/// Nothing that was archived before is replaced: if `label` has a file of the same name already,
 /// the label becomes `<label>-2`, and so on.
 ///
 /// # Errors
 /// `InvalidInput` for a label that is empty or has other characters than ASCII letters, digits and
 /// `-`; otherwise what the storage says, with some of the segments renamed: call it again.
-pub fn put_aside(storage: &dyn Storage, label: &str) -> io::Result<(usize, String)> {
+pub fn put_aside(
+    storage: &dyn Storage,
+    label: &str,
+    published: Option<Lsn>,
+) -> io::Result<(usize, String)> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if label.is_empty() || !label.bytes().all(plain) {
         return Err(io::Error::new(
@@ -31,9 +41,10 @@ pub fn put_aside(storage: &dyn Storage, label: &str) -> io::Result<(usize, Strin
     }
     let names = storage.list()?;
     let segments: Vec<&String> = names.iter().filter(|name| belongs_to_log(name)).collect();
+    // A label whose log is complete has a note; without one it may be this log, of which a part was renamed.
     let is_free = |label: &str| {
         let taken = |name: &&String| names.contains(&format!("{label}-{name}"));
-        !segments.iter().any(taken)
+        !segments.iter().any(taken) && !names.contains(&format!("{label}.note"))
     };
     let mut chosen = label.to_owned();
     let mut next = 2_u64;
@@ -41,10 +52,113 @@ pub fn put_aside(storage: &dyn Storage, label: &str) -> io::Result<(usize, Strin
         chosen = format!("{label}-{next}");
         next += 1;
     }
+    position::forget(storage)?;
+    let mut archived = 0;
     for name in &segments {
-        storage.rename(name, &format!("{chosen}-{name}"))?;
+        let content = Content::of(storage, name);
+        if let Some(FileName::Segment(number)) = FileName::parse(name)
+            && content.is_published(published)
+        {
+            storage.rename(name, &FileName::Spare(number).text())?;
+            continue;
+        }
+        let renamed = format!("{chosen}-{name}");
+        storage.rename(name, &renamed)?;
+        if let Content::Until(_, bytes) = content {
+            shorten(storage, &renamed, bytes);
+        }
+        archived += 1;
     }
-    Ok((segments.len(), chosen))
+    Ok((archived, chosen))
+}
+
+/// Whether [`put_aside`] would archive anything.
+///
+/// # Errors
+/// What the storage says.
+pub fn has_to_be_archived(storage: &dyn Storage, published: Option<Lsn>) -> io::Result<bool> {
+    let names = storage.list()?;
+    let mut segments = names.iter().filter(|name| belongs_to_log(name));
+    Ok(segments.any(|name| !Content::of(storage, name).is_published(published)))
+}
+
+/// What a file of the log has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// No record.
+    Nothing,
+    /// Records up to this LSN, in so many bytes of the file.
+    Until(Lsn, u64),
+    /// It is not known what.
+    Unknown,
+}
+
+impl Content {
+    fn of(storage: &dyn Storage, name: &str) -> Content {
+        let Some(FileName::Segment(number)) = FileName::parse(name) else {
+            // Behind a damaged place nothing is cut.
+            return Content::Unknown;
+        };
+        let found = || -> io::Result<Content> {
+            let reader = storage.read(name)?;
+            let bytes = reader.size()?;
+            let mut page = [0; SEGMENT_PAGE_USED];
+            reader.read_at(0, &mut page)?;
+            let header = match SegmentHeader::decode_page(&page) {
+                HeaderBytes::Valid(header) if header.number == number => header,
+                // Prepared, and not begun.
+                HeaderBytes::Valid(_) => return Ok(Content::Nothing),
+                HeaderBytes::Invalid if bytes >= SEGMENT_HEADER as u64 => {
+                    return Ok(match first_record(&*reader, bytes)? {
+                        None => Content::Nothing,
+                        Some(_) => Content::Unknown,
+                    });
+                }
+                _ => return Ok(Content::Unknown),
+            };
+            let base = header.base;
+            let mut cursor = SegmentCursor::new(reader, name.to_owned(), header, bytes, None);
+            let end = cursor.content_end().map_err(io::Error::other)?;
+            if end == base {
+                return Ok(Content::Nothing);
+            }
+            let used = (SEGMENT_HEADER as u64).saturating_add(end.0.saturating_sub(base.0));
+            Ok(Content::Until(end, used.min(bytes)))
+        };
+        // What cannot be read now may be later.
+        found().unwrap_or(Content::Unknown)
+    }
+
+    /// Whether nothing is lost with it.
+    fn is_published(self, published: Option<Lsn>) -> bool {
+        match self {
+            Content::Nothing => true,
+            Content::Until(end, _) => published.is_some_and(|published| end <= published),
+            Content::Unknown => false,
+        }
+    }
+}
+
+/// Cuts an archived segment behind its last record. Where that fails, it takes more room.
+fn shorten(storage: &dyn Storage, name: &str, bytes: u64) {
+    // It is no longer as long as it was made.
+    let cleared = storage.open(name).map(|memory| memory.clear(SIZE_BYTES));
+    let _ = cleared.and_then(|()| storage.shorten(name, bytes));
+}
+
+/// The archived logs of a folder, and the bytes of their files.
+///
+/// # Errors
+/// What the system says.
+pub fn archived(files: &(impl LogFiles + ?Sized)) -> io::Result<BTreeMap<Label, u64>> {
+    let mut found = BTreeMap::new();
+    for name in files.list()? {
+        if let Some(aside) = AsideName::parse(&name) {
+            let bytes = files.read(&name)?.size()?;
+            *found.entry(Label::of(&aside)).or_insert(0) += bytes;
+        }
+    }
+    Ok(found)
 }
 
 /// Whether a file is a segment of the log as it is, or was cut off from it.
@@ -59,6 +173,7 @@ fn belongs_to_log(name: &str) -> bool {
 /// # Errors
 /// What the storage says, with some of the segments renamed: call it again.
 pub fn discard(storage: &dyn Storage) -> io::Result<usize> {
+    position::forget(storage)?;
     let mut discarded = 0;
     for name in storage.list()? {
         if let Some(FileName::Segment(number)) = FileName::parse(&name) {

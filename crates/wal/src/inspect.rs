@@ -21,6 +21,7 @@ use forebay_seal::{DataKeys, Purpose};
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 use crate::layout::{HeaderBytes, SEGMENT_HEADER_USED, SegmentHeader};
+use crate::position;
 use crate::seal::LogKeys;
 use crate::segment::{AsideKind, AsideName, FileName};
 use crate::storage::{SegmentReader, Storage};
@@ -263,11 +264,19 @@ impl KeptLog {
     pub fn has_nothing_from(&self, published: Lsn) -> bool {
         let mut reader = self.read_from(published);
         let is_empty = reader.next().is_none();
-        let durable = self.segments.iter().map(|segment| segment.header.durable);
         is_empty
             && !reader.is_torn()
             && self.unusable.is_empty()
-            && durable.max().is_none_or(|durable| durable <= published)
+            && self.reached() <= Some(published)
+    }
+
+    /// Up to where the log has had records, by what it says of itself.
+    fn reached(&self) -> Option<Lsn> {
+        let durable = self.segments.iter().map(|segment| segment.header.durable);
+        let noted = self.volume().filter(|_| self.label == Label::Current);
+        let noted = noted.and_then(|volume| position::reached(&*self.files, volume).ok()?);
+        let noted = noted.map(|reached| reached.complete.max(reached.durable));
+        durable.chain(noted).max()
     }
 
     /// Reads everything once and says what is there.

@@ -38,6 +38,9 @@
 //! authenticated how is in [`seal`](crate::seal). All else is as in others, so that a record that is not
 //! whole is told by its CRC, and counted, without a key.
 //!
+//! Behind the header, at 256: bytes of the file (8), and the CRC32 (4) of them and the salt. Versions of Forebay that knew
+//! nothing of it have left zeros there, or what an earlier life had: then the size is not known.
+//!
 //! The used part of a segment header fits into one 512-byte sector, so a power cut leaves the
 //! old header, the new one, or a mixture whose CRC is wrong.
 
@@ -82,6 +85,14 @@ const SEG_SEALED_CRC: usize = SEG_TAG + forebay_seal::TAG_LEN;
 /// Bytes of the segment header that are used.
 pub(crate) const SEGMENT_HEADER_USED: usize = SEG_SEALED_CRC + 4;
 
+/// Where a segment's file says how long it is.
+const SIZE: usize = 256;
+const SIZE_CRC: usize = SIZE + 8;
+/// Bytes of the header's page that have a meaning.
+pub(crate) const SEGMENT_PAGE_USED: usize = SIZE_CRC + 4;
+/// The bytes that tell the size.
+pub(crate) const SIZE_BYTES: std::ops::Range<usize> = SIZE..SEGMENT_PAGE_USED;
+
 const RECORD_MAGIC: [u8; 2] = *b"FR";
 const RECORD_CRC: usize = 0;
 /// What the CRC of a record covers begins here.
@@ -99,6 +110,7 @@ const _: () = {
         SEGMENT_HEADER_USED <= 512,
         "a torn sector must not tear a header in two valid halves"
     );
+    assert!(SEGMENT_HEADER_USED <= SIZE && SEGMENT_PAGE_USED <= 512);
     assert!(SEGMENT_HEADER.is_multiple_of(4096));
     assert!(RECORD_ZERO + 4 == RECORD_LENGTH + size_of::<u64>());
     assert!(RECORD_HEADER == 32 && (RECORD_HEADER as u64).is_multiple_of(ALIGNMENT));
@@ -229,6 +241,39 @@ impl SegmentHeader {
         let crc = crc32fast::hash(&bytes[..at]);
         put(&mut bytes, at, &crc.to_le_bytes());
         bytes
+    }
+
+    /// Writes the header, and the size of the file, into the first page of a segment.
+    pub(crate) fn write(&self, page: &mut [u8], file_bytes: u64) {
+        let mut used = [0; SEGMENT_PAGE_USED];
+        put(&mut used, 0, &self.encode());
+        put(&mut used, SIZE, &file_bytes.to_le_bytes());
+        put(
+            &mut used,
+            SIZE_CRC,
+            &self.size_crc(file_bytes).to_le_bytes(),
+        );
+        if let Some(page) = page.first_chunk_mut() {
+            *page = used;
+        }
+    }
+
+    /// The header in the first page of a segment.
+    pub(crate) fn decode_page(page: &[u8; SEGMENT_PAGE_USED]) -> HeaderBytes {
+        SegmentHeader::decode(&take(page, 0))
+    }
+
+    /// The size that the file of this segment was made with, if its first page tells it.
+    pub(crate) fn file_bytes(&self, page: &[u8; SEGMENT_PAGE_USED]) -> Option<u64> {
+        let bytes = u64::from_le_bytes(take(page, SIZE));
+        (take(page, SIZE_CRC) == self.size_crc(bytes).to_le_bytes()).then_some(bytes)
+    }
+
+    fn size_crc(&self, bytes: u64) -> u32 {
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&self.salt.0.to_le_bytes());
+        crc.update(&bytes.to_le_bytes());
+        crc.finalize()
     }
 
     /// What the tag of a sealed segment's header authenticates.

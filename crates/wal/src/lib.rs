@@ -36,6 +36,7 @@ mod inspect;
 mod layout;
 mod map;
 mod options;
+mod position;
 mod recovery;
 mod seal;
 mod segment;
@@ -46,7 +47,7 @@ mod tests;
 mod waiting;
 mod wal;
 
-pub use aside::{LogFolder, discard, put_aside};
+pub use aside::{LogFolder, archived, discard, has_to_be_archived, put_aside};
 pub use error::{AppendError, LogFailed, OpenError};
 pub use inspect::{
     Counts, Ending, Gap, GapReason, Inspection, KeptLog, Label, LockedRecord, LogFiles, LogReader,

@@ -51,15 +51,17 @@
 //!
 //! | behind the end | the writer | so it is | because |
 //! |---|---|---|---|
-//! | a header says that more had been durable | any | damaged | |
-//! | anything | stopped in order, further on | damaged | |
+//! | a header, or what the log noted of itself, says that more had been durable | any | damaged | |
+//! | anything | is known to have come further: stopped in order there, or was killed and has noted so | damaged | |
+//! | a file that is shorter than it was made | is not known to have come no further | damaged | what it had is not known |
 //! | no trace of a record | any | clean | |
 //! | any trace | stopped in order | damaged | the log was flushed to its end, with no append under way |
 //! | the whole header of a record whose payload does not match, or records in a segment whose header is gone | was killed | damaged | the kernel kept all that was written; a record's header is written after its payload, a segment's before its records |
 //! | any other trace | | torn | an append that was under way leaves a hole; a power cut takes unflushed pages in any order |
 //!
-//! Damage that leaves no trace behind it (the last file removed, or all of it overwritten) cannot be told
-//! from a log that ends there, unless it is known [where the writer stopped](WriterEnd::StopAt). Where that is
+//! Where the writer had come is known after [a stop in order](WriterEnd::StopAt), and after a kill by
+//! [a file of its own](crate::position), which the log writes as it goes on. Otherwise damage that leaves no trace behind
+//! it (the last file removed, or all of it overwritten) cannot be told from a log that ends there. Where the writer stopped
 //! where the records end, the rest of the last segment is not looked through either, which takes longer than reading
 //! a short log.
 //!
@@ -77,8 +79,9 @@ use std::sync::Arc;
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 use crate::error::OpenError;
-use crate::layout::{RecordKind, SegmentHeader};
+use crate::layout::{RecordKind, SEGMENT_HEADER, SegmentHeader};
 use crate::options::Options;
+use crate::position::{self, Reached};
 use crate::seal::{self, LogKeys};
 use crate::segment::FileName;
 use crate::storage::Storage;
@@ -120,12 +123,13 @@ pub enum Tail {
         /// missing before them.
         beyond: Option<Lsn>,
     },
-    /// Records are lost that had been in the log: the disk was damaged, or files were removed or
+    /// Records are lost that had been in the log: the disk was damaged, or files were removed, cut or
     /// overwritten.
     Damaged {
         /// Where the readable log ends.
         at: Lsn,
-        /// Up to here, at least, there had been records.
+        /// Up to here, at least, there had been records. The same as `at` where a file was cut and it is not known
+        /// whether it had any there.
         until: Lsn,
     },
 }
@@ -143,6 +147,32 @@ pub enum WriterEnd {
     StopAt(Lsn),
 }
 
+/// How the log's writer has ended, and how far it had come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    how: WriterEnd,
+    /// Where the log ended, if that is known.
+    end: Option<Lsn>,
+    /// Every record before it was on stable storage.
+    durable: Lsn,
+}
+
+impl Known {
+    fn of(how: WriterEnd, reached: Option<Reached>) -> Known {
+        let complete = reached.map(|reached| reached.complete);
+        Known {
+            how,
+            end: match how {
+                WriterEnd::StopAt(stop) => Some(stop),
+                // The kernel kept all that was written.
+                WriterEnd::Kill | WriterEnd::Stop => complete,
+                WriterEnd::PowerCut => None,
+            },
+            durable: reached.map_or(Lsn::ZERO, |reached| reached.durable),
+        }
+    }
+}
+
 /// A file of the log's folder.
 struct LogFile {
     name: FileName,
@@ -153,6 +183,16 @@ struct LogFile {
 struct Begun {
     file: LogFile,
     header: SegmentHeader,
+    /// The size that it was made with, if that is known.
+    made_with: Option<u64>,
+}
+
+impl Begun {
+    /// Whether its file was cut.
+    fn is_cut(&self) -> bool {
+        let whole = self.made_with.unwrap_or(SEGMENT_HEADER as u64);
+        self.file.bytes < whole.max(SEGMENT_HEADER as u64)
+    }
 }
 
 /// A stretch of a segment whose records are to be replayed.
@@ -182,8 +222,8 @@ pub struct Recovery {
     headless: Vec<LogFile>,
     end: Lsn,
     tail: Tail,
-    ending: WriterEnd,
-    /// What was durable, by the headers.
+    ending: Known,
+    /// What was durable, by the headers and by what the log noted of itself.
     durable: Lsn,
     epoch: Option<Epoch>,
     /// The highest segment number that appears anywhere.
@@ -244,14 +284,20 @@ impl Recovery {
             mut begun,
             void,
             headless,
+            stumps,
             let_go,
             numbers,
         } = folder;
         begun.sort_by_key(|segment| segment.header.number);
-        let (headless, first_records): (Vec<_>, Vec<_>) = headless
+        let (mut headless, first_records): (Vec<_>, Vec<_>) = headless
             .into_iter()
             .map(|headless| (headless.file, (headless.first, headless.end)))
             .unzip();
+        let has_stumps = !stumps.is_empty();
+        headless.extend(stumps);
+        let reached = position::reached(&*storage, volume)
+            .map_err(OpenError::io(format!("read {}", position::POSITION_FILE)))?;
+        let ending = Known::of(ending, reached);
         let durable = begun.iter().map(|segment| segment.header.durable).max();
         let mut recovery = Recovery {
             volume,
@@ -266,7 +312,7 @@ impl Recovery {
             end: from,
             tail: Tail::Clean,
             ending,
-            durable: durable.unwrap_or(Lsn::ZERO),
+            durable: durable.unwrap_or(Lsn::ZERO).max(ending.durable),
             epoch: begun.iter().map(|segment| segment.header.epoch).max(),
             numbers,
             replaying: 0,
@@ -285,6 +331,7 @@ impl Recovery {
         }
         let later = recovery.cut_off.last().map(|later| later.header.base);
         traces.beyond = traces.beyond.max(later.filter(|base| *base > recovery.end));
+        traces.cut |= has_stumps;
         traces.any |= !recovery.cut_off.is_empty() || traces.headless;
         recovery.tail = rules::tail(recovery.end, recovery.durable, traces, ending);
         Ok(recovery)
@@ -294,13 +341,19 @@ impl Recovery {
     /// behind its end.
     fn follow(&mut self, mut begun: Vec<Begun>) -> Result<Traces, OpenError> {
         let Some(start) = self.first_segment(&begun)? else {
+            let cut = begun.iter().any(Begun::is_cut);
             self.cut_off = begun;
-            return Ok(Traces::default());
+            return Ok(Traces {
+                cut,
+                ..Traces::default()
+            });
         };
         let mut rest = begun.split_off(start).into_iter().peekable();
         self.older = begun;
         let mut traces = Traces::default();
-        while let Some(segment) = rest.next() {
+        while let Some(segment) =
+            rest.next_if(|segment| segment.file.bytes >= SEGMENT_HEADER as u64)
+        {
             let mut cursor = SegmentCursor::open(&*self.storage, &segment, &self.keys)?;
             let base = segment.header.base;
             // Only in the first segment does `from` lie behind the base.
@@ -317,7 +370,7 @@ impl Recovery {
             if matches!(place, Place::Forged { .. } | Place::Locked { .. }) {
                 return Err(seal::forged_record(&segment.file.name.text(), end));
             }
-            let (epoch, header) = (segment.header.epoch, segment.header);
+            let (epoch, header, is_cut) = (segment.header.epoch, segment.header, segment.is_cut());
             self.chain.push(Stretch {
                 segment,
                 start,
@@ -328,9 +381,10 @@ impl Recovery {
             let next = rest.peek().map(|next| &next.header);
             if rules::next_segment(self.end, epoch, next) == NextVerdict::LogEnds {
                 // Up to where the writer stopped it is known what there was, and behind it is nothing.
-                if !matches!(self.ending, WriterEnd::StopAt(stop) if self.end <= stop) {
+                if !matches!(self.ending.how, WriterEnd::StopAt(stop) if self.end <= stop) {
                     traces = cursor.traces_after(end)?;
                 }
+                traces.cut = is_cut;
                 // Of a record below what is in the bucket nothing is needed.
                 traces.half = place == Place::Torn && end >= self.from;
                 traces.any |= traces.half;
@@ -346,6 +400,8 @@ impl Recovery {
                 });
             }
         }
+        // Of a segment without room for a record it is not known what it had.
+        traces.cut |= rest.peek().is_some_and(Begun::is_cut);
         self.cut_off = rest.collect();
         self.at = self
             .chain
@@ -371,7 +427,8 @@ impl Recovery {
             .into_iter()
             .any(|file| file.name.number() == first.previous);
         // A power cut may have taken a header that was not flushed; nothing else does.
-        if self.durable > self.from || !previous_is_there || self.ending != WriterEnd::PowerCut {
+        if self.durable > self.from || !previous_is_there || self.ending.how != WriterEnd::PowerCut
+        {
             return Err(OpenError::Missing {
                 from: self.from,
                 first: first.base,
@@ -488,6 +545,8 @@ struct Traces {
     half: bool,
     /// Records in a segment whose header is gone.
     headless: bool,
+    /// The file in which the records end, or one without a whole header, is shorter than it was made.
+    cut: bool,
     /// Up to where there are whole records.
     beyond: Option<Lsn>,
 }

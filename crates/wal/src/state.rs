@@ -18,6 +18,7 @@ use crate::error::{AppendError, LogFailed};
 use crate::layout::{SEGMENT_HEADER, Salt, SegmentHeader, SegmentNumber, record_bytes};
 use crate::map::{SegmentMap, Slot, Unwritten};
 use crate::options::Options;
+use crate::position::Reached;
 use crate::seal::SegmentSealer;
 use crate::segment::{Prepared, Retained, Spare};
 use crate::waiting::Waiters;
@@ -117,6 +118,15 @@ pub(crate) struct RecordPlace {
 }
 
 impl State {
+    /// How far the log has come.
+    #[inline]
+    pub(crate) fn reached(&self) -> Reached {
+        Reached {
+            complete: self.complete,
+            durable: self.durable,
+        }
+    }
+
     /// Whether the next append with this payload finds its place at once.
     pub(crate) fn has_room(&self, payload: u64) -> bool {
         let stored = payload + self.options.seal_bytes();
@@ -229,9 +239,9 @@ impl State {
     pub(crate) fn begin(&mut self, mut prepared: Prepared, header_flushed: bool) {
         self.seal();
         if !header_flushed {
-            let header = self.header(&prepared).encode();
+            let header = self.header(&prepared);
             if let Some(mut page) = prepared.unwritten.reserve(SEGMENT_HEADER) {
-                page.bytes()[..header.len()].copy_from_slice(&header);
+                header.write(page.bytes(), prepared.bytes);
             }
         }
         self.last = prepared.number;

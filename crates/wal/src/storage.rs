@@ -50,6 +50,23 @@ pub trait Storage: Send + Sync {
 
     /// A random number: the salt of a segment's next life.
     fn salt(&self) -> u64;
+
+    /// Maps the file that says [how far the log has come](crate::position), and makes it if there is none. It is never
+    /// flushed.
+    ///
+    /// # Errors
+    /// `Unsupported` where there is no such file; the log does without.
+    fn position(&self) -> io::Result<Box<dyn SegmentMemory>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Makes a file that is not mapped end after so many bytes, and gives back the space of the others.
+    ///
+    /// # Errors
+    /// `Unsupported` where that cannot be done; the file stays as it is.
+    fn shorten(&self, _name: &str, _bytes: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// A segment in memory, shared with its file.

@@ -3,6 +3,7 @@
 mod commit;
 mod concurrency;
 mod crash;
+mod cut;
 mod damage;
 mod failure;
 mod inspect;
@@ -108,6 +109,15 @@ fn records(recovery: &mut Recovery) -> Vec<(Lsn, Vec<u8>)> {
         records.push((record.lsn, record.payload.to_vec()));
     }
     records
+}
+
+/// What a power cut leaves that came before the kernel wrote how far the log had come.
+fn without_position(storage: &MemoryStorage) -> MemoryStorage {
+    let image = storage.kill();
+    image
+        .remove(crate::position::POSITION_FILE)
+        .expect("there is one");
+    image
 }
 
 /// A payload that tells itself: `number`, repeated, in bytes that are hardly ever zero.

@@ -18,6 +18,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{AppendError, LogFailed, OpenError};
 use crate::layout::{ALIGNMENT, RECORD_HEADER, RecordHeader, RecordKind, record_bytes};
+use crate::position::Position;
 use crate::seal::SegmentSealer;
 use crate::state::{Closing, RecordPlace, Reserved, State};
 use crate::storage::Storage;
@@ -80,6 +81,8 @@ pub(crate) struct Shared {
     /// Copies of the state's numbers, to be read without the lock.
     complete: AtomicU64,
     durable: AtomicU64,
+    /// The same for whoever reads the log after a crash.
+    position: Option<Position>,
     syncer: Condvar,
     preparer: Condvar,
     /// Signalled when something that a restart waits for has ended.
@@ -108,7 +111,9 @@ impl Wal {
     }
 
     fn prepare(storage: Arc<dyn Storage>, state: State) -> Result<Wal, OpenError> {
+        let reached = state.reached();
         let shared = Arc::new(Shared {
+            position: Position::begin(&*storage, state.options.volume, reached),
             storage,
             sealing: state.options.sealing.clone(),
             seal_bytes: state.options.seal_bytes(),
@@ -360,6 +365,9 @@ impl Shared {
     fn publish(&self, state: &State) {
         self.complete.store(state.complete.0, Ordering::Release);
         self.durable.store(state.durable.0, Ordering::Release);
+        if let Some(position) = &self.position {
+            position.set(state.reached());
+        }
     }
 
     /// Tells of an append: the preparer if it has begun a segment or found none, and whom it concerns.

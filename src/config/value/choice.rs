@@ -54,6 +54,15 @@ choice! {
 }
 
 choice! {
+    /// What a start does with a volume that another gateway holds.
+    Takeover:
+    /// It fails.
+    Refuse = "refuse",
+    /// It takes the volume.
+    Allow = "allow",
+}
+
+choice! {
     /// What answers that promise stable storage wait for.
     CommitMode:
     /// The local disk.

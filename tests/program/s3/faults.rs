@@ -98,6 +98,8 @@ fn serve(server: &S3Server, place: &Place, endpoint: &str, data_dir: &str) -> Ga
         "--store=s3://bucket/volume".to_owned(),
         format!("--data-dir={}", place.path(data_dir).display()),
         "--listen=127.0.0.1:0".to_owned(),
+        // The machine is lost before another one starts.
+        "--take-over".to_owned(),
     ];
     let mut variables = server.variables();
     for (name, value) in &mut variables {

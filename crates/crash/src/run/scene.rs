@@ -159,6 +159,10 @@ impl Scene {
 
     pub(super) fn start_unready(&mut self, random: &mut Random) -> Result<Server, Failure> {
         self.choose_flags(random);
+        if !self.program.has_folder() {
+            // The machine that held the volume is lost.
+            self.program.flags.push("--take-over".to_owned());
+        }
         Ok(self.program.start()?)
     }
 

@@ -7,6 +7,7 @@ use forebay_meta::StoreError;
 use forebay_meta::volume::VolumeError;
 use forebay_types::{Epoch, Lsn, VolumeId};
 
+use super::hold::HeldVolume;
 use crate::local::LocalError;
 
 /// Why a volume cannot be formatted or opened. Each message says what to do.
@@ -43,6 +44,19 @@ pub enum OpenError {
         /// The highest one that it was known to have.
         seen: Epoch,
     },
+    /// Another gateway holds the volume.
+    #[error(transparent)]
+    Held(#[from] Box<HeldVolume>),
+    /// The bucket did not take the note of who holds the volume.
+    #[error(
+        "the object {object}, which says which gateway holds the volume, cannot be read or written: {source}; the gateway needs the right to get and to put it"
+    )]
+    Holder {
+        /// The note's name.
+        object: String,
+        /// What the store said.
+        source: object_store::Error,
+    },
     /// The gateway's own state file.
     #[error(transparent)]
     Local(#[from] LocalError),
@@ -78,6 +92,18 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+    /// The log of an earlier epoch has to be archived, and there is no room for it.
+    #[error(
+        "the log in {folder} holds what another gateway's epoch has overtaken and has to be archived, and the archived logs there take {archived} bytes of {limit} (log_limit): `forebay log list` shows them, `forebay log salvage LABEL --to FOLDER` brings back what they hold as files, and `forebay log forget --all-salvaged` makes room"
+    )]
+    ArchiveFull {
+        /// The local folder.
+        folder: PathBuf,
+        /// Bytes of archived logs.
+        archived: u64,
+        /// How many there may be.
+        limit: u64,
+    },
     /// The log cannot be replayed.
     #[error(transparent)]
     Log(#[from] forebay_wal::OpenError),
@@ -102,5 +128,10 @@ impl OpenError {
     /// Whether there is nothing at all where the volume should be.
     pub fn is_not_formatted(&self) -> bool {
         matches!(self, OpenError::Volume(VolumeError::NotFormatted { .. }))
+    }
+
+    /// Whether another gateway holds the volume.
+    pub fn is_held(&self) -> bool {
+        matches!(self, OpenError::Held(_))
     }
 }

@@ -11,12 +11,13 @@ use forebay_wal::{LogKeys, Recovery, Storage, WriterEnd};
 use super::OpenError;
 use crate::aside::{self, Fate, Note, Published};
 use crate::environment::LocalFolder;
-use crate::local::{self, LocalState};
+use crate::local::{self, GatewayId, LocalState};
 
 /// The gateway's folder on its own disk, locked.
 pub(super) struct Local {
     pub(super) folder: Arc<dyn LocalFolder>,
     pub(super) state: Option<LocalState>,
+    volume: VolumeId,
     /// The log folder; locked also for a volume without a log.
     pub(super) storage: Arc<dyn Storage>,
 }
@@ -49,8 +50,18 @@ impl Local {
         Ok(Local {
             folder,
             state,
+            volume,
             storage,
         })
+    }
+
+    /// Has the folder know `gateway` for its identity, on stable storage when this returns. A start that ends early is
+    /// known again by its note in the bucket then.
+    pub(super) fn keep_identity(&self, gateway: GatewayId) -> Result<(), OpenError> {
+        if self.state.is_none() {
+            local::store(&*self.folder, &LocalState::new(self.volume, gateway))?;
+        }
+        Ok(())
     }
 
     /// What there is to do beside a bucket of this state. Nothing is changed.
@@ -108,11 +119,13 @@ impl Local {
         )?)
     }
 
-    /// Another gateway has written to the volume since this log: it must never be replayed.
+    /// Another gateway has written to the volume since this log: it must never be replayed. It is archived, unless
+    /// archived logs take `limit` bytes already.
     pub(super) fn put_log_aside(
         &self,
         bucket: &VolumeState,
         now: Timestamp,
+        limit: u64,
     ) -> Result<(), OpenError> {
         let epoch = self.state.as_ref().map_or(Epoch(0), |state| state.epoch);
         let note = self.state.as_ref().map(|state| Note {
@@ -123,15 +136,16 @@ impl Local {
             taken_by: (bucket.gateway, bucket.epoch),
             put_aside: now.seconds,
         });
-        let fate = self.put_aside(&format!("epoch-{}", epoch.0), note)?;
+        let fate = self.put_aside(&format!("epoch-{}", epoch.0), note, limit)?;
         let (folder, by) = (self.folder.path().display(), bucket.epoch.0);
         match fate {
-            Fate::Nothing => {}
+            // The latter is an error by here.
+            Fate::Nothing | Fate::NoRoom { .. } => {}
             Fate::LetGo => tracing::info!(
                 "the volume has been written in epoch {by} by another gateway since; the bucket has everything that the log in {folder} held"
             ),
             Fate::Kept { label, segments } => tracing::warn!(
-                "the log in {folder} holds what was not published before the volume was written in epoch {by} by another gateway: its {segments} segments are put aside (label {label}) and not replayed; `forebay log list` shows what is in it, and `forebay log salvage {label}` brings it back as files"
+                "the log in {folder} holds what was not published before the volume was written in epoch {by} by another gateway: it is archived ({segments} segments, label {label}) and not replayed; `forebay log list` shows what is in it, and `forebay log salvage {label}` brings it back as files"
             ),
         }
         Ok(())
@@ -157,24 +171,31 @@ impl Local {
             put_aside: now.seconds,
         };
         let folder = self.folder.path().display();
-        match self.put_aside("published", Some(note))? {
-            Fate::Nothing => {}
+        match self.put_aside("published", Some(note), u64::MAX)? {
+            Fate::Nothing | Fate::NoRoom { .. } => {}
             Fate::LetGo => tracing::info!(
                 "the bucket has all of the log in {folder}: the volume is configured to have none"
             ),
             Fate::Kept { label, .. } => tracing::warn!(
-                "the log in {folder} was published as far as it is whole, and is put aside (label {label}): the volume is configured to have none"
+                "the log in {folder} was published as far as it is whole, and is archived (label {label}): the volume is configured to have none"
             ),
         }
         Ok(())
     }
 
-    fn put_aside(&self, label: &str, note: Option<Note>) -> Result<Fate, OpenError> {
-        aside::put_aside(&*self.folder, &self.storage, label, note).map_err(|source| {
-            OpenError::LogFolder {
+    fn put_aside(&self, label: &str, note: Option<Note>, limit: u64) -> Result<Fate, OpenError> {
+        let fate = aside::put_aside(&*self.folder, &self.storage, label, note, limit);
+        match fate {
+            Ok(Fate::NoRoom { archived }) => Err(OpenError::ArchiveFull {
+                folder: self.folder.path().to_owned(),
+                archived,
+                limit,
+            }),
+            Ok(fate) => Ok(fate),
+            Err(source) => Err(OpenError::LogFolder {
                 folder: self.folder.path().to_owned(),
                 source,
-            }
-        })
+            }),
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use forebay_fs::{Environment, Expected, FsConfig, OpenError, Volume};
+use forebay_fs::{Environment, Expected, FsConfig, OpenError, Takeover, Volume};
 use forebay_object::{PaceSettings, RequestCounts, Store, StoreOptions};
 use forebay_vfs::Credentials;
 use parking_lot::Mutex;
@@ -44,6 +44,8 @@ pub struct Bucket {
     pub pace: Mutex<PaceSettings>,
     /// Whether gateways expect the volume to be sealed.
     pub expected: Expected,
+    /// Whether gateways that are started with its configuration take the volume from another one.
+    pub takeover: Takeover,
     latest: Mutex<Option<FaultyStore>>,
 }
 
@@ -93,14 +95,16 @@ impl Bucket {
             controls: Arc::default(),
             pace: Mutex::default(),
             expected: Expected::NotSealed,
+            takeover: Takeover::Refuse,
             latest: Mutex::default(),
         }
     }
 
     /// The same bucket as another machine sees it: with a local folder and a way to the bucket of
-    /// its own.
+    /// its own. Its gateways take the volume over.
     pub fn seen_elsewhere(&self) -> Bucket {
         Bucket {
+            takeover: Takeover::Allow,
             folder: self.folder.clone(),
             expected: self.expected.clone(),
             ..Bucket::unformatted()
@@ -136,9 +140,11 @@ impl Bucket {
         )
     }
 
-    /// A bucket of its own with the same objects as of one moment, and an empty local folder.
+    /// A bucket of its own with the same objects as of one moment, and an empty local folder. Its gateways take the volume
+    /// over.
     pub fn copy(&self) -> Bucket {
         let copy = Bucket {
+            takeover: Takeover::Allow,
             expected: self.expected.clone(),
             ..Bucket::unformatted()
         };
@@ -184,6 +190,7 @@ impl Bucket {
     pub fn config(&self) -> FsConfig {
         let mut config = FsConfig::new(self.local.path().to_owned());
         config.expected = self.expected.clone();
+        config.takeover = self.takeover;
         // Tests say when something is published.
         config.checkpoint_interval = Duration::from_secs(3600);
         config.checkpoint_bytes = 1 << 40;
@@ -206,9 +213,15 @@ impl Bucket {
         self.start_with(config)
     }
 
-    /// Starts a gateway that has nothing but the bucket.
+    /// Starts this bucket's gateway again, after another one that did not stop in order.
+    pub fn take_over(&self) -> Life {
+        self.start(|config| config.takeover = Takeover::Allow)
+    }
+
+    /// Starts a gateway that has nothing but the bucket, and takes the volume over.
     pub fn start_elsewhere(&self, change: impl FnOnce(&mut FsConfig)) -> Life {
         let mut config = self.config();
+        config.takeover = Takeover::Allow;
         config.data_dir = self.folder.path().join(format!("elsewhere-{:x}", random()));
         change(&mut config);
         self.start_with(config)
@@ -299,6 +312,14 @@ impl Bucket {
             Ok(_) => panic!("the volume was opened"),
             Err(error) => error.to_string(),
         }
+    }
+}
+
+/// The same, for a gateway that takes the volume from another one.
+pub fn taking_over(config: &FsConfig) -> FsConfig {
+    FsConfig {
+        takeover: Takeover::Allow,
+        ..config.clone()
     }
 }
 

@@ -2,6 +2,7 @@
 //! what is in it is salvaged.
 
 use super::*;
+use forebay_fs::{LogConfig, OpenError};
 
 #[test]
 fn a_log_that_the_bucket_has_all_of_is_not_kept() {
@@ -191,4 +192,61 @@ fn salvage_writes_over_nothing_and_takes_nobody_for_another() {
     let bytes = std::fs::read(to.path().join("x/files/file")).unwrap();
     assert_eq!(bytes, b"text");
     drop(base);
+}
+
+#[test]
+fn archived_logs_that_take_the_log_s_limit_keep_further_ones_from_being_archived_until_they_are_forgotten()
+ {
+    let bucket = Bucket::new();
+    let elsewhere = bucket.seen_elsewhere();
+    let config = || {
+        let mut config = bucket.config();
+        config.log = LogConfig::Disk {
+            limit: 256 << 10,
+            segment: 64 << 10,
+        };
+        config
+    };
+    let bytes = pattern(1, 40_000);
+    let mut archived = 0;
+    let refused = loop {
+        let first = match bucket.try_start_with(config()) {
+            Ok(first) => first,
+            Err(error) => break error,
+        };
+        let found = forebay_fs::logs::archived(bucket.local.path()).unwrap();
+        assert_eq!(found.logs, archived);
+        // What holds no records takes no room.
+        assert!(found.bytes <= archived * 50_000, "{found:?}");
+        archived += 1;
+        assert!(archived < 20, "{found:?}");
+        let file = first.create(format!("file-{archived}").as_bytes());
+        first.write(file, 0, &bytes, Stability::FileSync);
+        first.crash();
+        elsewhere.start(|_| {}).stop();
+    };
+    assert!(
+        matches!(refused, OpenError::ArchiveFull { .. }),
+        "{refused}"
+    );
+    let said = refused.to_string();
+    assert!(said.contains("forebay log forget --all-salvaged"), "{said}");
+    // One that does not fit is as it was: it is the log, and every other is whole.
+    assert_eq!(put_aside(&bucket).len() as u64, archived - 1);
+    let logs = Logs::open(bucket.local.path()).unwrap();
+    for info in logs.list() {
+        assert_eq!(
+            info.unpublished.data_bytes,
+            bytes.len() as u64,
+            "{}",
+            info.label
+        );
+    }
+    let label = logs.archived().remove(0);
+    let to = folder();
+    salvage(&bucket, &label.to_string(), &to.path().join("x"), true);
+    logs.forget(&label, false).unwrap();
+    let first = bucket.try_start_with(config()).unwrap();
+    assert_eq!(put_aside(&bucket).len() as u64, archived - 1);
+    first.stop();
 }

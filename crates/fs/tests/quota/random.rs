@@ -102,7 +102,7 @@ fn play(events: &[Event]) {
                 life.flush();
                 life.crash();
                 config.data_dir = bucket.folder.path().join(format!("other-{:x}", random()));
-                life = bucket.start_with(config.clone());
+                life = bucket.start_with(taking_over(&config));
             }
         }
         settled(&life);

@@ -1,6 +1,7 @@
 //! The objects as the product sees them.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -50,9 +51,16 @@ fn meta(location: &str, bytes: &Bytes) -> ObjectMeta {
         location: Path::from(location),
         last_modified: Default::default(),
         size: bytes.len() as u64,
-        e_tag: None,
+        e_tag: Some(e_tag(bytes)),
         version: None,
     }
+}
+
+/// As S3's, of what an object has: equal for equal bytes.
+fn e_tag(bytes: &Bytes) -> String {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
 }
 
 impl Objects {
@@ -84,6 +92,7 @@ impl ObjectStore for Objects {
     ) -> Result<PutResult> {
         self.0.travel().await;
         self.0.step(Step::PutObject);
+        let bytes = Bytes::from(payload);
         let fate = self.0.bucket(|bucket| {
             let fate = bucket.fate(true);
             if fate == Fate::Fails {
@@ -96,14 +105,23 @@ impl ObjectStore for Objects {
                     source: "it is there".into(),
                 });
             }
-            bucket.objects().insert(name.to_owned(), payload.into());
+            if let PutMode::Update(expected) = &options.mode {
+                let found = bucket.image.objects.get(name).map(e_tag);
+                if found.is_none() || found != expected.e_tag {
+                    return Err(Error::Precondition {
+                        path: name.to_owned(),
+                        source: "another version is there".into(),
+                    });
+                }
+            }
+            bucket.objects().insert(name.to_owned(), bytes.clone());
             Ok(fate)
         })?;
         self.0.step(Step::PutDone);
         self.0.travel().await;
         match fate {
             Fate::Works => Ok(PutResult {
-                e_tag: None,
+                e_tag: Some(e_tag(&bytes)),
                 version: None,
                 extensions: Default::default(),
             }),

@@ -163,6 +163,26 @@ impl SegmentCursor {
         Ok(traces)
     }
 
+    /// Where the last record of this life ends that is there, whole or not, and behind which damage ever.
+    pub(crate) fn content_end(&mut self) -> Result<Lsn, OpenError> {
+        let (mut at, mut end) = (self.header.base, self.header.base);
+        while let Some(found) = self.candidate(at)? {
+            let position = self.position(found).unwrap_or(u64::MAX);
+            let head = self.head(position)?;
+            let claimed = head.as_ref().and_then(RecordHeader::decode);
+            if let Some((record, _)) = claimed {
+                end = end.max(found.advance(record_bytes(record.payload.into())));
+            }
+            at = match self.look(found)? {
+                Place::Record { end, .. } | Place::Locked { end, .. } | Place::Forged { end } => {
+                    end
+                }
+                Place::Torn | Place::End => found.advance(ALIGNMENT),
+            };
+        }
+        Ok(end)
+    }
+
     /// The first place from `lsn` on that looks like the header of a record of this life.
     fn candidate(&mut self, mut lsn: Lsn) -> Result<Option<Lsn>, OpenError> {
         loop {
@@ -282,7 +302,7 @@ fn possible_records(bytes: &[u8]) -> impl Iterator<Item = usize> {
 }
 
 /// LSN and end of the record at the first place of a file without a header, if there is a whole one.
-pub(super) fn first_record(
+pub(crate) fn first_record(
     reader: &dyn SegmentReader,
     bytes: u64,
 ) -> io::Result<Option<(Lsn, Lsn)>> {

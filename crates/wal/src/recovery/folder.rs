@@ -6,7 +6,7 @@ use super::cursor::{self, Place, SegmentCursor};
 use super::rules::{self, FileVerdict};
 use super::{Begun, LogFile, within_limit};
 use crate::error::OpenError;
-use crate::layout::{HeaderBytes, SEGMENT_HEADER_USED, SegmentHeader};
+use crate::layout::{HeaderBytes, SEGMENT_HEADER, SEGMENT_PAGE_USED, SegmentHeader};
 use crate::seal::{LogKeys, SegmentOpener};
 use crate::segment::FileName;
 use crate::storage::Storage;
@@ -26,6 +26,8 @@ pub(super) struct Folder {
     pub(super) begun: Vec<Begun>,
     pub(super) void: Vec<LogFile>,
     pub(super) headless: Vec<Headless>,
+    /// Segments that are shorter than a header's page and have no header: it is not known what they had.
+    pub(super) stumps: Vec<LogFile>,
     /// Segments of which nothing is to be replayed, though their headers say that they were begun.
     pub(super) let_go: Vec<LogFile>,
     /// The highest number that appears in a name or a header: a file may carry the header of a name
@@ -85,10 +87,10 @@ pub(super) fn classify(
         };
         let reader = storage.read(&text).map_err(failed)?;
         let bytes = reader.size().map_err(failed)?;
-        let mut header = [0; SEGMENT_HEADER_USED];
+        let mut page = [0; SEGMENT_PAGE_USED];
         // A file that is too short leaves zeros, which are no header.
-        reader.read_at(0, &mut header).map_err(failed)?;
-        let header = SegmentHeader::decode(&header);
+        reader.read_at(0, &mut page).map_err(failed)?;
+        let header = SegmentHeader::decode_page(&page);
         folder.numbers = folder.numbers.max(name.number().0);
         if let HeaderBytes::Valid(header) = &header {
             folder.numbers = folder.numbers.max(header.number.0);
@@ -102,7 +104,12 @@ pub(super) fn classify(
         match rules::segment_file(name, header, volume) {
             FileVerdict::Begun(header) => {
                 SegmentOpener::of(keys, &header, &text)?;
-                folder.begun.push(Begun { file, header });
+                let made_with = header.file_bytes(&page);
+                folder.begun.push(Begun {
+                    file,
+                    header,
+                    made_with,
+                });
             }
             FileVerdict::Void => {
                 let lost = header == HeaderBytes::Invalid && matches!(name, FileName::Segment(_));
@@ -112,6 +119,8 @@ pub(super) fn classify(
                 };
                 match record {
                     Some((first, end)) => folder.headless.push(Headless { file, first, end }),
+                    // Segments have their whole length before they have their names.
+                    None if lost && bytes < SEGMENT_HEADER as u64 => folder.stumps.push(file),
                     None => folder.void.push(file),
                 }
             }

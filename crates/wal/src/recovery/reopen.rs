@@ -4,7 +4,7 @@ use forebay_types::Lsn;
 
 use super::{LogFile, Recovery, Stretch, Tail};
 use crate::error::OpenError;
-use crate::layout::{RECORD_HEADER, SEGMENT_HEADER, SegmentNumber};
+use crate::layout::{RECORD_HEADER, SEGMENT_HEADER, SIZE_BYTES, SegmentNumber};
 use crate::options::Options;
 use crate::segment::{FileName, Retained, Spare};
 use crate::state::{Closing, State};
@@ -190,9 +190,12 @@ fn forget_halves(recovery: &Recovery) -> Result<(), OpenError> {
     for (file, at) in last.into_iter().chain(headless) {
         let name = file.name.text();
         let memory = recovery.storage.open(&name);
-        memory
-            .map_err(OpenError::io(format!("open {name}")))?
-            .clear(SEGMENT_HEADER + at..SEGMENT_HEADER + at + RECORD_HEADER);
+        let memory = memory.map_err(OpenError::io(format!("open {name}")))?;
+        memory.clear(SEGMENT_HEADER + at..SEGMENT_HEADER + at + RECORD_HEADER);
+        if kept {
+            // That it was cut is said once.
+            memory.clear(SIZE_BYTES);
+        }
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use forebay_types::{Epoch, Lsn, VolumeId};
 
-use super::{Tail, Traces, WriterEnd};
+use super::{Known, Tail, Traces, WriterEnd};
 use crate::layout::{HeaderBytes, RecordHeader, Salt, SegmentHeader};
 use crate::segment::FileName;
 
@@ -83,15 +83,13 @@ pub(crate) fn follows(last: &SegmentHeader, next: &SegmentHeader) -> bool {
 }
 
 /// Fourth table.
-pub(super) fn tail(end: Lsn, durable: Lsn, behind: Traces, ending: WriterEnd) -> Tail {
-    let stopped_at = match ending {
-        WriterEnd::StopAt(stop) => stop,
-        _ => end,
-    };
-    let until = behind.beyond.unwrap_or(end).max(durable).max(stopped_at);
+pub(super) fn tail(end: Lsn, durable: Lsn, behind: Traces, known: Known) -> Tail {
+    let reached = known.end.unwrap_or(end);
+    let until = behind.beyond.unwrap_or(end).max(durable).max(reached);
     let damaged = Tail::Damaged { at: end, until };
-    match ending {
-        _ if durable > end || stopped_at > end => damaged,
+    match known.how {
+        _ if durable > end || reached > end => damaged,
+        _ if behind.cut && known.end.is_none() => damaged,
         _ if !behind.any => Tail::Clean,
         WriterEnd::Stop | WriterEnd::StopAt(_) => damaged,
         WriterEnd::Kill if behind.half || behind.headless => damaged,
@@ -104,6 +102,7 @@ pub(super) fn tail(end: Lsn, durable: Lsn, behind: Traces, ending: WriterEnd) ->
 
 #[cfg(test)]
 mod tests {
+    use super::super::Reached;
     use super::*;
     use crate::layout::{HeaderSeal, RecordKind, SegmentNumber};
     use forebay_seal::DataKeyId;
@@ -214,11 +213,18 @@ mod tests {
             at,
             beyond: Some(Lsn(900)),
         };
+        let tail = |end, durable, traces, how| tail(end, durable, traces, Known::of(how, None));
+        let cut = Traces {
+            cut: true,
+            ..Traces::default()
+        };
         for ending in [WriterEnd::PowerCut, WriterEnd::Kill, WriterEnd::Stop] {
             let verdict = tail(at, Lsn(808), Traces::default(), ending);
             assert_eq!(verdict, damaged(808));
             assert_eq!(tail(at, at, Traces::default(), ending), Tail::Clean);
+            assert_eq!(tail(at, at, cut, ending), damaged(800));
         }
+        assert_eq!(tail(at, at, cut, WriterEnd::StopAt(at)), Tail::Clean);
         let stopped_at = |lsn| tail(at, at, Traces::default(), WriterEnd::StopAt(Lsn(lsn)));
         assert_eq!(stopped_at(808), damaged(808));
         assert_eq!(stopped_at(800), Tail::Clean);
@@ -231,6 +237,28 @@ mod tests {
         assert_eq!(tail(at, at, half, WriterEnd::Kill), damaged(900));
         assert_eq!(tail(at, at, headless, WriterEnd::Kill), damaged(900));
         assert_eq!(tail(at, at, hole, WriterEnd::Kill), torn);
+        // What the log noted of itself: all of it counts while the kernel lives, what was durable always.
+        let noted = |complete, durable, how, traces| {
+            let reached = Reached {
+                complete: Lsn(complete),
+                durable: Lsn(durable),
+            };
+            let known = Known::of(how, Some(reached));
+            super::tail(at, known.durable, traces, known)
+        };
+        for ending in [WriterEnd::Kill, WriterEnd::Stop] {
+            assert_eq!(noted(808, 0, ending, Traces::default()), damaged(808));
+            assert_eq!(noted(800, 0, ending, cut), Tail::Clean);
+        }
+        for (complete, durable, traces, verdict) in [
+            (808, 0, Traces::default(), Tail::Clean),
+            (808, 808, Traces::default(), damaged(808)),
+            (800, 800, cut, damaged(800)),
+        ] {
+            let found = noted(complete, durable, WriterEnd::PowerCut, traces);
+            assert_eq!(found, verdict);
+        }
+        assert_eq!(noted(800, 800, WriterEnd::Kill, hole), torn);
     }
 
     #[test]

@@ -15,11 +15,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use memmap2::{Advice, MmapRaw, UncheckedAdvice};
 
 use super::{PAGE, SegmentMemory, SegmentReader, Storage};
+use crate::position::{POSITION_BYTES, POSITION_FILE};
 
 /// Bytes that the page cache is to hold as one: what was written to a new file with one call, as far as the file system
 /// knows such pieces (ext4 from Linux 6.16 on, XFS). They are made present, write-protected and flushed as one: more of them are cheaper, and have
 /// more written to the disk for a short record (`docs/decisions/0032-what-a-flush-costs-the-kernel.md`).
 const PIECE: usize = 32 << 10;
+
+/// Name of a segment that is being made. Only one is at a time.
+const NEW_FILE: &str = "segment.new";
 
 /// A folder of segment files, locked against other processes.
 ///
@@ -95,14 +99,23 @@ impl Storage for FileStorage {
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn SegmentMemory>> {
         let path = self.path.join(name);
+        if path.try_exists()? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        // It has its name once it has its size: a segment that is shorter was cut.
+        let beside = self.path.join(NEW_FILE);
+        let mut last = beside.as_path();
         let made = OpenOptions::new()
             .read(true)
             .write(true)
-            .create_new(true)
-            .open(&path)
+            .create(true)
+            .truncate(true)
+            .open(&beside)
             .and_then(|file| {
                 reserve(&file, bytes)?;
                 file.sync_all()?;
+                std::fs::rename(&beside, &path)?;
+                last = &path;
                 self.folder.sync_all()?;
                 write_zeros(&file, bytes)?;
                 Mapped::new(file)
@@ -110,10 +123,8 @@ impl Storage for FileStorage {
         match made {
             Ok(mapped) => Ok(Box::new(mapped)),
             Err(error) => {
-                if error.kind() != io::ErrorKind::AlreadyExists {
-                    // The first error is the one to report; a leftover is found at the next start.
-                    let _ = std::fs::remove_file(&path);
-                }
+                // The first error is the one to report; a leftover is found at the next start.
+                let _ = std::fs::remove_file(last);
                 Err(error)
             }
         }
@@ -142,6 +153,26 @@ impl Storage for FileStorage {
     fn remove(&self, name: &str) -> io::Result<()> {
         std::fs::remove_file(self.path.join(name))?;
         self.folder.sync_all()
+    }
+
+    fn position(&self) -> io::Result<Box<dyn SegmentMemory>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.path.join(POSITION_FILE))?;
+        reserve(&file, POSITION_BYTES as u64)?;
+        Ok(Box::new(Mapped::new(file)?))
+    }
+
+    fn shorten(&self, name: &str, bytes: u64) -> io::Result<()> {
+        let file = self.writable(name)?;
+        if file.metadata()?.len() > bytes {
+            file.set_len(bytes)?;
+            file.sync_all()?;
+        }
+        Ok(())
     }
 
     fn salt(&self) -> u64 {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 use super::{PAGE, SegmentMemory, SegmentReader, Storage};
+use crate::position::{POSITION_BYTES, POSITION_FILE};
 
 /// Bytes that a disk writes as one.
 const SECTOR: usize = 512;
@@ -181,11 +182,12 @@ impl Storage for MemoryStorage {
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn SegmentMemory>> {
         self.step();
         let mut state = self.disk.state.lock();
-        let used: u64 = state
+        // The one page beside them is none of the segments.
+        let segments = state
             .files
-            .values()
-            .map(|file| file.cache.len() as u64)
-            .sum();
+            .iter()
+            .filter(|(name, _)| *name != POSITION_FILE);
+        let used: u64 = segments.map(|(_, file)| file.cache.len() as u64).sum();
         if state
             .capacity_bytes
             .is_some_and(|capacity| used + bytes > capacity)
@@ -225,6 +227,29 @@ impl Storage for MemoryStorage {
             .remove(name)
             .map(|_| ())
             .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn position(&self) -> io::Result<Box<dyn SegmentMemory>> {
+        let mut state = self.disk.state.lock();
+        let made = || Arc::new(MemoryFile::flushed(vec![0; POSITION_BYTES]));
+        let file = state
+            .files
+            .entry(POSITION_FILE.to_owned())
+            .and_modify(|file| {
+                if file.cache.len() < POSITION_BYTES {
+                    *file = made();
+                }
+            })
+            .or_insert_with(made);
+        Ok(self.handle(Arc::clone(file)))
+    }
+
+    fn shorten(&self, name: &str, bytes: u64) -> io::Result<()> {
+        self.step();
+        let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.file(name)?;
+        self.edit(name, |content| content.truncate(bytes));
+        Ok(())
     }
 
     fn salt(&self) -> u64 {

@@ -88,7 +88,7 @@ fn an_empty_folder_and_foreign_files_are_an_empty_log() {
     both(|| {
         let storage = MemoryStorage::new();
         storage.edit("lost+found", |bytes| bytes.extend([1, 2, 3]));
-        storage.edit("0000000000000007.seg", |bytes| bytes.extend([0; 20]));
+        storage.edit("0000000000000007.seg", |bytes| bytes.extend([0; 5000]));
         let mut recovery = scan(&storage, Lsn(500));
         assert_eq!(
             (recovery.end(), recovery.tail(), recovery.epoch()),

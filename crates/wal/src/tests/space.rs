@@ -6,7 +6,8 @@ use crate::{AppendError, OpenError};
 fn file_bytes(storage: &MemoryStorage) -> u64 {
     loop {
         let names = storage.list().expect("listed");
-        let sizes = names.iter().map(|name| storage.read(name)?.size());
+        let segments = names.iter().filter(|name| name.contains('.'));
+        let sizes = segments.map(|name| storage.read(name)?.size());
         // A file may have been given another name meanwhile.
         if let Ok(bytes) = sizes.sum::<std::io::Result<u64>>() {
             return bytes;

@@ -112,8 +112,7 @@ fn begin(shared: &Shared, at: Lsn) -> io::Result<()> {
         header = sealer.seal_header(header, previous_key);
     }
     if let Some(mut page) = fresh.unwritten.reserve(SEGMENT_HEADER) {
-        let encoded = header.encode();
-        page.bytes()[..encoded.len()].copy_from_slice(&encoded);
+        header.write(page.bytes(), bytes);
     }
     if let Err(error) = fresh.unwritten.share().flush(0..SEGMENT_HEADER) {
         // The failure to report is that of the flush; the file is void and found at the next start.

@@ -1,0 +1,302 @@
+//! Holding a volume: which gateway may open it, decided by the [note](forebay_meta::volume::holder) in the bucket.
+//!
+//! | the note | the gateway that starts | so |
+//! |---|---|---|
+//! | there is none: a new volume, or one that no version with notes has opened | any | it takes the volume |
+//! | its gateway stopped in order, and the bucket has everything | any | it takes the volume |
+//! | names this gateway | has the log that the bucket's state continues, or has not opened the volume since it wrote the note | it goes on |
+//! | names this gateway | the bucket was opened under this identity with a later epoch: by a copy of this local folder | it is refused |
+//! | cannot be read | has the log that the bucket's state continues | it goes on |
+//! | anything else | any | it is refused |
+//!
+//! Where it would be refused, [`Takeover::Allow`] has it take the volume. The note is replaced before the metadata are
+//! opened for writing, and only if it is still the one that was read: of several gateways that start at once one goes
+//! on, and the others have fenced nobody.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_meta::volume::holder::{
+    HOLDER_NAME, Holder, HolderPut, StoppedInOrder, StoredHolder, time,
+};
+use object_store::path::Path;
+use object_store::{ObjectStore, UpdateVersion};
+use parking_lot::Mutex;
+
+use super::OpenError;
+use crate::config::Takeover;
+
+/// How often the note is read again because its version has changed, or the bucket did not say whether it took one.
+const ATTEMPTS: u32 = 8;
+
+/// How long the bucket may take to say which gateway has taken the volume over.
+const QUESTION_LIMIT: Duration = Duration::from_secs(5);
+
+/// A volume that another gateway holds, or did not close in order.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct HeldVolume {
+    /// The store.
+    pub url: String,
+    /// What the note says, or why it cannot be read.
+    pub holder: Result<Holder, String>,
+    /// Whether the note names the local folder of this gateway: then a copy of it was used since.
+    pub is_copy: bool,
+    /// Name of this machine.
+    pub host: String,
+    /// The local folder of this gateway.
+    pub data_dir: PathBuf,
+}
+
+impl fmt::Display for HeldVolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HeldVolume { url, data_dir, .. } = self;
+        let data_dir = data_dir.display();
+        let holder = match &self.holder {
+            Ok(holder) => holder,
+            Err(why) => {
+                return write!(
+                    f,
+                    "the object {HOLDER_NAME} of the volume at {url}, which says which gateway holds it, cannot be read: {why}. Make sure that no other gateway serves the volume, and start with --take-over"
+                );
+            }
+        };
+        match holder.stopped {
+            Some(stopped) => write!(
+                f,
+                "the volume at {url} was not closed in order: {holder} stopped at {} with {} bytes that the bucket does not have",
+                time(stopped.at),
+                stopped.unpublished_bytes
+            )?,
+            None => write!(
+                f,
+                "the volume at {url} is held by {holder} and has not stopped in order"
+            )?,
+        }
+        if self.is_copy {
+            write!(f, ", from a copy of {data_dir}")?;
+        }
+        let interval = Duration::from_millis(holder.publishes_every_ms);
+        match holder.has_log {
+            true => write!(
+                f,
+                ". It publishes at least every {interval:?} while the bucket answers; what it has acknowledged since its last publication is in its log alone"
+            )?,
+            false => write!(
+                f,
+                ". It has no log: what it has not published was not acknowledged as stable"
+            )?,
+        }
+        let is_here = holder.host == self.host && !self.is_copy;
+        if is_here && holder.data_dir == data_dir.to_string() {
+            write!(
+                f,
+                ". That is this data_dir, and it does not have the state file of that gateway any more: put it back to have its log published"
+            )?;
+        } else if is_here {
+            write!(
+                f,
+                ". That is this machine: if {data_dir} is not the data_dir that was meant, start with the other one, which needs no flag"
+            )?;
+        }
+        write!(
+            f,
+            ". If that gateway runs, stop it in order; if it ended by accident, start it once more with its own data_dir and stop it. If neither is possible, start this one with --take-over: the other one stops at its next publication, and what it had not published stays in its log, out of the volume"
+        )
+    }
+}
+
+/// What a gateway that starts knows of itself.
+pub(super) struct Candidate {
+    /// The note that it would leave.
+    pub(super) note: Holder,
+    /// Whether its log continues what the bucket has.
+    pub(super) continues: bool,
+    /// Whether the bucket was opened under its identity, and not by this local folder.
+    pub(super) is_copied: bool,
+    /// ETag of the note that this local folder wrote last.
+    pub(super) e_tag: Option<String>,
+    pub(super) takeover: Takeover,
+    pub(super) url: String,
+    pub(super) data_dir: PathBuf,
+}
+
+/// What a note means for a gateway that starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Nobody holds the volume.
+    Free,
+    /// This gateway held it last.
+    Own,
+    /// Another one does.
+    Held,
+}
+
+impl Candidate {
+    /// The table of the module.
+    fn judge(&self, found: Option<&Result<Holder, String>>) -> Verdict {
+        match found {
+            None => Verdict::Free,
+            Some(Ok(holder)) if holder.is_free() => Verdict::Free,
+            Some(Ok(holder)) if holder.gateway == self.note.gateway && !self.is_copied => {
+                Verdict::Own
+            }
+            Some(Err(_)) if self.continues => Verdict::Own,
+            Some(_) => Verdict::Held,
+        }
+    }
+
+    fn refusal(&self, holder: Result<Holder, String>) -> OpenError {
+        let is_copy = holder
+            .as_ref()
+            .is_ok_and(|holder| holder.gateway == self.note.gateway);
+        OpenError::Held(Box::new(HeldVolume {
+            url: self.url.clone(),
+            holder,
+            is_copy,
+            host: self.note.host.clone(),
+            data_dir: self.data_dir.clone(),
+        }))
+    }
+}
+
+/// A volume that this gateway holds.
+pub(crate) struct Hold {
+    store: Arc<dyn ObjectStore>,
+    root: Path,
+    note: Holder,
+    /// The note's version in the bucket.
+    version: Mutex<UpdateVersion>,
+}
+
+impl Hold {
+    /// Writes the note of `candidate`, if it may hold the volume; `keep` has its local folder know who it is before.
+    pub(super) async fn take(
+        store: Arc<dyn ObjectStore>,
+        root: Path,
+        candidate: Candidate,
+        keep: impl Fn() -> Result<(), OpenError>,
+    ) -> Result<Hold, OpenError> {
+        let failed = |source| OpenError::Holder {
+            object: HOLDER_NAME.to_owned(),
+            source,
+        };
+        let hold = |version| Hold {
+            store: store.clone(),
+            root: root.clone(),
+            note: candidate.note.clone(),
+            version: Mutex::new(version),
+        };
+        let put = |replaced| candidate.note.put(&store, &root, replaced);
+        // A restart, which replaces what this folder wrote last, need not read it.
+        let mut outcome = match candidate.e_tag.clone().filter(|_| candidate.continues) {
+            Some(e_tag) => Some(
+                put(Some(UpdateVersion {
+                    e_tag: Some(e_tag),
+                    version: None,
+                }))
+                .await,
+            ),
+            None => None,
+        };
+        for _ in 0..ATTEMPTS {
+            if let Some(Ok(HolderPut::Done(version))) = outcome {
+                return Ok(hold(version));
+            }
+            let found = StoredHolder::load(&store, &root).await.map_err(failed)?;
+            // Of a request that was repeated, or whose answer got lost.
+            if let Some(found) = &found
+                && found.holder.as_ref() == Ok(&candidate.note)
+            {
+                return Ok(hold(found.version.clone()));
+            }
+            let verdict = candidate.judge(found.as_ref().map(|found| &found.holder));
+            let replaced = match found {
+                Some(found) if verdict == Verdict::Held => {
+                    if candidate.takeover == Takeover::Refuse {
+                        return Err(candidate.refusal(found.holder));
+                    }
+                    tracing::warn!(
+                        "taking the volume over, as takeover = allow says: {}",
+                        candidate.refusal(found.holder)
+                    );
+                    Some(found.version)
+                }
+                found => found.map(|found| found.version),
+            };
+            keep()?;
+            outcome = Some(put(replaced).await);
+        }
+        match outcome {
+            Some(Ok(HolderPut::Done(version))) => Ok(hold(version)),
+            Some(Err(error)) => Err(failed(error)),
+            _ => Err(failed(too_many())),
+        }
+    }
+
+    /// Writes the note again, whatever is there: another gateway has taken the volume after the note was written and before
+    /// this one opened it, which has fenced the other one.
+    pub(super) async fn take_again(&self) -> Result<(), OpenError> {
+        let failed = |source| OpenError::Holder {
+            object: HOLDER_NAME.to_owned(),
+            source,
+        };
+        for _ in 0..ATTEMPTS {
+            let found = StoredHolder::load(&self.store, &self.root).await;
+            let replaced = found.map_err(failed)?.map(|found| found.version);
+            let put = self.note.put(&self.store, &self.root, replaced).await;
+            if let HolderPut::Done(version) = put.map_err(failed)? {
+                *self.version.lock() = version;
+                return Ok(());
+            }
+        }
+        Err(failed(too_many()))
+    }
+
+    /// Says that this gateway has stopped in order, with so many bytes that the bucket does not have.
+    ///
+    /// # Errors
+    /// Why the bucket does not say so: another gateway has taken the volume, or the store fails.
+    pub(crate) async fn release(&self, at: u64, unpublished_bytes: u64) -> Result<(), String> {
+        let note = Holder {
+            stopped: Some(StoppedInOrder {
+                at,
+                unpublished_bytes,
+            }),
+            ..self.note.clone()
+        };
+        let replaced = self.version.lock().clone();
+        match note.put(&self.store, &self.root, Some(replaced)).await {
+            Ok(HolderPut::Done(version)) => {
+                *self.version.lock() = version;
+                Ok(())
+            }
+            Ok(HolderPut::Conflict) => Err("another gateway has taken the volume".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// ETag of the note, to be kept in the local folder.
+    pub(crate) fn e_tag(&self) -> Option<String> {
+        self.version.lock().e_tag.clone()
+    }
+
+    /// Which gateway has taken the volume from this one, if the bucket says so.
+    pub(crate) async fn successor(&self) -> Option<Holder> {
+        let asked = StoredHolder::load(&self.store, &self.root);
+        let found = tokio::time::timeout(QUESTION_LIMIT, asked).await;
+        let holder = found.ok()?.ok()??.holder.ok()?;
+        (holder.instance != self.note.instance).then_some(holder)
+    }
+}
+
+fn too_many() -> object_store::Error {
+    object_store::Error::Generic {
+        store: "bucket",
+        source: "other gateways replaced it again and again: start one after the other".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
