@@ -225,9 +225,12 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             let credentials = credentials(&config, Typed::Once)?;
             local_users::close_folders(&config).map_err(failed)?;
             fit::check(&config).map_err(Failure::Configuration)?;
-            let open = |config, opening| NfsGateway::open(config, credentials, new, opening);
+            let open =
+                |config, opening| Box::pin(NfsGateway::open(config, credentials, new, opening));
             let again = || Config::load(inputs);
-            let served = run_to_end(async { Ok(serve::serve(&config, again, open).await) })?;
+            let served = run_to_end(Box::pin(async {
+                Ok(Box::pin(serve::serve(&config, again, open)).await)
+            }))?;
             served.map_err(|failure| match failure {
                 serve::Failure::Failed(problem) => Failure::Failed(problem),
                 serve::Failure::TakenOver(problem) => Failure::TakenOver(problem),
