@@ -16,6 +16,7 @@ const MD5_E_TAGS: Behaviour = Behaviour {
     failures: 0,
     needs_no_checksum: false,
     md5_e_tags_after: Some(0),
+    archives: None,
 };
 
 async fn open_with(server: &Server, change: impl FnOnce(&mut StoreOptions)) -> Store {
