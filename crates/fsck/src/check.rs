@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_meta::volume::VolumeError;
+use forebay_meta::volume::holder::StoredHolder;
 use forebay_meta::volume::keys::{Expected, VolumeKeys};
 use forebay_meta::{MetaStore, SlateObjects, SlateReader, StoreError, VolumeDescriptor};
 use forebay_pack::PackKeys;
@@ -13,7 +14,7 @@ use object_store::path::Path;
 
 use crate::bucket::Bucket;
 use crate::data;
-use crate::finding::Sink;
+use crate::finding::{Finding, Sink};
 use crate::objects;
 use crate::paths;
 use crate::progress::{Progress, Stage};
@@ -121,7 +122,7 @@ pub async fn check(
         let bucket = Bucket::new(store.clone(), &root, keys.clone(), newest.clone());
         let source: Arc<dyn Source> = moment.clone();
         let outcome = async {
-            let damaged = match options.read_data {
+            let mut damaged = match options.read_data {
                 true => {
                     let (path, sealing) = (metadata.path.clone(), metadata.sealing.clone());
                     let objects = SlateObjects::new(store.clone(), path, TIMEOUT, sealing);
@@ -129,6 +130,11 @@ pub async fn check(
                 }
                 false => Vec::new(),
             };
+            let holder = StoredHolder::load(&store, &root).await;
+            let holder = holder.map_err(|error| Ended::Bucket(error.to_string()))?;
+            if let Some(why) = holder.and_then(|note| note.holder.err()) {
+                damaged.push(Finding::DamagedHolder { why });
+            }
             let mut report = attempt_on(source, bucket, volume, options, &progress).await?;
             for finding in damaged {
                 report.findings.found(finding);

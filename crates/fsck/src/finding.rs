@@ -106,6 +106,8 @@ pub enum Finding {
     #[error("the metadata entry {key} is of a kind that this version does not know")]
     UnknownEntry { #[serde(serialize_with = "text")] key: DisplayKey },
 
+    #[error("the note forebay.holder, which says which gateway holds the volume, cannot be read: {why}")]
+    DamagedHolder { why: String },
     #[error("the volume has no readable state: what it counts, and which numbers come next, is not known")]
     NoVolumeState,
     #[error("the volume counts {says} {count} and has {is}")]
@@ -209,6 +211,7 @@ impl Finding {
         match self {
             Finding::DamagedRecord { .. } => "damaged-record",
             Finding::UnknownEntry { .. } => "unknown-entry",
+            Finding::DamagedHolder { .. } => "damaged-holder",
             Finding::NoVolumeState => "no-volume-state",
             Finding::WrongVolumeCount { .. } => "wrong-volume-count",
             Finding::NextInodeTooLow { .. } => "next-inode-too-low",

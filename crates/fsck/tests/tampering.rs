@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use forebay_fs::{Dedup, Expected, FsConfig, LogConfig, Volume};
 use forebay_fsck::{Options, Progress, check};
+use forebay_meta::volume::holder::HOLDER_NAME;
 use forebay_meta::volume::keys::VolumeKeys;
 use forebay_meta::{SlateObjects, VolumeDescriptor};
 use forebay_object::{PaceSettings, Store};
@@ -296,6 +297,8 @@ impl Intact {
             .keys()
             .filter(|path| !path.as_ref().starts_with("meta/"));
         needed.extend(others.cloned());
+        // Without it the volume is as free as one that no gateway holds; gateways read it, and no reader needs it.
+        notes.insert(Path::from(HOLDER_NAME));
         Intact {
             kind,
             bucket,

@@ -9,6 +9,7 @@ fn unusual() -> Places {
         "s3://bucket/a b",
         "/srv/with \"quotes\" \\ and # signs/\u{7f}",
         "5TB",
+        "allow",
         "[::]:12049",
         "10.0.0.0/8,fd00::/8",
         "ro",

@@ -74,6 +74,7 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         // Of the block maps that are left.
         Finding::MissingSharers { .. } => 10,
         Finding::UnknownEntry { .. }
+        | Finding::DamagedHolder { .. }
         | Finding::DamagedMetadata { .. }
         | Finding::MissingPack { .. }
         | Finding::WrongPackLength { .. }
@@ -242,6 +243,7 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
         Finding::ImpossibleNote { pack, .. } => packs::forget_frames(work, on, *pack).await?,
         Finding::MissingSharers { .. } => packs::note_sharers(work).await?,
         Finding::UnknownEntry { .. }
+        | Finding::DamagedHolder { .. }
         | Finding::DamagedMetadata { .. }
         | Finding::MissingPack { .. }
         | Finding::WrongPackLength { .. }

@@ -98,6 +98,8 @@ impl Place {
             limit: 256 << 20,
             segment: 16 << 20,
         };
+        // Gateways end here as machines do, and others go on.
+        config.takeover = forebay_fs::Takeover::Allow;
         change(&mut config);
         Volume::open(&self.store().await, config).await.unwrap()
     }
