@@ -168,20 +168,23 @@ impl Presence {
         db: &Db,
         timeout: Duration,
     ) -> std::result::Result<(), StoreError> {
-        let state = db.manifest();
-        if !self.tables(&state).contains(table) {
-            return Ok(());
-        }
-        let next = format!("manifest/{:020}.{MANIFEST}", state.id() + 1);
-        let next = self.path.parts().chain(Path::from(next).parts()).collect();
-        if self.is_there(&next, timeout).await? {
+        for _ in 0..ATTEMPTS {
+            let state = db.manifest();
+            if !self.tables(&state).contains(table) {
+                return Ok(());
+            }
+            let next = format!("manifest/{:020}.{MANIFEST}", state.id() + 1);
+            let next = self.path.parts().chain(Path::from(next).parts()).collect();
+            if !self.is_there(&next, timeout).await? {
+                self.suspect.note(table);
+                return Err(StoreError::Gone(format!(
+                    "{table}, a table of the volume's metadata, is gone from the bucket"
+                )));
+            }
             // Whoever has taken over may have deleted it. SlateDB sees from the manifest who that is.
-            return within(timeout, db.refresh_manifest()).await;
+            within(timeout, db.refresh_manifest()).await?;
         }
-        self.suspect.note(table);
-        Err(StoreError::Gone(format!(
-            "{table}, a table of the volume's metadata, is gone from the bucket"
-        )))
+        Ok(())
     }
 
     async fn is_there(
