@@ -251,6 +251,5 @@ fn names_take_no_more_memory_than_is_counted_for_them() {
         // Beside them: 16 MiB of names that were looked up, and tables that are merged.
         allowed = config.names_memory() as usize + (16 << 20);
     }));
-    println!("{peak} bytes at the most, and {allowed} are allowed");
     assert!(peak <= allowed, "{peak} bytes, and {allowed} are allowed");
 }

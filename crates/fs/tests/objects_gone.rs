@@ -58,7 +58,10 @@ fn of_the_descriptor(name: &str) -> bool {
     name == "forebay.volume"
 }
 
-const KINDS: [(&str, fn(&str) -> bool); 3] = [
+/// Objects that are deleted, by their names.
+type Chosen = fn(&str) -> bool;
+
+const KINDS: [(&str, Chosen); 3] = [
     ("meta/compacted/", of_everything),
     ("meta/compacted/", of_tables),
     ("forebay.volume", of_the_descriptor),

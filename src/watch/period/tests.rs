@@ -19,7 +19,7 @@ impl Scene {
     fn pass(&mut self, seconds: u64) -> Vec<(u64, Level, String)> {
         let mut said = Vec::new();
         for _ in 0..seconds {
-            let seen = look(&well(), &[self.troubles.clone()]);
+            let seen = look(&well(), std::slice::from_ref(&self.troubles));
             let notices = self.watch.look(Duration::from_secs(self.second), seen);
             let second = self.second;
             said.extend(notices.into_iter().map(|one| (second, one.level, one.text)));

@@ -43,6 +43,10 @@ struct Named {
 }
 
 /// How a rename went.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart as soon as it is returned"
+)]
 enum Attempt {
     Done(Recorded<(Change, Change)>),
     /// A directory is to be moved, and it is not known, or not any more, what lies above the place that it goes to.

@@ -219,8 +219,8 @@ fn a_listing_ends_though_each_name_that_it_gives_is_renamed_or_replaced() {
         life.rename((directory, name), (directory, &longer))
             .unwrap();
     };
-    let acts: [&dyn Fn(&Life, Inode, &[u8]); 4] =
-        [&away_and_back, &replace, &replace_from_outside, &prefix];
+    type Act<'a> = &'a dyn Fn(&Life, Inode, &[u8]);
+    let acts: [Act<'_>; 4] = [&away_and_back, &replace, &replace_from_outside, &prefix];
     for (number, act) in acts.into_iter().enumerate() {
         let directory = life.mkdir(TOP, format!("d{number}").as_bytes());
         make_many(&life, directory, 0..NAMES / 2);

@@ -4,12 +4,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
+/// An access key, and when it expires.
+type Key = (String, Option<Duration>);
+
 /// Finds `keyN` the `N`th time, unless it is told to find nothing.
 struct Agent {
     source: CredentialSource,
     found: Arc<AtomicU32>,
     /// What the next search gives: nothing, or the access key and when it expires.
-    next: Arc<Mutex<Option<(String, Option<Duration>)>>>,
+    next: Arc<Mutex<Option<Key>>>,
 }
 
 impl Agent {
