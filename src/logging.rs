@@ -1,6 +1,6 @@
 //! The program's messages: one line each, on standard error, and not more of one kind than somebody can read.
 //!
-//! [`line`] keeps a message to one line; [`limit`] holds what a client, or a mistake, repeats without end. A message that a
+//! `line` keeps a message to one line; `limit` holds what a client, or a mistake, repeats without end. A message that a
 //! client can bring about names it in the field `client`: by it, and by the place in the code, messages are told apart.
 
 mod limit;

@@ -1,7 +1,7 @@
 //! What an operator hears while clients wait or something is wrong: that it begins, every few minutes that it goes on, and
 //! that it is over, with how long it lasted.
 //!
-//! [`look`] gathers what there is to see: the problems of the volume's [health](crate::health), and the counts of those
+//! [`look`] gathers what there is to see: the problems of the volume's [`crate::health`], and the counts of those
 //! who [wait or were refused](forebay_vfs::Troubles). [`Watch`] decides what to say of it. A task looks once a second and
 //! sends that to the log; `forebay status` shows what goes on.
 
