@@ -74,11 +74,6 @@ impl Health {
         self.pacer.circuits.lock().reads().last_answer()
     }
 
-    /// Whether reads fail at once, but for a probe now and then.
-    pub fn reads_fail(&self) -> bool {
-        self.pacer.circuits.lock().reads().away().is_some()
-    }
-
     /// What the store said last where it did not do what it was asked for, if it was not said before `since`.
     pub fn words_since(&self, since: Instant) -> Option<Refusal> {
         self.pacer.words.since(since)
