@@ -8,7 +8,7 @@
 # (RssAnon + RssShmem, sampled every 100 ms): never more than limit + 128 MiB, and than limit + 64 MiB once it has
 # had nothing to do for a while. With NAMES set, four clients then make NAMES files at a second gateway with a memory_limit of 64 MiB, as fast as
 # it takes them: never more than that, its metadata_cache of 64 MiB, EXTRA_MIB, and a third of memory_limit, which names may
-# take. That check fails today from some 200,000 names on (427 MiB of 277 with 600,000), so it is not made unless it is
+# take. That check fails today with 600,000 names (427 MiB of 277), so it is not made unless it is
 # asked for. Reported besides: VmRSS and VmHWM, which also count the mapped log (RssFile), pages that the kernel takes
 # back when it needs them.
 #
