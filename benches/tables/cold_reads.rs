@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use crate::far::Place;
 use crate::{Failure, ROOT, surroundings};
-use forebay_fs::{FsConfig, Volume};
+use forebay_fs::{FsConfig, Takeover, Volume};
 use forebay_measure::{Arguments, Machine, Round, Rounds, table};
 use forebay_object::{CountingStore, Store};
 use forebay_types::Inode;
@@ -107,7 +107,9 @@ impl Bucket<'_> {
         Ok(cold)
     }
 
-    async fn open_with(&self, config: FsConfig) -> Result<Cold, Failure> {
+    async fn open_with(&self, mut config: FsConfig) -> Result<Cold, Failure> {
+        // From far away the end of the volume before may not have reached the bucket.
+        config.takeover = Takeover::Allow;
         let (far, requests) = self.place.way_to(&self.near, self.round_trip);
         Ok(Cold {
             volume: Volume::open(&far, config).await?,

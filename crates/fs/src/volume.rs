@@ -14,6 +14,7 @@ use forebay_vfs::{
 };
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::checkpoint::{CollectRefusal, CollectorStatus};
 use crate::core::{Core, FlushError, Stopped};
@@ -25,7 +26,7 @@ use crate::quota::{LimitChange, Quota, QuotaError};
 use crate::scrub::{ScrubRefusal, ScrubStatus};
 use crate::{Compression, Expected, FsConfig, Holder, Status};
 
-/// How long closing waits for the metadata store beyond the limit for publishing.
+/// How long closing waits for the metadata store at least, beyond the limit for publishing.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 
 /// A volume that this gateway serves. Clones share it.
@@ -365,9 +366,11 @@ impl Volume {
         self.shared.hold.successor().await
     }
 
-    /// Publishes for at most `limit`, then flushes the log and ends all work in the background.
+    /// Publishes for at most `limit`, then flushes the log, ends all work in the background, and says in the bucket that the
+    /// gateway has stopped. That may take the rest of `limit`, and 3 s in any case.
     /// Calls that come later wait for ever or fail; front ends must have stopped before.
     pub async fn close(&self, limit: Duration) -> Closed {
+        let began = Instant::now();
         let flushed = tokio::time::timeout(limit, self.core.flush()).await;
         let published = matches!(flushed, Ok(Ok(_)));
         let fenced = self.core.is_stopped().is_some();
@@ -404,7 +407,12 @@ impl Volume {
                 self.release(published).await;
             }
         };
-        if tokio::time::timeout(CLOSE_LIMIT, meta).await.is_err() {
+        // A bucket that took everything answers, perhaps from far away: this takes 7 round trips, and those of a merge.
+        let left = match published {
+            true => limit.saturating_sub(began.elapsed()).max(CLOSE_LIMIT),
+            false => CLOSE_LIMIT,
+        };
+        if tokio::time::timeout(left, meta).await.is_err() {
             tracing::warn!(
                 "closing the volume: the bucket does not answer, so it says that this gateway holds the volume; another data_dir needs --take-over"
             );

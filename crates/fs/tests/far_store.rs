@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_fs::{FsConfig, LogConfig, Volume};
+use forebay_fs::{Closed, FsConfig, LogConfig, Volume};
 use forebay_object::{CountingStore, PaceSettings, Store};
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -21,14 +21,14 @@ async fn cost<T>(counts: &CountingStore, work: impl Future<Output = T>) -> (T, u
     (done, ticks, counts.counts().requests() - before)
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_first_start_on_a_store_that_is_far_away_takes_few_round_trips() {
+/// A store in memory, each of whose answers takes `tick`.
+fn far_away(tick: Duration) -> (Store, Arc<CountingStore>) {
     let config = ThrottleConfig {
-        wait_delete_per_call: TICK,
-        wait_get_per_call: TICK,
-        wait_list_per_call: TICK,
-        wait_list_with_delimiter_per_call: TICK,
-        wait_put_per_call: TICK,
+        wait_delete_per_call: tick,
+        wait_get_per_call: tick,
+        wait_list_per_call: tick,
+        wait_list_with_delimiter_per_call: tick,
+        wait_put_per_call: tick,
         ..ThrottleConfig::default()
     };
     let counts = Arc::new(CountingStore::new(Arc::new(ThrottledStore::new(
@@ -36,22 +36,27 @@ async fn a_first_start_on_a_store_that_is_far_away_takes_few_round_trips() {
         config,
     ))));
     let url = "s3://far/away".to_owned();
-    let store = Store::new(
-        counts.clone(),
-        Path::from("away"),
-        url,
-        PaceSettings::default(),
-    );
-    let (probed, probe, _) = cost(&counts, forebay_object::probe(&store)).await;
-    probed.unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let config = || FsConfig {
+    let (root, pace) = (Path::from("away"), PaceSettings::default());
+    (Store::new(counts.clone(), root, url, pace), counts)
+}
+
+fn config(folder: &std::path::Path) -> FsConfig {
+    FsConfig {
         log: LogConfig::Disk {
             limit: 64 << 20,
             segment: 4 << 20,
         },
-        ..FsConfig::new(dir.path().to_owned())
-    };
+        ..FsConfig::new(folder.to_owned())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_start_on_a_store_that_is_far_away_takes_few_round_trips() {
+    let (store, counts) = far_away(TICK);
+    let (probed, probe, _) = cost(&counts, forebay_object::probe(&store)).await;
+    probed.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let config = || config(dir.path());
     let (made, make, made_with) = cost(&counts, Volume::format_and_open(&store, config())).await;
     made.unwrap().close(Duration::from_secs(1)).await;
     let (opened, open, opened_with) = cost(&counts, Volume::open(&store, config())).await;
@@ -60,4 +65,19 @@ async fn a_first_start_on_a_store_that_is_far_away_takes_few_round_trips() {
     assert_eq!(probe, 5);
     assert!(make <= 23, "{make} round trips, {made_with} requests");
     assert!(open <= 28, "{open} round trips, {opened_with} requests");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_on_a_store_that_is_far_away_leaves_the_volume_to_others() {
+    // As far as a stop with the limit below can do with.
+    let (store, counts) = far_away(20 * TICK);
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let made = Volume::format_and_open(&store, config(one.path())).await;
+    let volume = made.unwrap();
+    volume.flush().await.unwrap();
+    let (closed, ticks, requests) = cost(&counts, volume.close(Duration::from_secs(30))).await;
+    assert_eq!(closed, Closed::Published);
+    eprintln!("{} round trips, {requests} requests", ticks / 20);
+    let opened = Volume::open(&store, config(other.path())).await;
+    opened.unwrap().close(Duration::from_secs(30)).await;
 }
