@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::model::{Model, draw};
 use crate::common::*;
-use forebay_fs::{Compute, Environment, FsConfig, Volume};
+use forebay_fs::{Compression, Compute, Environment, FsConfig, Volume};
 use forebay_object::faults::{FaultKind, Request};
 use forebay_object::{PaceSettings, Store, StoreOptions};
 use forebay_types::Inode;
@@ -118,6 +118,44 @@ fn connections_that_break_off_lose_nothing() {
 #[test]
 fn bodies_that_are_cut_short_are_never_served() {
     nothing_is_lost_under(&[(FaultKind::ShortBody, 0.15)], 120);
+}
+
+/// One wrong answer about a pack costs a request. Where all answers are wrong, the pack is damaged; where all end before
+/// the length that they announce, the store is in trouble, and the client asks again.
+#[test]
+fn an_answer_that_is_wrong_once_is_asked_for_again() {
+    for (kind, verdict) in [
+        (FaultKind::SeemsCut, Error::Io),
+        (FaultKind::WrongBytes, Error::Io),
+        (FaultKind::ShortBody, Error::Delay),
+    ] {
+        let bucket = Bucket::new();
+        let life = bucket.start(|config| config.compression = Compression::Off);
+        let inode = life.create(b"file");
+        let data = pattern(1, 100_000);
+        life.write(inode, 0, &data, Stability::Unstable);
+        life.flush();
+        life.stop();
+        let mut reads = 0;
+        let mut read = |times: u64| {
+            let life = bucket.start_elsewhere(|_| {});
+            bucket.controls.next(Request::Get, "packs/", kind, times);
+            let read = life.try_read(inode, 0, 100_000);
+            bucket.controls.heal();
+            let injected = bucket.controls.injected()[&kind] - reads;
+            reads += injected;
+            life.stop();
+            (read, injected)
+        };
+        let (once, injected) = read(1);
+        assert_bytes(&once.unwrap(), &data);
+        assert_eq!(injected, 1, "{kind:?}");
+        let (always, injected) = read(u64::MAX);
+        assert_eq!(always, Err(verdict), "{kind:?}");
+        assert!(injected >= 2, "{kind:?}: {injected} times");
+        // Nothing remembers that it was damaged.
+        assert_bytes(&read(1).0.unwrap(), &data);
+    }
 }
 
 #[test]

@@ -9,8 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use forebay_meta::volume::keys::{self, StoredRing, Unlock};
 use forebay_meta::volume::{Protection, VolumeError};
-use forebay_meta::{Batch, MetaStore, SlateSettings, SlateStore, StoreError, VolumeDescriptor};
+use forebay_meta::{
+    Batch, MetaStore, Sealing, SlateSettings, SlateStore, StoreError, VolumeDescriptor,
+};
+use forebay_seal::key_ring::KEY_RING_NAME;
+use forebay_seal::{DataKeyId, DataKeys, KeyFile, RingError, Secret, SystemEntropy};
 use forebay_types::{BLOCK_SIZE, VolumeId};
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
@@ -151,31 +156,71 @@ async fn a_descriptor_that_arrives_cut_once_is_asked_for_again() {
     assert_eq!(cutting.cut.load(Ordering::SeqCst), 2, "not again and again");
 }
 
-async fn open(cutting: &Arc<Cutting>) -> SlateStore {
+#[tokio::test]
+async fn a_key_ring_that_arrives_cut_once_is_asked_for_again() {
+    let cutting = Cutting::new(KEY_RING_NAME);
+    let store: Arc<dyn ObjectStore> = cutting.clone();
+    let root = Path::from("volume");
+    let content = vec![7; KeyFile::MIN_LEN].into();
+    let unlock = Arc::new(Unlock::KeyFile(KeyFile::new(content).unwrap()));
+    let ring = keys::make(VolumeId([7; 16]), 1, &unlock).await.unwrap();
+    keys::create(&store, &root, ring).await.unwrap();
+    let whole = StoredRing::load(&store, &root).await.unwrap();
+    cutting.cut(1);
+    let again = StoredRing::load(&store, &root).await.unwrap();
+    assert_eq!(cutting.cut.load(Ordering::SeqCst), 1);
+    assert_eq!(again.ring.slots().count(), whole.ring.slots().count());
+    cutting.cut(u64::MAX);
+    let damaged = StoredRing::load(&store, &root).await.err();
+    assert!(
+        matches!(
+            damaged,
+            Some(VolumeError::KeyRing(RingError::Damaged { .. }))
+        ),
+        "{damaged:?}"
+    );
+    assert_eq!(cutting.cut.load(Ordering::SeqCst), 2, "not again and again");
+}
+
+async fn open(cutting: &Arc<Cutting>, sealing: &Option<Sealing>) -> SlateStore {
     let settings = SlateSettings::default();
-    SlateStore::open(cutting.clone(), Path::from("volume/meta"), settings)
-        .await
-        .unwrap()
+    let path = Path::from("volume/meta");
+    let opened = SlateStore::open_with(cutting.clone(), path, settings, sealing.clone());
+    opened.await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_that_arrives_cut_once_is_asked_for_again() {
+    table_is_asked_for_again(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sealed_table_that_arrives_cut_once_is_asked_for_again() {
+    let current = (DataKeyId(1), Secret::draw(&SystemEntropy));
+    let sealing = Sealing {
+        keys: Arc::new(DataKeys::new(VolumeId([1; 16]), current, [])),
+        entropy: Arc::new(SystemEntropy),
+    };
+    table_is_asked_for_again(Some(sealing)).await;
+}
+
+async fn table_is_asked_for_again(sealing: Option<Sealing>) {
     let cutting = Cutting::new(".sst");
     {
-        let store = open(&cutting).await;
+        let store = open(&cutting, &sealing).await;
         let mut batch = Batch::new();
         batch.put_encoded("key".into(), "value".into());
         store.commit(&batch).await.unwrap();
         store.close().await.unwrap();
     }
-    let store = open(&cutting).await;
+    let store = open(&cutting, &sealing).await;
     cutting.cut(1);
     let found = store.get(b"key").await.unwrap();
     assert_eq!(found, Some(Bytes::from("value")));
     assert_eq!(cutting.cut.load(Ordering::SeqCst), 1);
     store.close().await.unwrap();
 
-    let store = open(&cutting).await;
+    let store = open(&cutting, &sealing).await;
     cutting.cut(u64::MAX);
     let damaged = store.get(b"key").await;
     assert!(

@@ -26,10 +26,13 @@ pub enum FaultKind {
     LostAnswer,
     /// A listing repeats an earlier one of the same prefix.
     StaleList,
+    /// A get is answered as if the object ended before the range that is asked for (HTTP 416).
+    SeemsCut,
 }
 
 impl FaultKind {
-    /// All kinds.
+    /// All kinds that may hit anything at any time. Not [`SeemsCut`](Self::SeemsCut): twice in a row it is what a damaged
+    /// bucket answers.
     pub const ALL: [FaultKind; 8] = [
         FaultKind::ServerError,
         FaultKind::SlowDown,
@@ -44,7 +47,9 @@ impl FaultKind {
     /// Whether it can happen to such a request.
     pub fn applies_to(self, request: Request) -> bool {
         match self {
-            FaultKind::ShortBody | FaultKind::WrongBytes => request == Request::Get,
+            FaultKind::ShortBody | FaultKind::WrongBytes | FaultKind::SeemsCut => {
+                request == Request::Get
+            }
             FaultKind::LostAnswer => {
                 matches!(request, Request::Put | Request::Delete | Request::Copy)
             }

@@ -57,7 +57,8 @@ impl FaultyStore {
             kind @ (FaultKind::ServerError
             | FaultKind::SlowDown
             | FaultKind::Hang
-            | FaultKind::Reset),
+            | FaultKind::Reset
+            | FaultKind::SeemsCut),
         ) = kind
         {
             self.faults.injected_one(kind);
@@ -65,6 +66,7 @@ impl FaultyStore {
                 FaultKind::ServerError => server_error(location),
                 FaultKind::SlowDown => slow_down(location),
                 FaultKind::Reset => io_error("connection reset by peer"),
+                FaultKind::SeemsCut => seems_cut(location),
                 _ => std::future::pending().await,
             });
         }
@@ -167,6 +169,15 @@ fn slow_down(location: &str) -> Error {
     let words = Words {
         status: 503,
         code: Some("SlowDown"),
+        ..Words::default()
+    };
+    sorted(location, words)
+}
+
+fn seems_cut(location: &str) -> Error {
+    let words = Words {
+        status: 416,
+        code: Some("InvalidRange"),
         ..Words::default()
     };
     sorted(location, words)
