@@ -22,3 +22,4 @@ mod soak;
 mod support;
 mod takeover;
 mod tls;
+mod waits;

@@ -1,0 +1,150 @@
+//! Clients that wait, or are refused: the log says for what and how many when it begins and when it is over, `status --check`
+//! has it in its exit code, and a stop meanwhile ends in order.
+
+use std::fs;
+use std::thread;
+
+use serde_json::Value;
+
+use crate::support::nfs::{Client, Stable, Status};
+use crate::support::{Gateway, Outcome, Place};
+
+/// Larger than what a gateway of these tests takes while its bucket is away.
+const FILE: usize = 96 << 20;
+
+/// Has every request to the bucket fail, until it is brought back: a file lies where its folder was.
+struct Away<'a>(&'a Place);
+
+impl Away<'_> {
+    fn take(place: &Place) -> Away<'_> {
+        fs::rename(place.bucket(), place.path("bucket elsewhere")).unwrap();
+        fs::write(place.bucket(), b"no folder").unwrap();
+        Away(place)
+    }
+
+    fn bring_back(self) {
+        fs::remove_file(self.0.bucket()).unwrap();
+        fs::rename(self.0.path("bucket elsewhere"), self.0.bucket()).unwrap();
+    }
+}
+
+/// `forebay status --check`, which must have ended with this code.
+#[track_caller]
+fn check(gateway: &Gateway, code: i32) -> String {
+    let Outcome { status, stdout, .. } = gateway.ask(&["status", "--check"]);
+    assert_eq!(status.code(), Some(code), "{stdout}{}", gateway.messages());
+    stdout
+}
+
+/// The one wait with this name that `forebay status` shows.
+#[track_caller]
+fn wait_for(status: &Value, name: &str) -> Value {
+    let waits = status["waits"].as_array().expect("waits");
+    let found = waits.iter().find(|wait| wait["name"] == name);
+    found.unwrap_or_else(|| panic!("{name}: {status}")).clone()
+}
+
+/// A gateway with these limits, of which one is reached while the bucket is away and a client writes.
+fn a_limit_is_reached(flags: &[&str], name: &str, says: &str) {
+    let place = Place::new();
+    let gateway = place.serve_with("data", flags);
+    check(&gateway, 0);
+    let data = vec![7; FILE];
+    gateway.client().put("before", &data[..1 << 20]);
+    gateway.flush();
+    let away = Away::take(&place);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| gateway.client().put("file", &data));
+        gateway.says("the bucket does not answer");
+        gateway.says(says);
+        let line = check(&gateway, 1);
+        assert!(line.contains(says), "{line}");
+        let status = gateway.status();
+        assert_eq!(status["health"]["state"], "degraded", "{status}");
+        let wait = wait_for(&status, name);
+        assert!(wait["total"].as_u64() > Some(0), "{wait}");
+        assert!(!writer.is_finished(), "the writer never waited");
+        away.bring_back();
+        writer.join().unwrap();
+    });
+    gateway.says(&format!("s: {says}"));
+    let messages = gateway.messages();
+    let over = messages
+        .lines()
+        .find(|line| line.contains("ended after") && line.contains(says));
+    let over = over.unwrap_or_else(|| panic!("{messages}"));
+    assert!(over.contains("calls had to wait"), "{over}");
+    assert!(gateway.client().get("file").unwrap() == data[..1 << 20]);
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn calls_that_wait_for_the_log_are_told_of() {
+    let flags = [
+        "--log-limit=32MiB",
+        "--log-segment=4MiB",
+        "--checkpoint-bytes=8MiB",
+        "--memory-limit=256MiB",
+    ];
+    a_limit_is_reached(&flags, "log_full", "calls wait for room in the log");
+}
+
+#[test]
+fn calls_that_wait_for_memory_are_told_of() {
+    let flags = [
+        "--memory-limit=64MiB",
+        "--checkpoint-bytes=8MiB",
+        "--pack-bytes=2MiB",
+        "--log-limit=1GiB",
+    ];
+    a_limit_is_reached(&flags, "memory_full", "writes wait for memory");
+}
+
+#[test]
+fn a_client_in_no_export_is_refused_and_told_of() {
+    let place = Place::new();
+    let file = place.path("forebay.toml");
+    let text = "[[export]]\npath = \"/\"\nclients = [\"10.0.0.0/8\"]\n";
+    fs::write(&file, text).unwrap();
+    let gateway = place.serve_with("data", &[&format!("--config={}", file.display())]);
+    let refused = gateway.client().mount_at("/");
+    assert_eq!(refused.err(), Some(Status(13)), "ACCES");
+    gateway
+        .says("mounts are refused, since no export is for the client's address; 1 since it began");
+    gateway.says("127.0.0.1");
+    // The client's own affair.
+    check(&gateway, 0);
+    let wait = wait_for(&gateway.status(), "mounts_refused");
+    assert_eq!(wait["total"], 1, "{wait}");
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn a_stop_without_the_bucket_is_in_order_and_says_what_is_left() {
+    let place = Place::new();
+    let gateway = place.serve();
+    gateway.client().put("published", b"published");
+    gateway.flush();
+    let away = Away::take(&place);
+    let mut client = gateway.client();
+    let root = client.mount();
+    let file = client.create(&root, b"kept");
+    client
+        .write(&file, 0, b"kept in the log", Stable::FileSync)
+        .unwrap();
+    gateway.says("the bucket does not answer");
+    let (code, messages) = gateway.stop();
+    assert_eq!(code, Some(0), "{messages}");
+    assert!(messages.contains("bytes of the log"), "{messages}");
+    assert!(
+        messages.contains("start again to publish them"),
+        "{messages}"
+    );
+    away.bring_back();
+    let gateway = place.serve();
+    let get = |name: &str| Client::connect(gateway.port()).get(name).unwrap();
+    assert_eq!(get("kept"), b"kept in the log");
+    assert_eq!(get("published"), b"published");
+    gateway.flush();
+    gateway.stop_cleanly();
+}
