@@ -24,16 +24,17 @@ settings! {
         /// Credentials, region and endpoint of S3 come from the standard `AWS_*` variables and
         /// profiles.
         store: StoreUrl = Computed("file://<data_dir>/bucket");
-        /// Local folder for the log and for what the gateway must know after a restart. One
-        /// gateway at a time uses it, and no other user may read it: what is too open is closed at the start.
+        /// Local folder for the log and for the state that the gateway needs after a restart. One
+        /// gateway at a time uses it, and no other user may read it: a start removes permissions of other users.
         data_dir: PathBuf = Computed(
             "$XDG_DATA_HOME/forebay, else ~/.local/share/forebay; as root /var/lib/forebay"
         );
         /// Size of the volume: `df` shows it, and writes beyond it fail with ENOSPC.
         volume_limit: Size = Fixed("1PiB"), "64MiB" to "1EiB";
-        /// What a start does with a volume that another gateway holds, or did not close in order: `refuse` fails with
-        /// exit code 3 and changes nothing; `allow` (`--take-over`) takes the volume, so that the other gateway stops, and what that one
-        /// had not published stays in its log. Two gateways that both may and are restarted take it in turns.
+        /// How a start treats a volume that another gateway holds, or did not close in order: `refuse` fails with
+        /// exit code 3 and changes nothing; `allow` (`--take-over`) takes the volume, so that the other gateway stops,
+        /// and its unpublished changes stay in its log. Two gateways with `allow` that are restarted take the volume
+        /// from each other in turns.
         takeover: Takeover = Fixed("refuse");
     }
     "Clients" {
@@ -94,10 +95,10 @@ settings! {
         log_segment: Size = Fixed("32MiB"), "4MiB" to "1GiB";
     }
     "Memory" {
-        /// Bytes of memory for block buffers, dirty and clean, and for what is on its way to or from the bucket,
-        /// for which an eighth of it is kept free of dirty bytes. The program needs up to 128MiB
-        /// and `metadata_cache` besides, for names and attributes a third of it, 176MiB at most, and 32MiB more with a
-        /// disk cache, with some 80 bytes for each frame in it.
+        /// Bytes of memory for block buffers, dirty and clean, and for bytes on their way to or from the bucket,
+        /// for which an eighth of it is kept free of dirty bytes. The program needs further memory: up to 128MiB,
+        /// `metadata_cache`, for names and attributes a third of `memory_limit`, 176MiB at most, and with a
+        /// disk cache 32MiB and some 80 bytes for each frame in it.
         memory_limit: Size = Fixed("1GiB"), "64MiB" to "64TiB";
         /// Bytes of memory for metadata that were read from the bucket. Filters and indexes of a million files take
         /// some 6MiB; where they do not fit, each cold lookup fetches them anew.
@@ -138,9 +139,9 @@ settings! {
         background_rate: Size = Fixed("16MiB"), "64KiB" to "16GiB";
         /// Requests per second that it may make.
         background_requests: u32 = Fixed("10"), "1" to "10000";
-        /// How long a stop (SIGTERM) may go on publishing what the bucket does not have yet, but 3s at most where the
-        /// bucket has not answered for 5s. What is left stays in the log and is published after the next start. Supervisors
-        /// have to give more time than this before they kill (Docker gives 10s, systemd 90s).
+        /// How long a stop (SIGTERM) may publish changes that the bucket does not have yet, but 3s at most where the
+        /// bucket has not answered for 5s. Remaining changes stay in the log and are published after the next start.
+        /// Supervisors have to wait longer than this before they kill (Docker waits 10s, systemd 90s).
         shutdown_limit: Duration = Fixed("30s"), "0s" to "1h";
         /// Whether S3 requests name the bucket in the path and not in the host name; `auto` does
         /// so when an endpoint is set (`AWS_ENDPOINT_URL`).
@@ -162,8 +163,8 @@ settings! {
         /// Tags of packs, such as `project=x,owner=y`; ten at most.
         s3_tags: Tags = Fixed("none");
         /// Whether an object that S3 has archived (GLACIER and the like) is restored when it is to be read: `expedited` takes
-        /// minutes, `standard` hours, `bulk` up to two days, each cheaper than the one before. `off` says which object it is
-        /// and leaves it to you.
+        /// minutes, `standard` hours, `bulk` up to two days, each cheaper than the one before. `off` logs the
+        /// object's name and restores nothing.
         s3_restore: Restore = Fixed("off");
         /// For how many days a restored object can be read.
         s3_restore_days: u32 = Fixed("7"), "1" to "3650";

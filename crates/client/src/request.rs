@@ -76,7 +76,7 @@ fn named(directory: &Handle, name: &[u8]) -> Encoder {
 }
 
 impl Request {
-    /// Any call of any program: for what has no function here, and for arguments that no client should send.
+    /// Any call of any program: for procedures without a function here, and for arguments that no client should send.
     pub fn new(
         (program, version): (u32, u32),
         procedure: u32,

@@ -73,7 +73,7 @@ pub fn cut_power(data_dir: &Path, durable: u64, loss: Loss) -> Result<Cut, Power
     Ok(cut)
 }
 
-/// What says how far the log had come is never flushed.
+/// Removes the log's position file, which is never flushed.
 fn lose_position(file: &Path) -> Result<(), PowerError> {
     match fs::metadata(file) {
         Ok(found) => fs::write(file, vec![0; found.len() as usize]).map_err(at(file)),

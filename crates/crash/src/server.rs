@@ -77,7 +77,7 @@ pub struct Program {
 /// The program to test: the one that was given, else the one that `FB_BINARY` names, else the one beside this program.
 ///
 /// # Errors
-/// If there is none beside this program, with what to do.
+/// If there is none beside this program; the message contains the remedy.
 pub fn find_program(given: Option<PathBuf>) -> Result<PathBuf, String> {
     let given = given.or_else(|| std::env::var_os("FB_BINARY").map(PathBuf::from));
     if let Some(path) = given {

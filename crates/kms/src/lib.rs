@@ -96,10 +96,11 @@ struct Connected {
 }
 
 impl Kms {
-    /// The key that `options` name, with the credentials that the environment leads to. Nothing is asked of anybody yet.
+    /// The key that `options` name, with the credentials that the environment leads to. It makes no request yet.
     ///
     /// # Errors
-    /// When the authorities or the proxy cannot be used, or what names the region, the endpoint or the key cannot be sent.
+    /// When the authorities or the proxy cannot be used, or the name of the region, the endpoint or the key cannot
+    /// be sent.
     pub fn new(options: KmsOptions) -> Result<Kms, OpenError> {
         check_environment()?;
         if let Some(region) = options.region.as_deref().or(region_of(&options.key)) {

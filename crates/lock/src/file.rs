@@ -1,9 +1,9 @@
 //! The locks, waiters and share reservations of one file.
 //!
-//! What an owner holds is kept as few ranges as can be: those that touch or overlap, of one mode and one
-//! incarnation, are one. What excludes others, held or granted, is found by its bytes ([`Intervals`]): exclusive locks
-//! and shared ones apart, so that a search meets what is in the way or the owner's own, and nothing else. Those who wait
-//! are looked at in the order of arrival, a few at a time.
+//! The locks of an owner are kept as the fewest possible ranges: ranges that touch or overlap, of one mode and one
+//! incarnation, are merged. Locks that exclude others, held or granted, are found by their bytes ([`Intervals`]):
+//! exclusive and shared ones apart, so that a search meets only conflicting locks and the owner's own. Waiters are
+//! handled in the order of arrival, a few at a time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::shares::Shares;
 use crate::table::{GrantId, Wanted};
 use crate::{Client, Incarnation, Owner, Range};
 
-/// What one call may spend on those who wait: waiters that it looks at, and those of them of which it finds out whether
-/// something is in their way. What is left is done later, by [`FileLocks::promote`] again.
+/// The work that one call may spend on waiters: the number that it looks at, and the number of those that it checks for
+/// conflicts. The rest is done later, by [`FileLocks::promote`] again.
 #[derive(Clone, Copy)]
 pub(crate) struct Budget {
     pub(crate) looks: usize,
@@ -32,7 +32,7 @@ impl Budget {
 /// See the module's documentation. `T` is what the caller wants to be told with a grant.
 pub(crate) struct FileLocks<T> {
     owners: BTreeMap<Arc<Owner>, Own>,
-    /// What is held or granted, and by whom.
+    /// Held and granted locks, with their owners.
     exclusive: Intervals<Arc<Owner>>,
     shared: Intervals<Arc<Owner>>,
     granted: HashMap<GrantId, Arc<Owner>>,
@@ -41,23 +41,23 @@ pub(crate) struct FileLocks<T> {
     pub(crate) shares: Shares,
     /// Locks that are held.
     held: usize,
-    /// A number that was not used yet, for waiters and for what is held or granted.
+    /// The next unused number, for waiters and for held and granted locks.
     next: u64,
     /// The round of waiters that is under way.
     round: Option<Round>,
-    /// What has become free since it began.
+    /// The range that has become free since the round began.
     freed: Option<Range>,
-    /// Whether somebody is to come back for the rest of the round.
+    /// Whether the file is queued for the rest of the round.
     pub(crate) is_queued: bool,
 }
 
-/// What one owner has.
+/// The locks and waiters of one owner.
 #[derive(Default)]
 struct Own {
     /// By the first byte; they do not overlap.
     held: BTreeMap<u64, Held>,
     granted: BTreeMap<GrantId, (Wanted, u64)>,
-    /// When what came: by range and mode.
+    /// The arrival numbers of the waiters, by range and mode.
     waiting: BTreeMap<(u64, u64, bool), u64>,
 }
 
@@ -71,13 +71,14 @@ struct Held {
     id: u64,
 }
 
-/// Those who wait for some of these bytes are tried, from this one on.
+/// A pass over the waiters for some of these bytes, from this number on.
 struct Round {
     range: Range,
     from: u64,
 }
 
-/// A change of what an owner holds: what goes, by first byte; what comes; and which bytes become free for others.
+/// A change of the locks of an owner: removed ones, by first byte; added ones; and the bytes that become free for
+/// others.
 pub(crate) struct Plan {
     removed: Vec<u64>,
     added: Vec<Held>,
@@ -96,7 +97,7 @@ impl Own {
         self.held.is_empty() && self.granted.is_empty() && self.waiting.is_empty()
     }
 
-    /// What it holds that overlaps or touches `range`.
+    /// Its locks that overlap or touch `range`.
     fn near(&self, range: Range) -> impl Iterator<Item = &Held> {
         let before = self.held.range(..range.first()).next_back();
         let from = self
@@ -156,8 +157,8 @@ impl<T> FileLocks<T> {
         }
     }
 
-    /// What keeps `wanted` from being locked, held, or granted and not confirmed: its range, whose it is, and whether it is
-    /// exclusive.
+    /// The lock, held or granted and not confirmed, that conflicts with `wanted`: its range, its owner, and whether
+    /// it is exclusive.
     pub(crate) fn conflict(&self, wanted: &Wanted) -> Option<(Range, &Arc<Owner>, bool)> {
         let other = |owner: &Arc<Owner>| **owner != *wanted.owner;
         let found = self.exclusive.find(wanted.range, other);
@@ -198,7 +199,8 @@ impl<T> FileLocks<T> {
         self.plan(owner, range, |_| false)
     }
 
-    /// Cuts `range` out of what `owner` holds; what overlaps it or touches it goes as a whole where `merged` says so.
+    /// Cuts `range` out of the locks of `owner`; a lock that overlaps or touches it is removed as a whole if
+    /// `merged` is true for it.
     fn plan(&self, owner: &Owner, range: Range, mut merged: impl FnMut(&Held) -> bool) -> Plan {
         let mut plan = Plan {
             removed: Vec::new(),
@@ -240,7 +242,7 @@ impl<T> FileLocks<T> {
         self.tidy(owner);
     }
 
-    /// What an owner has, and the owner as it is known here already.
+    /// The entries of an owner, and the `Arc` that this file already has for it.
     fn own(&mut self, owner: &Arc<Owner>) -> (Arc<Owner>, &mut Own) {
         let known = self.owners.get_key_value(&**owner);
         let owner = known.map_or(owner, |(known, _)| known).clone();
@@ -248,7 +250,7 @@ impl<T> FileLocks<T> {
         (owner, own)
     }
 
-    /// Who has nothing is forgotten.
+    /// Forgets an owner without entries.
     fn tidy(&mut self, owner: &Owner) {
         if self.owners.get(owner).is_some_and(Own::is_empty) {
             self.owners.remove(owner);
@@ -295,7 +297,7 @@ impl<T> FileLocks<T> {
         self.tidy(owner);
     }
 
-    /// Grants what can be granted of what became free, in the order of arrival, as far as the budget goes.
+    /// Grants waiting locks in the bytes that became free, in the order of arrival, as far as the budget goes.
     pub(crate) fn promote(
         &mut self,
         budget: &mut Budget,
@@ -303,7 +305,7 @@ impl<T> FileLocks<T> {
     ) -> Vec<(GrantId, Wanted, T)> {
         let mut grants = Vec::new();
         loop {
-            // A round comes to all before the next one begins, whatever becomes free meanwhile.
+            // A round reaches all waiters before the next one begins, even if more bytes become free meanwhile.
             let freed = &mut self.freed;
             let begin = || freed.take().map(|range| Round { range, from: 0 });
             let Some(mut round) = self.round.take().or_else(begin) else {
@@ -336,7 +338,7 @@ impl<T> FileLocks<T> {
         }
     }
 
-    /// Whether some who wait are still to be looked at, because something became free.
+    /// Whether a round still has waiters ahead, because something became free.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.round.is_some() || self.freed.is_some()
     }
@@ -481,7 +483,7 @@ mod tests {
             assert_eq!(conflict, expected, "{wanted:?}");
             assert!(visited <= 120, "{visited} nodes for {wanted:?}");
         }
-        // What one owner has is all that its calls look through.
+        // The calls of an owner look only through its own locks.
         let plan = locks.plan_unlock(&wanted(7, 3, true).owner, Range::WHOLE);
         assert_eq!((plan.removed.len(), plan.added.len()), (2, 0));
     }

@@ -1,7 +1,7 @@
 //! Ranges of bytes with a value each, found by the bytes that they have in common with another one.
 //!
-//! A balanced search tree by first byte (an AVL tree), in which each node knows the last byte of all that lies below it:
-//! whatever clients lock, in whatever order, a search goes down one path of at most 1.44 log2(n) nodes and to
+//! A balanced search tree by first byte (an AVL tree), in which each node holds the last byte of its whole subtree:
+//! for any set of locks, made in any order, a search goes down one path of at most 1.44 log2(n) nodes and to
 //! the ranges that it asks about.
 
 use crate::Range;
@@ -13,7 +13,7 @@ pub(crate) struct Intervals<V> {
 
 type Tree<V> = Option<Box<Node<V>>>;
 
-/// What a range is found by: its first byte, and a number that no other range of the tree has.
+/// The key of a range: its first byte, and a number that no other range of the tree has.
 type Place = (u64, u64);
 
 struct Node<V> {
@@ -70,7 +70,7 @@ impl<V> Node<V> {
         (self.range.first(), self.id)
     }
 
-    /// Brings what it knows of those below up to date.
+    /// Updates its data about its subtree.
     fn update(&mut self) {
         let below = [&self.lower, &self.higher];
         self.height = 1 + below.map(height).into_iter().max().unwrap_or(0);
@@ -210,7 +210,7 @@ pub(crate) mod tests {
         pub(crate) static VISITED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Checks order, balance, and what each node knows; gives the height.
+    /// Checks order, balance, and the data of each node about its subtree; returns the height.
     fn check(tree: &Tree<u64>) -> u32 {
         let Some(node) = tree else { return 0 };
         let (lower, higher) = (check(&node.lower), check(&node.higher));

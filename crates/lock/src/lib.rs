@@ -21,9 +21,9 @@
 //! owner held before as it was.
 //!
 //! * [`Range`] is a stretch of bytes; [`Owner`] and [`Client`] say whose a lock is.
-//! * [`LockTable`] is the table, in shards by file: a call looks at the locks of one file, and there at what is in its way and
-//!   what its owner has. What one host and all hosts together may have is bounded by [`Limits`]. Where something becomes
-//!   free that many wait for, they are looked at in steps.
+//! * [`LockTable`] is the table, in shards by file: a call looks at the locks of one file, and there at conflicting
+//!   ones and its owner's. [`Limits`] bounds the entries of one host and of all hosts together. Where a range becomes
+//!   free that has many waiters, they are handled in steps.
 //! * [`Grace`] is the time after a restart in which only what was held before may be locked.
 
 mod accounts;

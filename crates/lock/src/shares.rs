@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::table::Share;
 use crate::{Client, Incarnation};
 
-/// Reservations by owner, and how many of them say what: so that a new one need not be held against each.
+/// Reservations by owner, and counts of each kind: so that a new one need not be compared with each.
 #[derive(Default)]
 pub(crate) struct Shares {
     shares: BTreeMap<(Arc<Client>, Vec<u8>), Share>,
@@ -77,7 +77,7 @@ impl Shares {
         }
     }
 
-    /// Drops all that `client` has, except what is from its life `but`.
+    /// Drops all reservations of `client`, except those of its incarnation `but`.
     pub(crate) fn free(&mut self, client: &Client, but: Option<Incarnation>) {
         let lowest = (Arc::new(client.clone()), Vec::new());
         let own = self.shares.range(lowest..).map(|(_, share)| share);

@@ -121,8 +121,9 @@ type Shard<T> = HashMap<Inode, FileLocks<T>>;
 
 /// See the crate's documentation. `T` is what a caller wants to have back with a grant.
 ///
-/// Grants that a call gives back are to be told to their owners, whatever else the call says. Where many wait, a call looks at
-/// some of them only: while there [is work left](Self::has_work_left), somebody has to [go on](Self::go_on).
+/// The caller has to report the grants that a call returns to their owners, independent of the call's result. Where
+/// many wait, a call looks at some of them only: while there [is work left](Self::has_work_left), a task has to [go
+/// on](Self::go_on).
 pub struct LockTable<T> {
     shards: [Mutex<Shard<T>>; SHARDS],
     accounts: Accounts,
@@ -286,7 +287,7 @@ impl<T> LockTable<T> {
         !self.unfinished.lock().is_empty()
     }
 
-    /// Looks at some more of those who wait, as a call does; nothing if there is no work left.
+    /// Looks at some more waiters, as a call does; `None` if there is no work left.
     pub fn go_on(&self) -> Option<Vec<Grant<T>>> {
         let file = self.unfinished.lock().pop_front()?;
         let mut shard = self.shard(file).lock();
@@ -322,7 +323,7 @@ impl<T> LockTable<T> {
         self.change_within(file, host, &mut Budget::OF_A_CALL.clone(), change)
     }
 
-    /// The same where those who wait are looked at within a budget.
+    /// The same, with a budget for the waiters that it looks at.
     fn change_within<R>(
         &self,
         file: Inode,
@@ -348,7 +349,7 @@ impl<T> LockTable<T> {
         (result, granted)
     }
 
-    /// Grants what became free, and queues the file if that is more than the budget allows.
+    /// Grants locks in the bytes that became free, and queues the file if that is more than the budget allows.
     fn promote(&self, file: Inode, locks: &mut FileLocks<T>, budget: &mut Budget) -> Vec<Grant<T>> {
         let next = || GrantId(self.next_grant.fetch_add(1, Ordering::Relaxed));
         let granted = locks.promote(budget, next);

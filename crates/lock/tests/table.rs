@@ -425,7 +425,7 @@ fn an_unlock_looks_at_some_of_many_waiters_and_the_others_are_come_to_later() {
     while let Some(grants) = table.go_on() {
         steps += 1;
         later.extend(told(&grants));
-        // What becomes free meanwhile does not begin again at the front before all have had their turn.
+        // Bytes that become free meanwhile start no new round before all waiters have had their turn.
         let other = lock(4, 100, 1, true);
         table.lock(FILE, &other, None);
         table.unlock(FILE, &other.owner, Range::WHOLE);
@@ -453,7 +453,7 @@ fn waiters_that_are_left_are_forgotten_with_their_file() {
     while let Some(grants) = table.go_on() {
         assert!(grants.is_empty());
     }
-    // The same file begins anew.
+    // The same file starts a new round.
     assert_eq!(
         table.lock(FILE, &lock(1, 0, 2, true), None).0,
         LockOutcome::Granted

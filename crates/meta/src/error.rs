@@ -58,8 +58,8 @@ pub enum StoreError {
     /// repeating it does not help.
     #[error("{0}")]
     Corrupt(String),
-    /// Objects that the store consists of are not in the bucket any more: somebody or something has deleted them. Do not
-    /// count on anything that the bucket is to hold before the call succeeds, which it does if they are put back.
+    /// Objects that the store consists of are not in the bucket any more: they were deleted from outside. Do not
+    /// rely on the bucket for any data before the call succeeds, which it does if the objects are put back.
     #[error("{0}")]
     Gone(String),
     /// Neither a repetition nor waiting helps: stop the volume and show this to the operator.

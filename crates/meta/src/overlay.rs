@@ -19,11 +19,11 @@ use parking_lot::RwLock;
 use crate::batch::{Batch, Entry};
 use crate::key::KeyRange;
 
-/// What an entry takes beside its key and value: two handles in a tree node, of which half is used where keys come in
-/// their order, and what the allocator adds to key and value.
+/// The memory of an entry beside its key and value: two handles in a tree node, of which half is used where keys
+/// come in their order, and the allocator's overhead for key and value.
 const ENTRY_OVERHEAD_BYTES: usize = 144;
 
-/// Deletions that a view for a scan holds beside what is there: each view is followed by a scan of the store.
+/// Deletions that a view for a scan holds beside the entries: each view is followed by a scan of the store.
 const MAX_DELETIONS: usize = 4096;
 
 /// Changes of one checkpoint, the last one of each key.

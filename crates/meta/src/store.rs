@@ -44,9 +44,9 @@ pub trait MetaStore: Send + Sync {
         self.commit(batch).await
     }
 
-    /// Looks whether the bucket still has something older than the last commit that the state consists of, another thing
-    /// each time: at most one request, unless it is not there. [`StoreError::Gone`] then. Who never deletes anything but
-    /// by commits has nothing to look for.
+    /// Looks whether the bucket still has something older than the last commit that the state consists of, another
+    /// object each time: at most one request, unless it is missing. [`StoreError::Gone`] then. A store that deletes
+    /// nothing except by commits has nothing to check.
     async fn prove(&self) -> Result<(), StoreError>;
 
     /// Ends all work in the background. What [`commit`](MetaStore::commit) returned for is in

@@ -102,7 +102,7 @@ impl Fault {
         matches!(self, Fault::Unreachable | Fault::Transient)
     }
 
-    /// Whether it stays until somebody does something, whatever the request was.
+    /// Whether it is permanent for each request: it stays until somebody acts.
     pub fn is_lasting(self) -> bool {
         match self {
             Fault::BucketMissing
@@ -166,7 +166,7 @@ impl Fault {
             }
             Fault::Refused => "the server refuses the request",
             Fault::NotS3 => {
-                "the answer is none of an S3 server: correct the endpoint (AWS_ENDPOINT_URL)"
+                "the answer does not come from an S3 server: correct the endpoint (AWS_ENDPOINT_URL)"
             }
             Fault::Clock => "set this machine's clock, or the server's",
             Fault::Untrusted => {
@@ -231,7 +231,7 @@ impl Answer {
                 Kind::SlowDown => Answer::SlowDown { after: s3.after() },
                 Kind::Again => Answer::Failed { did_nothing: false },
                 Kind::Untouched => Answer::Failed { did_nothing: true },
-                // A refusal is no sign of trouble, whatever it is about.
+                // A refusal, for any reason, is no sign of an outage.
                 Kind::Expected
                 | Kind::Credentials
                 | Kind::Configuration
@@ -251,20 +251,20 @@ pub(crate) fn is_away(error: &Error) -> bool {
     causes(error).any(|cause| cause.is::<Away>())
 }
 
-/// Why a store did not do what it was asked for.
+/// The reason why a store refused a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{advice} ({detail})")]
 pub struct Refusal {
-    /// What stands in the way.
+    /// The class of the problem.
     pub fault: Fault,
-    /// What to do.
+    /// The remedy.
     pub advice: String,
     /// The store's own words.
     pub detail: String,
 }
 
 impl Refusal {
-    /// An error for people, with what the store said and what to do, as far as the error does not say it.
+    /// An error for people, with the store's message and the remedy, unless the error has them already.
     pub fn added_to(&self, why: &str) -> String {
         let Refusal { advice, detail, .. } = self;
         match (why.contains(advice), why.contains(detail)) {
@@ -287,7 +287,7 @@ fn s3_error(error: &Error) -> Option<&S3Error> {
     causes(error).find_map(|cause| cause.downcast_ref())
 }
 
-/// What to do about an error, in words for people.
+/// The remedy for an error, as a text for people.
 pub(crate) fn way_out(error: &Error) -> String {
     match s3_error(error) {
         Some(error) => error.advice(),
@@ -405,7 +405,7 @@ pub enum OpenError {
     Setting {
         /// Its name.
         name: String,
-        /// What is wrong with it, to follow the name, and what to do.
+        /// The problem, as a text that follows the name, and the remedy.
         why: String,
     },
     /// The proxy on the way to the server cannot be used.
@@ -426,7 +426,7 @@ pub enum OpenError {
         url: String,
         /// What stands in the way.
         fault: Fault,
-        /// What to do.
+        /// The remedy.
         advice: String,
         /// The store's own words.
         detail: String,

@@ -95,12 +95,12 @@ impl Store {
         }
     }
 
-    /// Does what needs the store, and gives up as soon as the store refuses something of that in a way that lasts until somebody does
-    /// something: what asks for ever would ask in vain. An error that comes of `work` itself is given back as it is,
-    /// unless there was such a refusal.
+    /// Runs `work`, which needs the store, and ends it at the store's first permanent refusal: one that stays until
+    /// somebody acts. Work that repeats its requests without end would never succeed. An error of `work` itself is
+    /// returned unchanged, unless there was such a refusal.
     ///
     /// # Errors
-    /// That refusal. What `work` had begun is dropped then.
+    /// That refusal. `work` is dropped then.
     pub async fn unless_refused<T, E>(
         &self,
         needs: Needs,
@@ -118,7 +118,7 @@ impl Store {
         }
     }
 
-    /// An error for people, with what the store said last, if it was said since `since` and the error does not say it.
+    /// An error for people, with the store's last message, if it came since `since` and the error does not contain it.
     pub fn explained(&self, since: Instant, error: impl Display) -> String {
         let error = error.to_string();
         match self.health.words_since(since) {
@@ -134,10 +134,10 @@ impl Store {
 }
 
 /// Whether a store can be named like that, and whether the environment and `options` say nothing that no store can be reached
-/// with. Nothing is asked of it.
+/// with. No request is made.
 ///
 /// # Errors
-/// What has to be corrected first.
+/// The first thing to be corrected.
 pub fn check(url: &str, options: &StoreOptions) -> Result<(), OpenError> {
     match Location::parse(url)? {
         Location::S3 { .. } => s3::check(options),

@@ -1,4 +1,4 @@
-//! How long a server is waited for at an opening that answers, but cannot do what it is asked for at the moment.
+//! How long an opening waits for a server that answers, but cannot serve the request at the moment.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::error::is_away;
 
 /// It may have just started, or have too much to do.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is asked in that time.
+/// The pause between two requests in that time.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Asks until there is an answer, or one that stays as it is; at last gives what was answered last.
+/// Repeats a request until it succeeds or is refused permanently; at the end of the time it returns the last answer.
 pub(crate) async fn asked<T, F>(mut ask: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,

@@ -76,7 +76,7 @@ pub enum Encryption {
 /// Whether an archived object that is to be read is restored first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Restore {
-    /// It is not: somebody else has to.
+    /// The gateway does not restore it: the operator has to.
     #[default]
     Off,
     /// It is.

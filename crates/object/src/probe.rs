@@ -24,7 +24,7 @@ pub enum ProbeError {
         step: &'static str,
         /// What stands in the way.
         fault: Fault,
-        /// What to do.
+        /// The remedy.
         advice: String,
         /// The store's own words.
         detail: String,
@@ -103,7 +103,7 @@ impl Probe<'_> {
             self.list(),
             self.update(first.clone()),
         );
-        // A condition that is ignored changes what the others find.
+        // A condition that is ignored changes the results of the other steps.
         refused?;
         if got? != FIRST {
             return Err(self.wrong("get an object"));

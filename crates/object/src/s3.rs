@@ -146,8 +146,8 @@ impl S3Store {
 }
 
 impl Shared {
-    /// Sends a request, and once more if its credentials were refused and there are others by now. That does no harm: what
-    /// was refused has done nothing.
+    /// Sends a request, and once more if its credentials were refused and there are others by now. That does no harm: a
+    /// refused request has done nothing.
     async fn ask<T, F>(&self, send: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,

@@ -1,5 +1,5 @@
-//! Each answer that an S3 server can give, and each way in which there is none: what it means, what the program does by itself,
-//! and what people are told. The rows are those of `forebay_object::advice`.
+//! Each answer that an S3 server can give, and each way in which there is none: its meaning, the program's reaction,
+//! and the message for operators. The rows are those of `forebay_object::advice`.
 
 mod support;
 
@@ -67,7 +67,7 @@ async fn answered(row: &'static Advice) {
     let asked = server.count("");
     let expected = if is_repeated(row.kind) { 2 } else { 1 };
     assert_eq!(asked, expected, "{name}");
-    // What people are told: the server's word, and what to do.
+    // The message for operators: the server's code, and the remedy.
     let told = store.explained(since, "no answer within 30 s");
     match row.kind {
         Kind::Expected if row.fault != Fault::OutOfRange => {
@@ -155,7 +155,7 @@ async fn a_server_that_is_none_for_s3_is_told_apart_from_an_empty_bucket() {
         assert_eq!(fault, Fault::NotS3, "{status}: {text}");
         assert!(text.contains("AWS_ENDPOINT_URL"), "{text}");
     }
-    // Nobody may conclude that an object is gone.
+    // No caller may conclude that an object is gone.
     let server = Scripted::start(|_| Answer::new(404, "", "404 page not found")).await;
     let store = store(&server).await;
     let error = store.store.get(&Path::from("x")).await.unwrap_err();
@@ -182,7 +182,7 @@ async fn servers_that_are_not_there_are_told_apart() {
     closing.abort();
 }
 
-/// A server with this certificate, and options that trust what is in `ca`.
+/// A server with this certificate, and options that trust the certificates in `ca`.
 async fn secured(identity: &Identity, ca: &str) -> (Server, TempDir, StoreOptions) {
     let server = Server::start_as(Behaviour::default(), Some(identity)).await;
     let folder = TempDir::new().unwrap();
@@ -263,7 +263,8 @@ async fn a_path_of_the_endpoint_stands_before_the_bucket() {
     }
 }
 
-/// What asks for ever, as the store of metadata does, is ended by a refusal that lasts; other answers are waited for.
+/// A permanent refusal ends work that repeats requests without end, as the store of metadata does; the work waits
+/// for other answers.
 #[tokio::test]
 async fn a_refusal_that_lasts_ends_what_would_ask_for_ever() {
     for (status, code, fault) in [
@@ -303,7 +304,7 @@ async fn a_refusal_that_lasts_ends_what_would_ask_for_ever() {
         .unwrap()
         .unwrap_err();
     assert_eq!(Fault::of(&error), Fault::NotFound);
-    // Who only reads goes on without writes.
+    // Work that only reads goes on without writes.
     let server = Scripted::start(|asked| match asked.method.as_str() {
         "PUT" => Answer::error(403, "AccessDenied", "no"),
         _ => Answer::new(200, "ETag: \"x\"\r\n", "bytes"),
@@ -327,9 +328,8 @@ async fn a_refusal_that_lasts_ends_what_would_ask_for_ever() {
 
 /// The table in the documentation, between its markers.
 fn table(name: &str, rows: &[Advice]) -> String {
-    let mut text = format!(
-        "<!-- {name} -->\n| answer | it means | what is done | what to do |\n|---|---|---|---|\n"
-    );
+    let mut text =
+        format!("<!-- {name} -->\n| answer | meaning | reaction | remedy |\n|---|---|---|---|\n");
     for row in rows {
         let said = match (row.code, row.status) {
             ("", status) => status.to_string(),

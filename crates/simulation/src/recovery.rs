@@ -39,7 +39,7 @@ pub(crate) fn config(plan: &Plan) -> FsConfig {
             },
         },
         memory_limit: 16 << 20,
-        // The model knows no call that is asked to come back for want of room.
+        // The model has no call that is answered JUKEBOX because there is no room.
         room_wait: Duration::from_secs(3600),
         checkpoint_interval: Duration::from_secs(5),
         checkpoint_bytes: if plan.small_checkpoints {

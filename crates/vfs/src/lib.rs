@@ -2,8 +2,8 @@
 //!
 //! A front end speaks a protocol and knows no block, log or bucket; a file system knows no
 //! protocol. What they say to each other is in this crate: POSIX-shaped attributes, one error type
-//! ([`Error`]), one trait ([`FileSystem`]), counts of what keeps clients waiting ([`Troubles`]) and the rules of who may do what ([`permission`]). Benchmarks and tests of a front end put a file
-//! system in memory behind it.
+//! ([`Error`]), one trait ([`FileSystem`]), counts of waiting and refused calls ([`Troubles`]) and the rules of access
+//! ([`permission`]). Benchmarks and tests of a front end put a file system in memory behind it.
 
 mod attributes;
 mod error;

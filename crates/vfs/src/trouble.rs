@@ -1,8 +1,8 @@
-//! What keeps clients waiting, and whom the front end turns away, counted where it happens.
+//! Counts of the calls that wait, and of the clients that the front end refuses.
 //!
-//! A place that makes a call wait holds a [`Waiting`] meanwhile; one that refuses a client says so with
-//! [`Troubles::refused`]. That is two additions and no clock. How long a trouble lasts, and what an operator hears of
-//! it, decides whoever looks at the counts from time to time.
+//! Code that makes a call wait holds a [`Waiting`] meanwhile; code that refuses a client calls
+//! [`Troubles::refused`]. That is two additions and no clock. The task that reads the counts from time to time
+//! decides how long a trouble lasts, and which messages are logged about it.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -70,7 +70,7 @@ pub struct Counts {
 }
 
 impl Troubles {
-    /// A call waits for as long as what this gives lives.
+    /// A call waits for as long as the returned guard lives.
     pub fn wait(&self, kind: Trouble) -> Waiting<'_> {
         let counter = self.of(kind);
         counter.total.fetch_add(1, Ordering::Relaxed);

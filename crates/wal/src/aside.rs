@@ -16,10 +16,10 @@ use crate::segment::{AsideKind, AsideName, FileName};
 use crate::storage::{SegmentReader, Storage, open_for_reading};
 
 /// Archives a log that must not be replayed: of another volume, or written by a gateway that was fenced. Its segments are
-/// renamed to `<label>-<its name>`, so that the log no longer sees them, and cut behind their last record. Gives how many
-/// there were and the label. The names tell the operator what they are; renaming them back brings the log back. Segments
-/// that were cut off behind a damaged place go along. What holds nothing, or nothing that lies at `published` or behind it
-/// where that is given, becomes a spare file for the next log.
+/// renamed to `<label>-<its name>`, so that the log no longer sees them, and cut behind their last record. Returns
+/// their number and the label. The operator recognises them by their names; renaming them back brings the log back.
+/// Segments that were cut off behind a damaged place go along. A segment without records, or without records at or
+/// behind `published` where that is given, becomes a spare file for the next log.
 ///
 /// Nothing that was archived before is replaced: if `label` has a file of the same name already,
 /// the label becomes `<label>-2`, and so on.
@@ -75,21 +75,21 @@ pub fn put_aside(
 /// Whether [`put_aside`] would archive anything.
 ///
 /// # Errors
-/// What the storage says.
+/// An error of the storage.
 pub fn has_to_be_archived(storage: &dyn Storage, published: Option<Lsn>) -> io::Result<bool> {
     let names = storage.list()?;
     let mut segments = names.iter().filter(|name| belongs_to_log(name));
     Ok(segments.any(|name| !Content::of(storage, name).is_published(published)))
 }
 
-/// What a file of the log has.
+/// The records in a file of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     /// No record.
     Nothing,
-    /// Records up to this LSN, in so many bytes of the file.
+    /// Records up to this LSN, in this number of bytes of the file.
     Until(Lsn, u64),
-    /// It is not known what.
+    /// Not known.
     Unknown,
 }
 
@@ -125,7 +125,7 @@ impl Content {
             let used = (SEGMENT_HEADER as u64).saturating_add(end.0.saturating_sub(base.0));
             Ok(Content::Until(end, used.min(bytes)))
         };
-        // What cannot be read now may be later.
+        // A file that cannot be read now may be readable later.
         found().unwrap_or(Content::Unknown)
     }
 
@@ -149,7 +149,7 @@ fn shorten(storage: &dyn Storage, name: &str, bytes: u64) {
 /// The archived logs of a folder, and the bytes of their files.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the system.
 pub fn archived(files: &(impl LogFiles + ?Sized)) -> io::Result<BTreeMap<Label, u64>> {
     let mut found = BTreeMap::new();
     for name in files.list()? {

@@ -270,7 +270,7 @@ impl KeptLog {
             && self.reached() <= Some(published)
     }
 
-    /// Up to where the log has had records, by what it says of itself.
+    /// The LSN up to which the log has had records, by its own notes.
     fn reached(&self) -> Option<Lsn> {
         let durable = self.segments.iter().map(|segment| segment.header.durable);
         let noted = self.volume().filter(|_| self.label == Label::Current);

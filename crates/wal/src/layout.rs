@@ -38,8 +38,8 @@
 //! authenticated how is in [`seal`](crate::seal). All else is as in others, so that a record that is not
 //! whole is told by its CRC, and counted, without a key.
 //!
-//! Behind the header, at 256: bytes of the file (8), and the CRC32 (4) of them and the salt. Versions of Forebay that knew
-//! nothing of it have left zeros there, or what an earlier life had: then the size is not known.
+//! Behind the header, at 256: bytes of the file (8), and the CRC32 (4) of them and the salt. Earlier versions of
+//! Forebay have left zeros there, or bytes of an earlier use of the file: then the size is not known.
 //!
 //! The used part of a segment header fits into one 512-byte sector, so a power cut leaves the
 //! old header, the new one, or a mixture whose CRC is wrong.
@@ -90,7 +90,7 @@ const SIZE: usize = 256;
 const SIZE_CRC: usize = SIZE + 8;
 /// Bytes of the header's page that have a meaning.
 pub(crate) const SEGMENT_PAGE_USED: usize = SIZE_CRC + 4;
-/// The bytes that tell the size.
+/// The place of the size.
 pub(crate) const SIZE_BYTES: std::ops::Range<usize> = SIZE..SEGMENT_PAGE_USED;
 
 const RECORD_MAGIC: [u8; 2] = *b"FR";
@@ -263,7 +263,7 @@ impl SegmentHeader {
         SegmentHeader::decode(&take(page, 0))
     }
 
-    /// The size that the file of this segment was made with, if its first page tells it.
+    /// The size that the file of this segment was made with, if its first page contains it.
     pub(crate) fn file_bytes(&self, page: &[u8; SEGMENT_PAGE_USED]) -> Option<u64> {
         let bytes = u64::from_le_bytes(take(page, SIZE));
         (take(page, SIZE_CRC) == self.size_crc(bytes).to_le_bytes()).then_some(bytes)

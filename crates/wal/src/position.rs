@@ -1,4 +1,4 @@
-//! How far the log has come, in a file of its own: what tells a log that ends from one that was cut off.
+//! The position of the log, in a separate file: it distinguishes a log that ends from one that was cut off.
 //!
 //! ```text
 //! file `position`
@@ -8,12 +8,12 @@
 //!  40  8  durable LSN       48  8  the same, all bits inverted
 //! ```
 //!
-//! It is written as the log goes on and never flushed. After a kill the kernel has all of it, and what was complete has to
-//! be in the segments. After a power cut it is as old as the last time that the kernel wrote that page by itself: the
-//! durable LSN in it is a lower bound then, and the complete one means nothing. Where the two copies of a number differ,
-//! the process ended between writing them, or the page is damaged: nothing is known then.
+//! It is written as the log goes on and never flushed. After a kill the kernel has all of it, and the segments have to
+//! reach the complete LSN. After a power cut it is as old as the last time that the kernel wrote that page by
+//! itself: the durable LSN in it is a lower bound then, and the complete one means nothing. Where the two copies of
+//! a number differ, the process ended between writing them, or the page is damaged: the number is ignored then.
 //!
-//! Whoever takes segments away from the log in order takes this file away before.
+//! Code that removes segments from the log on purpose removes this file first.
 
 use std::io;
 use std::ptr::NonNull;
@@ -52,7 +52,8 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// Begins with what was `reached`. `None` where the storage has no such file, or no room for one: the log does without.
+    /// Begins with the LSNs in `reached`. `None` where the storage has no such file, or no room for one: the log
+    /// does without.
     pub(crate) fn begin(
         storage: &dyn Storage,
         volume: VolumeId,
@@ -95,7 +96,7 @@ impl Position {
     }
 }
 
-/// What the file of a log says; `None` if there is none, or nothing is known by it.
+/// The content of the file of a log; `None` if there is no file, or it is not valid.
 pub(crate) fn reached(
     files: &(impl LogFiles + ?Sized),
     volume: VolumeId,
@@ -124,7 +125,7 @@ fn decode(bytes: &[u8; USED], volume: VolumeId) -> Option<Reached> {
     })
 }
 
-/// Takes the file away, before segments are: without them it would tell of records that are missing.
+/// Removes the file, before segments are removed: without them it would report missing records.
 pub(crate) fn forget(storage: &dyn Storage) -> io::Result<()> {
     match storage.list()?.iter().any(|name| name == POSITION_FILE) {
         true => storage.remove(POSITION_FILE),

@@ -51,9 +51,9 @@
 //!
 //! | behind the end | the writer | so it is | because |
 //! |---|---|---|---|
-//! | a header, or what the log noted of itself, says that more had been durable | any | damaged | |
+//! | a header, or the log's position, shows that more had been durable | any | damaged | |
 //! | anything | is known to have come further: stopped in order there, or was killed and has noted so | damaged | |
-//! | a file that is shorter than it was made | is not known to have come no further | damaged | what it had is not known |
+//! | a file that is shorter than it was made | is not known to have come no further | damaged | its lost content is not known |
 //! | no trace of a record | any | clean | |
 //! | any trace | stopped in order | damaged | the log was flushed to its end, with no append under way |
 //! | the whole header of a record whose payload does not match, or records in a segment whose header is gone | was killed | damaged | the kernel kept all that was written; a record's header is written after its payload, a segment's before its records |
@@ -61,9 +61,9 @@
 //!
 //! Where the writer had come is known after [a stop in order](WriterEnd::StopAt), and after a kill by
 //! [a file of its own](crate::position), which the log writes as it goes on. Otherwise damage that leaves no trace behind
-//! it (the last file removed, or all of it overwritten) cannot be told from a log that ends there. Where the writer stopped
-//! where the records end, the rest of the last segment is not looked through either, which takes longer than reading
-//! a short log.
+//! it (the last file removed, or all of it overwritten) cannot be distinguished from a log that ends there. Where
+//! the writer stopped where the records end, the rest of the last segment is not looked through either, which takes
+//! longer than reading a short log.
 //!
 //! What follows the end is never read again: [`Recovery::into_wal`] first puts the recovered
 //! records on stable storage, takes later segments out of the way, and then goes on in a new
@@ -223,7 +223,7 @@ pub struct Recovery {
     end: Lsn,
     tail: Tail,
     ending: Known,
-    /// What was durable, by the headers and by what the log noted of itself.
+    /// The durable LSN, by the headers and by the log's position.
     durable: Lsn,
     epoch: Option<Epoch>,
     /// The highest segment number that appears anywhere.
@@ -400,7 +400,7 @@ impl Recovery {
                 });
             }
         }
-        // Of a segment without room for a record it is not known what it had.
+        // The former content of a segment without room for a record is not known.
         traces.cut |= rest.peek().is_some_and(Begun::is_cut);
         self.cut_off = rest.collect();
         self.at = self

@@ -60,7 +60,7 @@ pub trait Storage: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Makes a file that is not mapped end after so many bytes, and gives back the space of the others.
+    /// Cuts a file that is not mapped to `bytes` bytes, and frees the rest of its space.
     ///
     /// # Errors
     /// `Unsupported` where that cannot be done; the file stays as it is.

@@ -111,7 +111,7 @@ fn records(recovery: &mut Recovery) -> Vec<(Lsn, Vec<u8>)> {
     records
 }
 
-/// What a power cut leaves that came before the kernel wrote how far the log had come.
+/// The storage after a power cut that came before the kernel wrote the page with the log's position.
 fn without_position(storage: &MemoryStorage) -> MemoryStorage {
     let image = storage.kill();
     image

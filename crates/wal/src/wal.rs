@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     /// Copies of the state's numbers, to be read without the lock.
     complete: AtomicU64,
     durable: AtomicU64,
-    /// The same for whoever reads the log after a crash.
+    /// The same, for recovery after a crash.
     position: Option<Position>,
     syncer: Condvar,
     preparer: Condvar,

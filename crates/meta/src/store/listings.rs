@@ -1,16 +1,16 @@
 //! Listings of directories, kept in memory as the store has given them.
 //!
-//! Of a directory one stretch of its entries is kept, in the order of their cookies: what was listed of it without a gap,
-//! from the first entry on in all but strange cases. A commit changes what is kept of the directories that it changes, so
+//! For each directory one contiguous range of listed entries is kept, in the order of their cookies; it starts at the
+//! first entry in all but rare cases. A commit applies its changes to the kept listings, so
 //! that a listing outlives changes and merges of tables; it is never older than the store.
 //!
 //! ```text
 //!   from                                  to
-//!    |  entry  entry  entry  entry  ...    |      what lies between the two keys, and all of it
+//!    |  entry  entry  entry  entry  ...    |      all entries between the two keys
 //! ```
 //!
-//! What is kept is bounded in bytes, for each directory and for all of them, in two generations: a directory that nobody
-//! lists while a whole generation comes goes with the older one.
+//! The kept listings are bounded in bytes, for each directory and for all of them, in two generations: a directory
+//! that is not listed during a whole generation is dropped with the older one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -24,9 +24,9 @@ use crate::key::{KeyRange, tag};
 const MAX_BYTES: usize = 8 << 20;
 /// Of one directory.
 const MAX_DIRECTORY_BYTES: usize = 1 << 20;
-/// What an entry takes beside its key and record: its share of a tree node, and two allocations.
+/// The memory of an entry beside its key and record: its share of a tree node, and two allocations.
 const ENTRY_OVERHEAD: usize = 128;
-/// What a directory takes beside its entries.
+/// The memory of a directory beside its entries.
 const DIRECTORY_OVERHEAD: usize = 256;
 /// Bytes of a key that say that it is a cookie, and of which directory.
 const PREFIX: usize = 1 + 8;
@@ -45,7 +45,7 @@ fn directory_of_range(range: &KeyRange) -> Option<[u8; PREFIX]> {
     is_within.then_some(prefix)
 }
 
-/// What is kept of one directory.
+/// The kept entries of one directory.
 #[derive(Debug, Default)]
 struct Stretch {
     from: Bytes,
@@ -59,7 +59,7 @@ impl Stretch {
         *self.from <= *key && *key < *self.to
     }
 
-    /// What a scan gives, if all that it needs is here.
+    /// The result of a scan, if all entries that it needs are here.
     fn scan(&self, range: &KeyRange, limit: usize) -> Option<Vec<(Bytes, Bytes)>> {
         // At the end itself nothing is left to give.
         if range.start < self.from || range.start > self.to {
@@ -113,7 +113,7 @@ pub(super) struct Listings {
 }
 
 impl Listings {
-    /// What a scan of entries of a directory gives, if all that it needs is known.
+    /// The result of a scan of entries of a directory, if all entries that it needs are kept.
     pub(super) fn scan(&mut self, range: &KeyRange, limit: usize) -> Option<Vec<(Bytes, Bytes)>> {
         let directory = directory_of_range(range)?;
         let found = match self.young.get(&directory) {
@@ -128,12 +128,12 @@ impl Listings {
         found
     }
 
-    /// Whether what a scan of this range gives can be kept.
+    /// Whether the result of a scan of this range can be kept.
     pub(super) fn is_listing(range: &KeyRange) -> bool {
         directory_of_range(range).is_some()
     }
 
-    /// Keeps what the store has given for a scan.
+    /// Keeps the result of a scan of the store.
     pub(super) fn keep(&mut self, range: &KeyRange, limit: usize, found: &[(Bytes, Bytes)]) {
         let Some(directory) = directory_of_range(range) else {
             return;
@@ -146,7 +146,7 @@ impl Listings {
         let mut stretch = match self.take(&directory, false) {
             Some(own) if own.from <= range.start && range.start <= own.to => own,
             Some(own) if own.from <= range.start => {
-                // Behind a gap: what comes first is asked for first.
+                // Behind a gap: the first entries stay, since clients ask for them first.
                 self.put(directory, own);
                 return;
             }
@@ -195,7 +195,7 @@ impl Listings {
         self.bytes.0 + self.bytes.1
     }
 
-    /// Takes out what is kept of a directory; with `only_old` only what would go next.
+    /// Takes out the kept entries of a directory; with `only_old` only those of the older generation.
     fn take(&mut self, directory: &[u8; PREFIX], only_old: bool) -> Option<Stretch> {
         if let Some(stretch) = self.old.remove(directory) {
             self.bytes.1 -= stretch.bytes;

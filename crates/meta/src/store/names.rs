@@ -2,21 +2,22 @@
 //!
 //! Clients look the same names up again and again, and a look into SlateDB takes ten microseconds of the processor when
 //! all that it reads is in memory; after a merge of tables it takes requests to the bucket, and while that is away there is
-//! no answer. What is kept is what the store has said, of names that are there and of [listings](super::listings).
+//! no answer. Kept are answers of the store, for names that exist and for [listings](super::listings).
 //!
-//! # Why nothing old is given
+//! # Why no old answer is returned
 //! ```text
 //!   reader                    commit
 //!   has ended = begun? ---.   begun + 1
 //!   asks the store        |   the store takes the batch
-//!   is begun the same? ---'   changes what is kept as the batch does
+//!   is begun the same? ---'   applies the batch to the kept answers
 //!   keeps the answer          ended + 1
 //! ```
 //! An answer is kept only if no commit was under way when it was asked for and none has begun by the time it is kept: it is the
-//! store's latest state then. Whatever a commit changes is changed here before the commit returns; it is forgotten if the commit failed, was
-//! cancelled, or had another one beside it, of which it is not known which one came last. One
-//! that was cancelled may still take effect later; its caller makes it again before any other ([`MetaStore::commit`]), and until that
-//! returns, [the overlay](crate::catalog) has what it changes, and is asked first.
+//! store's latest state then. The changes of a commit are applied here before the commit returns; its names are
+//! dropped if the commit failed, was cancelled, or ran at the same time as another one, since their order is not
+//! known. A cancelled commit may still take effect later; its caller makes it again before any other
+//! ([`MetaStore::commit`]), and until that returns, [the overlay](crate::catalog) has what it changes, and is asked
+//! first.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -37,15 +38,15 @@ use crate::store::{MetaStore, Ready};
 
 /// Memory for names, at most.
 const MAX_BYTES: usize = 16 << 20;
-/// Names that one commit may add to those that were looked up: more come from a copy of many files, and would drive out what
-/// clients look at every day.
+/// Names that one commit may add to those that were looked up: more come from a copy of many files, and would displace
+/// names that clients use every day.
 const MADE: usize = 1024;
 /// Each has a lock of its own.
 const SHARDS: usize = 16;
 /// What a name takes beside its bytes and its record: its place in the table, which is up to half empty, and two allocations.
 const OVERHEAD: usize = 160;
 
-/// A store whose names and listings are kept when they were asked for.
+/// A store whose names and listings are kept in memory after a look-up or a scan.
 pub struct NamesInMemory {
     store: Arc<dyn MetaStore>,
     shards: [Mutex<Shard>; SHARDS],
@@ -124,8 +125,8 @@ impl Commit<'_> {
         result
     }
 
-    /// Whether the store has what the batch says, and nothing newer. Asked with the lock on what is about to be changed: a
-    /// commit that begins later changes it later.
+    /// Whether the store has the state of the batch, and nothing newer. Called with the lock on the answers that are
+    /// about to be changed: a commit that begins later changes them later.
     fn is_latest(&self) -> bool {
         self.is_done && self.alone == Some(self.names.begun.load(Ordering::SeqCst))
     }
@@ -451,7 +452,7 @@ mod tests {
         assert!(cancelled.await.is_err());
         drop(held);
         assert_eq!(get(&names, 1).await.as_deref(), Some("newer"));
-        // And names are kept again, also what the next commit says.
+        // And names are kept again, also those of the next commit.
         names.commit(&put(2, "more")).await.unwrap();
         let gets = slow.gets.load(Ordering::SeqCst);
         get(&names, 1).await;

@@ -1,8 +1,8 @@
-//! The holder's note: the object that says which gateway holds a volume, and whether it has stopped in order.
+//! The holder's note: the object that names the gateway that holds a volume, and whether it has stopped in order.
 //!
 //! A gateway writes it before it opens the metadata for writing, and once more when it stops. Each write replaces
 //! exactly the version that was read, so of two gateways that start at the same moment one fails here, before it can
-//! fence the other. In between nobody writes it: an idle volume makes no requests, and the note says nothing about
+//! fence the other. In between it is not written: an idle volume makes no requests, and the note does not show
 //! whether its gateway still runs.
 //!
 //! ```text
@@ -12,8 +12,8 @@
 //! crc32 <8 hex digits>\n                                      of the first line with its line break
 //! ```
 //!
-//! `stopped` is `null` while the volume is held. The note protects against mistakes, not against people: whoever can
-//! write to the bucket can write it. Nothing that it says is needed to read the volume.
+//! `stopped` is `null` while the volume is held. The note protects against mistakes, not against attackers: anyone
+//! with write access to the bucket can write it. No field of it is needed to read the volume.
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub struct Holder {
     pub since: u64,
     /// How long a change may stay unpublished while the bucket answers, in milliseconds.
     pub publishes_every_ms: u64,
-    /// Whether what it acknowledges is in a log on its own disk until it is published.
+    /// Whether acknowledged changes are in a log on its own disk until they are published.
     pub has_log: bool,
     /// Set by a stop in order.
     pub stopped: Option<StoppedInOrder>,
@@ -94,7 +94,7 @@ struct Text {
     stopped: Option<StoppedInOrder>,
 }
 
-/// What every format's first line has.
+/// The fields of the first line in each format.
 #[derive(Deserialize)]
 struct AnyFormat {
     forebay: String,
@@ -104,13 +104,13 @@ struct AnyFormat {
 /// A note as the bucket has it.
 #[derive(Debug)]
 pub struct StoredHolder {
-    /// What it says, or why it cannot be read.
+    /// Its content, or the reason why it cannot be read.
     pub holder: Result<Holder, String>,
     /// The version to replace.
     pub version: UpdateVersion,
 }
 
-/// What came of writing a note.
+/// The result of writing a note.
 #[derive(Debug)]
 pub enum HolderPut {
     /// The bucket has it, as this version.
@@ -171,7 +171,7 @@ impl Holder {
         }
     }
 
-    /// Whether it says that the bucket has everything and nobody holds the volume.
+    /// Whether it records that the bucket has everything and no gateway holds the volume.
     pub fn is_free(&self) -> bool {
         self.stopped
             .is_some_and(|stopped| stopped.unpublished_bytes == 0)
@@ -202,10 +202,10 @@ impl Holder {
         out
     }
 
-    /// Reads what [`Holder::encode`] wrote.
+    /// Decodes the output of [`Holder::encode`].
     ///
     /// # Errors
-    /// What is wrong with the text, safe to be shown.
+    /// The defect of the text, as a message that is safe to print.
     pub fn decode(bytes: &[u8]) -> Result<Holder, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not text")?;
         let (line, crc) = text.split_once('\n').ok_or("its second line is missing")?;
@@ -248,7 +248,7 @@ impl Holder {
 }
 
 impl fmt::Display for Holder {
-    /// Which gateway it is, and since when. What comes from the bucket is shown without control characters.
+    /// The gateway, and its start time. Texts from the bucket are shown without control characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::policy::{Outcome, Pace, PaceSettings, Ticket};
 
-/// What a request does to the store.
+/// The effect of a request on the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// GET, HEAD, LIST.

@@ -4,8 +4,8 @@
 //! through it: those of packs as well as those that SlateDB makes. What it decides is in [`policy`], which knows
 //! no clock and does no I/O.
 //!
-//! * **Reads do not wait for changes.** GET, HEAD and LIST have one circuit, PUT, DELETE and COPY another: all of what
-//!   follows is counted and decided for each by itself ([`circuits`]).
+//! * **Reads do not wait for changes.** GET, HEAD and LIST have one circuit, PUT, DELETE and COPY another: each of
+//!   them counts and decides all of the following by itself ([`circuits`]).
 //! * **Nothing waits for ever.** A request has a limit for its answer and for every pause of a body; beyond
 //!   it is cut off and counts as failed. Time in which the [link](crate::link) holds bodies back does not count. A body
 //!   that goes to the store waits for its place on the link before its request asks for a turn here: it keeps nobody out
@@ -74,7 +74,7 @@ impl Health {
         self.pacer.circuits.lock().reads().last_answer()
     }
 
-    /// What the store said last where it did not do what it was asked for, if it was not said before `since`.
+    /// The store's last refusal or failure, if it did not come before `since`.
     pub fn words_since(&self, since: Instant) -> Option<Refusal> {
         self.pacer.words.since(since)
     }
@@ -232,7 +232,7 @@ impl Pacer {
         result
     }
 
-    /// How long a request that carries so many bytes may take.
+    /// How long a request that carries `bytes` bytes may take.
     pub(crate) fn limit(&self, bytes: u64) -> Duration {
         self.settings.limit(bytes)
     }

@@ -1,4 +1,4 @@
-//! What one circuit decides, from what was answered and what time it is.
+//! The decisions of one circuit, as a function of the answers and the time.
 //!
 //! ```text
 //!               six failures in a row                     the probe is answered
@@ -61,7 +61,7 @@ impl Default for PaceSettings {
 }
 
 impl PaceSettings {
-    /// How long a request that carries so many bytes may take.
+    /// How long a request that carries `transfer` bytes may take.
     pub(super) fn limit(&self, transfer: u64) -> Duration {
         self.answer_limit
             + Duration::from_secs_f64(transfer as f64 / self.slowest_transfer.max(1) as f64)

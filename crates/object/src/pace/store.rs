@@ -60,7 +60,7 @@ impl PacedStore {
             .run(Kind::Change, Repeat::Freely, Body::Nothing, || async {
                 let named = stream::iter(locations.clone().into_iter().map(Ok)).boxed();
                 let mut answers: Vec<_> = self.inner.delete_stream(named).collect().await;
-                // Those that are gone are asked for again with it: deleting twice does no harm.
+                // The repeat names the objects that are gone as well: deleting twice does no harm.
                 let failed = answers.iter().position(|answer| {
                     let error = answer.as_ref().err();
                     error.is_some_and(|error| Fault::of(error).is_transient())

@@ -1,4 +1,4 @@
-//! What a store said last when it did not do what it was asked for, for people who ask why.
+//! The last refusals and failures of a store, for messages to people.
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -12,7 +12,7 @@ type Lasts = watch::Sender<Option<Refusal>>;
 #[derive(Debug)]
 pub(crate) struct Words {
     last: Mutex<Option<(Instant, Refusal)>>,
-    /// The last one to a read that lasts until somebody does something.
+    /// The last permanent one to a read.
     reads: Lasts,
     /// The same of writes. Deletes are none of them: a volume lives without.
     writes: Lasts,
@@ -29,7 +29,7 @@ impl Default for Words {
 }
 
 impl Words {
-    /// Notes why a read has failed for good. What is part of the protocol is no failure.
+    /// Notes why a read has failed for good. An answer that is part of the protocol is no failure.
     pub(crate) fn note_read(&self, error: &object_store::Error) {
         self.note(error, &self.reads);
     }
@@ -40,7 +40,7 @@ impl Words {
     }
 
     fn note(&self, error: &object_store::Error, lasting: &Lasts) {
-        // That the store was not asked says nothing about it.
+        // The request was not sent, so the error carries no message of the store.
         if is_away(error) {
             return;
         }
@@ -54,14 +54,14 @@ impl Words {
         *self.last.lock() = Some((Instant::now(), refusal));
     }
 
-    /// What was said last, if it was not said before `since`.
+    /// The last one, if it did not come before `since`.
     pub(crate) fn since(&self, since: Instant) -> Option<Refusal> {
         let last = self.last.lock();
         let (at, refusal) = last.as_ref()?;
         (*at >= since).then(|| refusal.clone())
     }
 
-    /// Sees what lasts and is said from now on, to reads, or to writes as well.
+    /// Observes permanent refusals from now on, of reads, or of writes as well.
     pub(crate) fn lasting(&self, needs: Needs) -> Lasting {
         Lasting {
             reads: self.reads.subscribe(),
@@ -70,7 +70,7 @@ impl Words {
     }
 }
 
-/// What somebody needs of a store.
+/// The kinds of requests that some work needs of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// To read. Writes may be refused.

@@ -1,4 +1,4 @@
-//! What the answers of S3 servers mean, and what to do about each.
+//! The meaning of the answers of S3 servers, and the remedy for each.
 //!
 //! [`ANSWERS`] has a row for each code of AWS's list of errors that a request of this program can be answered with, for
 //! codes that other servers have added, and for each status that comes without a code. [`FAILURES`] has a row for each way in which there is no
@@ -13,12 +13,12 @@ pub use answers::ANSWERS;
 pub use failures::FAILURES;
 pub(super) use failures::{Stage, failure};
 
-/// What the program does by itself about an answer.
+/// The program's own reaction to an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It belongs to the protocol; who made the request expects it.
+    /// It belongs to the protocol; the caller expects it.
     Expected,
-    /// The request is sent again, if a repetition does no harm: what came of it is not known.
+    /// The request is sent again, if a repetition does no harm: its outcome is not known.
     Again,
     /// The request is sent again: the server did nothing.
     Untouched,
@@ -28,7 +28,7 @@ pub enum Kind {
     Credentials,
     /// It fails, until a setting of this program or of the bucket is another one.
     Configuration,
-    /// It fails, until somebody does something about the bucket or the server.
+    /// It fails until somebody changes the bucket or the server.
     Permanent,
     /// It fails for this object; others are not concerned.
     Object,
@@ -57,17 +57,17 @@ pub struct Advice {
     pub code: &'static str,
     /// The HTTP status that it comes with; 0 where there is no answer. Where there is a code, the code counts.
     pub status: u16,
-    /// What the program does by itself.
+    /// The program's own reaction.
     pub kind: Kind,
-    /// What stands in the way.
+    /// The class of the problem.
     pub fault: Fault,
-    /// What it means.
+    /// Its meaning, as a clause.
     pub means: &'static str,
-    /// What to do.
+    /// The remedy.
     pub advice: &'static str,
 }
 
-/// The row of an answer: of its code, else of its status; a code that nobody knows counts as its status.
+/// The row of an answer: of its code, else of its status; an unknown code counts as its status.
 pub(super) fn answer(code: Option<&str>, status: u16) -> &'static Advice {
     let by_code = code.and_then(|code| ANSWERS.iter().find(|row| row.code == code));
     by_code.unwrap_or_else(|| of_status(status))

@@ -1,8 +1,8 @@
 //! Credentials that change while the program runs.
 //!
-//! The SDK reads profile files once in the life of a client, and holds whatever has no time of expiry for good ones.
-//! Agents write new keys into those files every hour, though, and endpoints of containers hand out others. So what the SDK finds is held
-//! here, and found again, from the files on, in four cases:
+//! The SDK reads profile files once in the life of a client, and treats credentials without a time of expiry as valid.
+//! But agents write new keys into those files every hour, and endpoints of containers change theirs. So this module
+//! holds the credentials that the SDK finds, and searches again, with the files, in four cases:
 //!
 //! | when | at most |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | the server refuses them | every three seconds |
 //! | [`read_again`](CredentialSource::read_again) was called | |
 //!
-//! While they are found again, requests go on with those of before, unless these have expired. If nothing is found, those of
-//! before stay.
+//! During a search, requests go on with the old credentials, unless these have expired. If a search finds nothing,
+//! the old ones stay.
 
 use std::fmt;
 use std::fs;
@@ -63,11 +63,11 @@ struct Source {
 #[derive(Default)]
 struct State {
     held: Option<Held>,
-    /// Grows with each change of what is held.
+    /// Grows with each change of the credentials.
     generation: u64,
-    /// What is held has to be found again, whatever else holds.
+    /// A search is due, independent of all times.
     is_stale: bool,
-    /// When it was looked for last, and in vain for this reason.
+    /// The time of the last search, and the reason if it failed.
     tried: Option<(Instant, Option<String>)>,
     /// The files as they were when it was looked for last.
     stamps: Vec<Stamp>,
@@ -80,22 +80,22 @@ struct Held {
     expires: Option<Instant>,
 }
 
-/// Tells a file from the one that it was before: time of change, length, inode. None of one that is not there.
+/// Identifies a version of a file: time of change, length, inode. `None` if there is no file.
 type Stamp = Option<(i64, i64, u64, u64)>;
 
-/// What has to be done before a request.
+/// The step that is needed before a request.
 enum Need {
     Nothing(Credentials),
     /// Others would be better; these do.
     Better(Credentials),
     Others,
-    /// They were looked for a moment ago, in vain.
+    /// The last search failed a moment ago.
     Wait(String),
 }
 
 impl CredentialSource {
-    /// What the SDK finds: in the environment, the files of the profile, and from those who hand them out to a machine or a
-    /// container, in the way of `loaded` and in its region.
+    /// The credentials that the SDK finds: in the environment, in the files of the profile, and at the endpoints that
+    /// provide them to a machine or a container, with the HTTP client and the region of `loaded`.
     pub fn of_environment(profile: Option<String>, loaded: &SdkConfig) -> CredentialSource {
         let (region, http) = (loaded.region().cloned(), loaded.http_client());
         let (use_fips, use_dual_stack) = (loaded.use_fips(), loaded.use_dual_stack());
@@ -191,7 +191,7 @@ impl CredentialSource {
         };
         let Some(held) = held else {
             let _one = self.shared.finding.lock().await;
-            // Somebody else may have found them meanwhile.
+            // Another request may have found them meanwhile.
             return match self.need() {
                 Need::Nothing(held) | Need::Better(held) => Ok(held),
                 Need::Wait(why) => Err(CredentialsError::provider_error(why)),
@@ -218,7 +218,7 @@ impl CredentialSource {
         state.need(now)
     }
 
-    /// Finds them. What was held before stays where nothing is found, as long as it may be good.
+    /// Searches for them. If nothing is found, the old ones stay as long as they may be valid.
     async fn find(&self) -> Found {
         let stamps = self.shared.stamps();
         let found = (self.shared.find)().await;
@@ -306,7 +306,7 @@ fn is_same(a: &Credentials, b: &Credentials) -> bool {
         == (b.access_key_id(), b.secret_access_key(), b.session_token())
 }
 
-/// The credentials, unless they hold what cannot be part of a header: the SDK would panic at it.
+/// The credentials, unless they hold characters that cannot be part of a header: the SDK would panic at them.
 fn sound(credentials: Credentials) -> Found {
     let is_sent = |value: &str| value.bytes().all(|b| b.is_ascii_graphic());
     // The secret itself is never sent; white space at its ends is none of it all the same.

@@ -1,11 +1,11 @@
-//! What the environment and settings say about the way to a server: the SDK trusts that it can be part of a header or an
-//! address, and panics where it cannot, so that it is looked at first.
+//! Checks of the variables and settings that become part of a header or an address: the SDK assumes that they are valid
+//! there, and panics where they are not.
 
 use std::ffi::OsStr;
 
 use crate::{Encryption, OpenError, StoreOptions};
 
-/// What all variables begin with that the SDK reads.
+/// The prefix of all variables that the SDK reads.
 const PREFIX: &str = "AWS_";
 
 const NEWLINE: &str =
@@ -21,10 +21,10 @@ fn wrong(name: &str, why: &str) -> OpenError {
     }
 }
 
-/// Looks at the variables that the SDK reads.
+/// Checks the variables that the SDK reads.
 ///
 /// # Errors
-/// The first one that cannot be used; its value is not told.
+/// The first one that cannot be used; the message does not contain its value.
 pub fn check_environment() -> Result<(), OpenError> {
     let mut variables: Vec<_> = std::env::vars_os()
         .filter(|(name, _)| name.to_str().is_some_and(|name| name.starts_with(PREFIX)))
@@ -71,7 +71,7 @@ pub fn check_region(name: &str, value: &str) -> Result<(), OpenError> {
     }
 }
 
-/// Looks at what `options` say that becomes part of headers.
+/// Checks the fields of `options` that become part of headers.
 pub(super) fn check_options(options: &StoreOptions) -> Result<(), OpenError> {
     let texts = [
         ("s3_storage_class", options.storage_class.as_deref()),

@@ -30,12 +30,12 @@ pub(crate) struct S3Error {
 }
 
 impl S3Error {
-    /// What stands in the way.
+    /// The class of the problem.
     pub(crate) fn fault(&self) -> Fault {
         self.row.fault
     }
 
-    /// What the program does by itself.
+    /// The program's own reaction.
     pub(crate) fn kind(&self) -> Kind {
         self.row.kind
     }
@@ -45,7 +45,7 @@ impl S3Error {
         self.after
     }
 
-    /// What to do about it.
+    /// The remedy.
     pub(crate) fn advice(&self) -> String {
         match (&self.region, self.row.fault) {
             (Some(region), Fault::WrongRegion) => format!(
@@ -146,7 +146,7 @@ fn reading(answer: &HttpResponse) -> Stage {
     Stage::Reading { is_s3 }
 }
 
-/// What an element of a small XML document holds, which is text alone.
+/// The content of an element of a small XML document, which holds text alone.
 fn element<'a>(xml: &'a [u8], name: &str) -> Option<&'a str> {
     let text = std::str::from_utf8(xml).ok()?;
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
@@ -155,12 +155,12 @@ fn element<'a>(xml: &'a [u8], name: &str) -> Option<&'a str> {
     (!inner.is_empty() && inner.chars().all(is_name)).then_some(inner)
 }
 
-/// What was asked for.
+/// The kind of the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// Something about an object or an upload.
     Object,
-    /// What answers have no body to: an S3 server sends no code.
+    /// A HEAD: its answers have no body, and so an S3 server sends no code.
     #[default]
     Head,
     /// A listing, which no S3 server does not have.
@@ -202,7 +202,7 @@ impl Words<'_> {
         }
     }
 
-    /// Whether no S3 server would answer like this. Nobody may conclude from it that an object is gone.
+    /// Whether no S3 server would answer like this. No caller may conclude from it that an object is gone.
     fn is_elsewhere(&self) -> bool {
         let is_missing = |code| advice::answer(code, self.status).fault == Fault::NotFound;
         let refusal = matches!(self.status, 400 | 401 | 403 | 405);
@@ -226,7 +226,7 @@ pub(super) fn from_code(location: &str, code: Option<&str>, message: Option<&str
     sorted(location, words)
 }
 
-/// The error for an object that is archived; `what` says what is known of that.
+/// The error for an archived object; `what` is its message.
 pub(super) fn archived(location: &Path, what: &str) -> Error {
     let words = Words {
         status: 403,

@@ -1,4 +1,4 @@
-//! Objects in archives: they are named, and restored if that is asked for.
+//! Archived objects: they are named in the log, and restored if `s3_restore` is set.
 //!
 //! A lifecycle rule may move objects into a class whose objects cannot be read (GLACIER, DEEP_ARCHIVE, the archive tiers of
 //! INTELLIGENT_TIERING). A GET of one is answered with 403 `InvalidObjectState`. Nothing of it is lost, and it can be read
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::{Shared, error};
 use crate::{Restore, RestoreTier};
 
-/// How long it takes until the same object is named, and restored, again: what was restored for a day may have gone back.
+/// How long it takes until the same object is named, and restored, again: a restore may have expired meanwhile.
 const AGAIN: Duration = Duration::from_secs(6 * 3600);
 /// Objects that are remembered.
 const MOST: usize = 10_000;
@@ -50,13 +50,13 @@ impl Archived {
         }
     }
 
-    /// A restore could not be asked for: the next read tries again.
+    /// A request for a restore failed: the next read tries again.
     fn forget(&self, location: &Path) {
         self.0.lock().remove(location);
     }
 }
 
-/// What the server says of the class of an archived object.
+/// The class of an archived object, as the server reports it.
 struct Class {
     name: String,
     /// Its copy is restored for good, and not for some days.
@@ -79,7 +79,7 @@ impl Class {
 }
 
 impl Shared {
-    /// The error of a GET. An archived object is restored, if that is asked for and was not done lately.
+    /// The error of a GET. An archived object is restored, if `s3_restore` is set and no restore was requested lately.
     pub(super) async fn not_got(
         &self,
         location: &Path,

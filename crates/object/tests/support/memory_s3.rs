@@ -34,7 +34,7 @@ pub(crate) struct Behaviour {
     pub(crate) failures: u32,
     /// What is put need not have a checksum.
     pub(crate) needs_no_checksum: bool,
-    /// Objects whose names hold `archived` are, until RestoreObject has been asked for so many days of them.
+    /// Objects whose names hold `archived` are, until RestoreObject has asked for this number of days.
     pub(crate) archives: Option<i32>,
     /// ETags are MD5s, as those of S3 are, but for so many puts at first, which have another one.
     pub(crate) md5_e_tags_after: Option<u32>,

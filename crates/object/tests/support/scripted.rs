@@ -1,4 +1,4 @@
-//! A server that answers as a test says, whatever it is asked.
+//! A server that answers each request as a test defines.
 
 use std::sync::{Arc, Mutex};
 

@@ -56,7 +56,7 @@ fn meta(location: &str, bytes: &Bytes) -> ObjectMeta {
     }
 }
 
-/// As S3's, of what an object has: equal for equal bytes.
+/// An ETag of an object's content, as in S3: equal for equal bytes.
 fn e_tag(bytes: &Bytes) -> String {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);

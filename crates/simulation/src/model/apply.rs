@@ -322,7 +322,7 @@ impl State {
         }
         let mut state = self.clone();
         let own = state.count_out(from, old, kind, now);
-        // What replaces another takes its cookie; within a directory a name keeps its own.
+        // A name that replaces another takes its cookie; within a directory a name keeps its own.
         let mut cookie = own.filter(|_| from == to);
         if let Some((inode, object)) = replaced {
             cookie = state.count_out(to, new, object.kind(), now);

@@ -51,8 +51,8 @@ impl Directory {
         self.names.get(name).map(|entry| &entry.node)
     }
 
-    /// Enters a name. What bore it before is out, and the name has that one's cookie; else `cookie`, if there is one that is
-    /// free, or a new one.
+    /// Enters a name. It replaces an entry of this name and takes that entry's cookie; otherwise it gets `cookie`,
+    /// if that is given and free, or a new one.
     pub(super) fn insert(&mut self, name: &[u8], node: Arc<Node>, cookie: Option<u64>) {
         let name = Bytes::copy_from_slice(name);
         let replaced = self.names.get(&name).map(|old| old.cookie);

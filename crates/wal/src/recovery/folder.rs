@@ -26,7 +26,7 @@ pub(super) struct Folder {
     pub(super) begun: Vec<Begun>,
     pub(super) void: Vec<LogFile>,
     pub(super) headless: Vec<Headless>,
-    /// Segments that are shorter than a header's page and have no header: it is not known what they had.
+    /// Segments that are shorter than a header's page and have no header: their former content is not known.
     pub(super) stumps: Vec<LogFile>,
     /// Segments of which nothing is to be replayed, though their headers say that they were begun.
     pub(super) let_go: Vec<LogFile>,

@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(tail(at, at, half, WriterEnd::Kill), damaged(900));
         assert_eq!(tail(at, at, headless, WriterEnd::Kill), damaged(900));
         assert_eq!(tail(at, at, hole, WriterEnd::Kill), torn);
-        // What the log noted of itself: all of it counts while the kernel lives, what was durable always.
+        // The log's position: both LSNs count while the kernel lives, the durable one always.
         let noted = |complete, durable, how, traces| {
             let reached = Reached {
                 complete: Lsn(complete),

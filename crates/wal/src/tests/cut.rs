@@ -1,4 +1,4 @@
-//! Segments that are shorter than they were made, and logs that end before what they had come to.
+//! Segments that are shorter than they were made, and logs that end before their noted position.
 
 use super::*;
 use crate::position::{POSITION_FILE, Position, Reached};
@@ -107,7 +107,7 @@ fn what_was_durable_is_missed_after_a_power_cut_as_far_as_the_kernel_had_written
     let (storage, _, end, last) = written();
     let image = cut(&storage, &last, 4096 + 1432);
     is_said(&ended(&image, WriterEnd::PowerCut), Some(end));
-    // What was merely complete may go.
+    // Records that were merely complete may be lost.
     let image = storage.kill();
     image.edit(&last, |bytes| bytes[4096..].fill(0));
     let reached = Reached {

@@ -14,7 +14,7 @@ fn entry(directory: u64, cookie: u64) -> Bytes {
     Key::Cookie(Inode(directory), cookie).encode()
 }
 
-/// What the store would give.
+/// The result that the store would return.
 fn truth(map: &BTreeMap<Bytes, Bytes>, range: &KeyRange, limit: usize) -> Vec<(Bytes, Bytes)> {
     let all = map.iter().filter(|(key, _)| range.contains(key));
     let all = all.map(|(key, value)| (key.clone(), value.clone()));
@@ -25,8 +25,8 @@ fn truth(map: &BTreeMap<Bytes, Bytes>, range: &KeyRange, limit: usize) -> Vec<(B
 enum Step {
     /// Entries of directories put (with so long a record) or deleted by one commit; whether it is known to be done.
     Commit(Vec<(u64, u64, Option<usize>)>, bool),
-    /// A directory listed from a cookie on, at most so many entries of it; up to another cookie where there is one, as
-    /// where something unpublished ends what is looked at.
+    /// A directory, listed from a cookie on, the highest number of entries, and a cookie to stop at: an unpublished
+    /// entry ends a scan like this.
     List(u64, u64, usize, Option<u64>),
 }
 

@@ -41,7 +41,7 @@ pub(super) static OTHER_REFUSAL: Advice = row(
     Configuration,
     Fault::Refused,
     "the server refuses the request",
-    "the server's words, or its documentation, say why",
+    "the server's message, or its documentation, say why",
 );
 
 /// A status of 500 and more that has no row.
@@ -54,7 +54,7 @@ pub(super) static OTHER_FAILURE: Advice = row(
     "if it stays, look into the server's log",
 );
 
-/// What an S3 server can answer.
+/// The answers of S3 servers.
 pub static ANSWERS: &[Advice] = &[
     // The protocol itself.
     row(
@@ -94,7 +94,7 @@ pub static ANSWERS: &[Advice] = &[
         412,
         Expected,
         Fault::Precondition,
-        "the object is there already, or was changed by somebody else",
+        "the object exists already, or another program has changed it",
         "find out whether another gateway writes this volume",
     ),
     row(
@@ -120,7 +120,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests",
-        "fewer are sent; if it stays, ask who runs the server for a higher limit, or lower upload_parallel",
+        "fewer are sent; if it stays, ask the server's operator for a higher limit, or lower upload_parallel",
     ),
     row(
         "SlowDownRead",
@@ -152,7 +152,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests",
-        "fewer are sent; if it stays, ask who runs the server for a higher limit",
+        "fewer are sent; if it stays, ask the server's operator for a higher limit",
     ),
     row(
         "Throttling",
@@ -160,7 +160,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests",
-        "fewer are sent; if it stays, ask who runs the server for a higher limit",
+        "fewer are sent; if it stays, ask the server's operator for a higher limit",
     ),
     row(
         "ThrottlingException",
@@ -176,7 +176,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests",
-        "fewer are sent; if it stays, ask who runs the server for a higher limit",
+        "fewer are sent; if it stays, ask the server's operator for a higher limit",
     ),
     row(
         "RequestThrottled",
@@ -184,7 +184,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests",
-        "fewer are sent; if it stays, ask who runs the server for a higher limit",
+        "fewer are sent; if it stays, ask the server's operator for a higher limit",
     ),
     row(
         "BandwidthLimitExceeded",
@@ -240,7 +240,7 @@ pub static ANSWERS: &[Advice] = &[
         502,
         Again,
         Fault::Transient,
-        "what lies before the server has no answer from it",
+        "the proxy or balancer before the server got no answer from it",
         "if it stays, look into the logs of the proxy and of the server",
     ),
     row(
@@ -248,7 +248,7 @@ pub static ANSWERS: &[Advice] = &[
         504,
         Again,
         Fault::Transient,
-        "what lies before the server has no answer from it",
+        "the proxy or balancer before the server got no answer from it",
         "if it stays, look into the logs of the proxy and of the server",
     ),
     row(
@@ -264,8 +264,8 @@ pub static ANSWERS: &[Advice] = &[
         409,
         Untouched,
         Fault::Transient,
-        "something else is being done to the bucket",
-        "if it stays, find out who changes the bucket's settings",
+        "another operation on the bucket is under way",
+        "if it stays, find the program or user that changes the bucket's settings",
     ),
     row(
         "XMinioReadQuorum",
@@ -394,8 +394,8 @@ pub static ANSWERS: &[Advice] = &[
         400,
         Credentials,
         Fault::BadCredentials,
-        "the session token is none of this server's, or was altered",
-        "check AWS_SESSION_TOKEN or aws_session_token: it belongs to the access key beside it, and keys that last have none",
+        "the session token does not belong to this server, or was altered",
+        "check AWS_SESSION_TOKEN or aws_session_token: it belongs to its access key; permanent keys have none",
     ),
     row(
         "InvalidAccessKeyId",
@@ -540,15 +540,15 @@ pub static ANSWERS: &[Advice] = &[
         Permanent,
         Fault::Denied,
         "the bucket is closed for everybody",
-        "ask who runs the server why it was closed",
+        "ask the server's operator for the reason",
     ),
     row(
         "AccountProblem",
         403,
         Permanent,
         Fault::Denied,
-        "something is wrong with the account",
-        "ask who runs the server; an unpaid bill is the usual reason",
+        "the account has a problem",
+        "ask the server's operator; an unpaid bill is the usual reason",
     ),
     row(
         "NotSignedUp",
@@ -564,15 +564,15 @@ pub static ANSWERS: &[Advice] = &[
         Permanent,
         Fault::Denied,
         "the account is suspended",
-        "ask who runs the server",
+        "ask the server's operator",
     ),
     row(
         "InvalidPayer",
         403,
         Permanent,
         Fault::Denied,
-        "who is to pay has been closed",
-        "ask who owns the bucket",
+        "the account that pays has been closed",
+        "ask the bucket's owner",
     ),
     row(
         "UnauthorizedAccessError",
@@ -587,7 +587,7 @@ pub static ANSWERS: &[Advice] = &[
         403,
         Permanent,
         Fault::Denied,
-        "this address may not come in",
+        "requests from this address are not allowed",
         "allow it in the bucket's policy",
     ),
     row(
@@ -595,8 +595,8 @@ pub static ANSWERS: &[Advice] = &[
         405,
         Permanent,
         Fault::Denied,
-        "this may not be done to the object or bucket",
-        "check the bucket's policy and lock, and that the endpoint is an S3 server's and no website's",
+        "this operation is not allowed on the object or bucket",
+        "check the bucket's policy and lock, and that the endpoint is an S3 server and not a website",
     ),
     row(
         "ObjectLocked",
@@ -621,7 +621,7 @@ pub static ANSWERS: &[Advice] = &[
         Permanent,
         Fault::Full,
         "the quota of the bucket or user is used up",
-        "raise the quota, or delete what is not needed; `forebay gc` tells what of the volume is garbage",
+        "raise the quota, or delete unneeded data; `forebay gc` shows the garbage of the volume",
     ),
     row(
         "BucketQuotaExceeded",
@@ -629,7 +629,7 @@ pub static ANSWERS: &[Advice] = &[
         Permanent,
         Fault::Full,
         "the quota of the bucket is used up",
-        "raise the quota, or delete what is not needed; `forebay gc` tells what of the volume is garbage",
+        "raise the quota, or delete unneeded data; `forebay gc` shows the garbage of the volume",
     ),
     row(
         "XMinioAdminBucketQuotaExceeded",
@@ -637,7 +637,7 @@ pub static ANSWERS: &[Advice] = &[
         Permanent,
         Fault::Full,
         "the quota of the bucket is used up (MinIO)",
-        "raise it (`mc quota set`), or delete what is not needed; `forebay gc` tells what of the volume is garbage",
+        "raise it (`mc quota set`), or delete unneeded data; `forebay gc` shows the garbage of the volume",
     ),
     row(
         "XMinioStorageFull",
@@ -661,7 +661,7 @@ pub static ANSWERS: &[Advice] = &[
         Permanent,
         Fault::Full,
         "the quota of the account is used up",
-        "raise the quota, or delete what is not needed",
+        "raise the quota, or delete unneeded data",
     ),
     row(
         "StorageCapExceeded",
@@ -669,7 +669,7 @@ pub static ANSWERS: &[Advice] = &[
         Permanent,
         Fault::Full,
         "the cap of the account is reached",
-        "raise the cap, or delete what is not needed",
+        "raise the cap, or delete unneeded data",
     ),
     row(
         "TransactionCapExceeded",
@@ -693,7 +693,7 @@ pub static ANSWERS: &[Advice] = &[
         400,
         Configuration,
         Fault::Refused,
-        "the bucket's name is none",
+        "the bucket's name is not valid",
         "correct the bucket's name in `store`: 3 to 63 lower-case letters, digits, dots and hyphens",
     ),
     row(
@@ -758,7 +758,7 @@ pub static ANSWERS: &[Advice] = &[
         Configuration,
         Fault::WrongRegion,
         "the signature is for another region",
-        "set AWS_REGION to it; the server's words name it",
+        "set AWS_REGION to it; the server's message names it",
     ),
     row(
         "AuthorizationQueryParametersError",
@@ -766,14 +766,14 @@ pub static ANSWERS: &[Advice] = &[
         Configuration,
         Fault::WrongRegion,
         "the signature is for another region",
-        "set AWS_REGION to it; the server's words name it",
+        "set AWS_REGION to it; the server's message names it",
     ),
     row(
         "InvalidHostHeader",
         400,
         Configuration,
         Fault::Refused,
-        "the server does not know the name that it was called by",
+        "the server does not know the host name of the request",
         "set s3_path_style = \"on\", or correct the endpoint",
     ),
     row(
@@ -781,7 +781,7 @@ pub static ANSWERS: &[Advice] = &[
         400,
         Configuration,
         Fault::Refused,
-        "the server does not know the address that it was called by",
+        "the server does not know the address of the request",
         "correct the endpoint (AWS_ENDPOINT_URL)",
     ),
     row(
@@ -800,14 +800,14 @@ pub static ANSWERS: &[Advice] = &[
         "the name of an object is too long",
         "use a shorter prefix in `store`",
     ),
-    // What the server cannot do.
+    // Features that the server lacks.
     row(
         "NotImplemented",
         501,
         Configuration,
         Fault::Unsupported,
         "the server does not know a header of the request: of a conditional write, a checksum, encryption, tags or a storage class",
-        "set s3_checksum = \"md5\" or \"off\", and s3_encryption, s3_tags and s3_storage_class to what it knows; without conditional writes (If-None-Match, If-Match) it cannot hold a volume",
+        "set s3_checksum = \"md5\" or \"off\", and s3_encryption, s3_tags and s3_storage_class to values that it supports; without conditional writes (If-None-Match, If-Match) it cannot hold a volume",
     ),
     row(
         "XNotImplemented",
@@ -815,7 +815,7 @@ pub static ANSWERS: &[Advice] = &[
         Configuration,
         Fault::Unsupported,
         "the server does not know a header of the request",
-        "set s3_checksum = \"md5\" or \"off\", and s3_encryption, s3_tags and s3_storage_class to what it knows",
+        "set s3_checksum = \"md5\" or \"off\", and s3_encryption, s3_tags and s3_storage_class to values that it supports",
     ),
     row(
         "UnsupportedOperation",
@@ -823,7 +823,7 @@ pub static ANSWERS: &[Advice] = &[
         Configuration,
         Fault::Unsupported,
         "the server cannot do this",
-        "use a server that can; the server's words name what it lacks",
+        "use a server that can; the server's message names the missing feature",
     ),
     row(
         "UnsupportedSignature",
@@ -847,7 +847,7 @@ pub static ANSWERS: &[Advice] = &[
         Configuration,
         Fault::Refused,
         "the server refuses the request",
-        "the server's words say which part; checksums (s3_checksum), encryption (s3_encryption) and signatures (TLS) are the usual ones",
+        "the server's message names the part; checksums (s3_checksum), encryption (s3_encryption) and signatures (TLS) are the usual ones",
     ),
     row(
         "InvalidArgument",
@@ -855,7 +855,7 @@ pub static ANSWERS: &[Advice] = &[
         Configuration,
         Fault::Refused,
         "the server refuses a header or parameter",
-        "the server's words name it; s3_encryption, s3_kms_key, s3_storage_class, s3_tags and s3_checksum are what can be set",
+        "the server's message names it; the settings for it are s3_encryption, s3_kms_key, s3_storage_class, s3_tags and s3_checksum",
     ),
     row(
         "InvalidDigest",
@@ -863,7 +863,7 @@ pub static ANSWERS: &[Advice] = &[
         Configuration,
         Fault::Refused,
         "the server cannot read the checksum",
-        "set s3_checksum to what the server knows: crc32, md5 or off",
+        "set s3_checksum to a value that the server supports: crc32, md5 or off",
     ),
     row(
         "InvalidStorageClass",
@@ -1123,7 +1123,7 @@ pub static ANSWERS: &[Advice] = &[
         "the server finds the object damaged (MinIO)",
         "run `forebay fsck`, and look into the server's log",
     ),
-    // Without a code, as answers to HEAD are, and those of what is no S3 server.
+    // Without a code: answers to HEAD, and answers of servers that do not speak S3.
     row(
         "",
         301,
@@ -1186,7 +1186,7 @@ pub static ANSWERS: &[Advice] = &[
         Permanent,
         Fault::NotS3,
         "the server does not know the method",
-        "correct the endpoint (AWS_ENDPOINT_URL): this is no S3 server, or a website's address of one",
+        "correct the endpoint (AWS_ENDPOINT_URL): this is not an S3 server, or it is a website endpoint of one",
     ),
     row(
         "",
@@ -1210,7 +1210,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the request met another one",
-        "if it stays, find out who else writes to the bucket",
+        "if it stays, find the other program that writes to the bucket",
     ),
     row(
         "",
@@ -1225,7 +1225,7 @@ pub static ANSWERS: &[Advice] = &[
         412,
         Expected,
         Fault::Precondition,
-        "the object is there already, or was changed by somebody else",
+        "the object exists already, or another program has changed it",
         "find out whether another gateway writes this volume",
     ),
     row(
@@ -1250,7 +1250,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests",
-        "fewer are sent; if it stays, ask who runs the server for a higher limit",
+        "fewer are sent; if it stays, ask the server's operator for a higher limit",
     ),
     row(
         "",
@@ -1274,14 +1274,14 @@ pub static ANSWERS: &[Advice] = &[
         Configuration,
         Fault::Unsupported,
         "the server does not know the method or a header of the request",
-        "set s3_checksum = \"md5\" or \"off\", and s3_encryption, s3_tags and s3_storage_class to what it knows",
+        "set s3_checksum = \"md5\" or \"off\", and s3_encryption, s3_tags and s3_storage_class to values that it supports",
     ),
     row(
         "",
         502,
         Again,
         Fault::Transient,
-        "what lies before the server has no answer from it",
+        "the proxy or balancer before the server got no answer from it",
         "if it stays, look into the logs of the proxy and of the server",
     ),
     row(
@@ -1289,7 +1289,7 @@ pub static ANSWERS: &[Advice] = &[
         503,
         SlowDown,
         Fault::Transient,
-        "the server, or what lies before it, cannot take requests now",
+        "the server, or a proxy before it, cannot take requests now",
         "fewer requests are sent; if it stays, look into the server's log",
     ),
     row(
@@ -1297,7 +1297,7 @@ pub static ANSWERS: &[Advice] = &[
         504,
         Again,
         Fault::Transient,
-        "what lies before the server has no answer from it",
+        "the proxy or balancer before the server got no answer from it",
         "if it stays, look into the logs of the proxy and of the server",
     ),
     row(

@@ -1,4 +1,4 @@
-//! The rows of failures: where there is no answer that says anything.
+//! The rows of failures: requests without a usable answer.
 
 use std::error::Error as StdError;
 use std::io;
@@ -31,8 +31,8 @@ const NO_CREDENTIALS: Advice = row(
     Kind::Credentials,
     Fault::NoCredentials,
     "no credentials were found",
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; where a machine or a container hands them out, look why \
-     it does not answer",
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; where a machine or a container provides them, check that \
+     its endpoint answers",
 );
 const NO_SUCH_HOST: Advice = row(
     "no such host",
@@ -53,7 +53,7 @@ const NO_ROUTE: Advice = row(
     "no route",
     Kind::Again,
     Fault::Unreachable,
-    "the server cannot be reached: no way leads to its address",
+    "the server cannot be reached: there is no route to its address",
     "check the network of this machine, and the endpoint (AWS_ENDPOINT_URL)",
 );
 const BROKEN: Advice = row(
@@ -82,14 +82,14 @@ const UNKNOWN_AUTHORITY: Advice = row(
     "TLS: unknown authority",
     Kind::Again,
     Fault::Untrusted,
-    "nobody that is trusted vouches for the server's certificate",
+    "no trusted authority has signed the server's certificate",
     "name the authority's certificate in s3_ca (a PEM file); a certificate that the server has signed itself is its own authority",
 );
 const AUTHORITY_AS_SERVER: Advice = row(
     "TLS: an authority as server",
     Kind::Again,
     Fault::Untrusted,
-    "the server shows a certificate for authorities (CA:TRUE), as `openssl req -x509` makes them",
+    "the server presents a certificate for authorities (CA:TRUE), as `openssl req -x509` makes them",
     "make the server's certificate with `-addext basicConstraints=critical,CA:FALSE`, or sign one with that authority; name \
      the file in s3_ca",
 );
@@ -133,14 +133,14 @@ const TLS_FAILED: Advice = row(
     "TLS: no agreement",
     Kind::Again,
     Fault::Untrusted,
-    "this program and the server found no way to speak TLS",
+    "this program and the server could not agree on a TLS session",
     "the server has to speak TLS 1.2 or 1.3, and must not want a certificate of its clients; its log says more",
 );
 const NO_S3: Advice = row(
     "not S3",
     Kind::Configuration,
     Fault::NotS3,
-    "the answer is none of an S3 server: a page, or nothing that can be read",
+    "the answer does not come from an S3 server: it is a page, or cannot be read",
     "correct the endpoint (AWS_ENDPOINT_URL): it leads to something else, such as the server's web console, a proxy or a login page",
 );
 const BROKEN_ANSWER: Advice = row(
@@ -154,11 +154,11 @@ const CANNOT_BE_SENT: Advice = row(
     "cannot be sent",
     Kind::Configuration,
     Fault::Refused,
-    "the request cannot be written down",
+    "the request cannot be built",
     "check the names and settings that are part of it: endpoint, region, bucket, prefix, and the settings that begin with s3_",
 );
 
-/// What can keep an S3 server from answering, or its answer from being understood.
+/// The failures that leave a request without an answer, or with one that cannot be understood.
 pub static FAILURES: &[Advice] = &[
     NO_CREDENTIALS,
     NO_SUCH_HOST,
@@ -180,7 +180,7 @@ pub static FAILURES: &[Advice] = &[
     CANNOT_BE_SENT,
 ];
 
-/// In which way a request failed, as far as the SDK tells.
+/// In which way a request failed, as far as the SDK reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::s3) enum Stage {
     /// There were no credentials to sign it with.

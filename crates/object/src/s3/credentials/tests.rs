@@ -7,11 +7,11 @@ use super::*;
 /// An access key, and when it expires.
 type Key = (String, Option<Duration>);
 
-/// Finds `keyN` the `N`th time, unless it is told to find nothing.
+/// Finds `keyN` the `N`th time, unless `next` is set to nothing.
 struct Agent {
     source: CredentialSource,
     found: Arc<AtomicU32>,
-    /// What the next search gives: nothing, or the access key and when it expires.
+    /// The result of the next search: nothing, or the access key and its time of expiry.
     next: Arc<Mutex<Option<Key>>>,
 }
 
