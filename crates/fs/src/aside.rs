@@ -195,7 +195,7 @@ pub(crate) enum Fate {
     Nothing,
     /// The bucket has all of it: its files are used again.
     LetGo,
-    /// It is as it was: so many bytes of archived logs are there already.
+    /// Nothing has changed: this number of bytes of archived logs is there already.
     NoRoom { archived: u64 },
     /// It is kept under this label.
     Kept { label: String, segments: usize },

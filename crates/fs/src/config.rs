@@ -11,7 +11,7 @@ use crate::core::NODE_BYTES;
 use crate::dedup::Dedup;
 use crate::open::Opening;
 
-/// Bytes for unpublished names and attributes, at most: what a checkpoint of a few tens of thousands of files takes.
+/// Bytes for unpublished names and attributes, at most: enough for a checkpoint of a few tens of thousands of files.
 const MOST_FOR_NAMES: u64 = 64 << 20;
 /// The same at least: a few thousand files.
 const LEAST_FOR_NAMES: u64 = 8 << 20;
@@ -19,8 +19,9 @@ const LEAST_FOR_NAMES: u64 = 8 << 20;
 const MOST_NODES: u64 = 100_000;
 
 /// How long a change waits for room by default. A store that keeps up makes room several times a second, so a burst is slowed
-/// down and nobody has to come back. One that does not will not have caught up in another second either: the call then
-/// only keeps from others what it holds on its way here, and its client comes back by itself (Linux after 5 s).
+/// down and no client has to repeat a call. One that does not will not have caught up in another second either: a
+/// longer wait would only keep other calls from the memory and buffers of this one, and its client repeats it (Linux
+/// after 5 s).
 pub const ROOM_WAIT: Duration = Duration::from_secs(1);
 
 /// Settings of one gateway on one volume. Where nothing else is said, sizes are in bytes.
@@ -37,8 +38,8 @@ pub struct FsConfig {
     pub seal_log: bool,
     /// Memory for block buffers; writers wait at it. At least 16 MiB.
     pub memory_limit: u64,
-    /// How long a change waits for room in memory, and once more for room in the log, before its client is asked to come
-    /// back ([`ROOM_WAIT`] by default).
+    /// How long a change waits for room in memory, and once more for room in the log, before it is answered
+    /// [`Error::Delay`](forebay_vfs::Error::Delay) ([`ROOM_WAIT`] by default).
     pub room_wait: Duration,
     /// How long changes may stay unpublished while the bucket answers.
     pub checkpoint_interval: Duration,
@@ -62,8 +63,8 @@ pub struct FsConfig {
     pub inode_limit: u64,
     /// Nodes that are kept in memory though nothing of them is unpublished.
     pub node_limit: usize,
-    /// Bytes of unpublished names and attributes in memory, with what their publication takes; whoever changes names
-    /// waits at it.
+    /// Bytes of unpublished names and attributes in memory, with the memory of their publication; changes of names wait
+    /// at this limit.
     pub overlay_limit: u64,
     /// Memory for the cache of published metadata.
     pub metadata_cache: u64,
@@ -84,7 +85,7 @@ pub struct FsConfig {
     pub background_requests: u64,
     /// Age in the bucket that a pack which nothing knows must have before it is deleted.
     pub orphan_grace: Duration,
-    /// How often the descriptor or a pack is asked for while checkpoints are published.
+    /// The interval between checks for the descriptor or a pack while checkpoints are published.
     pub presence_interval: Duration,
     /// Bytes a second that the scrub reads from the bucket, at most; 1 or more.
     pub scrub_rate: u64,
@@ -94,17 +95,17 @@ pub struct FsConfig {
     pub opening: Opening,
     /// Whether a volume is opened that another gateway holds.
     pub takeover: Takeover,
-    /// What the note in the bucket says about this gateway.
+    /// The description of this gateway for the note in the bucket.
     pub introduction: Introduction,
 }
 
-/// What an opening does with a volume that another gateway holds, or did not close in order.
+/// How an opening treats a volume that another gateway holds, or did not close in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Takeover {
     /// It fails, and changes nothing.
     #[default]
     Refuse,
-    /// It takes the volume: the other gateway stops at its next publication, and what it has not published stays in its
+    /// It takes the volume: the other gateway stops at its next publication, and its unpublished changes stay in its
     /// log.
     Allow,
 }
@@ -150,7 +151,7 @@ impl FsConfig {
         self.prefetch_bytes.min(self.memory_limit / 4)
     }
 
-    /// With so many bytes of memory for block buffers, and with what goes with them for names and attributes: an eighth of
+    /// With `memory_limit` bytes for block buffers, and in proportion for names and attributes: an eighth of
     /// it for unpublished ones, and about as much for nodes that are kept.
     pub fn with_memory(self, memory_limit: u64) -> FsConfig {
         let share = (memory_limit / 8).clamp(LEAST_FOR_NAMES, MOST_FOR_NAMES);

@@ -31,12 +31,13 @@ use crate::numbers::InodeNumbers;
 use crate::quota::Accounts;
 use crate::scrub::Scrubs;
 
-/// How long who waits for room waits at most before it looks, and asks for a checkpoint, again.
+/// How long a call that waits for room waits at most before it checks again, and asks for a checkpoint again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// What a changed node takes: its state, its places in the table and in the list of its checkpoint, its record as bytes.
+/// The memory of a changed node: its state, its places in the table and in the list of its checkpoint, its record as
+/// bytes.
 pub(crate) const NODE_BYTES: u64 = size_of::<Node>() as u64 + 300;
-/// What a record takes while it is published, beside what it takes anyway: handles in the batch and in its copy, SlateDB's
-/// entry in memory, and its bytes in a table that is being put together and sent.
+/// The additional memory of a record while it is published: handles in the batch and in its copy, SlateDB's
+/// entry in memory, and its bytes in a table that is being built and sent.
 const PUBLISHING_BYTES: u64 = 640;
 /// For how long, up to twice that, a buffer that was let go waits for somebody to use it again.
 const UNUSED_FOR: Duration = Duration::from_secs(5);
@@ -46,7 +47,7 @@ const UNUSED_FOR: Duration = Duration::from_secs(5);
 pub enum Stopped {
     /// Another gateway has opened it.
     #[error(
-        "another gateway has taken over this volume; this one has stopped writing. What it had not published is in its log alone"
+        "another gateway has taken over this volume; this one has stopped writing. Its unpublished changes are in its log alone"
     )]
     Fenced,
     /// The bucket or the metadata in it cannot be used.
@@ -65,7 +66,7 @@ pub enum FlushError {
     #[error("{0}")]
     Gone(String),
     /// Everything is published, but a pack that files need is not in the bucket any more.
-    #[error("{0}; `forebay scrub --status` lists what was lost")]
+    #[error("{0}; `forebay scrub --status` lists the lost bytes")]
     PackGone(String),
 }
 
@@ -102,7 +103,7 @@ pub(crate) struct Core {
     /// How many there are.
     writers_waiting: AtomicUsize,
     stopped: tokio::sync::watch::Sender<Option<Stopped>>,
-    /// What calls wait for.
+    /// Counts of waiting calls, by their reason.
     pub(crate) troubles: Arc<Troubles>,
 }
 
@@ -249,7 +250,7 @@ impl Core {
     }
 
     /// Waits for the log, which has no room before its next segment is prepared, or before the next checkpoint is in the
-    /// bucket. After [`FsConfig::room_wait`] the client is asked to come back.
+    /// bucket. After [`FsConfig::room_wait`] the call fails with [`Error::Delay`].
     pub(crate) async fn wait_for_log_room(&self, bytes: u64) -> Result<()> {
         self.bounded(self.log_room(bytes)).await
     }
@@ -279,8 +280,8 @@ impl Core {
         }
     }
 
-    /// Waits until `bytes` of data may be written to the cache, evicting what is clean. After [`FsConfig::room_wait`]
-    /// the client is asked to come back: who waits longer would keep from others what the call holds on its way here.
+    /// Waits until `bytes` of data may be written to the cache, evicting clean blocks. After [`FsConfig::room_wait`]
+    /// the call fails with [`Error::Delay`]: a longer wait would keep other calls from the memory that this one holds.
     pub(crate) async fn admit(&self, bytes: u64) -> Result<Admission<'_>> {
         self.check_running()?;
         if let Some(admission) = self.try_admit(bytes) {
@@ -419,7 +420,7 @@ impl Core {
     }
 
     /// Waits while more names and attributes are unpublished than memory is meant for. After [`FsConfig::room_wait`]
-    /// the client is asked to come back.
+    /// the call fails with [`Error::Delay`].
     pub(crate) async fn admit_names(&self) -> Result<()> {
         self.check_running()?;
         if self.overlay_is_half_full() {
@@ -459,8 +460,8 @@ impl Core {
     }
 
     /// Memory that unpublished names and attributes take: those of the open checkpoint, and those of the closed one. Each
-    /// record counts with what its publication will take as well, so that a checkpoint that closes takes no more than it
-    /// did before.
+    /// record counts together with the memory of its publication, so that a checkpoint that closes takes no more
+    /// than it did before.
     pub(crate) fn unpublished_names_bytes(&self) -> u64 {
         let open = self.gate.read().changed_nodes();
         let nodes = open + self.checkpoints.closed_nodes.load(Ordering::Relaxed);

@@ -125,7 +125,7 @@ impl LocalState {
             0 => String::new(),
             keys => format!("keys {keys}\n"),
         };
-        // What would not be read back as it is costs one more request at the next start.
+        // A note that could not be read back unchanged is left out: that costs one more request at the next start.
         let fits = |note: &&String| note.len() <= 200 && !note.contains(char::is_control);
         let note = self.note.as_ref().filter(fits);
         let note = note.map_or(String::new(), |note| format!("note {note}\n"));

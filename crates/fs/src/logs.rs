@@ -130,7 +130,7 @@ pub struct Logs {
     state: Option<LocalState>,
 }
 
-/// What archived logs take on the disk.
+/// The space of archived logs on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Archived {
     /// How many there are.

@@ -1,12 +1,13 @@
 //! Which inode numbers new objects get.
 //!
 //! A number is never used twice in the life of a volume: it is the generation of a file handle as well. The bucket knows
-//! which number comes next as of what is published. Those that a gateway has given out since are in its log, and who
-//! takes the volume over does not have that log. So each published state says how many numbers more may be
-//! given out before the next one is published, the *lease*; and who does not know which were, leaves that many out.
+//! the next number as of the published state. Numbers that a gateway has given out since are in its log, and a
+//! gateway that takes the volume over does not have that log. So each published state limits the numbers that may be
+//! given out before the next one is published, the *lease*; an opening that does not know which ones were given out
+//! skips the whole lease.
 //!
-//! In this way numbers stay dense, and below 2^32 for long: 16,384 takeovers without an orderly stop use up that many. A number
-//! that was drawn for an object that was not made is the next one's.
+//! In this way numbers stay dense, and below 2^32 for long: 16,384 takeovers without an orderly stop use 2^32
+//! numbers up. A number that was drawn for an object that was not made goes to the next object.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -107,7 +108,7 @@ mod tests {
         numbers.published(101);
         assert_eq!(numbers.draw(), Ok(Inode(100 + LEASE)));
         assert_eq!(numbers.draw(), Err(Error::Delay));
-        // What recovery has met may lie beyond, and is no reason to give out more.
+        // Numbers that recovery has met may lie beyond the lease, and do not extend it.
         numbers.seen(Inode(1 << 40));
         assert_eq!(numbers.draw(), Err(Error::Delay));
         numbers.published(numbers.next());

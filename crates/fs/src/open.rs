@@ -104,7 +104,7 @@ pub(crate) async fn open(
             let meta = meta.ok_or_else(|| no_metadata(store))?;
             let bucket = volume_state(store, &Catalog::new(Arc::default(), meta.clone())).await;
             if let Err(error) = meta.close().await {
-                tracing::debug!(%error, "closing what the volume's state was read from");
+                tracing::debug!(%error, "closing the metadata that the volume's state was read from");
             }
             bucket
         }
@@ -196,7 +196,7 @@ pub(crate) async fn open(
         bytes: config.volume_limit,
         files: config.inode_limit,
     };
-    opening.begin("reading what the volume and its quotas hold");
+    opening.begin("reading the sums of the volume and its quotas");
     let accounts = Accounts::load(&catalog, &bucket, limit).await?;
     // The bucket does not know the numbers of objects that were made since it was published last. Where some of
     // them may be lost as well, clients have handles that nobody else knows of: those must stay stale.
@@ -369,7 +369,7 @@ fn report_tail(tail: Tail, folder: &Path) -> bool {
     match tail {
         Tail::Damaged { at, until } if until <= at => {
             tracing::error!(
-                "the log in {folder} is damaged: a file of it is shorter than it was made, and what it had behind LSN {at} is not known. If records were there, they are lost; the volume goes on without them, under a new write verifier. Check that disk, and that nothing else changes that folder"
+                "the log in {folder} is damaged: a file of it is shorter than it was made, and its former content behind LSN {at} is not known. If records were there, they are lost; the volume goes on without them, under a new write verifier. Check that disk, and that nothing else changes that folder"
             );
             true
         }

@@ -54,7 +54,7 @@ pub struct Status {
     pub leased_bytes: u64,
     /// Limit of all that, in bytes.
     pub memory_limit: u64,
-    /// Memory that unpublished names and attributes take, with what their publication will take, in bytes.
+    /// Memory of unpublished names and attributes, with the memory that their publication will take, in bytes.
     pub names_bytes: u64,
     /// Limit of that, in bytes.
     pub names_limit: u64,

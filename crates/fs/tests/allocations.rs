@@ -199,8 +199,8 @@ fn a_volume_that_was_closed_has_given_its_memory_back() {
 const MAKERS: u64 = 4;
 const NAMES: u64 = 25_000;
 
-/// Makes files in a volume with little memory for names, whose bucket is a folder; gives the bytes that this took at the
-/// most beside what the volume had after the first thousand.
+/// Makes files in a volume with little memory for names, whose bucket is a folder; returns the peak of its memory in
+/// bytes, less the memory after the first thousand.
 async fn memory_of_names(set: impl FnOnce(&mut FsConfig)) -> usize {
     let (local, bucket) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let url = format!("file://{}", bucket.path().display());
@@ -211,7 +211,7 @@ async fn memory_of_names(set: impl FnOnce(&mut FsConfig)) -> usize {
     set(&mut config);
     Volume::format_as(&store, &config.expected).await.unwrap();
     let volume = Volume::open(&store, config).await.unwrap();
-    // Nobody waits for the disk, so that the publisher is what is behind.
+    // No call waits for the disk, so that the publisher falls behind.
     let volume = volume.with_commit_mode(CommitMode::Async);
     make(&volume, 0..1000).await;
     volume.flush().await.unwrap();

@@ -1,4 +1,5 @@
-//! Moving between directories: what a call looks at, what it holds meanwhile, and that no ring is made.
+//! Moving between directories: the objects that a call looks at, the locks that it holds meanwhile, and that no ring
+//! is made.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,7 +54,7 @@ impl Reads for Asked {
     }
 }
 
-/// Makes so many directories, one in the other.
+/// Makes `levels` directories, one in the other.
 fn make_deep(life: &Life, top: Inode, levels: usize) -> Vec<Inode> {
     life.run(|volume| async move {
         let volume = volume.with_commit_mode(CommitMode::Async);
@@ -165,7 +166,7 @@ fn a_walk_to_the_root_holds_nobody_and_does_not_count_once_an_ancestor_has_moved
         rename(&volume, (others[0], b"directory"), (others[1], b"d"))
             .await
             .unwrap();
-        // What has been walked over already goes below what is to be moved.
+        // A directory that the walk has passed already moves below the one that is to be moved.
         rename(&volume, (made[4], b"x"), (moved, b"x"))
             .await
             .unwrap();

@@ -10,7 +10,7 @@ use forebay_fs::{FlushError, LogConfig};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{FileSystem, Stability};
 
-/// Deletes the objects whose names are like this; gives what they were.
+/// Deletes the objects whose names match; returns their content.
 fn take(bucket: &Bucket, is_one: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<u8>> {
     let mut objects = bucket.objects();
     objects.retain(|name, _| is_one(name));
@@ -91,11 +91,11 @@ fn what_is_gone_is_named_nothing_is_claimed_and_all_goes_on_when_it_is_back() {
         assert!(gone.contains(named), "{gone}");
         assert_eq!(status.store_trouble.unwrap().0, gone);
         assert_eq!(status.stopped, None);
-        // What was only proven to be there before may be recycled; nothing that came after.
+        // Log that a proof before the loss covers may be recycled; no later log.
         if named != "forebay.volume" {
             assert_eq!(status.published, published);
         }
-        // Clients go on: what they write is in the log.
+        // Clients go on: their writes are in the log.
         put(&life, "later");
         for name in ["during", "later"] {
             has(&life, name);
@@ -193,7 +193,8 @@ fn a_pack_that_is_gone_is_noticed_and_what_memory_has_of_it_comes_back() {
     has(&life, "file");
 }
 
-/// What clients looked at last is answered from memory while the bucket is away, whatever was published and merged since.
+/// Names and listings that clients used last are answered from memory while the bucket is away, after any
+/// publications and merges since.
 #[test]
 fn what_was_looked_at_is_answered_while_the_bucket_is_away() {
     let bucket = Bucket::new();
@@ -204,7 +205,7 @@ fn what_was_looked_at_is_answered_while_the_bucket_is_away() {
     assert_eq!(life.list(Inode::ROOT, 100).len(), 4);
     assert_eq!(life.list(directory, 100).len(), 2);
     life.lookup(b"file");
-    // Enough commits for a merge of the metadata's tables, each of which changes what was listed.
+    // Enough commits for a merge of the metadata's tables, each of which changes the listed directory.
     for n in 0..14 {
         life.create_in(directory, format!("{n}").as_bytes());
         life.flush();

@@ -632,11 +632,11 @@ fn what_a_walk_has_yet_to_come_to_is_not_renamed_behind_it() {
             }
             watched.stepping.notified().await;
         });
-        // What it has not come to, over what it has passed.
+        // Names ahead of the walk, over names that it has passed.
         for i in 0..3 {
             life.rename((top, &name(69 - i)), (top, &name(i))).unwrap();
         }
-        // And what is made now.
+        // And files that are made now.
         if !of_directories {
             life.create_in(top, b"new");
             life.rename((top, b"new"), (top, &name(4))).unwrap();

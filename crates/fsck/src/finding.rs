@@ -106,7 +106,7 @@ pub enum Finding {
     #[error("the metadata entry {key} is of a kind that this version does not know")]
     UnknownEntry { #[serde(serialize_with = "text")] key: DisplayKey },
 
-    #[error("the note forebay.holder, which says which gateway holds the volume, cannot be read: {why}")]
+    #[error("the note forebay.holder, which names the gateway that holds the volume, cannot be read: {why}")]
     DamagedHolder { why: String },
     #[error("the volume has no readable state: what it counts, and which numbers come next, is not known")]
     NoVolumeState,

@@ -73,8 +73,8 @@ pub struct Garbage {
     pub young: Amount,
     /// Packs of the newest epoch that are not published.
     pub under_way: Amount,
-    /// Packs that files refer to, and how many bytes of their frames, before compression. What several files share counts
-    /// once.
+    /// Packs that files refer to, and the bytes of their frames in use, before compression. Bytes that several files
+    /// share count once.
     pub in_use: Amount,
     /// Packs that block maps refer to though they have no account.
     pub without_account: Amount,

@@ -46,7 +46,7 @@ pub struct Export {
 /// Memory that clients can make the server hold is at most `shared_bytes` and `resting_bytes`, and for each connection
 /// some KiB, and up to 128 KiB more for one with TLS (handshake messages, then replies that are sealed and not sent); the
 /// replay cache and the pool of idle buffers (8 MiB) come on top. Each client, by its address, has a share of its own of
-/// bytes and of connections, so that none takes what others need.
+/// bytes and of connections, so that no client takes the room that others need.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Longest record in bytes; a longer one closes the connection, before anything is allocated
@@ -71,9 +71,9 @@ pub struct Limits {
     /// idle connection costs a few KiB. Keep it below the limit of open files: at that limit connections wait in the listen
     /// queue instead.
     pub connections: usize,
-    /// Connections of all other addresses, one of which may have a quarter of them: those are told that they may mount nothing.
+    /// Connections of all other addresses, one of which may have a quarter of them: they get AUTH_TOOWEAK.
     pub stranger_connections: usize,
-    /// Time after which a connection of such an address is closed, whatever it does.
+    /// Time after which a connection of such an address is closed, even if it is in use.
     pub stranger_time: Duration,
     /// Time from the beginning of a connection to its first call.
     pub first_call_timeout: Duration,

@@ -114,7 +114,7 @@ pub(crate) enum Lane {
     Looking,
     /// Has a reply that may be long.
     Reading,
-    /// Changes something, or waits for what was changed.
+    /// Changes something, or waits for earlier changes.
     Changing,
 }
 
@@ -122,8 +122,8 @@ impl Lane {
     pub(crate) const ALL: [Lane; 3] = [Lane::Looking, Lane::Reading, Lane::Changing];
 }
 
-/// Whether a call may be answered that it is to be asked again, without being looked at further: an NFS call that does no harm
-/// when it is done twice. Of the others one that is being done already must not be answered like that.
+/// Whether a call may be answered NFS3ERR_JUKEBOX without being executed: an NFS call that does no harm
+/// when it is executed twice. Another call may be under way already, and must not get this answer.
 pub(crate) fn may_be_put_off(record: &[u8]) -> bool {
     match rpc::wanted(record) {
         Some((nfs3::PROGRAM, procedure)) => {
@@ -133,8 +133,8 @@ pub(crate) fn may_be_put_off(record: &[u8]) -> bool {
     }
 }
 
-/// Answers a call for which there is no room, of which `head` may be the beginning only: the client is asked to come back
-/// with it. Only WRITE has reason to be longer than what is kept of it; another call that was cut has bytes left over.
+/// Answers a call for which there is no room, of which `head` may be the beginning only, NFS3ERR_JUKEBOX. Only a WRITE
+/// is longer than the kept bytes for a good reason; another call that was cut has bytes left over.
 pub(crate) fn put_off<F: FileSystem>(
     session: &Session<F>,
     head: &[u8],
@@ -242,7 +242,7 @@ impl<F: FileSystem> Session<F> {
         self.engine.troubles.refused(kind, self.client.address);
     }
 
-    /// Whether no export names the client's address, whatever its port.
+    /// Whether no export names the client's address, on any port.
     pub(crate) fn is_stranger(&self) -> bool {
         !self.client.is_known()
             && self

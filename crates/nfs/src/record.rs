@@ -26,7 +26,7 @@ pub const SMALL_RECORD_BYTES: usize = 64 << 10;
 /// client cannot hold a buffer for the price of a header.
 const EARNEST_BYTES: usize = 16 << 10;
 
-/// So many bytes of a record that is discarded are kept: the longest header of a call, and the arguments of WRITE up to its
+/// Bytes that are kept of a discarded record: the longest header of a call, and the arguments of WRITE up to its
 /// data.
 pub const HEAD_BYTES: usize = 1 << 10;
 
@@ -184,7 +184,7 @@ impl Assembler {
         self.record = buffer;
     }
 
-    /// Gives up the record under way: of what is there and still to come only the first KiB is kept. This answers
+    /// Discards the record under way: only its first [`HEAD_BYTES`] are kept. This answers
     /// [`Step::NeedBuffer`] as well as a grant does: the stream goes on behind the record.
     pub fn discard(&mut self) {
         let kept = self.record.len().min(HEAD_BYTES);
@@ -193,7 +193,7 @@ impl Assembler {
         self.record = head.to_vec();
     }
 
-    /// Keeps what belongs to the head of a discarded record and drops the rest.
+    /// Keeps bytes of the head of a discarded record and drops the rest.
     fn drop_bytes(&mut self, input: &mut &[u8], count: usize) {
         let (piece, rest) = input.split_at(count);
         let room = HEAD_BYTES.saturating_sub(self.record.len());

@@ -1,9 +1,9 @@
 //! Names: looking them up, listing, making, removing, linking and renaming them.
 //!
-//! Who changes the names of a directory holds its `names` lock from the look at the old names to
-//! the change, so that what was looked at still holds. A rename between two directories holds both, that of the lower inode
-//! first. A directory that goes need not be held: whether it is empty, and whether it is still there for a name that comes, is
-//! looked at with its state locked.
+//! A change of the names of a directory holds its `names` lock from the look at the old names to
+//! the change, so that the result of the look stays valid. A rename between two directories holds both, that of the
+//! lower inode first. The lock of a directory that is removed is not needed: both sides lock its state when they
+//! check that it is empty, or that it still exists for a new name.
 
 mod create;
 pub(crate) mod known;

@@ -1,15 +1,15 @@
-//! Moves of directories, and what keeps them from making a ring.
+//! Moves of directories, and the check that they make no ring.
 //!
-//! A directory must not be moved to itself or below itself, so whoever moves one has to know what lies above its new place, up to the
-//! root. That is a walk over as many levels as there are, and the metadata may have to be asked for each of them; so it is
-//! made without any lock, and counts as long as none of the directories that it found was moved since.
+//! A directory must not be moved to itself or below itself, so a move has to know all ancestors of its new place, up
+//! to the root. That is a walk over all levels, and each of them may need a look-up in the metadata; so it is
+//! made without any lock, and is valid as long as none of the directories that it found has moved since.
 //!
 //! ```text
 //!   walk up from the new place    count the moves, then read the parent of each directory
 //!   make the move                 with the moves locked: was one of these directories moved since? Then walk again
 //! ```
 //!
-//! Moves elsewhere in the volume disturb nobody. The lock is held for as long as a record takes to be appended.
+//! Moves elsewhere in the volume invalidate no walk. The lock is held for as long as a record takes to be appended.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const MAX_DEPTH: usize = 4096;
 /// After how many levels a walk lets others go on.
 const LEVELS_AT_ONCE: usize = 64;
 
-/// Moves that are remembered, so many of which may come beside a walk.
+/// Moves that are remembered: the highest number of moves during a walk that it can check.
 const MAX_REMEMBERED: usize = 1024;
 
 /// Directories that were moved from one directory to another, the last ones.
@@ -47,7 +47,7 @@ impl Moves {
         self.count += 1;
     }
 
-    /// What was moved after the first `count` moves; nothing if that is not remembered.
+    /// The directories moved after the first `count` moves; `None` if those are no longer remembered.
     fn since(&self, count: u64) -> Option<impl Iterator<Item = &Inode>> {
         let since = usize::try_from(self.count - count).ok()?;
         let known = self.latest.len().checked_sub(since)?;

@@ -1,9 +1,9 @@
-//! Stretches of cookies of a directory that stand for no name any more.
+//! Ranges of cookies of a directory that stand for no name any more.
 //!
 //! A removed name leaves a deletion in the metadata, under its cookie, until tables are merged; a listing that comes there
-//! walks over it. So does each listing of a directory in which files come and go, over all that came and went. But a cookie that has lost
-//! its name never gets another one. So whoever finds that a stretch of cookies is empty, or empties it, finds that for good: the
-//! longest stretches are kept in memory beside the directory, and listings pass them by.
+//! walks over it. So does each listing of a directory in which files come and go, over all removed ones. But a
+//! cookie that has lost its name never gets another one. So a range of cookies that is empty stays empty: the
+//! longest ranges are kept in memory beside the directory, and listings skip them.
 
 /// Stretches that are kept for one directory: those that save most.
 const MAX_STRETCHES: usize = 8;
@@ -43,7 +43,7 @@ impl PassedCookies {
         }
     }
 
-    /// Where a listing goes on that has come to `cookie`: behind what is known to be empty.
+    /// The cookie at which a listing that has come to `cookie` goes on: behind a range that is known to be empty.
     pub(super) fn pass(&self, cookie: u64) -> u64 {
         let next = cookie.saturating_add(1);
         let at = self.stretches.partition_point(|own| own.1 < next);

@@ -1,7 +1,7 @@
-//! RENAME, which replaces what bears the new name in the same step.
+//! RENAME, which replaces an object of the new name in the same step.
 //!
-//! A listing that is under way must end, also where a program renames each name that it is given. So a name gets a new cookie,
-//! behind all others, only where it comes to a directory beside the names that are there:
+//! A listing that is under way must end, also where a program renames each name that it receives. So a name gets a
+//! new cookie, behind all others, only where it comes from another directory and replaces none:
 //!
 //! | a name | its cookie |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | that comes from another directory | is new |
 //!
 //! There is one exception. While a quota spreads over a directory ([`crate::quota`]), a walk goes through it by cookies, and
-//! what it has not come to yet must not take a place that it has passed. What it has passed counts in another tree than what it
-//! has yet to come to: so nothing takes the cookie of what counts in another tree.
+//! a name ahead of the walk must not take a place behind it. Names that it has passed count in another tree than names
+//! ahead of it: so no name takes the cookie of one that counts in another tree.
 
 use std::sync::Arc;
 
@@ -49,11 +49,11 @@ struct Named {
 )]
 enum Attempt {
     Done(Recorded<(Change, Change)>),
-    /// A directory is to be moved, and it is not known, or not any more, what lies above the place that it goes to.
+    /// A directory is to be moved, and the ancestors of its new place are not known, or not any more.
     NeedsAncestors,
 }
 
-/// How often a rename of a directory looks at what lies above its new place, when that is moved meanwhile.
+/// How often a rename of a directory walks over the ancestors of its new place, when one of them is moved meanwhile.
 const LOOKS: usize = 8;
 
 impl Core {
@@ -85,7 +85,7 @@ impl Core {
             };
             match attempt {
                 Attempt::Done(renamed) => return Ok(renamed),
-                // Without the names: a walk over many levels is not to stop others who use these directories.
+                // Without the `names` locks: a walk over many levels must not stop other calls on these directories.
                 Attempt::NeedsAncestors => match self.ancestors(&to.directory).await {
                     // Moved away and removed beside the walk; the last attempt says whether it is the new place itself.
                     Err(Error::Stale) => above = None,

@@ -47,14 +47,14 @@ pub enum OpenError {
     /// Another gateway holds the volume.
     #[error(transparent)]
     Held(#[from] Box<HeldVolume>),
-    /// The bucket did not take the note of who holds the volume.
+    /// The bucket did not take the holder's note.
     #[error(
         "the object {object}, which says which gateway holds the volume, cannot be read or written: {source}; the gateway needs the right to get and to put it"
     )]
     Holder {
         /// The note's name.
         object: String,
-        /// What the store said.
+        /// The store's error.
         source: object_store::Error,
     },
     /// The gateway's own state file.
@@ -94,7 +94,7 @@ pub enum OpenError {
     },
     /// The log of an earlier epoch has to be archived, and there is no room for it.
     #[error(
-        "the log in {folder} holds what another gateway's epoch has overtaken and has to be archived, and the archived logs there take {archived} bytes of {limit} (log_limit): `forebay log list` shows them, `forebay log salvage LABEL --to FOLDER` brings back what they hold as files, and `forebay log forget --all-salvaged` makes room"
+        "the log in {folder} was overtaken by another gateway's epoch and has to be archived, and the archived logs there take {archived} bytes of {limit} (log_limit): `forebay log list` shows them, `forebay log salvage LABEL --to FOLDER` brings back their changes as files, and `forebay log forget --all-salvaged` makes room"
     )]
     ArchiveFull {
         /// The local folder.

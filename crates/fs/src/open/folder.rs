@@ -145,7 +145,7 @@ impl Local {
                 "the volume has been written in epoch {by} by another gateway since; the bucket has everything that the log in {folder} held"
             ),
             Fate::Kept { label, segments } => tracing::warn!(
-                "the log in {folder} holds what was not published before the volume was written in epoch {by} by another gateway: it is archived ({segments} segments, label {label}) and not replayed; `forebay log list` shows what is in it, and `forebay log salvage {label}` brings it back as files"
+                "the log in {folder} holds changes that were not published before another gateway wrote the volume in epoch {by}: it is archived ({segments} segments, label {label}) and not replayed; `forebay log list` shows its content, and `forebay log salvage {label}` brings it back as files"
             ),
         }
         Ok(())

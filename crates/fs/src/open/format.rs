@@ -24,7 +24,7 @@ pub(crate) async fn format(
     Ok(volume)
 }
 
-/// The same; also gives its metadata, which are open for writing, with `cache_bytes` for what is read of them.
+/// The same; also returns its metadata, which are open for writing, with a cache of `cache_bytes` for reads.
 pub(crate) async fn make(
     store: &Store,
     environment: &Environment,

@@ -11,7 +11,7 @@
 //!
 //! Where it would be refused, [`Takeover::Allow`] has it take the volume. The note is replaced before the metadata are
 //! opened for writing, and only if it is still the one that was read: of several gateways that start at once one goes
-//! on, and the others have fenced nobody.
+//! on, and the others have fenced no gateway.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ const QUESTION_LIMIT: Duration = Duration::from_secs(5);
 pub struct HeldVolume {
     /// The store.
     pub url: String,
-    /// What the note says, or why it cannot be read.
+    /// The content of the note, or the reason why it cannot be read.
     pub holder: Result<Holder, String>,
     /// Whether the note names the local folder of this gateway: then a copy of it was used since.
     pub is_copy: bool,
@@ -81,11 +81,11 @@ impl fmt::Display for HeldVolume {
         match holder.has_log {
             true => write!(
                 f,
-                ". It publishes at least every {interval:?} while the bucket answers; what it has acknowledged since its last publication is in its log alone"
+                ". It publishes at least every {interval:?} while the bucket answers; changes that it has acknowledged since its last publication are in its log alone"
             )?,
             false => write!(
                 f,
-                ". It has no log: what it has not published was not acknowledged as stable"
+                ". It has no log: it has acknowledged no unpublished change as stable"
             )?,
         }
         let is_here = holder.host == self.host && !self.is_copy;
@@ -102,16 +102,16 @@ impl fmt::Display for HeldVolume {
         }
         write!(
             f,
-            ". If that gateway runs, stop it in order; if it ended by accident, start it once more with its own data_dir and stop it. If neither is possible, start this one with --take-over: the other one stops at its next publication, and what it had not published stays in its log, out of the volume"
+            ". If that gateway runs, stop it in order; if it ended by accident, start it once more with its own data_dir and stop it. If neither is possible, start this one with --take-over: the other one stops at its next publication, and its unpublished changes stay in its log, out of the volume"
         )
     }
 }
 
-/// What a gateway that starts knows of itself.
+/// The state of a gateway that starts.
 pub(super) struct Candidate {
     /// The note that it would leave.
     pub(super) note: Holder,
-    /// Whether its log continues what the bucket has.
+    /// Whether its log continues the bucket's state.
     pub(super) continues: bool,
     /// Whether the bucket was opened under its identity, and not by this local folder.
     pub(super) is_copied: bool,
@@ -122,10 +122,10 @@ pub(super) struct Candidate {
     pub(super) data_dir: PathBuf,
 }
 
-/// What a note means for a gateway that starts.
+/// The meaning of a note for a gateway that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Nobody holds the volume.
+    /// No gateway holds the volume.
     Free,
     /// This gateway held it last.
     Own,
@@ -171,7 +171,8 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Writes the note of `candidate`, if it may hold the volume; `keep` has its local folder know who it is before.
+    /// Writes the note of `candidate`, if it may hold the volume; `keep` stores its identity in the local folder
+    /// before.
     pub(super) async fn take(
         store: Arc<dyn ObjectStore>,
         root: Path,
@@ -189,7 +190,7 @@ impl Hold {
             version: Mutex::new(version),
         };
         let put = |replaced| candidate.note.put(&store, &root, replaced);
-        // A restart, which replaces what this folder wrote last, need not read it.
+        // A restart, which replaces the note that this folder wrote last, need not read it.
         let mut outcome = match candidate.e_tag.clone().filter(|_| candidate.continues) {
             Some(e_tag) => Some(
                 put(Some(UpdateVersion {
@@ -235,8 +236,8 @@ impl Hold {
         }
     }
 
-    /// Writes the note again, whatever is there: another gateway has taken the volume after the note was written and before
-    /// this one opened it, which has fenced the other one.
+    /// Writes the note again, over any other: another gateway has taken the volume after the note was written and
+    /// before this one opened it, which has fenced the other one.
     pub(super) async fn take_again(&self) -> Result<(), OpenError> {
         let failed = |source| OpenError::Holder {
             object: HOLDER_NAME.to_owned(),
@@ -254,10 +255,11 @@ impl Hold {
         Err(failed(too_many()))
     }
 
-    /// Says that this gateway has stopped in order, with so many bytes that the bucket does not have.
+    /// Notes in the bucket that this gateway has stopped in order, with `unpublished_bytes` that the bucket does not
+    /// have.
     ///
     /// # Errors
-    /// Why the bucket does not say so: another gateway has taken the volume, or the store fails.
+    /// The reason why the note was not written: another gateway has taken the volume, or the store fails.
     pub(crate) async fn release(&self, at: u64, unpublished_bytes: u64) -> Result<(), String> {
         let note = Holder {
             stopped: Some(StoppedInOrder {

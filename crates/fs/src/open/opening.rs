@@ -1,4 +1,4 @@
-//! Which step an opening is at, for whoever watches it.
+//! The current step of an opening, for the watch and for `status`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub struct Opening(Arc<Mutex<Step>>);
 pub struct Step {
     /// How many there were before it.
     pub number: u64,
-    /// What is being done, and how far it is where that is known: "reading the manifest".
+    /// The step, and its progress where that is known: "reading the manifest".
     pub what: String,
 }
 

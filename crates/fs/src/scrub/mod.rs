@@ -290,7 +290,7 @@ impl Core {
         }
     }
 
-    /// Notes what packs that are gone held.
+    /// Notes the frames of missing packs as damaged.
     async fn note_gone(&self, gone: BTreeSet<PackId>) {
         let why = |pack| (pack, "the pack is gone from the bucket".to_owned());
         let gone: BTreeMap<PackId, String> = gone.into_iter().map(why).collect();

@@ -216,7 +216,7 @@ fn archived_logs_that_take_the_log_s_limit_keep_further_ones_from_being_archived
         };
         let found = forebay_fs::logs::archived(bucket.local.path()).unwrap();
         assert_eq!(found.logs, archived);
-        // What holds no records takes no room.
+        // Segments without records take no room.
         assert!(found.bytes <= archived * 50_000, "{found:?}");
         archived += 1;
         assert!(archived < 20, "{found:?}");

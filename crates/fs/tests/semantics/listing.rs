@@ -234,7 +234,7 @@ fn a_listing_ends_though_each_name_that_it_gives_is_renamed_or_replaced() {
                 life.flush();
             }
         });
-        // Each name as it was, and what was made meanwhile at most once.
+        // Each old name once, and the ones made meanwhile at most once.
         given.retain(|name| name != b"temporary");
         let expected: Vec<_> = (0..NAMES)
             .map(|i| format!("file-{i:06}").into_bytes())
@@ -387,7 +387,7 @@ fn a_listing_passes_removed_names_by() {
     assert!(counts.take().1 <= 10);
     life.stop();
 
-    // A gateway that has not seen them go walks over what is there of them, once.
+    // A gateway that has not seen the removals walks over their deletions, once.
     let life = bucket.start_watched(bucket.config(), counts.clone());
     counts.take();
     assert_eq!(names(&life), 1);
@@ -402,7 +402,7 @@ fn a_listing_passes_removed_names_by() {
             "{scans} scans, {cookies} cookies"
         );
     }
-    // What comes behind them is listed.
+    // Names behind them are listed.
     make_many(&life, directory, all..all + 300);
     assert_eq!(names(&life), 301);
     remove(&life, vec![3000]);

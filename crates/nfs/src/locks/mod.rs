@@ -176,7 +176,7 @@ impl LockManager {
         }
     }
 
-    /// Has the owners of new grants told, and those who wait looked at whom the call has not come to.
+    /// Starts the reports of new grants to their owners, and the work on waiters that the call has not reached.
     pub(crate) fn tell(&self, grants: Vec<Grant<Callback>>) {
         for grant in grants {
             // Without a receiver the server is gone, and its locks with it.

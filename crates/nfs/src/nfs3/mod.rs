@@ -109,10 +109,10 @@ pub(crate) fn has_status(procedure: u32) -> bool {
     procedure != 0 && (procedure as usize) < PROCEDURES.len()
 }
 
-/// Appends the results of a call that was not done and is to be asked again.
+/// Appends the results of a call that was not executed: NFS3ERR_JUKEBOX.
 pub(crate) fn put_off(procedure: u32, reply: &mut Reply) {
-    /// Behind the status a failed call has attributes, and each of them may be missing, which one word says. So many are there
-    /// of each procedure (RFC 1813, section 3.3: `post_op_attr` is one, `wcc_data` two).
+    /// Behind the status a failed call has optional attributes; one word marks each of them as missing. This is
+    /// their number for each procedure (RFC 1813, section 3.3: `post_op_attr` is one, `wcc_data` two).
     const MISSING: [u8; PROCEDURES.len()] = [
         0, 0, 2, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 4, 3, 1, 1, 1, 1, 1, 2,
     ];

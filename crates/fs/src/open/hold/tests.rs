@@ -1,4 +1,4 @@
-//! Which gateway may hold a volume, row by row, and what the others do to the note.
+//! Which gateway may hold a volume, row by row, and that the others leave the note as it is.
 
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
