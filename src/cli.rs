@@ -41,7 +41,7 @@ const TAKE_OVER: &str = "take-over";
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Serve a volume until told to stop.
+    /// Serve a volume until SIGTERM or SIGINT.
     Serve {
         /// Whether it may be made first if there is none.
         new: NewVolume,
@@ -259,7 +259,7 @@ pub fn command() -> Command {
 
     let check = switch(
         "check",
-        "Print one line, and exit with 0 if the gateway is healthy, 1 if it is degraded (it serves, and somebody \
+        "Print one line, and exit with 0 if the gateway is healthy, 1 if it is degraded (it serves, and an operator \
          has to look), 2 if it is failing or does not run",
     )
     .conflicts_with("json");
@@ -423,7 +423,7 @@ fn help_of_settings(arguments: impl IntoIterator<Item = OsString>) -> (Vec<OsStr
         return (arguments, command());
     };
     arguments[at] = "--help".into();
-    // What comes behind could be wrong, and is not asked about.
+    // Later arguments could be wrong, and do not matter here.
     arguments.truncate(at + 1);
     (arguments, showing_settings(command()))
 }

@@ -1,7 +1,8 @@
 //! Whether a configuration fits the machine that is to serve it: its memory, and the disk of `data_dir`; whether any client
 //! reaches it; and whether the machine's clock can be right.
 //!
-//! What cannot work is refused, if somebody has set it; what may become too little is a warning, with both figures.
+//! A value that cannot work is refused, unless it is a default; one that may become too small causes a warning, with
+//! both figures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use forebay_fs::FsConfig;
 
 use crate::config::{Config, ConfigError, ConfigErrors, LogMode, Source};
 
-/// Memory that the program needs beside `memory_limit`, `metadata_cache`, and what names and attributes take.
+/// Memory that the program needs beside `memory_limit`, `metadata_cache`, and names and attributes.
 const BESIDE: u64 = 128 << 20;
 
 /// The same with names and attributes, which follow `memory_limit`.
@@ -40,7 +41,7 @@ pub fn check(config: &Config) -> Result<(), ConfigErrors> {
     Ok(())
 }
 
-/// Refuses an address to listen on that nobody reaches who may mount: it would look as if the clients were broken.
+/// Refuses an address to listen on that no client of the exports can reach: the clients would seem to be broken.
 fn check_listen(config: &Config) -> Result<(), ConfigError> {
     let listen = config.listen.ip();
     let mut clients = (config.exports.iter()).flat_map(|export| export.clients.ranges());
@@ -69,11 +70,11 @@ fn check_listen(config: &Config) -> Result<(), ConfigError> {
 }
 
 /// Refuses a time of day that cannot be right. Libraries end the program before 1970, S3 takes no request that is signed
-/// then, and NFS has no numbers for what comes after 2106; a volume remembers the latest time that it has seen, so
-/// one start with such a clock would be felt for ever.
+/// then, and NFS has no numbers for times after 2106; a volume remembers the latest time that it has seen, so
+/// one start with such a clock would have effects for ever.
 ///
 /// # Errors
-/// What the clock says, and what to do, for the user to read.
+/// The time of the clock, and the remedy, as a message to the user.
 pub fn check_clock(now: SystemTime) -> Result<(), String> {
     const LAST: Duration = Duration::from_secs(u32::MAX as u64);
     let wrong = match now.duration_since(UNIX_EPOCH) {
@@ -86,7 +87,7 @@ pub fn check_clock(now: SystemTime) -> Result<(), String> {
     ))
 }
 
-/// What came of it.
+/// The result of a check.
 #[derive(Debug)]
 enum Verdict {
     Fits,
@@ -196,7 +197,7 @@ fn memory_verdict(config: &Config, memory: Option<Memory>) -> Verdict {
 #[derive(Clone, Copy, Debug)]
 struct Disk {
     total: u64,
-    /// What this user may still write there, and what log and disk cache have already.
+    /// The bytes that this user may still write there, and those that log and disk cache have already.
     available: u64,
 }
 
@@ -249,7 +250,7 @@ fn disk_warning(config: &Config, disk: Disk) -> Option<String> {
     ))
 }
 
-/// What to say where the volume has more than `volume_limit`.
+/// The warning where the volume has more bytes than `volume_limit`.
 pub fn volume_warning(used: u64, config: &Config) -> Option<String> {
     let limit = config.volume_limit;
     (used > limit.bytes()).then(|| {

@@ -43,10 +43,11 @@ const FLUSH_SHARE: f64 = 0.9;
 /// How long calls may take to finish at a stop.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// How long the bucket must have been away for a stop not to wait for it: what is shorter may be over at once.
+/// How long the bucket must have been away for a stop not to wait for it: a shorter outage may be over at once.
 const AWAY_FOR: Duration = Duration::from_secs(5);
 
-/// How long a stop then goes on, once for calls and once for publishing. Docker kills after 10 s what does not end.
+/// How long a stop then goes on, once for calls and once for publishing. Docker kills a process that does not end in
+/// 10 s.
 const AWAY_LIMIT: Duration = Duration::from_secs(3);
 
 /// How long calls may finish, and the volume publish after that, at a stop that may take `limit`; `away` says for how
@@ -137,7 +138,7 @@ impl NfsGateway {
         new: NewVolume,
         opening: Opening,
     ) -> Result<NfsGateway, Failure> {
-        opening.begin("asking the store what it can do");
+        opening.begin("testing the features of the store");
         let open_files = raise_open_files();
         // What can be wrong here is found before anything is opened.
         let tls = tls::load(&config)?;
@@ -299,7 +300,8 @@ fn raise_open_files() -> Option<u64> {
 /// bucket, a bucket in a folder, the control socket, connections of strangers.
 const OTHER_FILES: u64 = 512;
 
-/// Of the connections that are wanted, those that leave the files that all else needs: half of what there is if that is little.
+/// The wanted number of connections, or fewer, so that enough open files remain for all else: half of the limit if
+/// that is low.
 fn allowed_connections(wanted: u32, open_files: Option<u64>) -> u32 {
     let Some(files) = open_files else {
         return wanted;
@@ -425,7 +427,7 @@ impl Control for NfsGateway {
         let waits = self.watcher.waits();
         let data_dir = self.data_dir.clone();
         let archived = tokio::task::spawn_blocking(move || logs::archived(&data_dir));
-        // What cannot be counted now is listed by `forebay log`, with what is wrong.
+        // Logs that cannot be counted now appear in `forebay log`, with the error.
         let archived = archived.await.ok().and_then(Result::ok).unwrap_or_default();
         Status {
             health: Health::of(&status, watch::problems(&waits)),
@@ -614,13 +616,13 @@ impl Gateway for NfsGateway {
         let (drain, publish) = stop_times(limit, away);
         if publish < limit {
             tracing::warn!(
-                "the bucket does not answer, so this stop waits {} for it at most: what is not published stays in the log",
+                "the bucket does not answer, so this stop waits {} for it at most: unpublished changes stay in the log",
                 humantime::format_duration(publish)
             );
         }
         let deadline = Instant::now() + publish;
         if let Some(shutdown) = self.shutdown.lock().take() {
-            // Nobody receives it if the server has ended.
+            // There is no receiver if the server has ended.
             let _ = shutdown.send(drain);
         }
         let server = self.server.lock().take();

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! failing    it takes no changes: the volume has stopped, or the log refuses writes
-//! degraded   it serves, and somebody has to look: the bucket is away, the log is nearly full or has no disk, clients
+//! degraded   it serves, and an operator has to look: the bucket is away, the log is nearly full or has no disk,
+//! clients
 //!            wait, bytes are lost
 //! healthy    everything else
 //! ```
 //!
-//! [`Health::of`] decides this, of the state of the volume and of what clients wait for, and does nothing else. What an
-//! operator does about each problem is in `docs/operations.md`.
+//! [`Health::of`] decides this from the state of the volume and the waits of clients, and does nothing else.
+//! `docs/operations.md` has the remedy for each problem.
 
 use std::fmt;
 
@@ -27,7 +28,7 @@ pub enum State {
     Healthy,
     /// It serves, less well than it should, or is about to.
     Degraded,
-    /// It does not do what it is there for.
+    /// It serves nothing, or takes no changes.
     Failing,
 }
 
@@ -58,7 +59,7 @@ pub struct Problem {
     pub state: State,
     /// Its name for programs; the headings of `docs/operations.md`.
     pub name: String,
-    /// What is wrong, on one line.
+    /// The problem, on one line.
     pub message: String,
 }
 
@@ -78,12 +79,12 @@ impl Problem {
 pub struct Health {
     /// The worst state of all problems.
     pub state: State,
-    /// What is wrong, the worst first.
+    /// The problems, the worst first.
     pub problems: Vec<Problem>,
 }
 
 impl Health {
-    /// Judges a gateway by the state of its volume and by `waits`: what its clients wait for.
+    /// Judges a gateway by the state of its volume and by `waits`, the reported waits of its clients.
     pub fn of(volume: &Status, waits: Vec<Problem>) -> Health {
         let mut problems = of_volume(volume);
         problems.extend(waits);
@@ -101,7 +102,7 @@ impl Health {
     }
 }
 
-/// One line: the state and what is wrong.
+/// One line: the state and the problems.
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let messages: Vec<_> = self.problems.iter().map(|one| &one.message[..]).collect();

@@ -152,7 +152,7 @@ async fn list(store: &Store, json: bool) -> Result<String, VolumeError> {
         return Ok(match json {
             true => format!("{:#}\n", without_ring(&descriptor)),
             false => format!(
-                "the volume at {} is not sealed: it has no keys, and whoever can read the bucket can read its files\n",
+                "the volume at {} is not sealed: it has no keys, and anyone with read access to the bucket can read its files\n",
                 store.url
             ),
         });

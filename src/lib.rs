@@ -18,7 +18,7 @@
 //! * [`logging`]: the program's messages, on standard error.
 //! * `scrub`: what `forebay scrub` asks of the volume.
 //! * [`tls`]: the files of TLS.
-//! * [`watch`]: what the log says while clients wait or something is wrong.
+//! * [`watch`]: messages about waiting clients and problems.
 //! * [`serve`]: the life of a gateway from start to a clean stop.
 //!
 //! The layers below (NFS, file system, log, cache, bucket) are crates of their own; this one wires

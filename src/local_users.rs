@@ -1,11 +1,11 @@
 //! Other users of this machine get nothing: not the files of a gateway, and not its memory.
 //!
-//! * Whatever the umask was, new files are for this user alone ([`close_process`]).
+//! * New files are for this user alone, independent of the umask ([`close_process`]).
 //! * No core dump is written, and `/proc` shows memory and environment to root alone: keys of S3, of TLS and of
 //!   sealed volumes are there.
-//! * What lies in `data_dir` and in a bucket in a folder, and was too open before, is closed at the start
-//!   ([`close_folders`]). Folders first, from the top down: from then on nobody can put something else in the place of
-//!   what is looked at next.
+//! * The start closes existing entries of `data_dir`, and of a bucket in a folder, that were open to other users
+//!   ([`close_folders`]). Folders first, from the top down: from then on no other user can replace the entries that
+//!   it checks next.
 //!
 //! A path may be mistyped (`--data-dir /etc`), so only entries that a gateway makes are touched, and a folder that
 //! others may use and that holds anything else is refused.
@@ -21,7 +21,7 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 
 use crate::config::Config;
 
-/// What a gateway makes in `data_dir`, beside the bucket of the default.
+/// The names that a gateway makes in `data_dir`, beside the bucket of the default.
 const OF_DATA_DIR: &[&str] = &[
     "control.lock",
     "control.sock",
@@ -35,7 +35,7 @@ const OF_DATA_DIR: &[&str] = &[
     "bucket",
 ];
 
-/// What a gateway makes in a bucket in a folder.
+/// The names that a gateway makes in a bucket in a folder.
 const OF_BUCKET: &[&str] = &[
     "forebay.volume",
     "forebay.keys",
@@ -45,7 +45,7 @@ const OF_BUCKET: &[&str] = &[
     "update-lock#0",
 ];
 
-/// What the system makes in the root of a file system.
+/// The name that the system makes in the root of a file system.
 const OF_SYSTEM: &str = "lost+found";
 
 /// Rights of everybody but the owner.
@@ -70,11 +70,11 @@ pub fn close_process() -> Result<(), String> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed)
 }
 
-/// Makes `data_dir`, if there is none, and closes it, and the bucket if that is a folder with a volume. Says what was
-/// too open.
+/// Makes `data_dir`, if there is none, and closes it, and the bucket if that is a folder with a volume. Logs the
+/// entries that were too open.
 ///
 /// # Errors
-/// What cannot be closed, and what to do, for the user to read.
+/// The entry that cannot be closed, and the remedy, as a message to the user.
 pub fn close_folders(config: &Config) -> Result<(), String> {
     let own = rustix::process::geteuid().as_raw();
     let bucket = config.store.folder();
@@ -92,7 +92,7 @@ pub fn close_folders(config: &Config) -> Result<(), String> {
         .create(&data_dir.path);
     made.map_err(|error| data_dir.failed(&data_dir.path, &error))?;
     data_dir.close()?.say(&data_dir.path);
-    // A folder that is missing is made by whoever opens the store.
+    // The opening of the store makes a missing folder.
     let Some(path) = bucket.filter(|path| path.exists()) else {
         return Ok(());
     };
@@ -104,12 +104,12 @@ pub fn close_folders(config: &Config) -> Result<(), String> {
         except: None,
         own,
     };
-    // What is no volume is refused when it is opened, and is nothing to be changed.
+    // A folder without a volume is refused when it is opened, and must not be changed.
     if bucket.foreign().is_some() && !bucket.has_mark() {
         return Ok(());
     }
     match bucket.close_top()? {
-        // Nobody can reach what is below, and there may be millions of objects.
+        // No other user can reach the objects below, and there may be millions of them.
         None => bucket.close_in_background(),
         Some(mode) => {
             let mut closed = Closed::of_top(Some(mode));
@@ -120,7 +120,7 @@ pub fn close_folders(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// What was closed.
+/// The entries that were closed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Closed {
     /// The rights of the folder, if others had some.
@@ -141,10 +141,10 @@ impl Closed {
         let (path, entries) = (path.display(), self.entries);
         match self.folder_mode {
             Some(mode) => tracing::warn!(
-                "{path} was open to other users of this machine (mode {mode:04o}) and is closed now (0700), with {entries} files and folders in it: they may have read what was there"
+                "{path} was open to other users of this machine (mode {mode:04o}) and is closed now (0700), with {entries} files and folders in it: they may have read its content"
             ),
             None if entries > 0 => tracing::info!(
-                "{entries} files and folders in {path} had rights for other users, who could not reach them: these are taken away"
+                "{entries} files and folders in {path} had permissions for other users, which are removed now; other users could not reach them before"
             ),
             None => {}
         }
@@ -153,10 +153,10 @@ impl Closed {
 
 /// A folder that is to be closed.
 struct Place {
-    /// What it is, for errors.
+    /// Its name in errors.
     what: &'static str,
     path: PathBuf,
-    /// What a gateway makes there.
+    /// The names that a gateway makes there.
     names: &'static [&'static str],
     /// The one of them that shows that a gateway has used the folder.
     mark: &'static str,
@@ -167,7 +167,7 @@ struct Place {
 }
 
 impl Place {
-    /// Closes the folder, then what a gateway made in it.
+    /// Closes the folder, then the gateway's entries in it.
     fn close(&self) -> Result<Closed, String> {
         let mut closed = Closed::of_top(self.close_top()?);
         self.close_entries(&mut closed)?;
@@ -191,7 +191,7 @@ impl Place {
             && !self.has_mark()
         {
             return Err(format!(
-                "{} = {path}: others may use this folder (mode {mode:04o}), and it holds what is not of Forebay ({foreign}), so it is not closed: name an empty folder, or run `chmod 700 {path}` if it is the right one",
+                "{} = {path}: others may use this folder (mode {mode:04o}), and it holds an entry that is not of Forebay ({foreign}), so it is not closed: name an empty folder, or run `chmod 700 {path}` if it is the right one",
                 self.what,
                 path = self.path.display()
             ));
@@ -225,7 +225,7 @@ impl Place {
         self.path.join(self.mark).exists()
     }
 
-    /// Closes a file, or a folder and everything below. What is gone by now needs nothing.
+    /// Closes a file, or a folder and everything below. Entries that are gone by now are skipped.
     fn close_entry(&self, path: &Path, depth: usize, closed: &mut Closed) -> Result<(), String> {
         let Some(link) =
             found(fs::symlink_metadata(path)).map_err(|error| self.failed(path, &error))?
@@ -235,7 +235,7 @@ impl Place {
         self.check_owner(path, &link)?;
         let entry = match link.is_symlink() {
             false => link,
-            // One that leads out of the folder was made by the operator, since nobody else could: `log` on another disk.
+            // A link out of the folder was made by the operator, since no other user could: `log` on another disk.
             true if depth == 0 => {
                 let entry = found(fs::metadata(path)).map_err(|error| self.failed(path, &error))?;
                 let Some(entry) = entry else { return Ok(()) };
@@ -244,7 +244,7 @@ impl Place {
             }
             true => return Ok(()),
         };
-        // Root alone can change the rights of what is root's, and nobody else reaches it here.
+        // Root alone can change the permissions of root's entries, and no other user reaches them here.
         if entry.uid() != self.own {
             return Ok(());
         }
@@ -291,7 +291,7 @@ impl Place {
         }
     }
 
-    /// What belongs neither to this user nor to root was put there by somebody who may want it read or written.
+    /// Refuses an entry that belongs neither to this user nor to root: its owner may read or replace it.
     fn check_owner(&self, path: &Path, entry: &Metadata) -> Result<(), String> {
         match entry.uid() {
             0 => Ok(()),
@@ -303,7 +303,7 @@ impl Place {
     fn of_another(&self, path: &Path, uid: u32) -> String {
         let (path, top, own) = (path.display(), self.path.display(), self.own);
         format!(
-            "{path} belongs to user {uid}, and this gateway runs as user {own}: run it as the owner, or have everything in {what} belong to its user (`chown -R {own} {top}`), after a look at what is there",
+            "{path} belongs to user {uid}, and this gateway runs as user {own}: run it as the owner, or have everything in {what} belong to its user (`chown -R {own} {top}`), after a check of its content",
             what = self.what,
         )
     }
@@ -317,7 +317,7 @@ impl Place {
     }
 }
 
-/// What is there, if it is.
+/// The result, or `None` if there is no such entry.
 fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn what_belongs_to_another_user_is_refused() {
         if own() == 0 {
-            eprintln!("skipped: to root, what is root's belongs to no other user");
+            eprintln!("skipped: for root, root's files belong to no other user");
             return;
         }
         let root = TempDir::new().unwrap();

@@ -1,7 +1,8 @@
-//! The program's messages: one line each, on standard error, and not more of one kind than somebody can read.
+//! The program's messages: one line each, on standard error, with a limited rate of each kind.
 //!
-//! `line` keeps a message to one line; `limit` holds what a client, or a mistake, repeats without end. A message that a
-//! client can bring about names it in the field `client`: by it, and by the place in the code, messages are told apart.
+//! `line` keeps a message to one line; `limit` suppresses messages that a client, or a mistake, repeats without end. A
+//! message that a client can cause names it in the field `client`: the limits distinguish messages by this field and by
+//! their place in the code.
 
 mod limit;
 mod line;
@@ -30,7 +31,7 @@ const CLIENT: &str = "client";
 /// The target of messages about messages, which are not limited themselves.
 const ABOUT_MESSAGES: &str = "forebay::messages";
 
-/// What [`start`] has set up.
+/// The limit that [`start`] has set up.
 static LIMIT: OnceLock<Arc<Limit>> = OnceLock::new();
 
 /// Sends messages of this level and above to standard error from now on, for the whole process.
@@ -76,7 +77,7 @@ fn subscriber<W: std::io::Write + 'static>(
         .with(output)
 }
 
-/// What is held of all messages.
+/// The suppressed messages.
 struct Limit {
     /// Time since some beginning.
     now: Box<dyn Fn() -> Duration + Send + Sync>,
@@ -116,7 +117,7 @@ struct LimitLayer(Arc<Limit>);
 impl<S: Subscriber> Layer<S> for LimitLayer {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        // Who wants to see everything does.
+        // An operator that enables debug or trace gets all messages.
         if *metadata.level() > Level::INFO || metadata.target() == ABOUT_MESSAGES {
             return true;
         }
@@ -127,7 +128,7 @@ impl<S: Subscriber> Layer<S> for LimitLayer {
     }
 }
 
-/// The address in the field `client`; what is no address is taken as it is.
+/// The address in the field `client`; another text is used unchanged.
 fn client_of(event: &Event<'_>) -> Option<String> {
     // Found without formatting anything.
     event.metadata().fields().field(CLIENT)?;
@@ -181,7 +182,7 @@ fn filter(level: LogLevel) -> Targets {
     Targets::new()
         .with_default(others)
         .with_target("aws", others.min(LevelFilter::DEBUG))
-        // The cache of the metadata store: its warnings are about its own settings, which nobody can change.
+        // The cache of the metadata store: its warnings are about its own settings, which an operator cannot change.
         .with_target(
             "foyer",
             if others > LevelFilter::WARN {
@@ -216,7 +217,7 @@ mod tests {
         }
     }
 
-    /// The lines that `work` prints, what it held last.
+    /// The lines that `work` prints, the reports of suppressed messages last.
     fn printed(work: impl FnOnce()) -> Vec<String> {
         let (memory, limit) = (Memory::default(), Arc::new(Limit::new(|| Duration::ZERO)));
         let output = memory.clone();

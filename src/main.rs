@@ -24,7 +24,7 @@ enum Failure {
     Configuration(ConfigErrors),
     /// The check has findings, the repair had something to do, or the gateway is not healthy, which was printed.
     Findings(u8),
-    /// The environment, or what the configuration says about the bucket, is wrong: 2.
+    /// The environment, or the configuration of the bucket, is wrong: 2.
     Environment(String),
     /// The volume could not be checked: 2.
     Unchecked(String),
@@ -67,13 +67,13 @@ fn main() -> ExitCode {
 
 fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
     let load = || Config::load(inputs).map_err(Failure::Configuration);
-    // What these make is no file of a gateway, and they know no secret.
+    // These commands make no file of a gateway, and know no secret.
     if !matches!(request, Request::Bench { .. } | Request::Version) {
         local_users::close_process().map_err(Failure::Failed)?;
     }
     let needs_clock = match request {
         Request::Bench { .. } | Request::Version | Request::Config(_) => false,
-        // What these ask a gateway for depends on no clock of this process.
+        // These requests to a gateway do not depend on the clock of this process.
         Request::Flush { .. } | Request::Status { .. } | Request::Exports { .. } => false,
         _ => true,
     };

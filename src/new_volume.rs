@@ -1,11 +1,11 @@
 //! Whether `serve` may make a volume where there is none.
 //!
 //! A mistyped prefix, a disk that is not mounted and a bucket that was emptied all look like a place for a new volume, and
-//! clients would find it empty. So a new one has to be [asked for](NewVolume::Asked), but for two places where nothing
-//! else can be meant: the default folder, and a bucket in which no other volume is found.
+//! clients would find it empty. So a new one [needs a flag](NewVolume::Asked), but for two places that allow no other
+//! reading: the default folder, and a bucket in which no other volume is found.
 //!
-//! Where one is found, it is named: one request for each level of the prefix lists what lies beside it, and those of
-//! the nearest names are asked for a descriptor.
+//! Volumes nearby are named: one request for each level of the prefix lists the names beside it, and the
+//! nearest of them are checked for a descriptor.
 
 use std::path::Path as Folder;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::config::{Config, Source};
 
-/// How many names beside each part of a prefix are asked for a descriptor, the nearest first.
+/// How many names beside each part of a prefix are checked for a descriptor, the nearest first.
 const ASKED: usize = 16;
 
 /// How many levels of a prefix, from the last one up, are looked at.
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Names in a folder that are compared.
 const NAMES: usize = 10_000;
 
-/// Whether somebody has asked for a volume to be made.
+/// Whether the operator has asked for a new volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewVolume {
     /// With `serve --create`.
@@ -41,7 +41,7 @@ pub enum NewVolume {
 }
 
 impl NewVolume {
-    /// Whether one may be made without a look at what else there is.
+    /// Whether one may be made without a search for volumes nearby.
     pub(crate) fn is_meant(self, config: &Config) -> bool {
         // Memory holds no volume that could have been meant instead.
         let is_memory = config.store.as_str().starts_with("memory:");
@@ -51,7 +51,7 @@ impl NewVolume {
     /// Refuses to make a volume, in `store` or in a folder that does not exist, unless nothing else can be meant.
     ///
     /// # Errors
-    /// That there is no volume, which ones are near, and what to do, for the user to read.
+    /// That there is no volume, the volumes nearby, and the remedy, as a message to the user.
     pub(crate) async fn allow(self, config: &Config, store: Option<&Store>) -> Result<(), String> {
         if self.is_meant(config) {
             return Ok(());
@@ -192,7 +192,7 @@ mod tests {
         Config::load(&inputs).unwrap()
     }
 
-    /// A bucket with these objects, as one would see it who opens this prefix.
+    /// A bucket with these objects, opened at this prefix.
     async fn bucket(prefix: &str, objects: &[&str]) -> Store {
         let inner = InMemory::new();
         for object in objects {

@@ -31,7 +31,7 @@ pub enum Failure {
     TakenOver(String),
 }
 
-/// The exit code of [`Failure::TakenOver`]. It is one that supervisors can be told not to restart after.
+/// The exit code of [`Failure::TakenOver`]. Supervisors can be configured not to restart after it.
 pub const TAKEN_OVER: u8 = 3;
 
 impl From<String> for Failure {
@@ -45,7 +45,7 @@ pub trait Gateway: Control {
     /// Where it listens; the port is the real one, also where port 0 was asked for.
     fn address(&self) -> SocketAddr;
 
-    /// Says what clients wait for and what is wrong, as long as this is polled. Never returns.
+    /// Logs the waits of clients and problems, as long as this is polled. Never returns.
     fn watch(&self) -> impl Future<Output = ()> + Send;
 
     /// Returns, with the reason, when it can serve no longer: it was fenced, or its log failed
@@ -134,16 +134,16 @@ where
     let life = async {
         let gateway = tokio::select! {
             gateway = open(config.clone(), opening.clone()) => Arc::new(gateway?),
-            () = watch_opening(&opening) => return Err("what watches the opening has ended".to_owned().into()),
+            () = watch_opening(&opening) => return Err("the watch of the opening has ended".to_owned().into()),
             Some(name) = signals.stop.recv() => {
                 tracing::info!("{name} while opening the volume: nothing was served");
                 return Ok(());
             }
         };
         taken_over::forget(&config.data_dir);
-        // Before it is said: whoever reads that may ask at once.
+        // Before the message: a reader of it may send requests at once.
         opened.send_replace(Some(gateway.clone()));
-        // Whoever started this may have closed the pipe; the gateway does not depend on it.
+        // The parent process may have closed the pipe; the gateway does not depend on it.
         let _ = write!(
             output,
             "{}",
@@ -154,7 +154,7 @@ where
         );
         let _ = output.flush();
         tokio::select! {
-            () = gateway.watch() => Err("what watches over clients that wait has ended".to_owned().into()),
+            () = gateway.watch() => Err("the watch of waiting clients has ended".to_owned().into()),
             result = live(config, again, &*gateway, &mut signals) => result,
         }
     };

@@ -44,10 +44,10 @@ pub(crate) async fn open(config: &Config, create: bool) -> Result<Store, String>
     opened.map_err(|error| error.to_string())
 }
 
-/// Looks at what the environment and the configuration say about the store and a key service. Nothing is asked of them.
+/// Checks the environment and the configuration of the store and of a key service. Makes no request to them.
 ///
 /// # Errors
-/// What has to be corrected first, for the user to read.
+/// The first thing to be corrected, as a message to the user.
 pub fn check(config: &Config) -> Result<(), String> {
     let checked = forebay_object::check(&config.store.to_string(), &options(config, false));
     let checked = checked.and_then(|()| match config.kms_key.0 {
@@ -57,10 +57,10 @@ pub fn check(config: &Config) -> Result<(), String> {
     checked.map_err(|error| error.to_string())
 }
 
-/// Does what needs the store, and gives up as soon as the store refuses something in a way that lasts.
+/// Runs work that needs the store, and ends it at the store's first permanent refusal.
 ///
 /// # Errors
-/// The store's words, and what to do, for the user to read.
+/// The store's message and the remedy, for the user.
 pub(crate) async fn unless_refused<T, E>(
     store: &Store,
     needs: Needs,
@@ -70,7 +70,7 @@ pub(crate) async fn unless_refused<T, E>(
     done.map_err(|refusal| format!("{}: {refusal}", store.url))
 }
 
-/// The same where the error of the work is for the user as well: what the store said last is added to it.
+/// The same where the error of the work is for the user as well: the store's last message is added to it.
 ///
 /// # Errors
 /// Why it was not done, for the user to read.

@@ -1,5 +1,5 @@
-//! What a local folder remembers of a takeover: that another gateway has the volume since, and which one. `forebay status`
-//! says so when no gateway runs, until one serves from this folder again.
+//! The note in a local folder about a takeover: the other gateway that has the volume since. `forebay status`
+//! shows it when no gateway runs, until one serves from this folder again.
 
 use std::fs;
 use std::io;
@@ -29,7 +29,7 @@ pub(crate) fn forget(data_dir: &Path) {
     }
 }
 
-/// What was noted, if anything was.
+/// The note, if there is one.
 pub(crate) fn noted(data_dir: &Path) -> Option<String> {
     let file = file(data_dir);
     let is_short = fs::metadata(&file).ok()?.len() <= LONGEST;

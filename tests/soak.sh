@@ -6,11 +6,12 @@
 #
 # 30 minutes without SECONDS; 40 do for a quick look. Asserted is: memory stays below its bound, nothing acknowledged is lost by a
 # SIGKILL in the middle and one at the end, `flush` and `fsck` are content, the gateway does not panic and says little, no call of the
-# well-behaved client fails or has no answer, and no rude client gets what it must not get. Latencies are printed beside their goal
-# and not asserted: they are the machine's as well. The bucket is versitygw behind a link of 4 MiB/s, which is what keeps memory
-# full; a folder is much faster. Flags are, for example, `--only deaf,drip`, or `--each` for one run of so many seconds with each kind alone.
+# well-behaved client fails or has no answer, and no rude client gets a wrong answer. Latencies are printed beside
+# their goal and not asserted: they depend on the machine as well. The bucket is versitygw behind a link of 4 MiB/s,
+# which keeps memory full; a folder is much faster. Flags are, for example, `--only deaf,drip`, or `--each` for one
+# run of SECONDS with each kind alone.
 #
-# Environment, with what holds without it:
+# Environment, with its defaults:
 #   FB_BINARY=          the program; without it the release build of this checkout, built if need be
 #   SOAK_BINARY=        the clients; without it a debug build
 #   WORK_PARENT=/tmp    where work folders are made: on a disk, since in memory the log would count as memory. That of a run that

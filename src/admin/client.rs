@@ -64,7 +64,7 @@ pub enum ClientError {
     Opening {
         /// The folder.
         data_dir: PathBuf,
-        /// What it does.
+        /// The step of the opening.
         step: String,
     },
     /// It could not do what it was asked to do.

@@ -63,8 +63,8 @@ impl Server {
         })
     }
 
-    /// Answers clients, until it is dropped; then those that still wait are cut off. Until `control` has a gateway they
-    /// are told which step its opening is at, or wait, if they want more of it than to know how it is.
+    /// Answers clients, until it is dropped; then those that still wait are cut off. Until `control` has a gateway,
+    /// requests for its status are answered with the step of its opening, and all others wait.
     pub async fn run<C: Control>(
         &self,
         control: watch::Receiver<Option<Arc<C>>>,
@@ -95,7 +95,7 @@ impl Server {
     }
 }
 
-/// What a connection needs beside its stream.
+/// The data that a connection needs beside its stream.
 struct Asked<C> {
     control: watch::Receiver<Option<Arc<C>>>,
     opening: Opening,
@@ -121,12 +121,12 @@ async fn converse<C: Control>(
     };
     if let Ok(line) = to_line(&reply) {
         // Bytes of the request that were not read would turn the close into a reset, which may
-        // overtake the reply; only who sends more than was asked for can notice.
+        // overtake the reply; only a client that sends more than its request can notice.
         let _ = timeout(PATIENCE, stream.write_all(&line)).await;
     }
 }
 
-/// Does what a client wants.
+/// Executes a client's request.
 async fn answer<C: Control>(
     command: Command,
     asked: Asked<C>,

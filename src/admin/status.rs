@@ -16,7 +16,7 @@ use crate::watch::Wait;
 pub struct Status {
     /// Whether it is healthy, degraded or failing, and why.
     pub health: Health,
-    /// What clients wait for, and whom the gateway turns away.
+    /// The waits and refusals of clients.
     pub waits: Vec<Wait>,
     /// Version of the program.
     pub version: String,
@@ -46,7 +46,7 @@ pub struct Status {
     pub memory_bytes: u64,
     /// Bytes of memory that they may take.
     pub memory_limit_bytes: u64,
-    /// Bytes of memory that unpublished names and attributes take, with what their publication will take.
+    /// Bytes of memory of unpublished names and attributes, with the memory that their publication will take.
     pub names_bytes: u64,
     /// Bytes of memory that they may take.
     pub names_limit_bytes: u64,
@@ -54,7 +54,7 @@ pub struct Status {
     pub log_bytes: u64,
     /// Bytes of disk that it may take; 0 without a log.
     pub log_limit_bytes: u64,
-    /// Logs of earlier epochs that were archived, and hold what the bucket may not have.
+    /// Logs of earlier epochs that were archived, with records that the bucket may lack.
     pub archived_logs: ArchivedLogs,
     /// What is wrong with the log, while it is; null when all is well.
     pub log_error: Option<LogError>,

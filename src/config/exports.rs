@@ -43,7 +43,7 @@ pub(super) fn no_such_table(name: &str) -> String {
     }
 }
 
-/// What to say about a key that no table of an export takes.
+/// The message about a key that no table of an export takes.
 fn no_such_key(key: &str) -> String {
     let own = OWN.iter().copied();
     let nearest = nearest_of(key, own.chain(["path"]).map(str::to_owned));

@@ -52,7 +52,7 @@ pub(crate) fn well() -> Status {
     }
 }
 
-/// State and names of the problems of a volume that is well but for what `change` does to it.
+/// State and names of the problems of a healthy volume after `change`.
 fn judged(change: impl FnOnce(&mut Status)) -> (State, Vec<String>, String) {
     let mut status = well();
     change(&mut status);

@@ -1,4 +1,4 @@
-//! Decides which messages are printed: a client cannot fill the log, whatever it does.
+//! Decides which messages are printed: no client can fill the log.
 //!
 //! ```text
 //!   message --> bucket of its kind and client --> bucket of its kind --> printed
@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A kind is a place in the code. Each kind and client may print [`OF_CLIENT`] messages a minute, all clients of a kind
-//! together [`OF_KIND`], as many at once. What is held is counted, and said when its minute is over, so that no kind of
-//! message is ever lost. What is rare is always printed: its bucket is full. Time comes in as an argument.
+//! together [`OF_KIND`], as many at once. Held messages are counted, and their count is printed when the minute is
+//! over, so that no kind of message is ever lost. Rare messages are always printed: their bucket is full. Time comes
+//! in as an argument.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -23,10 +24,10 @@ pub(super) const OF_KIND: u32 = 100;
 /// Pairs of kind and client that are known at once. Where there are more, the limit of the kind alone counts.
 pub(super) const CLIENTS: usize = 256;
 
-/// Bytes of a client's name that tell it from others.
+/// Bytes of a client's name that distinguish it from others.
 const CLIENT_BYTES: usize = 64;
 
-/// Bytes of a message that is held which are kept to say what it was.
+/// Bytes of a held message that are kept as a sample.
 const SAMPLE_BYTES: usize = 256;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -34,7 +35,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// How often room is made in the table of clients at most: to look at all of them costs something.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// What was printed and held of all kinds, which are named by `K`.
+/// The printed and held messages of all kinds, which are named by `K`.
 #[derive(Debug)]
 pub(super) struct Limiter<K> {
     kinds: HashMap<K, Bucket>,
@@ -52,7 +53,7 @@ pub(super) struct Held {
     pub(super) sample: String,
 }
 
-/// What one kind, or one kind and client, may still print.
+/// The messages that one kind, or one kind and client, may still print.
 #[derive(Debug)]
 struct Bucket {
     /// Messages that may be printed a minute, and at once.
@@ -106,7 +107,7 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
         taken
     }
 
-    /// What was held and is to be said `now`: of whom the first message was held a minute ago. Of all, if `all`.
+    /// The held messages to be reported `now`: those whose first one was held a minute ago. All of them, if `all`.
     pub(super) fn due(&mut self, now: Duration, all: bool) -> Vec<Held> {
         let mut due = Vec::new();
         let is_due = |bucket: &Bucket| {
@@ -174,7 +175,7 @@ impl Bucket {
     }
 
     fn fill(&mut self, now: Duration) {
-        // Milliseconds in which one thousandth comes; what is not whole yet comes later.
+        // Milliseconds in which one thousandth comes; a fraction comes later.
         let passed = now.saturating_sub(self.filled).as_millis() as u64;
         let comes = passed.saturating_mul(u64::from(self.limit)) * 1000 / MINUTE.as_millis() as u64;
         if comes > 0 {
@@ -211,7 +212,7 @@ impl Bucket {
     }
 }
 
-/// The beginning of a text, of at most so many bytes and whole characters.
+/// The beginning of a text: whole characters, at most `bytes` bytes.
 pub(super) fn cut(text: &str, bytes: usize) -> &str {
     let end = (0..=bytes.min(text.len()))
         .rev()

@@ -1,5 +1,5 @@
-//! One message, one line: what a client chose (names of files, of clients, of owners) neither begins a new one, nor
-//! changes what a terminal shows, nor makes one without end.
+//! One message, one line: a text that a client chose (names of files, of clients, of owners) neither begins a new
+//! line, nor sends control codes to a terminal, nor makes a line without end.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use super::limit::cut;
 /// Bytes of a line, without its end. Paths may have 4096, and each of them may need several here.
 const LINE_BYTES: usize = 8 << 10;
 
-/// Gives messages as lines to what the function makes.
+/// Writes messages as lines to the writer that the function makes.
 pub(super) struct Lines<M>(pub(super) M);
 
 impl<'a, M, W> MakeWriter<'a> for Lines<M>

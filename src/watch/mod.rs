@@ -1,9 +1,9 @@
-//! What an operator hears while clients wait or something is wrong: that it begins, every few minutes that it goes on, and
-//! that it is over, with how long it lasted.
+//! Messages to the operator while clients wait or a problem lasts: at the beginning, every few minutes meanwhile, and
+//! at the end, with the duration.
 //!
-//! [`look`] gathers what there is to see: the problems of the volume's [`crate::health`], and the counts of those
-//! who [wait or were refused](forebay_vfs::Troubles). [`Watch`] decides what to say of it. A task looks once a second and
-//! sends that to the log; `forebay status` shows what goes on.
+//! [`look`] gathers the observations: the problems of the volume's [`crate::health`], and the counts of calls that
+//! [wait or were refused](forebay_vfs::Troubles). [`Watch`] decides which messages to log. A task does this once a
+//! second; `forebay status` shows the current waits.
 
 mod opening;
 mod period;
@@ -36,13 +36,13 @@ pub struct Seen {
     pub state: State,
     /// The sentence about it, without an end.
     pub what: String,
-    /// What to do, as a sentence without an end; may be empty.
+    /// The remedy, as a sentence without its full stop; may be empty.
     pub advice: &'static str,
     /// When it is said.
     pub manner: Manner,
-    /// It is so now, whatever the counts say.
+    /// It is present now, independent of the counts.
     pub stands: bool,
-    /// Those who wait, or were refused.
+    /// The calls that wait, or the clients that were refused.
     pub counts: Counts,
 }
 
@@ -51,7 +51,7 @@ pub struct Seen {
 pub struct Wait {
     /// Its name for programs.
     pub name: String,
-    /// What is said about it.
+    /// The message about it.
     pub message: String,
     /// Since when.
     pub for_seconds: f64,
@@ -61,7 +61,7 @@ pub struct Wait {
     pub total: u64,
 }
 
-/// What there is to see of a gateway.
+/// The observations of a gateway.
 pub fn look(volume: &Status, troubles: &[Arc<Troubles>]) -> Vec<Seen> {
     let counts = |kind: Trouble| {
         let counts = troubles.iter().map(|one| one.counts(kind));
@@ -91,7 +91,7 @@ pub fn look(volume: &Status, troubles: &[Arc<Troubles>]) -> Vec<Seen> {
     standing.chain(counted).collect()
 }
 
-/// What clients wait for, as problems of the gateway's health.
+/// The waits of clients, as problems of the gateway's health.
 pub fn problems(waits: &[Wait]) -> Vec<Problem> {
     let degrading = |wait: &Wait| {
         let subject = SUBJECTS.iter().find(|subject| subject.name == wait.name)?;

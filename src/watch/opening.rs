@@ -1,4 +1,4 @@
-//! What is said while a volume is being opened: a step that takes long, and how far it is.
+//! Messages while a volume is being opened: a step that takes long, and its progress.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const LONG: Duration = Duration::from_secs(5);
 /// The longest pause between two messages about one step.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// What was said of the steps of an opening.
+/// The messages about the steps of an opening.
 #[derive(Debug, Default)]
 pub struct OpeningWatch {
     /// The step's number.
@@ -20,7 +20,7 @@ pub struct OpeningWatch {
 }
 
 impl OpeningWatch {
-    /// Looks at the step that is being done, which has the number `step` among all; gives what is to be said of it.
+    /// Looks at the current step, which has the number `step` among all; returns the message about it, if one is due.
     pub fn look(&mut self, now: Duration, step: u64, what: &str) -> Option<String> {
         if step != self.step {
             *self = OpeningWatch {

@@ -1,4 +1,4 @@
-//! Decides what to say of what is seen. Time comes in as an argument; nothing here looks at a clock.
+//! Decides which messages to log about observations. Time comes in as an argument; nothing here reads a clock.
 //!
 //! ```text
 //!            seen                  in as many looks as its manner wants
@@ -27,9 +27,9 @@ const UNSAID_GAP: Duration = Duration::from_secs(3);
 pub enum Level {
     /// It is over.
     Info,
-    /// Somebody should look.
+    /// An operator should look.
     Warn,
-    /// The gateway does not do what it is there for.
+    /// The gateway serves nothing, or takes no changes.
     Error,
 }
 
@@ -38,11 +38,11 @@ pub enum Level {
 pub struct Notice {
     /// How loud.
     pub level: Level,
-    /// What, on one line.
+    /// The message, on one line.
     pub text: String,
 }
 
-/// What goes on, and what was said of it.
+/// The current periods, and the messages about them.
 #[derive(Debug, Default)]
 pub struct Watch {
     periods: BTreeMap<String, Period>,
@@ -66,13 +66,13 @@ struct Period {
 }
 
 impl Watch {
-    /// Looks at everything that is watched, `now` after some beginning; gives what is to be said.
+    /// Evaluates all observations, `now` after some beginning; returns the messages that are due.
     pub fn look(&mut self, now: Duration, all: Vec<Seen>) -> Vec<Notice> {
         let mut notices = Vec::new();
         for seen in all {
             let total = seen.counts.total;
             let before = self.totals.insert(seen.name.clone(), total);
-            // What was counted before the first look is new as well.
+            // Counts from before the first look are new as well.
             let before = before.unwrap_or(0);
             let is_there = match seen.manner.counting {
                 _ if seen.stands => true,
@@ -114,7 +114,7 @@ impl Watch {
         notices
     }
 
-    /// What goes on and was worth saying, or would have been: calls that wait and clients that are refused.
+    /// The current waits and refusals that were reported, or are due to be.
     pub fn waits(&self, now: Duration) -> Vec<Wait> {
         let said = self.periods.values().filter(|period| period.said.is_some());
         let counted = said.filter(|period| period.seen.manner.counting != Counting::Others);

@@ -9,7 +9,7 @@ use crate::health::State;
 /// When something is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manner {
-    /// What the counts mean.
+    /// The meaning of the counts.
     pub counting: Counting,
     /// In how many looks it has to be there before it is said; in 1 for at once.
     pub looks: u32,
@@ -19,7 +19,7 @@ pub struct Manner {
     pub said_elsewhere: bool,
 }
 
-/// What is counted.
+/// The kind of events that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
     /// Calls that wait: it is there as long as one does.
@@ -33,21 +33,21 @@ pub enum Counting {
 /// A kind of trouble in words.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
-    /// What is counted.
+    /// The counter.
     pub kind: Trouble,
     /// Its name for programs.
     pub name: &'static str,
-    /// What it makes of the gateway; [`State::Healthy`] for what is the clients' own affair.
+    /// The state of the gateway meanwhile; [`State::Healthy`] for problems of the clients.
     pub state: State,
     /// The sentence about it, without an end.
     pub what: &'static str,
-    /// What to do.
+    /// The remedy.
     pub advice: &'static str,
     /// When it is said.
     pub manner: Manner,
 }
 
-/// A call that waits for a moment is nobody's trouble.
+/// A call that waits for a moment is no problem.
 const WAITS: Manner = Manner {
     counting: Counting::Waits,
     looks: 5,
@@ -77,7 +77,7 @@ pub const SUBJECTS: &[Subject] = &[
         name: "log_full",
         state: State::Degraded,
         what: "calls wait for room in the log, which has it again as checkpoints reach the bucket",
-        advice: "If that is too slow for what is written, a larger log_limit bridges longer bursts",
+        advice: "If uploads are slower than the writers, a larger log_limit bridges longer bursts",
         manner: WAITS,
     },
     Subject {
@@ -85,7 +85,7 @@ pub const SUBJECTS: &[Subject] = &[
         name: "memory_full",
         state: State::Degraded,
         what: "writes wait for memory, which is full of bytes that the bucket does not have yet",
-        advice: "If uploads are too slow for what is written, a larger memory_limit bridges longer bursts",
+        advice: "If uploads are slower than the writers, a larger memory_limit bridges longer bursts",
         manner: WAITS,
     },
     Subject {
@@ -101,7 +101,7 @@ pub const SUBJECTS: &[Subject] = &[
         name: "mounts_refused",
         state: State::Healthy,
         what: "mounts are refused, since no export is for the client's address",
-        advice: "`forebay exports` shows who may mount; add the client to `clients` if it is yours",
+        advice: "`forebay exports` shows which addresses may mount; add the client to `clients` if it is yours",
         manner: REFUSALS,
     },
     Subject {
@@ -116,7 +116,7 @@ pub const SUBJECTS: &[Subject] = &[
         kind: Trouble::Connections,
         name: "connections_refused",
         state: State::Degraded,
-        what: "connections are refused, since there are as many as may be, or their client has its share",
+        what: "connections are refused, since their number has reached a limit, or their client has its share",
         advice: "Look for a client that opens too many, or raise max_connections and the limit of open files",
         manner: REFUSALS,
     },

@@ -1,4 +1,4 @@
-//! The task that looks at a gateway once a second, and says what there is to say.
+//! The task that looks at a gateway once a second, and logs the messages that are due.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Of a gateway whose volume is as `volume` says, and where `troubles` count what clients wait for.
+    /// For a gateway whose volume's state is `volume`, and whose waits and refusals are counted in `troubles`.
     pub fn new(
         volume: impl Fn() -> Status + Send + Sync + 'static,
         troubles: Vec<Arc<Troubles>>,
@@ -37,7 +37,7 @@ impl Watcher {
         }
     }
 
-    /// What clients wait for, and have for long enough that it was said.
+    /// The waits of clients that have lasted long enough to be reported.
     pub fn waits(&self) -> Vec<Wait> {
         self.watch.lock().waits(self.started.elapsed())
     }
@@ -49,7 +49,7 @@ impl Watcher {
             let mut looking = JoinSet::new();
             looking.spawn(self.clone().look_forever());
             if let Some(Err(error)) = looking.join_next().await {
-                tracing::error!(%error, "what watches over clients that wait has failed, and begins again in a minute");
+                tracing::error!(%error, "the watch of waiting clients has failed, and begins again in a minute");
             }
             sleep(BEGIN_AGAIN).await;
         }

@@ -248,7 +248,8 @@ crash_binary() { debug_binary crash; }
 # The clients of the soak: SOAK_BINARY, or a debug build of this checkout.
 soak_binary() { debug_binary soak; }
 
-# debug_binary NAME: the program of the crate forebay-NAME; or what the variable NAME_BINARY, in capitals, has.
+# debug_binary NAME: the program of the crate forebay-NAME; or the one that the variable NAME_BINARY, in capitals,
+# names.
 debug_binary() {
     local given=${1^^}_BINARY
     if [ -n "${!given:-}" ]; then

@@ -1,4 +1,4 @@
-//! Other users of the machine get nothing, whatever the umask is and whatever was there before.
+//! Other users of the machine get nothing, with any umask and any permissions of existing files.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -76,7 +76,7 @@ fn what_was_too_open_before_is_closed_at_the_start_and_said() {
     assert_closed(&place.data_dir());
     assert_closed(&place.bucket());
     gateway.stop_cleanly();
-    // The objects of a bucket that nobody could reach are closed as well, in the background.
+    // The objects of a bucket that no other user could reach are closed as well, in the background.
     let mut found = Vec::new();
     all(&place.bucket(), &mut found);
     for path in found.iter().filter(|path| path.is_file()) {
@@ -133,7 +133,7 @@ fn what_belongs_to_another_user_is_refused() {
 #[test]
 fn nobody_looks_into_the_process_and_no_core_is_written() {
     let place = Place::new();
-    // What belongs to root in any case would prove nothing.
+    // Files that belong to root in any case would prove nothing.
     let is_root = rustix::process::geteuid().is_root();
     let uid = if is_root {
         65534

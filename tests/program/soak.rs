@@ -1,4 +1,5 @@
-//! The clients of the soak (`crates/soak`), for a moment each: they do what they say, and what they would find is found.
+//! The clients of the soak (`crates/soak`), for a moment each: they behave as the table says, and their checks find
+//! planted errors.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ fn serve(place: &Place, commit: &str) -> (Gateway, World) {
 #[test]
 fn each_kind_of_rude_client_gets_what_it_deserves() {
     let place = Place::new();
-    // What is stable is looked at elsewhere; thousands of names are made here.
+    // Other tests cover stability; thousands of names are made here.
     let (gateway, mut world) = serve(&place, "--commit=async");
     world.longest_pause = Duration::from_millis(1);
     world.turns = Some(TURNS);

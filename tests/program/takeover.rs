@@ -18,7 +18,7 @@ impl Place {
         refused(&[vec!["serve".to_owned()], self.flags(data_dir)].concat())
     }
 
-    /// What `forebay COMMAND` says about the first local folder when no gateway runs there.
+    /// The output of `forebay COMMAND` for the first local folder when no gateway runs there.
     #[track_caller]
     fn ask(&self, command: &[&str]) -> Refusal {
         let data_dir = format!("--data-dir={}", self.data_dir().display());
@@ -81,7 +81,7 @@ fn a_gateway_that_was_taken_over_stops_and_says_so() {
         "another gateway has taken over",
         // Which one.
         &*second_dir,
-        // What is to be done, and no more than that.
+        // The remedy, and no more than that.
         "forebay log salvage current",
     ] {
         assert!(messages.contains(part), "{part}: {messages}");
@@ -207,7 +207,7 @@ fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
         assert!(record["lsn"].is_u64(), "{line}");
     }
 
-    // It takes what its records take.
+    // It takes no more space than its records.
     let archived = &first.status()["archived_logs"];
     assert_eq!(archived["logs"], 1);
     let bytes = archived["bytes"].as_u64().unwrap();

@@ -10,8 +10,8 @@ use crate::ledger::{BLOCK_BYTES, Kept, Promises, numbered};
 use crate::polite::PATIENCE;
 use crate::world::World;
 
-/// Bytes of a READ: few, since in the middle of a run the rude clients are at work as well, and what they do to large READs is
-/// measured and not to be waited for here.
+/// Bytes of a READ: few, since in the middle of a run the rude clients are at work as well and delay large READs, which
+/// other code measures.
 const READ_BYTES: u32 = 32 << 10;
 
 /// More differences than this say nothing new.
@@ -41,7 +41,7 @@ impl fmt::Display for Compared {
 /// Compares files that are not changed any more: all that can be compared while clients go on.
 ///
 /// # Errors
-/// What differs, or cannot be read.
+/// The differences, and files that cannot be read.
 pub fn kept_files(world: &World, promises: &Promises) -> Result<Compared, Vec<String>> {
     let mut look = Look::new(world);
     look.kept(&promises.kept);
@@ -51,7 +51,7 @@ pub fn kept_files(world: &World, promises: &Promises) -> Result<Compared, Vec<St
 /// Compares everything. No client may be at work.
 ///
 /// # Errors
-/// What differs, or cannot be read.
+/// The differences, and files that cannot be read.
 pub fn everything(world: &World, promises: &Promises) -> Result<Compared, Vec<String>> {
     let mut look = Look::new(world);
     look.kept(&promises.kept);
@@ -141,7 +141,7 @@ impl Look {
                     names.insert(String::from_utf8_lossy(&entry.name).into_owned());
                 }
             }
-            // A listing that neither goes on nor ends is taken as its end; what is missing is found missing.
+            // A listing that neither goes on nor ends counts as ended; the comparison finds the missing names.
             if listing.eof || stands_still {
                 return Ok(names);
             }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a call that needs no bucket should take at most, half of the time and 99 times of 100: the goal on 2 cores.
+/// The goal for calls that need no bucket, on 2 cores: the highest median, and the highest 99th percentile.
 pub const GOAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(50));
 
 /// Times of one kind of call.

@@ -1,4 +1,4 @@
-//! What the server has acknowledged as stable, and so must have whatever happens.
+//! The data that the server has acknowledged as stable, and so must have after any kill.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,8 +24,8 @@ pub struct Promises {
     pub exact: BTreeSet<String>,
     /// Names of empty files, as [`numbered`] writes them, by directory.
     pub names: BTreeMap<String, BTreeSet<u32>>,
-    /// Blocks of files that are written again and again: the seeds of what each may hold. More than one if a
-    /// WRITE has no answer; none stands for zeros.
+    /// Blocks of files that are written again and again: the seeds of the content that each may hold. More than one
+    /// if a WRITE has no answer; none stands for zeros.
     pub blocks: BTreeMap<String, BTreeMap<u64, Vec<Option<u64>>>>,
 }
 
@@ -44,7 +44,7 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was acknowledged so far.
+    /// The data acknowledged so far.
     pub fn so_far(&self) -> Promises {
         self.promises().clone()
     }

@@ -4,14 +4,14 @@
 //!   well-behaved client (polite.rs)            rude clients (rude.rs: the table of kinds; one file for each kind)
 //!     one address, four connections              an address for each kind
 //!     |          |                                  |            |
-//!     |          |  latencies (latency.rs)          |            |  what some of them were promised
+//!     |          |  latencies (latency.rs)          |            |  promises to some of them
 //!     |          v                                  v            v
 //!     |       the table                       forebay serve    ledger.rs
 //!     |                                         |      ^          |
-//!     +--> ledger.rs: what was acknowledged     |      |  SIGKILL in the middle and at the end (run.rs)
+//!     +--> ledger.rs: acknowledged data         |      |  SIGKILL in the middle and at the end (run.rs)
 //!                        |                      v      |
 //!                        |            memory (memory.rs), messages, panics
-//!                        +---> compared with what is there (compare.rs); then flush and fsck
+//!                        +---> compared with the volume (compare.rs); then flush and fsck
 //! ```
 //!
 //! A run fails if the program's own memory passes its bound, if anything acknowledged is not there, if the program panics or

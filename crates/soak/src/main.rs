@@ -144,7 +144,7 @@ fn soak(matches: &ArgMatches) -> Result<bool, String> {
     Ok(good)
 }
 
-/// Prints what a run has come to; true if nothing failed.
+/// Prints the result of a run; true if no check failed.
 fn report(outcome: &Outcome) -> bool {
     say(&format!("\nmilliseconds:\n\n{}", outcome.table()));
     for note in &outcome.notes {

@@ -23,7 +23,7 @@ pub fn open_files(process_id: u32) -> Option<usize> {
     Some(files.count())
 }
 
-/// Ticks of a second in what the kernel tells of processes: 100 on each Linux (USER_HZ).
+/// Ticks of a second in the kernel's files on processes: 100 on each Linux (USER_HZ).
 const CLOCK_TICKS: f64 = 100.0;
 
 /// Seconds of processor that the process has used. `None` if there is no such process.
@@ -81,7 +81,7 @@ struct Shared {
     samples: Mutex<Samples>,
 }
 
-/// A thread that looks at a process every 100 ms, whatever else is done meanwhile.
+/// A thread that samples a process every 100 ms, independent of all other threads.
 #[derive(Debug)]
 pub struct Sampler {
     shared: Arc<Shared>,
@@ -119,7 +119,7 @@ impl Sampler {
         self.shared.process_id.store(process_id, Ordering::Relaxed);
     }
 
-    /// What was seen so far.
+    /// The samples so far.
     pub fn samples(&self) -> Samples {
         let samples = self.shared.samples.lock();
         *samples.unwrap_or_else(PoisonError::into_inner)
@@ -130,7 +130,7 @@ impl Drop for Sampler {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to tell.
+            // It returns nothing.
             let _ = thread.join();
         }
     }

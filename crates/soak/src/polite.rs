@@ -1,5 +1,5 @@
 //! The well-behaved client: a few calls at a steady pace over four connections of one address, as a machine with `nconnect=4`
-//! and little to do. It measures each call, looks at every byte it reads, and notes what was acknowledged.
+//! and little to do. It measures each call, checks every byte it reads, and records acknowledged data.
 
 mod attributes;
 mod files;
@@ -75,7 +75,7 @@ struct Call {
     pace: Duration,
 }
 
-/// What it has made before it begins.
+/// The objects that it makes before it begins.
 #[derive(Clone, Debug)]
 struct Home {
     hot: Handle,
@@ -170,7 +170,7 @@ fn wrong(what: impl Into<String>) -> Trouble {
     Trouble::Wrong(format!("the well-behaved client: {}", what.into()))
 }
 
-/// What a connection does, again and again; the number says how often it has.
+/// One round of a connection's calls, repeated without end; the argument is the number of rounds before.
 type Round = fn(&mut Client, u64) -> Result<(), Trouble>;
 
 const ROUNDS: [(Round, Duration); 4] = [
@@ -180,10 +180,10 @@ const ROUNDS: [(Round, Duration); 4] = [
     (listing::round, listing::PACE),
 ];
 
-/// Makes what the client needs, and starts it.
+/// Makes the files that the client needs, and starts it.
 ///
 /// # Errors
-/// If that cannot be made.
+/// If they cannot be made.
 pub fn start(world: &Arc<World>, meter: &Arc<Meter>) -> Result<Vec<JoinHandle<()>>, LinkError> {
     let home = make_home(world)?;
     world.ledger.exact(FILES.to_owned());

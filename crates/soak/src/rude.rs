@@ -1,4 +1,4 @@
-//! The rude and hostile clients: the table of their kinds, and what they have in common.
+//! The rude and hostile clients: the table of their kinds, and their common code.
 //!
 //! Each kind is a function in a file of its own. It has a table row, an address, and a directory of its own in the root of
 //! the volume, named as the kind is. When its connection breaks it begins again.
@@ -62,7 +62,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Kind {
     /// Its name, and that of its directory.
     pub name: &'static str,
-    /// What it does, in a sentence.
+    /// Its behaviour, in a sentence.
     pub does: &'static str,
     /// Its address; the exports name 127.0.0.0/24.
     pub address: Ipv4Addr,
@@ -70,7 +70,7 @@ pub struct Kind {
     pub threads: usize,
     /// Pause between two turns of a thread.
     pub pause_ms: u64,
-    /// What a turn does, as the table of kinds says it: with the pause it is the rate.
+    /// The work of a turn, as the table of kinds shows it: with the pause it is the rate.
     pub turn: &'static str,
     run: fn(&mut Place<'_>) -> Result<(), Trouble>,
 }
@@ -90,8 +90,8 @@ macro_rules! kinds {
 }
 
 /// All kinds of rude clients, with their rates: the end of the address 127.0.x.y, module, name, threads, pause between
-/// turns, what a turn does; and the sentence. Rates are such that all of them together leave the gateway and the well-behaved
-/// client some of two processors: what hurts is to come from what they ask for, not from their number.
+/// turns, the work of a turn; and the sentence. Rates are such that all of them together leave the gateway and the
+/// well-behaved client some of two processors: harm is to come from the kind of their calls, not from their number.
 pub const KINDS: &[Kind] = kinds! {
     (0, 10) outrun "outrun" 2 x 25 ms: "a WRITE of 1 MiB, 8 under way";
         "writes large files faster than the bucket takes them, so that memory is full"
@@ -124,7 +124,7 @@ pub const KINDS: &[Kind] = kinds! {
     (0, 24) huge_counts "huge-counts" 1 x 50 ms: "one call of 7";
         "asks for replies of 4 GiB, of nothing, and of one byte"
     (0, 25) emptied "emptied" 1 x 20 ms: "10 CREATEs and 10 REMOVEs; each tenth turn a listing";
-        "fills directories, empties them, and lists what is not there any more"
+        "fills directories, empties them, and lists them when they are empty"
     (0, 26) spool "spool" 1 x 20 ms: "CREATE, WRITE of 1 KiB, RENAME to another directory, REMOVE";
         "is a queue of messages: files that come, move and go"
     (0, 27) locks "locks" 1 x 20 ms: "16 LOCKs and 16 UNLOCKs, of 400 owners";
@@ -148,9 +148,9 @@ pub const KINDS: &[Kind] = kinds! {
     (0, 36) past_end "past-end" 1 x 20 ms: "one call of 6";
         "reads and writes behind the end of files and of all offsets"
     (0, 37) mounts "mounts" 1 x 20 ms: "17 calls of MOUNT";
-        "mounts and unmounts what is there, what is not, and what is no path"
+        "mounts and unmounts paths that exist, paths that do not, and bytes that are no path"
     (0, 38) denied "denied" 1 x 20 ms: "10 calls that have to be refused";
-        "is a user who tries what only root may do"
+        "is a user without rights, and makes calls that only root may make"
     (0, 39) vanish "vanish" 1 x 100 ms: "8 calls or half a WRITE of 1 MiB, then a reset";
         "vanishes in the middle of calls"
     (0, 40) flood "flood" 1 x 20 ms: "64 GETATTRs at once";
@@ -190,7 +190,7 @@ pub fn table() -> String {
     text
 }
 
-/// What a kind has done in a run.
+/// Counts of a kind's work in a run.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Turns of all of its threads.
@@ -318,13 +318,13 @@ fn lookup(link: &mut Link<Steady>, parent: &Handle, name: &str) -> Result<Handle
     Ok(link.get(&request, Reply::found)?.handle)
 }
 
-/// An empty file; what was there is emptied.
+/// An empty file; an existing one is emptied.
 fn file(link: &mut Link<Steady>, parent: &Handle, name: &str) -> Result<Handle, Trouble> {
     let request = Request::create(parent, name.as_bytes(), Create::Unchecked, 0o644);
     Ok(link.get(&request, Reply::made)?.handle)
 }
 
-/// What a call came to: success, or its status.
+/// The result of a call: success, or its status.
 fn status(link: &mut Link<Steady>, request: &Request) -> Result<Option<Status>, Trouble> {
     match link.call(request)?.done() {
         Ok(()) => Ok(None),
@@ -349,7 +349,7 @@ fn expect(link: &mut Link<Steady>, request: &Request, allowed: &[u32]) -> Result
     }
 }
 
-/// Takes answers until at most so many calls are under way; each has to be success, or "later".
+/// Takes answers until at most `under_way` calls are under way; each has to be success, or JUKEBOX.
 fn settle(link: &mut Link<Steady>, under_way: usize) -> Result<(), Trouble> {
     while link.outstanding() > under_way {
         let Some(answer) = link.receive()? else {
@@ -391,7 +391,7 @@ fn lives(world: &World, kind: &'static Kind, tally: &Tally, latencies: &Latencie
     };
     loop {
         match (kind.run)(&mut place) {
-            // What happens while everything ends does not count.
+            // Errors at the end of the run do not count.
             _ if world.is_ending() => return,
             Ok(()) => return,
             Err(Trouble::Wrong(what)) => world.finding(format!("{}: {what}", kind.name)),

@@ -28,11 +28,11 @@ const MEMORY_LIMIT: u64 = 64 << 20;
 /// `metadata_cache` of the gateway.
 const METADATA_CACHE: u64 = 64 << 20;
 
-/// What the program may have allocated: README says that it needs 128 MiB, `metadata_cache`, and for names a third of
-/// `memory_limit` beside that.
+/// The highest allocated memory of the program: `memory_limit`, and beside it, as README promises, 128 MiB,
+/// `metadata_cache`, and for names a third of `memory_limit`.
 pub const MEMORY_BOUND: u64 = MEMORY_LIMIT + METADATA_CACHE + (128 << 20) + MEMORY_LIMIT / 3;
 
-/// What the gateway may say: so many bytes, and more for each minute.
+/// Bytes of messages that the gateway may print, and more for each minute.
 const MESSAGE_BYTES: u64 = 256 << 10;
 const MESSAGE_BYTES_PER_MINUTE: u64 = 64 << 10;
 
@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long `flush` at the end may take: all of memory over a slow link, and the metadata.
 const FLUSH_LIMIT: &str = "600s";
 
-/// What is asked for.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The executable.
@@ -67,7 +67,7 @@ pub enum RunError {
     /// The gateway does not run.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// It does not answer what has to work before anything begins.
+    /// A call that has to work before the clients begin failed.
     #[error("before the rude clients began: {0}")]
     Client(#[from] LinkError),
     /// The system says no.
@@ -75,19 +75,19 @@ pub enum RunError {
     System(#[from] std::io::Error),
 }
 
-/// Something that has to hold, and what is wrong if it does not.
+/// A requirement, and its violations.
 pub type Check = (String, Vec<String>);
 
-/// What a run has come to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What has to hold.
+    /// The requirements.
     pub checks: Vec<Check>,
     /// Latencies of the well-behaved client alone.
     pub alone: BTreeMap<String, Figures>,
     /// And beside the rude ones.
     pub beside: BTreeMap<String, Figures>,
-    /// What else there is to say, line by line.
+    /// Further notes, line by line.
     pub notes: Vec<String>,
     /// The work folder, if something failed.
     pub kept: Option<PathBuf>,
@@ -126,7 +126,7 @@ fn program(options: &Options, work: &std::path::Path) -> Result<Program, ServerE
         "--log-limit=512MiB".to_owned(),
     ];
     if store.starts_with("s3://") {
-        // Slower than one of those who write: memory is full all the time.
+        // Slower than one of the writers: memory is full all the time.
         flags.push("--s3-upload-limit=4MiB/s".to_owned());
     }
     flags.extend(options.flags.iter().cloned());
@@ -189,7 +189,7 @@ impl Watched {
     }
 }
 
-/// Does a run. `say` is told how it goes on.
+/// Does a run. `say` receives messages about its progress.
 ///
 /// # Errors
 /// If the gateway cannot be started, or ends by itself.
@@ -209,7 +209,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Outcome, RunError> {
     let polite = polite::start(&world, &meter)?;
     watched.watch(Instant::now() + options.alone, || false)?;
     let outcome = beside(options, say, &world, &meter, polite, &mut watched);
-    // Whatever went wrong: all threads end.
+    // After any failure too, all threads end.
     world.end_all();
     let (mut checks, notes) = match outcome {
         Ok(outcome) => outcome,
@@ -218,8 +218,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Outcome, RunError> {
             return Err(error);
         }
     };
-    let name =
-        "the well-behaved client got what it asked for, and no rude one what it must not get";
+    let name = "the well-behaved client got correct answers, and no rude client a wrong one";
     checks.insert(0, check(name, world.findings()));
     let failed = checks.iter().any(|(_, wrong)| !wrong.is_empty());
     Ok(Outcome {
@@ -350,7 +349,7 @@ fn nothing_lost(
     }
 }
 
-/// What is looked at when everything is over. The server is killed before the bucket is checked.
+/// The checks after all clients have ended. The server is killed before the bucket is checked.
 fn last_checks(watched: &mut Watched, ran: Duration) -> Result<Vec<Check>, RunError> {
     let failed = |asked: Result<String, ServerError>| asked.err().map(|error| error.to_string());
     let program = &watched.program;
@@ -406,7 +405,7 @@ fn frequent(messages: &[u8]) -> String {
     })
 }
 
-/// What each kind has done.
+/// The counts of each kind.
 fn turns(tallies: &[(&&'static Kind, Arc<Tally>)]) -> String {
     let turns = tallies.iter().map(|(kind, tally)| {
         let restarts = tally.restarts.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A connection for what no client of good faith sends: bytes as they are, replies taken slowly or never.
+//! A connection for data that no client of good faith sends: raw bytes, replies read slowly or never.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -85,7 +85,7 @@ impl Wire {
         result
     }
 
-    /// Whether the server still keeps the connection; what has come is thrown away.
+    /// Whether the server still keeps the connection; received bytes are thrown away.
     pub fn is_open(&mut self) -> bool {
         self.sip(64 << 10).is_ok()
     }
@@ -129,7 +129,7 @@ impl Wire {
 
     /// Closes the direction to the server, as a client does that has said everything.
     pub fn finish(&mut self) {
-        // What is closed already needs no closing.
+        // A connection that is closed already needs no closing.
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
     }
 

@@ -1,4 +1,4 @@
-//! What all clients of a run share: where the server is, when to stop, and what went wrong.
+//! The state that all clients of a run share: the server's address, the end of the run, and the findings.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,14 +12,14 @@ use crate::ledger::Ledger;
 /// More findings than this say nothing new.
 const MOST_FINDINGS: usize = 100;
 
-/// What all clients of a run share.
+/// The state that all clients of a run share.
 #[derive(Debug)]
 pub struct World {
     /// Where the server listens, also after a restart.
     pub address: SocketAddr,
     /// The root directory of the volume.
     pub root: Handle,
-    /// What was acknowledged.
+    /// The acknowledged data.
     pub ledger: Ledger,
     /// The longest pause between two turns of a rude client: tests shorten all of them.
     pub longest_pause: Duration,
@@ -123,12 +123,12 @@ impl World {
         self.state().all_end
     }
 
-    /// Notes what must not be; the run has failed.
+    /// Records a violation; the run has failed.
     pub fn finding(&self, what: String) {
         self.state().finding(what);
     }
 
-    /// What must not be and was, each once.
+    /// The violations, each once.
     pub fn findings(&self) -> Vec<String> {
         let state = self.state();
         let findings = state.findings.iter().map(|(what, times)| match times {
@@ -188,7 +188,7 @@ impl Reach for Door {
         if self.seen.replace(opening) == Some(opening) {
             state.finding("the server closed a connection of the well-behaved client".to_owned());
             drop(state);
-            // A server that closes each connection at once is not asked in a tight loop.
+            // No tight loop of attempts against a server that closes each connection at once.
             std::thread::sleep(Duration::from_millis(100));
         }
         Some(Reached {

@@ -54,7 +54,7 @@ choice! {
 }
 
 choice! {
-    /// What a start does with a volume that another gateway holds.
+    /// How a start treats a volume that another gateway holds.
     Takeover:
     /// It fails.
     Refuse = "refuse",

@@ -25,7 +25,7 @@ impl Size {
     }
 }
 
-/// No size is set to fewer bytes on purpose, and nobody writes as many MiB or GiB as this and leaves out the unit.
+/// No size is set to fewer bytes on purpose, and a larger number without a unit is hardly one of MiB or GiB.
 const LEAST_ALONE: u64 = 64 << 10;
 
 /// The units, largest first: where two give texts of the same length, the earlier is taken.

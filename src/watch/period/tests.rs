@@ -15,7 +15,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Looks for `seconds`; gives what was said, with the second.
+    /// Looks for `seconds`; returns the messages, with their second.
     fn pass(&mut self, seconds: u64) -> Vec<(u64, Level, String)> {
         let mut said = Vec::new();
         for _ in 0..seconds {

@@ -14,7 +14,7 @@ pub(super) const PACE: Duration = Duration::from_millis(100);
 /// Bytes of a file.
 const BYTES: usize = 16 << 10;
 
-/// Of so many files two stay, one of each way to make them stable.
+/// Of this number of files two stay, one for each way to make them stable.
 const KEPT_OF: u64 = 8;
 
 const CREATE: Call = call("CREATE", true);

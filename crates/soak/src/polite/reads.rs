@@ -41,7 +41,7 @@ pub(super) fn round(client: &mut Client, number: u64) -> Result<(), Trouble> {
 fn read(client: &mut Client, call: &Call, offset: u64, count: u32) -> Result<(), Trouble> {
     let request = Request::read(&client.home.hot, offset, count);
     let (data, _) = client.get(call, &request, Reply::data)?;
-    // A server may give fewer bytes than were asked for, but not other ones.
+    // A server may return fewer bytes than requested, but not other ones.
     let start = offset as usize;
     if data.is_empty() || HOT.get(start..start + data.len()) != Some(data.as_slice()) {
         return Err(wrong(format!(

@@ -1,4 +1,4 @@
-//! A copy, and a listing beside it over the same connection. What the listing's calls take is measured.
+//! A copy, and a listing beside it over the same connection. The latencies of the listing's calls are measured.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use super::{Place, Trouble, file, wrong};
 /// WRITEs under way, as a kernel's client has them.
 const UNDER_WAY: usize = 16;
 
-/// The file is written again from its start after so many MiB.
+/// The file is written again from its start after this number of MiB.
 const FILE_MIB: u64 = 64;
 
-/// The listing asks in each turn of so many.
+/// The listing makes calls in one of this number of turns.
 const ASKS_EACH: u64 = 10;
 
 /// How often it asks if it does not wait.

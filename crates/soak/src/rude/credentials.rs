@@ -12,7 +12,7 @@ fn root() -> Encoder {
     groups(0)
 }
 
-/// AUTH_SYS with so many groups; 16 are allowed.
+/// AUTH_SYS with `count` groups; 16 are allowed.
 fn groups(count: u32) -> Encoder {
     let head = Encoder::default().u32s(&[0]).opaque(b"soak");
     let body = head.u32s(&[0, 0, count]).u32s(&vec![7; count as usize]);
@@ -52,7 +52,7 @@ fn message(number: u32, rpc: u32, (program, version): (u32, u32), credential: En
     [head.0, credential.0, vec![0; 8]].concat()
 }
 
-/// Each of these calls is answered, whatever the answer is; or the connection is closed, after which it begins again.
+/// Each of these calls gets an answer of any kind, or the connection is closed, after which the client begins again.
 fn answered(wire: &mut Wire, number: u32) -> Result<(), Trouble> {
     let Some(reply) = wire.record(Duration::from_secs(60))? else {
         return wrong("a call with an odd credential has had no answer for a minute");

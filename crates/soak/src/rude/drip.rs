@@ -45,7 +45,7 @@ pub(super) fn readable_file(place: &mut Place<'_>) -> Result<Handle, Trouble> {
     Ok(file)
 }
 
-/// Records of so many READs of 1 MiB.
+/// Records of `count` READs of 1 MiB.
 pub(super) fn reads(place: &Place<'_>, file: &Handle, count: u32) -> Vec<u8> {
     let first = place.world.first_call();
     let records = (0..count).map(|number| {

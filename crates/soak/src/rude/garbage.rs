@@ -15,7 +15,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
         }
         let mut wire = place.wire()?;
         wire.send(&bytes)?;
-        // Whatever the server makes of it; most often it closes.
+        // Any answer is allowed; most often the server closes the connection.
         let _ = wire.record(Duration::from_millis(20));
     }
     Ok(())

@@ -21,7 +21,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
     while place.turn() {
         for owner in first..first + 16 {
             let owner = owner % OWNERS;
-            // Each fourth asks for what another one has, and waits.
+            // Each fourth owner asks for the lock of another one, and waits.
             let wants = if owner % 4 == 3 { owner - 1 } else { owner };
             link.send(&lock(&file, b"soak", owner, wants, owner % 8 == 3))?;
         }

@@ -7,7 +7,7 @@ use super::{Place, Trouble, file, settle};
 /// WRITEs under way.
 const UNDER_WAY: usize = 8;
 
-/// Each file is written again from its start after so many MiB.
+/// Each file is written again from its start after this number of MiB.
 const FILE_MIB: u64 = 64;
 
 pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {

@@ -1,4 +1,4 @@
-//! Stable writes at random places. What was acknowledged is compared at the end.
+//! Stable writes at random places. The end of the run compares the acknowledged ones.
 
 use forebay_client::{Reply, Request, Stable};
 use forebay_crash::random::content;
@@ -13,7 +13,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
     let mut link = place.link();
     let home = place.home(&mut link)?;
     let name = format!("file{}", place.thread);
-    // It must not be emptied when the connection has broken: what was acknowledged is there.
+    // It must not be emptied when the connection has broken: it holds acknowledged data.
     let file = match lookup(&mut link, &home, &name) {
         Ok(file) => file,
         Err(_) => super::file(&mut link, &home, &name)?,

@@ -26,7 +26,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
         if one == OK && ![OK, EXIST, LATER].contains(&again) {
             return wrong(format!("a repeated CREATE was answered with {again}"));
         }
-        // Another call, which must not be answered with what was said of the first.
+        // Another call, which must not get the reply to the first.
         let other = create(&mut wire, number, &own, &second)?;
         let found = super::status(&mut link, &Request::lookup(&own, second.as_bytes()))?;
         if other == OK && found.is_some() {
