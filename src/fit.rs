@@ -99,7 +99,7 @@ enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Memory {
     bytes: u64,
-    /// Whether its cgroup says so, as in a container, and not the machine.
+    /// Whether the number is the limit of its cgroup, as in a container, and not the machine's.
     of_cgroup: bool,
 }
 

@@ -93,7 +93,7 @@ impl Limit {
     }
 
     fn say_what_was_held(&self, all: bool) {
-        // The lock is given back before anything is said, which takes it again.
+        // The lock is released before a message is logged, which takes it again.
         let due = self.limiter.lock().due((self.now)(), all);
         for held in due {
             let (count, sample) = (held.count, held.sample);

@@ -296,7 +296,7 @@ mod tests {
             .map(|held| held.count)
             .sum();
         assert_eq!(held, 100_000 - u64::from(OF_KIND));
-        // Those that went quiet make room for others.
+        // Clients without recent messages make room for others.
         assert!(limiter.admit(&1, Some("another"), AT(120), text));
         assert_eq!(limiter.clients(), 1);
     }

@@ -27,18 +27,18 @@ pub use task::{Watcher, watch_opening};
 /// How often there is a look.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// One thing that is looked at: whether it is there, and how many it concerns.
+/// One observation: whether a problem is present, and how many calls it concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Its name for programs.
     pub name: String,
     /// How bad it is.
     pub state: State,
-    /// The sentence about it, without an end.
+    /// The sentence about it, without its full stop.
     pub what: String,
     /// The remedy, as a sentence without its full stop; may be empty.
     pub advice: &'static str,
-    /// When it is said.
+    /// When it is logged.
     pub manner: Manner,
     /// It is present now, independent of the counts.
     pub stands: bool,

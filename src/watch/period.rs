@@ -1,9 +1,9 @@
 //! Decides which messages to log about observations. Time comes in as an argument; nothing here reads a clock.
 //!
 //! ```text
-//!            seen                  in as many looks as its manner wants
+//!            seen                  in as many looks as its manner requires
 //!   (nothing) --> a period, unsaid ------------> said: "..."  --- every 5 min ---> "for 5m: ..."
-//!       ^             | away for 3 s                 | away for as long as its manner says
+//!       ^             | absent for 3 s               | absent for as long as its manner requires
 //!       +-------------+------------------------------+  "ended after 6m: ..."
 //! ```
 
@@ -16,13 +16,13 @@ use super::subjects::Counting;
 use super::{Seen, Wait};
 use crate::health::State;
 
-/// How often it is said that something goes on.
+/// The interval of messages about a period that goes on.
 const AGAIN: Duration = Duration::from_secs(300);
 
-/// How long something that was not said may be away and still be the same.
+/// How long a period that was not logged yet may be absent and still go on.
 const UNSAID_GAP: Duration = Duration::from_secs(3);
 
-/// How loud something is said.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// It is over.
@@ -33,10 +33,10 @@ pub enum Level {
     Error,
 }
 
-/// Something to say.
+/// A message that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// How loud.
+    /// Its severity.
     pub level: Level,
     /// The message, on one line.
     pub text: String,
@@ -55,13 +55,13 @@ struct Period {
     /// As it was seen last.
     seen: Seen,
     since: Duration,
-    /// When it was there last.
+    /// When it was present last.
     last: Duration,
-    /// In how many looks it was there.
+    /// In how many looks it was present.
     looks: u32,
     /// The total of its counts before it began.
     before: u64,
-    /// When it was said last.
+    /// When it was logged last.
     said: Option<Duration>,
 }
 

@@ -1,4 +1,5 @@
-//! The words for each kind of trouble that is counted, and when they are said. `docs/operations.md` has a row for each.
+//! The texts for each kind of trouble that is counted, and when they are logged. `docs/operations.md` has a row for
+//! each.
 
 use std::time::Duration;
 
@@ -6,31 +7,31 @@ use forebay_vfs::Trouble;
 
 use crate::health::State;
 
-/// When something is said.
+/// When a message is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manner {
     /// The meaning of the counts.
     pub counting: Counting,
-    /// In how many looks it has to be there before it is said; in 1 for at once.
+    /// In how many looks it has to be present before it is logged; 1 is at once.
     pub looks: u32,
-    /// How long it must be away to be over.
+    /// How long it must be absent to be over.
     pub over: Duration,
-    /// Whether the place where it happens says itself when it begins and when it is over.
+    /// Whether other code logs its beginning and end.
     pub said_elsewhere: bool,
 }
 
 /// The kind of events that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
-    /// Calls that wait: it is there as long as one does.
+    /// Calls that wait: it is present as long as one does.
     Waits,
-    /// Clients that are refused: it is there when there was one since the last look.
+    /// Clients that are refused: it is present if one was refused since the last look.
     Refusals,
-    /// Calls that wait, which they also do when nothing is wrong.
+    /// Calls that wait, which they also do without a problem.
     Others,
 }
 
-/// A kind of trouble in words.
+/// The texts of a kind of trouble.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
     /// The counter.
@@ -39,11 +40,11 @@ pub struct Subject {
     pub name: &'static str,
     /// The state of the gateway meanwhile; [`State::Healthy`] for problems of the clients.
     pub state: State,
-    /// The sentence about it, without an end.
+    /// The sentence about it, without its full stop.
     pub what: &'static str,
     /// The remedy.
     pub advice: &'static str,
-    /// When it is said.
+    /// When it is logged.
     pub manner: Manner,
 }
 
@@ -62,7 +63,7 @@ const REFUSALS: Manner = Manner {
     said_elsewhere: false,
 };
 
-/// Of a problem that the volume shows by itself.
+/// For problems in the state of the volume.
 const STANDS: Manner = Manner {
     counting: Counting::Others,
     looks: 1,
@@ -70,7 +71,7 @@ const STANDS: Manner = Manner {
     said_elsewhere: false,
 };
 
-/// All kinds that are said by themselves.
+/// All kinds that have messages of their own.
 pub const SUBJECTS: &[Subject] = &[
     Subject {
         kind: Trouble::LogFull,
@@ -122,10 +123,10 @@ pub const SUBJECTS: &[Subject] = &[
     },
 ];
 
-/// When a problem that the volume shows by itself is said.
+/// When a problem in the state of the volume is logged.
 pub(super) fn manner(problem: &str) -> Manner {
     Manner {
-        // Said where it happens, in words that know more, and at once: the gateway may end with it.
+        // The code where it happens logs it at once, with more details: the gateway may end with it.
         said_elsewhere: matches!(
             problem,
             "fenced" | "stopped" | "log_failed" | "bytes_lost" | "disk_cache_failed"

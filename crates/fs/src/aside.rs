@@ -204,7 +204,7 @@ pub(crate) enum Fate {
 /// Puts the log in `storage`, which this process has locked, out of the way under a label that
 /// begins with `label`. `note` says what is known of it; without one nothing of the log is let go of.
 ///
-/// Of a log that has to be kept nothing is touched where those that were archived before take `limit` bytes or more.
+/// A log that has to be kept stays untouched if the logs archived before take `limit` bytes or more.
 pub(crate) fn put_aside(
     folder: &dyn LocalFolder,
     storage: &Arc<dyn Storage>,

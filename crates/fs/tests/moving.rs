@@ -16,7 +16,7 @@ use tokio::sync::{Notify, Semaphore};
 
 const TOP: Inode = Inode::ROOT;
 
-/// Counts the objects that the metadata are asked for, and keeps the answer of one of them back.
+/// Counts the look-ups of objects in the metadata, and delays the answer to one of them.
 struct Asked {
     objects: AtomicUsize,
     kept_back: Option<Inode>,
@@ -34,7 +34,7 @@ impl Asked {
         })
     }
 
-    /// How many objects were asked for since the last call.
+    /// The number of objects looked up since the last call.
     fn objects(&self) -> usize {
         self.objects.swap(0, Ordering::SeqCst)
     }
@@ -89,7 +89,7 @@ fn a_rename_looks_at_what_lies_above_only_where_a_directory_is_moved_by_who_may_
     let deep = *make_deep(&life, TOP, LEVELS).last().unwrap();
     life.stop();
 
-    // Nothing is in memory, so that each level is asked for.
+    // Nothing is in memory, so that each level is looked up.
     let asked = Asked::new(None);
     let life = bucket.start_watched(bucket.config(), asked.clone());
     asked.objects();
@@ -106,7 +106,7 @@ fn a_rename_looks_at_what_lies_above_only_where_a_directory_is_moved_by_who_may_
     assert_eq!(try_as(ROOT, b"none"), Err(Error::NotFound));
     assert_eq!(try_as(ROOT, b"file"), Ok(()));
     let few = asked.objects();
-    assert!(few <= 5, "{few} objects: two directories, what is moved");
+    assert!(few <= 5, "{few} objects: two directories, the moved object");
     assert_eq!(life.try_remove(deep, b"new"), Ok(()));
     assert_eq!(try_as(ROOT, b"directory"), Ok(()));
     let all = asked.objects();

@@ -186,7 +186,9 @@ fn a_pack_that_is_gone_is_noticed_and_what_memory_has_of_it_comes_back() {
         panic!("{noticed}");
     };
     assert!(why.contains("packs/"), "{why}");
-    eventually("what memory has is uploaded again", || flush(&life).is_ok());
+    eventually("frames in memory are uploaded again", || {
+        flush(&life).is_ok()
+    });
     assert_eq!(life.volume.status().damaged_frames, 0);
     life.crash();
     let life = bucket.start_elsewhere(|_| {});

@@ -621,7 +621,7 @@ fn what_a_walk_has_yet_to_come_to_is_not_renamed_behind_it() {
         let watched = walk.clone();
         life.run(|volume| async move {
             watched.scanning.notified().await;
-            // From here on the bucket is asked for the quota, once for each step.
+            // From here on each step reads the quota from the bucket once.
             volume.flush().await.unwrap();
             watched.by_steps.store(true, Ordering::SeqCst);
             watched.scans.close();

@@ -373,7 +373,7 @@ impl<T> FileLocks<T> {
         true
     }
 
-    /// The grants of an owner of which `is_it` says so.
+    /// The grants of an owner for which `is_it` is true.
     pub(crate) fn granted_of(
         &self,
         owner: &Owner,

@@ -54,8 +54,8 @@ impl<V> Intervals<V> {
         self.root = remove(self.root.take(), (range.first(), id));
     }
 
-    /// The first of the ranges that have a byte in common with `range`, in the order of their first bytes, of whose value
-    /// `is_it` says so.
+    /// The first of the ranges that have a byte in common with `range`, in the order of their first bytes, for whose
+    /// value `is_it` is true.
     pub(crate) fn find(
         &self,
         range: Range,

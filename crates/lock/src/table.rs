@@ -282,7 +282,7 @@ impl<T> LockTable<T> {
         grants
     }
 
-    /// Whether there are waiters to be looked at, because something they wait for became free, that no call has come to.
+    /// Whether a range became free whose waiters no call has reached yet.
     pub fn has_work_left(&self) -> bool {
         !self.unfinished.lock().is_empty()
     }

@@ -119,7 +119,7 @@ impl Default for Limits {
             record_timeout: Duration::from_secs(60),
             handshake_timeout: Duration::from_secs(10),
             reply_timeout: Duration::from_secs(60),
-            // As much as `record_timeout` asks of those that send.
+            // The rate that `record_timeout` requires of senders.
             reply_rate: 16 << 10,
             grace: Duration::from_secs(10),
             replay_entries: 32_768,

@@ -17,7 +17,7 @@ use support::scripted::{Answer, Scripted};
 use support::server::{DOMAIN, Server};
 use tempfile::TempDir;
 
-/// The same policy as everywhere, without its pauses: a store that is asked for one thing at a time needs none.
+/// The normal policy, without its pauses: a store with one request at a time needs none.
 fn settings() -> PaceSettings {
     PaceSettings {
         attempts: 2,
@@ -168,7 +168,7 @@ async fn servers_that_are_not_there_are_told_apart() {
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
     fails_as("connection refused", &s3_options(&address, "secret")).await;
-    // Longer than any part of a name may be, so that no server is asked for it.
+    // Longer than any part of a name may be, so that no name server receives it.
     let nobody = format!("{}:9", "x".repeat(64));
     fails_as("no such host", &s3_options(&nobody, "secret")).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -128,7 +128,7 @@ fn a_problem_of_the_volume_says_how_many_calls_wait_for_it() {
     let at = Duration::from_secs;
     let _waiting = troubles.wait(Trouble::Bucket);
     let all = [troubles.clone()];
-    // While the bucket answers, that calls wait for it is nothing to speak of.
+    // While the bucket answers, calls that wait for it cause no message.
     for second in 0..20 {
         assert_eq!(watch.look(at(second), look(&status, &all)), []);
     }

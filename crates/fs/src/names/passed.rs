@@ -5,7 +5,7 @@
 //! cookie that has lost its name never gets another one. So a range of cookies that is empty stays empty: the
 //! longest ranges are kept in memory beside the directory, and listings skip them.
 
-/// Stretches that are kept for one directory: those that save most.
+/// Ranges that are kept for one directory: the longest ones.
 const MAX_STRETCHES: usize = 8;
 
 /// Cookies without names that are walked over like others.

@@ -284,7 +284,7 @@ impl Hold {
         self.version.lock().e_tag.clone()
     }
 
-    /// Which gateway has taken the volume from this one, if the bucket says so.
+    /// The gateway that has taken the volume from this one, by the note in the bucket.
     pub(crate) async fn successor(&self) -> Option<Holder> {
         let asked = StoredHolder::load(&self.store, &self.root);
         let found = tokio::time::timeout(QUESTION_LIMIT, asked).await;

@@ -183,7 +183,7 @@ fn assembled(mut stream: &[u8], mut chop: Chop, direct: bool) -> Parsed {
     (records, None)
 }
 
-/// The records of a stream, of those that need a buffer the beginning.
+/// The records of a stream; of a record that needs a buffer only the beginning.
 fn discarded(mut stream: &[u8], mut chop: Chop) -> Parsed {
     let mut assembler = Assembler::new(LIMIT);
     let mut records = Vec::new();

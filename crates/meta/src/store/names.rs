@@ -16,7 +16,7 @@
 //! store's latest state then. The changes of a commit are applied here before the commit returns; its names are
 //! dropped if the commit failed, was cancelled, or ran at the same time as another one, since their order is not
 //! known. A cancelled commit may still take effect later; its caller makes it again before any other
-//! ([`MetaStore::commit`]), and until that returns, [the overlay](crate::catalog) has what it changes, and is asked
+//! ([`MetaStore::commit`]), and until that returns, [the overlay](crate::catalog) has its changes, and is read
 //! first.
 
 use std::collections::HashMap;

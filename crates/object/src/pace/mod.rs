@@ -1,7 +1,7 @@
 //! One policy for asking again: when a request that failed is repeated, and when none is sent at all.
 //!
 //! [`PacedStore`] stands between the program and any store, and every request of the volume goes
-//! through it: those of packs as well as those that SlateDB makes. What it decides is in [`policy`], which knows
+//! through it: those of packs as well as those that SlateDB makes. Its decisions are in [`policy`], which reads
 //! no clock and does no I/O.
 //!
 //! * **Reads do not wait for changes.** GET, HEAD and LIST have one circuit, PUT, DELETE and COPY another: each of

@@ -162,7 +162,7 @@ impl CredentialSource {
     pub async fn refused(&self, generation: u64) -> bool {
         let refused = {
             let mut state = self.shared.state.lock();
-            // Without any before, those that were refused are the first.
+            // Without earlier credentials, the refused ones are the first.
             if state.generation != generation && generation != 0 {
                 return true;
             }

@@ -40,7 +40,7 @@ impl S3Error {
         self.row.kind
     }
 
-    /// For how long the server wants to be left alone, if it says so.
+    /// The pause that the server asks for (Retry-After), if any.
     pub(crate) fn after(&self) -> Option<Duration> {
         self.after
     }

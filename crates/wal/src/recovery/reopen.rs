@@ -193,7 +193,7 @@ fn forget_halves(recovery: &Recovery) -> Result<(), OpenError> {
         let memory = memory.map_err(OpenError::io(format!("open {name}")))?;
         memory.clear(SEGMENT_HEADER + at..SEGMENT_HEADER + at + RECORD_HEADER);
         if kept {
-            // That it was cut is said once.
+            // The message about the cut is logged once.
             memory.clear(SIZE_BYTES);
         }
     }

@@ -59,7 +59,7 @@ fn every_length_to_which_the_last_segment_is_cut_is_noticed() {
                 true => assert_eq!(recovery.tail(), Tail::Clean, "{length}"),
                 false => is_said(&recovery, Some(end)),
             }
-            // With nothing but the segments it is said that more may have been there.
+            // With nothing but the segments the recovery reports possible damage.
             for ending in [WriterEnd::Kill, WriterEnd::PowerCut, WriterEnd::Stop] {
                 let recovery = ended(&cut(&bare, &last, length), ending);
                 assert!(
@@ -193,7 +193,7 @@ fn an_archived_log_takes_no_more_than_its_records_and_is_read_as_before() {
     both(|| {
         let (storage, written, end, _) = written();
         let (segments, label) = put_aside(&storage, "epoch-1", None).expect("archived");
-        assert_eq!(segments, 2, "what was prepared holds nothing");
+        assert_eq!(segments, 2, "the prepared segment holds nothing");
         assert!(
             !storage
                 .list()
