@@ -60,7 +60,7 @@ pub enum Request {
         /// As JSON.
         json: bool,
     },
-    /// Print in one line whether the gateway is healthy, degraded or failing; the exit code says the same.
+    /// Print in one line whether the gateway is healthy, degraded or failing; the exit code has the same meaning.
     Check,
     /// Set, remove or print quotas of the volume that a running gateway serves.
     Quota {
@@ -412,7 +412,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
 /// The flag that has the flags of all settings printed, which would bury a command's own.
 const HELP_SETTINGS: &str = "help-settings";
 
-/// Settings whose flags are printed with every command's own: they say which gateway or volume is meant.
+/// Settings whose flags are printed with every command's own: they identify the gateway or the volume.
 const SHOWN: &[&str] = &["store", "data_dir"];
 
 /// With `--help-settings` among them, the arguments and the command that print the help of settings.

@@ -104,7 +104,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// As the files below `root` say; nothing where they do not.
+    /// From the files below `root`; `None` where they have no such number.
     fn of(root: &Path) -> Option<Memory> {
         let read = |path: &str| fs::read_to_string(root.join(path)).ok();
         let of_machine = read("proc/meminfo").and_then(|text| {
@@ -322,7 +322,7 @@ mod tests {
         let first = ("proc/self/cgroup", "7:cpu:/x\n5:memory:/docker/1\n");
         let limit = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "268435456\n");
         assert_eq!(machine(&[MEMINFO, first, limit]), of(256 << 20, true));
-        // As version 1 says that there is none.
+        // Version 1 writes "no limit" like this.
         let none = (
             "sys/fs/cgroup/memory/memory.limit_in_bytes",
             "9223372036854771712\n",

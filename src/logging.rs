@@ -55,7 +55,8 @@ pub fn start(level: LogLevel) -> Result<(), String> {
     Ok(())
 }
 
-/// Says how many messages were held within the last minute, each kind once; of all that are held, if `all`.
+/// Logs the number of messages that were held within the last minute, once for each kind; of all held messages, if
+/// `all`.
 pub fn say_what_was_held(all: bool) {
     if let Some(limit) = LIMIT.get() {
         limit.say_what_was_held(all);

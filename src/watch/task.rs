@@ -68,7 +68,7 @@ impl Watcher {
     }
 }
 
-/// Says which step an opening is at when that takes long, until it is dropped.
+/// Logs the current step of an opening when that takes long, until it is dropped.
 pub async fn watch_opening(opening: &Opening) {
     let started = Instant::now();
     let mut watch = OpeningWatch::default();

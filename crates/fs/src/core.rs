@@ -55,7 +55,7 @@ pub enum Stopped {
     Failed(String),
 }
 
-/// Why a flush cannot say that the bucket holds everything.
+/// Why a flush cannot confirm that the bucket holds everything.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlushError {
     /// The volume has stopped.

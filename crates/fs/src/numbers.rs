@@ -30,7 +30,7 @@ pub(crate) struct InodeNumbers {
 }
 
 impl InodeNumbers {
-    /// Goes on after a published state that says that `next` comes next.
+    /// Goes on after a published state whose next number is `next`.
     pub(crate) fn new(next: u64) -> InodeNumbers {
         InodeNumbers {
             next: AtomicU64::new(next),
@@ -71,7 +71,7 @@ impl InodeNumbers {
         self.next.fetch_max(after, Ordering::Relaxed);
     }
 
-    /// A state is published that says that `next` comes next.
+    /// A state is published whose next number is `next`.
     pub(crate) fn published(&self, next: u64) {
         let until = next.saturating_add(LEASE);
         self.until.fetch_max(until, Ordering::Release);

@@ -14,7 +14,7 @@ use crate::world::World;
 /// other code measures.
 const READ_BYTES: u32 = 32 << 10;
 
-/// More differences than this say nothing new.
+/// The number of differences after which a comparison collects no more.
 const MOST_DIFFERENCES: usize = 20;
 
 /// How much was compared.

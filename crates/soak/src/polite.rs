@@ -23,7 +23,7 @@ use crate::world::{Door, World};
 /// Its address.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A call of it that has no answer for so long, while the server is there, never gets one.
+/// A call of it without an answer for this time, while the server runs, counts as unanswered.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long it waits before it repeats a call that was answered "later".

@@ -54,7 +54,7 @@ mod trickle;
 mod truncate;
 mod vanish;
 
-/// A call of a rude client that has no answer for so long is given up with its connection.
+/// A rude client closes its connection after this time without an answer to a call.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A kind of rude client.

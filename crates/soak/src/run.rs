@@ -70,7 +70,7 @@ pub enum RunError {
     /// A call that has to work before the clients begin failed.
     #[error("before the rude clients began: {0}")]
     Client(#[from] LinkError),
-    /// The system says no.
+    /// An error of the system.
     #[error("{0}")]
     System(#[from] std::io::Error),
 }

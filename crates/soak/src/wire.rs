@@ -8,7 +8,7 @@ use socket2::{Domain, Socket, Type};
 
 pub use forebay_client::LAST_FRAGMENT;
 
-/// A server that takes nothing for so long does not want it.
+/// After this time without progress of a send the client gives up.
 const WRITE_LIMIT: Duration = Duration::from_secs(2);
 
 /// A connection without manners.
@@ -127,7 +127,7 @@ impl Wire {
         Some(record)
     }
 
-    /// Closes the direction to the server, as a client does that has said everything.
+    /// Closes the direction to the server, as a client does after its last call.
     pub fn finish(&mut self) {
         // A connection that is closed already needs no closing.
         let _ = self.stream.shutdown(std::net::Shutdown::Write);

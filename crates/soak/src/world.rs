@@ -9,7 +9,7 @@ use forebay_client::{Handle, Reach, Reached};
 
 use crate::ledger::Ledger;
 
-/// More findings than this say nothing new.
+/// The number of different findings that are kept.
 const MOST_FINDINGS: usize = 100;
 
 /// The state that all clients of a run share.
@@ -138,7 +138,7 @@ impl World {
         findings.collect()
     }
 
-    /// Waits for so long; false as soon as all clients are to end.
+    /// Waits for this time; false as soon as all clients are to end.
     pub fn pause(&self, time: Duration) -> bool {
         self.wait(time, |state| state.all_end)
     }

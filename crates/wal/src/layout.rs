@@ -85,7 +85,7 @@ const SEG_SEALED_CRC: usize = SEG_TAG + forebay_seal::TAG_LEN;
 /// Bytes of the segment header that are used.
 pub(crate) const SEGMENT_HEADER_USED: usize = SEG_SEALED_CRC + 4;
 
-/// Where a segment's file says how long it is.
+/// The offset of the file's size in a segment.
 const SIZE: usize = 256;
 const SIZE_CRC: usize = SIZE + 8;
 /// Bytes of the header's page that have a meaning.

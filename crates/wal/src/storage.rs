@@ -51,8 +51,8 @@ pub trait Storage: Send + Sync {
     /// A random number: the salt of a segment's next life.
     fn salt(&self) -> u64;
 
-    /// Maps the file that says how far the log has come (the format is in `docs/format.md`), and makes it if there is none. It is never
-    /// flushed.
+    /// Maps the file with the position of the log (the format is in `docs/format.md`), and makes it if there is
+    /// none. It is never flushed.
     ///
     /// # Errors
     /// `Unsupported` where there is no such file; the log does without.

@@ -28,10 +28,10 @@ use parking_lot::Mutex;
 use super::OpenError;
 use crate::config::Takeover;
 
-/// How often the note is read again because its version has changed, or the bucket did not say whether it took one.
+/// How often the note is read again because its version has changed, or the result of a write is not known.
 const ATTEMPTS: u32 = 8;
 
-/// How long the bucket may take to say which gateway has taken the volume over.
+/// The limit of time for reading which gateway has taken the volume over.
 const QUESTION_LIMIT: Duration = Duration::from_secs(5);
 
 /// A volume that another gateway holds, or did not close in order.

@@ -197,7 +197,7 @@ impl Bucket {
         // And most of them have less memory than any gateway, of which packs would take a part for as long as they wait for
         // the bucket.
         config.early_bytes = 16 << 20;
-        // A test that waits for room says itself for how long.
+        // A test that waits for room sets its own limit.
         config.room_wait = Duration::from_secs(3600);
         config.log = forebay_fs::LogConfig::Disk {
             limit: 256 << 20,

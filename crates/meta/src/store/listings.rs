@@ -28,7 +28,7 @@ const MAX_DIRECTORY_BYTES: usize = 1 << 20;
 const ENTRY_OVERHEAD: usize = 128;
 /// The memory of a directory beside its entries.
 const DIRECTORY_OVERHEAD: usize = 256;
-/// Bytes of a key that say that it is a cookie, and of which directory.
+/// Bytes of a key's prefix, which marks it as a cookie of a directory.
 const PREFIX: usize = 1 + 8;
 
 /// The directory of which this is the key of an entry: the beginning of the key.

@@ -86,7 +86,7 @@ impl Shard {
         self.young.insert(key, value);
     }
 
-    /// Says whether it was there.
+    /// Returns whether it was there.
     fn forget(&mut self, key: &[u8]) -> bool {
         let young = self.young.remove_entry(key);
         let was_there = young.is_some() | self.old.remove(key).is_some();
@@ -96,7 +96,7 @@ impl Shard {
         was_there
     }
 
-    /// A commit has changed a name. `made` names may still be added. Says whether this was one.
+    /// A commit has changed a name. `made` names may still be added. Returns whether this was one.
     fn change(&mut self, key: &[u8], entry: &Entry, made: usize) -> bool {
         let was_there = self.forget(key);
         let Entry::Value(value) = entry else {

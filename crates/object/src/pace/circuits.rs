@@ -1,12 +1,13 @@
 //! A circuit for reads and one for changes.
 //!
 //! A server that is full refuses every PUT and serves every GET; one whose disk is read-only does the same, and a policy of
-//! a bucket can. So failures of one kind of requests say nothing of the other kind, and each has a [`Pace`] of its own:
-//! its failures in a row, its probes, its budget of repeats, and its pause when the server asks to slow down.
+//! a bucket can. So failures of one kind of requests do not predict those of the other kind, and each has a [`Pace`]
+//! of its own: its failures in a row, its probes, its budget of repeats, and its pause when the server asks to slow
+//! down.
 //!
-//! A server that says nothing at all is out of reach for both. While both circuits have met that, a probe of either counts
-//! for both: it puts the other one's off when it is not answered, and lets it go at once when it is. So an outage costs no
-//! more requests than with one circuit, and its end is noticed as early.
+//! A server that does not answer at all is out of reach for both. While both circuits have met that, a probe of
+//! either counts for both: it puts the other one's off when it is not answered, and lets it go at once when it is.
+//! So an outage costs no more requests than with one circuit, and its end is noticed as early.
 
 use tokio::time::Instant;
 
@@ -107,7 +108,7 @@ mod tests {
             }
         }
 
-        /// A request of this kind, if one may go, that ends like this. Says whether one went.
+        /// A request of this kind, if one may go, that ends like this. Returns whether one went.
         fn ask(&mut self, kind: Kind, answer: Option<bool>) -> bool {
             let Some(ticket) = self.go(kind) else {
                 return false;

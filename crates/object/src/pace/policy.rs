@@ -99,7 +99,7 @@ pub(super) enum Outcome {
     },
     Failed {
         why: String,
-        /// The server said something, so that it can be reached.
+        /// The server sent an answer, so that it can be reached.
         answered: bool,
     },
     /// The caller did not wait.
@@ -131,7 +131,7 @@ enum State {
         probes: u32,
         probe_at: Instant,
         probing: bool,
-        /// The server said nothing to the last request, as if it could not be reached.
+        /// The server sent no answer to the last request, as if it could not be reached.
         silent: bool,
     },
 }
@@ -161,7 +161,7 @@ impl Pace {
         }
     }
 
-    /// When the next probe may go, of a store that is away and says nothing.
+    /// When the next probe may go, of a store that is away and does not answer.
     pub(super) fn silent_until(&self) -> Option<Instant> {
         match &self.state {
             State::Away {
@@ -173,7 +173,7 @@ impl Pace {
         }
     }
 
-    /// Moves the next probe, of a store that is away and says nothing.
+    /// Moves the next probe, of a store that is away and does not answer.
     pub(super) fn probe_at(&mut self, when: impl FnOnce(Instant) -> Instant) {
         if let State::Away {
             probe_at,

@@ -7,7 +7,7 @@
 //! | when | at most |
 //! |---|---|
 //! | one of the files has changed | a look each second in which there are requests |
-//! | the credentials expire within five minutes, or say nothing of that and are a quarter of an hour old | once a minute |
+//! | the credentials expire within five minutes, or have no time of expiry and are a quarter of an hour old | once a minute |
 //! | the server refuses them | every three seconds |
 //! | [`read_again`](CredentialSource::read_again) was called | |
 //!
@@ -33,13 +33,13 @@ use tokio::time::Instant;
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// After credentials were refused, or could not be found, they are left alone for so long.
+/// The pause before another search after credentials were refused or not found.
 const AGAIN: Duration = Duration::from_secs(3);
-/// So long before they expire others are looked for.
+/// How long before credentials expire a search for others begins.
 const EARLY: Duration = Duration::from_secs(300);
 /// How often others are looked for in that time.
 const EARLY_AGAIN: Duration = Duration::from_secs(60);
-/// Credentials that do not say when they expire are looked for after so long.
+/// The age at which credentials without a time of expiry are searched for again.
 const OLD: Duration = Duration::from_secs(900);
 
 type Found = Result<Credentials, CredentialsError>;
@@ -158,7 +158,8 @@ impl CredentialSource {
         self.shared.state.lock().generation
     }
 
-    /// Has credentials found again that a server has refused. Says whether there are others by now than in `generation`.
+    /// Searches again for credentials that a server has refused. Returns whether there are others by now than in
+    /// `generation`.
     pub async fn refused(&self, generation: u64) -> bool {
         let refused = {
             let mut state = self.shared.state.lock();

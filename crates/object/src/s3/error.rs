@@ -414,7 +414,7 @@ mod tests {
         };
         assert!(concerns_credentials(&denied("Request has expired")));
         assert!(!concerns_credentials(&denied("Access Denied")));
-        // Answers to HEAD say nothing.
+        // Answers to HEAD have no body.
         assert!(concerns_credentials(&said(403, None)));
         assert!(concerns_credentials(&said(400, None)));
         assert!(!concerns_credentials(&said(404, None)));

@@ -2,7 +2,7 @@
 //!
 //! A lifecycle rule may move objects into a class whose objects cannot be read (GLACIER, DEEP_ARCHIVE, the archive tiers of
 //! INTELLIGENT_TIERING). A GET of one is answered with 403 `InvalidObjectState`. Nothing of it is lost, and it can be read
-//! some minutes to two days after RestoreObject, for as many days as that says.
+//! some minutes to two days after RestoreObject, for the number of days in that request.
 
 use std::collections::HashMap;
 use std::time::Duration;

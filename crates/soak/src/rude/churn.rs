@@ -18,7 +18,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
             }
             2 => wire.send(&null)?,
             _ => {
-                // It has said all that it is going to say.
+                // It sends nothing more.
                 wire.send(&null)?;
                 wire.finish();
                 wire.record(Duration::from_secs(1))?;

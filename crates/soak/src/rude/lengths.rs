@@ -53,7 +53,7 @@ fn wrong_record(which: u64, number: u32, file: &Handle) -> Vec<u8> {
             3,
             arguments().opaque(&file.0).u32s(&[u32::MAX, 0x6161_6161]),
         ),
-        // A WRITE that says another count than it has bytes.
+        // A WRITE whose count differs from its number of bytes.
         10 => {
             let head = arguments().opaque(&file.0).u64(0).u32s(&[u32::MAX, 2]);
             call(7, head.opaque(b"four"))

@@ -131,7 +131,7 @@ async fn a_held_volume_is_refused_with_its_holder_and_left_as_it_is() {
 
         let taken = take(&store, candidate(Takeover::Allow)).await.unwrap();
         assert_eq!(stored(&store).await, note(OURS, 1));
-        // The one that was taken over can no longer say that the volume is free.
+        // The gateway that was taken over can no longer mark the volume as free.
         let other = Hold {
             store: store.clone(),
             root,

@@ -23,7 +23,8 @@ fn truth(map: &BTreeMap<Bytes, Bytes>, range: &KeyRange, limit: usize) -> Vec<(B
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Entries of directories put (with so long a record) or deleted by one commit; whether it is known to be done.
+    /// Entries of directories put (with a record of this length) or deleted by one commit; whether its success is
+    /// known.
     Commit(Vec<(u64, u64, Option<usize>)>, bool),
     /// A directory, listed from a cookie on, the highest number of entries, and a cookie to stop at: an unpublished
     /// entry ends a scan like this.
