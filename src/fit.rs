@@ -54,18 +54,20 @@ fn check_listen(config: &Config) -> Result<(), ConfigError> {
         }
         false => "add the clients' networks to clients, or listen on an address that these reach",
     };
-    let clients = config.described("clients");
-    let tables = match config.exports.len() {
-        1 => "",
-        _ => " and those of every [[export]]",
+    let clients = match &config.exports[..] {
+        [one] if one.clients == config.clients => config.described("clients"),
+        exports => {
+            let each = exports.iter();
+            let each =
+                each.map(|export| format!("clients = {} of {}", export.clients, export.path));
+            each.collect::<Vec<_>>().join(" and ")
+        }
     };
     Err(ConfigError::Conflict {
         key: "listen",
         value: config.listen.to_string(),
         place: config.source("listen"),
-        problem: format!(
-            "can be reached by no client that may mount, with {clients}{tables}: {way_out}"
-        ),
+        problem: format!("can be reached by no client that may mount, with {clients}: {way_out}"),
     })
 }
 
@@ -273,12 +275,16 @@ mod tests {
     use crate::config::Inputs;
 
     fn config(flags: &[(&'static str, &str)]) -> Config {
+        config_with(flags, None)
+    }
+
+    fn config_with(flags: &[(&'static str, &str)], file: Option<PathBuf>) -> Config {
         let inputs = Inputs {
             flags: flags
                 .iter()
                 .map(|(key, value)| (*key, (*value).to_owned()))
                 .collect(),
-            file: None,
+            file,
             variables: Vec::new(),
             system_file: "/nonexistent".into(),
             is_root: true,
@@ -365,6 +371,18 @@ mod tests {
         ] {
             check(listen, clients).unwrap();
         }
+    }
+
+    #[test]
+    fn an_address_that_no_client_reaches_is_refused_with_the_clients_of_each_export() {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("forebay.toml");
+        let text = "[[export]]\npath = \"/\"\nclients = [\"10.0.0.0/8\"]\n\n[[export]]\npath = \"/more\"\nclients = [\"fd00::/8\"]\n";
+        fs::write(&file, text).unwrap();
+        let config = config_with(&[("listen", "127.0.0.1:2049")], Some(file));
+        let said = check_listen(&config).unwrap_err().to_string();
+        let clients = "with clients = 10.0.0.0/8 of / and clients = fd00::/8 of /more: ";
+        assert!(said.contains(clients), "{said}");
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn calls_that_wait_for_memory_are_told_of() {
 fn a_client_in_no_export_is_refused_and_told_of() {
     let place = Place::new();
     let file = place.path("forebay.toml");
-    let text = "[[export]]\npath = \"/\"\nclients = [\"10.0.0.0/8\"]\n";
+    let text = "[[export]]\npath = \"/\"\nclients = [\"127.0.0.9\"]\n";
     fs::write(&file, text).unwrap();
     let gateway = place.serve_with("data", &[&format!("--config={}", file.display())]);
     let refused = gateway.client().mount_at("/");
