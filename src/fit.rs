@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytesize::ByteSize;
 use forebay_fs::FsConfig;
 
-use crate::config::{Config, ConfigError, ConfigErrors, LogMode, Source};
+use crate::config::{Config, ConfigError, ConfigErrors, LogMode, Source, Value};
 
 /// Memory that the program needs beside `memory_limit`, `metadata_cache`, and names and attributes.
 const BESIDE: u64 = 128 << 20;
@@ -58,8 +58,8 @@ fn check_listen(config: &Config) -> Result<(), ConfigError> {
         [one] if one.clients == config.clients => config.described("clients"),
         exports => {
             let each = exports.iter();
-            let each =
-                each.map(|export| format!("clients = {} of {}", export.clients, export.path));
+            let each = each
+                .map(|export| format!("clients = {} of {}", export.clients.write(), export.path));
             each.collect::<Vec<_>>().join(" and ")
         }
     };
