@@ -306,6 +306,43 @@ fn a_rewrite_in_one_piece_respects_a_truncate() {
 }
 
 #[test]
+fn a_rewrite_in_one_piece_ends_where_the_file_ends() {
+    // Where the file is cut off before it is written again: nothing is left, a part of an extent, and an extent with
+    // others behind it.
+    for cut in [0, 1000, (1 << 20) + 5] {
+        let bucket = Bucket::new();
+        let life = bucket.start(|_| {});
+        let inode = life.create(b"file");
+        let mut expected = pattern(1, 1 << 20);
+        life.write(inode, 0, &expected, Stability::Unstable);
+        life.flush();
+        life.write(inode, 3 << 20, &pattern(2, 1 << 20), Stability::Unstable);
+        life.flush();
+        assert_eq!(life.volume.status().used_bytes, 2 << 20);
+        life.truncate(inode, cut);
+        expected.resize(cut as usize, 0);
+        for i in 0..700 {
+            let at = i * 1381;
+            life.write(inode, at as u64, b"x", Stability::Unstable);
+            expected.resize(expected.len().max(at + 1), 0);
+            expected[at] = b'x';
+        }
+        life.flush();
+        // One frame with all that is before the end, and nothing behind it.
+        let end = (1 << 20).min(expected.len()) as u64;
+        assert_eq!(life.volume.status().used_bytes, end, "cut at {cut}");
+        let size = expected.len() as u64;
+        life.truncate(inode, 4 << 20);
+        expected.resize(4 << 20, 0);
+        life.flush();
+        life.crash();
+        let life = bucket.start_elsewhere(|_| {});
+        assert_bytes(&life.read(inode, 0, 4 << 20), &expected);
+        assert!(size < 2 << 20, "{size} is no end before the second extent");
+    }
+}
+
+#[test]
 fn writes_and_renames_during_an_upload_neither_wait_nor_get_lost() {
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});

@@ -8,6 +8,7 @@ use forebay_meta::record::{
 };
 use forebay_meta::{Key, Record};
 use forebay_pack::{object_name, parse_object_name};
+use forebay_types::BlockKey;
 
 use crate::bucket::BucketImage;
 
@@ -18,7 +19,7 @@ struct Entries {
     inodes: BTreeMap<u64, InodeRecord>,
     names: BTreeMap<(u64, Vec<u8>), NameRecord>,
     cookies: BTreeMap<(u64, u64), CookieRecord>,
-    blocks: Vec<(u64, BlockMap)>,
+    blocks: Vec<(BlockKey, BlockMap)>,
     packs: BTreeMap<u64, PackRecord>,
     garbage: BTreeSet<u64>,
     dead_packs: BTreeSet<u64>,
@@ -65,9 +66,7 @@ fn read(bucket: &BucketImage) -> Result<Entries, forebay_meta::Corrupt> {
                     .cookies
                     .insert((directory.0, cookie), CookieRecord::decode(key, value)?);
             }
-            Key::Block(block) => entries
-                .blocks
-                .push((block.inode.0, BlockMap::decode(key, value)?)),
+            Key::Block(block) => entries.blocks.push((block, BlockMap::decode(key, value)?)),
             Key::Pack(pack) => {
                 entries
                     .packs
@@ -171,10 +170,19 @@ fn names(entries: &Entries) -> Result<(), String> {
 fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
     let mut live: BTreeMap<u64, u64> = BTreeMap::new();
     let mut used: BTreeMap<u64, u64> = BTreeMap::new();
-    for (inode, map) in &entries.blocks {
+    for (block, map) in &entries.blocks {
+        let inode = &block.inode.0;
         if !entries.inodes.contains_key(inode) && !entries.garbage.contains(inode) {
             return Err(format!(
                 "there are blocks of object {inode}, which is not there"
+            ));
+        }
+        let last = map.extents().last().map_or(0, |extent| extent.range.end);
+        let object = entries.inodes.get(inode);
+        if object.is_some_and(|object| block.block.start() + last > object.size) {
+            return Err(format!(
+                "block {} of object {inode} has bytes behind the end of the file",
+                block.block.0
             ));
         }
         for extent in map.extents() {

@@ -20,13 +20,8 @@ impl Core {
         rewrite: &Rewrite,
     ) -> Result<Option<Vec<u8>>, Halted> {
         let live = ByteRange::new(0, rewrite.live);
-        let old = rewrite
-            .map
-            .extents()
-            .iter()
-            .map(|extent| extent.range.intersect(live).end);
         let new = block.snapshot.ranges().map(|range| range.end);
-        let len = old.chain(new).max().unwrap_or(0);
+        let len = new.max().unwrap_or(0).max(rewrite.end());
         let mut whole = vec![0; len as usize];
         // Each frame once, though small writes may have cut it into hundreds of extents.
         let mut seen = HashSet::new();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use forebay_cache::Snapshot;
-use forebay_meta::record::{BlockMap, MAX_EXTENTS};
+use forebay_meta::record::{BlockMap, Extent, MAX_EXTENTS};
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, CheckpointId};
 
 use super::close::Closed;
@@ -30,6 +30,16 @@ pub(super) struct Rewrite {
     pub(super) map: BlockMap,
     /// Bytes of the old map that still count.
     pub(super) live: u64,
+}
+
+impl Rewrite {
+    /// Where the last byte of the old map ends that still counts; 0 if none does.
+    pub(super) fn end(&self) -> u64 {
+        // Only the last one may reach behind what counts. One that lies behind it has no end that counts.
+        let begins_before = |extent: &&Extent| extent.range.start < self.live;
+        let last = self.map.extents().iter().rev().find(begins_before);
+        last.map_or(0, |extent| extent.range.end.min(self.live))
+    }
 }
 
 impl DirtyBlock {
