@@ -163,7 +163,7 @@ impl DataHeader {
 /// Payload of a truncate record: the inode, then its record with the new size.
 pub(crate) fn encode_truncate(inode: Inode, record: &InodeRecord) -> Vec<u8> {
     let mut payload = inode.0.to_le_bytes().to_vec();
-    payload.extend_from_slice(&record.encode());
+    payload.extend_from_slice(&record.without_maps().encode());
     payload
 }
 
@@ -254,7 +254,7 @@ impl<'a> NameChange<'a> {
     fn payload(&self) -> Vec<u8> {
         let mut batch = Batch::new();
         for (node, record) in self.records.iter().chain(&self.created) {
-            batch.put(&Key::Inode(node.inode), record);
+            batch.put(&Key::Inode(node.inode), &*record.without_maps());
         }
         for node in &self.removed {
             batch.delete(&Key::Inode(node.inode));

@@ -85,6 +85,9 @@ pub struct FsConfig {
     pub background_requests: u64,
     /// Age in the bucket that a pack which nothing knows must have before it is deleted.
     pub orphan_grace: Duration,
+    /// The most block maps that a publication takes from truncated files, and that one step of their collection deletes; 1 or
+    /// more.
+    pub maps_at_once: usize,
     /// The interval between checks for the descriptor or a pack while checkpoints are published.
     pub presence_interval: Duration,
     /// Bytes a second that the scrub reads from the bucket, at most; 1 or more.
@@ -200,6 +203,7 @@ impl FsConfig {
             background_rate: 16 << 20,
             background_requests: 10,
             orphan_grace: Duration::from_secs(3600),
+            maps_at_once: 1024,
             presence_interval: Duration::from_secs(30),
             scrub_rate: 8 << 20,
             scrub_interval: Duration::ZERO,

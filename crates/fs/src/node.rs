@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_cache::{Cache, FileBlocks};
-use forebay_meta::record::{BlockMap, InodeRecord, Kind, round_up};
+use forebay_meta::record::{BlockMap, InodeRecord, Kind, TruncatedBlocks, round_up};
 use forebay_types::{BlockIndex, ByteRange, CheckpointId, Inode, Lsn};
 use forebay_vfs::{Attributes, Error, Result, WccAttributes};
 use parking_lot::{Mutex, MutexGuard};
@@ -310,9 +310,15 @@ impl NodeState {
         self.share
     }
 
-    /// The checkpoint is in the bucket; the file's block maps hold `used` bytes there, and the counts
-    /// hold `share` for it.
-    pub(crate) fn publish(&mut self, checkpoint: CheckpointId, used: u64, share: Option<Share>) {
+    /// The checkpoint is in the bucket; the file's block maps hold `used` bytes there, those of `truncated` do not
+    /// count, and the counts hold `share` for it.
+    pub(crate) fn publish(
+        &mut self,
+        checkpoint: CheckpointId,
+        used: u64,
+        truncated: TruncatedBlocks,
+        share: Option<Share>,
+    ) {
         if self
             .closed
             .as_ref()
@@ -326,6 +332,7 @@ impl NodeState {
         }
         self.published = true;
         self.record.used = used;
+        self.record.truncated = truncated;
         self.blocks.published(checkpoint);
         self.early.published(checkpoint);
         self.share = share;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_cache::{FetchToken, Lease};
 use forebay_meta::FrameAddress;
-use forebay_meta::record::BlockMap;
+use forebay_meta::record::{BlockMap, TruncatedBlocks};
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, PackId};
 use forebay_vfs::{Credentials, Error, Pieces, ReadReply, Result, Trouble, permission};
 use futures_util::StreamExt;
@@ -301,6 +301,9 @@ impl Core {
         if end == 0 {
             return Ok(None);
         }
+        if plan.truncated.contains(block) {
+            return Ok(None);
+        }
         let map = self.catalog.block_map(node.inode, block).await;
         let mut map = map.map_err(|error| self.store_failed(error))?;
         if let Some(map) = &mut map {
@@ -431,6 +434,8 @@ pub(crate) struct FetchPlan {
     pub(crate) token: FetchToken,
     /// Where the published block maps stop to count.
     published_end: u64,
+    /// The blocks whose published maps do not count.
+    truncated: TruncatedBlocks,
     /// The blocks that have left early: the published block maps do not count for them.
     early: Vec<(BlockIndex, BlockMap)>,
 }
@@ -452,6 +457,7 @@ impl FetchPlan {
         FetchPlan {
             token: state.blocks.fetch_token(),
             published_end: state.published_end(),
+            truncated: state.record.truncated.clone(),
             early,
         }
     }

@@ -86,10 +86,7 @@ async fn apply(core: &Core, record: &Record<'_>) -> Result<(), String> {
             if new.size < state.record.size {
                 state.cut(new.size, open.id);
             }
-            state.record = InodeRecord {
-                used: state.record.used,
-                ..new
-            };
+            state.record = new.with_maps_of(&state.record);
             state.last_lsn = record.end;
             state.settle(None);
             Ok(())
@@ -140,11 +137,8 @@ async fn set_record(
             let open = core.gate.read();
             open.touch(&node, &mut state);
             core.set_tree(&mut state, record.tree);
-            // How many bytes the block maps hold is known by the bucket, not by the log.
-            state.record = InodeRecord {
-                used: state.record.used,
-                ..record
-            };
+            // Which block maps count and how many bytes they hold is known by the bucket, not by the log.
+            state.record = record.with_maps_of(&state.record);
             state.last_lsn = end;
             Ok(())
         }

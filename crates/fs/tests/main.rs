@@ -38,5 +38,6 @@ mod sealing;
 mod semantics;
 mod store_faults;
 mod traps;
+mod truncating;
 mod uploads_in_flight;
 mod watchdog;

@@ -42,6 +42,8 @@ fn run(dedup: Dedup, events: &[Event], expected: &Expected) {
         config.dedup = dedup;
         config.memory_limit = 16 << 20;
         config.node_limit = 4;
+        // Each truncation leaves block maps to be collected.
+        config.maps_at_once = 1;
     };
     let mut config = bucket.config();
     small(&mut config);

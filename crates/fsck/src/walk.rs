@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use forebay_meta::record::{
     BlockMap, CookieRecord, DeadPack, Garbage, NameRecord, PackFrames, PackRecord, QuotaRecord,
-    Record, Referrer, ScrubRecord, UsageRecord, VolumeState,
+    Record, Referrer, ScrubRecord, Truncated, UsageRecord, VolumeState,
 };
 use forebay_meta::{InodeRecord, Key, KeyRange, StoreError};
 use forebay_types::{Inode, PackId};
@@ -102,6 +102,13 @@ impl Walk {
                 self.totals.usage(root, record);
             }
         }
+        let mut truncated = Cursor::new(&self.source, KeyRange::truncated());
+        // A note on a file of which nothing waits for collection goes by itself.
+        while truncated
+            .record::<Truncated>(&mut self.findings)
+            .await?
+            .is_some()
+        {}
         self.checks().await
     }
 

@@ -12,6 +12,7 @@
 //! 'b'  inode: 8      block index: 8        a block of a file     BlockMap
 //! 'p'  pack: 8                             a pack                PackRecord
 //! 'g'  inode: 8                            a file to collect     Garbage
+//! 't'  inode: 8                            a truncated file      Truncated
 //! 'x'  pack: 8                             a pack to delete      DeadPack
 //! 'q'  inode: 8                            limits of a tree      QuotaRecord
 //! 'u'  inode: 8                            usage of a tree       UsageRecord
@@ -35,6 +36,7 @@ pub(crate) mod tag {
     pub(crate) const BLOCK: u8 = b'b';
     pub(crate) const PACK: u8 = b'p';
     pub(crate) const GARBAGE: u8 = b'g';
+    pub(crate) const TRUNCATED: u8 = b't';
     pub(crate) const DEAD_PACK: u8 = b'x';
     pub(crate) const QUOTA: u8 = b'q';
     pub(crate) const USAGE: u8 = b'u';
@@ -60,6 +62,8 @@ pub enum Key {
     Pack(PackId),
     /// A removed file whose blocks have to be collected.
     Garbage(Inode),
+    /// A file of which truncated blocks have to be collected.
+    Truncated(Inode),
     /// A pack that nothing refers to any more.
     DeadPack(PackId),
     /// Limits of the tree below a directory.
@@ -81,7 +85,11 @@ impl Key {
         out.push(self.tag());
         match self {
             Key::Volume => {}
-            Key::Inode(inode) | Key::Garbage(inode) | Key::Quota(inode) | Key::Usage(inode) => {
+            Key::Inode(inode)
+            | Key::Garbage(inode)
+            | Key::Truncated(inode)
+            | Key::Quota(inode)
+            | Key::Usage(inode) => {
                 out.extend(inode.0.to_be_bytes());
             }
             Key::Name(directory, name) => {
@@ -133,6 +141,7 @@ impl Key {
             }),
             tag::PACK => Key::Pack(PackId(fields.u64_be()?)),
             tag::GARBAGE => Key::Garbage(Inode(fields.u64_be()?)),
+            tag::TRUNCATED => Key::Truncated(Inode(fields.u64_be()?)),
             tag::DEAD_PACK => Key::DeadPack(PackId(fields.u64_be()?)),
             tag::QUOTA => Key::Quota(Inode(fields.u64_be()?)),
             tag::USAGE => Key::Usage(Inode(fields.u64_be()?)),
@@ -164,6 +173,7 @@ impl Key {
             Key::Block(_) => tag::BLOCK,
             Key::Pack(_) => tag::PACK,
             Key::Garbage(_) => tag::GARBAGE,
+            Key::Truncated(_) => tag::TRUNCATED,
             Key::DeadPack(_) => tag::DEAD_PACK,
             Key::Quota(_) => tag::QUOTA,
             Key::Usage(_) => tag::USAGE,
@@ -205,6 +215,7 @@ impl KeyRange {
             tag::QUOTA,
             tag::REFERRER,
             tag::SCRUB,
+            tag::TRUNCATED,
             tag::USAGE,
             tag::VOLUME,
             tag::DEAD_PACK,
@@ -246,6 +257,19 @@ impl KeyRange {
         KeyRange {
             start: from.encode(),
             ..KeyRange::of_prefix(prefix(tag::BLOCK, inode))
+        }
+    }
+
+    /// The blocks of a file from the first of `blocks` to the last.
+    pub fn blocks_in(inode: Inode, blocks: &std::ops::Range<BlockIndex>) -> KeyRange {
+        let behind = Key::Block(BlockKey {
+            inode,
+            block: blocks.end,
+        });
+        let from = KeyRange::blocks(inode, blocks.start);
+        KeyRange {
+            end: behind.encode().min(from.end.clone()),
+            ..from
         }
     }
 
@@ -312,6 +336,11 @@ impl KeyRange {
     /// All files to collect.
     pub fn garbage() -> KeyRange {
         KeyRange::of_prefix(vec![tag::GARBAGE])
+    }
+
+    /// All files of which something is to be collected.
+    pub fn truncated() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::TRUNCATED])
     }
 
     /// All packs to delete.
@@ -445,6 +474,7 @@ mod tests {
             })),
             any::<u64>().prop_map(|n| Key::Pack(PackId(n))),
             any::<u64>().prop_map(|n| Key::Garbage(Inode(n))),
+            any::<u64>().prop_map(|n| Key::Truncated(Inode(n))),
             any::<u64>().prop_map(|n| Key::DeadPack(PackId(n))),
             any::<u64>().prop_map(|n| Key::Quota(Inode(n))),
             any::<u64>().prop_map(|n| Key::Usage(Inode(n))),
@@ -495,7 +525,7 @@ mod tests {
 
         #[test]
         fn a_key_of_no_kind_is_in_one_of_the_unknown_ranges(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
-            let known = bytes.first().is_some_and(|first| b"vincbpgxqusfr".contains(first));
+            let known = bytes.first().is_some_and(|first| b"vincbpgtxqusfr".contains(first));
             let ranges = KeyRange::unknown();
             let found = ranges.iter().filter(|range| range.contains(&bytes)).count();
             prop_assert_eq!(found, usize::from(!known));

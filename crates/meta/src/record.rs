@@ -10,6 +10,7 @@ mod pack;
 mod pack_frames;
 mod quota;
 mod scrub;
+mod truncated;
 mod volume_state;
 
 pub use block_map::{
@@ -21,6 +22,7 @@ pub use pack::{DeadPack, Garbage, PackRecord};
 pub use pack_frames::{KnownFrame, PART_FRAMES, PackFrames, Referrer};
 pub use quota::{QuotaRecord, Spread, UsageRecord};
 pub use scrub::{ScrubRecord, ScrubResult};
+pub use truncated::{Truncated, TruncatedBlocks};
 pub use volume_state::VolumeState;
 
 use bytes::Bytes;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_meta::record::{
     BlockMap, CookieRecord, Garbage, InodeRecord, Kind, NameRecord, PackFrames, PackRecord,
-    QuotaRecord, Referrer, ScrubRecord, UsageRecord, VolumeState,
+    QuotaRecord, Referrer, ScrubRecord, Truncated, UsageRecord, VolumeState,
 };
 use forebay_meta::{Key, Record};
 use forebay_pack::{object_name, parse_object_name};
@@ -22,6 +22,8 @@ struct Entries {
     blocks: Vec<(BlockKey, BlockMap)>,
     packs: BTreeMap<u64, PackRecord>,
     garbage: BTreeSet<u64>,
+    /// Files of which truncated blocks are to be collected.
+    truncated: BTreeSet<u64>,
     dead_packs: BTreeSet<u64>,
     scrubs: BTreeSet<u64>,
     /// Packs of whose frames something is noted.
@@ -75,6 +77,10 @@ fn read(bucket: &BucketImage) -> Result<Entries, forebay_meta::Corrupt> {
             Key::Garbage(inode) => {
                 Garbage::decode(key, value)?;
                 entries.garbage.insert(inode.0);
+            }
+            Key::Truncated(inode) => {
+                Truncated::decode(key, value)?;
+                entries.truncated.insert(inode.0);
             }
             Key::DeadPack(pack) => {
                 entries.dead_packs.insert(pack.0);
@@ -170,6 +176,7 @@ fn names(entries: &Entries) -> Result<(), String> {
 fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
     let mut live: BTreeMap<u64, u64> = BTreeMap::new();
     let mut used: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut total = 0;
     for (block, map) in &entries.blocks {
         let inode = &block.inode.0;
         if !entries.inodes.contains_key(inode) && !entries.garbage.contains(inode) {
@@ -179,7 +186,8 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
         }
         let last = map.extents().last().map_or(0, |extent| extent.range.end);
         let object = entries.inodes.get(inode);
-        if object.is_some_and(|object| block.block.start() + last > object.size) {
+        let counts = object.is_some_and(|object| !object.truncated.contains(block.block));
+        if counts && object.is_some_and(|object| block.block.start() + last > object.size) {
             return Err(format!(
                 "block {} of object {inode} has bytes behind the end of the file",
                 block.block.0
@@ -203,7 +211,10 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
                 ));
             }
             *live.entry(frame.pack.0).or_default() += extent.range.len();
-            *used.entry(*inode).or_default() += extent.range.len();
+            total += extent.range.len();
+            if counts {
+                *used.entry(*inode).or_default() += extent.range.len();
+            }
         }
     }
     for (pack, record) in &entries.packs {
@@ -241,8 +252,12 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
             "pack {pack:x} has {bytes} live bytes and no account"
         ));
     }
-    let total: u64 = used.values().sum();
     for (inode, object) in &entries.inodes {
+        if !object.truncated.is_empty() && !entries.truncated.contains(inode) {
+            return Err(format!(
+                "nobody knows that blocks of object {inode} are to be collected"
+            ));
+        }
         let bytes = used.get(inode).copied().unwrap_or_default();
         if object.kind() == Kind::Regular && object.used != bytes {
             return Err(format!(

@@ -57,6 +57,7 @@ pub(crate) fn config(plan: &Plan) -> FsConfig {
         pack_bytes: 3000,
         prefetch_bytes: 0,
         disk_cache_limit: 0,
+        maps_at_once: 1 + (plan.seed % 2) as usize,
         // In simulated time everything is ages old, and background work need not rest.
         rewrite_below: 90,
         background_rate: 1 << 30,

@@ -120,7 +120,7 @@ impl Core {
         node: &Arc<Node>,
         of: CheckpointId,
     ) -> Result<VecDeque<DirtyBlock>, Halted> {
-        let (snapshots, early, published, floor) = {
+        let (snapshots, early, then) = {
             let mut state = node.lock();
             let then = state.as_of(of);
             if then.removed {
@@ -131,9 +131,9 @@ impl Core {
             let snapshots: Vec<Snapshot> = indices.into_iter().filter_map(take).collect();
             let early = |block| state.early.of(of, block).cloned();
             let early: Vec<_> = snapshots.iter().map(|taken| early(taken.block())).collect();
-            let floor = then.floor.unwrap_or(u64::MAX);
-            (snapshots, early, then.published, floor)
+            (snapshots, early, then)
         };
+        let floor = then.floor.unwrap_or(u64::MAX);
         let mut blocks = VecDeque::with_capacity(snapshots.len());
         for (snapshot, early) in snapshots.into_iter().zip(early) {
             let key = BlockKey {
@@ -143,7 +143,7 @@ impl Core {
             // What has left early has been cut already.
             let (map, floor) = match early {
                 Some(map) => (Some(map), u64::MAX),
-                None if published => {
+                None if then.published && !then.record.truncated.contains(key.block) => {
                     let map = self.insist(|| self.catalog.block_map(key.inode, key.block));
                     (map.await?, floor)
                 }

@@ -25,6 +25,7 @@ mod proof;
 mod publish;
 mod reclaim;
 mod share;
+mod truncated;
 mod upload;
 
 use std::future::Future;

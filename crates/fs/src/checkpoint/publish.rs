@@ -5,24 +5,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use forebay_meta::record::{
     BlockMap, DeadPack, Displaced, Extent, FrameAddress, Garbage, Kind, PackRecord, Referrer,
-    VolumeState,
+    TruncatedBlocks, VolumeState,
 };
 use forebay_meta::{Batch, InodeRecord, Key, Ready};
-use forebay_types::{BlockIndex, BlockKey, CheckpointId, Inode, PackId};
+use forebay_types::{BlockIndex, BlockKey, CheckpointId, PackId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Halted;
 use super::close::Closed;
 use super::collector::AccountChange;
+use super::truncated::ChangedMaps;
 use super::upload::Uploaded;
 use crate::core::{Core, Stopped};
 use crate::node::{ClosedNode, Node};
 use crate::numbers;
 use crate::quota::{Ledger, Share};
-
-/// Block maps that are read at a time.
-const MAPS_PER_SCAN: usize = 1024;
 
 /// What a batch adds to and takes from the accounts of packs and of the volume.
 #[derive(Default)]
@@ -101,6 +99,8 @@ impl Core {
         let mut account = Account::default();
         let mut ledger = Ledger::default();
         let mut outcomes = HashMap::new();
+        // Of all truncated files together.
+        let mut budget = self.config.maps_at_once;
         for node in &closed.nodes {
             let (then, early, before) = {
                 let state = node.lock();
@@ -111,12 +111,19 @@ impl Core {
             };
             let frames = uploaded.frames.remove(&node.inode).unwrap_or_default();
             let record = self
-                .publish_node(node, then, early, frames, &mut batch, &mut account)
+                .publish_node(
+                    node,
+                    then,
+                    early,
+                    frames,
+                    (&mut batch, &mut account, &mut budget),
+                )
                 .await?;
             let share = record.as_ref().map(Share::of);
             ledger.replace(before, share);
-            let used = record.map_or(0, |record| record.used);
-            outcomes.insert(node.inode, (used, share));
+            let outcome = record.map(|record| (record.used, record.truncated));
+            let (used, truncated) = outcome.unwrap_or_default();
+            outcomes.insert(node.inode, (used, truncated, share));
         }
         for pack in &uploaded.packs {
             match account.open(pack.id, pack.record) {
@@ -144,8 +151,9 @@ impl Core {
         self.sharing.published(closed.id);
         self.accounts.entered(&ledger);
         for node in &closed.nodes {
-            let (used, share) = outcomes.get(&node.inode).copied().unwrap_or_default();
-            node.lock().publish(closed.id, used, share);
+            let outcome = outcomes.remove(&node.inode);
+            let (used, truncated, share) = outcome.unwrap_or_default();
+            node.lock().publish(closed.id, used, truncated, share);
         }
         self.checkpoints.last.store(closed.id.0, Ordering::Release);
         self.catalog.overlay().discard_closed();
@@ -261,14 +269,17 @@ impl Core {
         then: ClosedNode,
         early: Vec<(BlockIndex, BlockMap)>,
         frames: Vec<(BlockKey, FrameAddress)>,
-        batch: &mut Batch,
-        account: &mut Account,
+        (batch, account, budget): (&mut Batch, &mut Account, &mut usize),
     ) -> Result<Option<InodeRecord>, Halted> {
         let inode = node.inode;
         if then.removed {
             if then.published {
                 batch.delete(&Key::Inode(inode));
-                if then.record.kind() == Kind::Regular && then.record.used > 0 {
+                let truncated = &then.record.truncated;
+                // Its maps go with all others of the file.
+                self.note_truncated(inode, truncated, &TruncatedBlocks::default(), batch);
+                let has_maps = then.record.used > 0 || !truncated.is_empty();
+                if then.record.kind() == Kind::Regular && has_maps {
                     let garbage = Garbage {
                         size: then.record.size,
                         first_block: BlockIndex(0),
@@ -279,12 +290,19 @@ impl Core {
             }
             return Ok(None);
         }
-        // A block map as it will be, for each block that changes.
-        let mut maps: BTreeMap<BlockIndex, BlockMap> = BTreeMap::new();
-        let mut lost = 0;
+        let mut changed = ChangedMaps {
+            truncated: then.record.truncated.clone(),
+            ..ChangedMaps::default()
+        };
         if let Some(floor) = then.floor.filter(|_| then.published) {
-            lost += self.cut_maps(inode, floor, &mut maps, account).await?;
+            self.cut_maps(inode, &then, floor, &mut changed, (account, budget))
+                .await?;
         }
+        let ChangedMaps {
+            mut maps,
+            mut truncated,
+            mut lost,
+        } = changed;
         let early = early.into_iter().flat_map(|(block, map)| {
             let extents = map.extents().to_vec();
             extents.into_iter().map(move |extent| (block, extent))
@@ -300,11 +318,12 @@ impl Core {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
                     let map = if then.published {
-                        self.insist(|| self.catalog.block_map(inode, block)).await?
+                        let key = BlockKey { inode, block };
+                        self.map_before(key, &mut truncated, account).await?
                     } else {
-                        None
+                        BlockMap::new()
                     };
-                    entry.insert(map.unwrap_or_default())
+                    entry.insert(map)
                 }
             };
             let displaced = map.insert(range, frame).map_err(|error| {
@@ -328,38 +347,13 @@ impl Core {
             }
         }
         let used = (then.record.used + added).saturating_sub(lost);
+        self.note_truncated(inode, &then.record.truncated, &truncated, batch);
         let record = InodeRecord {
             used,
+            truncated,
             ..then.record
         };
         batch.put(&Key::Inode(inode), &record);
         Ok(Some(record))
-    }
-
-    /// Cuts a file's published block maps off at `floor`; gives the bytes that they lose.
-    async fn cut_maps(
-        &self,
-        inode: Inode,
-        floor: u64,
-        maps: &mut BTreeMap<BlockIndex, BlockMap>,
-        account: &mut Account,
-    ) -> Result<u64, Halted> {
-        let mut lost = 0;
-        let mut from = BlockIndex::of(floor);
-        loop {
-            let found = self
-                .insist(|| self.catalog.block_maps(inode, from, MAPS_PER_SCAN))
-                .await?;
-            let full = found.len() == MAPS_PER_SCAN;
-            for (block, mut map) in found {
-                from = BlockIndex(block.0 + 1);
-                let displaced = map.truncate(floor.saturating_sub(block.start()));
-                lost += account.displace(displaced);
-                maps.insert(block, map);
-            }
-            if !full {
-                return Ok(lost);
-            }
-        }
     }
 }

@@ -1,7 +1,7 @@
-//! Reclaiming: the block maps of removed files, and packs to which nothing refers any more. What the scrub has to note goes
-//! along, or goes alone if there is enough of it.
+//! Reclaiming: the block maps of removed files and [truncated blocks](super::truncated), and packs to which nothing refers
+//! any more. What the scrub has to note goes along, or goes alone if there is enough of it.
 //!
-//! Both are noted in the batch that made them garbage, so that a crash forgets neither. A pack is
+//! All are noted in the batch that made them garbage, so that a crash forgets neither. A pack is
 //! deleted only when the metadata that no longer refer to it are durable in the bucket.
 
 use std::sync::atomic::Ordering;
@@ -14,8 +14,6 @@ use super::Halted;
 use super::publish::Account;
 use crate::core::Core;
 
-/// Block maps that one step collects.
-const MAPS: usize = 4096;
 /// Removed files that one step looks at.
 const FILES: usize = 256;
 /// Packs that one step deletes.
@@ -29,11 +27,18 @@ impl Core {
         self.checkpoints.garbage.store(false, Ordering::Release);
         let mut batch = Batch::new();
         let mut account = Account::default();
-        let more = self.collect_files(&mut batch, &mut account).await?
-            | self.delete_packs(&mut batch).await?;
+        let (mut budget, mut collected) = (self.config.maps_at_once, Vec::new());
+        let mut more = self
+            .collect_truncated(&mut budget, &mut batch, &mut account, &mut collected)
+            .await?;
+        more |= self
+            .collect_files(&mut budget, &mut batch, &mut account)
+            .await?;
+        more |= self.delete_packs(&mut batch).await?;
         if !batch.is_empty() || self.scrubs.has_due() {
             let state = self.checkpoints.state();
             self.commit_account(batch, account, state, None).await?;
+            self.collected(collected);
         }
         if more {
             self.checkpoints.garbage.store(true, Ordering::Release);
@@ -41,9 +46,10 @@ impl Core {
         Ok(())
     }
 
-    /// Lets go of the block maps of removed files. Says whether some remain.
+    /// Lets go of block maps of removed files, `budget` at most. Says whether some remain.
     async fn collect_files(
         &self,
+        budget: &mut usize,
         batch: &mut Batch,
         account: &mut Account,
     ) -> Result<bool, Halted> {
@@ -52,18 +58,17 @@ impl Core {
             .insist(|| self.catalog.records::<Garbage>(&range, FILES))
             .await?;
         let mut more = files.len() == FILES;
-        let mut budget = MAPS;
         for (key, garbage) in files {
             let Key::Garbage(inode) = key else { continue };
-            if budget == 0 {
+            if *budget == 0 {
                 return Ok(true);
             }
             let first = garbage.first_block;
             let maps = self
-                .insist(|| self.catalog.block_maps(inode, first, budget))
+                .insist(|| self.catalog.block_maps(inode, first, *budget))
                 .await?;
-            let all = maps.len() < budget;
-            budget -= maps.len();
+            let all = maps.len() < *budget;
+            *budget -= maps.len();
             let next = maps
                 .last()
                 .map_or(first, |(block, _)| BlockIndex(block.0 + 1));

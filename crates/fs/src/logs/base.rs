@@ -192,11 +192,16 @@ impl Base {
         mut write: impl FnMut(u64, &[u8]) -> io::Result<()>,
     ) -> Result<Epoch, BaseError> {
         let (mut from, mut newest) = (BlockIndex(0), Epoch(0));
+        let record = self.catalog.inode(inode).await?;
+        let truncated = record.map(|record| record.truncated).unwrap_or_default();
         loop {
             let maps = self.catalog.block_maps(inode, from, PAGE).await?;
             let full = maps.len() == PAGE;
             for (block, map) in maps {
                 from = BlockIndex(block.0 + 1);
+                if truncated.contains(block) {
+                    continue;
+                }
                 let key = BlockKey { inode, block };
                 let frames = self.frames(key, &map).await?;
                 for Extent { range, frame } in map.extents() {

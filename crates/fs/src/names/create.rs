@@ -322,6 +322,7 @@ impl New {
             ctime: now,
             create_verifier: self.verifier,
             tree: directory.tree,
+            truncated: Default::default(),
         })
     }
 }

@@ -227,6 +227,7 @@ mod tests {
             ctime: Default::default(),
             create_verifier: None,
             tree: None,
+            truncated: Default::default(),
         };
         let mut file = InodeRecord {
             content: Content::Regular,

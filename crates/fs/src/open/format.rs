@@ -86,6 +86,7 @@ pub(crate) async fn make(
         ctime: now,
         create_verifier: None,
         tree: None,
+        truncated: Default::default(),
     };
     let state = VolumeState {
         published: Lsn::ZERO,

@@ -11,13 +11,19 @@ use forebay_object::Store;
 
 use super::{Bucket, Life};
 
-/// What a test does about reads.
+/// What a test does about reads, and commits.
 #[async_trait]
 pub trait Reads: Send + Sync + 'static {
     /// This was found under `key`. What it gives is what the gateway gets.
     async fn got(&self, key: &[u8], found: Option<Bytes>) -> Result<Option<Bytes>, StoreError> {
         let _ = key;
         Ok(found)
+    }
+
+    /// This is about to be committed.
+    async fn commits(&self, batch: &Batch) -> Result<(), StoreError> {
+        let _ = batch;
+        Ok(())
     }
 
     /// `range` was scanned.
@@ -135,6 +141,7 @@ impl MetaStore for WatchedStore {
     }
 
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.reads.commits(batch).await?;
         self.inner.commit(batch).await
     }
 

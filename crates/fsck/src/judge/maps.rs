@@ -69,10 +69,14 @@ impl<'a> Maps<'a> {
             return;
         };
         let mapped = map.mapped_bytes();
-        current.bytes = current.bytes.saturating_add(mapped);
         totals.block_map(mapped);
-        if let Some(row) = current.row.and_then(|at| rows.get(at)) {
-            judge_place(row, key, map, sink);
+        let row = current.row.and_then(|at| rows.get(at));
+        // What was truncated waits for collection: packs and volume count it, its file does not.
+        if row.is_none_or(|row| !row.truncated.contains(key.block)) {
+            current.bytes = current.bytes.saturating_add(mapped);
+            if let Some(row) = row {
+                judge_place(row, key, map, sink);
+            }
         }
         refer(key, map, packs, true, sink);
     }

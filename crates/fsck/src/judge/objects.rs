@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
 use forebay_meta::InodeRecord;
-use forebay_meta::record::{Content, CookieRecord, Garbage, Kind, NameRecord};
+use forebay_meta::record::{Content, CookieRecord, Garbage, Kind, NameRecord, TruncatedBlocks};
 use forebay_types::Inode;
 
 use super::totals::Totals;
@@ -44,6 +44,8 @@ pub(crate) struct Row {
     /// Where its directory row is, if it is one.
     directory: u32,
     tree: Option<Inode>,
+    /// Blocks whose maps do not count.
+    pub(crate) truncated: TruncatedBlocks,
 }
 
 #[derive(Debug)]
@@ -137,6 +139,7 @@ impl Objects {
             names: 0,
             directory: NONE,
             tree: None,
+            truncated: TruncatedBlocks::default(),
         };
         if let Some(record) = record {
             if let Some(why) = impossible(record) {
@@ -147,6 +150,7 @@ impl Objects {
             row.used = record.used;
             row.nlink = record.nlink;
             row.tree = record.tree;
+            row.truncated = record.truncated.clone();
             if let Some(own) = record.directory() {
                 row.directory = u32::try_from(self.directories.len()).unwrap_or(NONE);
                 self.directories.push(DirectoryRow {
@@ -191,6 +195,7 @@ impl Objects {
             names: 0,
             directory: NONE,
             tree: None,
+            truncated: TruncatedBlocks::default(),
         });
     }
 

@@ -3,7 +3,7 @@
 use forebay_meta::error::DisplayKey;
 use forebay_meta::record::{
     BlockMap, Content, CookieRecord, DeadPack, Directory, Garbage, Kind, NameRecord, QuotaRecord,
-    Referrer, Spread, UsageRecord, VolumeState,
+    Referrer, Spread, Truncated, UsageRecord, VolumeState,
 };
 use forebay_meta::{InodeRecord, Key, KeyRange, Record, StoreError};
 use forebay_types::{BLOCK_SIZE, BlockIndex, Epoch, Inode, Lsn, PackId};
@@ -81,6 +81,13 @@ pub(super) async fn damaged(
             let what = format!(
                 "inode {inode} is noted down again as removed, and is collected from its first block on"
             );
+            work.did(finding, what);
+            Ok(())
+        }
+        Key::Truncated(inode) => {
+            work.put(&key, &Truncated);
+            let what =
+                format!("it is noted again that blocks of inode {inode} are to be collected");
             work.did(finding, what);
             Ok(())
         }
@@ -198,6 +205,7 @@ pub(super) fn made_anew(work: &Work<'_>, content: Content, nlink: u32) -> InodeR
         ctime: work.now,
         create_verifier: None,
         tree: None,
+        truncated: Default::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use forebay_meta::record::{
     CookieRecord, Garbage, Kind, NameRecord, PackRecord, QuotaRecord, ScrubRecord, Spread,
-    UsageRecord,
+    Truncated, UsageRecord,
 };
 use forebay_meta::{BlockMap, Key};
 use forebay_pack::object_name;
@@ -258,6 +258,37 @@ pub(super) const CASES: &[Case] = &[
     (
         |v| v.edit::<Garbage>(&Key::Garbage(Inode(7)), |record| record.size = 4 << 20),
         &[],
+    ),
+    // Truncated, and one block is still to be collected.
+    (
+        |v| {
+            v.inode(6, |record| {
+                (record.size, record.used) = (4096, 4096);
+                record.truncated.add_from(BlockIndex(1));
+            });
+            v.put(&Key::Truncated(Inode(6)), &Truncated);
+            v.edit::<UsageRecord>(&Key::Usage(Inode(2)), |record| record.bytes = 4096);
+            v.state(|state| state.charged_bytes = Some(5120 + 4096));
+        },
+        &[],
+    ),
+    // All blocks but that one.
+    (
+        |v| {
+            v.inode(6, |record| {
+                record.truncated.add_from(BlockIndex(1));
+                record.truncated.remove(BlockIndex(2));
+            });
+            v.put(&Key::Truncated(Inode(6)), &Truncated);
+        },
+        &[],
+    ),
+    (
+        |v| {
+            let key = Key::Truncated(Inode(6)).encode();
+            drop(v.entries.insert(key, "x".into()));
+        },
+        &["damaged-record"],
     ),
     (|v| moved(v, |_| 20), &["damaged-frame", "impossible-frame"]),
     (

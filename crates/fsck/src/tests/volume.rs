@@ -149,6 +149,7 @@ impl Volume {
             ctime: Timestamp::default(),
             create_verifier: None,
             tree: tree.map(Inode),
+            truncated: Default::default(),
         };
         self.put(&Key::Inode(Inode(inode)), &record);
     }

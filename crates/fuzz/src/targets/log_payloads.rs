@@ -75,6 +75,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ctime: time,
         create_verifier: Some([5; 8]),
         tree: None,
+        truncated: Default::default(),
     };
     let mut data = 7u64.to_le_bytes().to_vec();
     data.extend(4096u64.to_le_bytes());

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use forebay_meta::record::{
     Content, CookieRecord, DeadPack, Device, Directory, Garbage, InodeRecord, Kind, KnownFrame,
     MAX_EXTENTS, NameRecord, Origin, PackFrames, PackRecord, QuotaRecord, Referrer, ScrubRecord,
-    ScrubResult, Spread, Timestamp, UsageRecord, VolumeState,
+    ScrubResult, Spread, Timestamp, Truncated, UsageRecord, VolumeState,
 };
 use forebay_meta::{BlockMap, FrameAddress, Key, KeyRange, Record};
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId};
@@ -49,6 +49,7 @@ fn run(bytes: &[u8]) {
         11 => check_value::<ScrubRecord>(key, value),
         12 => check_value::<PackFrames>(key, value),
         13 => check_value::<Referrer>(key, value),
+        14 => check_value::<Truncated>(key, value),
         _ => {
             check_value::<VolumeState>(key, value);
             check_value::<InodeRecord>(key, value);
@@ -63,6 +64,7 @@ fn run(bytes: &[u8]) {
             check_value::<ScrubRecord>(key, value);
             check_value::<PackFrames>(key, value);
             check_value::<Referrer>(key, value);
+            check_value::<Truncated>(key, value);
         }
     }
 }
@@ -81,6 +83,7 @@ pub(super) fn check_key(key: &[u8]) {
         Key::Block(block) => assert!(holds(KeyRange::blocks(block.inode, block.block))),
         Key::Pack(_) => assert!(holds(KeyRange::packs())),
         Key::Garbage(_) => assert!(holds(KeyRange::garbage())),
+        Key::Truncated(_) => assert!(holds(KeyRange::truncated())),
         Key::DeadPack(_) => assert!(holds(KeyRange::dead_packs())),
         Key::Quota(_) => assert!(holds(KeyRange::quotas())),
         Key::Usage(_) => assert!(holds(KeyRange::usages())),
@@ -189,6 +192,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ctime: time,
         create_verifier: None,
         tree: None,
+        truncated: Default::default(),
     };
     let directory = object(Content::Directory(Directory {
         parent: Inode::ROOT,

@@ -1,9 +1,11 @@
 //! Files, directories and other objects.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use forebay_types::Inode;
 
-use super::{Record, ValueReader};
+use super::{Record, TruncatedBlocks, ValueReader};
 use crate::codec::{Reader, put_bytes};
 use crate::error::Corrupt;
 use crate::key::tag;
@@ -12,6 +14,10 @@ use crate::key::tag;
 const VERSION: u8 = 1;
 /// Of an object that counts in a tree.
 const VERSION_IN_TREE: u8 = 2;
+/// Of a file with truncated blocks that counts in no tree.
+const VERSION_TRUNCATED: u8 = 3;
+/// Of a file with truncated blocks that counts in a tree.
+const VERSION_TRUNCATED_IN_TREE: u8 = 4;
 
 /// What a file takes, for its attribute `used` and for quotas, is rounded up to this many bytes.
 pub const SPACE_UNIT: u64 = 512;
@@ -112,7 +118,8 @@ pub enum Content {
 /// size: 8          used: 8
 /// atime: 8 + 4     mtime: 8 + 4    ctime: 8 + 4        (seconds, nanoseconds)
 /// create verifier: 8                                   if there is one
-/// tree: 8                                              if the version is 2; else it is 1
+/// tree: 8                                              if the version is 2 or 4
+/// truncated blocks                                     if the version is 3 or 4
 /// then, for a directory:        parent: 8   next cookie: 8   entries: 8
 ///       for a symbolic link:    length: 4   target
 ///       for a device:           major: 4    minor: 4
@@ -144,6 +151,8 @@ pub struct InodeRecord {
     pub create_verifier: Option<[u8; 8]>,
     /// Root directory of the tree with a quota that this object counts in, if it counts in one.
     pub tree: Option<Inode>,
+    /// Blocks of a file whose maps in the bucket do not count and wait for collection. They do not count in `used`.
+    pub truncated: TruncatedBlocks,
 }
 
 impl Content {
@@ -172,6 +181,26 @@ impl InodeRecord {
         match self.content {
             Content::Regular => round_up(self.used.min(self.size)),
             _ => 0,
+        }
+    }
+
+    /// The record without what only the bucket's block maps know, for the log.
+    pub fn without_maps(&self) -> Cow<'_, InodeRecord> {
+        match self.truncated.is_empty() {
+            true => Cow::Borrowed(self),
+            false => Cow::Owned(InodeRecord {
+                truncated: TruncatedBlocks::default(),
+                ..self.clone()
+            }),
+        }
+    }
+
+    /// The record with what the bucket's block maps know as `published` has it.
+    pub fn with_maps_of(self, published: &InodeRecord) -> InodeRecord {
+        InodeRecord {
+            used: published.used,
+            truncated: published.truncated.clone(),
+            ..self
         }
     }
 
@@ -205,9 +234,11 @@ impl Record for InodeRecord {
 
     fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(128);
-        let version = match self.tree {
-            None => VERSION,
-            Some(_) => VERSION_IN_TREE,
+        let version = match (self.tree, self.truncated.is_empty()) {
+            (None, true) => VERSION,
+            (Some(_), true) => VERSION_IN_TREE,
+            (None, false) => VERSION_TRUNCATED,
+            (Some(_), false) => VERSION_TRUNCATED_IN_TREE,
         };
         out.extend([version, self.kind() as u8]);
         out.push(u8::from(self.create_verifier.is_some()));
@@ -222,6 +253,9 @@ impl Record for InodeRecord {
         }
         out.extend(self.create_verifier.iter().flatten());
         out.extend(self.tree.iter().flat_map(|tree| tree.0.to_le_bytes()));
+        if !self.truncated.is_empty() {
+            self.truncated.encode_into(&mut out);
+        }
         match &self.content {
             Content::Directory(directory) => {
                 out.extend(directory.parent.0.to_le_bytes());
@@ -239,7 +273,14 @@ impl Record for InodeRecord {
     }
 
     fn read(ValueReader(fields): &mut ValueReader<'_>) -> Result<Self, Corrupt> {
-        let in_tree = fields.version_of(&[VERSION, VERSION_IN_TREE])? == VERSION_IN_TREE;
+        let version = fields.version_of(&[
+            VERSION,
+            VERSION_IN_TREE,
+            VERSION_TRUNCATED,
+            VERSION_TRUNCATED_IN_TREE,
+        ])?;
+        let in_tree = [VERSION_IN_TREE, VERSION_TRUNCATED_IN_TREE].contains(&version);
+        let is_truncated = [VERSION_TRUNCATED, VERSION_TRUNCATED_IN_TREE].contains(&version);
         let kind = Kind::read(fields)?;
         let has_verifier = match fields.u8()? {
             0 => false,
@@ -263,6 +304,10 @@ impl Record for InodeRecord {
             tree: match in_tree {
                 true => Some(Inode(fields.u64()?)),
                 false => None,
+            },
+            truncated: match is_truncated {
+                true => TruncatedBlocks::read(fields)?,
+                false => TruncatedBlocks::default(),
             },
             content: read_content(kind, fields)?,
         })

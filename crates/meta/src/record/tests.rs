@@ -77,12 +77,18 @@ proptest! {
         times in (any_time(), any_time(), any_time()),
         create_verifier in any::<Option<[u8; 8]>>(),
         tree in any::<Option<u64>>(),
+        truncated_from in any::<Option<u64>>(),
     ) {
         let (mode, uid, gid, nlink, size, used) = numbers;
         let (atime, mtime, ctime) = times;
+        let mut truncated = TruncatedBlocks::default();
+        if let Some(from) = truncated_from {
+            truncated.add_from(BlockIndex(from / 2));
+        }
         round_trip(&InodeRecord {
             content, mode, uid, gid, nlink, size, used, atime, mtime, ctime, create_verifier,
             tree: tree.map(Inode),
+            truncated,
         })?;
     }
 
@@ -384,8 +390,9 @@ fn every_record_stands_under_its_own_letter() {
         ScrubRecord::TAG,
         PackFrames::TAG,
         Referrer::TAG,
+        Truncated::TAG,
     ];
-    assert_eq!(&tags, b"vincbpgxqusfr");
+    assert_eq!(&tags, b"vincbpgxqusfrt");
     assert_eq!(tags[0], tag::VOLUME);
 }
 
@@ -427,6 +434,7 @@ fn the_bytes_of_version_one_do_not_change() {
         },
         create_verifier: Some(*b"verifier"),
         tree: None,
+        truncated: Default::default(),
     };
     let expected = "010501\
         ff010000010000000200000003000000\
@@ -454,6 +462,30 @@ fn the_bytes_of_version_one_do_not_change() {
         1,
     );
     assert_eq!(hex(in_tree.encode()), expected);
+    // So has what was truncated and is not collected.
+    let mut truncated = TruncatedBlocks::default();
+    truncated.add_from(BlockIndex(2));
+    truncated.remove(BlockIndex(5));
+    let of_both = InodeRecord {
+        truncated: truncated.clone(),
+        ..in_tree.clone()
+    };
+    let both = expected.replacen("0205", "0405", 1).replacen(
+        "0b0a000000000000",
+        "0b0a0000000000000202030100",
+        1,
+    );
+    assert_eq!(hex(of_both.encode()), both);
+    let of_one = InodeRecord {
+        tree: None,
+        ..of_both
+    };
+    let one = both
+        .replacen("0405", "0305", 1)
+        .replacen("0b0a000000000000", "", 1);
+    assert_eq!(hex(of_one.encode()), one);
+    assert_eq!(InodeRecord::decode(b"i", &of_one.encode()), Ok(of_one));
+    assert_eq!(hex(Truncated.encode()), "01");
     let state = VolumeState {
         published: Lsn(1),
         epoch: Epoch(2),
