@@ -45,8 +45,17 @@ impl Client {
     }
 }
 
+/// What a client has shares of its own for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    /// The calls of a lane, and their replies.
+    Call(Lane),
+    /// What its connections hold beside them while they wait.
+    Rest,
+}
+
 /// What has a share of its own.
-type Holder = (Client, Lane);
+type Holder = (Client, Part);
 
 /// The bytes that all clients share.
 pub(super) struct Budget {
@@ -265,10 +274,10 @@ impl Account {
 mod tests {
     use super::*;
 
-    const LANE: Lane = Lane::Changing;
+    const PART: Part = Part::Call(Lane::Changing);
 
     fn client(number: u8) -> Holder {
-        (Client::at([10, 0, 0, number].into()), LANE)
+        (Client::at([10, 0, 0, number].into()), PART)
     }
 
     fn budget() -> Arc<Budget> {

@@ -1,0 +1,225 @@
+//! Which calls of a connection may begin, and what becomes of those that may not.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use forebay_vfs::FileSystem;
+
+use super::incoming::Next;
+use super::{Connection, Demand, End};
+use crate::engine::{Lane, Outcome, Session, demand, may_be_put_off, put_off};
+use crate::server::budget::{Charge, OWN_BYTES, Part, Share, Waiting};
+use crate::server::pool::Record;
+
+/// Replies up to this length do not count for the limit of a connection's reply bytes.
+const SHORT_REPLY_BYTES: usize = 8 << 10;
+
+impl<F, Make, Call> Connection<F, Make, Call>
+where
+    F: FileSystem,
+    Make: Fn(Arc<Session<F>>, Record, Instant, Vec<u8>) -> Call + Send,
+    Call: Future<Output = (Outcome, Record)> + Send + 'static,
+{
+    /// Begins the calls that have been read. True when one is in the way of what follows.
+    pub(super) fn take_up(&mut self, now: Instant, context: &mut Context<'_>) -> Result<bool, End> {
+        if !self.lanes.is_empty() {
+            for lane in Lane::ALL {
+                self.begin_parked(lane, now, context)?;
+            }
+        }
+        loop {
+            let record = match self.record.take() {
+                Some(record) => record,
+                None => match self.next_record(now, context)? {
+                    Some(record) => record,
+                    None => return Ok(self.waiting.is_some()),
+                },
+            };
+            let (lane, expected) = demand(record.bytes());
+            let demand = Demand { lane, expected };
+            if let Some(charge) = self.admit(&record, demand) {
+                self.begin(record, charge, demand, now, context)?;
+                continue;
+            }
+            match self.lanes.park(lane, record, expected) {
+                Ok(()) => self.begin_parked(lane, now, context)?,
+                Err(record) if self.is_overdue(&record, now, context) => {
+                    self.put_off(record.bytes(), now)?;
+                }
+                Err(record) => {
+                    self.record = Some(record);
+                    return Ok(true);
+                }
+            }
+            self.patience.passed();
+        }
+    }
+
+    /// Begins the calls of a lane that were parked and for which there is room now.
+    fn begin_parked(
+        &mut self,
+        lane: Lane,
+        now: Instant,
+        context: &mut Context<'_>,
+    ) -> Result<(), End> {
+        while let Some(first) = self.lanes.of(lane).first() {
+            let expected = first.expected;
+            let demand = Demand { lane, expected };
+            let bytes = first.record.uncharged_bytes() + expected;
+            if !self.may_begin(demand) {
+                return Ok(());
+            }
+            let charge = match self.replies.account.charge(bytes, lane) {
+                Some(charge) => charge,
+                None => {
+                    let mut waiting = self.lanes.of_mut(lane).waiting.take();
+                    let share = self.obtain(lane, bytes, &mut waiting, context);
+                    self.lanes.of_mut(lane).waiting = waiting;
+                    match share {
+                        Some(share) => Charge::Shared(share),
+                        None => return Ok(()),
+                    }
+                }
+            };
+            if let Some(first) = self.lanes.unpark(lane) {
+                self.begin(first.record, charge, demand, now, context)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes from the shared budget, or waits for it; the task is woken when it is there.
+    fn obtain(
+        &self,
+        lane: Lane,
+        bytes: usize,
+        waiting: &mut Option<Waiting>,
+        context: &mut Context<'_>,
+    ) -> Option<Share> {
+        let (budget, holder) = (&self.shared.budget, (self.client, Part::Call(lane)));
+        if waiting.is_none() {
+            if let Some(share) = budget.take(holder, bytes) {
+                return Some(share);
+            }
+            self.session.engine.metrics.budget_waits.add(1);
+        }
+        let wait = waiting.get_or_insert_with(|| budget.wait(holder, bytes));
+        let Poll::Ready(share) = Pin::new(wait).poll(context) else {
+            return None;
+        };
+        *waiting = None;
+        Some(share)
+    }
+
+    /// Whether a call that is in the way has been there for long enough, and may be put off.
+    fn is_overdue(&mut self, record: &Record, now: Instant, context: &mut Context<'_>) -> bool {
+        may_be_put_off(record.bytes()) && self.is_patience_over(now, context)
+    }
+
+    /// Whether what is in the way has been there for long enough. As long as the client does not take its replies it gets no
+    /// further ones.
+    fn is_patience_over(&mut self, now: Instant, context: &mut Context<'_>) -> bool {
+        let patience = self.shared.limits.patience;
+        self.replies.unsent_bytes() < OWN_BYTES && self.patience.is_over(now, patience, context)
+    }
+
+    /// Asks the client to come back with a call, of which this is the beginning.
+    fn put_off(&mut self, head: &[u8], now: Instant) -> Result<(), End> {
+        self.patience.put_off(now);
+        let buffer = self.replies.buffer();
+        let outcome = put_off(&self.session, head, buffer);
+        let charge = self.replies.account.force(0);
+        self.answer(outcome, charge)
+    }
+
+    /// The next record that is complete. None when there is none, or a large one waits for a buffer.
+    fn next_record(
+        &mut self,
+        now: Instant,
+        context: &mut Context<'_>,
+    ) -> Result<Option<Record>, End> {
+        loop {
+            // While a call of this connection waits, records are copied: the scratch of one is all that waiting calls
+            // keep, however many they are, and however little of it is theirs.
+            let in_place = self.calls.is_empty();
+            match self.incoming.next(in_place)? {
+                Next::Input => {
+                    if !self.incoming.is_midway() {
+                        self.timeouts.record_since = None;
+                    } else if self.timeouts.record_since.is_none() {
+                        self.timeouts.record_since = Some(now);
+                    }
+                    return Ok(None);
+                }
+                Next::Buffer => {
+                    if !self.find_buffer(now, context) {
+                        // The client is not to blame for the time that passes.
+                        self.timeouts.record_since = None;
+                        return Ok(None);
+                    }
+                }
+                Next::Discarded(head) => {
+                    self.timeouts.record_since = None;
+                    self.put_off(&head, now)?;
+                }
+                Next::Record(record) => {
+                    self.timeouts.record_since = None;
+                    return Ok(Some(record));
+                }
+            }
+        }
+    }
+
+    /// Gives the large record that has begun a buffer, or gives it up when it has waited for one long enough. False while it waits.
+    fn find_buffer(&mut self, now: Instant, context: &mut Context<'_>) -> bool {
+        let mut waiting = self.waiting.take();
+        let bytes = self.shared.limits.record_bytes;
+        let share = self.obtain(Lane::Changing, bytes, &mut waiting, context);
+        if let Some(share) = share {
+            self.patience.passed();
+            self.incoming.grant(share);
+        } else if self.is_patience_over(now, context) {
+            // So that the next one is not waited for either.
+            self.patience.put_off(now);
+            self.incoming.discard();
+        } else {
+            self.waiting = waiting;
+            return false;
+        }
+        true
+    }
+
+    /// Whether limits of this connection let a call begin.
+    fn may_begin(&self, demand: Demand) -> bool {
+        let Demand { lane, expected } = demand;
+        let limits = &self.shared.limits;
+        let replies = self.replies.unsent_bytes() + self.calls.expected_bytes();
+        let is_long = expected > SHORT_REPLY_BYTES;
+        let is_too_much = is_long && replies > 0 && replies + expected > limits.reply_bytes;
+        self.lanes.of(lane).in_flight < limits.calls_in_flight && !is_too_much
+    }
+
+    /// What the call is charged, if it may begin.
+    fn admit(&mut self, record: &Record, demand: Demand) -> Option<Charge> {
+        if !self.may_begin(demand) {
+            return None;
+        }
+        let Demand { lane, expected } = demand;
+        let bytes = record.uncharged_bytes() + expected;
+        if let Some(charge) = self.replies.account.charge(bytes, lane) {
+            return Some(charge);
+        }
+        // Others of its lane were there before.
+        if self.lanes.of(lane).first().is_some() {
+            return None;
+        }
+        let share = self
+            .shared
+            .budget
+            .take((self.client, Part::Call(lane)), bytes);
+        share.map(Charge::Shared)
+    }
+}

@@ -1,0 +1,123 @@
+//! The calls of a connection that have begun and are not done.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinSet};
+
+use super::Demand;
+use crate::Metrics;
+use crate::engine::Outcome;
+use crate::server::budget::Charge;
+use crate::server::pool::Record;
+
+/// A reply, or not, with what its call was charged and what it needed.
+type Answer = (Outcome, Charge, Demand);
+
+/// What a call has come to that was begun.
+pub(super) enum Begun {
+    /// It is done. The record is not needed any more.
+    Done(Outcome, Record, Charge),
+    /// It waits, in a task of its own.
+    Waits,
+}
+
+/// See the module's documentation. `Call` is a call begun.
+pub(super) struct Calls<Call> {
+    metrics: Arc<Metrics>,
+    /// The memory of a finished call, for the next.
+    slot: Option<Pin<Box<Call>>>,
+    tasks: JoinSet<Answer>,
+    /// Bytes that the replies to those that wait may have.
+    expected: usize,
+}
+
+impl<Call> Calls<Call>
+where
+    Call: Future<Output = (Outcome, Record)> + Send + 'static,
+{
+    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+        Calls {
+            metrics,
+            slot: None,
+            tasks: JoinSet::new(),
+            expected: 0,
+        }
+    }
+
+    /// Begins a call; most are done at once.
+    pub(super) fn begin(
+        &mut self,
+        call: Call,
+        charge: Charge,
+        demand: Demand,
+        context: &mut Context<'_>,
+    ) -> Begun {
+        let mut slot = match self.slot.take() {
+            Some(mut slot) => {
+                slot.set(call);
+                slot
+            }
+            None => Box::pin(call),
+        };
+        match slot.as_mut().poll(context) {
+            Poll::Ready((outcome, record)) => {
+                self.slot = Some(slot);
+                Begun::Done(outcome, record, charge)
+            }
+            Poll::Pending => {
+                self.expected += demand.expected;
+                self.metrics.calls_waiting.add(1);
+                self.tasks
+                    .spawn(async move { (slot.await.0, charge, demand) });
+                Begun::Waits
+            }
+        }
+    }
+
+    /// The next one that is done; an error if it has panicked.
+    pub(super) fn poll_done(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Answer, JoinError>>> {
+        let done = self.tasks.poll_join_next(context);
+        if let Poll::Ready(Some(answer)) = &done {
+            self.metrics.calls_waiting.subtract(1);
+            if let Ok((_, _, demand)) = answer {
+                self.expected -= demand.expected;
+            }
+        }
+        done
+    }
+
+    /// Whether none waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Bytes that the replies to those that wait may have.
+    pub(super) fn expected_bytes(&self) -> usize {
+        self.expected
+    }
+
+    /// Goes on until they are done, without their connection, but no longer than `time`, nor than `ending`.
+    pub(super) async fn outlive(mut self, time: Duration, ending: impl Future<Output = ()>) {
+        let finished = async {
+            while self.tasks.join_next().await.is_some() {
+                self.metrics.calls_waiting.subtract(1);
+            }
+        };
+        let cut_off = tokio::select! {
+            () = finished => false,
+            () = ending => true,
+            () = tokio::time::sleep(time) => true,
+        };
+        if cut_off {
+            self.metrics.calls_waiting.subtract(self.tasks.len() as u64);
+            self.tasks.shutdown().await;
+        }
+    }
+}

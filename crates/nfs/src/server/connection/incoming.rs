@@ -1,0 +1,160 @@
+//! What a connection reads: from bytes of the stream to records.
+//!
+//! What arrives is read into scratch, or into a large record that lacks many bytes. An idle connection holds no scratch.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::BufMut;
+use tokio::io::AsyncReadExt;
+
+use crate::record::{Assembler, MARK_BYTES, RecordError, Step};
+use crate::server::budget::Share;
+use crate::server::pool::{self, Pool, Record, SHARED_BYTES};
+use crate::server::scratch::{SCRATCH_BYTES, Unread};
+use crate::server::stream::Stream;
+
+/// See the module's documentation.
+pub(super) struct Incoming {
+    pool: Arc<Pool>,
+    unread: Unread,
+    assembler: Assembler,
+    /// What is charged for the large record that is being assembled.
+    share: Option<Share>,
+    /// A large record that was completed by reading into it.
+    complete: Option<Vec<u8>>,
+}
+
+/// What there is to do about what was read.
+pub(super) enum Next {
+    /// Nothing: it is all taken up, and more has to be read.
+    Input,
+    /// Begin this call.
+    Record(Record),
+    /// A large record has begun. [`Incoming::grant`] gives it a buffer, [`Incoming::discard`] gives it up.
+    Buffer,
+    /// A record that was given up has ended. It began like this.
+    Discarded(Vec<u8>),
+}
+
+impl Incoming {
+    /// For records of at most so many bytes.
+    pub(super) fn new(record_bytes: usize, pool: Arc<Pool>) -> Incoming {
+        Incoming {
+            pool,
+            unread: Unread::default(),
+            assembler: Assembler::with_buffers(record_bytes, pool::small_record),
+            share: None,
+            complete: None,
+        }
+    }
+
+    /// Reads what is there, and gives its length; 0 at the end of the stream. All that was read before has been taken up.
+    pub(super) fn poll_read(
+        &mut self,
+        stream: &mut Stream,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if let Some((record, wanted)) = self.assembler.direct() {
+            let mut target = record.limit(wanted);
+            let read = pin!(stream.read_buf(&mut target)).poll(context);
+            if let Poll::Ready(Ok(bytes)) = read {
+                self.complete = self.assembler.advance(bytes);
+            }
+            return read;
+        }
+        let mut scratch = self.pool.scratch();
+        let read = {
+            let mut target = scratch.target().limit(SCRATCH_BYTES);
+            pin!(stream.read_buf(&mut target)).poll(context)
+        };
+        if matches!(read, Poll::Ready(Ok(bytes)) if bytes > 0) {
+            self.unread = Unread::new(scratch);
+        } else {
+            self.pool.give_scratch(scratch);
+        }
+        read
+    }
+
+    /// Takes up what was read. A record that lies whole in scratch is used there if it is long and `in_place` allows it.
+    pub(super) fn next(&mut self, in_place: bool) -> Result<Next, RecordError> {
+        if let Some(record) = self.complete.take() {
+            return Ok(Next::Record(self.record(record)));
+        }
+        if in_place && let Some(record) = self.in_scratch() {
+            return Ok(Next::Record(record));
+        }
+        let mut input = self.unread.bytes();
+        let before = input.len();
+        let step = self.assembler.take(&mut input);
+        let taken = before - input.len();
+        self.unread.take(taken);
+        Ok(match step? {
+            Step::NeedInput => {
+                if let Some(scratch) = self.unread.finish() {
+                    self.pool.give_scratch(scratch);
+                }
+                Next::Input
+            }
+            Step::NeedBuffer(_) => Next::Buffer,
+            Step::Discarded(head) => Next::Discarded(head),
+            Step::Record(record) => Next::Record(self.record(record)),
+        })
+    }
+
+    /// The next record of scratch, if it is worth using where it lies.
+    fn in_scratch(&mut self) -> Option<Record> {
+        let length = self.assembler.whole(self.unread.bytes())?;
+        if length < SHARED_BYTES {
+            return None;
+        }
+        self.unread.take(MARK_BYTES);
+        let (scratch, range) = self.unread.take_in_place(length)?;
+        Some(Record::shared(scratch, range))
+    }
+
+    fn record(&mut self, bytes: Vec<u8>) -> Record {
+        match self.share.take() {
+            Some(share) => Record::large(bytes, self.pool.clone(), share),
+            None => Record::small(bytes),
+        }
+    }
+
+    /// Gives the large record that has begun a buffer, for which `share` is charged.
+    pub(super) fn grant(&mut self, share: Share) {
+        self.share = Some(share);
+        self.assembler.grant(self.pool.record());
+    }
+
+    /// Gives the large record that has begun up: it is read, and only its beginning is kept.
+    pub(super) fn discard(&mut self) {
+        self.assembler.discard();
+    }
+
+    /// Takes a buffer for the next record, so that none has to be allocated for it.
+    pub(super) fn reuse(&mut self, buffer: Vec<u8>) {
+        self.assembler.reuse(buffer);
+    }
+
+    /// Whether a record has begun and is not complete.
+    pub(super) fn is_midway(&self) -> bool {
+        self.assembler.is_midway()
+    }
+
+    /// Whether all that was read is taken up, and ended with a record.
+    pub(super) fn is_empty(&self) -> bool {
+        self.unread.bytes().is_empty() && !self.is_midway()
+    }
+
+    /// Bytes of memory that it holds and that are not charged.
+    pub(super) fn held_bytes(&self) -> usize {
+        let record = match self.share {
+            Some(_) => 0,
+            None => self.assembler.held_bytes(),
+        };
+        record + self.unread.held_bytes()
+    }
+}

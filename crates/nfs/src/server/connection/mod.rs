@@ -1,0 +1,424 @@
+//! One client's connection.
+//!
+//! A single task owns it and does in turn what can be done without waiting:
+//!
+//! ```text
+//!   socket --read--> scratch --assemble--> record --admit--> call --poll once--+--> done --+
+//!      ^                                                                       |           |
+//!      |                                                          must wait    v           v
+//!      +-------------------------- write <-------- outbox <------------- task of its own --+
+//! ```
+//!
+//! What is read becomes records in [`incoming`]; which of them may begin, and what those that may not wait for, is decided in
+//! [`admission`]; calls that have begun are in [`calls`], replies and what they are charged in [`replies`], and what is held
+//! beside all that is counted in [`rest`].
+//!
+//! A record is *admitted* while calls in flight and reply bytes are below their limits and its client has budget for it. One
+//! that cannot be admitted is parked, if it is small, and those behind it go on. A large one has to wait for a buffer, and so does
+//! all that follows it in the stream: no longer than [`Limits::patience`](crate::Limits::patience), then it is read without
+//! being kept, and its client is asked to come back with it. A record that lies whole in scratch is used there, if it is long
+//! and nothing is waiting: what it has for the log is copied once, from there. When a client asks for TLS, what was read before
+//! and after is kept apart: all that came in clear is answered in clear, and nothing that came in clear behind the request is
+//! looked at. Calls already begun outlive the connection: when it breaks they are finished, so that the client finds their
+//! replies in the replay cache.
+
+mod admission;
+mod calls;
+mod incoming;
+mod replies;
+mod rest;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use forebay_vfs::FileSystem;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::Seat;
+use super::Shared;
+use super::budget::{Charge, Client, Waiting};
+use super::lanes::Lanes;
+use super::pool::Record;
+use super::stream::Stream;
+use super::timeouts::{Busy, Patience, Timeouts};
+use crate::engine::{Lane, Outcome, Session};
+use crate::record::RecordError;
+use crate::rpc::Reply;
+use crate::tls::Tls;
+use calls::{Begun, Calls};
+use incoming::Incoming;
+use replies::Replies;
+use rest::Rest;
+
+/// What the server wants of its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Serve.
+    Serving,
+    /// Read no more, finish what was read.
+    Draining,
+    /// Drop everything.
+    Ending,
+}
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("closed")]
+    Closed,
+    #[error(transparent)]
+    Socket(#[from] io::Error),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error("what came is no RPC call")]
+    NotRpc,
+    #[error(
+        "the client asked for TLS while other calls of it were under way, or sent more behind it"
+    )]
+    NotAlone,
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(io::Error),
+    #[error("{0}")]
+    TimedOut(&'static str),
+    #[error("its client holds more than its share in calls that are not complete or not answered")]
+    OverShare,
+}
+
+/// Rounds of reading before other tasks of the thread get their turn.
+const MAX_ROUNDS: usize = 16;
+
+/// Longest record of a stranger, in bytes: it is told that it may mount nothing, for which any call will do.
+const STRANGER_RECORD_BYTES: usize = 1 << 10;
+
+/// What a call needs.
+#[derive(Clone, Copy)]
+struct Demand {
+    lane: Lane,
+    /// Bytes that its reply may have.
+    expected: usize,
+}
+
+/// See the module's documentation. `Make` begins a call, `Call` is a call begun.
+pub(super) struct Connection<F, Make, Call> {
+    stream: Stream,
+    /// The client was told that TLS begins: it does when that is sent.
+    starting: Option<Tls>,
+    peer: SocketAddr,
+    client: Client,
+    session: Arc<Session<F>>,
+    shared: Arc<Shared<F>>,
+    make: Make,
+    /// Its place among the connections.
+    _seat: Seat,
+
+    incoming: Incoming,
+    /// The buffer that the large record which is being read waits for.
+    waiting: Option<Waiting>,
+    /// Complete, and neither admitted nor parked yet.
+    record: Option<Record>,
+    /// Complete, not admitted yet, and out of the way.
+    lanes: Lanes,
+    patience: Patience,
+    calls: Calls<Call>,
+    replies: Replies,
+    /// What is held while the connection waits.
+    rest: Rest,
+
+    /// Nothing more will be read: the client has closed its side, or the server is stopping.
+    reading_done: bool,
+    timeouts: Timeouts,
+}
+
+impl<F, Make, Call> Connection<F, Make, Call>
+where
+    F: FileSystem,
+    Make: Fn(Arc<Session<F>>, Record, Instant, Vec<u8>) -> Call + Send,
+    Call: Future<Output = (Outcome, Record)> + Send + 'static,
+{
+    pub(super) fn new(
+        stream: TcpStream,
+        peer: SocketAddr,
+        session: Arc<Session<F>>,
+        shared: &Arc<Shared<F>>,
+        seat: Seat,
+        make: Make,
+    ) -> Self {
+        let (limits, now) = (&shared.limits, Instant::now());
+        let mut timeouts = Timeouts::new(now);
+        let record_bytes = if session.is_stranger() {
+            timeouts.expel(now, limits.stranger_time);
+            STRANGER_RECORD_BYTES
+        } else {
+            timeouts.expect_call(now, limits.first_call_timeout);
+            limits.record_bytes
+        };
+        Connection {
+            stream: Stream::Plain(stream),
+            starting: None,
+            peer,
+            client: Client::at(peer.ip()),
+            calls: Calls::new(session.engine.metrics.clone()),
+            session,
+            shared: shared.clone(),
+            make,
+            _seat: seat,
+            incoming: Incoming::new(record_bytes, shared.pool.clone()),
+            waiting: None,
+            record: None,
+            lanes: Lanes::default(),
+            patience: Patience::default(),
+            replies: Replies::default(),
+            rest: Rest::default(),
+            reading_done: false,
+            timeouts,
+        }
+    }
+
+    /// Serves until the client closes, something breaks, or the server stops.
+    pub(super) async fn run(mut self, mut phase: watch::Receiver<Phase>) {
+        let end = loop {
+            let wanted = *phase.borrow_and_update();
+            match wanted {
+                Phase::Serving => {}
+                Phase::Draining => self.reading_done = true,
+                Phase::Ending => break End::Closed,
+            }
+            tokio::select! {
+                biased;
+                changed = phase.changed() => if changed.is_err() {
+                    break End::Closed;
+                },
+                end = std::future::poll_fn(|context| self.poll(context)) => break end,
+            }
+        };
+        self.report(&end);
+        let Connection {
+            stream,
+            calls,
+            shared,
+            _seat,
+            incoming,
+            waiting,
+            record,
+            lanes,
+            replies,
+            rest,
+            ..
+        } = self;
+        // Only its calls go on.
+        drop((incoming, waiting, record, lanes, replies, rest));
+        stream.close().await;
+        // What was begun is finished; the replies to what must not be repeated are remembered. But not
+        // for longer than such a reply is kept: who has not come back by then will not, and must not
+        // hold memory and a connection for as long as the file system keeps its calls waiting. Without a
+        // sender of phases the server is gone, which is an ending as well.
+        let ending = async { drop(phase.wait_for(|phase| *phase == Phase::Ending).await) };
+        calls.outlive(shared.limits.replay_age, ending).await;
+    }
+
+    fn report(&self, end: &End) {
+        let metrics = &self.session.engine.metrics;
+        match end {
+            End::Closed => {}
+            End::Socket(_) => {}
+            End::Handshake(_) => metrics.tls_handshakes_failed.add(1),
+            End::Record(_) | End::NotRpc | End::NotAlone => metrics.connections_broken.add(1),
+            End::TimedOut(_) => metrics.connections_timed_out.add(1),
+            End::OverShare => metrics.connections_over_share.add(1),
+        }
+        tracing::debug!(client = %self.peer, %end, "connection ended");
+    }
+
+    /// Does all that can be done now.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        let now = Instant::now();
+        if self.replies.are_all_sent(&self.stream) {
+            self.timeouts.all_taken(now, self.replies.sent_bytes());
+        }
+        let end = self.poll_rounds(now, context);
+        match end {
+            Poll::Ready(Ok(())) => Poll::Ready(End::Closed),
+            Poll::Ready(Err(end)) => Poll::Ready(end),
+            Poll::Pending => {
+                let held = self.incoming.held_bytes()
+                    + self.lanes.parked_bytes()
+                    + self.replies.account.own();
+                if !self.rest.count(held, &self.shared.rest, self.client) {
+                    return Poll::Ready(End::OverShare);
+                }
+                let busy = Busy {
+                    unsent: !self.replies.are_all_sent(&self.stream),
+                    calls: !self.calls.is_empty(),
+                    others_wait: self.shared.budget.is_short(),
+                    sent: self.replies.sent_bytes(),
+                };
+                let limits = &self.shared.limits;
+                match self.timeouts.poll(now, limits, busy, context) {
+                    Some(what) => Poll::Ready(End::TimedOut(what)),
+                    None => Poll::Pending,
+                }
+            }
+        }
+    }
+
+    fn poll_rounds(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+        for _ in 0..MAX_ROUNDS {
+            let blocked = self.take_up(now, context)?;
+            // After calls were begun, so that the end of each of them wakes this task.
+            let answered = self.poll_calls(context)?;
+            let written = match self.replies.poll_send(&mut self.stream, context) {
+                Poll::Ready(bytes) => bytes?,
+                Poll::Pending => 0,
+            };
+            if written > 0 {
+                self.timeouts.active_at = now;
+                self.session.engine.metrics.sent_bytes.add(written);
+            }
+            // There may be room now.
+            if (answered || written > 0) && (blocked || !self.lanes.is_empty()) {
+                continue;
+            }
+            if blocked {
+                return Poll::Pending;
+            }
+            if self.reading_done {
+                let waits = !self.calls.is_empty() || !self.lanes.is_empty();
+                let done = !waits && self.replies.are_all_sent(&self.stream);
+                return match done {
+                    true => Poll::Ready(Ok(())),
+                    false => Poll::Pending,
+                };
+            }
+            ready!(self.poll_security(now, context))?;
+            match self.incoming.poll_read(&mut self.stream, context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(read) => match read? {
+                    0 => self.reading_done = true,
+                    bytes => {
+                        self.timeouts.active_at = now;
+                        self.session.engine.metrics.received_bytes.add(bytes as u64);
+                    }
+                },
+            }
+        }
+        // Others have their turn first.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Takes the replies of calls that had to wait. True if there was one.
+    fn poll_calls(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        let mut answered = false;
+        while let Poll::Ready(Some(answer)) = self.calls.poll_done(context) {
+            match answer {
+                Ok((outcome, charge, demand)) => {
+                    self.lanes.of_mut(demand.lane).in_flight -= 1;
+                    self.answer(outcome, charge)?;
+                }
+                Err(error) => {
+                    tracing::error!(client = %self.peer, %error, "a call failed: closing its connection");
+                    return Err(io::Error::other(error).into());
+                }
+            }
+            answered = true;
+        }
+        Ok(answered)
+    }
+
+    /// Goes over to TLS, if the client was told so. Nothing is read before that is done.
+    fn poll_security(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+        if self.starting.is_some() && !self.replies.are_all_sent(&self.stream) {
+            return Poll::Pending;
+        }
+        if let Some(tls) = self.starting.take() {
+            self.stream.begin_handshake(&tls);
+            self.timeouts.handshake_since = Some(now);
+        }
+        let secured = ready!(self.stream.poll_handshake(context)).map_err(End::Handshake)?;
+        let Some(secured) = secured else {
+            return Poll::Ready(Ok(()));
+        };
+        self.timeouts.handshake_since = None;
+        self.session = Arc::new(self.session.secured(secured.transport));
+        self.session.engine.metrics.tls_handshakes.add(1);
+        match &secured.subject {
+            Some(subject) => {
+                tracing::debug!(client = %self.peer, subject, "TLS with a client certificate")
+            }
+            None => tracing::debug!(client = %self.peer, "TLS without a client certificate"),
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Begins a call.
+    fn begin(
+        &mut self,
+        record: Record,
+        charge: Charge,
+        demand: Demand,
+        now: Instant,
+        context: &mut Context<'_>,
+    ) -> Result<(), End> {
+        self.renew_session(now);
+        self.timeouts.called();
+        let buffer = self.replies.buffer();
+        let call = (self.make)(self.session.clone(), record, now, buffer);
+        match self.calls.begin(call, charge, demand, context) {
+            Begun::Done(outcome, record, charge) => {
+                if let Some(buffer) = record.into_small_buffer() {
+                    self.incoming.reuse(buffer);
+                }
+                self.answer(outcome, charge)
+            }
+            Begun::Waits => {
+                self.lanes.of_mut(demand.lane).in_flight += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes over to the exports that are in force.
+    fn renew_session(&mut self, now: Instant) {
+        if let Some(renewed) = self.session.renewed() {
+            if renewed.is_stranger() {
+                self.timeouts.expel(now, self.shared.limits.stranger_time);
+            }
+            self.session = Arc::new(renewed);
+        }
+    }
+
+    fn answer(&mut self, outcome: Outcome, charge: Charge) -> Result<(), End> {
+        match outcome {
+            Outcome::Reply(reply) => {
+                self.replies.put(reply, charge);
+                Ok(())
+            }
+            Outcome::StartTls(reply, tls) => self.start_tls(reply, tls, charge),
+            Outcome::Silence => {
+                self.replies.account.release(charge);
+                Ok(())
+            }
+            Outcome::Hangup => Err(End::NotRpc),
+        }
+    }
+
+    /// Has the client told that TLS begins. Whatever it sent in clear behind its request would else be taken for
+    /// something that came in TLS, and what is still being done for it would be answered there: whoever is on
+    /// the way could put calls in its mouth. So all of that ends the connection, unanswered (RFC 9289, section
+    /// 5.1.1).
+    fn start_tls(&mut self, reply: Reply, tls: Tls, charge: Charge) -> Result<(), End> {
+        let waits = !self.calls.is_empty() || !self.lanes.is_empty() || self.record.is_some();
+        let alone = !waits && self.starting.is_none();
+        if !self.incoming.is_empty() || !alone {
+            return Err(End::NotAlone);
+        }
+        self.replies.put(reply, charge);
+        self.starting = Some(tls);
+        Ok(())
+    }
+}

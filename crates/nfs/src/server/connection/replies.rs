@@ -1,0 +1,72 @@
+//! The replies of a connection that are not sent, and what its calls and they are charged.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncWrite;
+
+use crate::rpc::Reply;
+use crate::server::budget::{Account, Charge};
+use crate::server::outbox::Outbox;
+use crate::server::stream::Stream;
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(super) struct Replies {
+    pub(super) account: Account,
+    outbox: Outbox,
+    /// The memory of a reply's head, for the next.
+    buffer: Vec<u8>,
+}
+
+impl Replies {
+    /// Memory in which the next reply is built.
+    pub(super) fn buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// Has a reply sent. Of what its call was charged it keeps as much as it is long.
+    pub(super) fn put(&mut self, reply: Reply, charge: Charge) {
+        let charge = self.account.settle(charge, reply.len());
+        self.buffer = self.outbox.put(reply, charge);
+    }
+
+    /// Sends what the stream takes; gives the bytes that it took now, or `Pending` when it took none.
+    pub(super) fn poll_send(
+        &mut self,
+        stream: &mut Stream,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<u64>> {
+        let written = match self.outbox.is_empty() {
+            true => Poll::Ready(Ok(0)),
+            false => {
+                let socket = Pin::new(&mut *stream);
+                self.outbox.poll_write(socket, &mut self.account, context)
+            }
+        };
+        if stream.holds_back() {
+            // TLS takes more than the socket does.
+            let flushed = Pin::new(&mut *stream).poll_flush(context)?;
+            if flushed.is_pending() && !matches!(written, Poll::Ready(Ok(1..))) {
+                return Poll::Pending;
+            }
+        }
+        written
+    }
+
+    /// Bytes that the stream has not taken.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        self.outbox.bytes()
+    }
+
+    /// Bytes that the stream ever took.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.outbox.sent()
+    }
+
+    /// Whether the socket has every reply.
+    pub(super) fn are_all_sent(&self, stream: &Stream) -> bool {
+        self.outbox.is_empty() && !stream.holds_back()
+    }
+}

@@ -1,0 +1,41 @@
+//! What a connection holds of its own while it waits, counted in the share of its client.
+
+use std::sync::Arc;
+
+use crate::server::budget::{Budget, Client, Part, Share};
+
+/// A connection that waits may hold so many bytes without their being counted: a call that waits costs about one KiB.
+const UNCOUNTED_BYTES: usize = 2 << 10;
+
+/// What it holds beside them is counted in steps of so many bytes.
+const COUNTED_STEP: usize = 4 << 10;
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(super) struct Rest(Option<Share>);
+
+impl Rest {
+    /// Has so many bytes counted from now on. False if the share of the client has no room for them.
+    pub(super) fn count(&mut self, held: usize, budget: &Arc<Budget>, client: Client) -> bool {
+        if held <= UNCOUNTED_BYTES {
+            self.0 = None;
+            return true;
+        }
+        let held = held.next_multiple_of(COUNTED_STEP);
+        let counted = self.0.as_ref().map_or(0, Share::bytes);
+        if held <= counted {
+            if let Some(share) = self.0.as_mut().filter(|_| held < counted / 2) {
+                share.keep(held);
+            }
+            return true;
+        }
+        let Some(more) = budget.take((client, Part::Rest), held - counted) else {
+            return false;
+        };
+        match &mut self.0 {
+            Some(share) => share.join(more),
+            none => *none = Some(more),
+        }
+        true
+    }
+}
