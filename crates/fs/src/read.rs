@@ -58,22 +58,8 @@ impl Core {
                 writable(state.record.kind())?;
                 permission::may_read(owned(&state.record), who)?;
                 let attributes = node.attributes(state);
-                let wanted = ByteRange::at(offset, u64::from(count))
-                    .intersect(ByteRange::new(0, state.record.size));
-                let eof = offset.saturating_add(u64::from(count)) >= state.record.size;
-                let (size, in_bucket) = (state.record.size, state.is_in_bucket());
-                let mut stream = None;
-                if !wanted.is_empty() {
-                    let (own, ahead) = state.reads.next(wanted, self.config.prefetch_window());
-                    stream = Some(own.number());
-                    if let Some(ahead) = ahead {
-                        let ahead = ahead.intersect(ByteRange::new(0, size));
-                        self.prefetch(&node, &state.blocks, ahead, own);
-                        if in_bucket && let Some((from, blocks)) = own.look_up(size) {
-                            self.look_up_ahead(inode, from, blocks);
-                        }
-                    }
-                }
+                let (wanted, eof) = within(state, offset, count);
+                let stream = self.go_ahead(&node, state, wanted);
                 if let Some(data) = state.blocks.lend(wanted) {
                     return Ok(ReadReply {
                         data,
@@ -109,6 +95,53 @@ impl Core {
             }
         }
         Err(Error::Delay)
+    }
+
+    /// The same of what is in memory, which neither waits nor leaves anything behind if it is not.
+    pub(crate) fn read_in_memory(
+        self: &Arc<Self>,
+        who: &Credentials,
+        inode: Inode,
+        offset: u64,
+        count: u32,
+    ) -> Option<ReadReply> {
+        let node = self.nodes.peek(inode)?;
+        let mut state = node.lock_live().ok()?;
+        let state = &mut *state;
+        writable(state.record.kind()).ok()?;
+        permission::may_read(owned(&state.record), who).ok()?;
+        let (wanted, eof) = within(state, offset, count);
+        let data = state.blocks.lend(wanted)?;
+        let attributes = node.attributes(state);
+        self.go_ahead(&node, state, wanted);
+        Some(ReadReply {
+            data,
+            eof,
+            attributes,
+        })
+    }
+
+    /// Reads ahead of a reader that is at `wanted` now, if it goes on from where it was. Gives its stream.
+    fn go_ahead(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        state: &mut NodeState,
+        wanted: ByteRange,
+    ) -> Option<u64> {
+        if wanted.is_empty() {
+            return None;
+        }
+        let (size, in_bucket) = (state.record.size, state.is_in_bucket());
+        let (own, ahead) = state.reads.next(wanted, self.config.prefetch_window());
+        let stream = own.number();
+        if let Some(ahead) = ahead {
+            let ahead = ahead.intersect(ByteRange::new(0, size));
+            self.prefetch(node, &state.blocks, ahead, own);
+            if in_bucket && let Some((from, blocks)) = own.look_up(size) {
+                self.look_up_ahead(node.inode, from, blocks);
+            }
+        }
+        Some(stream)
     }
 
     /// Fetches what is missing of a file, into the cache where there is room, and into a reply. Without a reply it is
@@ -340,6 +373,14 @@ impl Core {
             }
         }
     }
+}
+
+/// What there is of what a READ asks for, and whether the file ends with it.
+fn within(state: &NodeState, offset: u64, count: u32) -> (ByteRange, bool) {
+    let size = state.record.size;
+    let asked = ByteRange::at(offset, u64::from(count));
+    let eof = offset.saturating_add(u64::from(count)) >= size;
+    (asked.intersect(ByteRange::new(0, size)), eof)
 }
 
 /// Frames of one block that are fetched at the same time for one reader.

@@ -492,6 +492,16 @@ impl FileSystem for Volume {
         self.core.read(who, inode, offset, count).await
     }
 
+    fn read_in_memory(
+        &self,
+        who: &Credentials,
+        inode: Inode,
+        offset: u64,
+        count: u32,
+    ) -> Option<ReadReply> {
+        self.core.read_in_memory(who, inode, offset, count)
+    }
+
     async fn write(
         &self,
         who: &Credentials,

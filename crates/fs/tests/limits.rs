@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::common::*;
 use forebay_fs::{FsConfig, LogConfig, Volume};
 use forebay_types::Inode;
-use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
+use forebay_vfs::{CreateMode, Credentials, Error, FileSystem, SetAttributes, Stability, Trouble};
 
 fn memory(limit: u64) -> impl Fn(&mut FsConfig) + Copy {
     move |config| config.memory_limit = limit
@@ -401,7 +401,9 @@ fn with_the_store_away_and_the_log_full_writers_wait_and_all_go_on_when_it_is_ba
         let (used, limit) = life.volume.status().log.unwrap();
         used + (2 << 20) > limit
     });
-    std::thread::sleep(Duration::from_millis(200));
+    eventually("all writers wait", || {
+        life.volume.troubles().counts(Trouble::LogFull).waiting == 3
+    });
     assert!(!writers.iter().any(tokio::task::JoinHandle::is_finished));
     let (used, limit) = life.volume.status().log.unwrap();
     assert!(used <= limit);
@@ -489,25 +491,24 @@ fn clients_that_give_up_while_they_wait_for_the_log_or_for_memory_leave_nothing_
         life.flush();
         bucket.controls.everything.close();
         let writer = fill(&life, file);
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(!writer.is_finished(), "nothing is full");
-        // A hundred clients come, wait, and go.
-        life.run(|volume| async move {
-            let mut calls = tokio::task::JoinSet::new();
-            for i in 0..100u64 {
-                let volume = volume.clone();
-                calls.spawn(async move {
+        // A hundred clients come and wait. Some may get the last of the room, as long as the writer has not taken it.
+        let kind = match tight_memory {
+            true => Trouble::MemoryFull,
+            false => Trouble::LogFull,
+        };
+        let clients: Vec<_> = (0..110u64)
+            .map(|i| {
+                life.spawn(move |volume| async move {
                     let data = pattern(i, 1 << 20);
-                    let patience = Duration::from_millis(100 + i);
-                    let call = write(&volume, file, i << 20, &data, Stability::FileSync);
-                    let waited = tokio::time::timeout(patience, call).await;
-                    assert!(waited.is_err(), "it did not have to wait");
-                });
-            }
-            while let Some(gone) = calls.join_next().await {
-                gone.unwrap();
-            }
+                    write(&volume, file, i << 20, &data, Stability::FileSync).await;
+                })
+            })
+            .collect();
+        eventually("a hundred wait", || {
+            life.volume.troubles().counts(kind).waiting >= 100
         });
+        // They go.
+        clients.iter().for_each(tokio::task::JoinHandle::abort);
         writer.abort();
         bucket.controls.everything.open();
         life.flush();
@@ -526,6 +527,48 @@ fn clients_that_give_up_while_they_wait_for_the_log_or_for_memory_leave_nothing_
         life.join(other);
         bucket.controls.everything.open();
     }
+}
+
+#[test]
+fn what_is_in_memory_is_told_at_once_and_everything_else_is_left_to_read() {
+    let bucket = Bucket::new();
+    let data = pattern(1, 3 << 20);
+    // How many bytes, and whether the file ends with them.
+    let at_once = |life: &Life, who: &Credentials, inode, offset: u64| {
+        let reply = life.volume.read_in_memory(who, inode, offset, 1 << 20)?;
+        let bytes: Vec<u8> = reply.data.iter().flat_map(|piece| piece.to_vec()).collect();
+        assert_bytes(&bytes, &data[offset as usize..][..bytes.len()]);
+        Some((bytes.len(), reply.eof))
+    };
+    let life = bucket.start(|_| {});
+    let file = life.create(b"file");
+    life.write(file, 0, &data, Stability::Unstable);
+    assert_eq!(at_once(&life, &ROOT, file, 1 << 20), Some((1 << 20, false)));
+    assert_eq!(at_once(&life, &ROOT, file, 5 << 19), Some((1 << 19, true)));
+    assert_eq!(at_once(&life, &ROOT, file, 3 << 20), Some((0, true)));
+    // What ends in an error.
+    let private = SetAttributes {
+        mode: Some(0o600),
+        ..SetAttributes::default()
+    };
+    life.run(|volume| async move { volume.setattr(&ROOT, file, &private, None).await })
+        .unwrap();
+    let other = Credentials {
+        uid: 1234,
+        gid: 1234,
+        ..Credentials::default()
+    };
+    assert_eq!(at_once(&life, &other, file, 0), None);
+    assert_eq!(at_once(&life, &ROOT, Inode::ROOT, 0), None);
+    assert_eq!(at_once(&life, &ROOT, Inode(1 << 30), 0), None);
+    life.flush();
+    life.crash();
+    let life = bucket.start_elsewhere(|_| {});
+    bucket.controls.everything.close();
+    assert_eq!(at_once(&life, &ROOT, file, 2 << 20), None);
+    bucket.controls.everything.open();
+    assert_bytes(&life.read(file, 2 << 20, 1 << 20), &data[2 << 20..]);
+    assert_eq!(at_once(&life, &ROOT, file, 2 << 20), Some((1 << 20, true)));
 }
 
 #[test]

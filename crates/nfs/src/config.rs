@@ -44,8 +44,7 @@ pub struct Export {
 /// A cap on everything that a client can influence.
 ///
 /// Memory that clients can make the server hold is at most `shared_bytes` and `resting_bytes`, and for each connection
-/// some KiB, and up to 128 KiB more for one with TLS (handshake messages, then replies that are sealed and not sent); the
-/// replay cache and the pool of idle buffers (8 MiB) come on top. Each client, by its address, has a share of its own of
+/// some KiB; the replay cache and the pool of idle buffers (8 MiB) come on top. Each client, by its address, has a share of its own of
 /// bytes and of connections, so that no client takes the room that others need.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -62,7 +61,8 @@ pub struct Limits {
     /// Bytes of calls and replies of all connections together. A client alone may have three quarters of it.
     pub shared_bytes: usize,
     /// Bytes that connections may hold beside that while they wait: of records that are not complete, of calls that are not
-    /// begun, of small calls and replies. A connection whose client has more than its share of it is closed.
+    /// begun, of small calls and replies, and what TLS holds, 8 KiB or more of each connection that has it. A connection
+    /// whose client has more than its share of it is closed.
     pub resting_bytes: usize,
     /// How long a call for which there is no room may hold up those behind it on its connection. Then it is answered
     /// NFS3ERR_JUKEBOX, if doing it twice does no harm, and so are others at once until there is room again.

@@ -83,6 +83,19 @@ fn reply(client: &mut Client) -> (u32, u32) {
     (xid, accepted(&reply).status())
 }
 
+/// Takes so many replies, all of them good; gives their transaction ids in order.
+fn xids(client: &mut Client, count: usize) -> Vec<u32> {
+    let mut xids: Vec<u32> = (0..count)
+        .map(|_| {
+            let (xid, status) = reply(client);
+            assert_eq!(status, 0);
+            xid
+        })
+        .collect();
+    xids.sort_unstable();
+    xids
+}
+
 #[test]
 fn one_client_cannot_take_the_share_of_another_however_many_connections_it_has() {
     let fs = Gated::new(true);
@@ -115,8 +128,48 @@ fn one_client_cannot_take_the_share_of_another_however_many_connections_it_has()
 }
 
 #[test]
+fn reads_of_what_is_in_memory_do_not_wait_for_those_of_the_bucket_though_one_client_asks_for_both()
+{
+    let fs = Gated::new(true);
+    // More than may be under way, and than their replies have room for.
+    for (bytes, limit) in [(MIB, 128), (10, 4)] {
+        let server = server(&fs, |limits| limits.calls_in_flight = limit);
+        let (mut client, file) = with_file(&server);
+        client.write(&file, MIB as u64, &vec![8; MIB]);
+        fs.set_in_memory(MIB as u64);
+        fs.set_open(false);
+        let far = |xid| {
+            record(&client, xid, 6, |w| {
+                read_arguments(w, &file, MIB as u64, bytes as u32);
+            })
+        };
+        let far: Vec<u8> = (1..=20).flat_map(far).collect();
+        client.stream.write_all(&far).unwrap();
+        let most = u64::min(WRITES_OF_ONE, limit as u64);
+        server.wait_for("nfs_calls_waiting", |calls| calls == most);
+        let mut second = server.client();
+        // Many at once, of which their share has room for one.
+        let near = |xid| record(&client, xid, 6, |w| read_arguments(w, &file, 0, MIB as u32));
+        for at in [&client, &second] {
+            send_all(at, (101..=110).map(near).collect());
+        }
+        std::thread::scope(|scope| {
+            for at in [&mut client, &mut second] {
+                scope.spawn(|| assert_eq!(xids(at, 10), Vec::from_iter(101..=110)));
+            }
+        });
+        assert_eq!(server.metric("nfs_calls_waiting"), most);
+        fs.set_open(true);
+        for _ in 0..20 {
+            assert_eq!(reply(&mut client).1, 0);
+        }
+    }
+}
+
+#[test]
 fn readers_that_take_nothing_leave_others_their_share() {
     let fs = Gated::new(true);
+    fs.set_in_memory(MIB as u64);
     let server = server(&fs, |limits| limits.reply_timeout = FOR_EVER);
     let (mut other, file) = with_file(&server);
     let hogs: Vec<Client> = (0..6)
@@ -199,15 +252,7 @@ fn calls_that_wait_for_the_bucket_hold_up_none_of_another_kind() {
     assert_eq!(client.getattr(&file).status(), 0);
     assert_eq!(client.write(&file, 0, b"data").status(), 0);
     fs.set_open(true);
-    let mut xids: Vec<u32> = (0..20)
-        .map(|_| {
-            let (xid, status) = reply(&mut client);
-            assert_eq!(status, 0);
-            xid
-        })
-        .collect();
-    xids.sort_unstable();
-    assert_eq!(xids, Vec::from_iter(1..=20));
+    assert_eq!(xids(&mut client, 20), Vec::from_iter(1..=20));
 }
 
 #[test]
@@ -251,11 +296,8 @@ fn a_client_that_takes_its_replies_in_drips_is_closed() {
     let mut client = Client::connect_from(HOG, server.address);
     let read = |xid| record(&client, xid, 6, |w| read_arguments(w, &file, 0, MIB as u32));
     send_all(&client, (1..2000).map(read).collect());
-    // It never stops taking some.
-    let mut drip = [0; 4096];
-    while std::io::Read::read(&mut client.stream, &mut drip).is_ok_and(|bytes| bytes > 0) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    // It never stops taking some: byte by byte, which is less than the server has to send at any time.
+    while std::io::Read::read(&mut client.stream, &mut [0]).is_ok_and(|bytes| bytes > 0) {}
     server.wait_for("nfs_connections_timed_out", |closed| closed == 1);
     assert!(other.is_served());
 }

@@ -1,11 +1,16 @@
 //! READ, WRITE, COMMIT (RFC 1813, sections 3.3.6, 3.3.7, 3.3.21).
 
-use forebay_vfs::{FileSystem, Stability};
+use forebay_vfs::{FileSystem, ReadReply, Stability};
 
 use super::{MAX_FILE_BYTES, Request, Status, wire};
 use crate::TRANSFER_BYTES;
 use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader};
+
+/// Offset and count of READ. Whoever asks for more gets a short read, as FSINFO has told.
+fn wanted(arguments: &mut Reader<'_>) -> Result<(u64, u32), Malformed> {
+    Ok((arguments.u64()?, arguments.u32()?.min(TRANSFER_BYTES)))
+}
 
 pub(super) async fn read<F: FileSystem>(
     request: &Request<'_, F>,
@@ -13,9 +18,7 @@ pub(super) async fn read<F: FileSystem>(
     reply: &mut Reply,
 ) -> Result<(), Malformed> {
     let handle = wire::handle(&mut arguments)?;
-    let offset = arguments.u64()?;
-    // Whoever asks for more gets a short read, as FSINFO has told.
-    let count = arguments.u32()?.min(TRANSFER_BYTES);
+    let (offset, count) = wanted(&mut arguments)?;
     arguments.end()?;
     let target = request.target(handle);
     let result = async {
@@ -24,15 +27,7 @@ pub(super) async fn read<F: FileSystem>(
         Ok(target.fs.read(&who, target.inode, offset, count).await?)
     };
     match result.await {
-        Ok(read) => {
-            let bytes: usize = read.data.iter().map(|piece| piece.len()).sum();
-            let mut results = reply.results();
-            results.status(Status::OK);
-            results.post_op(request.handles, Some(&read.attributes));
-            results.u32(bytes as u32);
-            results.bool(read.eof);
-            reply.data(read.data);
-        }
+        Ok(read) => answer_read(request, read, reply),
         Err(status) => {
             let attributes = request.attributes(target).await;
             let mut results = reply.results();
@@ -41,6 +36,34 @@ pub(super) async fn read<F: FileSystem>(
         }
     }
     Ok(())
+}
+
+/// READ, if its answer is in memory. Otherwise nothing is appended, whatever the reason is.
+pub(super) fn read_in_memory<F: FileSystem>(
+    request: &Request<'_, F>,
+    mut arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Option<()> {
+    let handle = wire::handle(&mut arguments).ok()?;
+    let (offset, count) = wanted(&mut arguments).ok()?;
+    arguments.end().ok()?;
+    let target = request.target(handle).ok()?;
+    let who = request.identity(target).ok()?;
+    let read = target
+        .fs
+        .read_in_memory(&who, target.inode, offset, count)?;
+    answer_read(request, read, reply);
+    Some(())
+}
+
+fn answer_read<F>(request: &Request<'_, F>, read: ReadReply, reply: &mut Reply) {
+    let bytes: usize = read.data.iter().map(|piece| piece.len()).sum();
+    let mut results = reply.results();
+    results.status(Status::OK);
+    results.post_op(request.handles, Some(&read.attributes));
+    results.u32(bytes as u32);
+    results.bool(read.eof);
+    reply.data(read.data);
 }
 
 pub(super) async fn write<F: FileSystem>(

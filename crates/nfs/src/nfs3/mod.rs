@@ -141,6 +141,20 @@ pub(crate) fn reply_bound(procedure: u32, record: &[u8]) -> usize {
     }
 }
 
+/// Does a READ whose answer is in memory. `None`, and nothing is appended, where it is not, for another procedure, and for a
+/// call that fails: [`call`] says how.
+pub(crate) fn call_in_memory<F: FileSystem>(
+    request: &Request<'_, F>,
+    procedure: u32,
+    arguments: Reader<'_>,
+    reply: &mut Reply,
+) -> Option<()> {
+    match procedure {
+        READ => data::read_in_memory(request, arguments, reply),
+        _ => None,
+    }
+}
+
 /// Does a call: decodes the arguments, asks the file system, and appends the results. The
 /// procedure has to be one of [`PROCEDURES`].
 pub(crate) async fn call<F: FileSystem>(

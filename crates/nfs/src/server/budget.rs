@@ -1,8 +1,8 @@
 //! How many bytes of calls and replies clients may hold.
 //!
 //! A connection has a small allowance of its own, so that small calls go on whatever others do. Beyond it, its client takes
-//! from a budget that all clients share: a share for each [`Client`], and in it one for each [`Lane`], so that WRITEs that
-//! wait leave room for READs. [`Shares`] decides who gets how much, and who is next.
+//! from a budget that all clients share: a share for each [`Client`], and in it one for each [`Part`], so that WRITEs that
+//! wait leave room for READs, and READs that wait for the bucket leave some for those of what is in memory. [`Shares`] decides who gets how much, and who is next.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -50,6 +50,8 @@ impl Client {
 pub(super) enum Part {
     /// The calls of a lane, and their replies.
     Call(Lane),
+    /// Replies that lend what is in memory, to calls that found no room in their lane.
+    Memory,
     /// What its connections hold beside them while they wait.
     Rest,
 }

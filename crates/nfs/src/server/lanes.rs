@@ -19,6 +19,8 @@ pub(super) struct Parked {
     pub(super) record: Record,
     /// Bytes that its reply may have.
     pub(super) expected: usize,
+    /// Whether what it asks for may be in memory: that was not looked at yet.
+    pub(super) unlooked: bool,
 }
 
 /// The calls of one lane.
@@ -45,6 +47,10 @@ pub(super) struct Lanes {
     changing: Queue,
     parked_calls: usize,
     parked_bytes: usize,
+    /// Those that were not looked at, all of them READs.
+    unlooked: usize,
+    /// The share under which the first of these is to be answered.
+    pub(super) memory: Option<Waiting>,
 }
 
 impl Lanes {
@@ -70,6 +76,7 @@ impl Lanes {
         lane: Lane,
         record: Record,
         expected: usize,
+        unlooked: bool,
     ) -> Result<(), Record> {
         let bytes = record.uncharged_bytes();
         let is_large = bytes == 0;
@@ -80,9 +87,40 @@ impl Lanes {
         let record = record.into_own_buffer();
         self.parked_calls += 1;
         self.parked_bytes += record.uncharged_bytes();
-        let parked = Parked { record, expected };
+        self.unlooked += usize::from(unlooked);
+        let parked = Parked {
+            record,
+            expected,
+            unlooked,
+        };
         self.of_mut(lane).parked.push_back(parked);
         Ok(())
+    }
+
+    /// Takes the first READ out that was not looked at, with its place.
+    pub(super) fn take_unlooked(&mut self) -> Option<(usize, Parked)> {
+        if self.unlooked == 0 {
+            return None;
+        }
+        let parked = &mut self.reading.parked;
+        let place = parked.iter().position(|call| call.unlooked)?;
+        let call = parked.remove(place)?;
+        self.forget(&call);
+        Some((place, call))
+    }
+
+    /// Puts a READ back that was taken out.
+    pub(super) fn put_back(&mut self, place: usize, call: Parked) {
+        self.parked_calls += 1;
+        self.parked_bytes += call.record.uncharged_bytes();
+        self.unlooked += usize::from(call.unlooked);
+        self.reading.parked.insert(place, call);
+    }
+
+    fn forget(&mut self, call: &Parked) {
+        self.parked_calls -= 1;
+        self.parked_bytes -= call.record.uncharged_bytes();
+        self.unlooked -= usize::from(call.unlooked);
     }
 
     /// Takes the first parked call of a lane out; what it waited for is not waited for any more.
@@ -90,8 +128,10 @@ impl Lanes {
         let queue = self.of_mut(lane);
         queue.waiting = None;
         let first = queue.parked.pop_front()?;
-        self.parked_calls -= 1;
-        self.parked_bytes -= first.record.uncharged_bytes();
+        if first.unlooked {
+            self.memory = None;
+        }
+        self.forget(&first);
         Some(first)
     }
 
@@ -123,9 +163,9 @@ mod tests {
             (Lane::Changing, 30_000),
             (Lane::Reading, 200),
         ] {
-            assert!(lanes.park(lane, call(bytes), 7).is_ok());
+            assert!(lanes.park(lane, call(bytes), 7, false).is_ok());
         }
-        let refused = lanes.park(Lane::Changing, call(PARKED_BYTES), 7);
+        let refused = lanes.park(Lane::Changing, call(PARKED_BYTES), 7, false);
         assert_eq!(
             refused.map_err(|call| call.bytes().len()),
             Err(PARKED_BYTES)
@@ -137,8 +177,26 @@ mod tests {
         assert!(lanes.is_empty() && lanes.parked_bytes() == 0);
         assert!(lanes.unpark(Lane::Looking).is_none());
         for _ in 0..PARKED_CALLS {
-            assert!(lanes.park(Lane::Looking, call(1), 7).is_ok());
+            assert!(lanes.park(Lane::Looking, call(1), 7, false).is_ok());
         }
-        assert!(lanes.park(Lane::Looking, call(1), 7).is_err());
+        assert!(lanes.park(Lane::Looking, call(1), 7, false).is_err());
+    }
+    #[test]
+    fn those_that_were_not_looked_at_are_found_in_their_order() {
+        let mut lanes = Lanes::default();
+        for (bytes, unlooked) in [(1, false), (2, true), (3, true)] {
+            assert!(lanes.park(Lane::Reading, call(bytes), 7, unlooked).is_ok());
+        }
+        let (place, mut parked) = lanes.take_unlooked().unwrap();
+        assert_eq!((place, parked.record.bytes().len()), (1, 2));
+        parked.unlooked = false;
+        lanes.put_back(place, parked);
+        let (place, parked) = lanes.take_unlooked().unwrap();
+        assert_eq!((place, parked.record.bytes().len()), (2, 3));
+        assert!(lanes.take_unlooked().is_none());
+        lanes.put_back(place, parked);
+        let order = [(); 3].map(|()| lanes.unpark(Lane::Reading).unwrap().record.bytes().len());
+        assert_eq!(order, [1, 2, 3]);
+        assert!(lanes.is_empty() && lanes.take_unlooked().is_none());
     }
 }

@@ -6,6 +6,7 @@ mod client;
 #[path = "../common/mod.rs"]
 mod common;
 mod identity;
+mod memory;
 mod rules;
 mod upgrade;
 

@@ -10,12 +10,23 @@ use forebay_vfs::FileSystem;
 
 use super::incoming::Next;
 use super::{Connection, Demand, End};
-use crate::engine::{Lane, Outcome, Session, demand, may_be_put_off, put_off};
+use crate::engine::{Lane, Outcome, Session, demand, execute_in_memory, may_be_put_off, put_off};
 use crate::server::budget::{Charge, OWN_BYTES, Part, Share, Waiting};
 use crate::server::pool::Record;
 
 /// Replies up to this length do not count for the limit of a connection's reply bytes.
 const SHORT_REPLY_BYTES: usize = 8 << 10;
+
+/// What became of a READ for whose wait there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    /// It is answered.
+    Answered,
+    /// What it reads is not in memory, or it is no READ that can be answered from there.
+    Elsewhere,
+    /// There is no room for its reply: nobody has looked.
+    NoRoom,
+}
 
 impl<F, Make, Call> Connection<F, Make, Call>
 where
@@ -29,6 +40,7 @@ where
             for lane in Lane::ALL {
                 self.begin_parked(lane, now, context)?;
             }
+            self.look_at_parked(now, context);
         }
         loop {
             let record = match self.record.take() {
@@ -41,11 +53,21 @@ where
             let (lane, expected) = demand(record.bytes());
             let demand = Demand { lane, expected };
             if let Some(charge) = self.admit(&record, demand) {
+                self.patience.passed();
                 self.begin(record, charge, demand, now, context)?;
                 continue;
             }
-            match self.lanes.park(lane, record, expected) {
-                Ok(()) => self.begin_parked(lane, now, context)?,
+            let looked = self.look(&record, demand, now);
+            if looked == Looked::Answered {
+                self.patience.passed();
+                continue;
+            }
+            let unlooked = looked == Looked::NoRoom;
+            match self.lanes.park(lane, record, expected, unlooked) {
+                Ok(()) => {
+                    self.begin_parked(lane, now, context)?;
+                    self.look_at_parked(now, context);
+                }
                 Err(record) if self.is_overdue(&record, now, context) => {
                     self.put_off(record.bytes(), now)?;
                 }
@@ -55,6 +77,77 @@ where
                 }
             }
             self.patience.passed();
+        }
+    }
+
+    /// Answers a READ for which there is no room in its lane, if what it reads is in memory. So it does not wait for those that
+    /// wait for the bucket. What its reply lends is counted apart from what those may have; only replies that the client
+    /// does not take can stand in its way.
+    fn look(&mut self, record: &Record, demand: Demand, now: Instant) -> Looked {
+        if demand.lane != Lane::Reading {
+            return Looked::Elsewhere;
+        }
+        if !self.may_lend(demand.expected) {
+            return Looked::NoRoom;
+        }
+        let holder = (self.client, Part::Memory);
+        let charge = self.replies.account.charge(demand.expected, demand.lane);
+        let charge = charge.or_else(|| {
+            let share = self.shared.budget.take(holder, demand.expected);
+            share.map(Charge::Shared)
+        });
+        match charge {
+            Some(charge) => self.answer_from_memory(record, charge, now),
+            None => Looked::NoRoom,
+        }
+    }
+
+    /// Looks at parked READs that found no room for their replies when they came.
+    fn look_at_parked(&mut self, now: Instant, context: &mut Context<'_>) {
+        while let Some((place, mut call)) = self.lanes.take_unlooked() {
+            let mut charge = None;
+            if self.may_lend(call.expected) {
+                charge = self.replies.account.charge(call.expected, Lane::Reading);
+                if charge.is_none() {
+                    let mut waiting = self.lanes.memory.take();
+                    let share = self.obtain(Part::Memory, call.expected, &mut waiting, context);
+                    self.lanes.memory = waiting;
+                    charge = share.map(Charge::Shared);
+                }
+            }
+            let Some(charge) = charge else {
+                self.lanes.put_back(place, call);
+                return;
+            };
+            // What was waited for was for this one.
+            self.lanes.memory = None;
+            if let Looked::Elsewhere = self.answer_from_memory(&call.record, charge, now) {
+                call.unlooked = false;
+                self.lanes.put_back(place, call);
+            }
+        }
+    }
+
+    /// Whether the connection may have a further reply of so many bytes to send.
+    fn may_lend(&self, expected: usize) -> bool {
+        let unsent = self.replies.unsent_bytes();
+        unsent == 0 || unsent + expected <= self.shared.limits.reply_bytes
+    }
+
+    fn answer_from_memory(&mut self, record: &Record, charge: Charge, now: Instant) -> Looked {
+        self.renew_session(now);
+        let buffer = self.replies.buffer();
+        match execute_in_memory(&self.session, record.bytes(), buffer) {
+            Ok(reply) => {
+                self.timeouts.called();
+                self.replies.put(reply, charge);
+                Looked::Answered
+            }
+            Err(buffer) => {
+                self.replies.give_buffer(buffer);
+                self.replies.account.release(charge);
+                Looked::Elsewhere
+            }
         }
     }
 
@@ -76,7 +169,7 @@ where
                 Some(charge) => charge,
                 None => {
                     let mut waiting = self.lanes.of_mut(lane).waiting.take();
-                    let share = self.obtain(lane, bytes, &mut waiting, context);
+                    let share = self.obtain(Part::Call(lane), bytes, &mut waiting, context);
                     self.lanes.of_mut(lane).waiting = waiting;
                     match share {
                         Some(share) => Charge::Shared(share),
@@ -94,12 +187,12 @@ where
     /// Takes from the shared budget, or waits for it; the task is woken when it is there.
     fn obtain(
         &self,
-        lane: Lane,
+        part: Part,
         bytes: usize,
         waiting: &mut Option<Waiting>,
         context: &mut Context<'_>,
     ) -> Option<Share> {
-        let (budget, holder) = (&self.shared.budget, (self.client, Part::Call(lane)));
+        let (budget, holder) = (&self.shared.budget, (self.client, part));
         if waiting.is_none() {
             if let Some(share) = budget.take(holder, bytes) {
                 return Some(share);
@@ -177,7 +270,7 @@ where
     fn find_buffer(&mut self, now: Instant, context: &mut Context<'_>) -> bool {
         let mut waiting = self.waiting.take();
         let bytes = self.shared.limits.record_bytes;
-        let share = self.obtain(Lane::Changing, bytes, &mut waiting, context);
+        let share = self.obtain(Part::Call(Lane::Changing), bytes, &mut waiting, context);
         if let Some(share) = share {
             self.patience.passed();
             self.incoming.grant(share);

@@ -245,7 +245,8 @@ where
             Poll::Ready(Ok(())) => Poll::Ready(End::Closed),
             Poll::Ready(Err(end)) => Poll::Ready(end),
             Poll::Pending => {
-                let held = self.incoming.held_bytes()
+                let held = self.stream.held_bytes()
+                    + self.incoming.held_bytes()
                     + self.lanes.parked_bytes()
                     + self.replies.account.own();
                 if !self.rest.count(held, &self.shared.rest, self.client) {

@@ -26,6 +26,11 @@ impl Replies {
         std::mem::take(&mut self.buffer)
     }
 
+    /// Takes such memory back in which no reply was built.
+    pub(super) fn give_buffer(&mut self, buffer: Vec<u8>) {
+        self.buffer = buffer;
+    }
+
     /// Has a reply sent. Of what its call was charged it keeps as much as it is long.
     pub(super) fn put(&mut self, reply: Reply, charge: Charge) {
         let charge = self.account.settle(charge, reply.len());
