@@ -300,6 +300,13 @@ impl Wal {
         state.shortage.is_some() || state.spares.is_empty() && !state.may_create()
     }
 
+    /// Whether the preparer has nothing to do: it has made what it was to make, and more it cannot.
+    #[cfg(test)]
+    pub(crate) fn is_prepared(&self) -> bool {
+        let state = self.shared.state.lock();
+        !state.preparing && !preparer::is_due(&state)
+    }
+
     /// Begins again after a failure, in a fresh segment, with the first record at `at`.
     ///
     /// The caller has made everything before [`Wal::next_lsn`] safe elsewhere (the failed log takes

@@ -15,21 +15,21 @@ fn file_bytes(storage: &MemoryStorage) -> u64 {
     }
 }
 
-/// Appends until there is no room, giving the preparer every chance.
+/// Appends until there is no room, and the preparer can make none.
 fn fill(wal: &Wal) -> u64 {
     let mut appended = 0;
-    let mut refused = 0;
-    while refused < 20 {
+    let mut is_prepared = false;
+    loop {
         match wal.append(RecordKind::Data, &[&payload(appended, 1000)]) {
-            Ok(_) => (appended, refused) = (appended + 1, 0),
+            Ok(_) => (appended, is_prepared) = (appended + 1, false),
+            Err(AppendError::Full) if is_prepared => return appended,
             Err(AppendError::Full) => {
-                refused += 1;
-                std::thread::sleep(Duration::from_millis(2));
+                eventually(|| wal.is_prepared());
+                is_prepared = true;
             }
             Err(error) => panic!("{error}"),
         }
     }
-    appended
 }
 
 #[test]
@@ -129,6 +129,7 @@ fn a_full_disk_makes_the_log_full_and_not_more() {
         storage.limit_capacity(Some(2 * SEGMENT + 100));
         let wal = open(&storage);
         assert!(fill(&wal) >= 2 * 11);
+        eventually(|| wal.shortage().is_some());
         let shortage = wal.shortage().expect("told");
         assert!(shortage.contains("cannot create"), "{shortage}");
         assert_eq!(wal.failure(), None);
@@ -294,6 +295,7 @@ fn a_spare_that_could_not_be_renamed_is_used_when_the_disk_lets_it() {
         storage.1.store(true, std::sync::atomic::Ordering::SeqCst);
         wal.recycle(wal.next_lsn());
         fill(&wal);
+        eventually(|| wal.shortage().is_some());
         let shortage = wal.shortage().expect("told");
         assert!(shortage.contains("cannot reuse"), "{shortage}");
         // Nobody recycles anything more; whoever waits is served when the disk is well again.

@@ -4,6 +4,9 @@ use object_store::{ObjectStoreExt, PutPayload};
 
 use super::*;
 
+/// A test that waits for something to happen fails after so long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Names of the tables in the bucket.
 async fn tables_of(bucket: &TestBucket) -> Vec<String> {
     let objects = bucket.objects().await.into_iter();
@@ -21,14 +24,10 @@ async fn take(bucket: &TestBucket, table: &str) -> (Path, Bytes) {
     (path, bytes)
 }
 
-/// Takes tables out of the bucket, all but the newest so many; gives what they were.
-async fn take_tables(bucket: &TestBucket, left: usize) -> Vec<(Path, Bytes)> {
-    let mut tables = tables_of(bucket).await;
-    // Their names begin with the time.
-    tables.sort();
-    tables.truncate(tables.len() - left);
+/// Takes all tables out of the bucket; gives what they were.
+async fn take_tables(bucket: &TestBucket) -> Vec<(Path, Bytes)> {
     let mut taken = Vec::new();
-    for table in tables {
+    for table in tables_of(bucket).await {
         taken.push(take(bucket, &table).await);
     }
     taken
@@ -85,38 +84,48 @@ async fn one_request_proves_a_table_and_another_one_each_time() {
 async fn tables_that_were_merged_away_are_not_missed() {
     let bucket = TestBucket::default();
     let brief = SlateSettings {
-        timeout: Duration::from_secs(2),
         retention: Duration::from_secs(2),
         ..settings()
     };
     let store = open(&bucket, brief).await.unwrap();
-    let started = Instant::now();
-    let mut n = 0;
-    while started.elapsed() < Duration::from_secs(5) {
+    store.commit(&numbered(0)).await.unwrap();
+    let first = tables_of(&bucket).await;
+    assert_eq!(first.len(), 1);
+    // Until it was merged away and deleted, by when others were.
+    let end = Instant::now() + PATIENCE;
+    let mut n = 1;
+    while tables_of(&bucket).await.contains(&first[0]) {
+        assert!(Instant::now() < end, "nothing was deleted");
         store.commit(&numbered(n)).await.unwrap();
         store.prove().await.unwrap();
         n += 1;
     }
     assert!(store.tables().1 > 0, "nothing was merged");
+    for _ in 0..store.tables().0 {
+        store.prove().await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_merge_that_misses_a_table_ends_is_named_and_goes_on_when_it_is_back() {
     let bucket = TestBucket::default();
     let brief = SlateSettings {
-        timeout: Duration::from_millis(1500),
+        timeout: Duration::from_secs(4),
         ..settings()
     };
     let store = open(&bucket, brief).await.unwrap();
+    let mut oldest = Vec::new();
     for n in 0..COMPACT_AT_TABLES as u32 - 1 {
         store.commit(&numbered(n)).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        if n == 0 {
+            oldest = tables_of(&bucket).await;
+        }
     }
     settle(&bucket).await;
-    let taken = take_tables(&bucket, COMPACT_AT_TABLES - 2).await;
-    assert_eq!(taken.len(), 1);
+    assert_eq!(oldest.len(), 1);
+    let taken = vec![take(&bucket, &oldest[0]).await];
     store.commit(&numbered(99)).await.unwrap();
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + PATIENCE;
     while !is_gone(&store.prove().await, &taken) {
         assert!(Instant::now() < end, "the merge has not met it");
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -140,7 +149,7 @@ async fn a_merge_that_misses_a_table_ends_is_named_and_goes_on_when_it_is_back()
 
     put_back(&bucket, taken).await;
     store.prove().await.unwrap();
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + PATIENCE;
     while store.commit(&numbered(100 + commits)).await.is_err() {
         assert!(Instant::now() < end, "it does not recover");
     }
@@ -161,7 +170,7 @@ async fn a_read_of_a_table_that_is_gone_says_which() {
         store.close().await.unwrap();
     }
     let store = open(&bucket, settings()).await.unwrap();
-    let taken = take_tables(&bucket, 0).await;
+    let taken = take_tables(&bucket).await;
     let read = store.get(b"latest").await.map(drop);
     assert!(is_gone(&read, &taken), "{read:?}");
     put_back(&bucket, taken).await;
