@@ -225,6 +225,7 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             let credentials = credentials(&config, Typed::Once)?;
             local_users::close_folders(&config).map_err(failed)?;
             fit::check(&config).map_err(Failure::Configuration)?;
+            allocator::huge_pages_for_buffers(config.memory_limit.bytes());
             let open =
                 |config, opening| Box::pin(NfsGateway::open(config, credentials, new, opening));
             let again = || Config::load(inputs);

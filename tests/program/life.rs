@@ -246,3 +246,31 @@ fn what_is_written_twice_is_in_the_bucket_once_if_that_is_set() {
         gateway.stop_cleanly();
     }
 }
+
+/// KiB of memory for which a process asks for huge pages, of its `smaps`.
+fn huge_kib(smaps: &str) -> u64 {
+    let (mut kib, mut huge) = (0, 0);
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("Size:") => kib = words.next().unwrap().parse().unwrap(),
+            Some("VmFlags:") if words.any(|flag| flag == "hg") => huge += kib,
+            _ => {}
+        }
+    }
+    huge
+}
+
+#[test]
+fn only_data_ask_for_huge_pages() {
+    if !fs::exists("/sys/kernel/mm/transparent_hugepage").unwrap() {
+        return;
+    }
+    let place = Place::new();
+    let gateway = place.serve_with("data", &["--memory-limit=256MiB"]);
+    gateway.client().put("file", &[7; 1 << 20]);
+    let huge = huge_kib(&gateway.proc("smaps"));
+    // The limit, an eighth, and what is reserved besides: nothing that names or metadata come from.
+    assert_eq!(huge, (256 + 32 + 64) << 10, "KiB");
+    gateway.stop_cleanly();
+}

@@ -34,6 +34,8 @@ pub(crate) struct Open {
 #[derive(Default)]
 pub(crate) struct Changed {
     pub(crate) nodes: Vec<Arc<Node>>,
+    /// Memory that they take, with their publication.
+    pub(crate) bytes: u64,
     /// When the first change came.
     pub(crate) since: Option<Instant>,
 }
@@ -54,6 +56,7 @@ impl Open {
         }
         let mut changed = self.changed.lock();
         changed.nodes.push(node.clone());
+        changed.bytes += node.changed_bytes();
         let first = changed.since.is_none();
         changed.since.get_or_insert_with(Instant::now);
         first
@@ -63,8 +66,9 @@ impl Open {
         self.changed.lock().since
     }
 
-    pub(crate) fn changed_nodes(&self) -> usize {
-        self.changed.lock().nodes.len()
+    /// Memory that its changed nodes take, with their publication.
+    pub(crate) fn changed_bytes(&self) -> u64 {
+        self.changed.lock().bytes
     }
 
     pub(crate) fn take(&self) -> Changed {

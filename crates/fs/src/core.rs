@@ -38,7 +38,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 pub(crate) const NODE_BYTES: u64 = size_of::<Node>() as u64 + 300;
 /// The additional memory of a record while it is published: handles in the batch and in its copy, SlateDB's
 /// entry in memory, and its bytes in a table that is being built and sent.
-const PUBLISHING_BYTES: u64 = 640;
+pub(crate) const PUBLISHING_BYTES: u64 = 640;
+/// How many more copies of a key and its value exist during a publication: in the block of a table that is being built, in the
+/// part of the table, and in the bytes that are being sent.
+pub(crate) const PUBLISHING_COPIES: u64 = 3;
 /// For how long, up to twice that, a buffer that was let go waits for somebody to use it again.
 const UNUSED_FOR: Duration = Duration::from_secs(5);
 
@@ -463,11 +466,12 @@ impl Core {
     /// record counts together with the memory of its publication, so that a checkpoint that closes takes no more
     /// than it did before.
     pub(crate) fn unpublished_names_bytes(&self) -> u64 {
-        let open = self.gate.read().changed_nodes();
-        let nodes = open + self.checkpoints.closed_nodes.load(Ordering::Relaxed);
+        let open = self.gate.read().changed_bytes();
+        let nodes = open + self.checkpoints.closed_bytes.load(Ordering::Relaxed);
         let overlay = self.catalog.overlay();
-        let records = nodes + overlay.len();
-        overlay.bytes() as u64 + nodes as u64 * NODE_BYTES + records as u64 * PUBLISHING_BYTES
+        let publishing = overlay.len() as u64 * PUBLISHING_BYTES
+            + overlay.content_bytes() as u64 * PUBLISHING_COPIES;
+        nodes + overlay.bytes() as u64 + publishing
     }
 
     /// Memory was given back: whoever waits for it looks again.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_cache::{Cache, FileBlocks};
-use forebay_meta::record::{BlockMap, InodeRecord, Kind, TruncatedBlocks, round_up};
+use forebay_meta::record::{BlockMap, Content, InodeRecord, Kind, TruncatedBlocks, round_up};
 use forebay_types::{BlockIndex, ByteRange, CheckpointId, Inode, Lsn};
 use forebay_vfs::{Attributes, Error, Result, WccAttributes};
 use parking_lot::{Mutex, MutexGuard};
@@ -28,6 +28,7 @@ use tokio::sync::OnceCell;
 
 use crate::compression::FileCompression;
 use crate::convert;
+use crate::core::{NODE_BYTES, PUBLISHING_BYTES, PUBLISHING_COPIES};
 use crate::early::{EarlyMaps, WriteStream};
 use crate::names::known::KnownNames;
 use crate::names::passed::PassedCookies;
@@ -43,6 +44,8 @@ pub(crate) struct Node {
     state: Mutex<NodeState>,
     /// How its bytes are compressed.
     pub(crate) compression: FileCompression,
+    /// Bytes of the path that a symbolic link holds; it never changes.
+    target_bytes: u32,
     /// Set by every use, cleared by the sweep that looks for nodes to forget.
     used: AtomicBool,
 }
@@ -107,8 +110,13 @@ impl Node {
             Kind::Regular => record.used.min(record.size),
             _ => 0,
         };
+        let target_bytes = match &record.content {
+            Content::Symlink { target } => target.len() as u32,
+            _ => 0,
+        };
         Arc::new(Node {
             inode,
+            target_bytes,
             names: tokio::sync::Mutex::new(()),
             state: Mutex::new(NodeState {
                 record,
@@ -135,6 +143,18 @@ impl Node {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, NodeState> {
         self.state.lock()
+    }
+
+    /// Memory that it takes while a change of it is unpublished, with its publication: what every node takes, and of
+    /// a symbolic link its path, in its own record, in that record's encoding, and as often as the publication has it.
+    pub(crate) fn changed_bytes(&self) -> u64 {
+        let paths = 2 + PUBLISHING_COPIES;
+        NODE_BYTES + PUBLISHING_BYTES + u64::from(self.target_bytes) * paths
+    }
+
+    /// As how many nodes it counts in the table: as those whose memory it takes.
+    fn weight(&self) -> usize {
+        1 + self.target_bytes as usize / NODE_BYTES as usize
     }
 
     /// The state of an object that still has a name.
@@ -383,9 +403,39 @@ type Slot = Arc<OnceCell<Arc<Node>>>;
 
 /// All nodes in memory, by inode.
 pub(crate) struct NodeTable {
-    shards: Vec<Mutex<HashMap<Inode, Slot>>>,
-    /// How many nodes a shard may hold before it is swept.
+    shards: Vec<Mutex<Shard>>,
+    /// How much a shard may weigh before it is swept.
     shard_limit: usize,
+}
+
+#[derive(Default)]
+struct Shard {
+    slots: HashMap<Inode, Slot>,
+    /// Weights of its nodes beyond 1 for each. Never less than it is; exact after a sweep.
+    more: usize,
+}
+
+impl Shard {
+    /// Makes room for one more, if there are `limit`.
+    fn keep_within(&mut self, limit: usize) {
+        if self.slots.len() + self.more >= limit {
+            self.sweep();
+        }
+    }
+
+    /// Forgets nodes that nobody holds, that have nothing unpublished, and that were not used since
+    /// the last sweep. What they have cached goes with them.
+    fn sweep(&mut self) {
+        let mut more = 0;
+        self.slots.retain(|_, slot| {
+            let Some(node) = slot.get() else { return true };
+            let held = Arc::strong_count(slot) > 1 || Arc::strong_count(node) > 1;
+            let stays = held || node.used.swap(false, Ordering::Relaxed) || !node.is_forgettable();
+            more += if stays { node.weight() - 1 } else { 0 };
+            stays
+        });
+        self.more = more;
+    }
 }
 
 impl NodeTable {
@@ -397,7 +447,7 @@ impl NodeTable {
         }
     }
 
-    fn shard(&self, inode: Inode) -> &Mutex<HashMap<Inode, Slot>> {
+    fn shard(&self, inode: Inode) -> &Mutex<Shard> {
         // Inodes count up, so that their low bits spread evenly.
         &self.shards[inode.0 as usize % SHARDS]
     }
@@ -405,7 +455,7 @@ impl NodeTable {
     /// The node, if it is in memory.
     pub(crate) fn peek(&self, inode: Inode) -> Option<Arc<Node>> {
         let shard = self.shard(inode).lock();
-        let node = shard.get(&inode)?.get()?.clone();
+        let node = shard.slots.get(&inode)?.get()?.clone();
         node.used.store(true, Ordering::Relaxed);
         Some(node)
     }
@@ -427,22 +477,27 @@ impl NodeTable {
             }
             let slot = {
                 let mut shard = self.shard(inode).lock();
-                if shard.len() >= self.shard_limit && !shard.contains_key(&inode) {
-                    sweep(&mut shard);
+                if !shard.slots.contains_key(&inode) {
+                    shard.keep_within(self.shard_limit);
                 }
-                shard.entry(inode).or_default().clone()
+                shard.slots.entry(inode).or_default().clone()
             };
             let loaded = slot.get_or_try_init(&load).await.cloned();
             let mut shard = self.shard(inode).lock();
             let in_table = shard
+                .slots
                 .get(&inode)
                 .is_some_and(|found| Arc::ptr_eq(found, &slot));
             match loaded {
-                Ok(node) if in_table => return Ok(node),
+                Ok(node) if in_table => {
+                    // Once for each who has waited for it, until the next sweep.
+                    shard.more += node.weight() - 1;
+                    return Ok(node);
+                }
                 Ok(_) => {}
                 Err(error) => {
                     if in_table && !slot.initialized() {
-                        shard.remove(&inode);
+                        shard.slots.remove(&inode);
                     }
                     return Err(error);
                 }
@@ -453,24 +508,18 @@ impl NodeTable {
     /// Puts in a node that was just made and that nobody can know of yet.
     pub(crate) fn insert(&self, node: &Arc<Node>) {
         let mut shard = self.shard(node.inode).lock();
-        if shard.len() >= self.shard_limit {
-            sweep(&mut shard);
-        }
-        shard.insert(node.inode, Arc::new(OnceCell::new_with(Some(node.clone()))));
+        shard.keep_within(self.shard_limit);
+        shard.more += node.weight() - 1;
+        shard
+            .slots
+            .insert(node.inode, Arc::new(OnceCell::new_with(Some(node.clone()))));
     }
 
     /// Number of nodes in memory.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().slots.len())
+            .sum()
     }
-}
-
-/// Forgets nodes that nobody holds, that have nothing unpublished, and that were not used since
-/// the last sweep. What they have cached goes with them.
-fn sweep(shard: &mut HashMap<Inode, Slot>) {
-    shard.retain(|_, slot| {
-        let Some(node) = slot.get() else { return true };
-        let held = Arc::strong_count(slot) > 1 || Arc::strong_count(node) > 1;
-        held || node.used.swap(false, Ordering::Relaxed) || !node.is_forgettable()
-    });
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use forebay_fs::{CommitMode, FsConfig, Volume};
 use forebay_object::StoreOptions;
 use forebay_types::Inode;
-use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Stability};
+use forebay_vfs::{CreateMode, Credentials, FileSystem, NewNode, SetAttributes, Stability};
 use tokio::runtime::{Builder, Runtime};
 
 struct Counting;
@@ -199,9 +199,42 @@ fn a_volume_that_was_closed_has_given_its_memory_back() {
 const MAKERS: u64 = 4;
 const NAMES: u64 = 25_000;
 
-/// Makes files in a volume with little memory for names, whose bucket is a folder; returns the peak of its memory in
+/// Objects of other kinds, which are larger than a file with a short name or take more calls.
+const FEWER: u64 = 9_000;
+
+/// The kind of object that the makers make as fast as possible.
+#[derive(Clone, Copy, Debug)]
+enum Made {
+    /// Files with short names.
+    Files,
+    /// Files with names of 255 bytes.
+    LongNames,
+    Directories,
+    /// Symbolic links with paths of 4096 bytes.
+    Symlinks,
+    /// Names of 255 bytes, all of one file.
+    Links,
+    /// Files that get another mode and a name of 255 bytes, and are removed.
+    Passing,
+}
+
+impl Made {
+    fn count(self) -> u64 {
+        match self {
+            Made::Files => NAMES,
+            _ => FEWER,
+        }
+    }
+}
+
+/// A name of 255 bytes.
+fn long(number: u64) -> Vec<u8> {
+    format!("{number:0>255}").into_bytes()
+}
+
+/// Makes things in a volume with little memory for names, whose bucket is a folder; returns the peak of its memory in
 /// bytes, less the memory after the first thousand.
-async fn memory_of_names(set: impl FnOnce(&mut FsConfig)) -> usize {
+async fn memory_of_names(made: Made, set: impl FnOnce(&mut FsConfig)) -> usize {
     let (local, bucket) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let url = format!("file://{}", bucket.path().display());
     let options = StoreOptions::default();
@@ -213,15 +246,15 @@ async fn memory_of_names(set: impl FnOnce(&mut FsConfig)) -> usize {
     let volume = Volume::open(&store, config).await.unwrap();
     // No call waits for the disk, so that the publisher falls behind.
     let volume = volume.with_commit_mode(CommitMode::Async);
-    make(&volume, 0..1000).await;
+    let linked = make(&volume, Made::Files, Inode::ROOT, 0..1000).await;
     volume.flush().await.unwrap();
     let before = IN_USE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
-    let each = (NAMES - 1000) / MAKERS;
+    let each = (made.count() - 1000) / MAKERS;
     let makers: Vec<_> = (0..MAKERS)
         .map(|maker| {
             let (volume, first) = (volume.clone(), 1000 + maker * each);
-            tokio::spawn(async move { make(&volume, first..first + each).await })
+            tokio::spawn(async move { make(&volume, made, linked, first..first + each).await })
         })
         .collect();
     for maker in makers {
@@ -232,24 +265,87 @@ async fn memory_of_names(set: impl FnOnce(&mut FsConfig)) -> usize {
     peak.saturating_sub(before)
 }
 
-async fn make(volume: &Volume, numbers: std::ops::Range<u64>) {
+/// Makes what has these numbers; gives the last one that there is.
+async fn make(volume: &Volume, made: Made, linked: Inode, numbers: std::ops::Range<u64>) -> Inode {
     let who = Credentials::default();
-    let mode = CreateMode::Unchecked(SetAttributes::default());
+    let root = Inode::ROOT;
+    let attributes = SetAttributes::default();
+    let mode = CreateMode::Unchecked(attributes);
+    let mut last = linked;
     for number in numbers {
-        let name = format!("a file with the number {number}");
-        let created = volume.create(&who, Inode::ROOT, name.as_bytes(), &mode);
-        created.await.unwrap();
+        let name = format!("a file with the number {number}").into_bytes();
+        let long = long(number);
+        let new = match made {
+            Made::Files => Some(volume.create(&who, root, &name, &mode).await),
+            Made::LongNames => Some(volume.create(&who, root, &long, &mode).await),
+            Made::Directories => {
+                let made = volume.make(&who, root, &name, NewNode::Directory, &attributes);
+                Some(made.await)
+            }
+            Made::Symlinks => {
+                let path = NewNode::Symlink(&[b'p'; 4096]);
+                Some(volume.make(&who, root, &name, path, &attributes).await)
+            }
+            Made::Links => {
+                volume.link(&who, linked, root, &long).await.unwrap();
+                None
+            }
+            Made::Passing => {
+                let file = volume.create(&who, root, &name, &mode).await.unwrap();
+                let set = SetAttributes {
+                    mode: Some(0o600),
+                    ..attributes
+                };
+                let inode = file.attributes.inode;
+                volume.setattr(&who, inode, &set, None).await.unwrap();
+                volume
+                    .rename(&who, (root, &name), (root, &long))
+                    .await
+                    .unwrap();
+                volume.remove(&who, root, &long).await.unwrap();
+                None
+            }
+        };
+        if let Some(new) = new {
+            last = new.unwrap().attributes.inode;
+        }
     }
+    last
+}
+
+fn are_within_their_memory(made: Made) {
+    let _alone = ALONE.lock();
+    let runtime = Runtime::new().unwrap();
+    let mut allowed = 0;
+    let peak = runtime.block_on(memory_of_names(made, |config| {
+        // Beside them: 16 MiB of names that were looked up, and tables that are merged: little of small records.
+        let merging = if matches!(made, Made::Symlinks) {
+            16
+        } else {
+            0
+        };
+        allowed = config.names_memory() as usize + ((16 + merging) << 20);
+    }));
+    assert!(
+        peak <= allowed,
+        "{made:?}: {peak} bytes, and {allowed} are allowed"
+    );
 }
 
 #[test]
 fn names_take_no_more_memory_than_is_counted_for_them() {
-    let _alone = ALONE.lock();
-    let runtime = Runtime::new().unwrap();
-    let mut allowed = 0;
-    let peak = runtime.block_on(memory_of_names(|config| {
-        // Beside them: 16 MiB of names that were looked up, and tables that are merged.
-        allowed = config.names_memory() as usize + (16 << 20);
-    }));
-    assert!(peak <= allowed, "{peak} bytes, and {allowed} are allowed");
+    are_within_their_memory(Made::Files);
+}
+
+#[test]
+fn what_is_larger_or_takes_more_calls_is_counted_too() {
+    for made in [
+        Made::LongNames,
+        Made::Directories,
+        Made::Symlinks,
+        Made::Links,
+        Made::Passing,
+    ] {
+        are_within_their_memory(made);
+    }
 }

@@ -213,6 +213,16 @@ impl Overlay {
         generations.newest_first().map(Generation::bytes).sum()
     }
 
+    /// Bytes of the keys and values of both generations.
+    pub fn content_bytes(&self) -> usize {
+        let generations = self.generations.read();
+        let contents = generations.newest_first().map(|generation| {
+            // Counted together with their overhead, which is the same for all.
+            generation.bytes() - generation.len() * ENTRY_OVERHEAD_BYTES
+        });
+        contents.sum()
+    }
+
     /// Number of keys of both generations.
     pub fn len(&self) -> usize {
         let generations = self.generations.read();
@@ -317,6 +327,7 @@ mod tests {
                 let held = overlay.range(&KeyRange::all(), usize::MAX);
                 let expected: usize = held.iter().map(|(k, e)| k.len() + e.len() + ENTRY_OVERHEAD_BYTES).sum();
                 prop_assert_eq!(overlay.bytes(), expected);
+                prop_assert_eq!(overlay.content_bytes(), expected - held.len() * ENTRY_OVERHEAD_BYTES);
             }
             overlay.close().unwrap();
             overlay.discard_closed();

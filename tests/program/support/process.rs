@@ -349,6 +349,12 @@ impl Gateway {
         kill_process(Pid::from_child(&self.process.0), Signal::CONT).unwrap();
     }
 
+    /// A file of its folder in `/proc`.
+    pub(crate) fn proc(&self, name: &str) -> String {
+        let pid = self.process.0.id();
+        std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap()
+    }
+
     /// SIGHUP: it reads its configuration again.
     pub(crate) fn hang_up(&self) {
         kill_process(Pid::from_child(&self.process.0), Signal::HUP).unwrap();

@@ -49,8 +49,8 @@ impl Core {
             next_inode: self.numbers.next(),
             under_way: open.under_way.clone(),
         };
-        let nodes = &self.checkpoints.closed_nodes;
-        nodes.store(closed.nodes.len(), Ordering::Relaxed);
+        let bytes = &self.checkpoints.closed_bytes;
+        bytes.store(changed.bytes, Ordering::Relaxed);
         *open = Open::new(closed.id.next());
         *self.checkpoints.closed.lock() = Some(since);
         Some(closed)

@@ -91,8 +91,8 @@ pub(crate) struct Checkpoints {
     health: Health,
     /// Since when the oldest change of the closed checkpoint waits.
     closed: Mutex<Option<Instant>>,
-    /// Nodes that the closed checkpoint holds; 0 if there is none.
-    pub(crate) closed_nodes: AtomicUsize,
+    /// Memory that the nodes of the closed checkpoint take, with their publication; 0 if there is none.
+    pub(crate) closed_bytes: AtomicU64,
     stage: Mutex<Stage>,
     uploads: AtomicUsize,
     /// There may be removed files to collect, dead packs to delete, or checks of packs to note.
@@ -126,7 +126,7 @@ impl Checkpoints {
             read_error: Mutex::default(),
             health: store.health.clone(),
             closed: Mutex::default(),
-            closed_nodes: AtomicUsize::new(0),
+            closed_bytes: AtomicU64::new(0),
             stage: Mutex::default(),
             uploads: AtomicUsize::new(0),
             garbage: AtomicBool::new(true),

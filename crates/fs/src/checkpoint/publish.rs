@@ -161,7 +161,7 @@ impl Core {
             self.checkpoints.garbage.store(true, Ordering::Release);
         }
         drop(closed.nodes);
-        self.checkpoints.closed_nodes.store(0, Ordering::Relaxed);
+        self.checkpoints.closed_bytes.store(0, Ordering::Relaxed);
         *self.checkpoints.closed.lock() = None;
         self.checkpoints.published.send_replace(closed.end);
         self.recycle(closed.end);

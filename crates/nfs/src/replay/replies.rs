@@ -46,6 +46,11 @@ impl Replies {
             at = 0;
         }
         if self.ring.len() < at + bytes {
+            if self.ring.capacity() < at + bytes {
+                // Doubled, but never beyond what it may come to.
+                let room = (2 * self.ring.capacity()).clamp(at + bytes, self.capacity);
+                self.ring.reserve_exact(room - self.ring.len());
+            }
             self.ring.resize(at + bytes, 0);
         }
         let place = self.ring.get_mut(at..at + bytes)?;
@@ -110,6 +115,7 @@ mod tests {
                     None => prop_assert!(length + LENGTH_BYTES > capacity),
                 }
                 prop_assert!(replies.ring.len() <= capacity);
+                prop_assert!(replies.ring.capacity() <= capacity.max(8));
                 // However the end of the ring falls, no more than one reply's bytes are lost.
                 let mut newest = 0;
                 for (begin, reply) in kept.iter().rev() {
