@@ -17,7 +17,11 @@ use crate::server::pool::Record;
 /// A reply, or not, with what its call was charged and what it needed.
 type Answer = (Outcome, Charge, Demand);
 
-/// What a call has come to that was begun.
+/// The state of a call that has begun.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is matched as soon as it is returned; a box would be an allocation for each call"
+)]
 pub(super) enum Begun {
     /// It is done. The record is not needed any more.
     Done(Outcome, Record, Charge),
