@@ -83,7 +83,7 @@ fn what_was_too_open_before_is_closed_at_the_start_and_said() {
         set_mode(path, 0o644);
     }
     let gateway = place.serve();
-    gateway.says("had rights for other users");
+    gateway.says("had permissions for other users");
     assert_closed(&place.bucket());
     gateway.stop_cleanly();
 }
