@@ -496,7 +496,7 @@ fn clients_that_give_up_while_they_wait_for_the_log_or_for_memory_leave_nothing_
             true => Trouble::MemoryFull,
             false => Trouble::LogFull,
         };
-        let clients: Vec<_> = (0..110u64)
+        let clients: Vec<_> = (0..150u64)
             .map(|i| {
                 life.spawn(move |volume| async move {
                     let data = pattern(i, 1 << 20);
@@ -510,6 +510,9 @@ fn clients_that_give_up_while_they_wait_for_the_log_or_for_memory_leave_nothing_
         // They go.
         clients.iter().for_each(tokio::task::JoinHandle::abort);
         writer.abort();
+        eventually("all are gone", || {
+            writer.is_finished() && clients.iter().all(tokio::task::JoinHandle::is_finished)
+        });
         bucket.controls.everything.open();
         life.flush();
         let status = life.volume.status();
