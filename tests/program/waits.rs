@@ -79,7 +79,7 @@ fn a_limit_is_reached(flags: &[&str], name: &str, says: &str) {
 }
 
 #[test]
-fn calls_that_wait_for_the_log_are_told_of() {
+fn calls_that_wait_for_the_log_are_reported() {
     let flags = [
         "--log-limit=32MiB",
         "--log-segment=4MiB",
@@ -90,7 +90,7 @@ fn calls_that_wait_for_the_log_are_told_of() {
 }
 
 #[test]
-fn calls_that_wait_for_memory_are_told_of() {
+fn calls_that_wait_for_memory_are_reported() {
     let flags = [
         "--memory-limit=64MiB",
         "--checkpoint-bytes=8MiB",
@@ -101,7 +101,7 @@ fn calls_that_wait_for_memory_are_told_of() {
 }
 
 #[test]
-fn a_client_in_no_export_is_refused_and_told_of() {
+fn a_client_in_no_export_is_refused_and_reported() {
     let place = Place::new();
     let file = place.path("forebay.toml");
     let text = "[[export]]\npath = \"/\"\nclients = [\"127.0.0.9\"]\n";
