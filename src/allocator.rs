@@ -54,7 +54,7 @@ fn is_of_data(layout: Layout) -> bool {
 }
 
 // SAFETY: each call goes to mimalloc, which frees and grows what any of its heaps gave. `mi_heap_malloc`,
-// `mi_heap_zalloc` and `mi_heap_realloc` give at least so many bytes, aligned to more than 1, or null.
+// `mi_heap_zalloc` and `mi_heap_realloc` give at least the size that is asked for, aligned to more than 1, or null.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

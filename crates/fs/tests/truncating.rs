@@ -1,5 +1,5 @@
 //! The block maps of large files that are truncated or removed go in steps of their own: no batch grows with the file,
-//! and whoever looks, or dies, between two steps finds the file as it was published.
+//! and between two steps readers, and a gateway that starts after a crash, find the file as it was published.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

@@ -46,7 +46,7 @@ impl Core {
         Ok(())
     }
 
-    /// Lets go of block maps of removed files, `budget` at most. Says whether some remain.
+    /// Deletes block maps of removed files, `budget` at most. Returns whether some remain.
     async fn collect_files(
         &self,
         budget: &mut usize,

@@ -7,7 +7,7 @@ use crate::TRANSFER_BYTES;
 use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader};
 
-/// Offset and count of READ. Whoever asks for more gets a short read, as FSINFO has told.
+/// Offset and count of READ. A larger count gets a short read; FSINFO announces the limit.
 fn wanted(arguments: &mut Reader<'_>) -> Result<(u64, u32), Malformed> {
     Ok((arguments.u64()?, arguments.u32()?.min(TRANSFER_BYTES)))
 }

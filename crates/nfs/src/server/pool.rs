@@ -93,7 +93,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// For records of at most so many bytes.
+    /// For records of at most this length, in bytes.
     pub(super) fn new(record_bytes: usize) -> Pool {
         Pool {
             record_bytes,

@@ -28,7 +28,7 @@ use crate::tls::{Tls, subject};
 /// What a session of TLS takes while nothing is under way: its keys and state, and 4 KiB to read into.
 const SESSION_BYTES: usize = 7 << 10;
 
-/// Of what is to be sent TLS seals so many bytes ahead of the socket.
+/// Bytes that TLS seals ahead of the socket, at most.
 const SEALED_BYTES: usize = 64 << 10;
 
 /// See the module's documentation.

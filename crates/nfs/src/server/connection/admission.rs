@@ -128,7 +128,7 @@ where
         }
     }
 
-    /// Whether the connection may have a further reply of so many bytes to send.
+    /// Whether the connection may have a further reply of this length, in bytes, to send.
     fn may_lend(&self, expected: usize) -> bool {
         let unsent = self.replies.unsent_bytes();
         unsent == 0 || unsent + expected <= self.shared.limits.reply_bytes

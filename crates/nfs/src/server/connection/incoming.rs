@@ -41,7 +41,7 @@ pub(super) enum Next {
 }
 
 impl Incoming {
-    /// For records of at most so many bytes.
+    /// For records of at most this length, in bytes.
     pub(super) fn new(record_bytes: usize, pool: Arc<Pool>) -> Incoming {
         Incoming {
             pool,

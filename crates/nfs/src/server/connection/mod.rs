@@ -92,7 +92,7 @@ enum End {
 /// Rounds of reading before other tasks of the thread get their turn.
 const MAX_ROUNDS: usize = 16;
 
-/// Longest record of a stranger, in bytes: it is told that it may mount nothing, for which any call will do.
+/// Longest record of a stranger, in bytes. Its calls are refused, and a refusal needs no long call.
 const STRANGER_RECORD_BYTES: usize = 1 << 10;
 
 /// What a call needs.
@@ -408,10 +408,9 @@ where
         }
     }
 
-    /// Has the client told that TLS begins. Whatever it sent in clear behind its request would else be taken for
-    /// something that came in TLS, and what is still being done for it would be answered there: whoever is on
-    /// the way could put calls in its mouth. So all of that ends the connection, unanswered (RFC 9289, section
-    /// 5.1.1).
+    /// Answers that TLS begins. Bytes that came in clear behind the request would otherwise be taken for bytes that came
+    /// in TLS, and calls still under way would be answered there: an attacker on the network could inject calls.
+    /// So all of these end the connection, unanswered (RFC 9289, section 5.1.1).
     fn start_tls(&mut self, reply: Reply, tls: Tls, charge: Charge) -> Result<(), End> {
         let waits = !self.calls.is_empty() || !self.lanes.is_empty() || self.record.is_some();
         let alone = !waits && self.starting.is_none();

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::server::budget::{Budget, Client, Part, Share};
 
-/// A connection that waits may hold so many bytes without their being counted: a call that waits costs about one KiB.
+/// Bytes that a waiting connection may hold without their being counted: a call that waits costs about one KiB.
 const UNCOUNTED_BYTES: usize = 2 << 10;
 
-/// What it holds beside them is counted in steps of so many bytes.
+/// Bytes beyond them are counted in steps of this size.
 const COUNTED_STEP: usize = 4 << 10;
 
 /// See the module's documentation.
@@ -15,7 +15,7 @@ const COUNTED_STEP: usize = 4 << 10;
 pub(super) struct Rest(Option<Share>);
 
 impl Rest {
-    /// Has so many bytes counted from now on. False if the share of the client has no room for them.
+    /// Counts this number of bytes from now on. False if the share of the client has no room for them.
     pub(super) fn count(&mut self, held: usize, budget: &Arc<Budget>, client: Client) -> bool {
         if held <= UNCOUNTED_BYTES {
             self.0 = None;
