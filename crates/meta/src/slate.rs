@@ -51,6 +51,7 @@ mod objects;
 mod pin;
 mod presence;
 mod reader;
+mod rounds;
 mod sealed;
 mod still;
 

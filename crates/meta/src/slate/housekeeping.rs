@@ -13,14 +13,17 @@
 //! ```text
 //!          commit                  enough tables            nothing left to merge
 //!   idle ---------> look at it  -----------------> merging ----------------------+
-//!    ^                  |                                                        v
+//!    ^                  |                                             or time is up |
+//!    |                  |                                                        v
 //!    |                  +--------- too few tables ----------------------> collection due?
 //!    |                                                                 yes: one round
 //!    +---------------------------------------------------------------------------+
 //! ```
+//!
+//! [`Rounds`] decides how long merging goes on and when the collector is due.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use object_store::ObjectStore;
@@ -39,6 +42,7 @@ use tokio::task::JoinHandle;
 
 use super::clock::VolumeClock;
 use super::presence::Suspect;
+use super::rounds::Rounds;
 use super::{NEVER, close_engine};
 use crate::error::StoreError;
 
@@ -122,7 +126,7 @@ struct House {
 
 impl House {
     async fn keep(mut self, changed: Arc<Notify>) {
-        let mut collected: Option<Instant> = None;
+        let mut rounds = Rounds::new(self.retention, Instant::now());
         let mut stopped = self.stopped.clone();
         loop {
             tokio::select! {
@@ -130,37 +134,37 @@ impl House {
                 _ = stopped.wait_for(|stop| *stop) => break,
                 () = changed.notified() => {}
             }
-            let began = Instant::now();
-            if self.db.manifest().l0().len() >= COMPACT_AT_TABLES
-                && let Err(error) = self.compact().await
-            {
-                tracing::warn!(%error, "merging metadata tables failed; the next commit tries again");
-                // What the merge may have replaced is named by the state in memory until it has ended well.
-                continue;
-            }
-            if began.elapsed() >= self.retention {
-                // Learning of the merge has waited behind a manifest that waits for packs. What it has replaced has been kept for
-                // that long already, and reads that began before may need it.
-                collected = Some(Instant::now());
-            }
-            if collected.is_none_or(|at| at.elapsed() >= self.retention) {
+            let enough = self.db.manifest().l0().len() >= COMPACT_AT_TABLES;
+            if enough && !rounds.may_merge(Instant::now()) {
                 tokio::select! {
                     _ = stopped.wait_for(|stop| *stop) => break,
-                    () = self.collect() => collected = Some(Instant::now()),
+                    () = tokio::time::sleep_until(rounds.due().into()) => {}
                 }
+                self.collect_if_due(&mut rounds).await;
             }
+            if enough {
+                let began = Instant::now();
+                if let Err(error) = self.compact(rounds.merging_time()).await {
+                    tracing::warn!(%error, "merging metadata tables failed; the next commit tries again");
+                    // What the merge may have replaced is named by the state in memory until it has ended well.
+                    continue;
+                }
+                rounds.merged(began, Instant::now());
+            }
+            self.collect_if_due(&mut rounds).await;
         }
         close_engine(&self.db).await;
     }
 
-    /// Merges tables until there is nothing left to merge.
-    async fn compact(&mut self) -> Result<(), slatedb::Error> {
+    /// Merges tables until there is nothing left to merge, and takes up no merge once it has done so for `time`.
+    async fn compact(&mut self, time: Duration) -> Result<(), slatedb::Error> {
         if !self.alone {
             self.release_merges().await?;
             self.alone = true;
         }
         let options = compactor_options(self.retention);
-        self.coordinate(options, NEVER, UntilSettled::new).await?;
+        self.coordinate(options, NEVER, |settled| UntilSettled { settled, time })
+            .await?;
         // Reads use the merged tables from now on: what they replace may be deleted.
         self.db.refresh_manifest().await
     }
@@ -227,6 +231,17 @@ impl House {
         }
     }
 
+    async fn collect_if_due(&self, rounds: &mut Rounds) {
+        if Instant::now() < rounds.due() {
+            return;
+        }
+        let mut stopped = self.stopped.clone();
+        tokio::select! {
+            _ = stopped.wait_for(|stop| *stop) => {}
+            () = self.collect() => rounds.deleted(Instant::now()),
+        }
+    }
+
     /// Deletes what was replaced long enough ago: tables, manifests, and the compactor's notes.
     async fn collect(&self) {
         let directory = GarbageCollectorDirectoryOptions {
@@ -279,13 +294,10 @@ fn compactor_options(retention: Duration) -> CompactorOptions {
     }
 }
 
-/// SlateDB's size-tiered scheduler, which says when it has nothing more to do.
-struct UntilSettled(Arc<Notify>);
-
-impl UntilSettled {
-    fn new(settled: Arc<Notify>) -> UntilSettled {
-        UntilSettled(settled)
-    }
+/// SlateDB's size-tiered scheduler, which takes up nothing after `time`, and says when nothing is under way any more.
+struct UntilSettled {
+    settled: Arc<Notify>,
+    time: Duration,
 }
 
 impl CompactionSchedulerSupplier for UntilSettled {
@@ -295,7 +307,9 @@ impl CompactionSchedulerSupplier for UntilSettled {
     ) -> Box<dyn CompactionScheduler + Send + Sync> {
         Box::new(SettlingScheduler {
             inner: SizeTieredCompactionSchedulerSupplier::new().compaction_scheduler(options),
-            settled: Arc::clone(&self.0),
+            settled: Arc::clone(&self.settled),
+            time: self.time,
+            began: OnceLock::new(),
         })
     }
 }
@@ -303,11 +317,18 @@ impl CompactionSchedulerSupplier for UntilSettled {
 struct SettlingScheduler {
     inner: Box<dyn CompactionScheduler + Send + Sync>,
     settled: Arc<Notify>,
+    time: Duration,
+    /// When it was asked first.
+    began: OnceLock<Instant>,
 }
 
 impl CompactionScheduler for SettlingScheduler {
     fn propose(&self, state: &CompactorStateView) -> Vec<CompactionSpec> {
-        let proposed = self.inner.propose(state);
+        let began = self.began.get_or_init(Instant::now);
+        let proposed = match began.elapsed() < self.time {
+            true => self.inner.propose(state),
+            false => Vec::new(),
+        };
         if proposed.is_empty() && !any_merge(state, Compaction::active) {
             self.settled.notify_one();
         }
