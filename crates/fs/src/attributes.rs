@@ -30,7 +30,7 @@ impl Core {
         set: &SetAttributes,
         guard: Option<Timestamp>,
     ) -> Result<Recorded<Change>> {
-        self.admit_names().await?;
+        self.admit_names(who.client).await?;
         let node = self.node(inode).await?;
         let (end, change) = self
             .retry(|| {

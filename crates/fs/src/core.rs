@@ -10,7 +10,7 @@ use forebay_cache::{Cache, Lease};
 use forebay_meta::record::InodeRecord;
 use forebay_meta::{Catalog, StoreError};
 use forebay_types::{Inode, Lsn};
-use forebay_vfs::{Error, Result, Timestamp, Trouble, Troubles, Verifier, Waiting};
+use forebay_vfs::{ClientId, Error, Result, Timestamp, Trouble, Troubles, Verifier, Waiting};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
@@ -18,6 +18,7 @@ use crate::FsConfig;
 use crate::aside;
 use crate::change::Open;
 use crate::checkpoint::Checkpoints;
+use crate::client_shares::ClientShares;
 use crate::damage::Damages;
 use crate::dedup::Sharing;
 use crate::environment::Environment;
@@ -42,6 +43,9 @@ pub(crate) const PUBLISHING_BYTES: u64 = 640;
 /// How many more copies of a key and its value exist during a publication: in the block of a table that is being built, in the
 /// part of the table, and in the bytes that are being sent.
 pub(crate) const PUBLISHING_COPIES: u64 = 3;
+/// About the memory of a CREATE: its node, and the publication of an object, a name and a cookie. A client is charged
+/// this for each change of names or attributes.
+const CHANGE_BYTES: u64 = NODE_BYTES + 3 * PUBLISHING_BYTES;
 /// For how long, up to twice that, a buffer that was let go waits for somebody to use it again.
 const UNUSED_FOR: Duration = Duration::from_secs(5);
 
@@ -101,6 +105,10 @@ pub(crate) struct Core {
     pub(crate) verifier: Mutex<Verifier>,
     /// Bytes that admitted writers are about to take from the cache.
     admitted: AtomicU64,
+    /// Which clients have written to block buffers.
+    pub(crate) data_shares: ClientShares,
+    /// Which clients have changed names and attributes.
+    pub(crate) name_shares: ClientShares,
     /// Wakes writers that wait for memory.
     freed: Notify,
     /// How many there are.
@@ -146,6 +154,8 @@ impl Core {
             numbers: InodeNumbers::new(parts.next_inode),
             verifier: Mutex::new(parts.verifier),
             admitted: AtomicU64::new(0),
+            data_shares: ClientShares::new(),
+            name_shares: ClientShares::new(),
             freed: Notify::new(),
             writers_waiting: AtomicUsize::new(0),
             stopped: tokio::sync::watch::Sender::new(None),
@@ -285,22 +295,24 @@ impl Core {
 
     /// Waits until `bytes` of data may be written to the cache, evicting clean blocks. After [`FsConfig::room_wait`]
     /// the call fails with [`Error::Delay`]: a longer wait would keep other calls from the memory that this one holds.
-    pub(crate) async fn admit(&self, bytes: u64) -> Result<Admission<'_>> {
+    pub(crate) async fn admit(&self, client: ClientId, bytes: u64) -> Result<Admission<'_>> {
         self.check_running()?;
-        if let Some(admission) = self.try_admit(bytes) {
-            return Ok(admission);
-        }
-        self.bounded(self.memory_room(bytes)).await
+        let admission = match self.try_admit(client, bytes) {
+            Some(admission) => admission,
+            None => self.bounded(self.memory_room(client, bytes)).await?,
+        };
+        self.data_shares.count(client, bytes.max(1));
+        Ok(admission)
     }
 
-    async fn memory_room(&self, bytes: u64) -> Result<Admission<'_>> {
+    async fn memory_room(&self, client: ClientId, bytes: u64) -> Result<Admission<'_>> {
         let _waiting = WaitingWriter::new(self);
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             // Registered before the last look, so that no wake-up falls in between.
             freed.as_mut().enable();
-            if let Some(admission) = self.try_admit(bytes) {
+            if let Some(admission) = self.try_admit(client, bytes) {
                 return Ok(admission);
             }
             // What leaves early makes room without a checkpoint.
@@ -319,16 +331,17 @@ impl Core {
         self.admitted.load(Ordering::Acquire)
     }
 
-    fn try_admit(&self, bytes: u64) -> Option<Admission<'_>> {
+    fn try_admit(&self, client: ClientId, bytes: u64) -> Option<Admission<'_>> {
         // Two ragged ends of a piece each.
         let bytes = bytes + (128 << 10);
+        let withheld = self.data_shares.withheld(client, self.config.memory_limit);
         loop {
             // Who is not let in is not counted either: two who fail at the same moment must not
             // both wait for room that there is for one.
             let before = self.admitted.load(Ordering::Acquire);
             // A lone writer is always let in: no limit may be too small for one call.
             let alone = before == 0 && self.cache.dirty_bytes() == 0;
-            if !self.make_room(before + bytes) && !alone {
+            if !self.make_room(before + bytes + withheld) && !alone {
                 return None;
             }
             let taken = self.admitted.compare_exchange(
@@ -349,11 +362,19 @@ impl Core {
     }
 
     /// Takes `bytes` of the memory of block buffers for something else, evicting what is clean, if that leaves all
-    /// writers who were let in what they need.
+    /// writers who were let in what they need, and the part of clients that have written little.
     pub(crate) fn try_lease(&self, bytes: u64) -> Option<Lease> {
         let mut lease = None;
+        let reserved = match self.cache.dirty_bytes() > self.config.memory_limit / 2 {
+            true => self.data_shares.reserved(self.config.memory_limit),
+            // What is evicted makes room for everybody.
+            false => 0,
+        };
         self.evict_until(|| {
-            if self.cache.has_room(bytes + self.admitted_bytes()) {
+            if self
+                .cache
+                .has_room(bytes + self.admitted_bytes() + reserved)
+            {
                 lease = self.cache.try_lease(bytes);
             }
             lease.is_some()
@@ -424,25 +445,31 @@ impl Core {
 
     /// Waits while more names and attributes are unpublished than memory is meant for. After [`FsConfig::room_wait`]
     /// the call fails with [`Error::Delay`].
-    pub(crate) async fn admit_names(&self) -> Result<()> {
+    pub(crate) async fn admit_names(&self, client: ClientId) -> Result<()> {
         self.check_running()?;
         if self.overlay_is_half_full() {
             // It closes a checkpoint, unless it is at one.
             self.checkpoints.wake();
         }
-        if !self.overlay_is_full() {
-            return Ok(());
+        if !self.has_room_for_names(client) {
+            self.bounded(self.names_in_bound(client)).await?;
         }
-        self.bounded(self.names_in_bound()).await
+        self.name_shares.count(client, CHANGE_BYTES);
+        Ok(())
     }
 
-    async fn names_in_bound(&self) -> Result<()> {
+    fn has_room_for_names(&self, client: ClientId) -> bool {
+        let limit = self.config.overlay_limit;
+        self.unpublished_names_bytes() + self.name_shares.withheld(client, limit) < limit
+    }
+
+    async fn names_in_bound(&self, client: ClientId) -> Result<()> {
         let _waiting = self.troubles.wait(Trouble::NamesFull);
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            if !self.overlay_is_full() {
+            if self.has_room_for_names(client) {
                 return Ok(());
             }
             self.checkpoints.press();

@@ -35,7 +35,7 @@ impl Core {
         if end_offset > MAX_FILE_SIZE {
             return Err(Error::FileTooLarge);
         }
-        let admission = self.admit(data.len() as u64).await?;
+        let admission = self.admit(who.client, data.len() as u64).await?;
         let (end, change) = match self.write_once(who, &node, offset, data, None).await {
             Err(Error::NoSpace | Error::Quota) => {
                 self.write_at_limit(who, &node, offset, data).await

@@ -11,7 +11,7 @@ use std::time::Duration;
 use forebay_meta::FrameAddress;
 use forebay_pack::object_name;
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange};
-use forebay_vfs::{Error, Result};
+use forebay_vfs::{ClientId, Error, Result};
 
 use crate::core::Core;
 use crate::damage::{DamageState, DamagedFrame, Place};
@@ -134,7 +134,7 @@ impl Core {
             };
             let kept = self.packs.kept_on_disk(place.block, &needed.address).await;
             let bytes = needed.ranges.iter().map(|(range, _)| range.len()).sum();
-            let admission = self.admit(bytes).await?;
+            let admission = self.admit(ClientId::default(), bytes).await?;
             let healed = self.upload_again(&node, place.block, &plan, &needed, kept.as_deref());
             drop(admission);
             if let Some(state) = healed {

@@ -32,6 +32,7 @@ mod attributes;
 mod background;
 mod change;
 mod checkpoint;
+mod client_shares;
 mod compression;
 mod config;
 mod convert;

@@ -4,6 +4,7 @@
 #![allow(missing_docs)]
 
 mod checkpoints;
+mod client_shares;
 mod cold_names;
 mod collecting;
 mod commit_modes;

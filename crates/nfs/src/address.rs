@@ -1,8 +1,36 @@
-//! Ranges of client addresses, as exports name them.
+//! Addresses of clients: the ranges that exports name, and the addresses that share resources.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
+
+use forebay_vfs::ClientId;
+
+/// The addresses that share the resources of one client: one IPv4 address; the 64 bits of an IPv6 network, in which
+/// anybody can take any number of addresses; one link-local address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ClientNetwork(IpAddr);
+
+impl ClientNetwork {
+    /// The one of this address.
+    pub(crate) fn of(address: IpAddr) -> ClientNetwork {
+        match address.to_canonical() {
+            IpAddr::V6(address) if !address.is_unicast_link_local() && !address.is_loopback() => {
+                let network = address.to_bits() & !u128::from(u64::MAX);
+                ClientNetwork(Ipv6Addr::from_bits(network).into())
+            }
+            address => ClientNetwork(address),
+        }
+    }
+
+    /// Its number for the file system.
+    pub(crate) fn id(self) -> ClientId {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        ClientId(hasher.finish())
+    }
+}
 
 /// The addresses that share their first `prefix` bits with `base` (CIDR): `10.0.0.0/8`,
 /// `10.0.0.0/255.0.0.0`, `fd00::/8`, or a single address without a prefix.
@@ -260,6 +288,22 @@ mod tests {
         assert!("fd00::/255.0.0.0".parse::<AddressRange>().is_err());
         let host_bits = "10.1.0.0/255.0.0.0".parse::<AddressRange>();
         assert!(matches!(host_bits, Err(AddressRangeError::HostBits { .. })));
+    }
+
+    #[test]
+    fn a_client_is_an_address_or_a_network_in_which_anybody_has_many() {
+        let network = |address: &str| ClientNetwork::of(address.parse().unwrap());
+        let same = |one: &str, other: &str| {
+            let same = network(one) == network(other);
+            assert_eq!(same, network(one).id() == network(other).id());
+            same
+        };
+        assert!(same("10.0.0.1", "::ffff:10.0.0.1"));
+        assert!(!same("10.0.0.1", "10.0.0.2"));
+        assert!(same("2001:db8:0:1::1", "2001:db8:0:1:ffff::2"));
+        assert!(!same("2001:db8:0:1::1", "2001:db8:0:2::1"));
+        assert!(!same("fe80::1", "fe80::2"));
+        assert!(!same("::1", "::2"));
     }
 
     #[test]

@@ -234,7 +234,7 @@ impl<F: FileSystem> Session<F> {
             handles: &self.engine.handles,
             exports: &self.exports,
             client: &self.client,
-            claimed,
+            claimed: claimed.of_client(self.client.id),
             changes: nfs3::is_change(procedure),
             in_clear: false,
             too_weak: AtomicBool::new(false),

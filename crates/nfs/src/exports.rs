@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_types::Inode;
-use forebay_vfs::{Credentials, Error, FileKind, FileSystem};
+use forebay_vfs::{ClientId, Credentials, Error, FileKind, FileSystem};
 use parking_lot::Mutex;
 
+use crate::address::ClientNetwork;
 use crate::{Export, Rule, Transport, View};
 
 /// No path names a directory that is deeper: paths have at most 4096 bytes (PATH_MAX).
@@ -58,6 +59,8 @@ impl Grant {
 pub(crate) struct Client {
     /// Its address, an IPv4 one never written as IPv6.
     pub(crate) address: IpAddr,
+    /// Its number for the file system.
+    pub(crate) id: ClientId,
     /// How its connection is protected.
     pub(crate) transport: Transport,
     /// At most one of each export, by the exports' numbers.
@@ -116,6 +119,7 @@ impl<F> Exports<F> {
         grants.sort_unstable_by_key(|grant| grant.export);
         Client {
             address,
+            id: ClientNetwork::of(address).id(),
             transport,
             grants,
         }

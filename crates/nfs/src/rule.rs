@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use forebay_vfs::{Credentials, Groups};
+use forebay_vfs::{ClientId, Credentials, Groups};
 
 use crate::rpc::{AUTH_NONE, AUTH_SYS, Credential};
 use crate::{AddressRange, NOBODY, Transports};
@@ -165,8 +165,12 @@ impl Rule {
         }
     }
 
-    /// Who the caller is here.
-    pub(crate) fn identity<'a>(&self, credential: &'a Credential) -> Cow<'a, Credentials> {
+    /// Who the caller is here. `client` is that of the credential, where that has one.
+    pub(crate) fn identity<'a>(
+        &self,
+        credential: &'a Credential,
+        client: ClientId,
+    ) -> Cow<'a, Credentials> {
         let Anonymous { uid, gid } = self.anonymous;
         let who = match credential {
             Credential::Sys(who) if self.flavors.sys && self.squash != Squash::All => who,
@@ -175,6 +179,7 @@ impl Rule {
                     uid,
                     gid,
                     groups: Groups::new(),
+                    client,
                 });
             }
         };
@@ -187,6 +192,7 @@ impl Rule {
             uid: if who.uid == 0 { uid } else { who.uid },
             gid: group(who.gid),
             groups: who.groups.iter().map(|id| group(*id)).collect(),
+            client,
         })
     }
 }
@@ -195,16 +201,20 @@ impl Rule {
 mod tests {
     use super::*;
 
+    const CLIENT: ClientId = ClientId(7);
+
     fn who(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
         Credentials {
             uid,
             gid,
             groups: groups.into(),
+            client: CLIENT,
         }
     }
 
     fn identity(rule: &Rule, claimed: Credentials) -> Credentials {
-        rule.identity(&Credential::Sys(claimed)).into_owned()
+        rule.identity(&Credential::Sys(claimed), CLIENT)
+            .into_owned()
     }
 
     #[test]
@@ -243,7 +253,9 @@ mod tests {
             who(150, 100, &[])
         );
         // Without squashing too: there is nobody else that a caller without identity could be.
-        let nobody = rule(Squash::None).identity(&Credential::None).into_owned();
+        let nobody = rule(Squash::None)
+            .identity(&Credential::None, CLIENT)
+            .into_owned();
         assert_eq!(nobody, who(150, 100, &[]));
     }
 
@@ -259,9 +271,9 @@ mod tests {
         assert_eq!(taken(&rule(true, true)), [true, true]);
         assert_eq!(taken(&rule(false, true)), [true, true]);
         assert_eq!(taken(&rule(false, false)), [false, false]);
-        let anonymous = rule(false, true).identity(&sys()).into_owned();
+        let anonymous = rule(false, true).identity(&sys(), CLIENT).into_owned();
         assert_eq!(anonymous, who(NOBODY, NOBODY, &[]));
-        let known = rule(true, true).identity(&sys()).into_owned();
+        let known = rule(true, true).identity(&sys(), CLIENT).into_owned();
         assert_eq!(known, who(1000, 100, &[]));
     }
 

@@ -112,6 +112,7 @@ pub(crate) static ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
     groups: forebay_vfs::Groups::new_const(),
+    client: forebay_vfs::ClientId(0),
 };
 
 fn reply<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Reply) -> Reply {

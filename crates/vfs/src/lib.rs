@@ -20,7 +20,7 @@ pub use attributes::{
 pub use error::{Error, Result};
 pub use forebay_types::Pieces;
 pub use operations::{
-    Change, CreateMode, Created, Credentials, DirectoryEntry, FileSystem, Groups, Listing, NewNode,
-    ReadReply, Stability, Statistics, Verifier, WriteReply,
+    Change, ClientId, CreateMode, Created, Credentials, DirectoryEntry, FileSystem, Groups,
+    Listing, NewNode, ReadReply, Stability, Statistics, Verifier, WriteReply,
 };
 pub use trouble::{Counts, Trouble, Troubles, Waiting};

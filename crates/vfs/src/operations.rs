@@ -11,7 +11,14 @@ use crate::{Access, Attributes, Device, Result, SetAttributes, Timestamp, WccAtt
 /// Groups of a caller: as many as AUTH_SYS carries need no memory of their own.
 pub type Groups = SmallVec<[u32; 16]>;
 
-/// Who asks: the identity that permission checks use, after any squashing.
+/// Names a client for the fair division of resources. Calls of one client carry the same number, calls of two clients
+/// most likely different ones. It grants no rights, and is not kept.
+///
+/// A caller without a client, as a background task, has the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ClientId(pub u64);
+
+/// Who asks: the identity that permission checks use, after any squashing, and the client that it calls from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// User.
@@ -20,6 +27,8 @@ pub struct Credentials {
     pub gid: u32,
     /// Further groups; AUTH_SYS carries at most 16 (RFC 5531, appendix A).
     pub groups: Groups,
+    /// The client: shares of memory that is written to are counted by it, and no permission depends on it.
+    pub client: ClientId,
 }
 
 /// Write verifier: changes when the server may have lost writes that it answered UNSTABLE.

@@ -53,6 +53,9 @@ impl Core {
         bytes.store(changed.bytes, Ordering::Relaxed);
         *open = Open::new(closed.id.next());
         *self.checkpoints.closed.lock() = Some(since);
+        drop(open);
+        self.data_shares.checkpoint_closed();
+        self.name_shares.checkpoint_closed();
         Some(closed)
     }
 

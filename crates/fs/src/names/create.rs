@@ -30,7 +30,7 @@ impl Core {
         mode: &CreateMode,
     ) -> Result<Recorded<Created>> {
         check_new_name(name)?;
-        self.admit_names().await?;
+        self.admit_names(who.client).await?;
         let directory = self.directory(directory).await?;
         let mut looks = 0;
         let _names = loop {
@@ -127,7 +127,7 @@ impl Core {
                 _ => return Err(Error::NameTooLong),
             }
         }
-        self.admit_names().await?;
+        self.admit_names(who.client).await?;
         let directory = self.directory(directory).await?;
         let _names = directory.names.lock().await;
         permission::may_search(owned(&directory.lock_directory()?.record), who)?;
@@ -213,7 +213,7 @@ impl Core {
         name: &[u8],
     ) -> Result<Recorded<(Attributes, Change)>> {
         check_new_name(name)?;
-        self.admit_names().await?;
+        self.admit_names(who.client).await?;
         let node = self.node(inode).await?;
         let directory = self.directory(directory).await?;
         let _names = directory.names.lock().await;

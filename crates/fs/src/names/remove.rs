@@ -28,7 +28,7 @@ impl Core {
             return Err(Error::Exists);
         }
         check_old_name(name)?;
-        self.admit_names().await?;
+        self.admit_names(who.client).await?;
         let directory = self.directory(directory).await?;
         let names = directory.names.lock().await;
         permission::may_search(owned(&directory.lock_directory()?.record), who)?;

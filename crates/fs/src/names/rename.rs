@@ -68,7 +68,7 @@ impl Core {
         if is_dot(old_name) || is_dot(new_name) {
             return Err(Error::Invalid);
         }
-        self.admit_names().await?;
+        self.admit_names(who.client).await?;
         let from = Place {
             directory: self.directory(from).await?,
             name: old_name,

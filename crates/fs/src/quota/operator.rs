@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_meta::record::{QuotaRecord, Spread};
 use forebay_meta::{Key, KeyRange};
 use forebay_types::{Inode, Lsn};
-use forebay_vfs::Error;
+use forebay_vfs::{ClientId, Error};
 
 use super::LEAVING;
 use super::account::{Amount, UNLIMITED};
@@ -114,7 +114,7 @@ impl Core {
         bytes: LimitChange,
         files: LimitChange,
     ) -> Result<(Inode, Lsn), QuotaError> {
-        self.admit_names().await?;
+        self.admit_names(ClientId::default()).await?;
         let _changing = self.accounts.changing.lock().await;
         let node = self.directory_at(path).await?;
         if node.inode == Inode::ROOT {
@@ -164,7 +164,7 @@ impl Core {
     /// Takes the quota of `path` away; what counts in its tree counts in the one around it, as soon
     /// as it has been walked. Gives the position that has to be stable.
     pub(crate) async fn remove_quota(&self, path: &[u8]) -> Result<Lsn, QuotaError> {
-        self.admit_names().await?;
+        self.admit_names(ClientId::default()).await?;
         let _changing = self.accounts.changing.lock().await;
         let node = self.directory_at(path).await?;
         if self.quota_of(node.inode).await?.is_none() {

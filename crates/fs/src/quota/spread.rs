@@ -26,7 +26,7 @@ use std::time::Duration;
 use forebay_meta::record::{InodeRecord, Kind, QuotaRecord, Spread};
 use forebay_meta::{Key, KeyRange, Record};
 use forebay_types::{Inode, Lsn};
-use forebay_vfs::{Error, Result};
+use forebay_vfs::{ClientId, Error, Result};
 
 use crate::change::NameChange;
 use crate::core::Core;
@@ -121,7 +121,7 @@ impl Core {
         self.flush().await.map_err(|_| Error::Delay)?;
         let mut rest = KeyRange::inodes();
         loop {
-            self.admit_names().await?;
+            self.admit_names(ClientId::default()).await?;
             let _changing = self.accounts.changing.lock().await;
             let work = self.work_on(root).await?;
             if work.map(|work| work.aim) != aim {
@@ -186,7 +186,7 @@ impl Core {
         places: &mut Vec<Place>,
         has_looked: bool,
     ) -> Result<Step> {
-        self.admit_names().await?;
+        self.admit_names(ClientId::default()).await?;
         let _changing = self.accounts.changing.lock().await;
         let Some(Work {
             top,

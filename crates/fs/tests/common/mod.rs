@@ -29,6 +29,7 @@ pub const ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
     groups: forebay_vfs::Groups::new_const(),
+    client: forebay_vfs::ClientId(0),
 };
 
 /// What no operation of a test may take: longer means a deadlock. A store that does not answer is waited
@@ -348,6 +349,7 @@ pub fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
         uid,
         gid,
         groups: groups.into(),
+        ..Credentials::default()
     }
 }
 

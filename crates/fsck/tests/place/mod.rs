@@ -17,6 +17,7 @@ pub(crate) static WHO: Credentials = Credentials {
     uid: 0,
     gid: 0,
     groups: forebay_vfs::Groups::new_const(),
+    client: forebay_vfs::ClientId(0),
 };
 
 pub(crate) struct Place {

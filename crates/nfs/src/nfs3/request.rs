@@ -91,7 +91,7 @@ impl<'a, F: FileSystem> Request<'a, F> {
         if self.changes && target.rule.is_read_only() {
             return Err(Status::ROFS);
         }
-        Ok(target.rule.identity(&self.claimed))
+        Ok(target.rule.identity(&self.claimed, self.client.id))
     }
 
     /// Of these rights those that the export's rules leave.

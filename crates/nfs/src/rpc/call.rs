@@ -1,6 +1,6 @@
 //! Taking the header off a call.
 
-use forebay_vfs::{Credentials, Groups};
+use forebay_vfs::{ClientId, Credentials, Groups};
 
 use super::{
     AUTH_NONE, AUTH_SYS, AUTH_TLS, CALL, MAX_AUTH_BYTES, MAX_GROUPS, MAX_MACHINE_NAME, RPC_VERSION,
@@ -33,6 +33,16 @@ pub enum Credential {
     Sys(Credentials),
     /// AUTH_TLS: nobody calls yet; the client asks for TLS (RFC 9289, section 4.1).
     Tls,
+}
+
+impl Credential {
+    /// The same, of this client.
+    pub(crate) fn of_client(self, client: ClientId) -> Credential {
+        match self {
+            Credential::Sys(who) => Credential::Sys(Credentials { client, ..who }),
+            other => other,
+        }
+    }
 }
 
 /// Why a message is not served.
@@ -139,7 +149,12 @@ fn auth_sys(mut reader: Reader<'_>) -> Result<Credentials, Malformed> {
     for _ in 0..count {
         groups.push(reader.u32()?);
     }
-    Ok(Credentials { uid, gid, groups })
+    Ok(Credentials {
+        uid,
+        gid,
+        groups,
+        client: ClientId::default(),
+    })
 }
 
 /// Whether the verifier is an empty one of AUTH_NONE. With AUTH_NONE and AUTH_SYS another one means
@@ -194,6 +209,7 @@ mod tests {
             uid: 1000,
             gid: 100,
             groups: [27].as_slice().into(),
+            client: ClientId::default(),
         };
         assert_eq!(call.credential, Credential::Sys(identity));
         assert_eq!(call.arguments.rest(), [0, 0, 0, 4, 1, 2, 3, 4]);

@@ -1,12 +1,11 @@
 //! How many bytes of calls and replies clients may hold.
 //!
 //! A connection has a small allowance of its own, so that small calls go on whatever others do. Beyond it, its client takes
-//! from a budget that all clients share: a share for each [`Client`], and in it one for each [`Part`], so that WRITEs that
+//! from a budget that all clients share: a share for each [`ClientNetwork`], and in it one for each [`Part`], so that WRITEs that
 //! wait leave room for READs, and READs that wait for the bucket leave some for those of what is in memory. [`Shares`] decides who gets how much, and who is next.
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::shares::{Shares, Ticket};
+use crate::address::ClientNetwork;
 use crate::engine::Lane;
 
 /// What a connection may hold without asking.
@@ -26,24 +26,6 @@ const OWN_FOR_LOOKING: usize = 16 << 10;
 
 /// Of a budget, the part for holders that have little: one in so many.
 const RESERVED_PART: usize = 4;
-
-/// Those that share what they may have: one IPv4 address; the 64 bits of an IPv6 network, in which anybody can take any
-/// number of addresses; one link-local address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Client(IpAddr);
-
-impl Client {
-    /// The one that has this address.
-    pub(super) fn at(address: IpAddr) -> Client {
-        match address.to_canonical() {
-            IpAddr::V6(address) if !address.is_unicast_link_local() && !address.is_loopback() => {
-                let network = address.to_bits() & !u128::from(u64::MAX);
-                Client(Ipv6Addr::from_bits(network).into())
-            }
-            address => Client(address),
-        }
-    }
-}
 
 /// What a client has shares of its own for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +39,7 @@ pub(super) enum Part {
 }
 
 /// What has a share of its own.
-type Holder = (Client, Part);
+type Holder = (ClientNetwork, Part);
 
 /// The bytes that all clients share.
 pub(super) struct Budget {
@@ -279,7 +261,7 @@ mod tests {
     const PART: Part = Part::Call(Lane::Changing);
 
     fn client(number: u8) -> Holder {
-        (Client::at([10, 0, 0, number].into()), PART)
+        (ClientNetwork::of([10, 0, 0, number].into()), PART)
     }
 
     fn budget() -> Arc<Budget> {
@@ -366,18 +348,5 @@ mod tests {
         drop(share);
         let all = [400, 350].map(|bytes| budget.take(client(1), bytes));
         assert!(all.iter().all(Option::is_some));
-    }
-
-    #[test]
-    fn a_client_is_an_address_or_a_network_in_which_anybody_has_many() {
-        let same = |one: &str, other: &str| {
-            Client::at(one.parse().unwrap()) == Client::at(other.parse().unwrap())
-        };
-        assert!(same("10.0.0.1", "::ffff:10.0.0.1"));
-        assert!(!same("10.0.0.1", "10.0.0.2"));
-        assert!(same("2001:db8:0:1::1", "2001:db8:0:1:ffff::2"));
-        assert!(!same("2001:db8:0:1::1", "2001:db8:0:2::1"));
-        assert!(!same("fe80::1", "fe80::2"));
-        assert!(!same("::1", "::2"));
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::budget::Client;
 use super::shares::Shares;
 use crate::Limits;
+use crate::address::ClientNetwork;
 
 /// Of the connections, the part for clients that have few: one in so many. And a client has few as long as it has fewer than
 /// one in so many of all.
@@ -17,7 +17,7 @@ const FEW_PART: usize = 64;
 /// A stranger needs one connection to be told that it may mount nothing; a few may be under way at the same time.
 const FEW_OF_STRANGER: usize = 4;
 
-type Divided = Arc<Mutex<Shares<Client>>>;
+type Divided = Arc<Mutex<Shares<ClientNetwork>>>;
 
 /// The places of all connections.
 pub(super) struct Seats {
@@ -38,7 +38,7 @@ impl Seats {
 
     /// A place for a connection from there, if there is one for it. A stranger is one that no export names.
     pub(super) fn take(&self, peer: SocketAddr, is_stranger: bool) -> Option<Seat> {
-        let client = Client::at(peer.ip());
+        let client = ClientNetwork::of(peer.ip());
         let divided = match is_stranger {
             true => &self.strangers,
             false => &self.known,
@@ -54,7 +54,7 @@ impl Seats {
 /// A connection's place; free again when dropped.
 pub(super) struct Seat {
     divided: Divided,
-    client: Client,
+    client: ClientNetwork,
 }
 
 impl Drop for Seat {

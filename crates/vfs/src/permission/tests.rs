@@ -22,6 +22,7 @@ fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
         uid,
         gid,
         groups: groups.into(),
+        ..Credentials::default()
     }
 }
 

@@ -41,11 +41,12 @@ use tokio::sync::watch;
 
 use super::Seat;
 use super::Shared;
-use super::budget::{Charge, Client, Waiting};
+use super::budget::{Charge, Waiting};
 use super::lanes::Lanes;
 use super::pool::Record;
 use super::stream::Stream;
 use super::timeouts::{Busy, Patience, Timeouts};
+use crate::address::ClientNetwork;
 use crate::engine::{Lane, Outcome, Session};
 use crate::record::RecordError;
 use crate::rpc::Reply;
@@ -109,7 +110,7 @@ pub(super) struct Connection<F, Make, Call> {
     /// The client was told that TLS begins: it does when that is sent.
     starting: Option<Tls>,
     peer: SocketAddr,
-    client: Client,
+    client: ClientNetwork,
     session: Arc<Session<F>>,
     shared: Arc<Shared<F>>,
     make: Make,
@@ -161,7 +162,7 @@ where
             stream: Stream::Plain(stream),
             starting: None,
             peer,
-            client: Client::at(peer.ip()),
+            client: ClientNetwork::of(peer.ip()),
             calls: Calls::new(session.engine.metrics.clone()),
             session,
             shared: shared.clone(),

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::server::budget::{Budget, Client, Part, Share};
+use crate::address::ClientNetwork;
+use crate::server::budget::{Budget, Part, Share};
 
 /// Bytes that a waiting connection may hold without their being counted: a call that waits costs about one KiB.
 const UNCOUNTED_BYTES: usize = 2 << 10;
@@ -16,7 +17,12 @@ pub(super) struct Rest(Option<Share>);
 
 impl Rest {
     /// Counts this number of bytes from now on. False if the share of the client has no room for them.
-    pub(super) fn count(&mut self, held: usize, budget: &Arc<Budget>, client: Client) -> bool {
+    pub(super) fn count(
+        &mut self,
+        held: usize,
+        budget: &Arc<Budget>,
+        client: ClientNetwork,
+    ) -> bool {
         if held <= UNCOUNTED_BYTES {
             self.0 = None;
             return true;

@@ -32,6 +32,7 @@ fn the_owner_reads_and_writes_whatever_the_mode_says_and_others_by_it() {
         uid: 6,
         gid: 1,
         groups: [7, 50].as_slice().into(),
+        ..Credentials::default()
     };
     assert_eq!(
         (read(&member), read(&ROOT), write(&ROOT)),
@@ -115,6 +116,7 @@ fn owners_change_modes_and_groups_of_their_own_and_root_all() {
         uid: 5,
         gid: 50,
         groups: [51].as_slice().into(),
+        ..Credentials::default()
     };
     let group = |gid| SetAttributes {
         gid: Some(gid),

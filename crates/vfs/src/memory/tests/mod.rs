@@ -21,6 +21,7 @@ const ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
     groups: forebay_vfs::Groups::new_const(),
+    client: crate::ClientId(0),
 };
 
 fn user(uid: u32, gid: u32) -> Credentials {
@@ -28,6 +29,7 @@ fn user(uid: u32, gid: u32) -> Credentials {
         uid,
         gid,
         groups: forebay_vfs::Groups::new_const(),
+        client: crate::ClientId(0),
     }
 }
 
