@@ -1,0 +1,192 @@
+//! A copy of the checkout, in which defects are put.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::project::MutantsError;
+
+/// Changes here are none of the program, and each run makes some.
+const NOT_TRIED: [&str; 2] = [":(exclude)tests/mutants", ":(exclude)docs/mutants.md"];
+
+/// The copy. It is always at the same path, so that what was built for one run serves the next; one run has it.
+#[derive(Debug)]
+pub(crate) struct Checkout {
+    /// Where the files are.
+    pub(crate) tree: PathBuf,
+    /// Where suites are built.
+    pub(crate) target: PathBuf,
+    /// Where the last suite wrote what it said.
+    pub(crate) log: PathBuf,
+    /// The commit; with `+` if the checkout had changes that are not committed, which the copy has as well.
+    pub(crate) commit: String,
+    lock: File,
+}
+
+impl Drop for Checkout {
+    fn drop(&mut self) {
+        // By itself it would end with the last copy of the file, which a child that is about to begin has for a moment.
+        let _ = self.lock.unlock();
+    }
+}
+
+impl Checkout {
+    /// Copies what git knows of a checkout.
+    pub(crate) fn copy(root: &Path, cache: &Path) -> Result<Checkout, MutantsError> {
+        fs::create_dir_all(cache).map_err(MutantsError::io(cache))?;
+        let lock = cache.join("lock");
+        let lock = File::create(&lock).map_err(MutantsError::io(&lock))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(MutantsError::Busy(cache.to_owned())),
+            Err(TryLockError::Error(error)) => {
+                return Err(MutantsError::Io(cache.to_owned(), error));
+            }
+        }
+        let tree = cache.join("tree");
+        if tree.exists() {
+            fs::remove_dir_all(&tree).map_err(MutantsError::io(&tree))?;
+        }
+        let head = git(root, &["rev-parse", "HEAD"])?;
+        let mut commit = git(root, &["rev-parse", "--short=10", "HEAD"])?
+            .trim()
+            .to_owned();
+        let (from, to) = (root.to_string_lossy(), tree.to_string_lossy());
+        git(
+            root,
+            &["clone", "--quiet", "--shared", "--no-checkout", &from, &to],
+        )?;
+        git(&tree, &["checkout", "--quiet", "--detach", head.trim()])?;
+
+        let changes = cache.join("uncommitted.patch");
+        let shown = changes.to_string_lossy();
+        let output = format!("--output={shown}");
+        git(
+            root,
+            &[
+                &["diff", "--binary", &output, "HEAD", "--", "."][..],
+                &NOT_TRIED,
+            ]
+            .concat(),
+        )?;
+        if fs::metadata(&changes).is_ok_and(|changes| changes.len() > 0) {
+            git(&tree, &["apply", "--index", &shown])?;
+            git(
+                &tree,
+                &[
+                    "-c",
+                    "user.name=mutants",
+                    "-c",
+                    "user.email=mutants@localhost",
+                    "commit",
+                    "--quiet",
+                    "--message=as it is",
+                ],
+            )?;
+            commit.push('+');
+        }
+        Ok(Checkout {
+            tree,
+            target: cache.join("target"),
+            log: cache.join("log"),
+            commit,
+            lock,
+        })
+    }
+
+    /// Takes away what suites have left in the tree.
+    pub(crate) fn clean(&self) -> Result<(), MutantsError> {
+        git(&self.tree, &["checkout", "--quiet", "--", "."])?;
+        git(&self.tree, &["clean", "--quiet", "--force", "-d"])?;
+        Ok(())
+    }
+}
+
+/// Runs git in a folder, and gives what it prints.
+fn git(folder: &Path, arguments: &[&str]) -> Result<String, MutantsError> {
+    let mut command = Command::new("git");
+    command
+        .arg("-C")
+        .arg(folder)
+        .args(arguments)
+        .stdin(Stdio::null());
+    let failed = |error| MutantsError::Program {
+        command: format!("git {}", arguments.join(" ")),
+        error,
+    };
+    let output = command
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(said.trim().to_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repository(folder: &Path) {
+        fs::create_dir(folder).unwrap();
+        fs::write(folder.join("a"), "committed\n").unwrap();
+        let author = ["-c", "user.name=a", "-c", "user.email=a@localhost"];
+        git(folder, &["init", "--quiet"]).unwrap();
+        git(folder, &["add", "."]).unwrap();
+        git(
+            folder,
+            &[&author[..], &["commit", "--quiet", "--message=a"]].concat(),
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn the_copy_has_what_is_not_committed_and_is_cleaned_to_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, cache) = (folder.path().join("root"), folder.path().join("cache"));
+        repository(&root);
+        fs::create_dir_all(root.join("tests/mutants")).unwrap();
+        fs::write(root.join("tests/mutants/results.tsv"), "new\n").unwrap();
+        git(&root, &["add", "."]).unwrap();
+        let plain = Checkout::copy(&root, &cache).unwrap();
+        assert!(!plain.commit.ends_with('+'), "{}", plain.commit);
+        drop(plain);
+        fs::write(root.join("a"), "changed\n").unwrap();
+        fs::write(root.join("b"), "new\n").unwrap();
+        git(&root, &["add", "b"]).unwrap();
+
+        let copy = Checkout::copy(&root, &cache).unwrap();
+        assert!(copy.commit.ends_with('+'), "{}", copy.commit);
+        fs::write(copy.tree.join("a"), "defect\n").unwrap();
+        fs::write(copy.tree.join("left"), "by a suite\n").unwrap();
+        copy.clean().unwrap();
+        let read = |name: &str| fs::read_to_string(copy.tree.join(name)).unwrap();
+        assert_eq!((read("a"), read("b")), ("changed\n".into(), "new\n".into()));
+        assert!(!copy.tree.join("left").exists());
+    }
+
+    #[test]
+    fn one_run_has_the_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, cache) = (folder.path().join("root"), folder.path().join("cache"));
+        repository(&root);
+        let copy = Checkout::copy(&root, &cache).unwrap();
+        let second = Checkout::copy(&root, &cache).unwrap_err().to_string();
+        assert!(second.starts_with("another run is using "), "{second}");
+        drop(copy);
+        Checkout::copy(&root, &cache).unwrap();
+    }
+
+    #[test]
+    fn what_git_says_against_it_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = git(folder.path(), &["rev-parse", "HEAD"])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("git rev-parse HEAD: fatal: not a git repository"),
+            "{error}"
+        );
+    }
+}

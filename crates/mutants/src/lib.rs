@@ -1,0 +1,37 @@
+//! Breaks the program on purpose, one defect at a time, and shows whether the suites notice.
+//!
+//! ```text
+//!  tests/mutants/NAME.mutant --> Mutant: what is wrong, suites, edits (mutant.rs, edit.rs)
+//!                                   |
+//!  src, crates/*/src --> Sources -- the place of each edit (sources.rs), or the nearest one (nearest.rs)
+//!                                   |
+//!  copy of the checkout (checkout.rs) <-- changes (change.rs) -- suites (suite.rs, run.rs)
+//!                                   |
+//!                                results.tsv (results.rs) --> table in docs/mutants.md (table.rs)
+//! ```
+//!
+//! An [`Edit`] names no file and no line. It is a piece of a diff: lines that stay, go, and come. Those that stay or go
+//! must lie together at one place of the [`Sources`], whatever their indentation. So code may move to another file or
+//! another module, and the defect moves with it.
+
+mod change;
+mod checkout;
+mod edit;
+mod mutant;
+mod nearest;
+mod project;
+mod results;
+mod run;
+mod sources;
+mod suite;
+mod table;
+
+pub use change::{Change, MisfitError, changes};
+pub use edit::{Edit, EditError, Kind, Line};
+pub use mutant::{Mutant, MutantError};
+pub use nearest::Nearest;
+pub use project::{MutantsError, Project};
+pub use results::{Outcome, Results, ResultsError, State, Trial};
+pub use run::{Options, run};
+pub use sources::{Place, Sources};
+pub use table::{NAME as TABLE, table};

@@ -1,0 +1,234 @@
+//! The trials: each mutant with its suites.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::change::changes;
+use crate::checkout::Checkout;
+use crate::mutant::Mutant;
+use crate::project::{MutantsError, Project};
+use crate::results::{Outcome, Trial};
+use crate::sources::Sources;
+use crate::suite::{Ended, run_suite, said};
+
+/// So many of the last lines of a suite are shown that fails without a defect.
+const LAST_LINES: usize = 40;
+
+/// How mutants are tried.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Try all suites of the chosen mutants on each of them; one that notices is enough then.
+    pub every: bool,
+    /// A suite that takes longer has noticed.
+    pub limit: Duration,
+    /// The folder for the copy of the checkout and what is built there.
+    pub cache: PathBuf,
+}
+
+/// Tries mutants, says what comes out, and notes it in the checkout: each result as soon as it is known, the table at the
+/// end. True if all were caught.
+pub fn run(
+    project: &Project,
+    mutants: &[Mutant],
+    options: &Options,
+    say: &dyn Fn(&str),
+) -> Result<bool, MutantsError> {
+    let copy = Checkout::copy(project.root(), &options.cache)?;
+    let sources = Sources::load(&copy.tree).map_err(MutantsError::io(&copy.tree))?;
+    let suites: BTreeSet<_> = mutants.iter().flat_map(|mutant| &mutant.suites).collect();
+    let runner = Runner {
+        project,
+        options,
+        say,
+        copy,
+        sources,
+        suites: suites.into_iter().map(String::as_str).collect(),
+        date: today()?,
+    };
+    runner.try_without_a_defect()?;
+    let mut caught = 0;
+    for mutant in mutants {
+        caught += usize::from(runner.try_mutant(mutant)?);
+    }
+    project.publish(&mut project.results()?)?;
+    let failed = mutants.len() - caught;
+    say(&format!("{caught} passed, {failed} failed"));
+    Ok(failed == 0 && caught > 0)
+}
+
+struct Runner<'a> {
+    project: &'a Project,
+    options: &'a Options,
+    say: &'a dyn Fn(&str),
+    copy: Checkout,
+    /// The sources of the copy without a defect.
+    sources: Sources,
+    /// The suites of all chosen mutants.
+    suites: Vec<&'a str>,
+    date: String,
+}
+
+/// What the suites made of one mutant.
+#[derive(Debug, Default)]
+struct Tried<'a> {
+    caught: Vec<&'a str>,
+    /// Those of the above that did not end.
+    hung: Vec<&'a str>,
+    missed: Vec<&'a str>,
+    does_not_compile: bool,
+}
+
+impl Runner<'_> {
+    fn try_without_a_defect(&self) -> Result<(), MutantsError> {
+        (self.say)("without a defect:");
+        for suite in &self.suites {
+            let began = Instant::now();
+            if self.run_suite(suite)? != Ended::Passed {
+                let said = said(&self.copy.log)?;
+                let lines: Vec<_> = said.lines().collect();
+                (self.say)(&lines[lines.len().saturating_sub(LAST_LINES)..].join("\n"));
+                return Err(MutantsError::FailsAnyway((*suite).to_owned()));
+            }
+            let seconds = began.elapsed().as_secs_f64();
+            (self.say)(&format!("  passes in {seconds:.1} s: {suite}"));
+        }
+        self.copy.clean()
+    }
+
+    /// True if it was caught.
+    fn try_mutant(&self, mutant: &Mutant) -> Result<bool, MutantsError> {
+        let changes = match changes(mutant, &self.sources) {
+            Ok(changes) => changes,
+            Err(error) => {
+                (self.say)(&format!("FAILED  {} does not fit: {error}", mutant.name));
+                return Ok(false);
+            }
+        };
+        let began = Instant::now();
+        let tree = &self.copy.tree;
+        for change in &changes {
+            change.make(tree).map_err(MutantsError::io(&change.path))?;
+        }
+        let tried = self.try_suites(mutant)?;
+        for change in &changes {
+            change.undo(tree).map_err(MutantsError::io(&change.path))?;
+        }
+        self.copy.clean()?;
+        self.note(mutant, &tried)?;
+        self.report(mutant, &tried, began.elapsed())
+    }
+
+    fn try_suites<'m>(&'m self, mutant: &'m Mutant) -> Result<Tried<'m>, MutantsError> {
+        let suites = match self.options.every {
+            true => self.suites.clone(),
+            false => mutant.suites.iter().map(String::as_str).collect(),
+        };
+        let mut tried = Tried::default();
+        for suite in suites {
+            match self.run_suite(suite)? {
+                Ended::Passed => tried.missed.push(suite),
+                Ended::Failed => tried.caught.push(suite),
+                Ended::TooLate => {
+                    tried.caught.push(suite);
+                    tried.hung.push(suite);
+                }
+                Ended::DidNotCompile => {
+                    tried.does_not_compile = true;
+                    break;
+                }
+            }
+        }
+        Ok(tried)
+    }
+
+    fn run_suite(&self, suite: &str) -> Result<Ended, MutantsError> {
+        let Checkout {
+            tree, target, log, ..
+        } = &self.copy;
+        run_suite(suite, tree, target, self.options.limit, log)
+    }
+
+    fn note(&self, mutant: &Mutant, tried: &Tried<'_>) -> Result<(), MutantsError> {
+        // A run takes hours, in which others may note results as well.
+        let mut results = self.project.results()?;
+        for suite in &mutant.suites {
+            let outcome = if tried.does_not_compile {
+                Outcome::DoesNotCompile
+            } else if tried.missed.contains(&suite.as_str()) {
+                Outcome::Survived
+            } else {
+                Outcome::Caught
+            };
+            let trial = Trial {
+                mark: mutant.mark(),
+                outcome,
+                date: self.date.clone(),
+                commit: self.copy.commit.clone(),
+            };
+            results.note(&mutant.name, suite, trial);
+        }
+        self.project.keep(&results)
+    }
+
+    fn report(
+        &self,
+        Mutant { name, defect, .. }: &Mutant,
+        tried: &Tried<'_>,
+        took: Duration,
+    ) -> Result<bool, MutantsError> {
+        let missed = !tried.missed.is_empty();
+        if tried.does_not_compile {
+            (self.say)(&format!("FAILED  {name} does not compile"));
+            (self.say)(&errors(&said(&self.copy.log)?));
+            return Ok(false);
+        }
+        if tried.caught.is_empty() || missed && !self.options.every {
+            (self.say)(&format!("FAILED  {name} SURVIVED: {defect}"));
+            for suite in &tried.missed {
+                (self.say)(&format!("        not noticed by {suite}"));
+            }
+            return Ok(false);
+        }
+        let seconds = took.as_secs_f64();
+        (self.say)(&format!("ok      {name} ({defect}), in {seconds:.1} s"));
+        for suite in &tried.caught {
+            let hung = tried.hung.contains(suite);
+            let end = if hung { " (it did not end)" } else { "" };
+            (self.say)(&format!("          caught by {suite}{end}"));
+        }
+        Ok(true)
+    }
+}
+
+/// The first errors of a compiler, each with the lines that show its place.
+fn errors(said: &str) -> String {
+    let mut shown: Vec<String> = Vec::new();
+    let mut left = 0;
+    for line in said.lines() {
+        if line.starts_with("error") {
+            left = 6;
+        }
+        if left > 0 && shown.len() < LAST_LINES {
+            shown.push(format!("        {line}"));
+            left -= 1;
+        }
+    }
+    shown.join("\n")
+}
+
+/// The day in UTC.
+fn today() -> Result<String, MutantsError> {
+    let failed = |error: String| MutantsError::Program {
+        command: "date".to_owned(),
+        error,
+    };
+    let output = Command::new("date").args(["-u", "+%F"]).output();
+    let output = output.map_err(|error| failed(error.to_string()))?;
+    let date = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    match output.status.success() && !date.is_empty() {
+        true => Ok(date),
+        false => Err(failed(String::from_utf8_lossy(&output.stderr).into_owned())),
+    }
+}

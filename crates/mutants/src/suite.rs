@@ -1,0 +1,114 @@
+//! One run of a suite.
+
+use std::env;
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::project::MutantsError;
+
+/// How a suite ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Passed,
+    Failed,
+    /// It was ended after its time.
+    TooLate,
+    /// The program does not compile, so that the suite says nothing.
+    DidNotCompile,
+}
+
+/// Runs a command in a folder, no longer than `limit`; what it says goes into a log.
+pub(crate) fn run_suite(
+    suite: &str,
+    folder: &Path,
+    target: &Path,
+    limit: Duration,
+    log: &Path,
+) -> Result<Ended, MutantsError> {
+    let out = File::create(log).map_err(MutantsError::io(log))?;
+    let err = out.try_clone().map_err(MutantsError::io(log))?;
+    // `timeout` gives the suite a process group and ends all of it. `setpriv` ends `timeout` with this process, which the
+    // keys that end this process would not reach in that group.
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "TERM", "timeout", "--kill-after=10"])
+        .arg(limit.as_secs().to_string())
+        .args(["bash", "-c", suite])
+        .current_dir(folder)
+        .env("CARGO_TARGET_DIR", target)
+        .env("CARGO_TERM_COLOR", "never")
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(err);
+    // Settings of the caller must not change a test.
+    for (name, _) in env::vars_os() {
+        if name.to_string_lossy().starts_with("FOREBAY_") {
+            command.env_remove(name);
+        }
+    }
+    let status = command.status().map_err(|error| MutantsError::Program {
+        command: format!("{command:?}"),
+        error: error.to_string(),
+    })?;
+    Ok(match status.code() {
+        Some(0) => Ended::Passed,
+        // 137: it had to be killed, as `timeout` was with it.
+        Some(124 | 137) => Ended::TooLate,
+        None if status.signal() == Some(9) => Ended::TooLate,
+        _ if said(log)?.contains("error: could not compile") => Ended::DidNotCompile,
+        _ => Ended::Failed,
+    })
+}
+
+/// What a suite said.
+pub(crate) fn said(log: &Path) -> Result<String, MutantsError> {
+    let bytes = fs::read(log).map_err(MutantsError::io(log))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(suite: &str) -> (Ended, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let limit = Duration::from_secs(1);
+        let ended = run_suite(suite, folder.path(), Path::new("/built"), limit, &log).unwrap();
+        (ended, said(&log).unwrap())
+    }
+
+    #[test]
+    fn a_suite_passes_or_fails() {
+        assert_eq!(
+            run("echo $CARGO_TARGET_DIR"),
+            (Ended::Passed, "/built\n".into())
+        );
+        assert_eq!(run("echo no >&2; exit 101"), (Ended::Failed, "no\n".into()));
+    }
+
+    #[test]
+    fn what_does_not_compile_has_not_failed() {
+        let suite = "echo 'error: could not compile `a` (lib)'; exit 101";
+        assert_eq!(run(suite).0, Ended::DidNotCompile);
+    }
+
+    #[test]
+    fn a_suite_that_hangs_is_ended_with_its_children() {
+        let (ended, said) = run("sleep 60 & echo $!; wait");
+        assert_eq!(ended, Ended::TooLate);
+        // It has the signal, and may take a moment to end.
+        let child = Path::new("/proc").join(said.trim()).join("cmdline");
+        let is_there = || fs::read(&child).is_ok_and(|command| command.starts_with(b"sleep"));
+        for _ in 0..500 {
+            if !is_there() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{} goes on", said.trim());
+    }
+}
