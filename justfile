@@ -46,6 +46,10 @@ bench-check:
 fuzz *flags:
     fuzz/run {{flags}}
 
+# Break the program on purpose: `run` tries whether the suites notice (docs/mutants.md)
+mutants *arguments:
+    cargo run --quiet --package forebay-mutants -- {{arguments}}
+
 # Check licences, sources and known vulnerabilities of all dependencies
 deny:
     cargo deny --workspace check
