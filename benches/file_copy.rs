@@ -33,11 +33,7 @@ const SIZES: [usize; 3] = [MIB, 10 * MIB, 100 * MIB];
 const CALLS: [(&str, usize); 2] = [("1 MiB calls", MIB), ("32 KiB calls", 32 * KIB)];
 const NAME: &[u8] = b"copy";
 
-const ROOT: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: forebay_vfs::Groups::new_const(),
-};
+const ROOT: Credentials = Credentials::ROOT;
 
 /// A log, or none, and where the local folder is.
 struct Variant {

@@ -47,6 +47,7 @@ pub(crate) fn who() -> Credentials {
         uid: 1000,
         gid: 1000,
         groups: [4, 24, 27, 100, 1000].as_slice().into(),
+        ..Credentials::default()
     }
 }
 

@@ -22,11 +22,7 @@ const MIB: u64 = 1 << 20;
 /// Less than what is published before its time.
 const FILE_BYTES: u64 = 4 * MIB;
 
-static ROOT: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: forebay_vfs::Groups::new_const(),
-};
+static ROOT: Credentials = Credentials::ROOT;
 
 pub(crate) fn operations() -> Vec<Operation> {
     vec![

@@ -20,11 +20,7 @@ use nfsserve::vfs::{DirEntry, NFSFileSystem, ReadDirResult, VFSCapabilities};
 
 use crate::server::Running;
 
-const ROOT: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: forebay_vfs::Groups::new_const(),
-};
+const ROOT: Credentials = Credentials::ROOT;
 
 /// Names looked at in one step of a listing.
 const LISTED_AT_ONCE: usize = 1024;

@@ -92,11 +92,7 @@ const ALL: [Tables; 13] = [
     ("write_patterns", ROUNDS, write_patterns::tables),
 ];
 
-static ROOT: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: forebay_vfs::Groups::new_const(),
-};
+static ROOT: Credentials = Credentials::ROOT;
 
 /// As the program has it on a machine with two processors.
 fn runtime() -> std::io::Result<Runtime> {

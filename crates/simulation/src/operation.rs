@@ -108,12 +108,7 @@ pub enum Reply {
 pub(crate) type Call = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// Root asks for everything: permissions are no concern of a crash.
-pub(crate) static ROOT: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: forebay_vfs::Groups::new_const(),
-    client: forebay_vfs::ClientId(0),
-};
+pub(crate) static ROOT: Credentials = Credentials::ROOT;
 
 fn reply<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Reply) -> Reply {
     result.map_or_else(Reply::Failed, map)

@@ -31,6 +31,16 @@ pub struct Credentials {
     pub client: ClientId,
 }
 
+impl Credentials {
+    /// User and group 0, without further groups and without a client.
+    pub const ROOT: Credentials = Credentials {
+        uid: 0,
+        gid: 0,
+        groups: Groups::new_const(),
+        client: ClientId(0),
+    };
+}
+
 /// Write verifier: changes when the server may have lost writes that it answered UNSTABLE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verifier(pub [u8; 8]);

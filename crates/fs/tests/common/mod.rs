@@ -25,12 +25,7 @@ pub use life::Life;
 #[allow(unused_imports, reason = "not all who include this file use them")]
 pub use life::{read, write};
 
-pub const ROOT: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: forebay_vfs::Groups::new_const(),
-    client: forebay_vfs::ClientId(0),
-};
+pub const ROOT: Credentials = Credentials::ROOT;
 
 /// What no operation of a test may take: longer means a deadlock. A store that does not answer is waited
 /// for 25 s, some times in a row.

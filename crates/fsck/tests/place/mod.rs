@@ -13,12 +13,7 @@ use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Credentials, FileSystem, NewNode, SetAttributes, Stability};
 use tempfile::TempDir;
 
-pub(crate) static WHO: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: forebay_vfs::Groups::new_const(),
-    client: forebay_vfs::ClientId(0),
-};
+pub(crate) static WHO: Credentials = Credentials::ROOT;
 
 pub(crate) struct Place {
     pub(crate) folder: TempDir,

@@ -17,12 +17,7 @@ use crate::{
     Stability,
 };
 
-const ROOT: Credentials = Credentials {
-    uid: 0,
-    gid: 0,
-    groups: forebay_vfs::Groups::new_const(),
-    client: crate::ClientId(0),
-};
+const ROOT: Credentials = Credentials::ROOT;
 
 fn user(uid: u32, gid: u32) -> Credentials {
     Credentials {
