@@ -271,36 +271,39 @@ impl<'a> NameChange<'a> {
 }
 
 impl Core {
-    /// Records a change and makes it in memory, as one step. Gives the position after it.
+    /// Records a change and makes it in memory, as one step. Gives the position after it. `apply` says whether the change
+    /// is the first of its checkpoint.
     pub(crate) fn record(
         &self,
         kind: RecordKind,
         parts: &[&[u8]],
         apply: impl FnOnce(&Open, Lsn) -> bool,
     ) -> Result<Lsn, Refusal> {
-        let first = {
+        let (end, is_first) = {
             let open = self.gate.read();
             let end = self
                 .journal()
                 .append(kind, parts)
-                .map_err(|error| match error {
-                    AppendError::Full => {
-                        Refusal::Full(parts.iter().map(|part| part.len() as u64).sum())
-                    }
-                    AppendError::Failed(failed) => Refusal::Error(self.log_failed(&failed)),
-                    AppendError::TooLarge { .. } => {
-                        tracing::error!("{error}; make the log segments larger");
-                        Refusal::Error(Error::FileTooLarge)
-                    }
-                })?;
-            apply(&open, end).then_some(end).ok_or(end)
+                .map_err(|error| self.refusal(&error, parts))?;
+            (end, apply(&open, end))
         };
-        if first.is_ok() {
+        if is_first {
             // The publisher sleeps while there is nothing to do.
             self.checkpoints.wake();
         }
-        let (Ok(end) | Err(end)) = first;
         Ok(end)
+    }
+
+    /// Why the log did not take a record.
+    fn refusal(&self, error: &AppendError, parts: &[&[u8]]) -> Refusal {
+        match error {
+            AppendError::Full => Refusal::Full(parts.iter().map(|part| part.len() as u64).sum()),
+            AppendError::Failed(failed) => Refusal::Error(self.log_failed(failed)),
+            AppendError::TooLarge { .. } => {
+                tracing::error!("{error}; make the log segments larger");
+                Refusal::Error(Error::FileTooLarge)
+            }
+        }
     }
 
     /// Makes a change of names, whose nodes `locked` holds.
