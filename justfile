@@ -54,7 +54,7 @@ mutants *arguments:
 deny:
     cargo deny --workspace check
 
-# Print the table of settings as README has it
+# Print the table of settings as docs/settings.md has it
 settings:
     cargo run --quiet --package forebay -- config --markdown
 

@@ -54,8 +54,8 @@ fn is_function_name(text: &str) -> bool {
 
 #[test]
 fn the_table_of_settings_is_what_the_program_prints() {
-    let readme = fs::read_to_string(project().join("README.md")).unwrap();
-    let (_, rest) = readme
+    let settings = fs::read_to_string(project().join("docs/settings.md")).unwrap();
+    let (_, rest) = settings
         .split_once(TABLE_BEGINS)
         .expect("the table has its first marker");
     let (table, _) = rest
@@ -69,7 +69,7 @@ fn the_table_of_settings_is_what_the_program_prints() {
     assert_eq!(
         table.trim(),
         String::from_utf8(printed.stdout).unwrap().trim(),
-        "put the output of `forebay config --markdown` between the markers in README.md"
+        "put the output of `forebay config --markdown` between the markers in docs/settings.md"
     );
 }
 

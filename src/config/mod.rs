@@ -3,7 +3,7 @@
 //! There is one table, in [`settings`](self): each setting has a name, a type, a default, bounds
 //! and a meaning. From the name follow its TOML key (`log_limit`), its flag (`--log-limit`) and
 //! its environment variable (`FOREBAY_LOG_LIMIT`). The help texts, `forebay config`, the typed
-//! [`Config`] and the table in README are all made from it.
+//! [`Config`] and the table in `docs/settings.md` are all made from it.
 //!
 //! Where a value comes from, first match wins:
 //!

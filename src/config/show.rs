@@ -108,7 +108,7 @@ fn one_line(text: &str) -> String {
     text.replace(|character: char| character.is_control(), "?")
 }
 
-/// The table of all settings as README has it.
+/// The table of all settings as `docs/settings.md` has it.
 pub fn markdown_table() -> String {
     let mut text = String::from(
         "| key | type | default | meaning |\n\

@@ -94,7 +94,7 @@ impl Setting {
 
 /// Makes the list of [`Setting`]s, the struct `Config` and the code that reads and shows it from
 /// one list of rows. The documentation of a row is the documentation of the field, the help of the
-/// flag and the text in README.
+/// flag and the text in docs/settings.md.
 macro_rules! settings {
     ($(
         $section:literal {

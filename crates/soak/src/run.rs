@@ -28,7 +28,7 @@ const MEMORY_LIMIT: u64 = 64 << 20;
 /// `metadata_cache` of the gateway.
 const METADATA_CACHE: u64 = 64 << 20;
 
-/// The highest allocated memory of the program: `memory_limit`, and beside it, as README promises, 128 MiB,
+/// The highest allocated memory of the program: `memory_limit`, and beside it, as docs/settings.md promises, 128 MiB,
 /// `metadata_cache`, and for names a third of `memory_limit`.
 pub const MEMORY_BOUND: u64 = MEMORY_LIMIT + METADATA_CACHE + (128 << 20) + MEMORY_LIMIT / 3;
 
