@@ -4,7 +4,7 @@
 #   benches/flames.sh [FOLDER]
 #
 # The bucket, the log and everything else are in memory, so that what is seen is Forebay and not a disk. Puts one SVG a
-# workload into FOLDER (docs/flames without it); a browser opens them, and a click enlarges a frame. Needs perf; builds
+# workload into FOLDER (target/flames without it); a browser opens them, and a click enlarges a frame. Needs perf; builds
 # what else is missing. docs/performance.md says what was done about the widest frames.
 #
 # Environment:
@@ -29,7 +29,7 @@ inferno_folder() {
     say "$folder/bin"
 }
 
-FOLDER=${1:-$PROJECT/docs/flames}
+FOLDER=${1:-$PROJECT/target/flames}
 need_programs perf:linux-perf
 PROGRAM=$(forebay_binary) CLIENT=$(bench_binary beside) INFERNO_BIN=$(inferno_folder)
 mkdir -p "$FOLDER"
