@@ -90,6 +90,8 @@
 //! # Crashes
 //! Nothing here survives one; the log rebuilds it.
 
+#![forbid(unsafe_code)]
+
 mod arrived;
 mod bitmap;
 mod block;

@@ -11,6 +11,8 @@
 //!
 //! Blocking, without threads of its own: who uses a [`Link`] gives it a thread.
 
+#![forbid(unsafe_code)]
+
 mod link;
 mod reply;
 mod request;

@@ -12,6 +12,8 @@
 //! system on a bucket. Nothing here is shared with the server: the codec is that of `forebay-client`, made by
 //! hand from RFC 4506.
 
+#![forbid(unsafe_code)]
+
 pub mod call;
 pub mod connection;
 pub mod results;

@@ -27,6 +27,8 @@
 //! Plain synchronous code: reads and writes wait for the disk. One may put while others get; two who put wait for one
 //! another.
 
+#![forbid(unsafe_code)]
+
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod layout;

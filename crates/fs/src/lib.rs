@@ -27,6 +27,8 @@
 //! attributes, block maps), `pack` (frames) and `object` (the bucket). Operations of clients come
 //! from above, through [`forebay_vfs::FileSystem`].
 
+#![forbid(unsafe_code)]
+
 mod aside;
 mod attributes;
 mod background;

@@ -28,6 +28,8 @@
 //! A [`Finding`] has the numbers that a repair needs, not only a sentence; where they go is a trait, [`Sink`].
 //! Judges know nothing of I/O, so that what a repair has made can be judged by them before it is written.
 
+#![forbid(unsafe_code)]
+
 mod bucket;
 mod check;
 mod data;

@@ -33,6 +33,8 @@
 //! [mutations](mutate) of it; `cargo run --release -p forebay-fuzz` mutates for as long as it is told to; `fuzz/run`
 //! runs libFuzzer, which is led by the coverage of the code. `docs/fuzzing.md` has the commands.
 
+#![forbid(unsafe_code)]
+
 pub mod corpus;
 pub mod harness;
 pub mod input;

@@ -1,4 +1,5 @@
 //! The fuzz targets from the command line. `docs/fuzzing.md` says what they are.
+#![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
     reason = "what was run is the output of this program"

@@ -14,6 +14,8 @@
 //! * **Secrets.** The key that came is wiped here. The SDK's own copies of it, in the bodies of one request or answer,
 //!   are given back to the allocator as they are. Without TLS nothing but this machine is asked.
 
+#![forbid(unsafe_code)]
+
 mod clear;
 mod error;
 #[cfg(feature = "fake")]

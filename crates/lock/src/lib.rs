@@ -26,6 +26,8 @@
 //!   free that has many waiters, they are handled in steps.
 //! * [`Grace`] is the time after a restart in which only what was held before may be locked.
 
+#![forbid(unsafe_code)]
+
 mod accounts;
 mod file;
 mod grace;

@@ -17,6 +17,8 @@
 //! * Tables are [printed by programs](marks), never typed, and say on which [`Machine`] and with which command they
 //!   were made.
 
+#![forbid(unsafe_code)]
+
 mod arguments;
 mod baseline;
 mod comparison;

@@ -1,5 +1,6 @@
 //! `forebay-measure`: tables out of results, and one revision beside another.
 
+#![forbid(unsafe_code)]
 // It is a program, and prints what it found.
 #![allow(clippy::print_stdout)]
 

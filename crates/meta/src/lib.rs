@@ -22,6 +22,8 @@
 //! * [`store`]: the trait and the store in memory; [`slate`]: the store in the bucket.
 //! * [`volume`]: the descriptor, the object that makes a prefix of a bucket a volume.
 
+#![forbid(unsafe_code)]
+
 pub mod batch;
 pub mod catalog;
 mod codec;

@@ -14,6 +14,8 @@
 //! must lie together at one place of the [`Sources`], whatever their indentation. So code may move to another file or
 //! another module, and the defect moves with it.
 
+#![forbid(unsafe_code)]
+
 mod change;
 mod checkout;
 mod edit;

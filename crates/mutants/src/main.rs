@@ -1,5 +1,7 @@
 //! `mutants`: see the library.
 
+#![forbid(unsafe_code)]
+
 use std::env;
 use std::io::Write as _;
 use std::path::PathBuf;

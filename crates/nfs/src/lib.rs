@@ -20,6 +20,8 @@
 //! alone. Nothing that comes from the network is trusted: every length has a limit that is checked
 //! before memory is taken for it, and what cannot be decoded is answered or closed, never a panic.
 
+#![forbid(unsafe_code)]
+
 mod address;
 mod config;
 mod engine;

@@ -19,6 +19,8 @@
 //! [`CountingStore`] counts what a store is asked for. Errors stay those of the trait; [`Fault`]
 //! sorts them by what the caller can do.
 
+#![forbid(unsafe_code)]
+
 mod counting;
 mod error;
 #[cfg(feature = "faults")]

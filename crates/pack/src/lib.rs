@@ -39,6 +39,8 @@
 //! scrubbing and salvage call. Sealed frames are covered by their tag as well, which is always
 //! verified; those that are stored raw have no hash beside it.
 
+#![forbid(unsafe_code)]
+
 mod codec;
 mod fields;
 pub mod formats;

@@ -18,6 +18,8 @@
 //! ends, if its messages grow without bound, if a call of the well-behaved client fails or has no answer, or if a rude client
 //! gets an answer that it must not get. Latencies are printed beside their goal and fail nothing: they depend on the machine.
 
+#![forbid(unsafe_code)]
+
 pub mod compare;
 pub mod latency;
 pub mod ledger;

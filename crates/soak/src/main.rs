@@ -1,5 +1,7 @@
 //! `soak`: see the library.
 
+#![forbid(unsafe_code)]
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -2,6 +2,8 @@
 //!
 //! Every number that could be mistaken for another has a type of its own. Nothing here does I/O.
 
+#![forbid(unsafe_code)]
+
 mod block;
 mod lent;
 mod lsn;

@@ -5,6 +5,8 @@
 //! ([`Error`]), one trait ([`FileSystem`]), counts of waiting and refused calls ([`Troubles`]) and the rules of access
 //! ([`permission`]). Benchmarks and tests of a front end put a file system in memory behind it.
 
+#![forbid(unsafe_code)]
+
 mod attributes;
 mod error;
 #[cfg(feature = "memory")]
