@@ -3,8 +3,8 @@
 #
 #   tests/quick.sh [filter and options of `cargo test`]
 #
-# Otherwise the same as `cargo test --workspace`. Tests that want root or an S3 server say that they are
-# skipped; `.ci/run` runs those as well.
+# Otherwise the same as `cargo test --workspace`. Tests that need root or an S3 server are ignored, with the reason;
+# `.ci/run` runs those as well.
 set -euo pipefail
 . "$(dirname "$0")/lib/needs.sh"
 need_build_tools

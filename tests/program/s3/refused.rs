@@ -31,10 +31,9 @@ fn a_variable_that_cannot_be_sent_is_named_and_not_told() {
 }
 
 #[test]
+#[ignore = "needs the S3 server that FOREBAY_TEST_S3_SERVER names"]
 fn a_server_that_refuses_what_a_start_needs_ends_it_with_its_own_words() {
-    let Some(server) = S3Server::start() else {
-        return;
-    };
+    let server = S3Server::start();
     let proxy = Proxy::start(server.endpoint(), 1);
     let endpoint = proxy.endpoint();
     let mut variables = server.variables();
