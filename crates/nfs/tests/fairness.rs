@@ -11,6 +11,7 @@ use common::gated::Gated;
 use common::*;
 use forebay_nfs::record::mark;
 use forebay_nfs::{Limits, Squash};
+use forebay_vfs::ClientId;
 use forebay_vfs::memory::MemoryFileSystem;
 
 const MIB: usize = 1 << 20;
@@ -418,4 +419,27 @@ fn half_sent_records_count_in_the_share_of_their_client() {
     late.stream.write_all(half).unwrap();
     late.stream.write_all(rest).unwrap();
     assert_eq!(reply(&mut late), (7, 0));
+}
+
+#[test]
+fn a_write_says_which_client_it_is_from_whoever_its_user_is() {
+    let fs = Gated::new(true);
+    let (_, file) = with_file(&server(&fs, |_| {}));
+    for squash in [Squash::None, Squash::Root, Squash::All] {
+        let mut all = config();
+        all.exports = vec![export(1, "/", "127.0.0.0/8", squash)];
+        let server = Running::new(fs.clone(), all);
+        let from = |source: &str, who: As| {
+            let mut client = Client::connect_from(source, server.address).with_identity(who);
+            // It reaches the file system whether or not the user may write.
+            client.write(&file, 0, b"x");
+            fs.writer.lock().unwrap().client
+        };
+        let one = from("127.0.0.1", ROOT);
+        assert_ne!(one, ClientId::default());
+        for who in [ROOT, As::User(1000, 100, vec![]), As::Nobody] {
+            assert_eq!(from("127.0.0.1", who.clone()), one, "{squash:?}");
+            assert_ne!(from(HOG, who), one, "{squash:?}");
+        }
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -24,6 +24,8 @@ pub struct Gated {
     in_memory: AtomicU64,
     /// Calls of CREATE and REMOVE that reached the file system.
     pub changes: AtomicUsize,
+    /// Who called WRITE last.
+    pub writer: Mutex<Credentials>,
 }
 
 impl Gated {
@@ -34,6 +36,7 @@ impl Gated {
             writes_open: watch::channel(true).0,
             in_memory: AtomicU64::new(0),
             changes: AtomicUsize::new(0),
+            writer: Mutex::default(),
         })
     }
 
@@ -131,6 +134,7 @@ impl FileSystem for Gated {
         data: &[u8],
         stability: Stability,
     ) -> Result<WriteReply> {
+        *self.writer.lock().unwrap() = who.clone();
         let mut open = self.writes_open.subscribe();
         open.wait_for(|open| *open).await.unwrap();
         self.inner.write(who, inode, offset, data, stability).await
