@@ -54,6 +54,7 @@ fn listing_a_cold_directory_asks_for_many_objects_at_once() {
     life.stop();
     let asked = Arc::new(Asked::default());
     let life = bucket.start_watched(bucket.config(), asked.clone());
+    life.start_is_over();
     asked.forget();
     let before = bucket.counts().gets;
     list_with_attributes(&life, directory, 5000);
@@ -106,7 +107,7 @@ impl Reads for Asked {
     }
 
     async fn scanned(&self, range: &KeyRange) -> Result<(), StoreError> {
-        // Collectors look through tables of their own after a start, at any moment.
+        // The publisher looks through tables of its own after a checkpoint.
         if matches!(range.start.first(), Some(b'n' | b'c' | b'i')) {
             self.scans.fetch_add(1, Ordering::SeqCst);
         }
@@ -206,6 +207,7 @@ fn small_files_written_together_are_read_with_few_requests() {
         .collect();
     life.stop();
     let life = bucket.start_elsewhere(|_| {});
+    life.start_is_over();
     let before = bucket.counts().gets;
     for (i, file) in files.into_iter().enumerate() {
         assert_bytes(&life.read(file, 0, 4001), &pattern(i as u64, 4000));

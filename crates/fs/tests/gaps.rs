@@ -63,6 +63,7 @@ fn a_read_over_many_gaps_fetches_each_frame_once() {
 
     let maps = Arc::new(Maps::default());
     let life = bucket.start_watched(bucket.config(), maps.clone());
+    life.start_is_over();
     let content = write_here_and_there(&life, file, content);
     maps.take();
     let before = bucket.counts().gets;
