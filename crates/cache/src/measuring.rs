@@ -1,20 +1,9 @@
 //! What only the benchmarks reach from outside.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::Cache;
 use crate::pool::{Buffer, Class};
 
-static RECYCLES: AtomicBool = AtomicBool::new(true);
-
-/// Whether all pools of this process recycle buffers from now on, as they do by default, or give them to the allocator.
-pub fn recycle(recycled: bool) {
-    RECYCLES.store(recycled, Ordering::Relaxed);
-}
-
-pub(crate) fn recycles() -> bool {
-    RECYCLES.load(Ordering::Relaxed)
-}
+pub use crate::recycling::recycle;
 
 /// Bytes of the buffers that there are.
 pub const BUFFER_SIZES: [usize; 3] = [
