@@ -20,10 +20,10 @@ pub mod xdr;
 
 pub use link::{Answer, CallId, Link, LinkError, Reach, Reached, Steady};
 pub use reply::{
-    Attributes, DirectoryEntry, Failure, FileKind, Found, Listing, Malformed, Reply, Status, Time,
-    Written,
+    Attributes, DirectoryEntry, Failure, FileKind, Found, Listing, Reply, Status, Time, Written,
 };
 pub use request::{Caller, Create, LAST_FRAGMENT, Request, Stable};
+pub use xdr::Malformed;
 
 /// A file handle, as the server gave it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
-use crate::reply::{Failure, Malformed, Reply};
+use crate::reply::{Failure, Reply};
 use crate::request::{Caller, LAST_FRAGMENT, Request};
+use crate::xdr::Malformed;
 
 /// The longest record that is taken: a reply to the largest READ and its head.
 const RECORD_LIMIT: usize = 2 << 20;

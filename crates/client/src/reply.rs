@@ -2,13 +2,8 @@
 
 use std::fmt;
 
-use crate::xdr::Decoder;
+use crate::xdr::{Decoder, Malformed};
 use crate::{Handle, Stable, Verifier};
-
-/// A reply that RFC 1813 or RFC 5531 does not allow, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a malformed reply: {0}")]
-pub struct Malformed(pub &'static str);
 
 /// An answer other than NFS3_OK (`nfsstat3`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,8 +1,11 @@
 //! XDR values (RFC 4506), one after the other.
 
-use crate::reply::Malformed;
-
 const EARLY: &str = "it ends too early";
+
+/// A reply that RFC 1813, RFC 4506 or RFC 5531 does not allow, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a malformed reply: {0}")]
+pub struct Malformed(pub &'static str);
 
 /// Bytes being put together.
 #[derive(Clone, Debug, Default)]
