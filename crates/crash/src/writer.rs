@@ -4,6 +4,7 @@
 
 mod answer;
 mod choose;
+mod operation;
 mod sequence;
 
 use std::collections::BTreeSet;
@@ -128,7 +129,7 @@ impl Writer {
         std::thread::sleep(Duration::from_millis(100));
         let request = {
             let ledger = open_book(&self.ledger);
-            choose::request(&ledger, &pending).ok_or(Wrong::Lost(call))?
+            operation::request(&ledger, &pending).ok_or(Wrong::Lost(call))?
         };
         let call = self.link.reserve();
         if repeated {

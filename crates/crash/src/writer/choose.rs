@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use forebay_client::{Create, Handle, Request, Stable};
+use forebay_client::Request;
 
+use super::operation::{MODE, SMALL, data, make, request};
 use super::{Writer, open_book, sequence};
 use crate::content::{DataOp, Payload};
 use crate::gate::Phase;
@@ -17,18 +18,14 @@ const FILES: usize = 10;
 const DIRECTORIES: usize = 3;
 const LINKS: usize = 14;
 
-/// Sizes of files: most are small, some have several blocks' worth of pieces, one in a while
+/// Sizes of files: most are [small](SMALL), some have several blocks' worth of pieces, one in a while
 /// reaches over the end of a block.
-pub(super) const SMALL: u64 = 48 << 10;
 const MEDIUM: u64 = 400 << 10;
 const LARGE: u64 = (4 << 20) + (96 << 10);
 
 /// Slots of a file that is written in parallel.
 const SLOTS: u64 = 6;
 const SLOT: u64 = 20_000;
-
-/// Permission bits of what is made.
-pub(super) const MODE: u32 = 0o644;
 
 impl Writer {
     /// A call that can be made now, if there is one.
@@ -74,73 +71,6 @@ impl Writer {
 
 fn with_request(ledger: &mut Ledger, pending: Pending) -> Option<(Request, Pending)> {
     Some((request(ledger, &pending)?, pending))
-}
-
-/// The call of an operation.
-pub(super) fn request(ledger: &Ledger, pending: &Pending) -> Option<Request> {
-    let handle = |node: &NodeId| ledger.identities.get(node).map(|found| &found.handle);
-    let within = |place: &Place| -> Option<(Handle, Vec<u8>)> {
-        let name = place.name.clone().into_bytes();
-        Some((handle(&place.directory)?.clone(), name))
-    };
-    Some(match pending {
-        Pending::Name { op, .. } => match op {
-            NameOp::Make { place, node, kind } => {
-                let (directory, name) = within(place)?;
-                match kind {
-                    // The number decides, so that a repetition is the same call.
-                    Kind::File => {
-                        let how = match node.0 % 3 {
-                            0 => Create::Unchecked,
-                            1 => Create::Guarded,
-                            _ => Create::Exclusive(node.0.to_be_bytes()),
-                        };
-                        Request::create(&directory, &name, how, MODE)
-                    }
-                    Kind::Directory => Request::mkdir(&directory, &name, 0o755),
-                    Kind::Symlink(target) => Request::symlink(&directory, &name, target.as_bytes()),
-                }
-            }
-            NameOp::Link { place, node } => {
-                let (directory, name) = within(place)?;
-                Request::link(handle(node)?, &directory, &name)
-            }
-            NameOp::Rename { from, to } => {
-                let ((from, old), (to, new)) = (within(from)?, within(to)?);
-                Request::rename(&from, &old, &to, &new)
-            }
-            NameOp::Remove { place } => {
-                let (directory, name) = within(place)?;
-                let node = ledger.tree.names.get(place);
-                let kind = node.and_then(|node| ledger.tree.kinds.get(node));
-                match kind {
-                    Some(Kind::Directory) => Request::rmdir(&directory, &name),
-                    _ => Request::remove(&directory, &name),
-                }
-            }
-        },
-        Pending::Data {
-            node, op, stable, ..
-        } => match op {
-            DataOp::Write { offset, length, .. } => {
-                let stable = match (stable, length % 2) {
-                    (false, _) => Stable::Unstable,
-                    (true, 0) => Stable::DataSync,
-                    (true, _) => Stable::FileSync,
-                };
-                Request::write(handle(node)?, *offset, &op.payload(), stable)
-            }
-            DataOp::Resize(size) => Request::setattr(handle(node)?, None, Some(*size)),
-            DataOp::Mode(mode) => Request::setattr(handle(node)?, Some(*mode), None),
-        },
-        Pending::Commit { node, .. } => Request::commit(handle(node)?),
-        Pending::Read {
-            node,
-            offset,
-            expected,
-            ..
-        } => Request::read(handle(node)?, *offset, expected.len() as u32),
-    })
 }
 
 /// What a call under way is about to take the name of, perhaps its last: no call may meet it.
@@ -200,16 +130,6 @@ fn send_again(ledger: &mut Ledger, told: forebay_client::Verifier) -> Option<Pen
         }
     }
     None
-}
-
-pub(super) fn data(node: NodeId, parts: Vec<usize>, op: DataOp, stable: bool) -> Pending {
-    Pending::Data {
-        node,
-        parts,
-        op,
-        stable,
-        done: None,
-    }
 }
 
 /// WRITE somewhere in an idle part of a file, stable or not.
@@ -428,8 +348,4 @@ fn name(ledger: &mut Ledger, random: &mut Random) -> Option<Pending> {
         }
     };
     Some(Pending::Name { op, done: None })
-}
-
-pub(super) fn make(place: Place, node: NodeId, kind: Kind) -> NameOp {
-    NameOp::Make { place, node, kind }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::choose::{MODE, SMALL, data, make};
+use super::operation::{MODE, SMALL, data, make};
 use crate::content::{DataOp, Payload};
 use crate::ledger::{File, Ledger, Pending};
 use crate::tree::{Kind, NameOp, OWN, Place, SHARED};
