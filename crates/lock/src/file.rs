@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::intervals::Intervals;
+use crate::request::{GrantId, Wanted};
 use crate::shares::Shares;
-use crate::table::{GrantId, Wanted};
 use crate::{Client, Incarnation, Owner, Range};
 
 /// The work that one call may spend on waiters: the number that it looks at, and the number of those that it checks for

@@ -34,10 +34,12 @@ mod grace;
 mod intervals;
 mod owner;
 mod range;
+mod request;
 mod shares;
 mod table;
 
 pub use grace::Grace;
 pub use owner::{Client, Incarnation, Owner};
 pub use range::{OutOfRange, Range};
-pub use table::{Grant, GrantId, Holder, Limits, LockOutcome, LockTable, Share, Wanted};
+pub use request::{Grant, GrantId, Holder, LockOutcome, Share, Wanted};
+pub use table::{Limits, LockTable};

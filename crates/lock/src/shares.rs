@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::table::Share;
+use crate::request::Share;
 use crate::{Client, Incarnation};
 
 /// Reservations by owner, and counts of each kind: so that a new one need not be compared with each.
