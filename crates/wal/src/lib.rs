@@ -41,6 +41,7 @@ mod recovery;
 mod seal;
 mod segment;
 mod state;
+mod stats;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -57,5 +58,6 @@ pub use layout::RecordKind;
 pub use options::Options;
 pub use recovery::{Record, Recovery, Tail, WriterEnd};
 pub use seal::LogKeys;
+pub use stats::Stats;
 pub use storage::{FileStorage, MemoryStorage, SegmentMemory, SegmentReader, Storage};
-pub use wal::{Appended, Complete, Durable, Failed, Hand, Room, Stats, Wal};
+pub use wal::{Appended, Complete, Durable, Failed, Hand, Room, Wal};

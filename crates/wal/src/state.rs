@@ -21,8 +21,8 @@ use crate::options::Options;
 use crate::position::Reached;
 use crate::seal::SegmentSealer;
 use crate::segment::{Prepared, Retained, Spare};
+use crate::stats::Stats;
 use crate::waiting::Waiters;
-use crate::wal::Stats;
 
 /// Recycled segments that stay mapped, beyond the current and the prepared ones: as many as are prepared at once, so that
 /// those need neither be mapped nor faulted in again. All of them, where there is no disk.

@@ -1,5 +1,6 @@
 //! The log as its user sees it.
 
+mod fill;
 mod futures;
 mod hand;
 mod preparer;
@@ -8,7 +9,7 @@ mod syncer;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::thread::JoinHandle;
 
@@ -17,11 +18,13 @@ use forebay_types::Lsn;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{AppendError, LogFailed, OpenError};
-use crate::layout::{ALIGNMENT, RECORD_HEADER, RecordHeader, RecordKind, record_bytes};
+use crate::layout::{RecordKind, record_bytes};
 use crate::position::Position;
-use crate::seal::SegmentSealer;
 use crate::state::{Closing, RecordPlace, Reserved, State};
+use crate::stats::Stats;
 use crate::storage::Storage;
+
+use fill::{fill, fill_sealed};
 
 pub use futures::{Complete, Durable, Failed, Room};
 pub use hand::Hand;
@@ -38,23 +41,6 @@ pub struct Appended {
     /// LSN after its last byte, which is what [`Wal::durable`] and [`Wal::complete`] are asked
     /// about.
     pub end: Lsn,
-}
-
-/// What the log has done since it was opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Records appended.
-    pub appends: u64,
-    /// Bytes of these records, with headers and padding.
-    pub appended_bytes: u64,
-    /// Flushes that have succeeded; each may take several system calls.
-    pub flushes: u64,
-    /// Waiters whose flush has succeeded.
-    pub flush_waiters: u64,
-    /// Segment files created.
-    pub segments_made: u64,
-    /// Segments whose records were given up.
-    pub segments_recycled: u64,
 }
 
 /// A log that is open for appending. Made by [`Recovery::into_wal`](crate::Recovery::into_wal).
@@ -447,55 +433,4 @@ impl Reservation<'_> {
             end: place.end,
         }
     }
-}
-
-/// Writes a record into its place. The payload's length is that of all `parts`.
-#[inline]
-fn fill(slot: &mut [u8], kind: RecordKind, place: RecordPlace, payload: u32, parts: &[&[u8]]) {
-    let record = RecordHeader {
-        kind,
-        lsn: place.lsn,
-        salt: place.salt,
-        payload,
-    };
-    let mut crc = record.begin_crc();
-    let Some((head, mut rest)) = slot.split_first_chunk_mut::<RECORD_HEADER>() else {
-        return;
-    };
-    // The padding; the payload goes over what is none.
-    if let Some(last) = rest.last_chunk_mut::<{ ALIGNMENT as usize }>() {
-        *last = [0; ALIGNMENT as usize];
-    }
-    for part in parts {
-        let (to, after) = rest.split_at_mut(part.len());
-        // What is checksummed last gives the copy time to reach memory: the lock's instructions, which come next, would
-        // wait for it.
-        forebay_copy::stream(to, part, |piece| crc.update(piece));
-        rest = after;
-    }
-    let crc = crc.finalize();
-    // After the payload: a header over a payload that does not match is then the mark of damage,
-    // not of a process that was killed here.
-    compiler_fence(Ordering::Release);
-    record.write(head, crc);
-}
-
-/// Seals a record and writes it into its place. The tag counts among the bytes of the payload.
-fn fill_sealed(
-    slot: &mut [u8],
-    kind: RecordKind,
-    place: RecordPlace,
-    stored: u32,
-    parts: &[&[u8]],
-    sealer: &SegmentSealer,
-) {
-    let record = RecordHeader {
-        kind,
-        lsn: place.lsn,
-        salt: place.salt,
-        payload: stored,
-    };
-    sealer.seal_record(&record, parts, |parts| {
-        fill(slot, kind, place, stored, parts)
-    });
 }
