@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 
-use crate::sources::{Place, Sources};
+use crate::sources::{Place, Sources, words};
 
 /// A word that stands in more lines than this tells no place.
 const COMMON: usize = 2000;
@@ -106,12 +106,6 @@ fn candidates(snippet: &[&str], sources: &Sources) -> BTreeSet<Place> {
         (line.saturating_sub(reach)..=line + reach).map(move |line| Place { file, line })
     };
     stretches.into_iter().flat_map(around).collect()
-}
-
-/// The names, numbers and keywords of a line.
-pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
-    line.split(|character: char| !character.is_alphanumeric() && character != '_')
-        .filter(|word| !word.is_empty())
 }
 
 /// How much of two lines is in both, from 0 to 1: their words, and their other characters.

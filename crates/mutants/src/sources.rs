@@ -6,8 +6,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::nearest::words;
-
 /// The line of a file with which a snippet begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
@@ -119,6 +117,12 @@ impl Sources {
     pub fn shown(&self, place: Place) -> String {
         format!("{}:{}", self.path(place.file).display(), place.line + 1)
     }
+}
+
+/// The names, numbers and keywords of a line.
+pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|character: char| !character.is_alphanumeric() && character != '_')
+        .filter(|word| !word.is_empty())
 }
 
 /// All lines of these files, with their places.
