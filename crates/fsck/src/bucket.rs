@@ -13,7 +13,7 @@ use futures_util::{StreamExt, stream};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 
-use crate::check::Ended;
+use crate::ended::Ended;
 use crate::finding::{Finding, Sink};
 use crate::judge::packs::{Packs, index_len};
 use crate::progress::Stage;

@@ -14,6 +14,7 @@ use object_store::path::Path;
 
 use crate::bucket::Bucket;
 use crate::data;
+use crate::ended::Ended;
 use crate::finding::{Finding, Sink};
 use crate::objects;
 use crate::paths;
@@ -79,19 +80,6 @@ pub enum CheckError {
         "the bucket could not be read: {0}; check the connection and the credentials, and run the check again"
     )]
     Bucket(String),
-}
-
-/// What ends an attempt.
-#[derive(Debug)]
-pub(crate) enum Ended {
-    Metadata(StoreError),
-    Bucket(String),
-}
-
-impl From<StoreError> for Ended {
-    fn from(error: StoreError) -> Self {
-        Ended::Metadata(error)
-    }
 }
 
 /// Checks the volume that is in `store` under `root`.

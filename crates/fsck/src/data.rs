@@ -13,7 +13,7 @@ use forebay_types::{BLOCK_SIZE, Inode};
 use futures_util::{StreamExt, stream};
 
 use crate::bucket::{Bucket, Unread};
-use crate::check::Ended;
+use crate::ended::Ended;
 use crate::finding::{Finding, Nobody, Sink};
 use crate::progress::Stage;
 use crate::source::Cursor;

@@ -20,7 +20,8 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
-use crate::check::{ATTEMPTS, CheckError, Ended, open, unlock};
+use crate::check::{ATTEMPTS, CheckError, open, unlock};
+use crate::ended::Ended;
 use crate::judge::unreferenced::Listed;
 use crate::progress::{Progress, Stage};
 use crate::report::{Amount, Findings};

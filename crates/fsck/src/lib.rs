@@ -33,6 +33,7 @@
 mod bucket;
 mod check;
 mod data;
+mod ended;
 mod explain;
 mod finding;
 mod garbage;

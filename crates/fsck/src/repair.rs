@@ -60,7 +60,8 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 
 use crate::bucket::Bucket;
-use crate::check::{CheckError, Ended, MIN_MEMORY, Options, attempt_on, check, unlock};
+use crate::check::{CheckError, MIN_MEMORY, Options, attempt_on, check, unlock};
+use crate::ended::Ended;
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::source::Source;

@@ -7,7 +7,7 @@ use forebay_types::Inode;
 use super::work::Work;
 use super::{maps, names, packs, records, trees};
 use crate::bucket::Bucket;
-use crate::check::Ended;
+use crate::ended::Ended;
 use crate::finding::{Finding, VolumeCount};
 
 /// Phases of a round.

@@ -8,7 +8,7 @@ use forebay_types::{Inode, PackId};
 
 use super::work::Work;
 use crate::bucket::Bucket;
-use crate::check::Ended;
+use crate::ended::Ended;
 use crate::explain;
 use crate::finding::{Finding, Nobody};
 use crate::judge::packs::impossible;

@@ -10,7 +10,7 @@ use forebay_types::{BLOCK_SIZE, BlockIndex, Epoch, Inode, Lsn, PackId};
 
 use super::work::Work;
 use crate::bucket::Bucket;
-use crate::check::Ended;
+use crate::ended::Ended;
 use crate::finding::{Finding, Name, Nobody, of_kind};
 use crate::judge::objects::FIRST_COOKIE;
 use crate::judge::packs::COUNTER_BITS;
