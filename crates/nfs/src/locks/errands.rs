@@ -9,24 +9,13 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Callback, Errands, LockManager, Peer};
+use super::errand::{Callback, Errand};
+use super::{Errands, LockManager, Peer};
 use crate::metrics::Metrics;
 use crate::nlm::{self, Status};
 use crate::nsm;
-use crate::outgoing::{Program, Remote};
+use crate::outgoing::Program;
 use crate::xdr::Malformed;
-
-/// Something to be told.
-pub(super) enum Errand {
-    /// An owner has got its lock.
-    Granted(Grant<Callback>),
-    /// The results of an asynchronous call.
-    Results {
-        remote: Remote,
-        procedure: u32,
-        results: Vec<u8>,
-    },
-}
 
 /// Calls at the same time.
 const PARALLEL: usize = 64;

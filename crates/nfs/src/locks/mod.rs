@@ -19,13 +19,16 @@
 //! a client's first lock is granted; after the restart these clients are told ("SM_NOTIFY"), and lock again what
 //! they held while the grace period keeps everybody else from it.
 
+mod errand;
 mod errands;
 mod notebook;
 mod peers;
 
+pub(crate) use errand::Callback;
 pub(crate) use errands::run;
 pub use notebook::Notebook;
-pub(crate) use peers::{Guard, Peer};
+pub(crate) use notebook::Peer;
+pub(crate) use peers::Guard;
 
 use std::io;
 use std::net::IpAddr;
@@ -36,7 +39,7 @@ use forebay_lock::{Client, Grace, Grant, Incarnation, LockTable};
 use tokio::sync::{Notify, mpsc};
 
 use crate::outgoing::Remote;
-use errands::Errand;
+use errand::Errand;
 use peers::Peers;
 
 /// Where portmappers listen.
@@ -68,17 +71,6 @@ impl LockConfig {
             portmapper: PORTMAPPER_PORT,
         }
     }
-}
-
-/// What is needed to tell an owner that it has got its lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Callback {
-    /// The cookie of its request.
-    pub(crate) cookie: Vec<u8>,
-    /// The file, as it named it.
-    pub(crate) handle: Vec<u8>,
-    /// The own address that it knows.
-    pub(crate) local: IpAddr,
 }
 
 /// See the module's documentation.

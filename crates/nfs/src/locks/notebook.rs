@@ -14,10 +14,9 @@
 
 use std::fmt::Write;
 use std::io;
+use std::net::IpAddr;
 
 use forebay_lock::Client;
-
-use super::Peer;
 
 const MAGIC: &str = "forebay-locks 1";
 
@@ -35,6 +34,14 @@ pub trait Notebook: Send + Sync + 'static {
     /// # Errors
     /// It cannot be written; it holds what it held before.
     fn replace(&self, content: &[u8]) -> io::Result<()>;
+}
+
+/// A client, and how it knows this server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Peer {
+    pub(crate) client: Client,
+    /// The own address that its connection came to.
+    pub(crate) local: IpAddr,
 }
 
 /// What is in it.

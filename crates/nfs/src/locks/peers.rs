@@ -11,7 +11,7 @@ use forebay_lock::Client;
 use parking_lot::Mutex;
 
 use super::Notebook;
-use super::notebook::Notes;
+use super::notebook::{Notes, Peer};
 
 /// Independent parts, each with its own lock.
 const SHARDS: usize = 16;
@@ -19,14 +19,6 @@ const SHARDS: usize = 16;
 /// Clients that are noted at most, and of these those of one address.
 const MAX_PEERS: usize = 4096;
 const MAX_NAMES: usize = 64;
-
-/// A client, and how it knows this server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Peer {
-    pub(crate) client: Client,
-    /// The own address that its connection came to.
-    pub(crate) local: IpAddr,
-}
 
 /// What is known of a client by one of its names.
 struct Known {
