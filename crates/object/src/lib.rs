@@ -21,8 +21,10 @@
 
 #![forbid(unsafe_code)]
 
+mod chain;
 mod counting;
 mod error;
+mod fault;
 #[cfg(feature = "faults")]
 pub mod faults;
 mod file;
@@ -35,6 +37,7 @@ mod pace;
 mod probe;
 mod range;
 mod s3;
+mod sort;
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -44,7 +47,8 @@ use object_store::{Attribute, ObjectStore, PutOptions};
 use tokio::time::Instant;
 
 pub use counting::{CountingStore, RequestCounts};
-pub use error::{Fault, OpenError, Refusal};
+pub use error::OpenError;
+pub use fault::Fault;
 pub use file::FileStore;
 pub use link::{Hours, LinkLimit};
 pub use options::{Checksum, Credentials, Encryption, Proxy, Restore, RestoreTier, StoreOptions};
@@ -53,6 +57,7 @@ pub use probe::{ProbeError, probe};
 pub use s3::{
     CredentialSource, S3Store, advice, check_environment, check_region, endpoint, http_client,
 };
+pub use sort::Refusal;
 
 use location::Location;
 use pace::{Body, Kind, PacedStore, Pacer, Repeat};

@@ -6,7 +6,7 @@ use object_store::{Error, Result};
 use tokio::time::Instant;
 
 use crate::Fault;
-use crate::error::is_away;
+use crate::sort::is_away;
 
 /// It may have just started, or have too much to do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -61,7 +61,7 @@ mod tests {
         })
         .await
         .unwrap_err();
-        assert!(crate::error::words(&error).contains("SlowDown"));
+        assert!(crate::sort::words(&error).contains("SlowDown"));
         assert_eq!(times.get(), 31);
         let times = Cell::new(0);
         let opened = asked(|| async {

@@ -9,7 +9,7 @@ use object_store::{
     Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion,
 };
 
-use crate::error::{way_out, words};
+use crate::sort::{way_out, words};
 use crate::{Fault, Store};
 
 /// A store is not fit for a volume, and why.

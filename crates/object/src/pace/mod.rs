@@ -46,8 +46,10 @@ use policy::{Admission, Outcome, Ticket};
 pub use words::Needs;
 use words::Words;
 
-use crate::error::{Answer, chain};
+use crate::chain::chain;
+use crate::error::{away, hung};
 use crate::link::{Link, UnderWay, Way, in_time};
+use crate::sort::Answer;
 use crate::{Fault, Refusal};
 
 /// What all requests to one store share: the state of the policy, and who waits for it.
@@ -91,13 +93,6 @@ impl Health {
         let (why, since) = circuits.away()?;
         Some((why.to_owned(), since.elapsed()))
     }
-}
-
-/// The store has not answered lately, and it is not the time to try again.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the store is not asked while it does not answer; the last answer was: {why}")]
-pub(crate) struct Away {
-    why: String,
 }
 
 /// How a request may be repeated.
@@ -148,7 +143,7 @@ impl Pacer {
     ) -> Result<T> {
         in_time(self.link.as_deref(), limit, what)
             .await
-            .unwrap_or_else(|| Err(crate::error::hung(limit)))
+            .unwrap_or_else(|| Err(hung(limit)))
     }
 
     /// Asks until there is an answer, or repeating is of no use for now.
@@ -267,12 +262,7 @@ impl Pacer {
                 }
                 Admission::Wait => ended.await,
                 Admission::WaitUntil(until) => tokio::time::sleep_until(until).await,
-                Admission::Away { why } => {
-                    return Err(object_store::Error::Generic {
-                        store: "store",
-                        source: Box::new(Away { why }),
-                    });
-                }
+                Admission::Away { why } => return Err(away(why)),
             }
         }
     }

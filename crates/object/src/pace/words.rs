@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::error::{Refusal, is_away};
+use crate::sort::{Refusal, is_away};
 
 type Lasts = watch::Sender<Option<Refusal>>;
 

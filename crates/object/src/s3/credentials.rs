@@ -248,7 +248,7 @@ impl CredentialSource {
                 Ok(credentials)
             }
             Err(error) => {
-                let why = crate::error::chain(&error);
+                let why = crate::chain::chain(&error);
                 state.tried = Some((now, Some(why.clone())));
                 match &state.held {
                     Some(held) if held.expires.is_none_or(|expires| now < expires) => {

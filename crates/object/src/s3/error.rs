@@ -11,7 +11,7 @@ use object_store::path::Path;
 
 use super::advice::{self, Advice, Kind, Stage};
 use crate::Fault;
-use crate::error::{causes, chain};
+use crate::chain::{causes, chain};
 
 const STORE: &str = "S3";
 
@@ -296,7 +296,7 @@ fn has_cause<T: StdError + 'static>(error: &(dyn StdError + 'static)) -> bool {
 mod tests {
     use super::*;
 
-    use crate::error::Answer;
+    use crate::sort::Answer;
 
     fn said(status: u16, code: Option<&str>) -> Error {
         let words = Words {
@@ -398,7 +398,7 @@ mod tests {
             ..Words::default()
         };
         let error = sorted("a", words);
-        assert!(crate::error::way_out(&error).contains("AWS_REGION=eu-central-1"));
+        assert!(crate::sort::way_out(&error).contains("AWS_REGION=eu-central-1"));
     }
 
     #[test]

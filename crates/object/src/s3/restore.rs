@@ -139,7 +139,7 @@ impl Shared {
                 tracing::warn!("{location} is archived ({name}); it is being restored already");
             }
             Err(failed) => {
-                let why = crate::error::chain(&error::from_sdk(location, failed));
+                let why = crate::chain::chain(&error::from_sdk(location, failed));
                 tracing::error!("{location} is archived ({name}) and cannot be restored: {why}");
                 self.archived.forget(location);
             }

@@ -7,7 +7,7 @@ use rustls::{CertificateError, Error as TlsError};
 
 use super::{Advice, Kind};
 use crate::Fault;
-use crate::error::causes;
+use crate::chain::{causes, chain};
 
 const fn row(
     code: &'static str,
@@ -211,7 +211,7 @@ fn on_its_way(error: &(dyn StdError + 'static)) -> &'static Advice {
     if let Some(tls) = causes(error).find_map(tls_error) {
         return of_tls(tls);
     }
-    let text = crate::error::chain(error);
+    let text = chain(error);
     // The resolver's errors have no type of their own.
     if text.contains("dns error") || text.contains("failed to lookup address") {
         return &NO_SUCH_HOST;

@@ -142,7 +142,7 @@ async fn where_none_are_found_none_are_looked_for_at_each_request() {
     agent.gives_nothing();
     for _ in 0..10 {
         let error = agent.key().await.unwrap_err();
-        assert!(crate::error::chain(&error).contains("none"), "{error:?}");
+        assert!(crate::chain::chain(&error).contains("none"), "{error:?}");
     }
     assert_eq!(agent.searches(), 1);
     agent.gives("second", None);
@@ -159,7 +159,7 @@ async fn what_no_header_may_hold_is_an_error_that_does_not_tell_it() {
     for key in ["AKIA\n", "AK IA", "AKIÄ", "", "AKIA\u{1}"] {
         let agent = Agent::new(Vec::new());
         agent.gives(key, None);
-        let error = crate::error::chain(&agent.key().await.unwrap_err());
+        let error = crate::chain::chain(&agent.key().await.unwrap_err());
         assert!(
             error.contains("access key id") && !error.contains("AKI"),
             "{error}"

@@ -107,7 +107,7 @@ async fn a_download_of_which_nothing_comes_is_given_up_in_spite_of_a_limit() {
         .await
         .unwrap()
         .unwrap();
-    let error = crate::error::chain(&got.unwrap_err());
+    let error = crate::chain::chain(&got.unwrap_err());
     assert!(error.contains("stands still"), "{error}");
 }
 
