@@ -58,11 +58,11 @@ impl ClientShares {
     /// The client was admitted with this many bytes; not 0.
     pub(crate) fn count(&self, client: ClientId, bytes: u64) {
         let counter = self.counter(client);
-        if counter.filled() == 0 {
+        let open = self.open.load(Ordering::Relaxed) % 2;
+        let before = counter.bytes[open].fetch_add(bytes, Ordering::Relaxed);
+        if before == 0 && counter.bytes[1 - open].load(Ordering::Relaxed) == 0 {
             self.clients.fetch_add(1, Ordering::Relaxed);
         }
-        let open = self.open.load(Ordering::Relaxed) % 2;
-        counter.bytes[open].fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// A checkpoint closes: bytes of the one before it do not count any more.
@@ -77,7 +77,7 @@ impl ClientShares {
         self.clients.store(clients, Ordering::Relaxed);
     }
 
-    /// How many bytes of a memory of `limit` bytes are not for what is no client's change: none as long as one client alone
+    /// How many bytes of a memory of `limit` bytes background work leaves free for clients: none as long as one client alone
     /// changes something.
     pub(crate) fn reserved(&self, limit: u64) -> u64 {
         match self.clients.load(Ordering::Relaxed) {
