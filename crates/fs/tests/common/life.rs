@@ -98,12 +98,6 @@ impl Life {
         self.crash();
     }
 
-    /// Waits until the publisher has looked for what the gateway before has left to be deleted, as it does once after a
-    /// start. A test that counts requests or scans calls this first; nothing may have changed before.
-    pub fn start_is_over(&self) {
-        self.flush();
-    }
-
     pub fn flush(&self) {
         self.run(|volume| async move { volume.flush().await.unwrap() });
     }

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 pub struct Gate {
     closed: watch::Sender<bool>,
     held: AtomicUsize,
+    arrived: AtomicUsize,
 }
 
 impl Default for Gate {
@@ -16,6 +17,7 @@ impl Default for Gate {
         Gate {
             closed: watch::Sender::new(false),
             held: AtomicUsize::new(0),
+            arrived: AtomicUsize::new(0),
         }
     }
 }
@@ -36,7 +38,13 @@ impl Gate {
         self.held.load(Ordering::SeqCst)
     }
 
+    /// Requests that have come to it since it was made, held or not.
+    pub fn arrived(&self) -> usize {
+        self.arrived.load(Ordering::SeqCst)
+    }
+
     pub(super) async fn pass(&self) {
+        self.arrived.fetch_add(1, Ordering::SeqCst);
         let mut closed = self.closed.subscribe();
         if !*closed.borrow_and_update() {
             return;
