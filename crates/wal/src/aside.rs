@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use forebay_types::Lsn;
 
-use crate::inspect::{Label, LogFiles};
+use crate::inspect::Label;
 use crate::layout::{HeaderBytes, SEGMENT_HEADER, SEGMENT_PAGE_USED, SIZE_BYTES, SegmentHeader};
+use crate::log_files::LogFiles;
 use crate::position;
 use crate::recovery::cursor::{SegmentCursor, first_record};
 use crate::segment::{AsideKind, AsideName, FileName};

@@ -21,32 +21,13 @@ use forebay_seal::{DataKeys, Purpose};
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 use crate::layout::{HeaderBytes, SEGMENT_HEADER_USED, SegmentHeader};
+use crate::log_files::LogFiles;
 use crate::position;
 use crate::seal::LogKeys;
 use crate::segment::{AsideKind, AsideName, FileName};
-use crate::storage::{SegmentReader, Storage};
 
 pub use reader::{Gap, GapReason, LockedRecord, LogReader, Piece};
 pub use summary::{Counts, Ending, SegmentSummary, Summary};
-
-/// Files of a log folder, for reading.
-pub trait LogFiles: Send + Sync {
-    /// The names of all files, in any order, foreign ones included.
-    fn list(&self) -> io::Result<Vec<String>>;
-
-    /// Opens a file.
-    fn read(&self, name: &str) -> io::Result<Box<dyn SegmentReader>>;
-}
-
-impl<S: Storage + ?Sized> LogFiles for S {
-    fn list(&self) -> io::Result<Vec<String>> {
-        Storage::list(self)
-    }
-
-    fn read(&self, name: &str) -> io::Result<Box<dyn SegmentReader>> {
-        Storage::read(self, name)
-    }
-}
 
 /// Which log of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

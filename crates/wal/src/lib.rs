@@ -34,6 +34,7 @@ mod aside;
 mod error;
 mod inspect;
 mod layout;
+mod log_files;
 mod map;
 mod options;
 mod position;
@@ -51,10 +52,11 @@ mod wal;
 pub use aside::{LogFolder, archived, discard, has_to_be_archived, put_aside};
 pub use error::{AppendError, LogFailed, OpenError};
 pub use inspect::{
-    Counts, Ending, Gap, GapReason, Inspection, KeptLog, Label, LockedRecord, LogFiles, LogReader,
-    Piece, SegmentSummary, Summary,
+    Counts, Ending, Gap, GapReason, Inspection, KeptLog, Label, LockedRecord, LogReader, Piece,
+    SegmentSummary, Summary,
 };
 pub use layout::RecordKind;
+pub use log_files::LogFiles;
 pub use options::Options;
 pub use recovery::{Record, Recovery, Tail, WriterEnd};
 pub use seal::LogKeys;

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_types::{Lsn, VolumeId};
 
-use crate::inspect::LogFiles;
+use crate::log_files::LogFiles;
 use crate::storage::{SegmentMemory, Storage};
 
 /// Name of the file.

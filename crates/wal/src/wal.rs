@@ -5,17 +5,16 @@ mod futures;
 mod hand;
 mod preparer;
 mod restart;
+mod shared;
 mod syncer;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Waker;
 use std::thread::JoinHandle;
 
-use forebay_seal::Sealing;
 use forebay_types::Lsn;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use crate::error::{AppendError, LogFailed, OpenError};
 use crate::layout::{RecordKind, record_bytes};
@@ -25,6 +24,7 @@ use crate::stats::Stats;
 use crate::storage::Storage;
 
 use fill::{fill, fill_sealed};
+use shared::Shared;
 
 pub use futures::{Complete, Durable, Failed, Room};
 pub use hand::Hand;
@@ -52,27 +52,6 @@ pub struct Wal {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// There are no threads: see [`Hand`].
     by_hand: bool,
-}
-
-/// What the log, its threads and its futures share.
-pub(crate) struct Shared {
-    storage: Arc<dyn Storage>,
-    state: Mutex<State>,
-    /// What records are sealed with, if they are.
-    sealing: Option<Sealing>,
-    /// Bytes that this adds to each payload.
-    seal_bytes: u64,
-    largest_payload: u64,
-    limit_bytes: u64,
-    /// Copies of the state's numbers, to be read without the lock.
-    complete: AtomicU64,
-    durable: AtomicU64,
-    /// The same, for recovery after a crash.
-    position: Option<Position>,
-    syncer: Condvar,
-    preparer: Condvar,
-    /// Signalled when something that a restart waits for has ended.
-    settled: Condvar,
 }
 
 impl Wal {
@@ -339,67 +318,6 @@ impl Drop for Wal {
     fn drop(&mut self) {
         self.shared.close(Closing::Abandon);
         self.join();
-    }
-}
-
-impl Shared {
-    /// Changes the state, publishes its numbers, wakes whom the change concerns.
-    fn change<T>(&self, change: impl FnOnce(&mut State, &mut Vec<Waker>) -> T) -> T {
-        let mut due = Vec::new();
-        let mut state = self.state.lock();
-        let result = change(&mut state, &mut due);
-        self.publish(&state);
-        self.wake(state, due);
-        result
-    }
-
-    /// Makes the state's numbers known to whoever reads them without the lock.
-    #[inline]
-    fn publish(&self, state: &State) {
-        self.complete.store(state.complete.0, Ordering::Release);
-        self.durable.store(state.durable.0, Ordering::Release);
-        if let Some(position) = &self.position {
-            position.set(state.reached());
-        }
-    }
-
-    /// Tells of an append: the preparer if it has begun a segment or found none, and whom it concerns.
-    #[cold]
-    fn tell(&self, mut state: MutexGuard<'_, State>, turned: bool) {
-        if turned {
-            self.preparer.notify_one();
-        }
-        let mut due = Vec::new();
-        state.take_complete(&mut due);
-        self.wake(state, due);
-    }
-
-    /// Wakes the syncer if a flush is due, and whoever else is due.
-    fn wake(&self, state: MutexGuard<'_, State>, due: Vec<Waker>) {
-        if state.flush_may_begin() || state.closing > Closing::Open {
-            self.syncer.notify_one();
-        }
-        if state.failure.is_some() {
-            self.settled.notify_all();
-        }
-        drop(state);
-        for waker in due {
-            waker.wake();
-        }
-    }
-
-    /// Has the disk asked once more for a segment that it has refused.
-    fn look_again(&self) {
-        let mut state = self.state.lock();
-        if state.shortage.is_some() && !state.preparing {
-            state.try_again = true;
-            self.preparer.notify_one();
-        }
-    }
-
-    fn close(&self, how: Closing) {
-        self.change(|state, due| state.close(how, due));
-        self.preparer.notify_one();
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use forebay_types::{Epoch, Lsn};
 
-use super::{LogFiles, Segment};
+use super::Segment;
 use crate::RecordKind;
 use crate::error::OpenError;
 use crate::layout::SegmentHeader;
+use crate::log_files::LogFiles;
 use crate::recovery::cursor::{Place, SegmentCursor};
 use crate::recovery::{Record, follows};
 use crate::seal::{LogKeys, SegmentOpener};

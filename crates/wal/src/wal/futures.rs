@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use forebay_types::Lsn;
 
-use super::Shared;
+use super::shared::Shared;
 use crate::error::LogFailed;
 use crate::state::{Closing, State};
 use crate::waiting::{Ticket, Waiters};

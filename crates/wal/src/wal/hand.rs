@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Shared, preparer, syncer};
+use super::shared::Shared;
+use super::{preparer, syncer};
 
 /// Does what the threads of a log do, when it is told to: for simulations, which decide what happens
 /// when. Without it nothing becomes durable and no segment is prepared.

@@ -9,7 +9,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::Shared;
+use super::shared::Shared;
 use crate::layout::{Salt, SegmentNumber};
 use crate::map::{SegmentMap, Unwritten};
 use crate::seal::SegmentSealer;

@@ -4,7 +4,8 @@ use std::io;
 
 use forebay_types::Lsn;
 
-use super::{Shared, preparer};
+use super::preparer;
+use super::shared::Shared;
 use crate::layout::{SEGMENT_HEADER, SegmentHeader, SegmentNumber};
 use crate::segment::{FileName, Prepared, Spare};
 use crate::state::{Closing, State};

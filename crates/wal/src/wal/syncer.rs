@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use super::Shared;
+use super::shared::Shared;
 use crate::state::{Closing, Flush, State};
 
 /// The share of a flush's time for which the next one may be held back.
