@@ -30,8 +30,9 @@ use forebay_meta::record::VolumeState;
 use forebay_types::{Epoch, Inode, Lsn, VolumeId};
 use forebay_wal::{Inspection, Label, LogFiles, SegmentReader, Storage};
 
-use crate::environment::{LocalFolder, note_path};
-use crate::local::{LocalState, hex, unhex};
+use crate::hex::{hex, unhex};
+use crate::local::LocalState;
+use crate::local_folder::{LocalFolder, note_path};
 
 const MARK_MAGIC: &str = "forebay-published 1";
 const NOTE_MAGIC: &str = "forebay-note 1";

@@ -9,7 +9,7 @@ use forebay_types::BLOCK_SIZE;
 use crate::Compression;
 use crate::core::NODE_BYTES;
 use crate::dedup::Dedup;
-use crate::open::Opening;
+use crate::opening::Opening;
 
 /// Bytes for unpublished names and attributes, at most: enough for a checkpoint of a few tens of thousands of files.
 const MOST_FOR_NAMES: u64 = 64 << 20;

@@ -4,35 +4,17 @@
 //! Everything that differs from one run to the next comes in through [`Environment`], so that a
 //! simulation can decide it: with a seed, at every step, as often as it likes.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use forebay_meta::{MetaStore, Sealing, SlateReader, SlateSettings, SlateStore, StoreError};
 use forebay_object::Store;
 use forebay_vfs::Timestamp;
-use forebay_wal::{FileStorage, Options, Recovery, Storage, Wal};
 
-use crate::FsConfig;
 use crate::background;
-use crate::local::StateFile;
-
-/// Folder of the log in the local folder.
-pub(crate) const LOG_FOLDER: &str = "log";
-
-/// Folder of the disk cache in the local folder.
-const CACHE_FOLDER: &str = "cache";
-
-/// The mark in the local folder.
-const MARK_FILE: &str = "published";
-
-/// Where the note about a log is that was put aside in the folder `log`.
-pub(crate) fn note_path(log: &Path, label: &str) -> PathBuf {
-    log.join(format!("{label}.note"))
-}
+use crate::disk_folder::DiskFolder;
+use crate::local_folder::LocalFolder;
 
 /// Name of the metadata under the volume's prefix.
 pub(crate) const META_PREFIX: &str = "meta";
@@ -62,51 +44,6 @@ pub trait Clock: Send + Sync + 'static {
 pub trait Randomness: Send + Sync + 'static {
     /// Fills `bytes`.
     fn fill(&self, bytes: &mut [u8]);
-}
-
-/// A folder on the gateway's own disk: a state file and the log.
-pub trait LocalFolder: Send + Sync + 'static {
-    /// The folder's name, for messages.
-    fn path(&self) -> &Path;
-
-    /// Makes the folder if it is missing, and locks the log in it against a second gateway for as
-    /// long as what it gives lives.
-    fn log(&self) -> io::Result<Arc<dyn Storage>>;
-
-    /// The content of the state file; `None` if there is none.
-    fn load_state(&self) -> io::Result<Option<Vec<u8>>>;
-
-    /// Replaces the state file as a whole: after a crash it holds either the old content or the new
-    /// one. The new one is on stable storage when this returns.
-    fn replace_state(&self, content: &[u8]) -> io::Result<()>;
-
-    /// The mark: what [`set_mark`](Self::set_mark) was last told; `None` if that was never.
-    fn mark(&self) -> io::Result<Option<Vec<u8>>>;
-
-    /// Replaces the mark, a line that always has the same length. After a crash it holds the old
-    /// line, the new one, or a mixture: nothing but the exactness of a salvage depends on it.
-    fn set_mark(&self, line: &[u8]) -> io::Result<()>;
-
-    /// Writes a note beside the log that was put aside under `label`.
-    fn write_note(&self, label: &str, text: &[u8]) -> io::Result<()>;
-
-    /// The id that the kernel drew when it booted: as long as it is the same, nothing that was
-    /// written is lost, flushed or not. Zeros where that is not known.
-    fn boot_id(&self) -> [u8; 16];
-
-    /// Where a disk cache may be, which does not exist yet or is from an earlier run; `None` if there can be none.
-    fn disk_cache(&self) -> Option<PathBuf> {
-        None
-    }
-
-    /// Goes on with a recovered log.
-    fn start_log(
-        &self,
-        recovery: Recovery,
-        options: Options,
-    ) -> Result<Wal, forebay_wal::OpenError> {
-        recovery.into_wal(options)
-    }
 }
 
 /// Opens the metadata of a volume.
@@ -178,10 +115,6 @@ impl Environment {
             compute: Compute::Threads,
         }
     }
-
-    pub(crate) fn of(config: &FsConfig) -> Environment {
-        Environment::real(config.data_dir.clone())
-    }
 }
 
 /// Random bytes.
@@ -221,71 +154,6 @@ impl Randomness for SystemRandomness {
     fn fill(&self, bytes: &mut [u8]) {
         // The system's generator fails only where there is none; nothing could be opened safely there.
         getrandom::fill(bytes).expect("the system gives random bytes");
-    }
-}
-
-/// A folder on a disk.
-struct DiskFolder {
-    path: PathBuf,
-    state: StateFile,
-}
-
-impl DiskFolder {
-    fn new(path: PathBuf) -> DiskFolder {
-        DiskFolder {
-            state: StateFile::new(&path),
-            path,
-        }
-    }
-}
-
-impl LocalFolder for DiskFolder {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn log(&self) -> io::Result<Arc<dyn Storage>> {
-        let log = self.path.join(LOG_FOLDER);
-        std::fs::create_dir_all(&log)?;
-        Ok(Arc::new(FileStorage::open(&log)?))
-    }
-
-    fn load_state(&self) -> io::Result<Option<Vec<u8>>> {
-        self.state.load()
-    }
-
-    fn replace_state(&self, content: &[u8]) -> io::Result<()> {
-        self.state.replace(content)
-    }
-
-    fn mark(&self) -> io::Result<Option<Vec<u8>>> {
-        match std::fs::read(self.path.join(MARK_FILE)) {
-            Ok(line) => Ok(Some(line)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn set_mark(&self, line: &[u8]) -> io::Result<()> {
-        let mut options = File::options();
-        options.create(true).truncate(false).write(true);
-        let file = options.open(self.path.join(MARK_FILE))?;
-        file.write_all_at(line, 0)
-    }
-
-    fn write_note(&self, label: &str, text: &[u8]) -> io::Result<()> {
-        std::fs::write(note_path(&self.path.join(LOG_FOLDER), label), text)
-    }
-
-    fn boot_id(&self) -> [u8; 16] {
-        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        text.ok()
-            .and_then(|text| crate::local::unhex(&text.trim().replace('-', "")).ok())
-            .unwrap_or_default()
-    }
-
-    fn disk_cache(&self) -> Option<PathBuf> {
-        Some(self.path.join(CACHE_FOLDER))
     }
 }
 

@@ -23,18 +23,18 @@
 //! gateway still knows the epoch in the bucket for its own, and its log is replayed. `epoch` is written when the bucket has it:
 //! a bucket of a lower one is an earlier state that was put back, and refused.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use forebay_types::{Epoch, Lsn, VolumeId};
 use forebay_vfs::Verifier;
 use forebay_wal::WriterEnd;
 
-use crate::environment::LocalFolder;
+use crate::disk_folder::DiskFolder;
+use crate::hex::{hex, unhex};
+use crate::local_folder::{LocalFolder, STATE_FILE};
 
 const MAGIC: &str = "forebay-state 1";
-const FILE_NAME: &str = "state";
 
 /// Why the local state cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -197,25 +197,9 @@ impl LocalState {
     }
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub(crate) fn unhex<const N: usize>(text: &str) -> Result<[u8; N], &'static str> {
-    let mut bytes = [0; N];
-    if text.len() != 2 * N || !text.is_ascii() {
-        return Err("an identity has the wrong length");
-    }
-    for (i, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16)
-            .map_err(|_| "an identity is no hexadecimal number")?;
-    }
-    Ok(bytes)
-}
-
 /// Reads the state of a gateway; `None` when the folder was never used.
 pub(crate) fn load(folder: &dyn LocalFolder) -> Result<Option<LocalState>, LocalError> {
-    let path = || folder.path().join(FILE_NAME);
+    let path = || folder.path().join(STATE_FILE);
     let bytes = folder.load_state().map_err(|source| LocalError::Io {
         path: path(),
         source,
@@ -249,7 +233,7 @@ pub fn epoch_seen(data_dir: &Path, volume: VolumeId) -> Result<Epoch, LocalError
 
 /// The state of the gateway with this folder, if it is one of `volume`.
 fn own(data_dir: &Path, volume: VolumeId) -> Result<Option<LocalState>, LocalError> {
-    let state = load(&*crate::Environment::real(data_dir.to_owned()).local)?;
+    let state = load(&DiskFolder::new(data_dir.to_owned()))?;
     Ok(state.filter(|state| state.volume == volume))
 }
 
@@ -257,46 +241,16 @@ fn own(data_dir: &Path, volume: VolumeId) -> Result<Option<LocalState>, LocalErr
 pub(crate) fn store(folder: &dyn LocalFolder, state: &LocalState) -> Result<(), LocalError> {
     let replaced = folder.replace_state(state.encode().as_bytes());
     replaced.map_err(|source| LocalError::Io {
-        path: folder.path().join(FILE_NAME),
+        path: folder.path().join(STATE_FILE),
         source,
     })
 }
 
-/// The file itself.
-#[derive(Clone, Debug)]
-pub(crate) struct StateFile {
-    folder: PathBuf,
-}
-
-impl StateFile {
-    pub(crate) fn new(folder: &Path) -> StateFile {
-        StateFile {
-            folder: folder.to_owned(),
-        }
-    }
-
-    pub(crate) fn load(&self) -> io::Result<Option<Vec<u8>>> {
-        match fs::read(self.folder.join(FILE_NAME)) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub(crate) fn replace(&self, content: &[u8]) -> io::Result<()> {
-        let beside = self.folder.join(format!("{FILE_NAME}.new"));
-        let mut file = File::create(&beside)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(&beside, self.folder.join(FILE_NAME))?;
-        File::open(&self.folder)?.sync_all()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
-    use crate::Environment;
 
     fn state() -> LocalState {
         LocalState {
@@ -316,18 +270,18 @@ mod tests {
     #[test]
     fn a_stored_state_is_read_back_and_a_missing_one_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        let local = Environment::real(folder.path().to_owned()).local;
-        assert_eq!(load(&*local).unwrap(), None);
-        store(&*local, &state()).unwrap();
-        assert_eq!(load(&*local).unwrap(), Some(state()));
+        let local = DiskFolder::new(folder.path().to_owned());
+        assert_eq!(load(&local).unwrap(), None);
+        store(&local, &state()).unwrap();
+        assert_eq!(load(&local).unwrap(), Some(state()));
         for log_end in [None, Some(Lsn(u64::MAX))] {
             let stopped = LocalState {
                 clean: true,
                 log_end,
                 ..state()
             };
-            store(&*local, &stopped).unwrap();
-            assert_eq!(load(&*local).unwrap(), Some(stopped));
+            store(&local, &stopped).unwrap();
+            assert_eq!(load(&local).unwrap(), Some(stopped));
         }
         for (keys, note) in [(7, None), (7, Some("\"a b\"")), (0, Some("x"))] {
             let more = LocalState {
@@ -335,28 +289,28 @@ mod tests {
                 note: note.map(str::to_owned),
                 ..state()
             };
-            store(&*local, &more).unwrap();
-            assert_eq!(load(&*local).unwrap(), Some(more));
+            store(&local, &more).unwrap();
+            assert_eq!(load(&local).unwrap(), Some(more));
         }
         // Half of an ETag would be the tag of another version.
         let odd = LocalState {
             note: Some("a\nkeys 9".to_owned()),
             ..state()
         };
-        store(&*local, &odd).unwrap();
-        assert_eq!(load(&*local).unwrap(), Some(state()));
+        store(&local, &odd).unwrap();
+        assert_eq!(load(&local).unwrap(), Some(state()));
     }
 
     #[test]
     fn every_flipped_bit_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
-        let local = Environment::real(folder.path().to_owned()).local;
+        let local = DiskFolder::new(folder.path().to_owned());
         let text = state().encode().into_bytes();
         for at in 0..text.len() - 1 {
             let mut damaged = text.clone();
             damaged[at] ^= 1;
-            fs::write(folder.path().join(FILE_NAME), damaged).unwrap();
-            match load(&*local) {
+            fs::write(folder.path().join(STATE_FILE), damaged).unwrap();
+            match load(&local) {
                 Err(LocalError::Damaged { .. }) => {}
                 other => panic!("byte {at}: {other:?}"),
             }

@@ -24,8 +24,9 @@ use forebay_wal::{FileStorage, Inspection, KeptLog, LogFolder, RecordKind, Summa
 
 use crate::aside;
 pub use crate::aside::{Note, Published};
-use crate::environment::{Environment, LOG_FOLDER, LocalFolder};
+use crate::environment::Environment;
 use crate::local::{self, LocalState};
+use crate::local_folder::{LOG_FOLDER, LocalFolder};
 pub use base::{Base, BaseError, log_keys};
 pub use claim::{Claim, ClaimError};
 pub use event::{Event, EventReader, NameEvent, What};

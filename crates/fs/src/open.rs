@@ -1,10 +1,10 @@
 //! Formatting and opening a volume: deciding what the local log is worth, taking the epoch, and replaying the log.
 
-mod error;
+pub(crate) mod error;
 mod folder;
 mod format;
+mod held;
 mod hold;
-mod opening;
 
 use std::fs;
 use std::io;
@@ -29,20 +29,20 @@ use crate::checkpoint::Checkpoints;
 use crate::config::{FsConfig, LogConfig};
 use crate::core::{Core, Parts};
 use crate::disk_cache::DiskCache;
-use crate::environment::{Environment, LocalFolder, Randomness, draw};
+use crate::environment::{Environment, Randomness, draw};
 use crate::fetch::PackStore;
 use crate::journal::Journal;
 use crate::local::{self, LocalState};
+use crate::local_folder::LocalFolder;
 use crate::numbers;
 use crate::quota::{Accounts, Amount};
 
 pub use error::OpenError;
 use folder::{Local, Outlook};
 pub(crate) use format::{format, make};
+pub use held::HeldVolume;
 use hold::Candidate;
-pub use hold::HeldVolume;
 pub(crate) use hold::Hold;
-pub use opening::{Opening, Step};
 
 /// Inode numbers that are never used when an opening does not know which were given out, and a version of Forebay that
 /// had no lease of them served the volume: more than a log of the largest size (64 TiB) has records, of 64 bytes and more,

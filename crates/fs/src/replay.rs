@@ -15,7 +15,8 @@ use forebay_wal::{Record, RecordKind, Recovery};
 use crate::change::{DataHeader, decode_truncate};
 use crate::core::{Core, Stopped};
 use crate::node::Node;
-use crate::open::{OpenError, Opening};
+use crate::open::error::OpenError;
+use crate::opening::Opening;
 
 /// Bytes of the log after which it is noted how far the replay is.
 const SHOWN_EVERY: u64 = 1 << 20;

@@ -104,7 +104,7 @@ impl Volume {
     ///
     /// See [`OpenError`]; nothing is lost by a failed opening.
     pub async fn open(store: &Store, config: FsConfig) -> std::result::Result<Volume, OpenError> {
-        let environment = Environment::of(&config);
+        let environment = Environment::real(config.data_dir.clone());
         Volume::open_in(store, config, environment).await
     }
 
@@ -133,7 +133,7 @@ impl Volume {
         store: &Store,
         config: FsConfig,
     ) -> std::result::Result<Volume, OpenError> {
-        let environment = Environment::of(&config);
+        let environment = Environment::real(config.data_dir.clone());
         let (expected, cache) = (config.expected.clone(), config.metadata_cache);
         let (_, meta) = open::make(store, &environment, &expected, cache).await?;
         drop(expected);

@@ -9,8 +9,8 @@ use forebay_types::Epoch;
 use forebay_wal::{FileStorage, Label};
 
 use super::{Logs, LogsError};
-use crate::environment::LOG_FOLDER;
 use crate::local::{self, LocalError};
+use crate::local_folder::LOG_FOLDER;
 
 /// Why the volume cannot be written beside a local folder. Each message says what to do.
 #[derive(Debug, thiserror::Error)]

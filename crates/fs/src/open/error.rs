@@ -7,7 +7,7 @@ use forebay_meta::StoreError;
 use forebay_meta::volume::VolumeError;
 use forebay_types::{Epoch, Lsn, VolumeId};
 
-use super::hold::HeldVolume;
+use super::held::HeldVolume;
 use crate::local::LocalError;
 
 /// Why a volume cannot be formatted or opened. Each message says what to do.

@@ -10,8 +10,8 @@ use forebay_wal::{LogKeys, Recovery, Storage, WriterEnd};
 
 use super::OpenError;
 use crate::aside::{self, Fate, Note, Published};
-use crate::environment::LocalFolder;
 use crate::local::{self, GatewayId, LocalState};
+use crate::local_folder::LocalFolder;
 
 /// The gateway's folder on its own disk, locked.
 pub(super) struct Local {

@@ -13,19 +13,17 @@
 //! opened for writing, and only if it is still the one that was read: of several gateways that start at once one goes
 //! on, and the others have fenced no gateway.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_meta::volume::holder::{
-    HOLDER_NAME, Holder, HolderPut, StoppedInOrder, StoredHolder, time,
-};
+use forebay_meta::volume::holder::{HOLDER_NAME, Holder, HolderPut, StoppedInOrder, StoredHolder};
 use object_store::path::Path;
 use object_store::{ObjectStore, UpdateVersion};
 use parking_lot::Mutex;
 
-use super::OpenError;
+use super::error::OpenError;
+use super::held::HeldVolume;
 use crate::config::Takeover;
 
 /// How often the note is read again because its version has changed, or the result of a write is not known.
@@ -33,79 +31,6 @@ const ATTEMPTS: u32 = 8;
 
 /// The limit of time for reading which gateway has taken the volume over.
 const QUESTION_LIMIT: Duration = Duration::from_secs(5);
-
-/// A volume that another gateway holds, or did not close in order.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct HeldVolume {
-    /// The store.
-    pub url: String,
-    /// The content of the note, or the reason why it cannot be read.
-    pub holder: Result<Holder, String>,
-    /// Whether the note names the local folder of this gateway: then a copy of it was used since.
-    pub is_copy: bool,
-    /// Name of this machine.
-    pub host: String,
-    /// The local folder of this gateway.
-    pub data_dir: PathBuf,
-}
-
-impl fmt::Display for HeldVolume {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HeldVolume { url, data_dir, .. } = self;
-        let data_dir = data_dir.display();
-        let holder = match &self.holder {
-            Ok(holder) => holder,
-            Err(why) => {
-                return write!(
-                    f,
-                    "the object {HOLDER_NAME} of the volume at {url}, which says which gateway holds it, cannot be read: {why}. Make sure that no other gateway serves the volume, and start with --take-over"
-                );
-            }
-        };
-        match holder.stopped {
-            Some(stopped) => write!(
-                f,
-                "the volume at {url} was not closed in order: {holder} stopped at {} with {} bytes that the bucket does not have",
-                time(stopped.at),
-                stopped.unpublished_bytes
-            )?,
-            None => write!(
-                f,
-                "the volume at {url} is held by {holder} and has not stopped in order"
-            )?,
-        }
-        if self.is_copy {
-            write!(f, ", from a copy of {data_dir}")?;
-        }
-        let interval = Duration::from_millis(holder.publishes_every_ms);
-        match holder.has_log {
-            true => write!(
-                f,
-                ". It publishes at least every {interval:?} while the bucket answers; changes that it has acknowledged since its last publication are in its log alone"
-            )?,
-            false => write!(
-                f,
-                ". It has no log: it has acknowledged no unpublished change as stable"
-            )?,
-        }
-        let is_here = holder.host == self.host && !self.is_copy;
-        if is_here && holder.data_dir == data_dir.to_string() {
-            write!(
-                f,
-                ". That is this data_dir, and it does not have the state file of that gateway any more: put it back to have its log published"
-            )?;
-        } else if is_here {
-            write!(
-                f,
-                ". That is this machine: if {data_dir} is not the data_dir that was meant, start with the other one, which needs no flag"
-            )?;
-        }
-        write!(
-            f,
-            ". If that gateway runs, stop it in order; if it ended by accident, start it once more with its own data_dir and stop it. If neither is possible, start this one with --take-over: the other one stops at its next publication, and its unpublished changes stay in its log, out of the volume"
-        )
-    }
-}
 
 /// The state of a gateway that starts.
 pub(super) struct Candidate {
