@@ -19,6 +19,7 @@ mod run;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::io;
 use std::path::PathBuf;

@@ -10,7 +10,7 @@ use fastrand::Rng;
 use rustix::fs::{Advice, fadvise};
 
 use super::data::Pattern;
-use super::run::{Work, failed};
+use super::work::{Work, failed};
 use super::{BenchError, Interrupt};
 
 const LARGE_PIECE: usize = 1 << 20;
