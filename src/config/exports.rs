@@ -23,7 +23,8 @@ use forebay_nfs::AddressRange;
 use toml::de::{DeTable, DeValue};
 
 use super::error::nearest_of;
-use super::file::{File, scalar_or_list};
+use super::raw::RawExport;
+use super::text::{FileText, scalar_or_list};
 use super::{
     Access, Clients, CommitMode, Compression, Config, ConfigError, LogMode, Security, Setting,
     Source, SourcePort, Squash, Value, Written, Xprtsec,
@@ -132,17 +133,9 @@ options! {
     compression_level: Levels;
 }
 
-/// The text of one table's values, and where each stands.
-#[derive(Debug)]
-pub(super) struct RawExport {
-    place: Source,
-    path: Option<(String, Source)>,
-    values: BTreeMap<&'static str, (String, Source)>,
-}
-
 /// Takes the tables of a file apart; what is wrong with them goes to `errors`.
 pub(super) fn gather(
-    file: &File<'_>,
+    file: &FileText<'_>,
     place: Source,
     value: &DeValue<'_>,
     errors: &mut Vec<ConfigError>,
@@ -170,7 +163,7 @@ pub(super) fn gather(
 }
 
 fn one(
-    file: &File<'_>,
+    file: &FileText<'_>,
     place: Source,
     table: &DeTable<'_>,
     errors: &mut Vec<ConfigError>,

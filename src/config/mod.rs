@@ -25,10 +25,12 @@ mod error;
 mod exports;
 mod file;
 mod inputs;
+mod raw;
 mod settings;
 mod show;
 mod source;
 mod table;
+mod text;
 mod value;
 
 #[cfg(test)]
@@ -55,7 +57,7 @@ impl Config {
     pub fn load(inputs: &Inputs) -> Result<Config, ConfigErrors> {
         let mut errors = Vec::new();
         let mut raw = inputs.gather(&mut errors);
-        raw.add_defaults(inputs);
+        raw.add_defaults(inputs.default_data_dir().as_deref());
         let config = Config::read(&raw, &mut errors);
         if let Some(config) = &config {
             config.check(&mut errors);

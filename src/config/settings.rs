@@ -9,7 +9,7 @@ use forebay_fs::Levels;
 use forebay_object::{LinkLimit, Proxy};
 
 use super::Default::{Computed, Fixed};
-use super::inputs::{Raw, within};
+use super::raw::{Raw, within};
 use super::table::settings;
 use super::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Dedup, Encryption,
