@@ -105,8 +105,6 @@ mod lru;
 pub mod measuring;
 mod piece;
 mod pool;
-#[cfg(feature = "measuring")]
-mod recycling;
 mod snapshot;
 
 pub use arrived::Arrived;

@@ -1,9 +1,20 @@
 //! What only the benchmarks reach from outside.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::Cache;
 use crate::pool::{Buffer, Class};
 
-pub use crate::recycling::recycle;
+static RECYCLES: AtomicBool = AtomicBool::new(true);
+
+/// Whether all pools of this process recycle buffers from now on, as they do by default, or give them to the allocator.
+pub fn recycle(recycled: bool) {
+    RECYCLES.store(recycled, Ordering::Relaxed);
+}
+
+pub(crate) fn recycles() -> bool {
+    RECYCLES.load(Ordering::Relaxed)
+}
 
 /// Bytes of the buffers that there are.
 pub const BUFFER_SIZES: [usize; 3] = [

@@ -339,7 +339,7 @@ impl Pool {
         let mut buffers = self.class(class).lock();
         let kept = !buffers.idle.is_closed && self.real_bytes() <= self.limit_bytes;
         #[cfg(feature = "measuring")]
-        let kept = kept && crate::recycling::recycles();
+        let kept = kept && crate::measuring::recycles();
         if !kept {
             buffers.made(-size);
             return Some(bytes);
