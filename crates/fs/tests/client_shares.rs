@@ -69,14 +69,17 @@ fn a_client_that_fills_memory_leaves_room_for_the_writes_of_others() {
             }
         };
         assert_eq!(full, Error::Delay);
-        assert!(at >= 32 << 20, "more than half is for whoever writes: {at}");
+        assert!(
+            at >= 32 << 20,
+            "a client fills more than half of memory: {at}"
+        );
         // As often as one likes, up to what is little.
         for i in 0..16 {
             write(&volume, &EDITOR, notes, i << 16, 1 << 16)
                 .await
                 .unwrap();
         }
-        // Whoever comes now is let in as well.
+        // A client that has written nothing yet is admitted as well.
         write(&volume, &client(3), notes, 2 << 20, 1 << 16)
             .await
             .unwrap();

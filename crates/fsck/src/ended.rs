@@ -1,7 +1,7 @@
-//! The end of an attempt, before it is told to a person.
+//! Why an attempt to read the volume ended early.
 //!
 //! Each file that reads the volume may end an attempt. [`check`](crate::check()), [`garbage`](crate::garbage()) and
-//! [`repair`](crate::repair()) begin another one, or turn the end into an error of their own.
+//! [`repair`](crate::repair()) begin another attempt, or return an error of their own.
 
 use forebay_meta::StoreError;
 

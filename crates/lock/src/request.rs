@@ -45,7 +45,7 @@ pub struct Share {
     pub incarnation: Incarnation,
 }
 
-/// A lock that is in the way, for who asks.
+/// A lock that conflicts with the request: the answer to a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its owner.
@@ -70,7 +70,7 @@ pub struct Grant<T> {
     pub file: Inode,
     /// The lock.
     pub lock: Wanted,
-    /// What was given with the request.
+    /// The value that the request carried.
     pub tag: T,
 }
 

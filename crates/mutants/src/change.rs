@@ -11,7 +11,7 @@ use crate::mutant::Mutant;
 use crate::nearest::Nearest;
 use crate::sources::{Place, Sources};
 
-/// So many places of a snippet that has many are named.
+/// An error names at most this many places of a snippet.
 const NAMED: usize = 5;
 
 /// Why a mutant does not fit the sources. Edits count from one.

@@ -8,7 +8,7 @@ use crate::sources::{Place, Sources, words};
 /// A word that stands in more lines than this tells no place.
 const COMMON: usize = 2000;
 
-/// So many stretches are compared with a snippet line by line.
+/// At most this many stretches are compared with a snippet line by line.
 const CANDIDATES: usize = 100;
 
 /// Where the sources are most like a snippet, and what differs there.

@@ -13,7 +13,7 @@ use crate::results::{Outcome, Trial};
 use crate::sources::Sources;
 use crate::suite::{Ended, run_suite, said};
 
-/// So many of the last lines of a suite are shown that fails without a defect.
+/// Lines shown of the end of a suite that fails without a defect.
 const LAST_LINES: usize = 40;
 
 /// How mutants are tried.
