@@ -50,6 +50,9 @@ use crate::error::StoreError;
 /// requests of a merge over fewer commits.
 pub(super) const COMPACT_AT_TABLES: usize = 12;
 
+/// Number of merged runs up to which they are left alone. Each is one more place where a key is looked for.
+pub(super) const MAX_RUNS: usize = 8;
+
 /// Longest that notes of former gateways are tried to be taken back. They outlast it only if a clock was set
 /// back; SlateDB then gets there later.
 const RELEASE_LIMIT: Duration = Duration::from_secs(5);
@@ -134,7 +137,7 @@ impl House {
                 _ = stopped.wait_for(|stop| *stop) => break,
                 () = changed.notified() => {}
             }
-            let enough = self.db.manifest().l0().len() >= COMPACT_AT_TABLES;
+            let enough = self.wants_merge();
             if enough && !rounds.may_merge(Instant::now()) {
                 tokio::select! {
                     _ = stopped.wait_for(|stop| *stop) => break,
@@ -154,6 +157,12 @@ impl House {
             self.collect_if_due(&mut rounds).await;
         }
         close_engine(&self.db).await;
+    }
+
+    /// Whether there is something to merge. More runs than [`MAX_RUNS`] are left when the time for merges was up.
+    fn wants_merge(&self) -> bool {
+        let manifest = self.db.manifest();
+        manifest.l0().len() >= COMPACT_AT_TABLES || manifest.compacted().len() > MAX_RUNS
     }
 
     /// Merges tables until there is nothing left to merge, and takes up no merge once it has done so for `time`.
@@ -270,16 +279,16 @@ impl House {
 /// One merge at a time, with little read ahead: it shares memory and the line with the gateway.
 fn compactor_options(retention: Duration) -> CompactorOptions {
     let scheduler = [
-        ("min_compaction_sources", "4"),
-        ("max_compaction_sources", "16"),
-        ("sorted_run_consolidation_threshold", "8"),
+        ("min_compaction_sources", "4".to_owned()),
+        ("max_compaction_sources", "16".to_owned()),
+        ("sorted_run_consolidation_threshold", MAX_RUNS.to_string()),
     ];
     CompactorOptions {
         poll_interval: STEP_INTERVAL,
         commit_compacted_interval: STEP_INTERVAL,
         max_concurrent_compactions: 1,
         checkpoint_lifetime: retention,
-        scheduler_options: HashMap::from(scheduler.map(|(key, value)| (key.into(), value.into()))),
+        scheduler_options: HashMap::from(scheduler.map(|(key, value)| (key.into(), value))),
         worker: Some(CompactionWorkerOptions {
             max_concurrent_compactions: 1,
             compactions_poll_interval: STEP_INTERVAL,

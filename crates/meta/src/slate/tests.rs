@@ -15,7 +15,7 @@ use bytes::Bytes;
 use object_store::ObjectStore;
 use object_store::path::Path;
 
-use super::housekeeping::COMPACT_AT_TABLES;
+use super::housekeeping::{COMPACT_AT_TABLES, MAX_RUNS};
 use super::{MAX_TABLES, SlateReader, SlateSettings, SlateStore};
 use crate::batch::Batch;
 use crate::error::StoreError;
@@ -166,18 +166,22 @@ async fn under_sustained_commits_tables_are_merged_and_old_objects_deleted() {
         most_tables <= MAX_TABLES,
         "{most_tables} tables that were not merged"
     );
-    collect(&store, &bucket, &numbered(commits)).await;
-    let (tables, runs) = store.tables();
-    assert!(
-        tables < COMPACT_AT_TABLES && (1..=8).contains(&runs),
-        "{tables} tables, {runs} runs"
-    );
-    let objects = bucket.objects().await;
-    assert!(
-        objects.len() < 60,
-        "{commits} commits left {} objects: {objects:#?}",
-        objects.len()
-    );
+    // On a busy machine the time for merges is up before all is merged. The rest comes after the next commits.
+    let mut collections = 0;
+    loop {
+        collect(&store, &bucket, &numbered(commits)).await;
+        collections += 1;
+        let (tables, runs) = store.tables();
+        let objects = bucket.objects().await;
+        if tables < COMPACT_AT_TABLES && (1..=MAX_RUNS).contains(&runs) && objects.len() < 60 {
+            break;
+        }
+        assert!(
+            collections < 10,
+            "{commits} commits left {tables} tables, {runs} runs, {} objects: {objects:#?}",
+            objects.len()
+        );
+    }
 
     store.close().await.unwrap();
     let store = open(&bucket, settings()).await.unwrap();
