@@ -1,7 +1,7 @@
 //! Measures the server over loopback TCP, with a file system in memory behind it and the client on
 //! the same machine: `cargo run --release -p forebay-nfs --example load [seconds a figure]`.
 //!
-//! One connection keeps as many calls in flight as `depth` says.
+//! One connection keeps `depth` calls in flight.
 #![allow(clippy::print_stdout, reason = "figures are for standard output")]
 
 use std::io::{Read, Write};
@@ -123,11 +123,11 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What was measured.
+/// A measurement.
 struct Figure {
-    /// Calls a second.
+    /// Calls per second.
     rate: f64,
-    /// Seconds of the server's threads for each call.
+    /// Processor seconds of the server's threads per call.
     cpu: f64,
 }
 
@@ -148,13 +148,13 @@ fn server_cpu() -> Result<f64, Failure> {
     Ok(hundredths as f64 / 100.0)
 }
 
-/// A connection that looks at no more of a reply than it must.
+/// A connection that decodes only the necessary parts of a reply.
 struct Client {
     stream: TcpStream,
     xid: u32,
     out: Vec<u8>,
     buffer: Vec<u8>,
-    /// Bytes of the current reply still to come.
+    /// Bytes of the current reply that have not arrived.
     remaining: usize,
     mark: Vec<u8>,
 }
@@ -172,7 +172,7 @@ impl Client {
         })
     }
 
-    /// Appends a call to what is to be sent.
+    /// Appends a call to the send buffer.
     fn put(&mut self, program: u32, procedure: u32, arguments: impl FnOnce(&mut Writer)) {
         let begin = self.out.len();
         self.xid = self.xid.wrapping_add(1);
@@ -210,7 +210,7 @@ impl Client {
         Ok(reply)
     }
 
-    /// Reads once, and says how many replies were completed by that.
+    /// Reads once, and returns how many replies were completed.
     fn receive(&mut self) -> Result<usize, Failure> {
         let count = self.stream.read(&mut self.buffer)?;
         let mut input = self.buffer.get(..count).unwrap_or_default();
@@ -237,7 +237,7 @@ impl Client {
         Ok(replies)
     }
 
-    /// Calls with `depth` of them in flight.
+    /// Makes calls, with `depth` of them in flight.
     fn measure(
         &mut self,
         time: Duration,
@@ -253,7 +253,7 @@ impl Client {
             while running && sent - answered < depth as u64 {
                 self.put(100_003, procedure, |w| arguments(w, sent));
                 sent += 1;
-                // A large call goes out at once: both sides would wait for all of them.
+                // A large call is sent at once: with more of them queued, both sides would wait for each other.
                 if self.out.len() > 1 << 20 {
                     break;
                 }

@@ -7,13 +7,13 @@ use std::str::FromStr;
 
 use forebay_vfs::ClientId;
 
-/// The addresses that share the resources of one client: one IPv4 address; the 64 bits of an IPv6 network, in which
-/// anybody can take any number of addresses; one link-local address.
+/// The addresses that share the resources of one client: one IPv4 address; a /64 network of IPv6, because a host there
+/// can take any number of addresses; or one link-local address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientNetwork(IpAddr);
 
 impl ClientNetwork {
-    /// The one of this address.
+    /// Returns the network of `address`.
     pub(crate) fn of(address: IpAddr) -> ClientNetwork {
         match address.to_canonical() {
             IpAddr::V6(address) if !address.is_unicast_link_local() && !address.is_loopback() => {
@@ -24,7 +24,7 @@ impl ClientNetwork {
         }
     }
 
-    /// Its number for the file system.
+    /// Returns the client's number for the file system.
     pub(crate) fn id(self) -> ClientId {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
@@ -42,10 +42,10 @@ pub struct AddressRange {
     prefix: u8,
 }
 
-/// Why a text is no [`AddressRange`].
+/// Why a text is not an [`AddressRange`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRangeError {
-    /// The part before the slash is no address.
+    /// The part before the slash is not an address.
     #[error("'{0}' is not an IP address: write one such as 10.0.0.0/8, 192.168.1.5 or fd00::/8")]
     Address(String),
     /// It is a name, a pattern of names or a netgroup.
@@ -54,13 +54,13 @@ pub enum AddressRangeError {
          write addresses or networks such as 192.168.1.5 or 10.0.0.0/8, or * for everybody"
     )]
     Name(String),
-    /// The part after the slash has the form of an address, and is no netmask.
+    /// The part after the slash has the form of an address, but is not a netmask.
     #[error("'{0}' is not a netmask: write one such as 255.255.0.0, or a prefix length such as 16")]
     Netmask(Ipv4Addr),
-    /// The part after the slash is no prefix length.
+    /// The part after the slash is not a prefix length.
     #[error("'{text}' is not a prefix length: write a number from 0 to {max}")]
     Prefix {
-        /// What was written.
+        /// The text as written.
         text: String,
         /// Bits of an address of this family.
         max: u8,
@@ -91,7 +91,7 @@ impl AddressRange {
         prefix: 0,
     };
 
-    /// Whether every address in it is one of this machine's loopback addresses.
+    /// Whether every address in the range is a loopback address of this machine.
     pub fn is_loopback(&self) -> bool {
         let whole = match self.base {
             IpAddr::V4(_) => 8,
@@ -119,18 +119,18 @@ impl AddressRange {
         Ok(AddressRange { base, prefix })
     }
 
-    /// How many first bits the addresses share: of two ranges with an address in common the one with more is
-    /// part of the other.
+    /// Number of leading bits that the addresses share. If two ranges overlap, the one with the longer prefix lies
+    /// within the other.
     pub fn prefix(&self) -> u8 {
         self.prefix
     }
 
-    /// Whether clients with these addresses can connect to `address` of this machine: to a loopback address from loopback
-    /// addresses alone, to another one of their family from all but these.
+    /// Whether clients in this range can connect to the local address `address`. A loopback address is reachable from
+    /// loopback addresses only, any other address from all non-loopback addresses of its family.
     pub fn reaches(&self, address: IpAddr) -> bool {
         let is_v4 = address.is_ipv4();
         match address {
-            // Listening there takes IPv4 as well.
+            // A socket that listens there accepts IPv4 as well.
             IpAddr::V6(all) if all.is_unspecified() => true,
             _ if is_v4 != self.base.is_ipv4() => false,
             address if address.is_unspecified() => true,
@@ -139,7 +139,7 @@ impl AddressRange {
         }
     }
 
-    /// Whether the client with this address is meant.
+    /// Whether the range contains `address`.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.base.is_ipv4() && masked(address, self.prefix) == self.base
@@ -189,7 +189,7 @@ impl fmt::Display for AddressRange {
     }
 }
 
-/// What is wrong with a text that is no address. The letters of IPv6 addresses end at `f`.
+/// Chooses the error for a text that is not an address. The letters of IPv6 addresses end at `f`.
 fn no_address(text: &str) -> AddressRangeError {
     let of_names = |character: char| match character {
         '*' | '?' | '@' | '[' => true,
@@ -215,7 +215,7 @@ fn bits_of(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// `address` with everything beyond the first `prefix` bits cleared.
+/// Returns `address` with all bits after the first `prefix` cleared.
 fn masked(address: IpAddr, prefix: u8) -> IpAddr {
     match address {
         IpAddr::V4(v4) => {

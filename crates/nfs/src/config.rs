@@ -1,4 +1,4 @@
-//! What the server is told: keys, exports and limits.
+//! Configuration of the server: keys, exports and limits.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ pub const TRANSFER_BYTES: u32 = 1 << 20;
 /// User and group of a caller without an identity: AUTH_NONE, or squashed.
 pub const NOBODY: u32 = 65534;
 
-/// Everything that [`crate::Server::bind`] has to know.
+/// Configuration for [`crate::Server::bind`].
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Key of the file handles' authentication codes. Draw it at random once per volume and keep
     /// it: handles made under another key are refused (NFS3ERR_STALE), so clients would have to mount
-    /// again. Who knows it can name any inode.
+    /// again. Keep it secret: its holder can make a valid handle for any inode.
     pub handle_key: [u8; 32],
     /// The volume behind the server; a handle of another one is refused.
     pub volume: VolumeId,
-    /// What may be mounted, and by whom. Whoever is named by none gets nothing.
+    /// Directories that may be mounted, each with its clients. A client that no export names gets no access.
     pub exports: Vec<Export>,
     /// Limits.
     pub limits: Limits,
@@ -31,64 +31,67 @@ pub struct ServerConfig {
 #[derive(Clone, Debug)]
 pub struct Export {
     /// Number of the export, part of every handle given out under it: keep it across restarts and
-    /// do not use it for another path. It says nothing of the rules: those may change, and handles stay.
+    /// do not use it for another path. It does not depend on the rules: they may change, and handles stay valid.
     pub id: u32,
     /// Path of the directory, from the root of the volume, such as `/` or `/home`. Symbolic links
     /// in it are not followed.
     pub path: Vec<u8>,
-    /// Who may mount it, and what they may do. Of those that have a client in one of their ranges the one
-    /// with the longest prefix counts, of equal ones the first.
+    /// Which clients may mount it, and with which rights. Of the rules that contain a client's address, the one with
+    /// the longest prefix applies; of equally long ones, the first.
     pub rules: Vec<Rule>,
 }
 
 /// A cap on everything that a client can influence.
 ///
-/// Memory that clients can make the server hold is at most `shared_bytes` and `resting_bytes`, and for each connection
-/// some KiB; the replay cache and the pool of idle buffers (8 MiB) come on top. Each client, by its address, has a share of its own of
-/// bytes and of connections, so that no client takes the room that others need.
+/// Clients can make the server hold at most `shared_bytes` and `resting_bytes` of memory, plus some KiB for each
+/// connection; the replay cache and the pool of idle buffers (8 MiB) come on top. Each client address has its own
+/// share of bytes and of connections, so that no client takes the room that others need.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Longest record in bytes; a longer one closes the connection, before anything is allocated
     /// for it. The longest that a client has reason to send is a WRITE of [`TRANSFER_BYTES`]
     /// with its header.
     pub record_bytes: usize,
-    /// Calls of one connection that may be waiting for the file system, of each of three kinds: those that look at names and
-    /// attributes, those that read, those that change. Linux sends as many as its slot table has (dynamic, from 2 up).
+    /// Calls of one connection that may wait for the file system, for each of three kinds: calls that look at names and
+    /// attributes, calls that read, calls that change something. Linux sends as many as its slot table holds (dynamic,
+    /// from 2 up).
     pub calls_in_flight: usize,
-    /// Bytes of replies of one connection, finished or expected; more calls with long replies are not begun until
-    /// some are sent. Sixteen reads of the largest size keep a fast link busy over 30 ms of bucket.
+    /// Bytes of replies of one connection, finished or expected; further calls with long replies start only after
+    /// some are sent. Sixteen reads of the largest size keep a fast link busy over 30 ms of bucket latency.
     pub reply_bytes: usize,
-    /// Bytes of calls and replies of all connections together. A client alone may have three quarters of it.
+    /// Bytes of calls and replies of all connections together. One client may have at most three quarters of them.
     pub shared_bytes: usize,
-    /// Bytes that connections may hold beside that while they wait: of records that are not complete, of calls that are not
-    /// begun, of small calls and replies, and what TLS holds, 8 KiB or more of each connection that has it. A connection
-    /// whose client has more than its share of it is closed.
+    /// Bytes that connections may hold in addition while they wait: incomplete records, calls that have not started,
+    /// small calls and replies, and TLS state, which is 8 KiB or more for each TLS connection. A connection whose
+    /// client exceeds its share is closed.
     pub resting_bytes: usize,
-    /// How long a call for which there is no room may hold up those behind it on its connection. Then it is answered
-    /// NFS3ERR_JUKEBOX, if doing it twice does no harm, and so are others at once until there is room again.
+    /// How long a call for which there is no room may block the calls behind it on its connection. After that it is
+    /// answered NFS3ERR_JUKEBOX, if it is safe to execute twice. Further calls then get that answer at once until there
+    /// is room again.
     pub patience: Duration,
-    /// Connections of clients that an export names; one more is closed at once. One client may have seven eighths of them. An
-    /// idle connection costs a few KiB. Keep it below the limit of open files: at that limit connections wait in the listen
-    /// queue instead.
+    /// Connections of clients that an export names; further ones are closed at once. One client may have at most seven
+    /// eighths of them. An idle connection costs a few KiB. Keep this below the limit of open files: at that limit
+    /// connections wait in the listen queue instead.
     pub connections: usize,
-    /// Connections of all other addresses, one of which may have a quarter of them: they get AUTH_TOOWEAK.
+    /// Connections of all other addresses, each of which may have at most a quarter of them: their calls get
+    /// AUTH_TOOWEAK.
     pub stranger_connections: usize,
-    /// Time after which a connection of such an address is closed, even if it is in use.
+    /// Time after which a connection of one of these addresses is closed, even if it is in use.
     pub stranger_time: Duration,
     /// Time from the beginning of a connection to its first call.
     pub first_call_timeout: Duration,
-    /// Closes a connection on which nothing happens for so long. NFS clients keep theirs open, and
-    /// vanished ones are found by TCP keepalive: none by default.
+    /// Closes a connection that was idle for this time. NFS clients keep their connections open, and
+    /// TCP keepalive finds vanished clients: none by default.
     pub idle_timeout: Option<Duration>,
     /// Time from the first byte of a record to its last: 1 MiB at 17 KB/s by default.
     pub record_timeout: Duration,
     /// Time from the answer to AUTH_TLS to the end of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// Time in which a client has to take `reply_rate` of the replies that wait for it. While calls wait for the shared
-    /// budget it is a tenth of this.
+    /// Time in which a client has to take `reply_rate` of the replies that wait for it. A tenth of it applies while
+    /// calls wait for the shared budget.
     pub reply_timeout: Duration,
-    /// Bytes that a client has to take in a second of the replies that wait for it, on average over `reply_timeout`. While
-    /// calls wait for the shared budget it is four times as much.
+    /// Bytes per second that a client has to take of the replies that wait for it, on average over `reply_timeout`.
+    /// Four times as much applies while calls wait for the shared budget.
     pub reply_rate: u64,
     /// Time that calls already read have to finish at shutdown.
     pub grace: Duration,
@@ -96,9 +99,9 @@ pub struct Limits {
     pub replay_entries: usize,
     /// See `replay_entries`.
     pub replay_bytes: usize,
-    /// How long a reply is kept for a repeated call, and how long a call goes on whose connection is
-    /// gone: what it held is then given back, and it is done or not. A Linux client repeats over TCP after
-    /// 60 s, or at once when it has reconnected.
+    /// How long a reply is kept for a repeated call, and how long a call continues after its connection has
+    /// closed; after that its resources are released, and the call was executed or it was not. A Linux client repeats
+    /// over TCP after 60 s, or at once after a reconnect.
     pub replay_age: Duration,
 }
 
@@ -129,10 +132,10 @@ impl Default for Limits {
     }
 }
 
-/// What is wrong with a configuration.
+/// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Two exports have one number, so that their handles could not be told apart.
+    /// Two exports have the same number, so their handles could not be distinguished.
     #[error("two exports have the id {0}: give each its own")]
     DuplicateExport(u32),
     /// An export's path does not begin with a slash.
@@ -143,19 +146,19 @@ pub enum ConfigError {
     LimitTooLow {
         /// Field of [`Limits`].
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: usize,
-        /// What it has to be at least.
+        /// Its lowest valid value.
         least: usize,
     },
 }
 
 impl ServerConfig {
-    /// Whether a server can work with it.
+    /// Checks whether a server can work with this configuration.
     pub fn check(&self) -> Result<(), ConfigError> {
         check_exports(&self.exports)?;
         let limits = &self.limits;
-        // A call or reply of the largest transfer with everything around it.
+        // A call or reply of the largest transfer, with its headers.
         let transfer = TRANSFER_BYTES as usize + 2048;
         for (name, value, least) in [
             ("record_bytes", limits.record_bytes, transfer),
@@ -177,7 +180,7 @@ impl ServerConfig {
     }
 }
 
-/// Whether these can be served together.
+/// Checks whether these exports can be served together.
 pub(crate) fn check_exports(exports: &[Export]) -> Result<(), ConfigError> {
     let mut ids = std::collections::HashSet::new();
     for export in exports {

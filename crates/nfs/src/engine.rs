@@ -1,6 +1,6 @@
-//! From a record to its reply: which program, which procedure, and whether it was done before.
+//! Serves one record: picks program and procedure, consults the replay cache, and builds the reply.
 //!
-//! This is all of the protocol without its sockets. Time comes in as an argument.
+//! This is the whole protocol without its sockets. Time is an argument.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicBool;
@@ -21,27 +21,27 @@ use crate::tls::{Tls, TlsControl};
 use crate::xdr::Malformed;
 use crate::{ConfigError, Export, ServerConfig, Transport, View, mount, nfs3, nlm, nsm, rpc};
 
-/// What all connections share.
+/// State that all connections share.
 pub(crate) struct Engine<F> {
     pub(crate) handles: Handles,
     exports: InForce<F>,
     mounts: Mounts,
     replay: ReplayCache,
-    /// Without it NLM and NSM are not served.
+    /// NLM and NSM are not served while this is unset.
     pub(crate) locks: OnceLock<Arc<LockManager>>,
     pub(crate) tls: TlsControl,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) troubles: Arc<Troubles>,
 }
 
-/// One client's connection, as the protocol sees it under the rules of one time.
+/// One client's connection, as the protocol sees it under one version of the exports.
 pub(crate) struct Session<F> {
     pub(crate) engine: Arc<Engine<F>>,
     peer: SocketAddr,
     transport: Transport,
     pub(crate) exports: Arc<Exports<F>>,
     pub(crate) client: Client,
-    /// The own address that the client called.
+    /// The local address that the client connected to.
     local: IpAddr,
 }
 
@@ -49,10 +49,10 @@ pub(crate) struct Session<F> {
 pub struct ExportControl<F>(pub(crate) Arc<Engine<F>>);
 
 impl<F: FileSystem> ExportControl<F> {
-    /// Puts these in the place of the server's exports. They count at once and on every connection: for the
-    /// calls that are begun after this, while those under way end under the rules under which they were
-    /// begun. Handles stay good as long as an export of their number is for the client. `view` is as for
-    /// [`crate::Server::bind_views`]. On an error the exports stay as they are.
+    /// Replaces the server's exports. The new ones apply at once and on every connection, to the calls that begin
+    /// after this; calls in flight finish under the rules under which they began. Handles stay valid as long as the
+    /// client may use an export with their number. `view` is as for [`crate::Server::bind_views`]. On an error the
+    /// exports stay as they are.
     pub fn replace(
         &self,
         exports: Vec<Export>,
@@ -64,12 +64,12 @@ impl<F: FileSystem> ExportControl<F> {
     }
 }
 
-/// What is to be done about a record.
+/// What the connection has to do about a record.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// Send this.
+    /// Send this reply.
     Reply(Reply),
-    /// Send this, and then go over to TLS.
+    /// Send this reply, then switch to TLS.
     StartTls(Reply, Tls),
     /// Nothing: a repetition of a call that is answered elsewhere.
     Silence,
@@ -77,7 +77,7 @@ pub(crate) enum Outcome {
     Hangup,
 }
 
-/// The programs on the port. A further one is an entry here and an arm in [`execute`].
+/// The programs on the port. To add one, add an entry here and an arm in [`execute`].
 #[derive(Clone, Copy)]
 enum Program<'a> {
     Nfs,
@@ -107,7 +107,7 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Calls that do not wait for one another: those of one kind that have to wait hold up none of another.
+/// Kinds of calls that do not wait for one another: a waiting call of one kind does not block calls of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Lane {
     /// Looks at names and attributes: short, and mostly in memory.
@@ -122,8 +122,8 @@ impl Lane {
     pub(crate) const ALL: [Lane; 3] = [Lane::Looking, Lane::Reading, Lane::Changing];
 }
 
-/// Whether a call may be answered NFS3ERR_JUKEBOX without being executed: an NFS call that does no harm
-/// when it is executed twice. Another call may be under way already, and must not get this answer.
+/// Whether a call may be answered NFS3ERR_JUKEBOX without being executed. That is an NFS call that is safe to execute
+/// twice; any other call may be a repetition of one in flight already, and must not get this answer.
 pub(crate) fn may_be_put_off(record: &[u8]) -> bool {
     match rpc::wanted(record) {
         Some((nfs3::PROGRAM, procedure)) => {
@@ -133,8 +133,8 @@ pub(crate) fn may_be_put_off(record: &[u8]) -> bool {
     }
 }
 
-/// Answers a call for which there is no room, of which `head` may be the beginning only, NFS3ERR_JUKEBOX. Only a WRITE
-/// is longer than the kept bytes for a good reason; another call that was cut has bytes left over.
+/// Answers a call for which there is no room with NFS3ERR_JUKEBOX. `head` may be only the beginning of the call. Only
+/// a WRITE has a valid reason to be longer than the kept bytes; any other call that was cut has bytes left over.
 pub(crate) fn put_off<F: FileSystem>(
     session: &Session<F>,
     head: &[u8],
@@ -164,14 +164,14 @@ pub(crate) fn put_off<F: FileSystem>(
     Outcome::Reply(reply)
 }
 
-/// How the call of a record is queued, and how many bytes the reply to it has at most.
+/// Returns the lane of the call in a record, and an upper bound for the bytes of its reply.
 pub(crate) fn demand(record: &[u8]) -> (Lane, usize) {
-    // Only WRITE has reason to be this long, and its reply is short; a longer record with
-    // anything else in it has bytes left over, and the reply to that is short as well.
+    // Only a WRITE has a valid reason to be this long, and its reply is short. Any other record of
+    // this length has bytes left over, and the reply to that is short as well.
     const LONGEST_SMALL_CALL: usize = 16 << 10;
     const SHORT: usize = 512;
     let is_long = record.len() > LONGEST_SMALL_CALL;
-    // It is decoded when it is begun; a call that cannot be has a short reply.
+    // The call is decoded when it begins; one that cannot be decoded has a short reply.
     let (lane, bytes) = match rpc::wanted(record) {
         Some((nfs3::PROGRAM, procedure)) => {
             let lane = match procedure {
@@ -208,7 +208,7 @@ impl<F: FileSystem> Engine<F> {
         }
     }
 
-    /// A connection from there, to the own address `local`, protected like this.
+    /// Opens a session for a connection from `peer` to the local address `local`, protected by `transport`.
     pub(crate) fn session(
         self: &Arc<Self>,
         peer: SocketAddr,
@@ -228,7 +228,7 @@ impl<F: FileSystem> Engine<F> {
 }
 
 impl<F: FileSystem> Session<F> {
-    /// What an NFS procedure knows of its call.
+    /// Collects the context of an NFS call.
     fn request(&self, procedure: u32, claimed: Credential) -> nfs3::Request<'_, F> {
         nfs3::Request {
             handles: &self.engine.handles,
@@ -248,7 +248,7 @@ impl<F: FileSystem> Session<F> {
         }
         let mut elsewhere = self.exports.listed_for(self.client.address);
         let kind = match elsewhere.next() {
-            // From another port it might mount.
+            // From another port the client might mount.
             Some(_) => Trouble::MountPort,
             None => Trouble::MountAddress,
         };
@@ -265,13 +265,13 @@ impl<F: FileSystem> Session<F> {
                 .is_none()
     }
 
-    /// The session to begin the next call in, if the exports were replaced since this one began.
+    /// Returns the session for the next call, if the exports were replaced since this session began.
     pub(crate) fn renewed(&self) -> Option<Session<F>> {
         let replaced = self.engine.exports.has_replaced(&self.exports);
         replaced.then(|| self.secured(self.transport))
     }
 
-    /// The session of the same connection when it is protected like this.
+    /// Returns the session of the same connection after a change of its protection.
     pub(crate) fn secured(&self, transport: Transport) -> Session<F> {
         self.engine.session(self.peer, self.local, transport)
     }
@@ -319,7 +319,7 @@ pub(crate) async fn execute<F: FileSystem>(
     }
 }
 
-/// Serves a record, if that is a READ of what is in memory. Otherwise nothing was done, and the memory comes back.
+/// Serves a record if it is a READ of data in memory. Otherwise nothing was done, and the buffer is returned.
 pub(crate) fn execute_in_memory<F: FileSystem>(
     session: &Session<F>,
     record: &[u8],
@@ -365,7 +365,7 @@ fn start_tls<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u
         let rejection = Rejection::GarbageArguments;
         return Outcome::Reply(Reply::rejected(call.xid, rejection, buffer));
     }
-    // A handshake is work, and shows the certificate: it is for those who could mount something.
+    // A handshake costs time and shows the certificate: only clients that could mount something get one.
     if !session.client.is_known() {
         return deny(Denial::TooWeak, buffer);
     }
@@ -420,7 +420,7 @@ async fn nfs<F: FileSystem>(
         return Outcome::Reply(Reply::rejected(call.xid, rejection, buffer));
     };
     calls.add(1);
-    // NULL is for everybody: it only tells that a server is here.
+    // NULL is open to everyone: it shows only that a server is here.
     if call.procedure != 0 && !session.client.is_known() {
         metrics.calls_denied.add(1);
         return Outcome::Reply(Reply::denied(call.xid, Denial::TooWeak, buffer));
@@ -435,7 +435,7 @@ async fn nfs<F: FileSystem>(
     let done = nfs3::call(&request, call.procedure, call.arguments, &mut reply).await;
     if let Err(Malformed) = done {
         metrics.calls_garbage.add(1);
-        // Nothing was done, so there is nothing to remember.
+        // The call was not executed, so there is nothing to keep for a repetition.
         let reply = reply.turned_into(call.xid, Rejection::GarbageArguments);
         return Outcome::Reply(reply);
     }
@@ -449,8 +449,8 @@ async fn nfs<F: FileSystem>(
     Outcome::Reply(reply)
 }
 
-/// Looks whether a call was done before. If it was, or is being done, gives what becomes of it; else the duty
-/// to say how it went, if a repetition must not be done again.
+/// Checks whether a call was executed before. If it was, or is in flight, returns its outcome; otherwise returns the
+/// ticket to report the result with, if a repetition must not be executed again.
 async fn first_time<'a, F: FileSystem>(
     session: &'a Session<F>,
     is_replayed: bool,
@@ -515,7 +515,7 @@ async fn lock<F: FileSystem>(
             exports: &session.exports,
             client: &session.client,
             claimed: who,
-            // Nothing that is kept is changed by a lock: what is exported for reading can be locked.
+            // A lock changes no stored data: files of a read-only export can be locked.
             changes: false,
             in_clear: true,
             too_weak: AtomicBool::new(false),
@@ -577,7 +577,7 @@ fn status<F: FileSystem>(
     })
 }
 
-/// Serves a datagram, of NSM alone: what answers it, if anything does. That needs no waiting.
+/// Serves a datagram, of NSM only, and returns the answer, if any. This never waits.
 pub(crate) fn execute_datagram<F: FileSystem>(
     session: &Session<F>,
     datagram: &[u8],
@@ -601,7 +601,7 @@ pub(crate) fn execute_datagram<F: FileSystem>(
     };
     match outcome {
         Outcome::Reply(reply) => Some(reply),
-        // TLS is for connections.
+        // TLS works on connections only.
         Outcome::StartTls(..) | Outcome::Silence | Outcome::Hangup => None,
     }
 }

@@ -1,9 +1,9 @@
-//! Which directories clients may mount, and which rules are whose.
+//! Which directories clients may mount, and which rule applies to each client.
 //!
-//! [`Exports`] are never changed. A connection finds out once what its client is allowed ([`Client`]: a short
+//! [`Exports`] are immutable. A connection looks up once what its client is allowed ([`Client`]: a short
 //! list, searched by the number in a handle) and works with that, without a lock. When the rules are
-//! replaced ([`InForce`]), the connection notices it by one number before its next call and finds out anew;
-//! calls that are under way end under the rules under which they began.
+//! replaced ([`InForce`]), the connection sees another version number before its next call and looks them up
+//! again; calls in flight finish under the rules under which they began.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
@@ -17,33 +17,32 @@ use parking_lot::Mutex;
 use crate::address::ClientNetwork;
 use crate::{Export, Rule, Transport, View};
 
-/// No path names a directory that is deeper: paths have at most 4096 bytes (PATH_MAX).
+/// No path names a deeper directory: paths have at most 4096 bytes (PATH_MAX).
 const MAX_DEPTH: usize = 4096 / 2;
 
-/// The exports of a server, as they were given to it at one time.
+/// One version of a server's exports.
 pub(crate) struct Exports<F> {
-    /// Which in turn they are.
+    /// Version number; each replacement increments it.
     version: u64,
     list: Vec<Entry<F>>,
 }
 
 struct Entry<F> {
     export: Export,
-    /// For each rule the file system as its clients have it.
+    /// The file system for the clients of each rule, in the order of the rules.
     views: Vec<Arc<F>>,
-    /// Inode of its directory, or 0 while that is not known: so that `..` does not lead out of it.
+    /// Inode of its directory, or 0 while it is unknown: needed so that `..` does not lead out of the export.
     root: AtomicU64,
 }
 
-/// What a client is allowed: one rule of one export. Means something to the [`Exports`] that gave it,
-/// and only there.
+/// What a client is allowed: one rule of one export. Valid only with the [`Exports`] that returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// Number of the export.
     export: u32,
-    /// Its place in the list.
+    /// Index of the export in the list.
     place: u32,
-    /// The rule's place in the export.
+    /// Index of the rule in the export.
     rule: u32,
 }
 
@@ -54,27 +53,27 @@ impl Grant {
     }
 }
 
-/// A client, by what it is allowed: found out once for each connection and version of the exports.
+/// A client and what it is allowed: looked up once for each connection and version of the exports.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Its address, an IPv4 one never written as IPv6.
+    /// Its address; an IPv4-mapped IPv6 address is stored as IPv4.
     pub(crate) address: IpAddr,
     /// Its number for the file system.
     pub(crate) id: ClientId,
     /// How its connection is protected.
     pub(crate) transport: Transport,
-    /// At most one of each export, by the exports' numbers.
+    /// At most one for each export, sorted by the exports' numbers.
     grants: Box<[Grant]>,
 }
 
 impl Client {
-    /// Whether any export is for it.
+    /// Whether any export names the client.
     pub(crate) fn is_known(&self) -> bool {
         !self.grants.is_empty()
     }
 
-    /// What it is allowed under the export with this number. That there is no such export looks the
-    /// same as that it is for others.
+    /// Returns what the client is allowed under the export with this number. An export that does not exist
+    /// looks the same as one for other clients only.
     pub(crate) fn grant(&self, export: u32) -> Option<Grant> {
         let found = self
             .grants
@@ -83,14 +82,14 @@ impl Client {
     }
 }
 
-/// The root user has rights that no permission bits limit: what is above an export is
-/// walked as root, whoever mounts it.
+/// The root user, whom no permission bits restrict: the path above an export is walked as root,
+/// regardless of the user that mounts it.
 fn root() -> Credentials {
     Credentials::default()
 }
 
 impl<F> Exports<F> {
-    /// `view` gives the file system as the clients of a rule have it.
+    /// `view` returns the file system for the clients of a rule.
     pub(crate) fn new(exports: Vec<Export>, view: impl Fn(View) -> Arc<F>) -> Exports<F> {
         let entry = |export: Export| Entry {
             views: export.rules.iter().map(|rule| view(rule.view)).collect(),
@@ -103,8 +102,8 @@ impl<F> Exports<F> {
         }
     }
 
-    /// What the client that connects from there is allowed. How its connection is protected does not count
-    /// here: Linux clients mount in clear, and go over to TLS on the connection for NFS alone.
+    /// Looks up what the client at `from` is allowed. The protection of its connection does not count
+    /// here: Linux clients mount in clear, and switch to TLS only on the connection for NFS.
     pub(crate) fn client(&self, from: SocketAddr, transport: Transport) -> Client {
         let address = from.ip().to_canonical();
         let grant = |(place, entry): (usize, &Entry<F>)| {
@@ -125,26 +124,26 @@ impl<F> Exports<F> {
         }
     }
 
-    /// Those that a client at this address may mount, for the EXPORT procedure. Its port does not
-    /// count: who looks at the list need not be who mounts.
+    /// Returns the exports that a client at this address may mount, for the EXPORT procedure. The port does not
+    /// count: the process that reads the list need not be the one that mounts.
     pub(crate) fn listed_for(&self, address: IpAddr) -> impl Iterator<Item = &Export> {
         let covers = move |entry: &&Entry<F>| entry.rule_of(address).is_some();
         self.list.iter().filter(covers).map(|entry| &entry.export)
     }
 
-    /// The rule that counts for a client.
+    /// Returns the rule that applies to a client.
     pub(crate) fn rule(&self, grant: Grant) -> Option<&Rule> {
         let entry = self.list.get(grant.place as usize)?;
         entry.export.rules.get(grant.rule as usize)
     }
 
-    /// The file system as the client has it.
+    /// Returns the file system as the client sees it.
     pub(crate) fn fs(&self, grant: Grant) -> Option<&F> {
         let entry = self.list.get(grant.place as usize)?;
         entry.views.get(grant.rule as usize).map(|fs| &**fs)
     }
 
-    /// Of the exports that are for this client the deepest one that holds `path`, and what remains of the
+    /// Of the exports that this client may use, returns the deepest one that contains `path`, and the rest of the
     /// path below it.
     pub(crate) fn holding<'a>(
         &self,
@@ -166,8 +165,8 @@ impl<F> Exports<F> {
 }
 
 impl<F> Entry<F> {
-    /// The rule that counts for a client at this address: the most specific one, which is the one
-    /// with the longest prefix, and of equal ones the first.
+    /// Returns the rule that applies to a client at this address: the one with the longest prefix, and of
+    /// equally long ones the first.
     fn rule_of(&self, address: IpAddr) -> Option<(usize, &Rule)> {
         let longest = |rule: &Rule| {
             let ranges = rule.clients.iter();
@@ -183,7 +182,7 @@ impl<F> Entry<F> {
 }
 
 impl<F: FileSystem> Exports<F> {
-    /// Finds the directory of an export, as it is now.
+    /// Resolves the path of an export to its current directory.
     pub(crate) async fn resolve(&self, grant: Grant) -> Result<Inode, Error> {
         let entry = self.list.get(grant.place as usize);
         let (entry, fs) = entry.zip(self.fs(grant)).ok_or(Error::NotFound)?;
@@ -192,8 +191,8 @@ impl<F: FileSystem> Exports<F> {
         Ok(inode)
     }
 
-    /// Whether `..` of a directory is for clients of the export to see: it is not at the export's own
-    /// directory, nor where a directory was moved out of the export while a client had its handle.
+    /// Whether `..` of a directory must be hidden from clients of the export: at the export's own directory,
+    /// and where a directory was moved out of the export while a client had its handle.
     pub(crate) async fn leads_out(&self, grant: Grant, directory: Inode) -> Result<bool, Error> {
         let entry = self.list.get(grant.place as usize);
         let Some((entry, fs)) = entry.zip(self.fs(grant)) else {
@@ -220,9 +219,9 @@ impl<F: FileSystem> Exports<F> {
     }
 }
 
-/// The exports that count now.
+/// The exports in force.
 pub(crate) struct InForce<F> {
-    /// That of `exports`, to be looked at without the lock.
+    /// Version of `exports`, readable without the lock.
     version: AtomicU64,
     exports: Mutex<Arc<Exports<F>>>,
 }
@@ -235,7 +234,7 @@ impl<F> InForce<F> {
         }
     }
 
-    /// Puts others in their place: they count for every call that is begun after this.
+    /// Replaces the exports: the new ones apply to every call that begins after this.
     pub(crate) fn replace(&self, mut exports: Exports<F>) {
         let mut current = self.exports.lock();
         exports.version = current.version.wrapping_add(1);
@@ -243,25 +242,25 @@ impl<F> InForce<F> {
         *current = Arc::new(exports);
     }
 
-    /// Those that count now.
+    /// Returns the exports in force.
     pub(crate) fn current(&self) -> Arc<Exports<F>> {
         self.exports.lock().clone()
     }
 
-    /// Whether these count no longer. This is all that the rules cost a call when they stay as they are.
+    /// Whether `exports` were replaced. This check is all that the rules cost a call while they stay the same.
     pub(crate) fn has_replaced(&self, exports: &Exports<F>) -> bool {
         self.version.load(Ordering::Acquire) != exports.version
     }
 }
 
-/// The names that make up a path.
+/// Splits a path into its names.
 pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/')
         .filter(|name| !name.is_empty())
 }
 
-/// Goes from a directory down a path as root, to a directory. Neither `..` nor a symbolic link leads
-/// anywhere.
+/// Walks from a directory down a path as root, to a directory. Fails on `.` and `..`, and on symbolic
+/// links.
 pub(crate) async fn walk<'a, F: FileSystem>(
     fs: &F,
     from: Inode,

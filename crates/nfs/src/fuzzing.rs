@@ -9,22 +9,22 @@ use forebay_vfs::FileSystem;
 use crate::engine::{Engine, Outcome, execute};
 use crate::{ServerConfig, Transport};
 
-/// What all connections of a server share.
+/// State that all connections of a server share.
 pub struct Service<F>(Arc<Engine<F>>);
 
-/// What becomes of a record.
+/// The server's reaction to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// These bytes go out, record mark included.
+    /// Sends these bytes, record mark included.
     Reply(Vec<u8>),
-    /// Nothing does.
+    /// Sends no reply.
     Silence,
-    /// The connection is closed.
+    /// Closes the connection.
     Hangup,
 }
 
 impl<F: FileSystem> Service<F> {
-    /// As [`crate::Server::bind`] makes it.
+    /// Creates the engine as [`crate::Server::bind`] does.
     pub fn new(fs: Arc<F>, config: &ServerConfig) -> Service<F> {
         Service(Arc::new(Engine::new(config, |_| fs.clone())))
     }
@@ -45,8 +45,8 @@ impl<F: FileSystem> Service<F> {
     }
 }
 
-/// At most so many bytes the reply to a record will have: what a connection is charged for it before
-/// it is begun.
+/// Upper bound for the bytes of the reply to a record: the amount that a connection is charged before the call
+/// begins.
 pub fn reply_bound(record: &[u8]) -> usize {
     crate::engine::demand(record).1
 }

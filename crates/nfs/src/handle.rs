@@ -1,4 +1,4 @@
-//! File handles: how an inode is named towards clients.
+//! File handles: how clients name inodes.
 //!
 //! ```text
 //!  0        1          4           8             16      24      32
@@ -10,9 +10,9 @@
 //!
 //! Numbers are big-endian. The volume tag is the first half of the volume's identity. The MAC is the
 //! first 8 bytes of BLAKE3, keyed with the configured key, over everything before it: a
-//! client cannot make up a handle for a directory outside its export, or try inodes one by one.
-//! A handle holds no time and no state of the server, so it survives restarts. The inode number is the
-//! generation as well: a volume never uses one again, so a handle of what was removed stays stale.
+//! client cannot forge a handle for a directory outside its export, or try inodes one by one.
+//! A handle contains no time and no server state, so it survives restarts. The inode number also serves as the
+//! generation: a volume never reuses one, so a handle of a removed object stays stale.
 
 use forebay_types::{Inode, VolumeId};
 
@@ -30,7 +30,7 @@ const MAC_BYTES: usize = 8;
 // RFC 1813 allows 64 (NFS3_FHSIZE).
 const _: () = assert!(HANDLE_BYTES <= 64 && HANDLE_BYTES.is_multiple_of(4));
 
-/// What a handle names.
+/// The object that a handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The export under which it was given out.
@@ -42,9 +42,9 @@ pub struct Named {
 /// Why a handle is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadHandle {
-    /// No handle of this format, as everybody can see (NFS3ERR_BADHANDLE).
+    /// Not a handle of this format; no key is needed to see that (NFS3ERR_BADHANDLE).
     Malformed,
-    /// Not made here, or for another volume (NFS3ERR_STALE).
+    /// Not made by this server, or made for another volume (NFS3ERR_STALE).
     Forged,
 }
 
@@ -55,7 +55,7 @@ pub struct Handles {
 }
 
 impl Handles {
-    /// With the key that authenticates them.
+    /// Creates the codec for `volume`; `key` authenticates the handles.
     pub fn new(key: [u8; 32], volume: VolumeId) -> Handles {
         let [a, b, c, d, e, f, g, h, ..] = volume.0;
         Handles {
@@ -69,7 +69,7 @@ impl Handles {
         u64::from_be_bytes(self.volume)
     }
 
-    /// The handle of an object.
+    /// Encodes the handle of an object.
     pub fn encode(&self, named: Named) -> [u8; HANDLE_BYTES] {
         let mut handle = [0; HANDLE_BYTES];
         handle[0] = FORMAT;
@@ -81,11 +81,11 @@ impl Handles {
         handle
     }
 
-    /// What a handle that a client sent names.
+    /// Verifies a handle that a client sent, and returns the object that it names.
     pub fn decode(&self, handle: &[u8]) -> Result<Named, BadHandle> {
         let handle: &[u8; HANDLE_BYTES] = handle.try_into().map_err(|_| BadHandle::Malformed)?;
         let (signed, mac) = handle.split_at(MAC_AT);
-        // All bytes are looked at, so that the time it takes does not tell how many were right.
+        // All bytes are compared, so that the time taken does not reveal how many were right.
         let pairs = self.mac(signed).into_iter().zip(mac);
         let wrong = pairs.fold(0, |wrong, (right, given)| wrong | (right ^ given));
         if handle[0] != FORMAT {
@@ -113,7 +113,7 @@ impl Handles {
 }
 
 impl std::fmt::Debug for Handles {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Handles").finish_non_exhaustive()
     }

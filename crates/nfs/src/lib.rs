@@ -1,24 +1,24 @@
 //! Forebay: the NFSv3 protocol engine.
 //!
-//! It stands between sockets and anything that is a [`forebay_vfs::FileSystem`]. From the outside in:
+//! It stands between sockets and any implementation of [`forebay_vfs::FileSystem`]. From the outside in:
 //!
-//! * [`Server`] is the async shell: it accepts connections, reads what came into pooled
-//!   buffers, begins calls, gathers their replies and writes them, all within [`Limits`].
-//! * [`record`] tells messages apart in the stream; [`rpc`] takes the header off a call and puts one
-//!   on a reply; [`xdr`] is the representation of all values.
+//! * [`Server`] is the async shell: it accepts connections, reads their bytes into pooled buffers,
+//!   starts calls, gathers their replies and writes them, all within [`Limits`].
+//! * [`record`] separates the messages in a stream; [`rpc`] decodes call headers and encodes reply
+//!   headers; [`xdr`] is the representation of all values.
 //! * The engine picks the program: [`mount`], by which a client gets its first handle, or [`nfs3`]
-//!   with its 22 procedures. Calls that must not be done twice pass the replay cache.
-//! * [`nlm`] locks for clients, and [`nsm`] hears which of them were booted anew; both are served once
-//!   [`Server::with_locks`] was called, which also has the server tell clients about its own restarts.
-//! * [`handle`] names inodes towards clients; the exports say who may use them, and a [`Rule`] of theirs
-//!   what for, and as whom. [`ExportControl`] replaces them while clients go on.
-//! * [`Tls`] is how a connection goes over to TLS when its client asks for it (RFC 9289); a rule says which
+//!   with its 22 procedures. Calls that must not be executed twice pass through the replay cache.
+//! * [`nlm`] serves file locks, and [`nsm`] receives notice of client reboots. Both are served once
+//!   [`Server::with_locks`] was called; the server then also notifies clients of its own restarts.
+//! * [`handle`] names inodes in file handles. The exports define which clients may use them; a [`Rule`] of an
+//!   export defines with which rights and as which user. [`ExportControl`] replaces them while clients are connected.
+//! * [`Tls`] moves a connection to TLS when its client asks for it (RFC 9289); a rule says which
 //!   [`Transports`] are good enough.
-//! * [`Metrics`] counts what happens.
+//! * [`Metrics`] counts events.
 //!
-//! Everything but the shell is synchronous code over byte strings, or waits for the file system
-//! alone. Nothing that comes from the network is trusted: every length has a limit that is checked
-//! before memory is taken for it, and what cannot be decoded is answered or closed, never a panic.
+//! Apart from the shell, the code is synchronous over byte strings, or waits for the file system alone. No input
+//! from the network is trusted: every length has a limit that is checked before memory is allocated for it.
+//! Input that cannot be decoded gets an error reply or closes the connection; it never causes a panic.
 
 #![forbid(unsafe_code)]
 

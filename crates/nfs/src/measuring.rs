@@ -1,5 +1,5 @@
-//! The engine without its sockets, and two parts of its way by themselves: the replay cache and the rules.
-//! For the benchmark `call_cost`, and for the tests of what calls allocate.
+//! The engine without its sockets, and two of its steps in isolation: the replay cache and the rules.
+//! For the benchmark `call_cost`, and for the tests that count what calls allocate.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use crate::replay::{Arrival, ReplayCache};
 use crate::rpc::Credential;
 use crate::{Limits, ServerConfig, Transport, nfs3};
 
-/// What all connections of a server share.
+/// State that all connections of a server share.
 pub struct Gateway<F>(Arc<Engine<F>>);
 
-/// A connection to it, without its socket.
+/// A connection to a [`Gateway`], without its socket.
 pub struct Connected<F>(Session<F>);
 
 impl<F: FileSystem> Gateway<F> {
-    /// As [`crate::Server::bind`] makes it.
+    /// Creates the engine as [`crate::Server::bind`] does.
     pub fn new(fs: Arc<F>, config: &ServerConfig) -> Gateway<F> {
         Gateway(Arc::new(Engine::new(config, |_| fs.clone())))
     }
 
-    /// A client connects from there: here, and once for each connection, its rules are looked up by its address.
+    /// Connects a client from `peer`. The rules are looked up here by its address, once for each connection.
     pub fn connect(&self, peer: SocketAddr) -> Connected<F> {
         Connected(self.0.session(peer, peer.ip(), Transport::Plain))
     }
 
-    /// What a handle names, if it is ours.
+    /// The object that a handle names, if this server made it.
     pub fn named(&self, handle: &[u8]) -> Option<Named> {
         self.0.handles.decode(handle).ok()
     }
 }
 
 impl<F: FileSystem> Connected<F> {
-    /// Serves a record, from decoding it to its reply without data, in the memory of `buffer`. `None` if nothing
-    /// would be answered.
+    /// Serves a record: from decoding to the reply without its data, built in the memory of `buffer`. `None` if there
+    /// is no reply.
     pub async fn serve(&self, record: &[u8], now: Instant, buffer: Vec<u8>) -> Option<Vec<u8>> {
         match execute(&self.0, record, now, buffer).await {
             Outcome::Reply(reply) => Some(reply.finish().0),
@@ -48,7 +48,7 @@ impl<F: FileSystem> Connected<F> {
         }
     }
 
-    /// A call that claims to be this caller's, and only looks.
+    /// Prepares a read-only call with this claimed credential.
     pub fn claimed(&self, claimed: Credential) -> Claimed<'_, F> {
         let session = &self.0;
         Claimed {
@@ -73,9 +73,10 @@ pub struct Claimed<'a, F> {
 }
 
 impl<F: FileSystem> Claimed<'_, F> {
-    /// The whole way of a call through the rules and the permissions: are the rules still those of this
-    /// connection, is the client known, has it the export, does the rule take its credential and its connection,
-    /// who is the caller after squashing, and what may he do with such an object. `None` if nothing.
+    /// Takes a call through all checks of rules and permissions: whether the rules of this connection are still in
+    /// force, whether the client is known and may use the export, whether the rule accepts its credential and its
+    /// connection, which identity the caller has after squashing, and which rights to the object it has. `None` if it
+    /// has none.
     pub fn permitted(&self, named: Named, object: Owned, wanted: Access) -> Option<Access> {
         let Claimed { request, .. } = self;
         let target = self.target(named)?;
@@ -84,8 +85,8 @@ impl<F: FileSystem> Claimed<'_, F> {
         Some(request.allowed(target, granted))
     }
 
-    /// The part of that way which a GETATTR goes, since it is for everybody who has the export: whether it may be
-    /// answered.
+    /// Takes a call through the part of these checks that a GETATTR needs, as GETATTR is open to everyone who may use
+    /// the export. True if it may be answered.
     pub fn admitted(&self, named: Named) -> bool {
         self.target(named).is_some()
     }
@@ -103,7 +104,7 @@ impl<F: FileSystem> Claimed<'_, F> {
 pub struct Replay(ReplayCache);
 
 impl Replay {
-    /// With the limits of a server.
+    /// Creates a cache with the limits of a server.
     pub fn new(limits: &Limits) -> Replay {
         Replay(ReplayCache::new(
             limits.replay_entries,
@@ -112,8 +113,8 @@ impl Replay {
         ))
     }
 
-    /// The way of a call of this procedure through the cache: nothing if it may be repeated, else from its
-    /// arrival to keeping its reply. True if it is to be done, which is when it is not a repetition.
+    /// Takes a call of this procedure through the cache: nothing if it may be repeated, otherwise from its
+    /// arrival to the storage of its reply. True if it is to be executed, that is, if it is not a repetition.
     pub fn pass(
         &self,
         procedure: u32,

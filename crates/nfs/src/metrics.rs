@@ -1,4 +1,4 @@
-//! What the server counts.
+//! Metrics of the server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::nfs3::PROCEDURES;
 pub enum Kind {
     /// It only grows while the server runs.
     Counter,
-    /// It goes up and down.
+    /// Increases and decreases.
     Gauge,
 }
 
@@ -50,10 +50,10 @@ impl Value {
     }
 }
 
-/// Declares the table of values: field, kind, meaning; the name is made of the field's.
+/// Declares the table of values: field, kind, meaning. The metric's name derives from the field's.
 macro_rules! metrics {
     ($($field:ident: $kind:ident, $meaning:literal;)*) => {
-        /// What the server counts, since it was bound.
+        /// Counters and gauges of the server, from when it was bound.
         #[derive(Debug, Default)]
         pub struct Metrics {
             $(pub(crate) $field: Value,)*

@@ -13,7 +13,7 @@ use crate::xdr::{Malformed, Reader};
 
 /// Program number.
 pub const PROGRAM: u32 = 100_005;
-/// The only version of it that is served.
+/// The only version of the program that is served.
 pub const VERSION: u32 = 3;
 
 /// Longest path that a client may ask for, in bytes (MNTPATHLEN).
@@ -24,34 +24,34 @@ const OK: u32 = 0;
 const ACCES: u32 = 13;
 const SERVERFAULT: u32 = 10006;
 
-/// Mounts remembered for DUMP; the oldest are forgotten. The list is for people to look at: clients
-/// vanish without saying so, and it does not outlive the server.
+/// Mounts remembered for DUMP; the oldest are forgotten. The list is for people to read: clients
+/// vanish without notice, and the list does not outlive the server.
 const MAX_MOUNTS: usize = 256;
-/// Those of one client, so that it cannot make the server forget all others.
+/// Mounts remembered of one client, so that it cannot displace those of all others.
 const MAX_MOUNTS_OF_CLIENT: usize = 64;
 
 /// Longest address as text, and longest list that DUMP gives.
 const MAX_ADDRESS_BYTES: usize = 48;
 const MAX_DUMP_BYTES: usize = MAX_MOUNTS * (3 * 4 + MAX_ADDRESS_BYTES + MAX_PATH_BYTES);
 
-/// Bytes that the reply to a call may have, told before it is begun.
+/// Upper bound for the bytes of the reply to a call, known before the call begins.
 pub(crate) fn reply_bound(procedure: u32) -> usize {
     match procedure {
         2 => 512 + MAX_DUMP_BYTES,
-        // As long as the configuration makes it, which no client can.
+        // As long as the configuration makes it; clients have no influence on it.
         5 => 64 << 10,
         _ => 512,
     }
 }
 
-/// Who has mounted what, as far as it is known.
+/// The known mounts of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Mounts(Mutex<VecDeque<Mount>>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
     client: IpAddr,
-    /// Without slashes that say nothing.
+    /// Without redundant slashes.
     path: Vec<u8>,
     /// Number of the export that holds it.
     export: u32,
@@ -80,7 +80,7 @@ impl Mounts {
     }
 }
 
-/// A path without slashes that say nothing, so that it is the same however it is written.
+/// Removes redundant slashes from a path, so that equal paths compare equal.
 fn tidy(path: &[u8]) -> Vec<u8> {
     let mut tidy: Vec<u8> = Vec::new();
     for name in names(path) {
@@ -93,7 +93,7 @@ fn tidy(path: &[u8]) -> Vec<u8> {
     tidy
 }
 
-/// What the procedures work with.
+/// Context of a call.
 pub(crate) struct Request<'a, F> {
     pub(crate) handles: &'a Handles,
     pub(crate) exports: &'a Exports<F>,
@@ -101,7 +101,7 @@ pub(crate) struct Request<'a, F> {
     pub(crate) client: &'a Client,
 }
 
-/// What became of a call.
+/// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     /// A handle was given out.
@@ -114,14 +114,14 @@ pub(crate) enum Done {
     NoProcedure,
 }
 
-/// Does a call and appends its results.
+/// Executes a call and appends its results.
 pub(crate) async fn call<F: FileSystem>(
     request: &Request<'_, F>,
     procedure: u32,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
 ) -> Result<Done, Malformed> {
-    // Of what is for others nobody learns that it is there, not even by its absence.
+    // A client must not be able to find out whether a path exists that only others may mount.
     let client = request.client;
     match procedure {
         // NULL
@@ -189,7 +189,7 @@ async fn mnt<F: FileSystem>(request: &Request<'_, F>, path: &[u8], reply: &mut R
             let mut results = reply.results();
             results.u32(OK);
             results.opaque(&handle);
-            // The flavors of credentials that are of use.
+            // The flavors of credentials that the rule accepts.
             let flavors = request
                 .exports
                 .rule(grant)
@@ -208,7 +208,7 @@ async fn mnt<F: FileSystem>(request: &Request<'_, F>, path: &[u8], reply: &mut R
     }
 }
 
-/// The handle of a directory at or below an export, and what the client is allowed there.
+/// Returns the handle of a directory at or below an export, and what the client is allowed there.
 async fn root_handle<F: FileSystem>(
     request: &Request<'_, F>,
     path: &[u8],

@@ -1,7 +1,7 @@
-//! NSM, the network status monitor, version 1 (X/Open XNFS, chapter 11): who was booted anew.
+//! NSM, the network status monitor, version 1 (X/Open XNFS, chapter 11): notices of reboots.
 //!
-//! Clients tell with SM_NOTIFY that they were; what they had locked before is free then. The other procedures
-//! are for the lock manager of the own machine, which has no need of them here: monitoring is refused.
+//! A client sends SM_NOTIFY after it has rebooted; that releases all locks it held before. The other procedures
+//! are for the lock manager on the same machine, which does not need them here: monitoring is refused.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::xdr::{Malformed, Reader, Writer};
 
 /// Program number.
 pub const PROGRAM: u32 = 100_024;
-/// The only version of it.
+/// The only version of the program that is served.
 pub const VERSION: u32 = 1;
 
 /// SM_NOTIFY.
@@ -21,14 +21,14 @@ pub(crate) const NOTIFY: u32 = 6;
 /// `res`: no host is monitored for others.
 const STAT_FAIL: u32 = 1;
 
-/// Whether there is such a procedure.
+/// Whether the procedure exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     Yes,
     NoProcedure,
 }
 
-/// Does a call that came from `host`, and appends its results.
+/// Executes a call that came from `host`, and appends its results.
 pub(crate) fn call(
     locks: &LockManager,
     host: IpAddr,
@@ -40,7 +40,7 @@ pub(crate) fn call(
     match procedure {
         // SM_NULL
         0 => arguments.end()?,
-        // SM_STAT, SM_MON: what should be monitored, and who is to be told, does not matter.
+        // SM_STAT, SM_MON: the arguments (the host to monitor, the callback) do not matter.
         1 | 2 => {
             object(&mut arguments)?;
             let mut results = reply.results();
@@ -53,7 +53,7 @@ pub(crate) fn call(
             let name = object(&mut arguments)?;
             let state = arguments.u32()? as i32;
             arguments.end()?;
-            // Of itself alone: whoever could speak for others could take their locks away.
+            // A host speaks for itself only: otherwise it could take the locks of others away.
             locks.rebooted(host, name, state);
         }
         _ => return Ok(Done::NoProcedure),
@@ -61,7 +61,7 @@ pub(crate) fn call(
     Ok(Done::Yes)
 }
 
-/// Arguments of SM_NOTIFY: the server, under `name`, runs anew.
+/// Arguments of SM_NOTIFY: the server, under `name`, has restarted.
 pub(crate) fn notice(name: &str, state: i32) -> Vec<u8> {
     let mut arguments = Vec::new();
     let mut writer = Writer::new(&mut arguments);

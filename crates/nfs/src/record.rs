@@ -1,4 +1,4 @@
-//! Record marking: how RPC messages are told apart in a TCP stream (RFC 5531, section 11).
+//! Record marking: how RPC messages are separated in a TCP stream (RFC 5531, section 11).
 //!
 //! A record is one message, sent as one or more fragments:
 //!
@@ -9,21 +9,21 @@
 //! +---------------+------------------------+----------------- - - -
 //! ```
 //!
-//! [`Assembler`] takes the stream in pieces of any size and gives back records. It never looks
-//! at a length and allocates it: small records get a buffer of their length when a quarter of it has
-//! arrived, large ones wait for one that its owner has to grant.
+//! [`Assembler`] takes the stream in pieces of any size and returns records. It never allocates
+//! merely because of a length in the stream: small records get a buffer of their length when a quarter of it has
+//! arrived, large ones wait for a buffer that the owner of the assembler has to grant.
 
 /// Bytes of a fragment's header.
 pub const MARK_BYTES: usize = 4;
 
-/// The bit that tells the last fragment of a record.
+/// The bit that marks the last fragment of a record.
 pub const LAST_FRAGMENT: u32 = 1 << 31;
 
-/// A record up to this many bytes is collected without asking; a longer one needs a granted buffer.
+/// A record up to this many bytes is collected without a grant; a longer one needs a granted buffer.
 pub const SMALL_RECORD_BYTES: usize = 64 << 10;
 
-/// So many bytes of a large record must have arrived before a buffer for it is asked for, so that a
-/// client cannot hold a buffer for the price of a header.
+/// Bytes of a large record that must have arrived before the assembler asks for a buffer, so that a
+/// client cannot occupy a buffer by sending a header only.
 const EARNEST_BYTES: usize = 16 << 10;
 
 /// Bytes that are kept of a discarded record: the longest header of a call, and the arguments of WRITE up to its
@@ -35,8 +35,8 @@ pub fn mark(length: usize) -> [u8; MARK_BYTES] {
     (length as u32 | LAST_FRAGMENT).to_be_bytes()
 }
 
-/// The stream is not one of records that this server takes: the connection has to be closed, as
-/// nothing after it can be told apart.
+/// The stream violates record marking or its limits: the connection has to be closed, because record
+/// boundaries after the violation are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// Longer than the limit.
@@ -45,23 +45,23 @@ pub enum RecordError {
         /// The limit.
         limit: usize,
     },
-    /// A fragment without bytes that is not the last: only somebody who wants to keep the server
-    /// busy sends them.
+    /// A fragment without bytes that is not the last. No correct client sends one; it would only keep the server
+    /// busy.
     #[error("an empty fragment")]
     EmptyFragment,
 }
 
-/// What the assembler has come to.
+/// Result of [`Assembler::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// All input is used up and no record is complete.
     NeedInput,
-    /// The record under way needs a buffer of this capacity ([`Assembler::grant`]) before it can
-    /// take more than it has.
+    /// The current record needs a buffer of this capacity ([`Assembler::grant`]) before it can
+    /// take more bytes.
     NeedBuffer(usize),
     /// A complete record. There may be input left.
     Record(Vec<u8>),
-    /// All of a record that is discarded ([`Assembler::discard`]) has come: its first bytes. There may be input left.
+    /// The end of a discarded record ([`Assembler::discard`]): its first bytes. There may be input left.
     Discarded(Vec<u8>),
 }
 
@@ -70,17 +70,17 @@ pub enum Step {
 pub struct Assembler {
     limit: usize,
     mark: [u8; MARK_BYTES],
-    /// Bytes of `mark` that are there.
+    /// Bytes of `mark` that have arrived.
     mark_filled: usize,
-    /// Bytes of the current fragment still to come, once its mark is complete.
+    /// Bytes of the current fragment that have not arrived, once its mark is complete.
     remaining: usize,
     last: bool,
     record: Vec<u8>,
-    /// Bytes that `record` may come to hold without a further grant.
+    /// Bytes that `record` may hold without a further grant.
     allowance: usize,
-    /// Bytes of the record under way that were dropped, if it is discarded.
+    /// Bytes of the current record that were dropped, if it is discarded.
     discarded: Option<usize>,
-    /// Gives a buffer of at least so many bytes for a record that has begun.
+    /// Returns a buffer of at least this many bytes for a record that has begun.
     buffers: fn(usize) -> Vec<u8>,
 }
 
@@ -90,8 +90,8 @@ impl Assembler {
         Assembler::with_buffers(limit, Vec::with_capacity)
     }
 
-    /// The same, with what gives an empty buffer of at least so many bytes for a record that has begun: as many as it has, if a
-    /// quarter of them are here.
+    /// Like [`Assembler::new`]; `buffers` returns an empty buffer of at least the given number of bytes for a record
+    /// that has begun. The number is the length of the record if a quarter of it has arrived.
     pub fn with_buffers(limit: usize, buffers: fn(usize) -> Vec<u8>) -> Assembler {
         Assembler {
             buffers,
@@ -111,13 +111,14 @@ impl Assembler {
         self.mark_filled > 0 || !self.record.is_empty()
     }
 
-    /// Bytes of memory that the record under way takes.
+    /// Bytes of memory that the current record occupies.
     pub fn held_bytes(&self) -> usize {
         self.record.capacity()
     }
 
-    /// Bytes of the record that lies whole at the front of `input`, as a single fragment, behind [`MARK_BYTES`]: who can use it
-    /// there takes all of that off himself. None where it does not, or the stream is in the middle of another one.
+    /// Length in bytes of the record that lies whole at the front of `input`, as a single fragment, behind
+    /// [`MARK_BYTES`]. A caller that uses it in place takes mark and record off `input` itself. `None` if the record is
+    /// not whole, or if the stream is inside another one.
     pub fn whole(&self, input: &[u8]) -> Option<usize> {
         let (mark, rest) = input.split_first_chunk()?;
         let mark = u32::from_be_bytes(*mark);
@@ -155,7 +156,7 @@ impl Assembler {
                 return Ok(Step::NeedInput);
             };
             if self.record.is_empty() && self.record.capacity() < available {
-                // Mostly the whole record is here, or the best part of one that the end of a read has cut.
+                // Usually the whole record is here, or most of one that the end of a read has cut.
                 let is_earnest = self.last && total <= self.allowance.min(4 * available);
                 self.record = (self.buffers)(if is_earnest { total } else { available });
             }
@@ -175,8 +176,8 @@ impl Assembler {
         }
     }
 
-    /// Gives the record under way a buffer of the capacity that [`Step::NeedBuffer`] asked for. What
-    /// was collected so far is copied into it.
+    /// Gives the current record a buffer of the capacity that [`Step::NeedBuffer`] asked for. Copies into it
+    /// the bytes collected so far.
     pub fn grant(&mut self, mut buffer: Vec<u8>) {
         buffer.clear();
         buffer.extend_from_slice(&self.record);
@@ -184,8 +185,8 @@ impl Assembler {
         self.record = buffer;
     }
 
-    /// Discards the record under way: only its first [`HEAD_BYTES`] are kept. This answers
-    /// [`Step::NeedBuffer`] as well as a grant does: the stream goes on behind the record.
+    /// Discards the current record: only its first [`HEAD_BYTES`] are kept. This answers
+    /// [`Step::NeedBuffer`] as well as a grant does: the stream continues after the record.
     pub fn discard(&mut self) {
         let kept = self.record.len().min(HEAD_BYTES);
         let (head, dropped) = self.record.split_at(kept);
@@ -204,7 +205,7 @@ impl Assembler {
         *input = rest;
     }
 
-    /// Takes a buffer for the next record, so that none has to be allocated for it; it is dropped if that has begun.
+    /// Takes a buffer for the next record, to save an allocation. If that record has begun, the buffer is dropped.
     pub fn reuse(&mut self, mut buffer: Vec<u8>) {
         if self.record.is_empty() {
             buffer.clear();
@@ -212,7 +213,7 @@ impl Assembler {
         }
     }
 
-    /// Where to read the next bytes of the stream straight into, and how many at most, when a large
+    /// Returns a buffer for reading the next bytes of the stream directly, and their maximum number, when a large
     /// record lacks many. [`Assembler::take`] has to be called afterwards.
     pub fn direct(&mut self) -> Option<(&mut Vec<u8>, usize)> {
         let wanted = self.remaining;
@@ -223,7 +224,7 @@ impl Assembler {
         worth_it.then_some((&mut self.record, wanted))
     }
 
-    /// Notes that `bytes` bytes were read into the buffer that [`Assembler::direct`] gave, and gives
+    /// Notes that `bytes` bytes were read into the buffer from [`Assembler::direct`], and returns
     /// the record if it is complete.
     pub fn advance(&mut self, bytes: usize) -> Option<Vec<u8>> {
         self.remaining = self.remaining.saturating_sub(bytes);
@@ -240,7 +241,7 @@ impl Assembler {
         std::mem::take(&mut self.record)
     }
 
-    /// Takes the fragment's header; false when it is not complete yet.
+    /// Takes the fragment's header; returns false while it is incomplete.
     fn take_mark(&mut self, input: &mut &[u8]) -> Result<bool, RecordError> {
         let wanted = MARK_BYTES - self.mark_filled;
         let (piece, rest) = input.split_at(wanted.min(input.len()));
@@ -347,7 +348,7 @@ mod tests {
                 assert_eq!(step, Step::Record(vec![1; 4000]));
             }
         }
-        // One that has to be granted gets no more than what has come.
+        // A record that needs a grant gets no more than the bytes that have arrived.
         let wire = fragment(&vec![1; 100 << 10], true);
         let mut assembler = Assembler::with_buffers(LIMIT, buffers);
         let mut input = &wire[..MARK_BYTES + EARNEST_BYTES];

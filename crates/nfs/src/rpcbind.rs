@@ -1,8 +1,8 @@
-//! Telling this machine's rpcbind where the programs of the server are (RFC 1833), so that clients find the lock
+//! Registers the ports of the server's programs with this machine's rpcbind (RFC 1833), so that clients find the lock
 //! manager: no mount option names its port.
 //!
-//! It is spoken to through its socket in the file system, by which it knows the user; over the network it
-//! takes registrations of nobody.
+//! The server connects to the Unix socket of rpcbind, which identifies the user; over the network, rpcbind
+//! accepts no registrations.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::outgoing::{self, Failure, Program, Remote, Transport};
 use crate::xdr::{Malformed, Reader, Writer};
 use crate::{mount, nfs3, nlm, nsm};
 
-/// Where rpcbind's socket is.
+/// Paths of rpcbind's socket.
 pub const SOCKETS: [&str; 2] = ["/run/rpcbind.sock", "/var/run/rpcbind.sock"];
 
-/// How long all of it may take.
+/// Time limit for a whole registration or removal.
 const LIMIT: Duration = Duration::from_secs(5);
 
 const RPCBIND: Program = Program {
@@ -31,11 +31,11 @@ const SET: u32 = 1;
 const UNSET: u32 = 2;
 const DUMP: u32 = 4;
 
-/// Most registrations of others that are looked through, and longest text in one.
+/// Limits for the registrations that are read: their number, and the longest text in one.
 const MAX_LISTED: usize = 1024;
 const MAX_TEXT: usize = 1024;
 
-/// What is registered, with its name for people.
+/// The programs to register, with their names for people.
 const PROGRAMS: [(&str, Program, &[Transport]); 4] = [
     (
         "NFS",
@@ -63,28 +63,28 @@ const fn program(number: u32, version: u32) -> Program {
     Program { number, version }
 }
 
-/// Why nothing is registered.
+/// Why nothing was registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RpcbindError {
-    /// Nobody listens at the socket.
+    /// No process listens at the socket.
     #[error("no rpcbind answers at {path}: {source}")]
     Absent {
         /// The socket.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It does not do what it is asked.
+    /// It does not follow the protocol.
     #[error("rpcbind at {path} does not answer as it should: {why}")]
     Misbehaves {
         /// The socket.
         path: PathBuf,
-        /// What it does instead.
+        /// The unexpected behaviour.
         why: String,
     },
 }
 
-/// A program that somebody else has registered, and who answers.
+/// A program that another running server has registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// Name of the program.
@@ -105,12 +105,12 @@ impl fmt::Display for Taken {
     }
 }
 
-/// What was registered; stays so until [`Registration::remove`], or until rpcbind ends.
+/// Registrations; they stay until [`Registration::remove`], or until rpcbind ends.
 #[derive(Debug)]
 pub struct Registration {
     socket: PathBuf,
     entries: Vec<Entry>,
-    /// What could not be registered.
+    /// Programs that could not be registered.
     pub taken: Vec<Taken>,
 }
 
@@ -123,7 +123,8 @@ struct Entry {
     address: SocketAddr,
 }
 
-/// The entries for a server that listens at `address`: for IPv4, IPv6 or, at the unspecified address of IPv6, both.
+/// The entries for a server that listens at `address`: for IPv4, for IPv6, or, at the unspecified IPv6 address, for
+/// both.
 fn entries(address: SocketAddr) -> Vec<Entry> {
     let mut addresses = vec![address];
     if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
@@ -153,11 +154,11 @@ fn entries(address: SocketAddr) -> Vec<Entry> {
 }
 
 /// Registers NFS, MOUNT, NLM and NSM of the server that listens at `address`, with the rpcbind whose socket is
-/// `socket`. What a server that does not run any more has left there is replaced; what another one serves stays,
-/// and is in [`Registration::taken`].
+/// `socket`. Entries of a server that does not run any more are replaced; entries of another running server stay,
+/// and are listed in [`Registration::taken`].
 ///
 /// # Errors
-/// There is no rpcbind, or it does not behave; nothing may be relied on then.
+/// There is no rpcbind, or it does not follow the protocol; some programs may or may not be registered then.
 pub async fn register(address: SocketAddr, socket: &Path) -> Result<Registration, RpcbindError> {
     let path = socket.to_owned();
     let registered = async {
@@ -197,7 +198,7 @@ impl Registration {
             entry.netid.to_owned(),
         );
         let other = others.get(&key).copied();
-        // Our own of another life, or somebody's who left it behind.
+        // An entry of an earlier run of this server, or one that another server left behind.
         let is_left = match other {
             Some(other) => !answers(other, entry).await,
             None => false,
@@ -214,10 +215,10 @@ impl Registration {
         Ok(())
     }
 
-    /// Takes back what was registered. Waits 5 s at most.
+    /// Removes the registrations. Takes at most 5 s.
     ///
     /// # Errors
-    /// rpcbind is gone or does not behave; what is left names a port at which nobody listens.
+    /// rpcbind has ended or does not follow the protocol; entries that remain name a port without a listener.
     pub async fn remove(self) -> Result<(), RpcbindError> {
         let removed = async {
             let mut stream =
@@ -236,7 +237,7 @@ impl Registration {
         tokio::time::timeout(LIMIT, removed).await.map_err(late)?
     }
 
-    /// Sets or unsets; gives whether it was done.
+    /// Sets or unsets an entry; returns whether rpcbind did so.
     async fn ask(
         &self,
         stream: &mut UnixStream,
@@ -249,14 +250,14 @@ impl Registration {
         writer.u32(entry.program.version);
         writer.opaque(entry.netid.as_bytes());
         writer.opaque(outgoing::universal_address(entry.address).as_bytes());
-        // It knows better who asks.
+        // The owner; rpcbind knows the real one from the socket.
         writer.opaque(b"forebay");
         let results = self.exchange(stream, procedure, &arguments).await?;
         let done = Reader::new(&results).bool();
         done.map_err(|Malformed| self.misbehaves("its answer is malformed"))
     }
 
-    /// Everything that is registered.
+    /// Lists all registrations.
     async fn listed(
         &self,
         stream: &mut UnixStream,
@@ -302,7 +303,7 @@ impl Registration {
     }
 }
 
-/// Whether somebody serves `entry`'s program where another one is registered, seen from this machine.
+/// Whether a server answers for `entry`'s program at the address of another registration, as seen from this machine.
 async fn answers(other: SocketAddr, entry: Entry) -> bool {
     let host = match other.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -310,7 +311,7 @@ async fn answers(other: SocketAddr, entry: Entry) -> bool {
         ip => ip,
     };
     match entry.transport {
-        // Whoever listens there may be busy: that it takes the connection says enough. The server itself
+        // A busy server may not answer: an accepted connection is proof enough. This server itself
         // listens already, too.
         Transport::Tcp => TcpStream::connect((host, other.port())).await.is_ok(),
         Transport::Udp => {

@@ -1,7 +1,7 @@
-//! What a client may do under an export, and as whom.
+//! What a client may do under an export, and as which user.
 //!
-//! A [`Rule`] is what exports(5) calls a client entry: some addresses with their options. Which rule is a
-//! client's is decided once for each connection, in [`crate::exports`]; what is decided here is cheap enough for
+//! A [`Rule`] is a client entry of exports(5): some addresses with their options. [`crate::exports`] chooses a
+//! client's rule once for each connection; the decisions here are cheap enough to be made for
 //! every call.
 
 use std::borrow::Cow;
@@ -11,32 +11,32 @@ use forebay_vfs::{ClientId, Credentials, Groups};
 use crate::rpc::{AUTH_NONE, AUTH_SYS, Credential};
 use crate::{AddressRange, NOBODY, Transports};
 
-/// First port that any user of a Unix machine may take.
+/// First port that unprivileged users of a Unix machine may use.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
 /// Some clients of an export, and what they may do there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Addresses of the clients; none: nobody.
+    /// Addresses of the clients; an empty list matches no client.
     pub clients: Vec<AddressRange>,
     /// Whether they may change anything.
     pub access: ExportAccess,
-    /// Whose identity is replaced.
+    /// Which callers get another identity.
     pub squash: Squash,
-    /// By which it is replaced.
+    /// The identity that they get.
     pub anonymous: Anonymous,
-    /// How they may say who they are.
+    /// Which credentials they may use.
     pub flavors: Flavors,
     /// From which ports they may connect.
     pub source_port: SourcePort,
     /// How their connections have to be protected.
     pub transports: Transports,
-    /// In which of its views they have the file system.
+    /// The view in which they see the file system.
     pub view: View,
 }
 
-/// No client yet; else as exports(5): root is squashed, credentials are AUTH_SYS, ports privileged,
-/// TLS as the client likes. But `rw`: who may mount may write.
+/// No clients yet; otherwise the defaults of exports(5): root is squashed, credentials are AUTH_SYS, ports privileged,
+/// TLS optional. The exception is `rw`: clients that may mount may write.
 impl Default for Rule {
     fn default() -> Self {
         Rule {
@@ -62,24 +62,24 @@ pub enum ExportAccess {
     ReadOnly,
 }
 
-/// Which callers of an export are taken for its anonymous user.
+/// Which callers of an export are mapped to its anonymous user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Squash {
-    /// Nobody is: uid 0 of a client is root here (`no_root_squash`).
+    /// None: uid 0 of a client is root here (`no_root_squash`).
     None,
-    /// User 0 and group 0, as primary or further group (`root_squash`).
+    /// User 0 and group 0, the latter as primary or supplementary group (`root_squash`).
     #[default]
     Root,
-    /// Everyone (`all_squash`).
+    /// All callers (`all_squash`).
     All,
 }
 
-/// Who callers are taken for that are squashed, or have no identity (`anonuid`, `anongid`).
+/// The identity of callers that are squashed, or that have none (`anonuid`, `anongid`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anonymous {
-    /// Its user.
+    /// Its user id.
     pub uid: u32,
-    /// Its only group.
+    /// Its only group id.
     pub gid: u32,
 }
 
@@ -92,13 +92,13 @@ impl Default for Anonymous {
     }
 }
 
-/// Which credentials are taken (`sec`).
+/// Which credentials are accepted (`sec`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flavors {
     /// AUTH_SYS, with the identity that it claims.
     pub sys: bool,
-    /// AUTH_NONE, and with it every flavor that is not listed: the caller is the anonymous user. RFC
-    /// 2623 (section 2.7) and Linux clients take AUTH_NONE in MOUNT's list for that.
+    /// AUTH_NONE, and with it every flavor that is not listed: the caller is the anonymous user. In MOUNT's
+    /// list, AUTH_NONE has this meaning by RFC 2623 (section 2.7) and for Linux clients.
     pub none: bool,
 }
 
@@ -108,13 +108,13 @@ impl Flavors {
         sys: true,
         none: false,
     };
-    /// AUTH_SYS for those who have it, and anonymous callers.
+    /// AUTH_SYS, and anonymous callers.
     pub const ANY: Flavors = Flavors {
         sys: true,
         none: true,
     };
 
-    /// Their numbers, the best first, for the reply to MNT.
+    /// The flavors' numbers, the preferred one first, for the reply to MNT.
     pub(crate) fn numbers(self) -> impl ExactSizeIterator<Item = u32> {
         let numbers = match (self.sys, self.none) {
             (true, true) => &[AUTH_SYS, AUTH_NONE][..],
@@ -129,8 +129,8 @@ impl Flavors {
 /// From which ports clients may connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourcePort {
-    /// From those that a Unix machine lets root alone take, below 1024 (`secure`): else every user of a
-    /// client could send calls of its own with whatever AUTH_SYS credentials it likes.
+    /// Only from ports below 1024, which Unix machines reserve for root (`secure`). Otherwise every user of a
+    /// client could send calls with any AUTH_SYS credentials.
     #[default]
     Privileged,
     /// From any (`insecure`).
@@ -144,8 +144,8 @@ impl SourcePort {
     }
 }
 
-/// One of the ways in which clients may have the file system, such as with another commit mode. The
-/// number means something to whoever binds the server, and nothing to the protocol.
+/// One of several configurations in which clients may see the file system, for example with another commit mode. The
+/// program that binds the server defines the numbers; the protocol does not interpret them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct View(pub u32);
 
@@ -155,17 +155,17 @@ impl Rule {
         self.access == ExportAccess::ReadOnly
     }
 
-    /// Whether calls with such a credential are taken.
+    /// Whether calls with this credential are accepted.
     pub(crate) fn takes(&self, credential: &Credential) -> bool {
         match credential {
             Credential::Sys(_) => self.flavors.sys || self.flavors.none,
             Credential::None => self.flavors.none,
-            // It asks for a handshake, and calls nothing.
+            // It asks for a TLS handshake; no procedure is called with it.
             Credential::Tls => false,
         }
     }
 
-    /// Who the caller is here. `client` is that of the credential, where that has one.
+    /// Returns the caller's identity under this rule. `client` is the client of the credential, if that has one.
     pub(crate) fn identity<'a>(
         &self,
         credential: &'a Credential,
@@ -252,7 +252,7 @@ mod tests {
             identity(&rule(Squash::All), who(7, 7, &[7])),
             who(150, 100, &[])
         );
-        // Without squashing too: there is nobody else that a caller without identity could be.
+        // Without squashing too: a caller without identity has no other identity to get.
         let nobody = rule(Squash::None)
             .identity(&Credential::None, CLIENT)
             .into_owned();

@@ -1,4 +1,4 @@
-//! RPC with TLS (RFC 9289), as Linux clients from 6.5 on speak it.
+//! RPC with TLS (RFC 9289), as implemented by Linux clients from 6.5 on.
 //!
 //! ```text
 //!  client                                           server
@@ -8,17 +8,17 @@
 //!    |  everything else, records as before, in TLS     |
 //! ```
 //!
-//! What AUTH_TLS is answered is decided in the engine; the handshake and what follows are the connection's
-//! (`server::stream`). Here is what the server shows and asks for: [`Tls`], made of PEM texts, and
-//! [`TlsControl`], by which it is replaced while the server runs.
+//! The engine decides the answer to AUTH_TLS; the connection does the handshake and the I/O after it
+//! (`server::stream`). This module has the server's identity and requirements: [`Tls`], made of PEM texts, and
+//! [`TlsControl`], which replaces it while the server runs.
 //!
-//! Three things are as they are for the sake of clients whose kernel takes over the connection after the
-//! handshake (kTLS), as Linux does. There are no session tickets: they would arrive when the handshake is
-//! over, where the kernel expects nothing but data; and a client then shows its certificate at every
-//! connection, so that it counts at once when the authority is replaced. There is TLS 1.3 only (RFC 9289,
-//! section 5). And ALPN is answered with "sunrpc", but not insisted on: RFC 9289 has clients send it, and
-//! tlshd, which does the handshake for Linux, does not. Nothing else is served on the port that a client
-//! could be led to instead.
+//! Three choices are for clients whose kernel takes over the connection after the
+//! handshake (kTLS), as Linux does. First, there are no session tickets: they would arrive after the handshake,
+//! where the kernel expects only data. Clients therefore show their certificate on every
+//! connection, so a replaced authority takes effect at once. Second, only TLS 1.3 is supported (RFC 9289,
+//! section 5). Third, ALPN is answered with "sunrpc", but not required: RFC 9289 has clients send it, but
+//! tlshd, which does the handshake for Linux, does not. The port serves nothing else that a client
+//! could be redirected to.
 
 mod subject;
 
@@ -33,34 +33,34 @@ use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
 
 pub(crate) use subject::subject;
 
-/// What the protocol is called in ALPN (RFC 9289, section 8.2).
+/// The protocol's name in ALPN (RFC 9289, section 8.2).
 const ALPN: &[u8] = b"sunrpc";
 
-/// The identity that a server shows, and whose clients' certificates it accepts.
+/// The identity that a server shows, and the authorities of the client certificates that it accepts.
 #[derive(Clone, Debug)]
 pub struct Tls(pub(crate) Arc<ServerConfig>);
 
-/// Why texts cannot be used, by the one that is at fault.
+/// Why PEM texts cannot be used, by the text that is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// That of the certificates.
+    /// The text of the certificates.
     #[error("{0}")]
     Certificate(String),
-    /// That of the key.
+    /// The text of the key.
     #[error("{0}")]
     Key(String),
-    /// That of the clients' authorities.
+    /// The text of the clients' authorities.
     #[error("{0}")]
     ClientAuthority(String),
 }
 
 impl Tls {
-    /// Of PEM texts: the server's certificate with those between it and its authority after it, its private
-    /// key (PKCS #8, PKCS #1 or SEC 1), and the authorities whose clients may do what is for clients with a
-    /// certificate. Without the last nobody is asked for one.
+    /// Reads PEM texts: the server's certificate, followed by the intermediate certificates up to its authority; its
+    /// private key (PKCS #8, PKCS #1 or SEC 1); and the authorities for client certificates, which rules may require.
+    /// Without the last, the server asks clients for no certificate.
     ///
     /// # Errors
-    /// Which text is wrong, and how. Whether a certificate is still valid is for clients to see.
+    /// Names the text that is wrong, with the reason. Expiry is not checked: clients check it.
     pub fn from_pem(
         certificate: &[u8],
         key: &[u8],
@@ -76,7 +76,7 @@ impl Tls {
             None => builder.with_no_client_auth(),
             Some(text) => {
                 let roots = Arc::new(authorities(text).map_err(TlsError::ClientAuthority)?);
-                // Those without one are for the rules of exports to refuse.
+                // The rules of exports refuse clients without a certificate, where they require one.
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
                     .allow_unauthenticated()
                     .build()
@@ -105,7 +105,7 @@ impl Tls {
     }
 }
 
-/// Every certificate of a text, at least one.
+/// Parses all certificates of a text; there has to be at least one.
 fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     let read = read.map_err(|error| format!("this is no right PEM file: {error}"))?;
@@ -132,7 +132,7 @@ fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
                     .to_owned(),
             }
         }
-        // Never with what stands in the file.
+        // The message must not contain text of the file.
         pem::Error::IllegalSectionStart { .. } | pem::Error::Base64Decode(_) => {
             "this is no right PEM file".to_owned()
         }
@@ -153,18 +153,18 @@ fn authorities(text: &[u8]) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Replaces what a server shows and asks for while it serves; see [`crate::Server::tls_control`].
+/// Replaces a server's TLS configuration while it serves; see [`crate::Server::tls_control`].
 #[derive(Clone, Debug, Default)]
 pub struct TlsControl(Arc<Mutex<Option<Tls>>>);
 
 impl TlsControl {
-    /// Connections that go over to TLS after this do so with `tls`, and with `None` none do. Those that are
-    /// protected already stay as they are.
+    /// Later upgrades to TLS use `tls`; with `None`, connections cannot switch to TLS. Connections that are
+    /// protected already do not change.
     pub fn replace(&self, tls: Option<Tls>) {
         *self.0.lock() = tls;
     }
 
-    /// What a connection goes over to TLS with now.
+    /// The configuration for a connection that switches to TLS now.
     pub(crate) fn current(&self) -> Option<Tls> {
         self.0.lock().clone()
     }

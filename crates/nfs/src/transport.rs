@@ -1,18 +1,18 @@
-//! How connections are protected, and which protection a rule asks for (`xprtsec` of exports(5)).
+//! Protection of connections, and the protection that a rule requires (`xprtsec` of exports(5)).
 
 /// How a connection is protected, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
-    /// Not at all: whoever is on the way can read and change what passes.
+    /// Not protected: any attacker on the path can read and change the data.
     Plain,
-    /// TLS: the client knows the server, and nobody on the way can read or change anything.
+    /// TLS: the client has authenticated the server, and attackers on the path can neither read nor change the data.
     Tls,
     /// TLS in which the client has shown a certificate that was accepted.
     Mutual,
 }
 
-/// Which connections a rule takes (`none`, `tls`, `mtls`). One that is better protected than one that is
-/// listed is taken as well: so it is the weakest one listed that matters.
+/// Which connections a rule accepts (`none`, `tls`, `mtls`). A connection with better protection than a listed one is
+/// accepted as well, so only the weakest one listed matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transports {
     /// Without TLS.
@@ -24,14 +24,14 @@ pub struct Transports {
 }
 
 impl Transports {
-    /// As the client likes.
+    /// Any protection, as the client chooses.
     pub const ANY: Transports = Transports {
         none: true,
         tls: true,
         mtls: true,
     };
 
-    /// The weakest one that is listed; none: nothing is good enough.
+    /// Returns the weakest protection that is accepted; `None` if no connection is good enough.
     pub fn weakest(self) -> Option<Transport> {
         match self {
             Transports { none: true, .. } => Some(Transport::Plain),
@@ -41,7 +41,7 @@ impl Transports {
         }
     }
 
-    /// Whether calls over such a connection are taken.
+    /// Whether calls over a connection with this protection are accepted.
     pub(crate) fn admit(self, transport: Transport) -> bool {
         self.weakest().is_some_and(|weakest| transport >= weakest)
     }

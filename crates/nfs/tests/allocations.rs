@@ -1,5 +1,5 @@
-//! That no call allocates in the steady state, and what waiting calls hold, counted in the whole process but for the client's
-//! thread.
+//! No call allocates in the steady state; and the memory that waiting calls hold. Both are counted in the whole process
+//! except for the client's thread.
 
 mod common;
 
@@ -15,31 +15,31 @@ use forebay_nfs::record::mark;
 use forebay_nfs::xdr::Writer;
 use forebay_vfs::memory::MemoryFileSystem;
 
-/// The system's allocator, which counts.
+/// The system's allocator, with counters.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-/// Allocations that are there, of [`SCRATCH_BYTES`].
+/// Live allocations of [`SCRATCH_BYTES`].
 static SCRATCHES: AtomicI64 = AtomicI64::new(0);
-/// What a socket is read into at a time.
+/// Size of the buffer that a socket is read into.
 const SCRATCH_BYTES: usize = 64 << 10;
 
 /// One test counts at a time.
 static COUNTS: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    /// What this thread allocates is the client's.
+    /// Whether this thread's allocations are the client's.
     static IS_CLIENT: Cell<bool> = const { Cell::new(false) };
 }
 
 fn count() {
-    // A thread that is ending has no such value any more; it is none that serves.
+    // A thread that is ending has no thread-local values any more; it is not a thread that serves.
     if IS_CLIENT.try_with(Cell::get) == Ok(false) {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-// SAFETY: everything is handed on to the system's allocator as it came; counting allocates nothing.
+// SAFETY: all calls are passed to the system's allocator unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -68,15 +68,15 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Calls under way at the same time.
+/// Calls in flight.
 const DEPTH: usize = 32;
-/// Bytes that they have together.
+/// Upper bound for their bytes together.
 const MOST_BYTES: usize = 4 << 20;
-/// Bytes that READ and WRITE move: a few, and as many as one call can.
+/// Bytes that READ and WRITE transfer: a few, and the maximum of one call.
 const SHORT: u32 = 4096;
 const LONG: u32 = 1 << 20;
 
-/// Allocations of one call, of many that are answered alike.
+/// Allocations per call, measured over many calls with equal replies.
 fn allocations(client: &mut Client, procedure: u32, arguments: impl FnOnce(&mut Writer)) -> f64 {
     let message = client.message(NFS, 3, procedure, arguments);
     let mut record = mark(message.len()).to_vec();
@@ -85,7 +85,7 @@ fn allocations(client: &mut Client, procedure: u32, arguments: impl FnOnce(&mut 
     let reply = client.receive().unwrap();
     // Accepted, and NFS3_OK.
     assert_eq!(reply[20..28], [0; 8]);
-    // A client that only writes would wait for a server that waits for it to read.
+    // If the client only wrote, it would wait for the server, and the server would wait for the client to read.
     let depth = DEPTH.min((MOST_BYTES / record.len().max(reply.len())).max(1));
     let mut calls = record.repeat(depth);
     let mut replies = vec![0; (4 + reply.len()) * depth];
@@ -142,7 +142,7 @@ fn waiting_calls_of_a_connection_keep_what_one_read_brought_and_no_more() {
         client.send(NFS, 3, 7, |w| write_arguments(w, &file, 0, &data, 0));
         server.wait_for("nfs_calls_waiting", |calls| calls == waiting);
     }
-    // Beside those that are idle, of which each thread has one.
+    // In addition to idle buffers, of which each thread has one.
     let threads = std::thread::available_parallelism().unwrap().get() as i64;
     let kept = SCRATCHES.load(Ordering::Relaxed) - before;
     assert!(kept <= 1 + threads, "{kept}");
@@ -157,19 +157,19 @@ fn calls_allocate_nothing() {
     let _counts = COUNTS.lock();
     IS_CLIENT.set(true);
     let mut config = config();
-    // So that the cache is full soon, and grows no more.
+    // So that the cache is full soon, and stops growing.
     config.limits.replay_entries = 512;
     let server = Running::new(Arc::new(MemoryFileSystem::new()), config);
     let mut client = server.client();
     let root = client.root();
     let file = client.create(&root, "file");
     let mut measured = Vec::new();
-    // By a caller without further groups, and by one with five.
+    // A caller without supplementary groups, and one with five.
     for groups in [vec![], vec![4, 24, 27, 100, 1000]] {
         client.who = As::User(0, 0, groups);
         let mut check = |name: &str, count: f64| {
             measured.push(format!("{name}: {count:.3}"));
-            // The buffers of what is under way grow now and then, not with each call.
+            // The buffers of calls in flight grow now and then, not with each call.
             (count <= 0.1).then_some(()).ok_or(name.to_owned())
         };
         let outcomes = [

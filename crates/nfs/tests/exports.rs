@@ -1,4 +1,4 @@
-//! The rules of exports at the wire: what a client may do, as whom, from where, and what it gets to know.
+//! The rules of exports over the wire: what a client may do, as which user, from where, and what it can find out.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn read_only(clients: &str) -> Rule {
     }
 }
 
-/// What ACCESS grants of everything.
+/// The rights that ACCESS grants out of all.
 fn granted(client: &mut Client, handle: &[u8]) -> u32 {
     let results = client.nfs(4, |w| arguments(w, 4, handle, handle));
     let mut reader = results.reader();
@@ -46,7 +46,7 @@ fn granted(client: &mut Client, handle: &[u8]) -> u32 {
     reader.u32().unwrap()
 }
 
-/// The flavors that MNT lists.
+/// The flavors in the reply to MNT.
 fn flavors(client: &mut Client) -> Vec<u32> {
     let reply = client.call(MOUNT, 3, 1, |w| w.opaque(b"/"));
     let results = accepted(&reply);
@@ -82,7 +82,7 @@ fn nothing_can_be_changed_under_an_export_that_is_ro() {
         let results = client.nfs(procedure, |w| arguments(w, procedure, handle, &root));
         assert_eq!(results.status(), ROFS, "procedure {procedure}");
     }
-    // What is wrong with the arguments is not told before.
+    // The rule is checked before the arguments.
     let beyond = client.nfs(7, |w| write_arguments(w, &file, u64::MAX, b"x", 0));
     assert_eq!(beyond.changed().0, ROFS);
     // The attributes come along, so that clients can correct their caches.
@@ -92,7 +92,7 @@ fn nothing_can_be_changed_under_an_export_that_is_ro() {
         let results = client.nfs(procedure, |w| arguments(w, procedure, handle, handle));
         assert_eq!(results.status(), 0, "procedure {procedure}");
     }
-    // COMMIT makes safe what is there already.
+    // COMMIT only makes earlier writes durable.
     let committed = client.nfs(21, |w| arguments(w, 21, &file, &file));
     assert_eq!(committed.status(), 0);
     assert_eq!(client.read(&file, 0, 10).0, b"text");
@@ -104,7 +104,7 @@ fn access_offers_no_change_under_an_export_that_is_ro() {
     let fs = Arc::new(MemoryFileSystem::new());
     let open = Running::new(fs.clone(), config());
     let root = open.client().root();
-    // READ, LOOKUP, MODIFY, EXTEND, DELETE (EXECUTE means nothing for a directory).
+    // READ, LOOKUP, MODIFY, EXTEND, DELETE (EXECUTE has no meaning for a directory).
     assert_eq!(granted(&mut open.client(), &root) & 0x1f, 0x1f);
     let closed = Running::new(fs, with_rules(vec![read_only("127.0.0.1")]));
     assert_eq!(granted(&mut closed.client(), &root) & 0x1f, 0x03);
@@ -170,18 +170,18 @@ fn credentials_of_another_flavor_are_too_weak_and_do_nothing() {
         assert_eq!(denied[4..], TOO_WEAK, "procedure {procedure}");
     }
     assert_eq!(client.attributes(&root), before);
-    // A guess learns nothing of the kind.
+    // A guessed handle does not reveal that.
     assert_eq!(
         nobody
             .getattr(&[&root[..31], &[!root[31]]].concat())
             .status(),
         STALE
     );
-    // NULL, and MNT as mount programs send it, are for everybody.
+    // NULL, and MNT as mount programs send it, are open to everyone.
     assert!(nobody.nfs(0, |_| {}).0.is_empty());
     assert_eq!(nobody.mount("/"), Ok(root.clone()));
 
-    // With AUTH_NONE alone, what the client says of itself does not count.
+    // With AUTH_NONE only, the identity that the client claims is ignored.
     let mut none = rule("127.0.0.1", Squash::None);
     none.flavors = Flavors {
         sys: false,
@@ -213,7 +213,7 @@ fn a_client_with_an_unprivileged_port_gets_nothing_where_the_port_counts() {
     assert_eq!(client.mount("/"), Err(ACCES));
     let denied = client.call(NFS, 3, 1, |w| w.opaque(&root));
     assert_eq!(denied[4..], TOO_WEAK);
-    // `showmount` is for every user of a client that may mount.
+    // Every user of a client that may mount can use `showmount`.
     let listed = accepted(&client.call(MOUNT, 3, 5, |_| {})).0;
     assert_eq!(listed[..12], [0, 0, 0, 1, 0, 0, 0, 1, b'/', 0, 0, 0]);
 }
@@ -235,7 +235,7 @@ fn a_client_is_told_of_no_export_and_no_mount_but_its_own() {
     let mut theirs = Client::connect_from("127.0.0.2", server.address);
     ours.mount("/ours").unwrap();
     theirs.mount("/theirs").unwrap();
-    // Whether it is there or not makes no difference.
+    // Whether the path exists makes no difference.
     for path in [
         "/theirs",
         "/theirs/x",
@@ -289,7 +289,7 @@ fn a_client_that_mounts_everything_makes_the_server_forget_no_other() {
     assert_eq!(mounts.len(), 1 + 64);
     assert_eq!(mounts[0], ("127.0.0.2".to_owned(), b"/".to_vec()));
     assert_eq!(mounts[64].1, format!("/{:0200}", 299).into_bytes());
-    // However the path is written.
+    // Regardless of how the path is written.
     quiet.call(MOUNT, 3, 3, |w| w.opaque(b"//"));
     assert_eq!(dumped(&mut quiet).len(), 64);
 }
@@ -322,6 +322,6 @@ fn what_was_moved_out_of_an_export_can_be_used_and_leads_nowhere() {
     assert_eq!(client.getattr(&held).status(), 0);
     assert_eq!(client.lookup(&held, b"..").found().0, held);
     assert_eq!(client.lookup(&below, b"..").found().0, below);
-    // Of the export of the root it still is a part.
+    // It still is a part of the root export.
     assert_eq!(client.lookup(&out, b"..").found().0, root);
 }

@@ -1,5 +1,6 @@
-//! No client stops another: beside one that sends more than can be taken, reads nothing, or only connects, others are served.
-//! A file system that waits until the test lets it go on makes the order; no test waits for a time to pass.
+//! No client stops another: beside a client that sends more than the server accepts, reads nothing, or only connects,
+//! other clients are served. A file system that waits for the test determines the order; no test waits for time to
+//! pass.
 
 mod common;
 
@@ -17,14 +18,14 @@ use forebay_vfs::memory::MemoryFileSystem;
 const MIB: usize = 1 << 20;
 const JUKEBOX: u32 = 10008;
 
-/// Of a budget of 8 MiB a client alone may have 6 MiB: so many WRITEs of 1 MiB.
+/// Of a budget of 8 MiB one client may have 6 MiB: room for `WRITES_OF_ONE` WRITEs of 1 MiB.
 const SHARED_BYTES: usize = 8 * MIB;
 const WRITES_OF_ONE: u64 = 5;
 
 const HOG: &str = "127.0.0.66";
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// For all clients of this machine.
+/// A server for all clients of this machine.
 fn server(fs: &Arc<Gated>, change: impl FnOnce(&mut Limits)) -> Running {
     let mut all = config();
     all.exports = vec![export(1, "/", "127.0.0.0/8", Squash::None)];
@@ -42,7 +43,7 @@ fn with_file(server: &Running) -> (Client, Vec<u8>) {
     (client, file)
 }
 
-/// A call as its record, with a transaction id of the test's choice.
+/// Encodes a call as a record, with the given transaction id.
 fn record(
     client: &Client,
     xid: u32,
@@ -54,7 +55,7 @@ fn record(
     [&mark(message.len())[..], &message].concat()
 }
 
-/// Sends from a thread of its own what the server may not take, for as long as the client lives.
+/// Sends more than the server may accept, from a separate thread, while the client lives.
 fn send_all(client: &Client, records: Vec<Vec<u8>>) {
     let mut stream = client.stream.try_clone().unwrap();
     std::thread::spawn(move || {
@@ -84,7 +85,7 @@ fn reply(client: &mut Client) -> (u32, u32) {
     (xid, accepted(&reply).status())
 }
 
-/// Takes so many replies, all of them good; gives their transaction ids in order.
+/// Receives `count` successful replies; returns their transaction ids in order.
 fn xids(client: &mut Client, count: usize) -> Vec<u32> {
     let mut xids: Vec<u32> = (0..count)
         .map(|_| {
@@ -112,7 +113,7 @@ fn one_client_cannot_take_the_share_of_another_however_many_connections_it_has()
     // All wait: the first ones for the file system, the others for their share.
     server.wait_for("nfs_calls_waiting", |calls| calls == WRITES_OF_ONE);
     server.wait_for("nfs_budget_waits", |waits| waits >= 3);
-    // Another client reads and writes as much at once as one call can.
+    // Another client reads and writes the maximum of one call at once.
     assert_eq!(other.read(&file, 0, MIB as u32).0.len(), MIB);
     let xid = other.send(NFS, 3, 7, |w| {
         write_arguments(w, &file, 0, &vec![3; MIB], 0)
@@ -132,7 +133,7 @@ fn one_client_cannot_take_the_share_of_another_however_many_connections_it_has()
 fn reads_of_what_is_in_memory_do_not_wait_for_those_of_the_bucket_though_one_client_asks_for_both()
 {
     let fs = Gated::new(true);
-    // More than may be under way, and than their replies have room for.
+    // More calls than may be in flight, and more than there is room for replies.
     for (bytes, limit) in [(MIB, 128), (10, 4)] {
         let server = server(&fs, |limits| limits.calls_in_flight = limit);
         let (mut client, file) = with_file(&server);
@@ -149,7 +150,7 @@ fn reads_of_what_is_in_memory_do_not_wait_for_those_of_the_bucket_though_one_cli
         let most = u64::min(WRITES_OF_ONE, limit as u64);
         server.wait_for("nfs_calls_waiting", |calls| calls == most);
         let mut second = server.client();
-        // Many at once, of which their share has room for one.
+        // Many at once; the share has room for one.
         let near = |xid| record(&client, xid, 6, |w| read_arguments(w, &file, 0, MIB as u32));
         for at in [&client, &second] {
             send_all(at, (101..=110).map(near).collect());
@@ -195,7 +196,7 @@ fn calls_behind_writes_that_wait_are_answered_and_writes_without_room_are_put_of
         let (mut client, file) = with_file(&server);
         let root = client.root();
         fs.set_writes_open(false);
-        // More than there is room for, whatever they are.
+        // More calls than there is room for, of any size.
         let count = 800_u32.min((1600 * MIB / bytes / 20) as u32);
         let mut calls = writes(&client, &file, count, bytes);
         calls.push(record(&client, 100_001, 1, |w| w.opaque(&file)));
@@ -224,7 +225,7 @@ fn calls_behind_writes_that_wait_are_answered_and_writes_without_room_are_put_of
         passed.sort_unstable();
         assert_eq!(passed, [100_001, 100_002, 100_003, 100_004]);
         assert!(put_off > 0);
-        // Those that had room are done when they can be. Those that were put off left nothing behind.
+        // Calls that had room are completed when possible. Calls that were put off left nothing behind.
         fs.set_writes_open(true);
         let begun = count - put_off;
         for _ in 0..begun {
@@ -249,7 +250,7 @@ fn calls_that_wait_for_the_bucket_hold_up_none_of_another_kind() {
         client.stream.write_all(&read).unwrap();
     }
     server.wait_for("nfs_calls_waiting", |calls| calls == 4);
-    // They are answered before those that came before them.
+    // They are answered before calls that arrived earlier.
     assert_eq!(client.getattr(&file).status(), 0);
     assert_eq!(client.write(&file, 0, b"data").status(), 0);
     fs.set_open(true);
@@ -274,7 +275,7 @@ fn a_call_that_must_not_be_done_twice_is_never_put_off() {
             no_attributes(w);
         })
     };
-    // More than can be under way and parked.
+    // More than can be in flight and parked.
     send_all(&client, (1..=300).map(create).collect());
     server.wait_for("nfs_calls_waiting", |calls| calls == 2);
     // Another connection of the same client is served.
@@ -297,13 +298,13 @@ fn a_client_that_takes_its_replies_in_drips_is_closed() {
     let mut client = Client::connect_from(HOG, server.address);
     let read = |xid| record(&client, xid, 6, |w| read_arguments(w, &file, 0, MIB as u32));
     send_all(&client, (1..2000).map(read).collect());
-    // It never stops taking some: byte by byte, which is less than the server has to send at any time.
+    // It keeps reading, byte by byte, which is always less than the server has to send.
     while std::io::Read::read(&mut client.stream, &mut [0]).is_ok_and(|bytes| bytes > 0) {}
     server.wait_for("nfs_connections_timed_out", |closed| closed == 1);
     assert!(other.is_served());
 }
 
-/// Exports for this address alone.
+/// A server with exports for this address only.
 fn for_one(change: impl FnOnce(&mut Limits)) -> Running {
     let mut one = config();
     change(&mut one.limits);
@@ -317,13 +318,13 @@ fn strangers_get_a_few_connections_and_take_none_of_those_of_clients() {
         .map(|_| Client::connect_from("127.0.0.9", server.address))
         .collect();
     server.wait_for("nfs_connections_refused", |refused| refused == 44);
-    // One with another address is told that it may mount nothing.
+    // A client with another address gets a refusal.
     let mut second = Client::connect_from("127.0.0.10", server.address);
     let denied = second.call(NFS, 3, 1, |w| w.opaque(&[0; 16]));
     assert_eq!(denied[8..], [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5]);
     let mut clients: Vec<Client> = (0..18).map(|_| server.client()).collect();
     assert!(clients.iter_mut().all(Client::is_served));
-    // A long record is none that it has reason to send.
+    // A stranger has no reason to send a long record.
     second.stream.write_all(&mark(2000)).unwrap();
     assert!(second.is_closed());
     let open = strangers.iter_mut().filter(|stranger| {
@@ -353,7 +354,7 @@ fn a_connection_without_a_call_is_closed_and_one_that_has_made_one_stays() {
     let server = for_one(|limits| limits.first_call_timeout = Duration::from_millis(300));
     let mut silent = server.client();
     let mut used = loop {
-        // It has to be in time, however busy the machine is.
+        // It has to be in time, even on a busy machine.
         let mut client = server.client();
         if client.stream.write_all(&null(&client)).is_ok() && client.receive().is_ok() {
             break client;
@@ -394,7 +395,7 @@ fn half_sent_records_count_in_the_share_of_their_client() {
     let (half, rest) = whole.split_at(30_000);
     let mut slow = server.client();
     slow.stream.write_all(half).unwrap();
-    // Small ones, and large ones of which enough has come that they have asked for a buffer.
+    // Small records, and large ones of which enough has arrived to request a buffer.
     let mut hogs: Vec<Client> = (0..200)
         .map(|_| Client::connect_from(HOG, server.address))
         .collect();
@@ -405,7 +406,7 @@ fn half_sent_records_count_in_the_share_of_their_client() {
         drop(hog.stream.write_all(&bytes));
     }
     server.wait_for("nfs_connections_over_share", |closed| closed > 100);
-    // Another client's share is there.
+    // Another client's share is available.
     assert!(other.is_served());
     assert_eq!(other.read(&file, 0, MIB as u32).0.len(), MIB);
     slow.stream.write_all(rest).unwrap();
@@ -413,7 +414,7 @@ fn half_sent_records_count_in_the_share_of_their_client() {
     let ended = server.metric("nfs_connections_over_share");
     assert!(server.metric("nfs_connections") >= 202 - ended);
     drop(hogs);
-    // All of it comes back.
+    // All of the share is returned.
     server.wait_for("nfs_connections", |open| open == 2);
     let mut late = Client::connect_from(HOG, server.address);
     late.stream.write_all(half).unwrap();
@@ -431,7 +432,7 @@ fn a_write_says_which_client_it_is_from_whoever_its_user_is() {
         let server = Running::new(fs.clone(), all);
         let from = |source: &str, who: As| {
             let mut client = Client::connect_from(source, server.address).with_identity(who);
-            // It reaches the file system whether or not the user may write.
+            // The call reaches the file system whether or not the user may write.
             client.write(&file, 0, b"x");
             fs.writer.lock().unwrap().client
         };

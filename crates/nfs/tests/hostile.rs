@@ -1,4 +1,4 @@
-//! Bad input and bad clients: in each case the others go on being served, and memory stays.
+//! Bad input and bad clients: in each case other clients continue to be served, and memory stays bounded.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::*;
 use forebay_vfs::memory::MemoryFileSystem;
 
-/// Memory of this process, in bytes.
+/// Resident memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -21,7 +21,7 @@ fn resident() -> u64 {
     kib.parse::<u64>().unwrap() * 1024
 }
 
-/// Both ends of each connection are in this process.
+/// Raises the limit of open files: both ends of each connection are in this process.
 fn allow_open_files(count: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -51,7 +51,7 @@ fn random_bytes() {
             *byte = state as u8;
         }
         let mut stream = TcpStream::connect(server.address).unwrap();
-        // As they are, and as a record; the server may have closed by the second.
+        // As they are, and inside a record; the server may have closed the connection by the second write.
         stream.write_all(&bytes).unwrap();
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.write_all(&forebay_nfs::record::mark(300)).unwrap();
@@ -60,7 +60,7 @@ fn random_bytes() {
             .set_read_timeout(Some(Duration::from_secs(10)))
             .unwrap();
         let mut answer = Vec::new();
-        // Random bytes are no RPC call: the server hangs up, without or with a reset.
+        // Random bytes are not an RPC call: the server closes the connection, with or without a reset.
         assert!(stream.read_to_end(&mut answer).is_err() || answer.is_empty());
     }
     assert!(other.is_served());
@@ -135,7 +135,7 @@ fn bytes_that_trickle_do_not_keep_a_record_alive() {
         .stream
         .write_all(&forebay_nfs::record::mark(1 << 20))
         .unwrap();
-    // One system call a byte: they are not all sent before the time is over.
+    // One system call per byte: the time is over before all are sent.
     while client.stream.write_all(&[0]).is_ok() {}
     server.wait_for("nfs_connections_timed_out", |closed| closed == 1);
     assert!(server.client().is_served());
@@ -169,7 +169,7 @@ fn many_idle_connections_cost_little() {
     let before = resident();
     let mut used: Vec<Client> = idle;
     assert!(used.iter_mut().all(Client::is_served));
-    // Having been of use leaves them as small as they were.
+    // Earlier use leaves them as small as before.
     assert!(resident() < before + IDLE as u64 * (32 << 10));
     assert!(first.is_served());
     assert!(server.client().is_served());
@@ -195,10 +195,10 @@ fn an_idle_connection_is_closed_when_that_is_wanted() {
     let mut strict = config();
     strict.limits.idle_timeout = Some(Duration::from_millis(200));
     let server = Running::new(fs.clone(), strict);
-    // Of a server with the same key, which closes nothing.
+    // The handle comes from a server with the same key, which closes nothing.
     let root = Running::new(fs.clone(), config()).client().root();
     fs.set_open(false);
-    // Its call has to come in time, however busy the machine is.
+    // Its call has to arrive in time, even on a busy machine.
     let mut busy = loop {
         let closed = server.metric("nfs_connections_timed_out");
         let mut busy = server.client();
@@ -218,7 +218,7 @@ fn an_idle_connection_is_closed_when_that_is_wanted() {
         }
     };
     assert!(server.client().is_closed());
-    // One with a call under way is not idle, however long that takes.
+    // A connection with a call in flight is not idle, however long the call takes.
     fs.set_open(true);
     accepted(&busy.receive().unwrap()).made();
 }
@@ -266,7 +266,7 @@ fn a_client_that_never_reads_its_replies_is_held_and_closed() {
     assert_eq!(other.read(&file, 0, 1 << 20).0.len(), 1 << 20);
     assert!(resident() < before + (64 << 20));
     server.wait_for("nfs_connections_timed_out", |closed| closed == 4);
-    // What the kernel had taken can still be read, and then it ends.
+    // Data that the kernel had accepted can still be read; then the stream ends.
     for client in &mut stuck {
         client
             .stream
@@ -292,10 +292,10 @@ fn stuck_clients_that_hold_the_whole_budget_are_closed_early() {
     other.write(&file, 0, &vec![1; 1 << 20]);
     let stuck: Vec<Client> = (0..3).map(|_| never_reads(&server, &file)).collect();
     server.wait_for("nfs_budget_waits", |waits| waits > 0);
-    // Small calls do not need the budget: nobody had to be closed for them.
+    // Small calls do not need the budget: no connection had to be closed for them.
     assert!(other.is_served());
     assert_eq!(server.metric("nfs_connections_timed_out"), 0);
-    // Large ones get it by a tenth of the timeout, which is longer than any test.
+    // Large calls get budget after a tenth of the timeout; the full timeout is longer than any test.
     assert_eq!(other.read(&file, 0, 1 << 20).0.len(), 1 << 20);
     assert!(server.metric("nfs_connections_timed_out") > 0);
     drop(stuck);
@@ -328,7 +328,7 @@ fn a_large_record_that_is_no_write_is_garbage() {
     assert!(client.is_served());
 }
 
-/// Breaks a connection as a client that vanishes does.
+/// Breaks a connection like a client that vanishes.
 fn vanish(client: Client) {
     socket2::SockRef::from(&client.stream)
         .set_linger(Some(Duration::ZERO))
@@ -350,23 +350,23 @@ fn clients_that_vanish_while_their_writes_wait_give_everything_back() {
     fs.set_writes_open(false);
     let data = vec![1; 1 << 20];
     let before = resident();
-    // As often as would take every connection and all of the budget many times over.
+    // Often enough to take every connection and all of the budget many times over.
     for _ in 0..20 {
         let mut client = server.client();
         for _ in 0..EACH {
             client.send(NFS, 3, 7, |w| write_arguments(w, &file, 0, &data, 0));
         }
-        // There is room for all of them: those before have given theirs back.
+        // There is room for all of them: earlier ones have returned theirs.
         server.wait_for("nfs_calls_waiting", |calls| calls == EACH as u64);
         vanish(client);
         server.wait_for("nfs_connections", |open| open == 1);
         assert!(other.is_served());
     }
-    // The file system has let none of them go on.
+    // The file system has let none of them continue.
     assert_eq!(server.metric("nfs_calls_waiting"), 0);
     assert!(resident() < before + (48 << 20));
     fs.set_writes_open(true);
-    // Every connection and all of the budget is there for others.
+    // Every connection and all of the budget is available to others.
     let mut clients: Vec<Client> = (0..3).map(|_| server.client()).collect();
     std::thread::scope(|scope| {
         for client in &mut clients {
@@ -394,7 +394,7 @@ fn changes_whose_clients_vanished_are_done_once_and_leave_no_call_behind() {
             w.u32(1);
             no_attributes(w);
         });
-        // An identity of its own for each call.
+        // A different transaction id for each call.
         call[..4].copy_from_slice(&name.as_bytes()[..4]);
         call
     };
@@ -410,7 +410,7 @@ fn changes_whose_clients_vanished_are_done_once_and_leave_no_call_behind() {
     server.wait_for("nfs_connections", |open| open == 1);
     let changes = fs.changes.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!(changes, 40);
-    // Whoever comes back and asks again gets the first answer.
+    // A client that reconnects and repeats the call gets the first answer.
     let mut back = server.client();
     for i in 0..40 {
         let call = create(&back, &format!("{i:04}"));

@@ -1,4 +1,4 @@
-//! The MOUNT protocol and exports: who gets in, how far, and as whom.
+//! The MOUNT protocol and exports: which clients may mount, which directories, and as which user.
 
 mod common;
 
@@ -176,7 +176,7 @@ fn callers_are_squashed_as_the_export_says() {
         let server = Running::new(fs.clone(), config());
         let mut client = server.client();
         let handle = client.root();
-        // Everybody may write here.
+        // All users may write here.
         client.nfs(2, |w| {
             w.opaque(&handle);
             w.u32(1);
@@ -216,7 +216,7 @@ fn clients_of_an_export_have_the_file_system_as_it_is_for_that_export() {
         export(2, "/own", "127.0.0.1", Squash::None),
     ];
     both.exports[1].rules[0].view = View(1);
-    // Two file systems tell apart which one was asked.
+    // Two file systems, to show which one was called.
     let views = [1, 2].map(|_| Arc::new(MemoryFileSystem::new()));
     let server = Running::with_views(both, |view| views[view.0 as usize].clone());
     let mut client = server.client();

@@ -1,4 +1,4 @@
-//! Every procedure of NFSv3, over TCP, with what it answers when it works and when it does not.
+//! Every procedure of NFSv3, over TCP, with its results on success and on failure.
 
 mod common;
 
@@ -387,7 +387,7 @@ fn listings_honour_their_size_and_miss_nothing() {
             let (mut all, mut cookie) = (Vec::new(), 0);
             loop {
                 let results = list(&mut client, &root, plus, cookie, count);
-                // The count is that of the results after their status.
+                // The count is the number of bytes of the results after their status.
                 assert!(results.0.len() - 4 <= count as usize);
                 let (entries, eof) = entries(&results, plus);
                 cookie = entries.last().map_or(cookie, |(_, cookie, _)| *cookie);

@@ -1,4 +1,4 @@
-//! RPC as the server speaks it: programs, versions, credentials, concurrency, shutdown.
+//! RPC as served: programs, versions, credentials, concurrency, shutdown.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn arguments_that_cannot_be_decoded_are_garbage() {
         w.u32(0);
     });
     assert_eq!(accept_stat(&left_over), GARBAGE);
-    // A handle longer than there can be.
+    // A handle longer than the maximum.
     let handle = client.call(NFS, 3, 1, |w| w.opaque(&[0; 65]));
     assert_eq!(accept_stat(&handle), GARBAGE);
     // A WRITE whose count and data disagree.
@@ -53,7 +53,7 @@ fn arguments_that_cannot_be_decoded_are_garbage() {
         w.opaque(b"four");
     });
     assert_eq!(accept_stat(&write), GARBAGE);
-    // An unknown way to be stable.
+    // An unknown value of `stable_how`.
     let write = client.call(NFS, 3, 7, |w| write_arguments(w, &root, 0, b"x", 3));
     assert_eq!(accept_stat(&write), GARBAGE);
     assert!(client.is_served());
@@ -116,7 +116,7 @@ fn what_waiting_writes_hold_is_not_written_over_by_what_comes_after_them() {
     let root = client.root();
     let file = client.create(&root, "file");
     let other = client.create(&root, "other");
-    // As many in one piece as one read brings, and some that its end cuts.
+    // As many in one write as one read returns, and some that are cut by its end.
     let send = |client: &mut Client, file: &[u8], first: u8, count: u8| {
         let mut stream = Vec::new();
         for number in first..first + count {
@@ -131,7 +131,7 @@ fn what_waiting_writes_hold_is_not_written_over_by_what_comes_after_them() {
     fs.set_writes_open(false);
     send(&mut client, &file, 0, WAITING);
     server.wait_for("nfs_calls_waiting", |calls| calls == WAITING.into());
-    // The server goes on to read, and others do, into whatever memory is free.
+    // The server continues to read, and other clients send, into whatever memory is free.
     for _ in 0..100 {
         client.attributes(&other);
     }
@@ -290,7 +290,7 @@ fn shutdown_does_not_wait_longer_than_its_grace() {
     server.wait_for("nfs_calls_waiting", |calls| calls == 1);
     server.begin_stop();
     server.stopped();
-    // No call lives on: the file system has one owner again.
+    // No call survives: the file system has one owner again.
     assert!(client.is_closed());
     let begin = Instant::now();
     while std::sync::Arc::strong_count(&fs) > 1 {

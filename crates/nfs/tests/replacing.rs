@@ -1,4 +1,4 @@
-//! Exports that are replaced while clients go on: what counts from when.
+//! Exports that are replaced while clients are connected: which rules apply from when.
 
 mod common;
 
@@ -97,7 +97,7 @@ fn an_export_that_is_taken_away_and_given_back_keeps_its_handles() {
     control
         .replace(vec![other_export()], |_| fs.clone())
         .unwrap();
-    // As if they had never been.
+    // As if the exports had never existed.
     assert_eq!(client.getattr(&file).status(), STALE);
     assert_eq!(client.mount("/"), Err(ACCES));
     assert_eq!(client.getattr(&other).status(), STALE, "of the export of /");
@@ -118,13 +118,13 @@ fn a_client_whose_rule_changes_keeps_its_handles() {
     let mut client = server.client();
     let root = client.root();
     let file = client.create(&root, "file");
-    // Another network for all, and one line for this client alone.
+    // Another network for all, and one rule for this client only.
     let mut exports = root_with(rule("10.0.0.0/8", Squash::All));
     exports[0].rules.push(read_only());
     control.replace(exports, |_| fs.clone()).unwrap();
     assert_eq!(client.getattr(&file).status(), 0);
     assert_eq!(client.write(&file, 0, b"text").status(), ROFS);
-    // And then for none.
+    // And then no rule for this client.
     let others = root_with(rule("10.0.0.0/8", Squash::All));
     control.replace(others, |_| fs.clone()).unwrap();
     let denied = client.call(NFS, 3, 1, |w| w.opaque(&file));

@@ -34,7 +34,7 @@ fn a_remove_repeated_over_a_new_connection_gets_its_first_reply_and_runs_once() 
     }
     assert_eq!(fs.changes.load(Ordering::Relaxed), before + 1);
     assert_eq!(server.metric("nfs_replays_answered"), 3);
-    // A new call for the same is no repetition.
+    // A new call with the same arguments is not a repetition.
     let fresh = again.nfs(12, |w| remove(w, &root));
     assert_eq!(fresh.changed().0, 2);
 }
@@ -54,7 +54,7 @@ fn a_create_whose_connection_broke_is_finished_and_answered_over_the_next() {
     let call = client.message(NFS, 3, 8, create);
     client.send_record(&call);
     server.wait_for("nfs_calls_waiting", |calls| calls == 1);
-    // The connection breaks; the call goes on.
+    // The connection breaks; the call continues.
     let linger = Some(Duration::ZERO);
     socket2::SockRef::from(&client.stream)
         .set_linger(linger)
@@ -62,15 +62,15 @@ fn a_create_whose_connection_broke_is_finished_and_answered_over_the_next() {
     drop(client);
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(server.metric("nfs_calls_waiting"), 1);
-    // It comes again while the first is under way: it joins.
+    // The call is repeated while the first is in flight: it joins that one.
     let mut again = server.client();
     again.send_record(&call);
     server.wait_for("nfs_replays_joined", |joined| joined == 1);
     fs.set_open(true);
-    // A guarded create that ran twice would say that the file exists.
+    // A guarded create that ran twice would report that the file exists.
     accepted(&again.receive().unwrap()).made();
     assert_eq!(fs.changes.load(Ordering::Relaxed), 1);
-    // And again afterwards.
+    // And once more afterwards.
     let mut third = server.client();
     third.send_record(&call);
     accepted(&third.receive().unwrap()).made();

@@ -1,5 +1,5 @@
-//! The time that threads had a processor: what others do on the machine counts less there than in time that
-//! passes.
+//! Processor time of threads: other load on the machine distorts it less than elapsed
+//! time.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ fn read(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Of the calling thread.
+/// Processor time of the calling thread.
 pub(crate) fn thread_cpu() -> Duration {
     read(ClockId::ThreadCPUTime)
 }
 
-/// Of all threads of the process.
+/// Processor time of all threads of the process.
 pub(crate) fn process_cpu() -> Duration {
     read(ClockId::ProcessCPUTime)
 }
 
-/// What calls took.
+/// Measured cost of calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PerCall {
-    /// Processor time of one.
+    /// Processor time of one call, in nanoseconds.
     pub(crate) cpu_ns: f64,
-    /// How many there were in a second that passed, in thousands.
+    /// Calls per second of elapsed time, in thousands.
     pub(crate) thousand_a_second: f64,
 }
 

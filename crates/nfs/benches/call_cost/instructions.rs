@@ -1,4 +1,4 @@
-//! Instructions of a way, counted by Valgrind.
+//! Instructions of a path, counted by Valgrind.
 
 use std::error::Error;
 
@@ -8,20 +8,20 @@ use crate::paths::{Common, Connection, Path};
 use crate::records::GETATTR;
 use crate::socket::{DEPTH, Exchange};
 
-/// Has the program go a way so often: `--loop PATH COUNT`.
+/// Runs a path this many times: `--loop PATH COUNT`.
 pub(crate) const LOOP: &str = "--loop";
 
-/// Instead of a path: GETATTR through the socket. The few instructions of the client are counted with it.
+/// In place of a path: GETATTR through the socket. The few instructions of the client are counted too.
 const SOCKET: &str = "socket";
 
 const CALLS: Turns = Turns::upto(12_800);
 /// Calls before them, which fill the replay cache.
 const WARM: u64 = 70_000;
 
-/// What the program does under Valgrind.
+/// The program's work under Valgrind.
 pub(crate) fn run(key: &str, count: u64) -> Result<(), Box<dyn Error>> {
     if key == SOCKET {
-        // Without a clock, which Valgrind and rustix do not agree on.
+        // Without a clock: Valgrind and rustix do not agree on it.
         let mut exchange = Exchange::start(GETATTR, 1, DEPTH)?;
         exchange.rounds(count / DEPTH as u64)?;
         return Ok(exchange.stop()?);
@@ -38,7 +38,7 @@ pub(crate) fn run(key: &str, count: u64) -> Result<(), Box<dyn Error>> {
 pub(crate) struct Counts(Vec<(&'static str, f64)>);
 
 impl Counts {
-    /// Counts them; there are none without Valgrind.
+    /// Counts them; the result is empty without Valgrind.
     pub(crate) fn take() -> Result<Counts, Box<dyn Error>> {
         let program = Counted::this()?;
         let mut counts = Vec::new();
@@ -52,12 +52,12 @@ impl Counts {
         Ok(Counts(counts))
     }
 
-    /// On this way.
+    /// Instructions of a call on this path.
     pub(crate) fn of(&self, path: Path) -> String {
         self.get(path.key())
     }
 
-    /// Of a GETATTR through the socket.
+    /// Instructions of a GETATTR through the socket.
     pub(crate) fn through_socket(&self) -> String {
         self.get(SOCKET)
     }

@@ -1,17 +1,17 @@
-//! What a call costs, and what of that the replay cache and the rules and permissions cost.
+//! The cost of a call, and the parts of it that the replay cache, the rules and the permissions cause.
 //! `cargo bench -p forebay-nfs --bench call_cost`.
 //!
-//! Times of a machine that others use wobble. So all that is compared is measured in turns in one run, each round
-//! in a process of its own; what is printed are medians of the rounds, and of ratios the median of each
-//! round's own. Instructions are counted by Valgrind, where it is installed, and do not wobble.
+//! Times vary on a machine with other load. So all compared builds are measured alternately in one run, each round
+//! in a process of its own. The program prints medians of the rounds; for ratios, the median of the rounds'
+//! ratios. Valgrind, where it is installed, counts instructions, which do not vary.
 //!
-//! * `--rounds N`: 9 if it is not given.
-//! * `--beside FILE`: also measures this other build of the benchmark, in turns with itself.
-//! * `--update FILE`: puts the tables in that text, between their marks.
+//! * `--rounds N`: number of rounds, 9 by default.
+//! * `--beside FILE`: also measures this other build of the benchmark, alternating with this one.
+//! * `--update FILE`: replaces the tables in this text, between their marks.
 //!
-//! Run by `cargo test`, it makes a few calls of each kind, and shows that it works.
+//! Under `cargo test` it makes only a few calls of each kind, to show that it works.
 
-// It is a program, and prints what it found.
+// A program that prints its results.
 #![allow(clippy::print_stdout)]
 
 mod clock;
@@ -29,16 +29,16 @@ use forebay_measure::{Arguments, Machine, Rounds};
 use instructions::Counts;
 use rounds::Effort;
 
-/// What its tables are called in a text.
+/// Names of the tables' marks in a text.
 const NAME: &str = "call_cost";
 const NAME_BESIDE: &str = "call_cost beside another build";
 
-/// How the tables are made.
+/// The commands that make the tables.
 const COMMAND: &str = "cargo bench -p forebay-nfs --bench call_cost";
 const COMMAND_BESIDE: &str = "cargo bench -p forebay-nfs --bench call_cost -- --beside FILE";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // What the program starts itself for.
+    // Arguments for the processes that the program starts itself.
     let own: Vec<String> = env::args().skip(1).collect();
     match own
         .iter()

@@ -1,4 +1,4 @@
-//! The ways of a call that are measured without sockets, and how connections share what they go through.
+//! The code paths of a call that are measured without sockets, and how connections share their data.
 
 use std::hint::black_box;
 use std::pin::pin;
@@ -20,28 +20,28 @@ use crate::records::{self, GETATTR, SETATTR};
 /// Threads that serve connections, as many as there are processors.
 const THREADS: usize = 2;
 
-/// Calls that a connection makes before it is the turn of the next one of its thread: as many as a client mostly has
-/// under way.
+/// Calls that a connection makes before the next one of its thread continues: as many as a client usually has
+/// in flight.
 const TURN: u64 = 32;
 
-/// A way, or a part of one.
+/// A path through the code, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
     /// All of a GETATTR, from its record to its reply.
     Getattr,
-    /// All of a SETATTR, which is kept for repetitions.
+    /// All of a SETATTR, whose reply is kept for repetitions.
     Setattr,
-    /// Replay cache: a call that must not be done twice and was not done before, in a cache that is full.
+    /// Replay cache: the first execution of a call that must not be executed twice, in a full cache.
     ReplayFirst,
     /// Replay cache: a call that may be repeated.
     ReplayIdempotent,
     /// The export's rule, the credential, squashing and the mode bits.
     Permission,
-    /// What a GETATTR goes of that way: the rule and the credential.
+    /// The part of that path that a GETATTR takes: the rule and the credential.
     Admission,
     /// The handle's authentication.
     Handle,
-    /// Finding the rules of a client by its address: once for each connection, not for each call.
+    /// The lookup of a client's rules by its address: once for each connection, not for each call.
     Address,
 }
 
@@ -75,14 +75,14 @@ impl Path {
     }
 }
 
-/// What connections share.
+/// State that connections share.
 pub(crate) struct Common {
     gateway: Gateway<MemoryFileSystem>,
     replay: Replay,
 }
 
 impl Common {
-    /// For so many calls: enough of them find a replay cache that is full, as it is after a while.
+    /// For this many calls: enough calls fill the replay cache first, as it is in steady state.
     pub(crate) fn new(calls: u64) -> Common {
         let limits = Limits::default();
         let common = Common {
@@ -90,7 +90,7 @@ impl Common {
             replay: Replay::new(&limits),
         };
         let mut filler = Connection::new(&common, 0);
-        // Those of all shards, which do not fill at the same time.
+        // Twice the entries, because the shards do not fill at the same time.
         let full = limits.replay_entries as u64 * 2;
         (0..full.min(calls)).for_each(|_| filler.step(&common, Path::ReplayFirst));
         common
@@ -106,7 +106,7 @@ pub(crate) struct Connection {
     handle: [u8; 32],
     credential: Credential,
     buffer: Vec<u8>,
-    /// As long as that to a SETATTR.
+    /// As long as the reply to a SETATTR.
     reply: [u8; 144],
     xid: u32,
     now: Instant,
@@ -145,7 +145,7 @@ impl Connection {
         self.buffer = reply;
     }
 
-    /// Asks so often for what one caller may do; what the header of a call says is decoded once.
+    /// Checks the rights of one caller `calls` times; the header of the call is decoded once.
     fn permit(&self, calls: u64) {
         let object = Owned {
             kind: FileKind::Regular,
@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// Asks so often whether a GETATTR of one caller may be answered.
+    /// Checks `calls` times whether a GETATTR of one caller may be answered.
     fn admit(&self, calls: u64) {
         let claimed = self.connected.claimed(self.credential.clone());
         for _ in 0..calls {
@@ -170,7 +170,7 @@ impl Connection {
         }
     }
 
-    /// Goes the way so often as it is a connection's turn.
+    /// Runs the path for one turn of a connection.
     pub(crate) fn turn(&mut self, common: &Common, path: Path, calls: u64) {
         match path {
             Path::Permission => self.permit(calls),
@@ -179,7 +179,7 @@ impl Connection {
         }
     }
 
-    /// Goes the way once.
+    /// Runs the path once.
     fn step(&mut self, common: &Common, path: Path) {
         self.xid = self.xid.wrapping_add(1);
         match path {
@@ -210,7 +210,7 @@ impl Connection {
     }
 }
 
-/// What a future comes to that never waits.
+/// Returns the output of a future that never waits.
 fn finish<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
@@ -218,16 +218,16 @@ fn finish<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Whether threads share what they go through.
+/// Whether threads share the data of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// All connections go through one server's parts, as they do.
+    /// All connections use the parts of one server, as in production.
     One,
-    /// Every thread has parts of its own: what the same work costs on these processors when nothing is shared.
+    /// Every thread has parts of its own: the cost of the same work on these processors when nothing is shared.
     EachItsOwn,
 }
 
-/// Goes a way about `calls` times, in turns of so many connections.
+/// Runs a path about `calls` times, alternating between `connections` connections.
 pub(crate) fn contend(path: Path, connections: usize, sharing: Sharing, calls: u64) -> PerCall {
     let threads = connections.min(THREADS);
     let commons: Vec<Common> = match sharing {

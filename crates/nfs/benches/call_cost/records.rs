@@ -1,4 +1,4 @@
-//! Calls as a Linux client sends them, and the gateway that they are for.
+//! Calls as a Linux client sends them, and the gateway that serves them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ const VERSION: u32 = 3;
 pub(crate) const GETATTR: u32 = 1;
 pub(crate) const SETATTR: u32 = 2;
 
-/// The number of the export that everything is in.
+/// The number of the only export.
 const EXPORT: u32 = 1;
 
-/// Rules that are for other clients than ours, which comes last.
+/// Rules for other clients; the rule for ours comes last.
 const OTHER_RULES: u8 = 15;
 
 /// Longest encoded call, with its mark.
@@ -32,7 +32,7 @@ pub(crate) fn config() -> ServerConfig {
         clients: vec![format!("10.{net}.0.0/16").parse().expect("a range")],
         ..Rule::default()
     });
-    // As administrators write it: root is squashed, everybody else is who he is.
+    // A common configuration: root is squashed, all other users keep their identity.
     let ours = Rule {
         clients: vec!["127.0.0.0/8".parse().expect("a range")],
         source_port: SourcePort::Any,
@@ -50,7 +50,7 @@ pub(crate) fn config() -> ServerConfig {
     }
 }
 
-/// A file system whose root belongs to the caller, so that he may do with it what he likes.
+/// A file system whose root belongs to the caller, so that it has all rights to it.
 pub(crate) async fn file_system() -> Arc<MemoryFileSystem> {
     let fs = Arc::new(MemoryFileSystem::new());
     let set = SetAttributes {
@@ -89,13 +89,13 @@ pub(crate) fn handle() -> [u8; 32] {
     Handles::new(config.handle_key, config.volume).encode(named())
 }
 
-/// A client's address, of a network of its own for each.
+/// A client's address, in a different network for each.
 pub(crate) fn peer(number: usize) -> SocketAddr {
     let [.., high, low] = number.to_be_bytes();
     SocketAddr::from(([127, 1, high, low], 700))
 }
 
-/// A call of the root directory, with the mark before it: GETATTR, or SETATTR of nothing.
+/// A call on the root directory, with its record mark: GETATTR, or a SETATTR that sets nothing.
 pub(crate) fn call(procedure: u32) -> Vec<u8> {
     let who = who();
     let mut credential = Vec::new();
@@ -126,7 +126,7 @@ pub(crate) fn call(procedure: u32) -> Vec<u8> {
     wire
 }
 
-/// Makes it another call of the same.
+/// Gives the call another transaction id, which makes it a new call.
 pub(crate) fn set_xid(call: &mut [u8], xid: u32) {
     call[4..8].copy_from_slice(&xid.to_be_bytes());
 }

@@ -34,7 +34,7 @@ pub(crate) fn tables(rounds: &Rounds, instructions: &Counts) -> String {
     text
 }
 
-/// The table of a build that was measured in turns with this one.
+/// The table of a build that was measured alternately with this one.
 pub(crate) fn beside(rounds: &Rounds, other: &Rounds) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.

@@ -1,4 +1,4 @@
-//! Rounds of measurements: each once through everything, in a process of its own.
+//! Rounds of measurements: each measures everything once, in a process of its own.
 
 use std::env;
 use std::error::Error;
@@ -11,13 +11,13 @@ use crate::paths::{Path, Sharing, contend};
 use crate::records::GETATTR;
 use crate::socket::{self, DEPTH};
 
-/// Has the program print one round.
+/// Makes the program print one round.
 pub(crate) const RAW: &str = "--raw";
 
 /// Connections that are open at the same time.
 pub(crate) const CONNECTIONS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// Ways of which it is measured what sharing them costs.
+/// Paths for which the cost of sharing is measured.
 pub(crate) const SHARED: [Path; 5] = [
     Path::Getattr,
     Path::ReplayFirst,
@@ -38,42 +38,42 @@ impl Effort {
         alone: 500_000,
         through_socket: 250_000,
     };
-    /// To see that it works.
+    /// Enough to show that it works.
     pub(crate) const QUICK: Effort = Effort {
         alone: 100,
         through_socket: 100,
     };
 }
 
-/// Processor time of a call, in nanoseconds, of one connection that shares nothing.
+/// Key: processor time of a call, in nanoseconds, for one connection that shares nothing.
 pub(crate) fn alone(path: Path) -> String {
     format!("alone {}", path.key())
 }
 
-/// The same with so many connections that share everything.
+/// Key: the same for this many connections that share everything.
 pub(crate) fn shared(path: Path, connections: usize) -> String {
     format!("shared {} {connections}", path.key())
 }
 
-/// The same where the two threads share nothing.
+/// Key: the same where the two threads share nothing.
 pub(crate) fn unshared(path: Path, connections: usize) -> String {
     format!("unshared {} {connections}", path.key())
 }
 
-/// Thousand calls a second of so many connections that share everything.
+/// Key: thousands of calls per second of this many connections that share everything.
 pub(crate) fn rate(path: Path, connections: usize) -> String {
     format!("rate {} {connections}", path.key())
 }
 
-/// Processor time of the server for a GETATTR through sockets, in nanoseconds.
+/// Key: processor time of the server for a GETATTR through sockets, in nanoseconds.
 pub(crate) fn through_socket(connections: usize) -> String {
     format!("socket {connections}")
 }
 
-/// The same of a client that waits for each reply before it calls again.
+/// Key: the same for a client that waits for each reply before it calls again.
 pub(crate) const ONE_AT_A_TIME: &str = "socket-one-at-a-time";
 
-/// Thousand calls a second through sockets, clients included.
+/// Key: thousands of calls per second through sockets, clients included.
 pub(crate) fn socket_rate(connections: usize) -> String {
     format!("socket-rate {connections}")
 }
@@ -102,7 +102,7 @@ pub(crate) fn measure(effort: Effort) -> io::Result<Round> {
     Ok(round)
 }
 
-/// So many rounds of this program, and in turns with them of another build.
+/// Runs this many rounds of this program, alternating with rounds of another build.
 pub(crate) fn in_turns(
     count: usize,
     other: Option<&str>,

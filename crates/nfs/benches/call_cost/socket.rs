@@ -1,4 +1,4 @@
-//! Calls through the loopback: what one costs the server.
+//! Calls over loopback: the cost of one for the server.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::clock::{PerCall, process_cpu, thread_cpu};
 use crate::records;
 
-/// Calls that a connection of a busy client has under way at the same time.
+/// Calls that a connection of a busy client has in flight.
 pub(crate) const DEPTH: usize = 32;
 
 /// A client's connection: it writes some calls at once, and reads all their replies.
@@ -59,7 +59,7 @@ impl Client {
     }
 }
 
-/// A server, and its clients, which are all of one thread.
+/// A server and its clients; all clients run on one thread.
 pub(crate) struct Exchange {
     servers: Runtime,
     served: JoinHandle<()>,
@@ -68,7 +68,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// For calls of this procedure over so many connections, each of which has `depth` under way.
+    /// For calls of this procedure over this many connections, each with `depth` calls in flight.
     pub(crate) fn start(procedure: u32, connections: usize, depth: usize) -> io::Result<Exchange> {
         let servers = Builder::new_multi_thread()
             .worker_threads(2)
@@ -91,7 +91,7 @@ impl Exchange {
         })
     }
 
-    /// So many times `depth` calls over each connection.
+    /// Makes `count` times `depth` calls over each connection.
     pub(crate) fn rounds(&mut self, count: u64) -> io::Result<()> {
         for _ in 0..count {
             self.clients.iter_mut().try_for_each(Client::send)?;
@@ -108,8 +108,8 @@ impl Exchange {
     }
 }
 
-/// What about `calls` calls cost. The processor time is the server's alone: that of the whole process without
-/// this thread, which is all clients.
+/// Measures the cost of about `calls` calls. The processor time is that of the server only: that of the whole process
+/// minus this thread, which runs the clients.
 pub(crate) fn measure(
     procedure: u32,
     connections: usize,

@@ -1,5 +1,5 @@
-//! One thing that the lock manager has to tell others. The [lock manager](super) notes it, and
-//! [`errands`](super::errands) carries it out.
+//! One message from the lock manager to others. The [lock manager](super) queues it, and
+//! [`errands`](super::errands) sends it.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use forebay_lock::Grant;
 
 use crate::outgoing::Remote;
 
-/// Something to be told.
+/// A message to send.
 pub(super) enum Errand {
     /// An owner has got its lock.
     Granted(Grant<Callback>),
@@ -19,13 +19,13 @@ pub(super) enum Errand {
     },
 }
 
-/// What is needed to tell an owner that it has got its lock.
+/// The data needed to notify an owner that its lock was granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Callback {
     /// The cookie of its request.
     pub(crate) cookie: Vec<u8>,
     /// The file, as it named it.
     pub(crate) handle: Vec<u8>,
-    /// The own address that it knows.
+    /// The local address that the client knows as this server's.
     pub(crate) local: IpAddr,
 }

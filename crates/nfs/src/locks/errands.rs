@@ -1,5 +1,5 @@
-//! What the lock manager has to tell others, beside its replies: grants, results of asynchronous calls, and
-//! after a start that it is a new one.
+//! Messages that the lock manager sends in addition to its replies: grants, results of asynchronous calls, and
+//! notices of its own restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,15 +23,15 @@ const PARALLEL: usize = 64;
 /// Results that wait to be sent; more are dropped, as their clients ask again.
 const MAX_RESULTS: usize = 1024;
 
-/// How long an owner is tried to be told that it has its lock, before the next in line gets it: longer than the 30 s
-/// after which Linux asks again by itself, so that a client that cannot be called (a firewall) gets its locks
-/// nevertheless.
+/// How long the server tries to notify an owner of its lock before the next waiter gets the lock. This is longer than
+/// the 30 s after which Linux asks again by itself, so that a client that cannot be called (because of a firewall)
+/// still gets its locks.
 const GRANT_PATIENCE: Duration = Duration::from_secs(40);
 
-/// The same for the news of a restart.
+/// How long the server tries to notify a client of a restart.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-/// Between attempts; each time twice as long, up to the longest.
+/// Pause between attempts; it doubles each time, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -44,7 +44,7 @@ const NSM: Program = Program {
     version: nsm::VERSION,
 };
 
-/// Runs errands until it is dropped.
+/// Carries out errands until it is dropped.
 pub(crate) async fn run(manager: Arc<LockManager>, errands: Errands, metrics: Arc<Metrics>) {
     let Errands {
         mut receiver,
@@ -63,7 +63,7 @@ pub(crate) async fn run(manager: Arc<LockManager>, errands: Errands, metrics: Ar
                 if let Some(grants) = manager.table.go_on() {
                     manager.tell(grants);
                 }
-                // One step at a time, and calls between them.
+                // One step at a time, so that calls run between them.
                 tokio::task::yield_now().await;
             }
             errand = receiver.recv() => match errand {
@@ -72,7 +72,7 @@ pub(crate) async fn run(manager: Arc<LockManager>, errands: Errands, metrics: Ar
                     tasks.spawn(told);
                 }
                 Some(Errand::Results { remote, procedure, results }) => {
-                    // Each that waits has a copy.
+                    // Each task that waits has a copy.
                     if Arc::strong_count(&results_waiting) <= MAX_RESULTS {
                         let (copy, parallel) = (results_waiting.clone(), parallel.clone());
                         tasks.spawn(async move {
@@ -90,7 +90,7 @@ pub(crate) async fn run(manager: Arc<LockManager>, errands: Errands, metrics: Ar
     }
 }
 
-/// The waits between attempts, as long as there is patience.
+/// Paces the attempts, until the time limit is over.
 struct Attempts {
     end: Instant,
     pause: Duration,
@@ -116,7 +116,7 @@ impl Attempts {
     }
 }
 
-/// Tells an owner that it has its lock, and does with the lock what it answers.
+/// Notifies an owner that it has its lock; the owner's answer decides what happens to the lock.
 async fn tell(
     manager: Arc<LockManager>,
     grant: Grant<Callback>,
@@ -128,8 +128,8 @@ async fn tell(
     let arguments = nlm::granted_arguments(&grant);
     let mut attempts = Attempts::new(GRANT_PATIENCE);
     let wants_it = loop {
-        // A word that comes after the owner has given the lock back, and waits for it again, would be
-        // taken for the new grant.
+        // If the message arrived after the owner has returned the lock and waits for it again, the owner would take it
+        // for the new grant.
         if !manager.table.is_unsettled(&grant) {
             return;
         }
@@ -168,13 +168,13 @@ async fn tell(
     });
 }
 
-/// Tells a client that the server was started anew, so that it locks again what it held.
+/// Notifies a client that the server has restarted, so that it reclaims the locks that it held.
 async fn notify(manager: Arc<LockManager>, peer: Peer, parallel: Arc<Semaphore>) {
     let host = peer.client.host;
     let remote = manager.remote((host, peer.local));
     let mut attempts = Attempts::new(NOTICE_PATIENCE);
-    // A client knows its server by what its users wrote into the mount command: mostly an address, which
-    // Linux looks for whatever was written, or a name.
+    // A client knows its server by the text that its users wrote into the mount command: usually an address (Linux
+    // matches by address, whatever the text was), or a name.
     let names = [peer.local.to_string(), manager.name.clone()];
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
     names.retain(|name| !name.is_empty());

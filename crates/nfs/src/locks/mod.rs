@@ -1,4 +1,4 @@
-//! The lock manager: what NLM, which locks, and NSM, which notices reboots, have in common.
+//! The lock manager: the state that NLM (locking) and NSM (reboot notices) share.
 //!
 //! ```text
 //!    LOCK, UNLOCK ... (nlm)            SM_NOTIFY (nsm)
@@ -7,7 +7,7 @@
 //!   +-----------------+  note, flushed  +---------+    replaced as a whole
 //!   |   LockManager   |---------------->|  Peers  |-------------------------> Notebook (a file)
 //!   |  table, grace   |                 +---------+
-//!   +-----------------+                      | after a start: who held locks
+//!   +-----------------+                      | after a start: clients with locks
 //!            | grants, results               v
 //!            +--------> errands <-------- notices
 //!                          |
@@ -15,9 +15,9 @@
 //!                   the clients' lock managers
 //! ```
 //!
-//! Locks are in memory alone. What a restart must know is who had any, and that is in the [`Notebook`] before
-//! a client's first lock is granted; after the restart these clients are told ("SM_NOTIFY"), and lock again what
-//! they held while the grace period keeps everybody else from it.
+//! Locks are in memory only. A restart needs to know which clients held locks. The [`Notebook`] holds that list, and a
+//! client is on it before its first lock is granted. After a restart the server notifies these clients (SM_NOTIFY),
+//! and they reclaim their locks while the grace period keeps all others from taking them.
 
 mod errand;
 mod errands;
@@ -42,26 +42,26 @@ use crate::outgoing::Remote;
 use errand::Errand;
 use peers::Peers;
 
-/// Where portmappers listen.
+/// The port of portmappers.
 const PORTMAPPER_PORT: u16 = 111;
 
-/// How the lock manager works.
+/// Configuration of the lock manager.
 #[derive(Clone)]
 pub struct LockConfig {
-    /// How long after a start only locks from before are given again, if anybody held one.
+    /// Grace period: how long after a start only reclaims are granted, if any client held a lock.
     pub grace: Duration,
-    /// Where it is kept which clients hold locks.
+    /// Storage for the list of clients that hold locks.
     pub notebook: Arc<dyn Notebook>,
-    /// How much may be locked.
+    /// Limits on the number of locks.
     pub limits: forebay_lock::Limits,
-    /// The own name, beside the own address, under which clients may know this server.
+    /// Name, in addition to the local address, by which clients may know this server.
     pub name: String,
-    /// Where the portmappers of clients listen: 111.
+    /// The port of the clients' portmappers: 111.
     pub portmapper: u16,
 }
 
 impl LockConfig {
-    /// With everything but this as it is usual.
+    /// Uses the defaults for everything else.
     pub fn new(grace: Duration, notebook: Arc<dyn Notebook>) -> LockConfig {
         LockConfig {
             grace,
@@ -79,21 +79,21 @@ pub(crate) struct LockManager {
     grace: Grace,
     peers: Peers,
     errands: mpsc::UnboundedSender<Errand>,
-    /// There are waiters to be looked at.
+    /// Signaled when there is work on waiters.
     work_left: Notify,
     name: String,
     portmapper: u16,
 }
 
-/// The errands of a lock manager that is not running yet.
+/// The queued errands of a lock manager that does not run yet.
 pub(crate) struct Errands {
     receiver: mpsc::UnboundedReceiver<Errand>,
-    /// Who held locks when the server went.
+    /// Clients that held locks when the server stopped.
     previous: Vec<Peer>,
 }
 
 impl LockManager {
-    /// Reads who held locks when the server went, and begins the grace period if anybody did.
+    /// Reads which clients held locks when the server stopped, and begins the grace period if there were any.
     ///
     /// # Errors
     /// The notebook cannot be read or written.
@@ -127,7 +127,7 @@ impl LockManager {
         Ok((Arc::new(manager), errands))
     }
 
-    /// Whether a lock may be given at this time.
+    /// Whether a lock may be granted at this time.
     pub(crate) fn admits(&self, reclaim: bool, now: Instant) -> bool {
         self.grace.admits(reclaim, now)
     }
@@ -137,18 +137,18 @@ impl LockManager {
         self.peers.state()
     }
 
-    /// Notes that a client is about to have a lock; the note is on stable storage when this returns. It stays
-    /// at least until the guard is gone.
+    /// Records that a client is about to have a lock; the record is on stable storage when this returns. It stays
+    /// at least until the guard is dropped.
     pub(crate) async fn note(&self, peer: &Peer) -> io::Result<Guard<'_>> {
         let has_locks = |client: &Client| self.table.entries_of(client.host) > 0;
-        // Who held locks at the start may come for them until the grace period is over.
+        // Clients that held locks at the start may reclaim them until the grace period is over.
         let keep_all = self.grace.lasts(Instant::now());
         self.peers
             .note(peer, |client| keep_all || has_locks(client))
             .await
     }
 
-    /// From which life of the client a lock is that it asks for.
+    /// The client's incarnation (its life between two boots) to which a requested lock belongs.
     pub(crate) fn incarnation(&self, client: &Client, said: i32) -> Incarnation {
         Incarnation(match said {
             0 => self.peers.last_state(client),
@@ -156,7 +156,7 @@ impl LockManager {
         })
     }
 
-    /// A client says that it was booted anew, under one of its names: what it held before is free.
+    /// Handles a client's reboot notice, sent under one of its names: releases the locks that it held before.
     pub(crate) fn rebooted(&self, host: IpAddr, name: &[u8], state: i32) {
         for client in self.peers.rebooted(host, name, state) {
             tracing::info!(
@@ -168,10 +168,10 @@ impl LockManager {
         }
     }
 
-    /// Starts the reports of new grants to their owners, and the work on waiters that the call has not reached.
+    /// Sends notices of new grants to their owners, and starts the work on waiters that the call left over.
     pub(crate) fn tell(&self, grants: Vec<Grant<Callback>>) {
         for grant in grants {
-            // Without a receiver the server is gone, and its locks with it.
+            // If the receiver is dropped, the server has stopped and its locks with it.
             drop(self.errands.send(Errand::Granted(grant)));
         }
         if self.table.has_work_left() {
@@ -179,7 +179,7 @@ impl LockManager {
         }
     }
 
-    /// Has the results of an asynchronous call sent.
+    /// Queues the results of an asynchronous call.
     pub(crate) fn send_results(&self, to: (IpAddr, IpAddr), procedure: u32, results: Vec<u8>) {
         let remote = self.remote(to);
         drop(self.errands.send(Errand::Results {
@@ -197,7 +197,7 @@ impl LockManager {
         }
     }
 
-    /// At an orderly stop: who holds nothing need not be told at the next start.
+    /// For an orderly stop: clients without locks need no notice at the next start.
     pub(crate) async fn stop(&self) {
         let keep_all = self.grace.lasts(Instant::now());
         let has_locks = |client: &Client| keep_all || self.table.entries_of(client.host) > 0;

@@ -1,4 +1,4 @@
-//! Which clients hold locks, as it is kept for the next start.
+//! The list of clients that hold locks, as stored for the next start.
 //!
 //! A small text, its last line a checksum of the others:
 //!
@@ -6,8 +6,8 @@
 //! forebay-locks 1
 //! state 873012345            the server's NSM state number: odd, and higher at every start
 //! client 10.1.2.3 10.1.2.1 626f78
-//!        |        |        the name that it gives itself, as hexadecimal digits; may be empty
-//!        |        the own address that it knows
+//!        |        |        the name that the client uses, in hexadecimal digits; may be empty
+//!        |        the local address by which it knows this server
 //!        its address
 //! checksum 0a1b...           first 8 bytes of BLAKE3
 //! ```
@@ -22,29 +22,29 @@ const MAGIC: &str = "forebay-locks 1";
 
 /// Keeps a small content on stable storage.
 pub trait Notebook: Send + Sync + 'static {
-    /// What was kept last; `None` if nothing ever was.
+    /// Returns the content that was stored last; `None` if there never was any.
     ///
     /// # Errors
     /// It cannot be read.
     fn load(&self) -> io::Result<Option<Vec<u8>>>;
 
-    /// Replaces the content as a whole: after a crash it is the old one or the new one. The new one is on
-    /// stable storage when this returns. May take its time.
+    /// Replaces the content atomically: after a crash it is either the old or the new one. The new content is on
+    /// stable storage when this returns. May block.
     ///
     /// # Errors
-    /// It cannot be written; it holds what it held before.
+    /// It cannot be written; the old content stays.
     fn replace(&self, content: &[u8]) -> io::Result<()>;
 }
 
-/// A client, and how it knows this server.
+/// A client, and the address by which it knows this server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Peer {
     pub(crate) client: Client,
-    /// The own address that its connection came to.
+    /// The local address that its connection came to.
     pub(crate) local: IpAddr,
 }
 
-/// What is in it.
+/// The decoded content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Notes {
     pub(super) state: i32,
@@ -67,7 +67,7 @@ impl Notes {
         text.into_bytes()
     }
 
-    /// `None` if it is not what [`Notes::encode`] writes.
+    /// Returns `None` for any text that [`Notes::encode`] does not produce.
     pub(super) fn decode(content: &[u8]) -> Option<Notes> {
         let text = std::str::from_utf8(content).ok()?;
         let (body, sum) = text.rsplit_once("checksum ")?;
@@ -134,7 +134,7 @@ mod tests {
         for position in 0..content.len() {
             let mut damaged = content.clone();
             damaged[position] ^= 1;
-            // The last byte is the end of a line, which says nothing.
+            // The last byte is a newline, which carries no information.
             let last = position + 1 == content.len();
             assert!(last || Notes::decode(&damaged).is_none(), "byte {position}");
             assert!(last || Notes::decode(&content[..position]).is_none());

@@ -1,4 +1,4 @@
-//! The clients that hold locks, or may: what NSM calls monitored.
+//! The clients that hold locks, or may hold some soon: NSM calls them monitored.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,16 +16,16 @@ use super::notebook::{Notes, Peer};
 /// Independent parts, each with its own lock.
 const SHARDS: usize = 16;
 
-/// Clients that are noted at most, and of these those of one address.
+/// Limits on the number of clients in the notebook: of all, and of those with one address.
 const MAX_PEERS: usize = 4096;
 const MAX_NAMES: usize = 64;
 
-/// What is known of a client by one of its names.
+/// State of a client under one of its names.
 struct Known {
     local: IpAddr,
     /// Calls that may be about to lock something.
     busy: usize,
-    /// NSM state number that the client told last; 0 if none.
+    /// NSM state number that the client sent last; 0 if none.
     state: i32,
 }
 
@@ -33,23 +33,23 @@ type Shard = HashMap<IpAddr, HashMap<Vec<u8>, Known>>;
 
 /// See the module's documentation.
 pub(super) struct Peers {
-    /// By address.
+    /// Clients by address.
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
     state: i32,
-    /// Taken by who changes what is written. Every client that is in a shard is in the notebook.
+    /// Locked by every task that changes the content. Every client that is in a shard is in the notebook.
     notebook: Arc<tokio::sync::Mutex<Arc<dyn Notebook>>>,
 }
 
-/// What the notebook said at a start.
+/// The content of the notebook at a start.
 pub(super) struct Opened {
     pub(super) peers: Peers,
     pub(super) previous: Vec<Peer>,
-    /// Whether anybody held a lock, or it is not known.
+    /// True if any client held a lock, or if that is unknown.
     pub(super) held_locks: bool,
 }
 
-/// While it lives, the note about a client stays.
+/// Keeps a client in the notebook while it lives.
 pub(crate) struct Guard<'a> {
     peers: &'a Peers,
     client: Client,
@@ -65,8 +65,8 @@ impl Drop for Guard<'_> {
 }
 
 impl Peers {
-    /// Reads the notebook, and notes the new state number: odd, higher than the last one, and, since
-    /// it follows the clock, higher than any of a notebook that was lost.
+    /// Reads the notebook, and stores the new state number: odd, higher than the last one, and, because
+    /// it follows the clock, higher than any in a notebook that was lost.
     pub(super) async fn open(
         notebook: Arc<dyn Notebook>,
         since_1970: Duration,
@@ -85,7 +85,7 @@ impl Peers {
             Some(Some(notes)) => !notes.clients.is_empty(),
         };
         let mut notes = notes.flatten().unwrap_or_default();
-        // Half seconds would do until 2038.
+        // Units of two seconds fit until 2106; whole seconds would only fit until 2038.
         let clock = i32::try_from(since_1970.as_secs() / 2).unwrap_or(i32::MAX);
         notes.state = clock.max(notes.state.saturating_add(2)) | 1;
         let peers = Peers {
@@ -129,7 +129,7 @@ impl Peers {
         });
     }
 
-    /// Takes a guard, if the client is noted.
+    /// Takes a guard, if the client is in the notebook.
     fn guard(&self, client: &Client) -> Option<Guard<'_>> {
         let mut shard = self.shard(client.host).lock();
         Peers::find(&mut shard, client)?.busy += 1;
@@ -139,8 +139,8 @@ impl Peers {
         })
     }
 
-    /// Notes a client; the note is on stable storage when this returns. Where it has to be written, those
-    /// go out of it that `holds` nothing.
+    /// Adds a client; it is on stable storage when this returns. If the notebook has to be written for that, the
+    /// clients that hold nothing, as `holds` says, are removed from it.
     pub(super) async fn note(
         &self,
         peer: &Peer,
@@ -150,7 +150,7 @@ impl Peers {
             return Ok(guard);
         }
         let notebook = self.notebook.clone().lock_owned().await;
-        // Another call may have been faster.
+        // Another call may have added the client meanwhile.
         if let Some(guard) = self.guard(&peer.client) {
             return Ok(guard);
         }
@@ -167,15 +167,15 @@ impl Peers {
         guard.ok_or_else(|| io::Error::other("the note is gone"))
     }
 
-    /// Takes those out that `holds` nothing.
+    /// Removes the clients that hold nothing, as `holds` says.
     pub(super) async fn tidy(&self, holds: impl Fn(&Client) -> bool) -> io::Result<()> {
         let notebook = self.notebook.clone().lock_owned().await;
         let clients = self.remaining(holds);
         self.write(notebook, clients).await
     }
 
-    /// Forgets who holds nothing and is not about to, and gives the others. Only with the notebook
-    /// locked: what is forgotten is not in it any more when somebody else looks.
+    /// Removes the clients that hold nothing and are not about to, and returns the others. Requires the notebook's
+    /// lock: the removed clients are not in the notebook any more when the next task reads it.
     fn remaining(&self, holds: impl Fn(&Client) -> bool) -> Vec<Peer> {
         let mut remaining = Vec::new();
         for shard in &self.shards {
@@ -198,7 +198,7 @@ impl Peers {
         remaining
     }
 
-    /// Goes on to its end if its caller is dropped: what is written, and the lock on it, belong together.
+    /// Continues to its end if its caller is dropped, because the write and the lock on the notebook belong together.
     async fn write(
         &self,
         notebook: tokio::sync::OwnedMutexGuard<Arc<dyn Notebook>>,
@@ -211,15 +211,15 @@ impl Peers {
         blocking(move || notebook.replace(&notes.encode())).await
     }
 
-    /// The state number that a client told last; 0 if it never did.
+    /// The state number that a client sent last; 0 if it never sent one.
     pub(super) fn last_state(&self, client: &Client) -> i32 {
         let mut shard = self.shard(client.host).lock();
         Peers::find(&mut shard, client).map_or(0, |known| known.state)
     }
 
-    /// Which clients a machine is that says, under `name`, that it was booted anew. That is who locks under
-    /// this name; the only one at its address, if it goes by another; or all there, if the name is the
-    /// address. Of several none that the name does not fit.
+    /// Returns the clients that a reboot notice from `host` under `name` applies to. These are the clients that lock
+    /// under this name; or the only client at its address, if it uses another name; or all clients there, if the name
+    /// is the address. If several clients share the address, those whose name does not match are not affected.
     pub(super) fn rebooted(&self, host: IpAddr, name: &[u8], state: i32) -> Vec<Client> {
         let mut shard = self.shard(host).lock();
         let Some(names) = shard.get_mut(&host) else {
@@ -250,7 +250,7 @@ impl Peers {
     }
 }
 
-/// Whether two names are of one machine: the same but for case, or one of them the other without its domain.
+/// Whether two names belong to one machine: they differ in case only, or one is the other without its domain.
 fn is_one_machine(a: &[u8], b: &[u8]) -> bool {
     let short = |name: &[u8]| name.split(|byte| *byte == b'.').next().map(<[u8]>::len);
     let (short_a, short_b) = (short(a).unwrap_or(0), short(b).unwrap_or(0));
@@ -262,7 +262,7 @@ fn is_one_machine(a: &[u8], b: &[u8]) -> bool {
                 .eq_ignore_ascii_case(b.split_at(short_b).0)
 }
 
-/// Does what may take its time beside the runtime's threads.
+/// Runs blocking work outside the runtime's threads.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

@@ -38,7 +38,7 @@ pub(super) async fn read<F: FileSystem>(
     Ok(())
 }
 
-/// READ, if its answer is in memory. Otherwise nothing is appended, whatever the reason is.
+/// Executes a READ if its data is in memory. Otherwise nothing is appended, whatever the reason.
 pub(super) fn read_in_memory<F: FileSystem>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
@@ -82,11 +82,11 @@ pub(super) async fn write<F: FileSystem>(
     };
     let data = arguments.opaque(usize::MAX)?;
     arguments.end()?;
-    // The count says again how long the data is. When they disagree nobody knows what was meant.
+    // The data has a length of its own. If the two disagree, the call is ambiguous.
     if data.len() != count as usize {
         return Err(Malformed);
     }
-    // More than FSINFO allows is written in part, and the count in the reply says so.
+    // A WRITE longer than FSINFO allows is done in part; the count in the reply says so.
     let (data, _) = data.split_at(data.len().min(TRANSFER_BYTES as usize));
     let target = request.target(handle);
     let result = async {

@@ -1,7 +1,7 @@
 //! READDIR, READDIRPLUS (RFC 1813, sections 3.3.16, 3.3.17).
 //!
-//! Cookies come from the file system and never go bad, so the cookie verifier is always zero and
-//! whatever a client sends as one is fine.
+//! Cookies come from the file system and never become invalid, so the cookie verifier is always zero and
+//! any verifier from a client is accepted.
 
 use forebay_vfs::{Attributes, DirectoryEntry, FileSystem};
 
@@ -19,11 +19,11 @@ const VERIFIER: [u8; 8] = [0; 8];
 /// `eof`.
 const FRAME_BYTES: usize = 4 + FATTR_BYTES + VERIFIER.len() + 4 + 4;
 
-/// Entries asked for at a time: enough to fill a common reply at once, not so many that most are
-/// thrown away.
+/// Entries requested at a time: enough to fill a typical reply at once, but few enough that most are
+/// used.
 const BATCH_ENTRIES: std::ops::RangeInclusive<usize> = 4..=1024;
 
-/// What an entry with a name of some 16 bytes takes.
+/// Bytes of an entry with a name of some 16 bytes.
 const TYPICAL_ENTRY_BYTES: usize = 40;
 /// The same with attributes and a handle.
 const TYPICAL_ENTRY_PLUS_BYTES: usize = TYPICAL_ENTRY_BYTES + PLUS_BYTES;
@@ -72,7 +72,7 @@ pub(super) async fn readdirplus<F: FileSystem>(
     Ok(())
 }
 
-/// What a client wants of a directory.
+/// The request of a client.
 struct Wanted {
     cookie: u64,
     /// Limit for names, cookies and file ids alone (`dircount`).
@@ -132,7 +132,7 @@ async fn fill<F: FileSystem>(
         }
         let before = cookie;
         for mut entry in listing.entries {
-            // What lies above an export is not for its clients.
+            // Clients of an export must not see the directories above it.
             if &*entry.name == b".." && request.leads_out(target).await? {
                 entry.inode = target.inode;
                 entry.attributes = entry.attributes.map(|_| listing.directory);
@@ -158,7 +158,7 @@ async fn fill<F: FileSystem>(
             break true;
         }
         if cookie == before {
-            // A file system that neither gives entries nor comes to the end.
+            // The file system returned no entries, and not the end either.
             break false;
         }
     };

@@ -1,17 +1,17 @@
-//! NFS version 3 (RFC 1813): its 22 procedures, each of them decode, one operation of the file
-//! system, encode.
+//! NFS version 3 (RFC 1813): its 22 procedures. Each decodes its arguments, calls one operation of the file
+//! system, and encodes the results.
 //!
-//! * `status`: errors of the file system as `nfsstat3`, in this one place.
+//! * `status`: maps the errors of the file system to `nfsstat3`, for all procedures.
 //! * `wire`: the structures that several procedures share.
 //! * `attributes`: GETATTR, SETATTR, ACCESS.
-//! * `names`: LOOKUP, READLINK and everything that makes names.
-//! * `removal`: everything that takes names away, moves them or adds to them.
+//! * `names`: LOOKUP, READLINK and the procedures that create names.
+//! * `removal`: the procedures that remove, move or link names.
 //! * `data`: READ, WRITE, COMMIT.
 //! * `listing`: READDIR, READDIRPLUS.
 //! * `volume`: FSSTAT, FSINFO, PATHCONF.
 //!
-//! An operation that failed is answered with the attributes as they are afterwards and none from
-//! before: that is always true, and lets the client correct its cache.
+//! The reply to a failed operation has the current attributes, and none from
+//! before: that is always correct, and lets the client update its cache.
 
 mod attributes;
 mod data;
@@ -36,13 +36,13 @@ use crate::xdr::{Malformed, Reader};
 
 /// Program number.
 pub const PROGRAM: u32 = 100_003;
-/// The only version of it that is served.
+/// The only version of the program that is served.
 pub const VERSION: u32 = 3;
-/// Program number of NFS_ACL, which Linux asks for at mount; it is not served, and that is no
-/// news.
+/// Program number of NFS_ACL, which Linux asks for at mount; it is not served, which is not worth
+/// a log message.
 pub const ACL_PROGRAM: u32 = 100_227;
 
-/// Largest size of a file: what a signed 64-bit offset can express.
+/// Largest size of a file: the largest signed 64-bit offset.
 pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 /// Longest name in bytes.
 pub const MAX_NAME_BYTES: u32 = 255;
@@ -82,14 +82,14 @@ const READDIR: u32 = 16;
 const READDIRPLUS: u32 = 17;
 const COMMIT: u32 = 21;
 
-/// Whether a repetition of the call could come to another result than its first time did: SETATTR
-/// (for its guard) and all that make, move or remove names. Repeating a WRITE changes nothing.
+/// Whether a repeated execution could have a different result than the first: SETATTR
+/// (because of its guard) and all that create, move or remove names. Repeating a WRITE changes nothing.
 pub(crate) fn is_replayed(procedure: u32) -> bool {
     matches!(procedure, 2 | 8..=15)
 }
 
-/// Whether the procedure changes what clients see: what an export that is `ro` refuses. COMMIT makes
-/// safe what is written already.
+/// Whether the procedure changes something that clients see; an export that is `ro` refuses it. COMMIT only
+/// makes earlier writes durable.
 pub(crate) fn is_change(procedure: u32) -> bool {
     matches!(procedure, 2 | WRITE | 8..=15)
 }
@@ -99,7 +99,7 @@ pub(crate) fn is_long(procedure: u32) -> bool {
     matches!(procedure, READ | READDIR | READDIRPLUS)
 }
 
-/// Whether the procedure changes something, or waits until that is safe.
+/// Whether the procedure changes something, or waits until changes are durable.
 pub(crate) fn is_waited_for(procedure: u32) -> bool {
     is_change(procedure) || procedure == COMMIT
 }
@@ -111,7 +111,7 @@ pub(crate) fn has_status(procedure: u32) -> bool {
 
 /// Appends the results of a call that was not executed: NFS3ERR_JUKEBOX.
 pub(crate) fn put_off(procedure: u32, reply: &mut Reply) {
-    /// Behind the status a failed call has optional attributes; one word marks each of them as missing. This is
+    /// After the status, a failed call has optional attributes; one word marks each of them as missing. This is
     /// their number for each procedure (RFC 1813, section 3.3: `post_op_attr` is one, `wcc_data` two).
     const MISSING: [u8; PROCEDURES.len()] = [
         0, 0, 2, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 4, 3, 1, 1, 1, 1, 1, 2,
@@ -127,11 +127,11 @@ pub(crate) fn put_off(procedure: u32, reply: &mut Reply) {
 /// Room for any reply whose length does not depend on the call.
 const SMALL_REPLY_BYTES: usize = 512;
 
-/// At most so many bytes the reply to a call will have, told before it is begun.
+/// Upper bound for the bytes of the reply to a call, known before the call begins.
 pub(crate) fn reply_bound(procedure: u32, record: &[u8]) -> usize {
     match procedure {
         READLINK => SMALL_REPLY_BYTES + MAX_SYMLINK_BYTES,
-        // The last argument of all three is the size that the client wants.
+        // The last argument of all three is the requested size.
         READ | READDIR | READDIRPLUS => {
             let wanted = record.last_chunk().copied();
             let wanted = wanted.map_or(0, u32::from_be_bytes);
@@ -141,8 +141,8 @@ pub(crate) fn reply_bound(procedure: u32, record: &[u8]) -> usize {
     }
 }
 
-/// Does a READ whose answer is in memory. `None`, and nothing is appended, where it is not, for another procedure, and for a
-/// call that fails: [`call`] says how.
+/// Executes a READ whose data is in memory. Returns `None`, and appends nothing, if the data is not in memory, for
+/// other procedures, and for calls that fail: [`call`] produces the error.
 pub(crate) fn call_in_memory<F: FileSystem>(
     request: &Request<'_, F>,
     procedure: u32,
@@ -155,7 +155,7 @@ pub(crate) fn call_in_memory<F: FileSystem>(
     }
 }
 
-/// Does a call: decodes the arguments, asks the file system, and appends the results. The
+/// Executes a call: decodes the arguments, calls the file system, and appends the results. The
 /// procedure has to be one of [`PROCEDURES`].
 pub(crate) async fn call<F: FileSystem>(
     request: &Request<'_, F>,

@@ -20,7 +20,7 @@ pub(super) async fn lookup<F: FileSystem>(
         let target = target?;
         let who = request.identity(target)?;
         wire::check_name(name)?;
-        // What lies above an export is not for its clients.
+        // Clients of an export must not see the directories above it.
         let name = match name {
             b".." if request.leads_out(target).await? => b".",
             name => name,
@@ -146,7 +146,7 @@ pub(super) async fn mknod<F: FileSystem>(
         4 => Ok(NewNode::CharDevice(device(&mut arguments)?)),
         6 => Ok(NewNode::Socket),
         7 => Ok(NewNode::Fifo),
-        // Regular files, directories and symbolic links have procedures of their own.
+        // Regular files, directories and symbolic links have separate procedures.
         1 | 2 | 5 => Err(Status::BADTYPE),
         _ => return Err(Malformed),
     };
@@ -183,7 +183,7 @@ async fn make<F: FileSystem>(
     answer(request, target, created, reply).await;
 }
 
-/// The results that all creating procedures have in common.
+/// Appends the results that all creating procedures have in common.
 async fn answer<F: FileSystem>(
     request: &Request<'_, F>,
     directory: Result<Target<'_, F>, Status>,

@@ -18,7 +18,7 @@ pub(super) async fn remove<F: FileSystem>(
         let target = target?;
         let who = request.identity(target)?;
         wire::check_name(name)?;
-        // They are names of directories, and RMDIR alone has errors of its own for them.
+        // These names denote directories, and only RMDIR has errors of its own for them.
         if matches!(name, b"." | b"..") {
             return Err(Status::ACCES);
         }

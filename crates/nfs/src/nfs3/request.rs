@@ -1,4 +1,4 @@
-//! What a procedure knows of its call.
+//! The context of a call, as its procedure sees it.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,33 +12,34 @@ use crate::exports::{Client, Exports, Grant};
 use crate::handle::{BadHandle, HANDLE_BYTES, Handles, Named};
 use crate::rpc::Credential;
 
-/// A call's surroundings: the file system, and who asks from where.
+/// Context of a call: the file system, the caller and its client.
 pub(crate) struct Request<'a, F> {
     pub(crate) handles: &'a Handles,
     pub(crate) exports: &'a Exports<F>,
     pub(crate) client: &'a Client,
-    /// As the call says; [`Request::identity`] is what counts.
+    /// The caller as the call claims; [`Request::identity`] is authoritative.
     pub(crate) claimed: Credential,
-    /// Whether the procedure is one that changes something.
+    /// Whether the procedure changes something.
     pub(crate) changes: bool,
-    /// Whether the protection that an export wants of connections is not asked for: lockd of Linux clients
-    /// knows no TLS.
+    /// Whether the call is exempt from the protection that an export requires of connections: lockd of Linux clients
+    /// does not support TLS.
     pub(crate) in_clear: bool,
-    /// Set when the credential or the connection is not good enough for what a handle names: then the call is
+    /// Set when the credential or the connection is not good enough for the export of a handle: then the call is
     /// denied as a whole, whatever its results are.
     pub(crate) too_weak: AtomicBool,
 }
 
-/// What a handle of the call names, checked: it is ours, and the client may use its export.
+/// The object that a handle of the call names. The checks are done: this server made the handle, and the client may
+/// use its export.
 pub(crate) struct Target<'a, F> {
-    /// The file system as the export's clients have it.
+    /// The file system for the export's clients.
     pub(crate) fs: &'a F,
     pub(crate) inode: Inode,
     pub(crate) grant: Grant,
     rule: &'a Rule,
 }
 
-// Not derived: that would ask it of the file system too.
+// Not derived: a derived impl would require `F: Clone`.
 impl<F> Clone for Target<'_, F> {
     fn clone(&self) -> Self {
         *self
@@ -48,11 +49,11 @@ impl<F> Clone for Target<'_, F> {
 impl<F> Copy for Target<'_, F> {}
 
 impl<'a, F: FileSystem> Request<'a, F> {
-    /// What a handle names.
+    /// Checks a handle and returns its target.
     pub(crate) fn target(&self, handle: &[u8]) -> Result<Target<'a, F>, Status> {
-        // A handle that was not made here, one for another export or volume, one whose export is
-        // gone and one whose object is gone: all look the same. Nothing is asked of the file system before the
-        // client is known to be allowed to know.
+        // A handle that this server did not make, one for another export or volume, one whose export no longer
+        // exists and one whose object was deleted all get the same error. The file system is not asked before the
+        // client is known to have access.
         let named = self.handles.decode(handle).map_err(|bad| match bad {
             BadHandle::Malformed => Status::BADHANDLE,
             BadHandle::Forged => Status::STALE,
@@ -60,7 +61,7 @@ impl<'a, F: FileSystem> Request<'a, F> {
         self.admitted(named)
     }
 
-    /// What a handle of ours names, if the export's rules let this client call for it.
+    /// Returns the target of a valid handle, if the export's rules allow this client to use it.
     pub(crate) fn admitted(&self, named: Named) -> Result<Target<'a, F>, Status> {
         let Named { export, inode } = named;
         let grant = self.client.grant(export).ok_or(Status::STALE)?;
@@ -79,14 +80,14 @@ impl<'a, F: FileSystem> Request<'a, F> {
         })
     }
 
-    /// The handle of an object that was reached from `target`.
+    /// Returns the handle of an object that was reached from `target`.
     pub(crate) fn handle(&self, target: Target<'_, F>, inode: Inode) -> [u8; HANDLE_BYTES] {
         let export = target.grant.export();
         self.handles.encode(Named { export, inode })
     }
 
-    /// The identity that the caller has towards the target, if the call is one that the rules allow:
-    /// whatever is asked of the file system in a client's name needs one, so no change passes by here.
+    /// Returns the caller's identity towards the target, if the rules allow the call. Every operation
+    /// on behalf of a client needs an identity, so no change can bypass the rules.
     pub(crate) fn identity(&self, target: Target<'_, F>) -> Result<Cow<'_, Credentials>, Status> {
         if self.changes && target.rule.is_read_only() {
             return Err(Status::ROFS);
@@ -94,7 +95,7 @@ impl<'a, F: FileSystem> Request<'a, F> {
         Ok(target.rule.identity(&self.claimed, self.client.id))
     }
 
-    /// Of these rights those that the export's rules leave.
+    /// Returns those of these rights that the export's rules allow.
     pub(crate) fn allowed(&self, target: Target<'_, F>, rights: Access) -> Access {
         let changing = Access::MODIFY.0 | Access::EXTEND.0 | Access::DELETE.0;
         match target.rule.is_read_only() {
@@ -103,19 +104,19 @@ impl<'a, F: FileSystem> Request<'a, F> {
         }
     }
 
-    /// Whether `..` of the target is not for the client to see.
+    /// Whether `..` of the target must be hidden from the client.
     pub(crate) async fn leads_out(&self, target: Target<'_, F>) -> Result<bool, Status> {
         let leads_out = self.exports.leads_out(target.grant, target.inode);
         Ok(leads_out.await?)
     }
 
-    /// The attributes of what a handle names.
+    /// Returns the attributes of the object that a handle names.
     pub(crate) async fn getattr(&self, handle: &[u8]) -> Result<Attributes, Status> {
         let target = self.target(handle)?;
         Ok(target.fs.getattr(target.inode).await?)
     }
 
-    /// The attributes to tell beside an error; none when the target is the error.
+    /// Returns the attributes for an error reply; `None` when the target itself is the error.
     pub(crate) async fn attributes(
         &self,
         target: Result<Target<'_, F>, Status>,
@@ -124,8 +125,8 @@ impl<'a, F: FileSystem> Request<'a, F> {
         target.fs.getattr(target.inode).await.ok()
     }
 
-    /// The same as the change of an object to which, as far as the caller may rely on it, nothing
-    /// happened.
+    /// Returns the current attributes as a [`Change`] of an object that, as far as the caller may rely on it, did
+    /// not change.
     pub(crate) async fn unchanged(&self, target: Result<Target<'_, F>, Status>) -> Change {
         Change {
             before: None,

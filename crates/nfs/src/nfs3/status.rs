@@ -2,7 +2,7 @@
 
 use forebay_vfs::Error;
 
-/// How an operation ended, as NFS has it.
+/// Result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status(pub(crate) u32);
 
@@ -45,7 +45,7 @@ impl From<Error> for Status {
             Error::NotSync => Status(10002),
             Error::NotSupported => Status(10004),
             Error::BadType => Status::BADTYPE,
-            // The client waits and asks again; the operation was not done.
+            // The operation was not executed; the client waits and retries.
             Error::Delay => Status::JUKEBOX,
         }
     }

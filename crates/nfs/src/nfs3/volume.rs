@@ -7,7 +7,7 @@ use crate::TRANSFER_BYTES;
 use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader};
 
-/// What sizes of transfers should be multiples of.
+/// Recommended multiple for transfer sizes.
 const TRANSFER_MULTIPLE: u32 = 4096;
 /// Preferred size of a READDIR reply: some thousand entries.
 const DIRECTORY_BYTES: u32 = 64 << 10;
@@ -38,7 +38,7 @@ pub(super) async fn fsstat<F: FileSystem>(
             results.u64(sizes.total_files);
             results.u64(sizes.free_files);
             results.u64(sizes.available_files);
-            // How many seconds this stays true: not at all.
+            // Seconds for which this is expected to stay true: none.
             results.u32(0);
         }
         Err(status) => {
@@ -100,8 +100,8 @@ pub(super) async fn pathconf<F: FileSystem>(
             results.post_op(request.handles, Some(&attributes));
             results.u32(forebay_vfs::LINK_MAX);
             results.u32(MAX_NAME_BYTES);
-            // Long names are refused and not cut (no_trunc); only root gives files away
-            // (chown_restricted); upper and lower case differ and are kept.
+            // Long names are refused and not truncated (no_trunc); only root may change the owner
+            // (chown_restricted); names are case-sensitive and keep their case.
             results.bool(true);
             results.bool(true);
             results.bool(false);

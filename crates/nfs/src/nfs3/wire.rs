@@ -12,19 +12,19 @@ pub(crate) const MAX_HANDLE_BYTES: usize = 64;
 /// Bytes of `fattr3`.
 pub(crate) const FATTR_BYTES: usize = 84;
 
-/// Takes a file handle (`nfs_fh3`).
+/// Decodes a file handle (`nfs_fh3`).
 pub(super) fn handle<'a>(arguments: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     arguments.opaque(MAX_HANDLE_BYTES)
 }
 
-/// Takes the handle of a directory and a name in it (`diropargs3`). The name may be as long as the
-/// record allows, so that the file system can say that it is too long.
+/// Decodes the handle of a directory and a name in it (`diropargs3`). The name may be as long as the
+/// record allows, so that the file system can report that it is too long.
 pub(super) fn name<'a>(arguments: &mut Reader<'a>) -> Result<(&'a [u8], &'a [u8]), Malformed> {
     Ok((handle(arguments)?, arguments.opaque(usize::MAX)?))
 }
 
-/// Whether a name can be one at all: an empty one, and one with bytes that no name has, is NFS3ERR_ACCES (RFC
-/// 1813, section 3.2.2). Whether it is too long, or one of the dots, is for the file system to say.
+/// Checks whether a name is possible at all: an empty one, and one with bytes that no name has, is NFS3ERR_ACCES (RFC
+/// 1813, section 3.2.2). The file system checks for names that are too long, and for the dots.
 pub(super) fn check_name(name: &[u8]) -> Result<(), Status> {
     if name.is_empty() || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
         return Err(Status::ACCES);
@@ -32,7 +32,7 @@ pub(super) fn check_name(name: &[u8]) -> Result<(), Status> {
     Ok(())
 }
 
-/// Takes `nfstime3`.
+/// Decodes `nfstime3`.
 pub(super) fn time(arguments: &mut Reader<'_>) -> Result<Timestamp, Malformed> {
     Ok(Timestamp {
         seconds: i64::from(arguments.u32()?),
@@ -40,7 +40,7 @@ pub(super) fn time(arguments: &mut Reader<'_>) -> Result<Timestamp, Malformed> {
     })
 }
 
-/// Takes `sattr3`. Its values are checked by [`check`].
+/// Decodes `sattr3`. [`check`] validates its values.
 pub(super) fn set_attributes(arguments: &mut Reader<'_>) -> Result<SetAttributes, Malformed> {
     Ok(SetAttributes {
         mode: arguments.option(Reader::u32)?.map(|mode| mode & 0o7777),
@@ -61,7 +61,7 @@ fn set_time(arguments: &mut Reader<'_>) -> Result<SetTime, Malformed> {
     }
 }
 
-/// Whether the values to be set are possible ones.
+/// Checks whether the values to be set are possible.
 pub(super) fn check(set: &SetAttributes) -> Result<(), Status> {
     let impossible =
         |time| matches!(time, SetTime::To(Timestamp { nanos, .. }) if nanos >= 1_000_000_000);
@@ -87,13 +87,13 @@ pub(crate) fn file_type(kind: FileKind) -> u32 {
     }
 }
 
-/// What NFS structures need besides XDR's own.
+/// Encodes the structures that NFS adds to XDR.
 impl Writer<'_> {
     pub(super) fn status(&mut self, status: Status) {
         self.u32(status.0);
     }
 
-    /// `nfstime3`: moments that 32 bits of seconds cannot express become the nearest that they can.
+    /// `nfstime3`: times that 32 bits of seconds cannot express become the nearest that can be expressed.
     fn time(&mut self, time: Timestamp) {
         self.u32(time.seconds.clamp(0, i64::from(u32::MAX)) as u32);
         self.u32(time.nanos);

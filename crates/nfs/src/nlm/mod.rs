@@ -1,9 +1,9 @@
 //! NLM, the network lock manager, version 4 (X/Open XNFS, chapter 10; RFC 1813, appendix II): byte-range locks
 //! and share reservations between clients.
 //!
-//! Each of the four calls that lock comes in two forms: with its results in the reply, or with an empty reply and the
-//! results in a call of the server's own (`_MSG` and `_RES`). Linux uses the first, BSD and macOS the second; both
-//! end in the same procedures here. NFSv3 goes with version 4; older versions are for NFSv2.
+//! Each of the four locking calls has two forms: with its results in the reply, or with an empty reply and the
+//! results in a separate call from the server (`_MSG` and `_RES`). Linux uses the first, BSD and macOS the second;
+//! both end in the same procedures here. NFSv3 uses version 4; older versions are for NFSv2.
 
 mod procedures;
 mod wire;
@@ -20,36 +20,36 @@ use crate::xdr::{Malformed, Reader, Writer};
 
 /// Program number.
 pub const PROGRAM: u32 = 100_021;
-/// The only version of it that is served.
+/// The only version of the program that is served.
 pub const VERSION: u32 = 4;
 
-/// NLM_GRANTED, which this server calls at its clients.
+/// NLM_GRANTED, which this server calls on its clients.
 pub(crate) const GRANTED: u32 = 5;
 const TEST_MSG: u32 = 6;
 const UNLOCK_MSG: u32 = 9;
 const GRANTED_MSG: u32 = 10;
-/// From a call's number to that of its asynchronous form, and from there to that of its results.
+/// Offset from a procedure's number to that of its asynchronous form, and from there to that of its results.
 const FORM: u32 = 5;
 const FREE_ALL: u32 = 23;
 
-/// Whether there is such a procedure.
+/// Whether the procedure exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     Yes,
     NoProcedure,
 }
 
-/// Whether a call that came late, after others of its client, would do harm: a LOCK whose
-/// lock has been given back meanwhile, an UNLOCK of what has been locked again. So repetitions are answered
-/// with the first reply. What is asked for in a new call (as Linux does when it waits) is looked at anew.
+/// Whether a late call, after others of its client, could do harm: a LOCK whose
+/// lock has been released meanwhile, or an UNLOCK of a range that has been locked again. Repetitions of these calls get
+/// the first reply. A new call for the same lock (as Linux sends while it waits) is evaluated again.
 pub(crate) fn is_replayed(procedure: u32) -> bool {
     matches!(procedure, 2..=4 | 7..=9 | 20..=FREE_ALL)
 }
 
-/// At most so many bytes a reply has: that of TEST, with the other owner's handle and the cookie.
+/// Upper bound for the bytes of a reply: that of TEST, with the other owner's handle and the cookie.
 pub(crate) const REPLY_BYTES: usize = 128 + 2 * wire::MAX_OBJECT_BYTES;
 
-/// Does a call and appends its results, or has them sent.
+/// Executes a call; appends its results, or queues them for a separate call.
 pub(crate) async fn call<F: FileSystem>(
     request: &Request<'_, F>,
     procedure: u32,
@@ -73,8 +73,8 @@ pub(crate) async fn call<F: FileSystem>(
                 .locks
                 .send_results(request.remote(), procedure + FORM, results);
         }
-        // This server waits for no locks, so it takes none; and it asks in no form that is answered by a call:
-        // what comes as an answer (TEST_RES and so on) is to nobody.
+        // This server waits for no locks, so it refuses grants. It sends no calls of the asynchronous form either:
+        // result calls (TEST_RES and so on) have no addressee here.
         GRANTED | GRANTED_MSG => {
             let mut results = Vec::new();
             procedures::not_waiting(arguments, &mut results)?;
@@ -118,7 +118,7 @@ pub(crate) fn granted_arguments(grant: &Grant<Callback>) -> Vec<u8> {
     arguments
 }
 
-/// What a client answers to NLM_GRANTED.
+/// Decodes a client's answer to NLM_GRANTED.
 pub(crate) fn granted_answer(results: &[u8]) -> Result<Status, Malformed> {
     let mut reader = Reader::new(results);
     object(&mut reader)?;

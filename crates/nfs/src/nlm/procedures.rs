@@ -23,33 +23,33 @@ const SHARE: u32 = 20;
 const UNSHARE: u32 = 21;
 const NM_LOCK: u32 = 22;
 
-/// A call's surroundings.
+/// Context of a call.
 pub(crate) struct Request<'a, F> {
-    /// What NFS has: handles, exports, and who asks.
+    /// Context of NFS calls: handles, exports, and the caller.
     pub(crate) nfs: nfs3::Request<'a, F>,
     pub(crate) locks: &'a LockManager,
-    /// The own address that the client called.
+    /// The local address that the client connected to.
     pub(crate) local: IpAddr,
     pub(crate) now: Instant,
 }
 
-/// Whether whoever was in the table before may lock again, or anybody.
+/// How a client asks for a lock: as a reclaim of one from before a restart, or as a new one.
 #[derive(Clone, Copy)]
 struct Asked {
     wait: bool,
     reclaim: bool,
-    /// Whether the lock is to outlive a restart of the server.
+    /// Whether the client expects the lock to survive a restart of the server.
     monitored: bool,
     state: i32,
 }
 
 impl<F: FileSystem> Request<'_, F> {
-    /// The client's address, and the own one that it knows.
+    /// The client's address, and the local address that it knows.
     pub(super) fn remote(&self) -> (IpAddr, IpAddr) {
         (self.nfs.client.address, self.local)
     }
 
-    /// Does a call that has results, and appends them.
+    /// Executes a call that has results, and appends them.
     pub(super) async fn answer(
         &self,
         procedure: u32,
@@ -62,7 +62,7 @@ impl<F: FileSystem> Request<'_, F> {
                 let arguments = LockArguments::decode(arguments)?;
                 let monitored = procedure == LOCK;
                 let asked = Asked {
-                    // Who is not monitored is not called back either.
+                    // Clients that are not monitored get no callback either.
                     wait: arguments.block && monitored,
                     reclaim: arguments.reclaim,
                     monitored,
@@ -85,7 +85,7 @@ impl<F: FileSystem> Request<'_, F> {
                 };
                 let status = status.unwrap_or_else(|status| status);
                 write_status(results, arguments.cookie, status);
-                // `sequence` means nothing to anybody.
+                // Clients ignore `sequence`.
                 Writer::new(results).u32(0);
             }
             // UNLOCK
@@ -98,10 +98,10 @@ impl<F: FileSystem> Request<'_, F> {
         Ok(())
     }
 
-    /// FREE_ALL: a client that is not monitored was booted anew.
+    /// FREE_ALL: a client that is not monitored was rebooted.
     pub(super) fn free_all(&self, mut arguments: Reader<'_>) -> Result<(), Malformed> {
         let name = object(&mut arguments)?;
-        // Its state number.
+        // The client's state number.
         arguments.u32()?;
         arguments.end()?;
         self.locks
@@ -168,8 +168,8 @@ impl<F: FileSystem> Request<'_, F> {
         })
     }
 
-    /// What is not locked may be unlocked, in the grace period too: a client that gives a lock back does not
-    /// claim it any more.
+    /// Ranges without a lock may be unlocked, in the grace period too: a client that releases a lock will not
+    /// reclaim it.
     fn unlock(&self, arguments: &UnlockArguments<'_>) -> Result<Status, Status> {
         let lock = &arguments.lock;
         let file = self.file(lock.handle)?;
@@ -249,15 +249,15 @@ impl<F: FileSystem> Request<'_, F> {
         })
     }
 
-    /// The file that a handle names, there or not. What is not ours, and what is not for this
-    /// client, is stale.
+    /// Returns the file that a handle names, whether it exists or not. A handle that this server did not make, or that
+    /// is not for this client, is stale.
     fn file(&self, handle: &[u8]) -> Result<Inode, Status> {
         let target = self.nfs.target(handle).map_err(|_| Status::STALE_FH)?;
         Ok(target.inode)
     }
 
-    /// The file that a handle names, if the caller may lock it: it is there, a regular file, and the caller
-    /// may read or write it, so that nobody keeps those from a file who may.
+    /// Returns the file that a handle names, if the caller may lock it: it is an existing regular file that the caller
+    /// may read or write. Otherwise users without access could block those that have it.
     async fn lockable(&self, handle: &[u8]) -> Result<Inode, Status> {
         let target = self.nfs.target(handle).map_err(|_| Status::STALE_FH)?;
         let who = self.nfs.identity(target).map_err(|_| Status::FAILED)?;
@@ -269,7 +269,7 @@ impl<F: FileSystem> Request<'_, F> {
                 .await
                 .map_err(|error| match error {
                     Error::Stale | Error::NotFound => Status::STALE_FH,
-                    // The bucket is away: this is how a client is told to ask again.
+                    // The bucket is unreachable: this status makes the client ask again.
                     Error::Delay => Status::DENIED_GRACE_PERIOD,
                     _ => Status::FAILED,
                 })?;
@@ -296,7 +296,7 @@ fn write_status(results: &mut Vec<u8>, cookie: &[u8], status: Status) {
     writer.u32(status.0);
 }
 
-/// GRANTED at this server, which waits for nothing.
+/// GRANTED at this server, which waits for no locks.
 pub(super) fn not_waiting(arguments: Reader<'_>, results: &mut Vec<u8>) -> Result<(), Malformed> {
     let arguments = TestArguments::decode(arguments)?;
     write_status(results, arguments.cookie, Status::DENIED);

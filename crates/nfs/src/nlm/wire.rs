@@ -1,4 +1,4 @@
-//! What goes over the wire (X/Open XNFS, chapter 10 and appendix on version 4; RFC 1813, appendix II).
+//! XDR structures of NLM (X/Open XNFS, chapter 10 and appendix on version 4; RFC 1813, appendix II).
 
 use crate::xdr::{Malformed, Reader, Writer};
 
@@ -20,7 +20,7 @@ impl Status {
     pub(crate) const FAILED: Status = Status(9);
 }
 
-/// `nlm4_lock`: which bytes of which file, and whose.
+/// `nlm4_lock`: file, range and owner of a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lock<'a> {
     pub(crate) caller: &'a [u8],
@@ -102,7 +102,7 @@ impl<'a> LockArguments<'a> {
     }
 }
 
-/// `nlm4_cancargs`; whether the lock would have been waited for does not matter.
+/// `nlm4_cancargs`; the field `block` is ignored.
 pub(super) struct CancelArguments<'a> {
     pub(super) cookie: &'a [u8],
     pub(super) exclusive: bool,
@@ -146,9 +146,9 @@ pub(super) struct ShareArguments<'a> {
     pub(super) caller: &'a [u8],
     pub(super) handle: &'a [u8],
     pub(super) owner: &'a [u8],
-    /// What others must not: bits, 1 for reading and 2 for writing.
+    /// Access that is denied to others: bits, 1 for reading and 2 for writing.
     pub(super) deny: u32,
-    /// What the owner does: the same bits.
+    /// Access of the owner: the same bits.
     pub(super) access: u32,
     pub(super) reclaim: bool,
 }

@@ -10,18 +10,18 @@ use crate::xdr::{Malformed, Reader, Writer};
 /// Why a call has no results.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// Nobody answered.
+    /// No reply arrived.
     #[error("{0}")]
     Unreachable(#[from] io::Error),
-    /// The other side answered, and has nothing to say.
+    /// The other side replied, without results.
     #[error("{0}")]
     Refused(&'static str),
 }
 
-/// The next call's number. Where it begins does not matter: each call has a socket of its own.
+/// The next call's transaction id. The first value does not matter: each call has a socket of its own.
 static XID: AtomicU32 = AtomicU32::new(1);
 
-/// A call by nobody in particular, and its number.
+/// Encodes a call without credentials; returns its transaction id and the message.
 pub(crate) fn call(program: Program, procedure: u32, arguments: &[u8]) -> (u32, Vec<u8>) {
     let xid = XID.fetch_add(1, Ordering::Relaxed);
     let mut wire = Vec::with_capacity(40 + arguments.len());
@@ -39,7 +39,7 @@ pub(crate) fn call(program: Program, procedure: u32, arguments: &[u8]) -> (u32, 
     (xid, wire)
 }
 
-/// The results in a reply to the call with this number.
+/// Returns the results in a reply to the call with this transaction id.
 pub(crate) fn results(xid: u32, reply: &[u8]) -> Result<&[u8], Failure> {
     let malformed = |Malformed| Failure::Refused("its reply is malformed");
     let mut reader = Reader::new(reply);
@@ -50,7 +50,7 @@ pub(crate) fn results(xid: u32, reply: &[u8]) -> Result<&[u8], Failure> {
     if number()? != 0 {
         return Err(Failure::Refused("it denies the call"));
     }
-    // The verifier: nobody's.
+    // The verifier; AUTH_NONE, so its contents do not matter.
     number()?;
     reader.opaque(MAX_AUTH_BYTES).map_err(malformed)?;
     match reader.u32().map_err(malformed)? {

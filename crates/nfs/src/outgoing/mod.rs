@@ -1,7 +1,8 @@
-//! Calls that the server makes: of the lock managers of its clients, and of their portmappers and this machine's.
+//! Calls that the server makes: to the lock managers of its clients, and to the portmappers of clients and of this
+//! machine.
 //!
-//! They are rare and small, so each has a connection, or a socket, of its own. What comes back is as little
-//! trusted as what clients send: it is bounded, and decoded with the same care.
+//! The calls are rare and small, so each has a connection, or a socket, of its own. Replies are trusted as
+//! little as client requests: they are bounded, and decoded with the same care.
 
 mod message;
 mod portmapper;
@@ -18,10 +19,10 @@ use tokio::net::{TcpSocket, UdpSocket};
 
 use crate::record::{LAST_FRAGMENT, MARK_BYTES, mark};
 
-/// How long one call may take, connecting included.
+/// Time limit of one call, including the connect.
 const CALL_LIMIT: Duration = Duration::from_secs(3);
 
-/// Longest reply that is read: a list of all programs of a machine is the longest.
+/// Longest reply that is read, in bytes: a list of all programs of a machine is the longest.
 const MAX_REPLY_BYTES: usize = 64 << 10;
 
 /// A program of another machine.
@@ -35,7 +36,8 @@ pub(crate) struct Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Remote {
     pub(crate) host: IpAddr,
-    /// The own address that it knows; calls come from there, so that it knows them for this server's.
+    /// The local address that the machine knows as this server's; calls come from this address, so that the machine
+    /// recognizes them.
     pub(crate) local: IpAddr,
     /// Where its portmapper listens.
     pub(crate) portmapper: u16,
@@ -49,8 +51,8 @@ pub(crate) enum Transport {
 }
 
 impl Remote {
-    /// Calls a procedure, by TCP or else by UDP; gives the results. The port is asked of the machine's
-    /// portmapper each time, since it is another one after every boot.
+    /// Calls a procedure over TCP, or else over UDP; returns the results. Asks the machine's portmapper for the
+    /// port each time, since the port changes with every boot.
     pub(crate) async fn call(
         &self,
         program: Program,
@@ -61,7 +63,7 @@ impl Remote {
             .call_by(Transport::Tcp, program, procedure, arguments)
             .await;
         match by_tcp {
-            // Whoever answers does not say something else by UDP.
+            // A program that has answered over TCP gives the same answer over UDP.
             Ok(_) | Err(Failure::Refused(_)) => by_tcp,
             Err(Failure::Unreachable(_)) => {
                 self.call_by(Transport::Udp, program, procedure, arguments)
@@ -151,7 +153,7 @@ pub(crate) async fn by_stream(
         if read < length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // A fragment without bytes brings no end nearer; nobody sends one.
+        // An empty fragment that is not the last makes no progress; no correct peer sends one.
         if mark & LAST_FRAGMENT != 0 || reply.len() as u64 == before {
             return Ok(reply);
         }
@@ -160,7 +162,7 @@ pub(crate) async fn by_stream(
 
 async fn by_datagram(from: SocketAddr, to: SocketAddr, call: &[u8]) -> io::Result<Vec<u8>> {
     let socket = UdpSocket::bind(from).await?;
-    // From now on only what comes from there is received.
+    // From now on the socket receives only from that address.
     socket.connect(to).await?;
     let mut reply = vec![0; MAX_REPLY_BYTES];
     loop {

@@ -1,4 +1,4 @@
-//! Asking a machine where its programs listen: portmapper version 2 over IPv4, rpcbind version 4 over IPv6
+//! Asks a machine for the ports of its programs: portmapper version 2 over IPv4, rpcbind version 4 over IPv6
 //! (RFC 1833).
 
 use std::net::{IpAddr, SocketAddr};
@@ -12,13 +12,13 @@ const ASK: u32 = 3;
 /// Longest universal address, in bytes: that of IPv6 with its port.
 const MAX_ADDRESS_BYTES: usize = 64;
 
-/// How a portmapper is asked.
+/// A question to a portmapper.
 pub(super) struct Question {
     pub(super) procedure: u32,
     pub(super) arguments: Vec<u8>,
 }
 
-/// The question where `program` listens on `host`.
+/// The question for the port of `program` on `host`.
 pub(super) fn question(
     host: IpAddr,
     transport: Transport,
@@ -30,7 +30,7 @@ pub(super) fn question(
     writer.u32(program.version);
     let version = match host {
         IpAddr::V4(_) => {
-            // IPPROTO_TCP, IPPROTO_UDP; and a port that means nothing.
+            // IPPROTO_TCP, IPPROTO_UDP; and a port that is ignored.
             writer.u32(match transport {
                 Transport::Tcp => 6,
                 Transport::Udp => 17,
@@ -43,7 +43,7 @@ pub(super) fn question(
                 Transport::Tcp => b"tcp6",
                 Transport::Udp => b"udp6",
             });
-            // Address and owner mean nothing here.
+            // Address and owner are ignored here.
             writer.opaque(&[]);
             writer.opaque(&[]);
             4
@@ -60,7 +60,7 @@ pub(super) fn question(
     (portmapper, question)
 }
 
-/// The port in the answer.
+/// Returns the port in the answer.
 pub(super) fn port(host: IpAddr, answer: &[u8]) -> Result<u16, Failure> {
     let malformed = |Malformed| Failure::Refused("its portmapper's answer is malformed");
     let mut reader = Reader::new(answer);
@@ -71,18 +71,18 @@ pub(super) fn port(host: IpAddr, answer: &[u8]) -> Result<u16, Failure> {
             parse_address(text).map(|address| address.port())
         }
     };
-    // Over the other transport it may be there.
+    // The program may be registered for the other transport.
     let missing = || Failure::Unreachable(std::io::ErrorKind::ConnectionRefused.into());
     port.filter(|port| *port != 0).ok_or_else(missing)
 }
 
-/// An address and port as rpcbind writes them: `127.0.0.1.8.1` is port 8 * 256 + 1.
+/// Formats an address and port as rpcbind does: `127.0.0.1.8.1` is port 8 * 256 + 1.
 pub(crate) fn universal_address(address: SocketAddr) -> String {
     let [high, low] = address.port().to_be_bytes();
     format!("{}.{high}.{low}", address.ip())
 }
 
-/// Reads what [`universal_address`] writes.
+/// Parses the output of [`universal_address`].
 pub(crate) fn parse_address(text: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let (rest, low) = text.rsplit_once('.')?;

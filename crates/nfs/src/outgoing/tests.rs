@@ -1,4 +1,4 @@
-//! Messages, and calls of a machine that answers well, badly, or not.
+//! Messages, and calls to a machine that answers correctly, wrongly, or not at all.
 
 use super::message::call;
 use super::*;
@@ -90,7 +90,7 @@ async fn a_call_goes_by_udp_where_there_is_no_tcp() {
     let local = IpAddr::from([127, 0, 0, 1]);
     let socket = UdpSocket::bind((local, 0)).await.unwrap();
     let portmapper = socket.local_addr().unwrap().port();
-    // One socket is portmapper and program in one.
+    // One socket plays both portmapper and program.
     tokio::spawn(async move {
         let mut wire = [0; 1024];
         loop {

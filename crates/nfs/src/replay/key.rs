@@ -1,4 +1,4 @@
-//! By what a call is known.
+//! The key that identifies a call.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
@@ -7,34 +7,35 @@ use twox_hash::XxHash3_64;
 
 use crate::Transport;
 
-/// Clients count their transaction ids up: what is kept of so many lies together, and is fetched from memory together.
+/// Clients increment their transaction ids. The entries of this many consecutive ids lie together in memory, so that
+/// they are fetched together.
 const RUN: u32 = 32;
 
-/// 2^64 divided by the golden ratio: a product with it is spread evenly in its upper bits.
+/// 2^64 divided by the golden ratio: the upper bits of a product with it are evenly distributed.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Two calls are the same if all of this is: a client that repeats one sends the same bytes. Not port or connection:
-/// both may change on the way.
+/// Two calls are the same if all fields are equal: a client that repeats a call sends the same bytes. Port and
+/// connection are not part of the key, because both may change between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplayKey {
-    /// Of the whole record: transaction id, program, procedure, credential and arguments.
+    /// Checksum of the whole record: transaction id, program, procedure, credential and arguments.
     checksum: u64,
     xid: u32,
     address: IpAddr,
-    /// A reply that went out protected must not be had again without.
+    /// A reply that was sent over a protected connection must not be available over an unprotected one.
     transport: Transport,
 }
 
 impl ReplayKey {
-    /// A number that is spread evenly, and that clients cannot choose.
+    /// An evenly distributed number that clients cannot choose.
     pub(super) fn spread(&self) -> u64 {
         self.checksum
     }
 }
 
-/// Makes keys. Its secret is drawn anew for each cache: nobody can make up calls whose checksums are those of others,
-/// be it to have one taken for the other or to have the cache search long. To be taken for one another, two calls
-/// would need one checksum *and* one transaction id and client.
+/// Makes keys. The secret is random and new for each cache, so no client can construct calls whose checksums collide
+/// with those of others, either to get one call mistaken for another or to slow down the search. For a mistake, two
+/// calls would need the same checksum *and* the same transaction id and client.
 #[derive(Debug)]
 pub(super) struct Keys {
     secret: u64,
@@ -47,8 +48,8 @@ impl Keys {
         }
     }
 
-    /// The key of a record that this client sent over such a connection, and a number that is the same for
-    /// [`RUN`] transaction ids of the client that follow one another, and else spread evenly.
+    /// Returns the key of a record that this client sent over a connection with this protection, and a number that is
+    /// the same for [`RUN`] consecutive transaction ids of the client, and otherwise evenly distributed.
     pub(super) fn of(
         &self,
         address: IpAddr,
@@ -56,7 +57,7 @@ impl Keys {
         record: &[u8],
     ) -> (ReplayKey, u32) {
         let xid = record.first_chunk().copied().map_or(0, u32::from_be_bytes);
-        // Also where many clients send the very same, they are spread.
+        // Evenly distributed also when many clients send identical records.
         let number = match address {
             IpAddr::V4(address) => u128::from(address.to_bits()),
             IpAddr::V6(address) => address.to_bits(),

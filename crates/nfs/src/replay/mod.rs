@@ -1,17 +1,17 @@
-//! The replay cache: a call that is repeated is answered with its first reply, and not done again.
+//! The replay cache: a repeated call gets its first reply, and is not executed again.
 //!
 //! When a reply is lost with its connection, the client sends the call again over the next one.
-//! READ can be done twice; REMOVE cannot: the second time the name is gone, and the program that
+//! READ can be executed twice; REMOVE cannot: the second time the name is missing, and the program that
 //! removed it sees an error. So the replies of the procedures that change names or attributes are
 //! kept for a while.
 //!
-//! * [`key`]: by what a call is known.
-//! * [`shard`]: calls in the order of their arrival, the oldest of which leave first when there are too many.
-//! * [`replies`]: the bytes of their replies, of which the oldest leave first when there are too many.
+//! * [`key`]: the key that identifies a call.
+//! * [`shard`]: calls in the order of their arrival; the oldest are evicted when there are too many.
+//! * [`replies`]: the bytes of their replies; the oldest are evicted when there are too many.
 //!
-//! What was kept for longer than the cache's age is not used any more. A call takes the lock of one
-//! shard twice, when it arrives and when it is done, each time for a step that costs the same whatever
-//! the cache holds.
+//! Entries older than the cache's age are ignored. A call takes the lock of one
+//! shard twice, on arrival and on completion. Each time the cost is constant, regardless of the number of
+//! entries.
 
 mod key;
 mod replies;
@@ -28,23 +28,23 @@ use crate::Transport;
 use key::{Keys, ReplayKey};
 use shard::{Known, Shard};
 
-/// Independent parts, each with its own lock: many more than processors.
+/// Independent parts, each with its own lock: many more than there are processors.
 const SHARDS: usize = 32;
 
-/// What is known of a call that has arrived.
+/// What the cache knows of a call that has arrived.
 pub(crate) enum Arrival<'a> {
-    /// Nothing: do it, then [`Ticket::finish`].
+    /// Nothing: execute it, then call [`Ticket::finish`].
     First(Ticket<'a>),
-    /// It was done, and answered with this record.
+    /// It was executed, and answered with this record.
     Done(Bytes),
-    /// It is being done; the reply comes here, or an error if it was given up.
+    /// It is in flight; the receiver gets the reply, or an error if the call was abandoned.
     UnderWay(oneshot::Receiver<Bytes>),
-    /// It is being done, and enough repetitions wait for it.
+    /// It is in flight, and enough repetitions wait for it.
     Crowded,
 }
 
-/// A shard behind its lock, in cache lines of its own, two at a time as processors fetch them: whoever locks one does
-/// not slow down the others.
+/// A shard behind its lock, in a pair of cache lines of its own, because processors fetch them in pairs: locking one
+/// shard does not slow down the others.
 #[repr(align(128))]
 struct Guarded {
     shard: Mutex<Shard>,
@@ -69,7 +69,7 @@ pub(crate) struct ReplayCache {
     age: Duration,
 }
 
-/// The right and the duty to do a call. Dropped without [`Ticket::finish`] the call counts as never
+/// The right and the duty to execute a call. If it is dropped without [`Ticket::finish`], the call counts as never
 /// arrived.
 pub(crate) struct Ticket<'a> {
     shard: &'a Guarded,
@@ -78,8 +78,8 @@ pub(crate) struct Ticket<'a> {
 }
 
 impl ReplayCache {
-    /// Keeps at most so many replies, in at most so many bytes, for at most so long. Calls under way are known
-    /// whatever the limits.
+    /// Creates a cache for at most `entries` replies of `bytes` bytes together, kept for at most `age`. Calls in flight
+    /// are known regardless of these limits.
     pub(crate) fn new(entries: usize, bytes: usize, age: Duration) -> ReplayCache {
         let shard = |_| Guarded {
             shard: Mutex::new(Shard::new(entries / SHARDS, bytes / SHARDS)),
@@ -93,7 +93,7 @@ impl ReplayCache {
         }
     }
 
-    /// This record has arrived from this client, over such a connection.
+    /// Registers a record that has arrived from this client over a connection with this protection.
     pub(crate) fn arrive(
         &self,
         address: IpAddr,
@@ -119,7 +119,7 @@ impl ReplayCache {
 }
 
 impl Ticket<'_> {
-    /// The call is done and this is the record that answers it.
+    /// Completes the call with the record that answers it.
     pub(crate) fn finish(mut self, record: &[u8]) {
         self.finished = true;
         let waiting = self.shard.with(|shard| shard.finish(&self.key, record));
@@ -127,7 +127,7 @@ impl Ticket<'_> {
             return;
         }
         let reply = Bytes::copy_from_slice(record);
-        // A receiver that is gone had its connection closed.
+        // A receiver is missing if its connection was closed.
         waiting
             .into_iter()
             .for_each(|sender| _ = sender.send(reply.clone()));
@@ -137,7 +137,7 @@ impl Ticket<'_> {
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            // Those who wait learn of it when their senders are dropped, after the lock.
+            // The waiting repetitions get an error when their senders are dropped, after the lock.
             let waiting = self.shard.with(|shard| shard.forget(&self.key));
             drop(waiting);
         }

@@ -8,10 +8,10 @@
 //!  +-------------------+----+-------------------------+----+
 //! ```
 
-/// Bytes before a reply, which tell its length.
+/// Bytes before each reply, which hold its length.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Where a reply is, while it is there: its place in all that was ever written.
+/// Position of a reply among all bytes ever written; the reply may have been overwritten since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Begin(u64);
 
@@ -19,9 +19,9 @@ pub(super) struct Begin(u64);
 #[derive(Debug)]
 pub(super) struct Replies {
     capacity: usize,
-    /// Grows to the capacity as it is needed.
+    /// Grows up to the capacity on demand.
     ring: Vec<u8>,
-    /// Bytes ever written, those included that were passed over at the end of the ring.
+    /// Bytes ever written, including those skipped at the end of the ring.
     written: u64,
 }
 
@@ -47,7 +47,7 @@ impl Replies {
         }
         if self.ring.len() < at + bytes {
             if self.ring.capacity() < at + bytes {
-                // Doubled, but never beyond what it may come to.
+                // Doubles, up to the capacity.
                 let room = (2 * self.ring.capacity()).clamp(at + bytes, self.capacity);
                 self.ring.reserve_exact(room - self.ring.len());
             }
@@ -62,7 +62,7 @@ impl Replies {
         Some(begin)
     }
 
-    /// A reply that was kept, unless others have taken its place.
+    /// Returns a reply that was kept, unless newer ones have overwritten it.
     pub(super) fn get(&self, begin: Begin) -> Option<&[u8]> {
         if self.written - begin.0 > self.capacity as u64 {
             return None;
@@ -72,7 +72,7 @@ impl Replies {
         rest.get(..u32::from_ne_bytes(*length) as usize)
     }
 
-    /// Where in the ring something is that was written then.
+    /// Index in the ring of the byte at this position.
     fn place(&self, written: u64) -> Option<usize> {
         written
             .checked_rem(self.capacity as u64)
@@ -116,7 +116,7 @@ mod tests {
                 }
                 prop_assert!(replies.ring.len() <= capacity);
                 prop_assert!(replies.ring.capacity() <= capacity.max(8));
-                // However the end of the ring falls, no more than one reply's bytes are lost.
+                // Wherever the end of the ring falls, no more than the bytes of one reply are lost.
                 let mut newest = 0;
                 for (begin, reply) in kept.iter().rev() {
                     newest += reply.len() + LENGTH_BYTES;

@@ -10,10 +10,11 @@
 //!            +--------------------------------------^
 //! ```
 //!
-//! A head is the newest call of its bucket, and each slot knows how far back the next older one of the same bucket is. Numbers grow and
-//! slots leave at the front: a number below the first slot's (2 in the drawing) is of a call that left, and
-//! so are all behind it. Nothing has to be taken out of a bucket when a call leaves, and there are as many buckets as
-//! calls: a step looks at a call or two, whatever is kept.
+//! A head is the newest call of its bucket. Each slot stores the distance to the next older call of the same bucket.
+//! Serial numbers increase and slots leave at the front: a number below that of the first slot (2 in the drawing)
+//! belongs to a call that has left, and so do all older ones of its bucket. Nothing has to be removed from a bucket
+//! when a call leaves, and there are as many buckets as calls: a step visits one or two calls, regardless of the number
+//! of entries.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -24,36 +25,36 @@ use tokio::sync::oneshot;
 use super::key::ReplayKey;
 use super::replies::{Begin, Replies};
 
-/// Repetitions that may wait for one call under way; more are dropped, as their client repeats them.
+/// Repetitions that may wait for one call in flight; further ones are dropped, as their client sends them again.
 pub(super) const MAX_WAITING: usize = 4;
 
-/// What a call takes besides the bytes of its reply: its slot, and its part of the heads.
+/// Bytes that a call takes in addition to its reply: its slot, and its part of the heads.
 pub(super) const SLOT_BYTES: usize = size_of::<Slot>() + 2 * size_of::<u64>();
 
-/// Room for the reply to any call that is kept and is not odd.
+/// Room for the reply to any kept call except unusual ones.
 const REPLY_BYTES: usize = 288;
 
-/// Those who wait for the reply to a call.
+/// The senders to the repetitions that wait for the reply to a call.
 pub(super) type Waiting = Vec<oneshot::Sender<Bytes>>;
 
-/// What is known of a call that arrives.
+/// What the shard knows of a call that arrives.
 pub(super) enum Known {
-    /// Nothing: it counts as under way from now on.
+    /// Nothing: from now on it counts as in flight.
     Nothing,
-    /// It was answered with this.
+    /// It was answered with this reply.
     Done(Bytes),
-    /// It is being done.
+    /// It is in flight.
     UnderWay(oneshot::Receiver<Bytes>),
-    /// It is being done, and enough repetitions wait.
+    /// It is in flight, and enough repetitions wait.
     Crowded,
 }
 
 #[derive(Debug)]
 enum State {
-    /// With those who wait for it; mostly nobody does.
+    /// With the repetitions that wait for it; usually there are none.
     UnderWay(Option<Box<Waiting>>),
     Done(Begin),
-    /// Given up, or its reply was too long: as if it had never arrived.
+    /// Abandoned, or the reply was too long: treated as if it had never arrived.
     Void,
 }
 
@@ -62,14 +63,14 @@ enum State {
 #[repr(align(64))]
 struct Slot {
     key: ReplayKey,
-    /// By how much smaller the serial number of the next older call of its bucket is; what has left is far enough.
+    /// Distance to the serial number of the next older call of its bucket; a call that has left is far enough.
     back: u32,
-    /// When it arrived, in nanoseconds since the first arrival: half of an `Instant`.
+    /// Arrival time, in nanoseconds since the first arrival: half the size of an `Instant`.
     at: u64,
     state: State,
 }
 
-// Else it would be two cache lines.
+// A larger slot would take two cache lines.
 const _: () = assert!(size_of::<Slot>() == 64);
 
 /// See the module's documentation.
@@ -78,20 +79,21 @@ pub(super) struct Shard {
     /// Serial numbers by bucket; their number is a power of two.
     heads: Box<[u64]>,
     slots: VecDeque<Slot>,
-    /// Serial number of the first slot. The first of all is 1: heads begin with 0, of a call that left.
+    /// Serial number of the first slot. Numbers begin with 1: heads begin with 0, which stands for a call that has
+    /// left.
     first: u64,
-    /// Calls that may be kept; there are more only while that many are under way.
+    /// Calls that may be kept; there are more only while that many are in flight.
     entries: usize,
     replies: Replies,
-    /// The first arrival.
+    /// Time of the first arrival.
     begin: Option<Instant>,
-    /// Slots that were looked at, for the tests.
+    /// Number of slots visited, for the tests.
     #[cfg(test)]
     pub(super) looked_at: std::cell::Cell<u64>,
 }
 
 impl Shard {
-    /// Keeps so many calls in so many bytes, or at least one.
+    /// Creates a shard for at most `entries` calls in `bytes` bytes, but for at least one.
     pub(super) fn new(entries: usize, bytes: usize) -> Shard {
         let entries = entries.min(bytes / (SLOT_BYTES + REPLY_BYTES)).max(1);
         Shard {
@@ -106,7 +108,7 @@ impl Shard {
         }
     }
 
-    /// A call has arrived.
+    /// Registers the arrival of a call.
     pub(super) fn arrive(&mut self, key: ReplayKey, now: Instant, age: Duration) -> Known {
         let begin = *self.begin.get_or_insert(now);
         let now = now.saturating_duration_since(begin).as_nanos() as u64;
@@ -137,13 +139,13 @@ impl Shard {
         Known::Nothing
     }
 
-    /// A call that is under way was answered with this. Gives those who wait for it.
+    /// Completes a call in flight with its reply. Returns the senders that wait for it.
     pub(super) fn finish(&mut self, key: &ReplayKey, reply: &[u8]) -> Waiting {
         let done = self.replies.keep(reply).map_or(State::Void, State::Done);
         self.end(key, done)
     }
 
-    /// A call that is under way was given up. Gives those who wait for it.
+    /// Removes a call in flight that was abandoned. Returns the senders that wait for it.
     pub(super) fn forget(&mut self, key: &ReplayKey) -> Waiting {
         self.end(key, State::Void)
     }
@@ -159,9 +161,9 @@ impl Shard {
         }
     }
 
-    /// Has the oldest calls leave if there are as many as may be. One under way stays and becomes the newest; so
-    /// that this costs the same however many are under way, there can then be one more than may be, and the next
-    /// times two leave.
+    /// Evicts the oldest calls if the limit is reached. A call in flight stays and becomes the newest. To keep the cost
+    /// constant regardless of how many are in flight, there can then be one call above the limit, and the next times
+    /// evict two.
     fn make_room(&mut self) {
         for _ in 0..2 {
             if self.slots.len() < self.entries {
@@ -194,10 +196,10 @@ impl Shard {
         });
     }
 
-    /// The newest call with this key.
+    /// Finds the newest call with this key.
     fn find(&self, key: &ReplayKey) -> Option<u64> {
         let mut serial = *self.heads.get(self.bucket(key))?;
-        // Each is older than the one before, so this ends.
+        // Each is older than the one before, so the loop ends.
         loop {
             let slot = self.slots.get(self.place(serial)?)?;
             #[cfg(test)]
@@ -209,7 +211,7 @@ impl Shard {
         }
     }
 
-    /// Where a call is, if it has not left.
+    /// Index of the slot of a call, if it has not left.
     fn place(&self, serial: u64) -> Option<usize> {
         serial.checked_sub(self.first).map(|place| place as usize)
     }
@@ -219,7 +221,7 @@ impl Shard {
         key.spread() as usize & (self.heads.len() - 1)
     }
 
-    /// Whether it keeps to its limits, with so many calls under way.
+    /// Whether the limits hold, with `under_way` calls in flight.
     #[cfg(test)]
     pub(super) fn is_within(&self, entries: usize, under_way: usize) -> bool {
         self.slots.len() <= entries + under_way

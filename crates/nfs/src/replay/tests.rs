@@ -1,3 +1,5 @@
+//! Identity of calls, eviction, and the cost of an arrival.
+
 use std::sync::atomic::Ordering;
 
 use super::*;
@@ -40,10 +42,10 @@ fn a_repeated_call_gets_the_first_reply() {
     first(cache.arrive(same, Transport::Tls, b"call", now));
 }
 
-/// Whatever bit of a call differs: it is another call.
+/// A call that differs in any one bit is another call.
 #[test]
 fn calls_that_differ_in_one_bit_are_not_taken_for_one_another() {
-    // One shard holds all that have one transaction id.
+    // All records with one transaction id are in one shard.
     let (cache, now) = (cache(SHARDS << 14, 256 << 20), Instant::now());
     for length in [4, 16, 60, 200, 300, 1200] {
         let record = vec![0x5a; length];
@@ -123,7 +125,7 @@ fn the_newest_replies_are_kept_within_the_limits() {
                 assert!(shard.shard.lock().is_within(16, 0));
             }
         }
-        // There are 512 in all: no shard has 16 of the newest 32.
+        // The cache holds 512 in all: no shard has 16 of the newest 32.
         for number in 4968..5000_u32 {
             assert_eq!(done(arrive(&cache, &record(number), now)).len(), 288);
         }
@@ -141,7 +143,7 @@ fn a_reply_that_is_longer_than_the_cache_is_not_kept() {
     assert_eq!(done(arrive(&cache, b"long", now)), &b"short"[..]);
 }
 
-/// Some wait for a disk or a bucket while others come and go.
+/// Some calls wait for a disk or a bucket while others arrive and finish.
 #[test]
 fn a_call_under_way_is_known_however_many_are_done_meanwhile() {
     let (cache, now) = (cache(SHARDS * 4, 1 << 20), Instant::now());
@@ -172,7 +174,7 @@ fn a_call_under_way_is_known_however_many_are_done_meanwhile() {
     assert_eq!(done(arrive(&cache, last, now)), &b"slow"[..]);
 }
 
-/// Whoever counts up, and whoever does not: both have all of the cache.
+/// A client with consecutive transaction ids and one without can both use the whole cache.
 #[test]
 fn a_client_has_the_whole_cache_however_it_counts_its_calls() {
     let now = Instant::now();
@@ -192,7 +194,7 @@ fn a_client_has_the_whole_cache_however_it_counts_its_calls() {
     }
 }
 
-/// No lock that all calls share, and no looking through what is kept.
+/// There is no lock that all calls share, and no scan through the entries.
 #[test]
 fn a_call_takes_one_shards_lock_twice_and_looks_at_a_few_entries_however_many_are_kept() {
     let now = Instant::now();
@@ -217,13 +219,13 @@ fn a_call_takes_one_shards_lock_twice_and_looks_at_a_few_entries_however_many_ar
         let calls = 4096;
         (fill..fill + calls).for_each(call);
         assert_eq!(locked(&cache) - before_locked, u64::from(calls) * 2);
-        // Of the bucket on arrival and when it is done, and the one that leaves.
+        // Entries of the bucket on arrival and on completion, and the one that is evicted.
         let looked_at = (looked_at(&cache) - before) as f64 / f64::from(calls);
         assert!(looked_at < 3.5, "{looked_at} of {entries}");
     }
 }
 
-/// The calls of other shards do not wait for who holds a lock.
+/// Calls of other shards do not wait for the holder of a lock.
 #[test]
 fn shards_have_locks_of_their_own() {
     let (cache, now) = (cache(1000, 1 << 20), Instant::now());

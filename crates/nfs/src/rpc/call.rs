@@ -1,4 +1,4 @@
-//! Taking the header off a call.
+//! Decodes the header of a call.
 
 use forebay_vfs::{ClientId, Credentials, Groups};
 
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::xdr::{Malformed, Reader};
 
-/// A call: what is wanted, by whom, and its arguments, not decoded yet.
+/// A call: program, procedure, caller, and its arguments, not decoded yet.
 #[derive(Clone, Debug)]
 pub struct Call<'a> {
     /// Transaction id, for the reply.
@@ -18,25 +18,25 @@ pub struct Call<'a> {
     pub version: u32,
     /// Procedure of the program.
     pub procedure: u32,
-    /// Who calls, as the call says.
+    /// The caller, as the call claims.
     pub credential: Credential,
     /// The arguments.
     pub arguments: Reader<'a>,
 }
 
-/// Who calls. AUTH_SYS is a claim that nothing proves: exports trust it by the client's address.
+/// The caller. AUTH_SYS is a claim without proof: exports trust it because of the client's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
     /// AUTH_NONE.
     None,
     /// AUTH_SYS.
     Sys(Credentials),
-    /// AUTH_TLS: nobody calls yet; the client asks for TLS (RFC 9289, section 4.1).
+    /// AUTH_TLS: not a caller yet; the client asks for TLS (RFC 9289, section 4.1).
     Tls,
 }
 
 impl Credential {
-    /// The same, of this client.
+    /// Returns the same credential with `client` as its client.
     pub(crate) fn of_client(self, client: ClientId) -> Credential {
         match self {
             Credential::Sys(who) => Credential::Sys(Credentials { client, ..who }),
@@ -48,13 +48,13 @@ impl Credential {
 /// Why a message is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotServed {
-    /// It is not an RPC call: the peer speaks something else, and there is nothing to answer.
+    /// It is not an RPC call: the peer speaks another protocol, and no answer is possible.
     NotACall,
     /// It is answered with a denial.
     Denied {
         /// Transaction id of the call.
         xid: u32,
-        /// Why.
+        /// The reason.
         denial: Denial,
     },
 }
@@ -64,14 +64,14 @@ pub enum NotServed {
 pub enum Denial {
     /// Not RPC version 2.
     RpcMismatch,
-    /// The credential cannot be decoded, is beyond its limits, or asks for TLS where there is none to be had
+    /// The credential cannot be decoded, exceeds its limits, or asks for TLS where TLS is not available
     /// (AUTH_BADCRED).
     BadCredential,
-    /// A flavor of credentials that this server does not take (AUTH_REJECTEDCRED).
+    /// A flavor of credentials that this server does not accept (AUTH_REJECTEDCRED).
     RejectedCredential,
     /// The verifier cannot be decoded (AUTH_BADVERF).
     BadVerifier,
-    /// The address or port of the client is in no export, or the export wants another flavor of
+    /// No export names the address or port of the client, or the export requires another flavor of
     /// credentials or a connection that is better protected (AUTH_TOOWEAK).
     TooWeak,
 }
@@ -107,7 +107,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Program and procedure of a record, if it is long enough to have them. Nothing else of it is looked at.
+/// Program and procedure of a record, if it is long enough. Nothing else of it is decoded.
 pub(crate) fn wanted(record: &[u8]) -> Option<(u32, u32)> {
     let mut reader = Reader::new(record);
     // Transaction id, CALL, version of RPC.
@@ -157,8 +157,8 @@ fn auth_sys(mut reader: Reader<'_>) -> Result<Credentials, Malformed> {
     })
 }
 
-/// Whether the verifier is an empty one of AUTH_NONE. With AUTH_NONE and AUTH_SYS another one means
-/// nothing.
+/// Whether the verifier is an empty one of AUTH_NONE. With AUTH_NONE and AUTH_SYS any other verifier has no
+/// meaning.
 fn verifier(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
     let flavor = reader.u32()?;
     let body = reader.opaque(MAX_AUTH_BYTES)?;
@@ -256,7 +256,7 @@ mod tests {
         let refused = |wire: &[u8], denial| {
             assert_eq!(denied(wire), NotServed::Denied { xid: 7, denial });
         };
-        // Four bytes of credential, which are those that were the verifier's flavor.
+        // Four bytes of credential: the bytes that were the verifier's flavor.
         let mut filled = probe(&[(7, 4)]);
         filled.extend_from_slice(&[0; 4]);
         refused(&filled, Denial::BadCredential);

@@ -1,4 +1,4 @@
-//! ONC RPC version 2 (RFC 5531): the header of a call, who sent it, and the headers of replies.
+//! ONC RPC version 2 (RFC 5531): the header of a call, its credential, and the headers of replies.
 //!
 //! ```text
 //!  call                                      accepted reply         denied reply
@@ -28,14 +28,14 @@ pub const CALL: u32 = 0;
 /// See [`CALL`].
 pub const REPLY: u32 = 1;
 
-/// Flavor of a credential that names nobody.
+/// Flavor of a credential without an identity.
 pub const AUTH_NONE: u32 = 0;
 /// Flavor of a credential with the user and groups of a Unix system (RFC 5531, appendix A).
 pub const AUTH_SYS: u32 = 1;
-/// Flavor of the credential by which a client asks for TLS on its connection (RFC 9289, section 4.1).
+/// Flavor of the credential with which a client asks for TLS on its connection (RFC 9289, section 4.1).
 pub const AUTH_TLS: u32 = 7;
 
-/// The body of the verifier that says that the server goes over to TLS.
+/// The body of the verifier by which the server agrees to switch to TLS.
 pub const STARTTLS: [u8; 8] = *b"STARTTLS";
 
 /// Longest body of a credential or verifier, in bytes.
@@ -50,7 +50,7 @@ pub const MAX_MACHINE_NAME: usize = 255;
 pub enum Rejection {
     /// There is no such program here.
     ProgramUnavailable,
-    /// The program is there in another version: the lowest and highest that are.
+    /// The program exists in other versions: the lowest and highest of these.
     ProgramMismatch(u32, u32),
     /// The program has no such procedure.
     ProcedureUnavailable,

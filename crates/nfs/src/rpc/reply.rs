@@ -8,7 +8,7 @@ use crate::record::{MARK_BYTES, mark};
 use crate::xdr::{Writer, padding};
 
 /// A reply, ready for the socket: a head that begins with the record mark, and for READ the data,
-/// as the pieces in which the file system gave them, so that they are not copied.
+/// in the pieces that the file system returned, so that they are not copied.
 #[derive(Debug, Default)]
 pub struct Reply {
     head: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct Reply {
 const ACCEPTED_BYTES: usize = 24;
 
 impl Reply {
-    /// An accepted call whose results follow: they are appended to [`Reply::results`]. Uses the memory
+    /// Begins the reply to an accepted call; append the results to [`Reply::results`]. Uses the memory
     /// of `buffer`.
     pub fn accepted(xid: u32, buffer: Vec<u8>) -> Reply {
         let mut reply = Reply::begin(xid, buffer);
@@ -28,7 +28,7 @@ impl Reply {
         reply
     }
 
-    /// The answer to AUTH_TLS: after it the connection goes on in TLS (RFC 9289, section 4.1).
+    /// The answer to AUTH_TLS: after it the connection continues in TLS (RFC 9289, section 4.1).
     pub fn start_tls(xid: u32, buffer: Vec<u8>) -> Reply {
         let mut reply = Reply::begin(xid, buffer);
         reply.write(&[0, AUTH_NONE]);
@@ -63,17 +63,17 @@ impl Reply {
         reply
     }
 
-    /// Gives up the results and says why there are none.
+    /// Drops the results and replies with a rejection.
     pub fn turned_into(self, xid: u32, rejection: Rejection) -> Reply {
         Reply::rejected(xid, rejection, self.head)
     }
 
-    /// Gives up the results: the call is denied.
+    /// Drops the results and denies the call.
     pub fn denied_after_all(self, xid: u32, denial: Denial) -> Reply {
         Reply::denied(xid, denial, self.head)
     }
 
-    /// The bytes that a repeated call was answered with before (the whole record).
+    /// Returns the stored reply to a repeated call (the whole record).
     pub fn repeated(record: &[u8], mut buffer: Vec<u8>) -> Reply {
         buffer.clear();
         buffer.extend_from_slice(record);
@@ -99,17 +99,17 @@ impl Reply {
         values.iter().for_each(|value| writer.u32(*value));
     }
 
-    /// Where the results are appended.
+    /// The writer that appends results.
     pub fn results(&mut self) -> Writer<'_> {
         Writer::new(&mut self.head)
     }
 
-    /// How many bytes of results there are without data.
+    /// Number of bytes of results, without data.
     pub fn result_bytes(&self) -> usize {
         self.head.len().saturating_sub(MARK_BYTES + ACCEPTED_BYTES)
     }
 
-    /// Takes results back, down to the first `bytes`.
+    /// Truncates the results to the first `bytes`.
     pub fn truncate(&mut self, bytes: usize) {
         self.head.truncate(MARK_BYTES + ACCEPTED_BYTES + bytes);
     }
@@ -127,17 +127,17 @@ impl Reply {
         }
     }
 
-    /// Bytes of the whole reply with its mark.
+    /// Bytes of the whole reply, including its mark.
     pub fn len(&self) -> usize {
         self.head.len() + self.data_bytes
     }
 
-    /// Never: a reply has at least its header.
+    /// Always false: a reply has at least its header.
     pub fn is_empty(&self) -> bool {
         self.head.is_empty()
     }
 
-    /// Sets the record mark and gives the pieces: the head, then the data.
+    /// Sets the record mark and returns the pieces: the head, then the data.
     pub fn finish(mut self) -> (Vec<u8>, Pieces) {
         let length = self.len().saturating_sub(MARK_BYTES);
         if let Some(to) = self.head.first_chunk_mut() {
@@ -146,7 +146,7 @@ impl Reply {
         (self.head, self.data)
     }
 
-    /// The whole record in one piece, for the replay cache; `None` when it has data pieces.
+    /// The whole record as one slice, for the replay cache; `None` when it has data pieces.
     pub fn record(&mut self) -> Option<&[u8]> {
         let length = self.head.len().saturating_sub(MARK_BYTES);
         *self.head.first_chunk_mut()? = mark(length);

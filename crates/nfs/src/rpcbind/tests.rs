@@ -1,4 +1,4 @@
-//! Registering with an rpcbind that is made up: a table behind a socket in a folder.
+//! Registration with a fake rpcbind: a table behind a socket in a folder.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::rpc::{Call, Reply};
 
 type Table = BTreeMap<(u32, u32, String), String>;
 
-/// An rpcbind, of whose registrations all belong to this user but those of `foreign`.
+/// A fake rpcbind. All its registrations belong to this user except those in `foreign`.
 struct Fake {
     table: Arc<Mutex<Table>>,
     socket: PathBuf,

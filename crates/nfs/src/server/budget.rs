@@ -1,8 +1,9 @@
-//! How many bytes of calls and replies clients may hold.
+//! Limits the bytes of calls and replies that clients may hold.
 //!
-//! A connection has a small allowance of its own, so that small calls go on whatever others do. Beyond it, its client takes
-//! from a budget that all clients share: a share for each [`ClientNetwork`], and in it one for each [`Part`], so that WRITEs that
-//! wait leave room for READs, and READs that wait for the bucket leave some for those of what is in memory. [`Shares`] decides who gets how much, and who is next.
+//! A connection has a small allowance of its own, so that small calls proceed regardless of other clients. Beyond it,
+//! its client takes from a budget that all clients share: a share for each [`ClientNetwork`], and in it one for each
+//! [`Part`]. So waiting WRITEs leave room for READs, and READs that wait for the bucket leave some for READs of data in
+//! memory. [`Shares`] decides which holder gets how much, and which one is next.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,33 +19,33 @@ use super::shares::{Shares, Ticket};
 use crate::address::ClientNetwork;
 use crate::engine::Lane;
 
-/// What a connection may hold without asking.
+/// Bytes that a connection may hold without a share of the budget.
 pub(super) const OWN_BYTES: usize = 64 << 10;
 
-/// Of that, calls that only look at names and attributes have so much for themselves.
+/// Part of them that is reserved for calls that only look at names and attributes.
 const OWN_FOR_LOOKING: usize = 16 << 10;
 
-/// Of a budget, the part for holders that have little: one in so many.
+/// Divisor of a budget: this fraction is for holders that have little.
 const RESERVED_PART: usize = 4;
 
-/// What a client has shares of its own for.
+/// The parts of a client's budget; each has a share of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
     /// The calls of a lane, and their replies.
     Call(Lane),
-    /// Replies that lend what is in memory, to calls that found no room in their lane.
+    /// Replies that lend data in memory, to calls that found no room in their lane.
     Memory,
-    /// What its connections hold beside them while they wait.
+    /// Other memory that its connections hold while they wait.
     Rest,
 }
 
-/// What has a share of its own.
+/// The owner of a share.
 type Holder = (ClientNetwork, Part);
 
 /// The bytes that all clients share.
 pub(super) struct Budget {
     state: Mutex<State>,
-    /// Whether somebody waits, as of the last change.
+    /// Whether a holder waits, as of the last change.
     short: AtomicBool,
 }
 
@@ -54,7 +55,7 @@ struct State {
 }
 
 impl Budget {
-    /// `most` is the most that is asked for at once; every holder can have that much, as long as there is any.
+    /// `most` is the largest amount requested at once; every holder can have that much, as long as it is free.
     pub(super) fn new(bytes: usize, most: usize) -> Budget {
         Budget {
             state: Mutex::new(State {
@@ -65,7 +66,7 @@ impl Budget {
         }
     }
 
-    /// Takes bytes if they are there for this holder.
+    /// Takes bytes if they are available to this holder.
     pub(super) fn take(self: &Arc<Self>, holder: Holder, bytes: usize) -> Option<Share> {
         let mut state = self.state.lock();
         let bytes = bytes.min(state.shares.most());
@@ -73,13 +74,13 @@ impl Budget {
         taken.then(|| self.share(holder, bytes))
     }
 
-    /// Takes bytes when it is this holder's turn.
+    /// Waits for bytes until this holder is served.
     pub(super) fn wait(self: &Arc<Self>, holder: Holder, bytes: usize) -> Waiting {
         let (sender, granted) = oneshot::channel();
         let mut state = self.state.lock();
         let ticket = state.shares.ask(holder, bytes);
         state.waiting.insert(ticket, sender);
-        // What is there may be for it, if others were not asked since.
+        // Free bytes may be for this request, if no other holder was served since.
         self.serve(state);
         Waiting {
             budget: self.clone(),
@@ -89,7 +90,7 @@ impl Budget {
         }
     }
 
-    /// Whether somebody waits.
+    /// Whether a holder waits.
     pub(super) fn is_short(&self) -> bool {
         self.short.load(Ordering::Relaxed)
     }
@@ -112,14 +113,14 @@ impl Budget {
 
     fn cancel(self: &Arc<Self>, holder: Holder, ticket: Ticket) {
         let mut state = self.state.lock();
-        // It was served already, and what it got comes back by itself.
+        // If the request was served already, its share comes back when it is dropped.
         if state.waiting.remove(&ticket).is_some() {
             state.shares.cancel(holder, ticket);
             self.serve(state);
         }
     }
 
-    /// Gives those that wait what is there for them.
+    /// Serves the waiting holders with the free bytes.
     fn serve(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
         let mut served = Vec::new();
         while let Some((holder, ticket, bytes)) = state.shares.serve() {
@@ -127,7 +128,7 @@ impl Budget {
             served.extend(state.waiting.remove(&ticket).map(|sender| (sender, share)));
         }
         self.short.store(state.shares.is_short(), Ordering::Relaxed);
-        // A share that nobody takes any more comes back, and that takes the lock.
+        // A share whose receiver was dropped comes back, and that takes the lock.
         drop(state);
         for (sender, share) in served {
             drop(sender.send(share));
@@ -143,7 +144,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Gives back all but the first `bytes`.
+    /// Gives back all except the first `bytes`.
     pub(super) fn keep(&mut self, bytes: usize) {
         if let Some(rest) = self.bytes.checked_sub(bytes).filter(|rest| *rest > 0) {
             self.bytes = bytes;
@@ -155,7 +156,7 @@ impl Share {
         self.bytes
     }
 
-    /// Adds another one of the same holder.
+    /// Adds another share of the same holder.
     pub(super) fn join(&mut self, mut other: Share) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
@@ -169,7 +170,7 @@ impl Drop for Share {
     }
 }
 
-/// A share that is waited for. Whoever does not want it any more drops this.
+/// A request for a share. Dropping it cancels the request.
 pub(super) struct Waiting {
     budget: Arc<Budget>,
     holder: Holder,
@@ -183,7 +184,7 @@ impl Future for Waiting {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Share> {
         match ready!(Pin::new(&mut self.granted).poll(context)) {
             Ok(share) => Poll::Ready(share),
-            // The sender stays until it has sent.
+            // The sender is not dropped before it has sent.
             Err(_) => Poll::Pending,
         }
     }
@@ -195,7 +196,7 @@ impl Drop for Waiting {
     }
 }
 
-/// What a call or reply holds.
+/// Bytes that a call or reply holds.
 pub(super) enum Charge {
     /// Bytes of the connection's own allowance.
     Own(usize),
@@ -219,19 +220,19 @@ impl Account {
         (self.own + bytes <= limit).then(|| self.force(bytes))
     }
 
-    /// Charges the connection's own allowance though there may be no room.
+    /// Charges the connection's own allowance even if there is no room.
     pub(super) fn force(&mut self, bytes: usize) -> Charge {
         self.own += bytes;
         Charge::Own(bytes)
     }
 
-    /// Bytes of the own allowance that are charged.
+    /// Charged bytes of the own allowance.
     pub(super) fn own(&self) -> usize {
         self.own
     }
 
-    /// The call is done and its reply has `bytes` bytes: those stay charged. They may exceed what was
-    /// charged for the call only if that was small.
+    /// Adjusts the charge of a call that is done to the `bytes` bytes of its reply. They may exceed the
+    /// original charge only if that was small.
     pub(super) fn settle(&mut self, charge: Charge, bytes: usize) -> Charge {
         match charge {
             Charge::Own(charged) => {
@@ -330,7 +331,7 @@ mod tests {
         drop(waiting);
         assert!(budget.is_short());
         drop(shares);
-        // It was served and does not look.
+        // It was served but never polled.
         drop(second);
         assert!(!budget.is_short());
         let all = [400, 350].map(|bytes| budget.take(client(1), bytes));

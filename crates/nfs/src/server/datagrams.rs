@@ -1,4 +1,4 @@
-//! The UDP port: by datagram clients tell that they were booted anew, as most do.
+//! The UDP port: most clients send their reboot notices as datagrams.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::Transport;
 use crate::engine::{Engine, execute_datagram};
 use crate::record::MARK_BYTES;
 
-/// Longest datagram that is looked at, in bytes; no call that is served is longer.
+/// Longest datagram that is decoded, in bytes; no call that is served is longer.
 const MAX_BYTES: usize = 2048;
 
 /// Answers datagrams until it is dropped.
@@ -19,7 +19,7 @@ pub(super) async fn serve<F: FileSystem>(engine: Arc<Engine<F>>, socket: UdpSock
     loop {
         let received = socket.recv_from(&mut datagram).await;
         let Ok((bytes, from)) = received else {
-            // An answer that did not arrive, mostly; whatever it is, it must not burn the processor.
+            // Usually an answer that could not be delivered. For any other error, the pause avoids a busy loop.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };

@@ -1,8 +1,8 @@
 //! Calls of a connection that were read and cannot begin yet.
 //!
-//! They are parked, and what comes behind them goes on: small calls have an allowance of their own, and those of another
-//! [`Lane`] are not behind them at all. NFS clients expect no order among calls that are under way at the same time. What can
-//! be parked is bounded; beyond that the connection is not read on.
+//! They are parked, and the calls behind them proceed: small calls have an allowance of their own, and calls of another
+//! [`Lane`] do not queue behind them at all. NFS clients expect no order among calls in flight. The number and bytes
+//! of parked calls are bounded; at the bound the connection is not read.
 
 use std::collections::VecDeque;
 
@@ -10,25 +10,25 @@ use super::budget::Waiting;
 use super::pool::Record;
 use crate::engine::Lane;
 
-/// Bytes of calls that a connection may have parked, and their number.
+/// Limits of the parked calls of a connection: their bytes, and their number.
 const PARKED_BYTES: usize = 64 << 10;
 const PARKED_CALLS: usize = 128;
 
 /// A call that cannot begin yet.
 pub(super) struct Parked {
     pub(super) record: Record,
-    /// Bytes that its reply may have.
+    /// Upper bound for the bytes of its reply.
     pub(super) expected: usize,
-    /// Whether what it asks for may be in memory: that was not looked at yet.
+    /// Whether its data may be in memory: that was not checked yet.
     pub(super) unlooked: bool,
 }
 
 /// The calls of one lane.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// Those that have begun and wait for the file system.
+    /// Number of calls that have begun and wait for the file system.
     pub(super) in_flight: usize,
-    /// The share that the first parked one waits for.
+    /// The share that the first parked call waits for.
     pub(super) waiting: Option<Waiting>,
     parked: VecDeque<Parked>,
 }
@@ -47,9 +47,9 @@ pub(super) struct Lanes {
     changing: Queue,
     parked_calls: usize,
     parked_bytes: usize,
-    /// Those that were not looked at, all of them READs.
+    /// Number of parked calls, all of them READs, whose data may be in memory: that was not checked yet.
     unlooked: usize,
-    /// The share under which the first of these is to be answered.
+    /// The share under which the first of these will be answered.
     pub(super) memory: Option<Waiting>,
 }
 
@@ -70,7 +70,7 @@ impl Lanes {
         }
     }
 
-    /// Parks a call behind the others of its lane, or gives it back if there is no room.
+    /// Parks a call behind the others of its lane, or returns it if there is no room.
     pub(super) fn park(
         &mut self,
         lane: Lane,
@@ -97,7 +97,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Takes the first READ out that was not looked at, with its place.
+    /// Removes the first READ whose data may be in memory, which was not checked yet; returns it with its index.
     pub(super) fn take_unlooked(&mut self) -> Option<(usize, Parked)> {
         if self.unlooked == 0 {
             return None;
@@ -109,7 +109,7 @@ impl Lanes {
         Some((place, call))
     }
 
-    /// Puts a READ back that was taken out.
+    /// Puts back a READ that was removed.
     pub(super) fn put_back(&mut self, place: usize, call: Parked) {
         self.parked_calls += 1;
         self.parked_bytes += call.record.uncharged_bytes();
@@ -123,7 +123,7 @@ impl Lanes {
         self.unlooked -= usize::from(call.unlooked);
     }
 
-    /// Takes the first parked call of a lane out; what it waited for is not waited for any more.
+    /// Removes the first parked call of a lane, and cancels its wait.
     pub(super) fn unpark(&mut self, lane: Lane) -> Option<Parked> {
         let queue = self.of_mut(lane);
         queue.waiting = None;

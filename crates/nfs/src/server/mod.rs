@@ -1,11 +1,11 @@
 //! The async shell: sockets, tasks, time.
 //!
 //! One task for each connection reads, begins calls, gathers replies and writes; see
-//! [`connection`]. A call whose file system operation is done at once costs no task of its own; one that has
-//! to wait becomes one, so that it neither holds up its neighbours nor is lost when its connection
-//! is. A connection goes over to TLS in [`stream`]. What clients may hold is in [`budget`], how many connections they may have in [`seats`], and [`shares`]
-//! divides both; calls that cannot begin yet are in [`lanes`], how long all of them may wait in [`timeouts`],
-//! what the system is told of their sockets in [`socket`]; buffers are reused through [`pool`].
+//! [`connection`]. A call whose file system operation completes at once needs no task. A call that has
+//! to wait gets one, so that it neither blocks its neighbours nor is lost with its connection.
+//! [`stream`] switches a connection to TLS. [`budget`] limits the bytes that clients may hold, [`seats`] the number of
+//! their connections, and [`shares`] divides both; [`lanes`] has the calls that cannot begin yet, [`timeouts`] limits
+//! all waits, [`socket`] sets the options of sockets, and [`pool`] reuses buffers.
 
 mod budget;
 mod connection;
@@ -41,47 +41,48 @@ use connection::{Connection, Phase};
 use pool::Pool;
 use seats::{Seat, Seats};
 
-/// How long to wait after the system had no room for another connection (EMFILE, ENOBUFS): trying
-/// at once would fail again and burn the processor.
+/// Pause after the system had no room for another connection (EMFILE, ENOBUFS): an immediate
+/// retry would fail again and turn into a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What is charged for a call is at most the largest record, or reply, and so much beside it: a record that asks for a long reply.
+/// The charge for a call is at most the largest record or reply, plus this many bytes: a record that asks for a long
+/// reply.
 const BESIDE_RECORD_BYTES: usize = 64 << 10;
 
-/// More than a connection can hold of its own: one scratch buffer, one small record that is not complete, small calls and their
-/// replies, parked calls.
+/// More bytes than a connection can hold on its own: one scratch buffer, one small incomplete record, small calls and
+/// their replies, and parked calls.
 const LARGEST_REST: usize = 512 << 10;
 
-/// An NFS and MOUNT server on one TCP port; with a lock manager ([`Server::with_locks`]) NLM and NSM are there as
-/// well, and NSM on the UDP port of the same number.
+/// An NFS and MOUNT server on one TCP port. With a lock manager ([`Server::with_locks`]) the port also serves NLM and
+/// NSM, and the UDP port of the same number serves NSM.
 pub struct Server<F> {
     listener: TcpListener,
     locks: Option<Locks>,
     shared: Arc<Shared<F>>,
 }
 
-/// What a lock manager needs beside the connections.
+/// The parts that a lock manager adds to the connections.
 struct Locks {
     manager: Arc<LockManager>,
     errands: Errands,
     datagrams: Option<UdpSocket>,
 }
 
-/// What all connections of a server share.
+/// State that all connections of a server share.
 struct Shared<F> {
     engine: Arc<Engine<F>>,
     /// For large calls and replies.
     budget: Arc<Budget>,
-    /// For what connections hold of their own while they wait.
+    /// For the other memory that connections hold while they wait.
     rest: Arc<Budget>,
     pool: Arc<Pool>,
     limits: Limits,
 }
 
 impl<F: FileSystem> Server<F> {
-    /// Listens on `address`; port 0 takes a free one. Fails when the address cannot be had, and with
-    /// [`io::ErrorKind::InvalidInput`] and a [`crate::ConfigError`] on a bad configuration. Clients can connect
-    /// from now on, and are served by [`Server::serve`].
+    /// Listens on `address`; port 0 takes a free one. Fails when the address is not available, and with
+    /// [`io::ErrorKind::InvalidInput`] and a [`crate::ConfigError`] on an invalid configuration. Clients can connect
+    /// from now on; [`Server::serve`] serves them.
     pub async fn bind(
         address: SocketAddr,
         fs: Arc<F>,
@@ -90,7 +91,7 @@ impl<F: FileSystem> Server<F> {
         Server::bind_views(address, config, |_| fs.clone()).await
     }
 
-    /// Like [`Server::bind`], where the clients of each rule have the file system their own way.
+    /// Like [`Server::bind`], but each rule can have its own view of the file system.
     pub async fn bind_views(
         address: SocketAddr,
         config: ServerConfig,
@@ -116,12 +117,12 @@ impl<F: FileSystem> Server<F> {
         })
     }
 
-    /// Has a lock manager. Where clients held locks when the last server with this notebook went, the grace
-    /// period begins now, and they are told once [`Server::serve`] runs.
+    /// Adds a lock manager. If clients held locks when the last server with this notebook stopped, the grace
+    /// period begins now, and [`Server::serve`] notifies them.
     ///
     /// # Errors
-    /// The notebook cannot be read or written. A UDP port that is taken is no error: what clients say about
-    /// their reboots by UDP is not heard then.
+    /// The notebook cannot be read or written. A UDP port that is in use is not an error: the server then
+    /// misses reboot notices that clients send over UDP.
     pub async fn with_locks(mut self, config: LockConfig) -> io::Result<Server<F>> {
         let (manager, errands) = LockManager::start(config).await?;
         let address = self.local_addr()?;
@@ -132,7 +133,7 @@ impl<F: FileSystem> Server<F> {
                 address.port()
             );
         }
-        // Nobody else can have set it: the server is not shared yet.
+        // It cannot be set already: the server is not shared yet.
         drop(self.shared.engine.locks.set(manager.clone()));
         self.locks = Some(Locks {
             manager,
@@ -142,35 +143,35 @@ impl<F: FileSystem> Server<F> {
         Ok(self)
     }
 
-    /// The address that it listens on.
+    /// The address that the server listens on.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// What it counts; stays valid when the server is gone.
+    /// The server's metrics; they stay valid after the server has ended.
     pub fn metrics(&self) -> Arc<Metrics> {
         self.shared.engine.metrics.clone()
     }
 
-    /// Whom it turns away; stays valid when the server is gone.
+    /// Counts of refused clients; they stay valid after the server has ended.
     pub fn troubles(&self) -> Arc<Troubles> {
         self.shared.engine.troubles.clone()
     }
 
-    /// By which its exports can be replaced while it serves.
+    /// Handle for replacing the exports while the server runs.
     pub fn export_control(&self) -> ExportControl<F> {
         ExportControl(self.shared.engine.clone())
     }
 
-    /// By which it is given what it needs for TLS, before it serves or while it does. Until then, clients
-    /// that ask for TLS are told that there is none.
+    /// Handle for setting the TLS configuration, before or while the server runs. Until then, the server refuses
+    /// requests for TLS.
     pub fn tls_control(&self) -> TlsControl {
         self.shared.engine.tls.clone()
     }
 
-    /// Serves until `shutdown` is done, and then stops: takes no more connections, reads no more,
+    /// Serves until `shutdown` completes, and then stops: accepts no more connections, reads no more,
     /// finishes the calls that were read, sends their replies, and closes, all within
-    /// [`Limits::grace`]; what is not done by then is dropped, which leaves it done or not done, as
+    /// [`Limits::grace`]. Calls that are not done by then are dropped, which leaves each executed or not executed, as
     /// [`FileSystem`] promises.
     ///
     /// Dropping the future ends everything at once.
@@ -183,14 +184,15 @@ impl<F: FileSystem> Server<F> {
         self.serve_until(shutdown).await;
     }
 
-    /// The same, where `shutdown` gives the time that calls have to finish in place of [`Limits::grace`].
+    /// Like [`Server::serve`], but `shutdown` returns the time that calls have to finish, in place of
+    /// [`Limits::grace`].
     pub async fn serve_until(self, shutdown: impl Future<Output = Duration>) {
         let Server {
             listener,
             locks,
             shared,
         } = self;
-        // Ends with this future.
+        // These tasks end with this future.
         let mut beside = JoinSet::new();
         let manager = locks.as_ref().map(|locks| locks.manager.clone());
         if let Some(locks) = locks {
@@ -260,12 +262,12 @@ impl<F: FileSystem> Shared<F> {
         connections: &mut JoinSet<()>,
     ) {
         let metrics = &self.engine.metrics;
-        // A connection that has no address is gone, which reading from it will say.
+        // A connection without an address has closed already; reading from it will report that.
         let local = stream.local_addr().map_or(peer.ip(), |local| local.ip());
         let session = Arc::new(self.engine.session(peer, local, Transport::Plain));
         let is_stranger = session.is_stranger();
         let Some(seat) = seats.take(peer, is_stranger) else {
-            // The newcomer is turned away, rather than all made slower.
+            // The new connection is refused, which is better than to slow down all others.
             metrics.connections_refused.add(1);
             let client = peer.ip().to_canonical();
             if is_stranger {
@@ -300,7 +302,7 @@ impl<F: FileSystem> Shared<F> {
         connections.spawn(connection.run(phase.subscribe()));
     }
 
-    /// Whatever happens while accepting, the next connection is waited for.
+    /// Handles an error of accept; the server then waits for the next connection in every case.
     async fn not_accepted(&self, error: &io::Error) {
         self.engine.metrics.accept_errors.add(1);
         tracing::debug!(%error, "could not accept a connection");

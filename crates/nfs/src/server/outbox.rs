@@ -1,7 +1,7 @@
 //! Replies on their way into the socket.
 //!
-//! Small replies are gathered in one buffer; data of READ stays in the pieces in which the file
-//! system gave it. All of it goes out with as few vectored writes as possible.
+//! Small replies are gathered in one buffer; data of READ stays in the pieces that the file
+//! system returned. All of it is sent with as few vectored writes as possible.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -52,7 +52,7 @@ pub(super) struct Outbox {
     /// Bytes ever put in, and ever sent.
     put: u64,
     sent: u64,
-    /// What replies hold, with the value of `sent` at which they are out.
+    /// Charges of the replies, each with the value of `sent` at which the reply is sent.
     charges: VecDeque<(u64, Charge)>,
 }
 
@@ -72,7 +72,7 @@ impl Outbox {
         self.put == self.sent
     }
 
-    /// Puts a reply in. Gives back the memory of its head, to be used again.
+    /// Adds a reply. Returns the memory of its head for reuse.
     pub(super) fn put(&mut self, reply: Reply, charge: Charge) -> Vec<u8> {
         self.put += reply.len() as u64;
         self.charges.push_back((self.put, charge));
@@ -104,8 +104,8 @@ impl Outbox {
         self.pieces.push_back(Piece::Gathered { bytes, sent: 0 });
     }
 
-    /// Writes until everything is sent, or the socket takes no more; gives the bytes written now,
-    /// or `Pending` when it took none.
+    /// Writes until everything is sent, or the socket takes no more. Returns the bytes written now,
+    /// or `Pending` if there were none.
     pub(super) fn poll_write(
         &mut self,
         mut socket: Pin<&mut impl AsyncWrite>,

@@ -11,34 +11,34 @@ use parking_lot::Mutex;
 use super::budget::Share;
 use super::scratch::Scratch;
 
-/// Idle large buffers are kept up to so many bytes together.
+/// Total bytes of idle large buffers that are kept.
 const IDLE_BYTES: usize = 8 << 20;
 
-/// Idle scratch buffers kept beside those of the threads. A connection has one only while it has unread
-/// bytes, so there are mostly as many as threads.
+/// Idle scratch buffers kept in addition to those of the threads. A connection has one only while it has unread
+/// bytes, so there are usually as many as threads.
 const IDLE_SCRATCH: usize = 32;
 
-/// A record of so many bytes is used where it was read if it can be: to copy a shorter one costs less than to count who has the
-/// scratch buffer.
+/// A record of at least this many bytes is used in place in the scratch buffer if possible: copying a shorter one costs
+/// less than counting the references to the buffer.
 pub(super) const SHARED_BYTES: usize = 2 << 10;
 
-/// A small record's buffer is used again for the next one up to this capacity, which its connection is charged for.
+/// Small record buffers up to this capacity are reused for the next record; the connection is charged for the capacity.
 const SMALL_BYTES: usize = 512;
 
-/// Idle buffers of replies that a thread keeps, and as many of records, and the capacity up to which it keeps them: half a
-/// MiB of each in all.
+/// Number of idle buffers of replies, and of records, that a thread keeps, and the capacity up to which it keeps them:
+/// half a MiB of each in all.
 const IDLE_OF_THREAD: usize = 32;
 const OF_THREAD_BYTES: usize = 16 << 10;
 
 thread_local! {
-    /// The scratch buffer that this thread read into last, or none: two system calls in a row need no lock, and find
+    /// The scratch buffer that this thread read into last, or none: two reads in a row need no lock, and find
     /// it in the processor's cache.
     static NEAR: Cell<Option<Scratch>> = const { Cell::new(None) };
 
     /// Buffers of replies that this thread has sent.
     static SENT: Idle = const { Cell::new(Vec::new()) };
 
-    /// Buffers of records that this thread is done with: longer ones than a connection keeps for its next one.
+    /// Buffers of records that this thread has finished with: longer ones than a connection keeps for its next record.
     static DONE: Idle = const { Cell::new(Vec::new()) };
 }
 
@@ -55,7 +55,7 @@ fn give_idle(idle: &'static LocalKey<Idle>, mut buffer: Vec<u8>) {
     if buffer.capacity() > OF_THREAD_BYTES {
         return;
     }
-    // A thread that is ending keeps none.
+    // A thread that is ending keeps no buffers.
     let _ = idle.try_with(|idle| {
         let mut buffers = idle.take();
         if buffers.len() < IDLE_OF_THREAD {
@@ -66,20 +66,21 @@ fn give_idle(idle: &'static LocalKey<Idle>, mut buffer: Vec<u8>) {
     });
 }
 
-/// An empty buffer to gather replies in, of whatever capacity.
+/// Returns an empty buffer to gather replies in, of any capacity.
 pub(super) fn gathering() -> Vec<u8> {
     take_idle(&SENT).unwrap_or_default()
 }
 
-/// Gives such a buffer back that was sent.
+/// Returns a gathering buffer to the pool after it was sent.
 pub(super) fn give_gathering(buffer: Vec<u8>) {
     give_idle(&SENT, buffer);
 }
 
-/// An empty buffer for a record of so many bytes, of at most twice the capacity, as that is what a call is charged for.
+/// Returns an empty buffer for a record of this many bytes. Its capacity is at most twice that, because a call is
+/// charged for the capacity.
 pub(super) fn small_record(bytes: usize) -> Vec<u8> {
     let fits = |buffer: &Vec<u8>| (bytes..=2 * bytes).contains(&buffer.capacity());
-    // One that does not fit is of calls that are not made any more, and makes room for those that are.
+    // A buffer that does not fit is from calls that are no longer made; dropping it makes room for current ones.
     let idle = (bytes > SMALL_BYTES).then(|| take_idle(&DONE)).flatten();
     idle.filter(fits)
         .unwrap_or_else(|| Vec::with_capacity(bytes))
@@ -93,7 +94,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// For records of at most this length, in bytes.
+    /// Creates a pool for records of at most this length, in bytes.
     pub(super) fn new(record_bytes: usize) -> Pool {
         Pool {
             record_bytes,
@@ -102,13 +103,13 @@ impl Pool {
         }
     }
 
-    /// An empty buffer that holds the largest record.
+    /// Returns an empty buffer that holds the largest record.
     pub(super) fn record(&self) -> Vec<u8> {
         let idle = self.records.lock().pop();
         idle.unwrap_or_else(|| Vec::with_capacity(self.record_bytes))
     }
 
-    /// An empty buffer to read into.
+    /// Returns an empty buffer to read into.
     pub(super) fn scratch(&self) -> Scratch {
         if let Some(near) = NEAR.take() {
             return near;
@@ -117,7 +118,7 @@ impl Pool {
         idle.unwrap_or_else(Scratch::new)
     }
 
-    /// Gives a scratch buffer back, or leaves it to the last call whose record lies in it.
+    /// Takes back a scratch buffer, unless a call still uses a record in it: then the last of these calls returns it.
     pub(super) fn give_scratch(&self, scratch: Scratch) {
         let Some(scratch) = scratch.emptied() else {
             return;
@@ -140,7 +141,7 @@ impl Pool {
     }
 }
 
-/// A complete record, with what it holds besides its bytes.
+/// A complete record, together with its memory and charge.
 pub(super) struct Record(Memory);
 
 /// Where a record lies.
@@ -154,7 +155,7 @@ enum Memory {
         /// What was charged for it.
         _share: Share,
     },
-    /// Where it was read, with others.
+    /// In the scratch buffer it was read into, with others.
     Shared(Scratch, Range<usize>),
 }
 
@@ -174,7 +175,7 @@ impl Record {
         })
     }
 
-    /// A record where it was read, which stays as it is for as long as there is the record.
+    /// A record in the scratch buffer it was read into; its bytes do not change while the record exists.
     pub(super) fn shared(scratch: Scratch, bytes: Range<usize>) -> Record {
         Record(Memory::Shared(scratch, bytes))
     }
@@ -189,7 +190,7 @@ impl Record {
         }
     }
 
-    /// The buffer, if it is worth using again for the next small record.
+    /// Returns the buffer, if it is worth reusing for the next small record.
     pub(super) fn into_small_buffer(mut self) -> Option<Vec<u8>> {
         match &mut self.0 {
             Memory::Small(bytes) if bytes.capacity() <= SMALL_BYTES => Some(std::mem::take(bytes)),
@@ -197,7 +198,7 @@ impl Record {
         }
     }
 
-    /// The same, in a buffer that holds nothing else.
+    /// Returns the same record in a buffer that holds nothing else.
     pub(super) fn into_own_buffer(self) -> Record {
         match &self.0 {
             Memory::Shared(..) => Record::small(self.bytes().to_vec()),
@@ -205,7 +206,7 @@ impl Record {
         }
     }
 
-    /// Bytes that are not charged yet.
+    /// Bytes that have no charge yet.
     pub(super) fn uncharged_bytes(&self) -> usize {
         match &self.0 {
             Memory::Small(bytes) => bytes.capacity(),
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!(small_record(4000).capacity(), 5000);
         done(5000);
         assert_eq!(small_record(SMALL_BYTES).capacity(), SMALL_BYTES);
-        // Not enough, and too much.
+        // One too small, and one too large.
         assert_eq!(small_record(5001).capacity(), 5001);
         assert!(take_idle(&DONE).is_none());
         done(5000);

@@ -1,4 +1,4 @@
-//! What sockets are read into, and what of it is still to be taken up.
+//! Buffers that sockets are read into, and the part of their bytes that is not consumed yet.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// Size of the buffers that sockets are read into.
 pub(super) const SCRATCH_BYTES: usize = 64 << 10;
 
-/// What a socket is read into, and what records lie in that are used where they were read.
+/// A buffer that sockets are read into. Records in it may be used in place.
 #[derive(Clone)]
 pub(super) struct Scratch(Arc<Vec<u8>>);
 
@@ -15,34 +15,34 @@ impl Scratch {
         Scratch(Arc::new(Vec::with_capacity(SCRATCH_BYTES)))
     }
 
-    /// What was read.
+    /// The bytes that were read.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// To be read into. Nobody else has it: the pool gives no other ones.
+    /// The buffer to read into. It has no other reference: the pool returns only unshared ones.
     pub(super) fn target(&mut self) -> &mut Vec<u8> {
         Arc::make_mut(&mut self.0)
     }
 
-    /// Empty, if nobody else has it.
+    /// Returns the buffer emptied, if there is no other reference to it.
     pub(super) fn emptied(mut self) -> Option<Scratch> {
         Arc::get_mut(&mut self.0)?.clear();
         Some(self)
     }
 }
 
-/// What a connection has read and not taken up.
+/// Bytes that a connection has read and not consumed.
 #[derive(Default)]
 pub(super) struct Unread {
-    /// None when everything is taken up: an idle connection holds no scratch.
+    /// `None` when everything is consumed: an idle connection holds no scratch buffer.
     scratch: Option<Scratch>,
-    /// Bytes of it that are taken up.
+    /// Number of its bytes that are consumed.
     taken: usize,
 }
 
 impl Unread {
-    /// All of what `scratch` holds.
+    /// All bytes in `scratch`.
     pub(super) fn new(scratch: Scratch) -> Unread {
         let scratch = Some(scratch);
         Unread { scratch, taken: 0 }
@@ -59,12 +59,12 @@ impl Unread {
             .unwrap_or_default()
     }
 
-    /// The first so many bytes are taken up.
+    /// Consumes the first `bytes` bytes.
     pub(super) fn take(&mut self, bytes: usize) {
         self.taken += bytes;
     }
 
-    /// The first so many bytes are taken up, where they lie: in this range of that.
+    /// Consumes the first `bytes` bytes in place: returns the buffer and their range in it.
     pub(super) fn take_in_place(&mut self, bytes: usize) -> Option<(Scratch, Range<usize>)> {
         let scratch = self.scratch.clone()?;
         let start = self.taken;
@@ -72,7 +72,7 @@ impl Unread {
         Some((scratch, start..self.taken))
     }
 
-    /// What it was read into, when everything is taken up.
+    /// Returns the buffer when everything is consumed.
     pub(super) fn finish(&mut self) -> Option<Scratch> {
         self.taken = 0;
         self.scratch.take()

@@ -9,17 +9,17 @@ use super::shares::Shares;
 use crate::Limits;
 use crate::address::ClientNetwork;
 
-/// Of the connections, the part for clients that have few: one in so many. And a client has few as long as it has fewer than
-/// one in so many of all.
+/// Divisor of the connections: this fraction is for clients that have few. A client has few as long as it has less
+/// than 1/`FEW_PART` of all.
 const RESERVED_PART: usize = 8;
 const FEW_PART: usize = 64;
 
-/// A stranger needs one connection to be told that it may mount nothing; a few may be under way at the same time.
+/// A stranger needs one connection, to receive its refusal; a few may be open at the same time.
 const FEW_OF_STRANGER: usize = 4;
 
 type Divided = Arc<Mutex<Shares<ClientNetwork>>>;
 
-/// The places of all connections.
+/// The seats of all connections.
 pub(super) struct Seats {
     known: Divided,
     strangers: Divided,
@@ -36,7 +36,7 @@ impl Seats {
         }
     }
 
-    /// A place for a connection from there, if there is one for it. A stranger is one that no export names.
+    /// Takes a seat for a connection from `peer`, if one is available. A stranger is a client that no export names.
     pub(super) fn take(&self, peer: SocketAddr, is_stranger: bool) -> Option<Seat> {
         let client = ClientNetwork::of(peer.ip());
         let divided = match is_stranger {
@@ -51,7 +51,7 @@ impl Seats {
     }
 }
 
-/// A connection's place; free again when dropped.
+/// A connection's seat; free again when dropped.
 pub(super) struct Seat {
     divided: Divided,
     client: ClientNetwork,

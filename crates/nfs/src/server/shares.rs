@@ -1,5 +1,5 @@
-//! Who gets how much of what all clients share: bytes of calls and replies, or connections. It decides, and knows neither
-//! sockets nor time.
+//! Divides what all clients share: bytes of calls and replies, or connections. The code is a pure decision, without
+//! sockets or time.
 //!
 //! ```text
 //!  0                                            capacity - reserve      capacity
@@ -8,12 +8,12 @@
 //!  +------------------------------------------------+----------------------+
 //! ```
 //!
-//! * Nothing is left idle but the reserve: a lone holder may have all of the rest.
-//! * A holder that has less than its *floor* also gets it out of the reserve. So a newcomer does not wait for one that has
-//!   taken everything, even if that one never gives anything back.
-//! * What comes back goes to those that wait, and of them first to the one that would hold least. So what holders have
-//!   becomes equal, as fast as it comes back. Requests of one holder are served in their order.
-//! * Nobody overtakes one that waits and would hold no more than itself.
+//! * Only the reserve is left idle: a lone holder may have all of the rest.
+//! * A holder that has less than its *floor* can also fill up to it from the reserve. So a newcomer does not wait for a
+//!   holder that has taken everything, even if that holder never gives anything back.
+//! * Returned amounts go to waiting holders, first to the one that would hold least. So the amounts held become equal
+//!   as fast as amounts are returned. Requests of one holder are served in their order.
+//! * A holder cannot overtake a waiting one that would hold no more than itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -29,12 +29,12 @@ pub(super) struct Shares<K> {
     floor: usize,
     free: usize,
     holders: HashMap<K, Holder>,
-    /// Those with requests that wait.
+    /// Holders with requests that wait.
     waiting: Vec<K>,
     next: u64,
 }
 
-/// Only those that hold something or wait have one.
+/// Exists only for holders that hold something or wait.
 #[derive(Debug, Default)]
 struct Holder {
     held: usize,
@@ -42,7 +42,7 @@ struct Holder {
 }
 
 impl<K: Copy + Eq + Hash> Shares<K> {
-    /// `floor` is also the largest amount that is ever asked for; a larger one is taken for that.
+    /// `floor` is also the largest amount of a request; a larger request counts as `floor`.
     pub(super) fn new(capacity: usize, reserve: usize, floor: usize) -> Shares<K> {
         Shares {
             reserve: reserve.min(capacity),
@@ -54,12 +54,12 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         }
     }
 
-    /// The most that can be asked for at once.
+    /// The largest amount of one request.
     pub(super) fn most(&self) -> usize {
         self.floor
     }
 
-    /// Takes `amount` if that is there for `holder` now.
+    /// Takes `amount` if it is available to `holder` now.
     pub(super) fn take(&mut self, holder: K, amount: usize) -> bool {
         let after = self.held(holder).saturating_add(amount);
         let is_overtaking = self.waiting.iter().any(|other| {
@@ -73,7 +73,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         takes
     }
 
-    /// Waits for `amount`, which was not there.
+    /// Queues a request for `amount`, after [`Shares::take`] has failed.
     pub(super) fn ask(&mut self, holder: K, amount: usize) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -85,7 +85,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         ticket
     }
 
-    /// Gives `amount` back. What others get for it has to be asked for with [`Shares::serve`].
+    /// Gives `amount` back. Call [`Shares::serve`] afterwards to serve waiting requests with it.
     pub(super) fn give(&mut self, holder: K, amount: usize) {
         self.free += amount;
         if let Some(entry) = self.holders.get_mut(&holder) {
@@ -96,7 +96,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         }
     }
 
-    /// A request is not waited for any more.
+    /// Cancels a request.
     pub(super) fn cancel(&mut self, holder: K, ticket: Ticket) {
         let Some(entry) = self.holders.get_mut(&holder) else {
             return;
@@ -111,14 +111,14 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         }
     }
 
-    /// The next request that has what it waited for; it holds that from now on. To be called until there is none, after
-    /// something was given back or a request was cancelled.
+    /// Serves the next request that can be served; from now on it holds its amount. Call this until it returns `None`,
+    /// after something was given back or a request was cancelled.
     pub(super) fn serve(&mut self) -> Option<(K, Ticket, usize)> {
         let needs = self.waiting.iter().filter_map(|holder| {
             let (need, ticket) = self.need(*holder)?;
             Some((need, ticket, *holder))
         });
-        // Those behind the first wait with it, or a large request would never be served beside small ones.
+        // Requests behind the first wait with it; otherwise a large request would never be served beside small ones.
         let (need, ticket, holder) = needs.min_by_key(|(need, ticket, _)| (*need, *ticket))?;
         let amount = need - self.held(holder);
         if !self.has_room(need, amount) {
@@ -138,7 +138,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         self.holders.get(&holder).map_or(0, |entry| entry.held)
     }
 
-    /// What a holder will have with its next request.
+    /// The amount that a holder will have with its next request.
     fn need(&self, holder: K) -> Option<(usize, Ticket)> {
         let entry = self.holders.get(&holder)?;
         let (ticket, amount) = entry.queue.front()?;
@@ -182,7 +182,7 @@ mod tests {
         let mut shares = Shares::new(100, 25, 10);
         while shares.take(1, 5) {}
         assert!(shares.take(2, 10) && shares.take(3, 10));
-        // Beyond its floor a newcomer waits as all do.
+        // Beyond its floor a newcomer waits like all others.
         assert!(!shares.take(2, 5));
         assert!(shares.take(4, 5) && !shares.take(5, 5));
     }
@@ -214,7 +214,7 @@ mod tests {
         for _ in 0..4 {
             shares.give(1, 10);
             assert_eq!(shares.serve(), None);
-            // It would hold more than the one that waits.
+            // It would hold more than the waiting holder.
             assert!(!shares.take(1, 10));
         }
         shares.give(1, 10);
@@ -239,7 +239,7 @@ mod tests {
         assert!(shares.take(1, 5));
         let large = shares.ask(2, 8);
         let small = shares.ask(3, 5);
-        // The small one would hold less.
+        // The small request would hold less.
         assert_eq!(shares.serve(), Some((3, small, 5)));
         shares.cancel(2, large);
         assert!(!shares.is_short());
@@ -266,8 +266,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked for in whatever order: no more is held than there is, the reserve is for those below their
-        /// floor, nobody who waits is overtaken by one that then holds more, and everybody is served in the end.
+        /// For any requests in any order: no more is held than exists, the reserve is for holders below their floor, no
+        /// waiting holder is overtaken by one that then holds more, and every request is served in the end.
         #[test]
         fn shares_are_bounded_fair_and_never_lost(steps in proptest::collection::vec(step(), 1..200)) {
             const CAPACITY: usize = 200;
@@ -290,7 +290,7 @@ mod tests {
                             prop_assert!(!asked.values().any(|(other, _)| *other == holder));
                             held.push((holder, amount));
                         } else {
-                            // Work-conserving: only for want of room, or for one that waits.
+                            // Work-conserving: a request fails only for lack of room, or because of a waiting one.
                             let has_room = free >= amount && (after <= FLOOR || free - amount >= RESERVE);
                             prop_assert!(!has_room || first.is_some());
                         }
@@ -317,7 +317,7 @@ mod tests {
                 prop_assert_eq!(all + shares.free, CAPACITY);
                 prop_assert_eq!(shares.is_short(), !asked.is_empty());
             }
-            // Everything that is held comes back in the end, and everybody is served.
+            // Everything that is held comes back in the end, and every request is served.
             while let Some((holder, amount)) = held.pop() {
                 shares.give(holder, amount);
                 while let Some((holder, ticket, amount)) = shares.serve() {

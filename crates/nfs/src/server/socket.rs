@@ -1,4 +1,4 @@
-//! What the system is told of a connection's socket.
+//! Options of a connection's socket.
 
 use std::io;
 use std::net::IpAddr;
@@ -7,21 +7,22 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// When a client was not heard of for so long, TCP asks whether it is there, and again after each
-/// interval; the system gives up after nine of them.
+/// After this time without data from a client, TCP probes whether it is alive, and again after each
+/// interval; the system gives up after nine probes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How much the socket of a client on this machine takes before it has to be waited for; the system doubles it, for what it
-/// needs beside the bytes.
+/// Send buffer, in bytes, of sockets whose client is on this machine; the system doubles it, for its
+/// own overhead.
 ///
-/// By itself it lets megabytes wait there, as a distant client needs them to be under way. Here nothing is under way: what waits has left
-/// the processor's nearer caches before the client comes to it, and so has the memory into which the next reply is copied. A reply of
-/// 1 MiB costs the server a quarter less with this limit (docs/decisions/0033-sockets-of-this-machine.md).
+/// By default the system lets megabytes queue in a socket, because a distant client needs them in flight. Here nothing
+/// is in flight: queued data has left the processor's nearer caches before the client reads it, and so has the memory
+/// into which the next reply is copied. With this limit, a reply of
+/// 1 MiB costs the server a quarter less (docs/decisions/0033-sockets-of-this-machine.md).
 const SEND_BYTES_ON_THIS_MACHINE: usize = 256 << 10;
 
-/// Sets what can be set: on a connection that is gone already it fails, and reading from it will say
-/// so.
+/// Sets the socket options. This fails on a connection that has closed already; reading from it will report
+/// that.
 pub(super) fn set_options(stream: &TcpStream, local: IpAddr, peer: IpAddr) {
     if let Err(error) = try_set(&SockRef::from(stream), local, peer) {
         tracing::debug!(%error, "could not set the options of a connection");
@@ -40,8 +41,8 @@ fn try_set(socket: &SockRef, local: IpAddr, peer: IpAddr) -> io::Result<()> {
     socket.set_tcp_keepalive(&keepalive)
 }
 
-/// Whether both ends of a connection are on this machine, as far as their addresses tell: a container beside the server has
-/// one of its own.
+/// Whether both ends of a connection are on this machine, as far as their addresses show: a container beside the server
+/// has an address of its own.
 fn is_this_machine(local: IpAddr, peer: IpAddr) -> bool {
     let (local, peer) = (local.to_canonical(), peer.to_canonical());
     local == peer || local.is_loopback() && peer.is_loopback()

@@ -1,4 +1,4 @@
-//! What a connection reads and writes: the socket, or TLS over it.
+//! The byte stream of a connection: the socket, or TLS over it.
 //!
 //! ```text
 //!  Plain --AUTH_TLS answered--> Handshaking --done--> Secure
@@ -6,10 +6,10 @@
 //!                                    +--failed--> Closed
 //! ```
 //!
-//! The socket itself is asked first, by one comparison a system call; vectored writes reach it as they are.
+//! Without TLS, the only overhead is one comparison per system call; vectored writes reach the socket unchanged.
 //!
-//! TLS holds bytes of its own: what has come and is no whole message yet, and what it has sealed and the socket has not
-//! taken. [`Stream::held_bytes`] tells how many, so that they are counted in the share of their client.
+//! TLS holds bytes of its own: received bytes that are not a whole message yet, and sealed bytes that the socket has
+//! not accepted. [`Stream::held_bytes`] returns their number, so that they count in the share of their client.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -25,17 +25,17 @@ use tokio_rustls::{Accept, TlsAcceptor};
 use crate::Transport;
 use crate::tls::{Tls, subject};
 
-/// What a session of TLS takes while nothing is under way: its keys and state, and 4 KiB to read into.
+/// Memory of an idle TLS session: its keys and state, and 4 KiB to read into.
 const SESSION_BYTES: usize = 7 << 10;
 
-/// Bytes that TLS seals ahead of the socket, at most.
+/// Most bytes that TLS seals ahead of the socket.
 const SEALED_BYTES: usize = 64 << 10;
 
 /// See the module's documentation.
 pub(super) enum Stream {
     /// In clear.
     Plain(TcpStream),
-    /// On the way from there to TLS: nothing can be read or written.
+    /// Switching from `Plain` to `Secure`: nothing can be read or written.
     Handshaking(Box<Accept<Counted>>),
     /// In TLS.
     Secure(Box<Secure>),
@@ -66,32 +66,32 @@ impl Secure {
     }
 }
 
-/// A socket of which it is known how much TLS has read and may still hold.
+/// A socket that counts the bytes that TLS has read and may still hold.
 pub(super) struct Counted {
     socket: TcpStream,
-    /// Bytes that may not be taken up yet.
+    /// Bytes that TLS may not have consumed yet.
     pending: usize,
-    /// Of these, what was read last.
+    /// Of these, the bytes of the last read.
     last: usize,
 }
 
 impl Counted {
-    /// What was read has become bytes for the reader, and those are all taken. So the last part that was read had the end of a
-    /// message: no more than that part can belong to one that is not complete. The handshake says nothing of the kind.
+    /// To be called when the reader has consumed all plaintext. The last read had the end of a message, so only bytes
+    /// of that read can belong to an incomplete message. This does not hold during the handshake.
     fn taken_up(&mut self) {
         self.pending = self.last;
     }
 }
 
-/// How a client came out of the handshake.
+/// Result of a successful handshake.
 pub(super) struct Secured {
     pub(super) transport: Transport,
-    /// Who its certificate is of, if it has shown one.
+    /// The subject of the client's certificate, if it has shown one.
     pub(super) subject: Option<String>,
 }
 
 impl Stream {
-    /// Begins the handshake; whatever the socket gives from now on is taken for a part of it.
+    /// Begins the handshake; all further bytes from the socket are part of it.
     pub(super) fn begin_handshake(&mut self, tls: &Tls) {
         *self = match std::mem::replace(self, Stream::Closed) {
             Stream::Plain(socket) => {
@@ -111,7 +111,7 @@ impl Stream {
         };
     }
 
-    /// Goes on with the handshake, if there is one: gives `None` if there is not.
+    /// Continues the handshake; returns `None` if there is none.
     pub(super) fn poll_handshake(
         &mut self,
         context: &mut Context<'_>,
@@ -124,7 +124,7 @@ impl Stream {
         *self = Stream::Closed;
         let stream = stream?;
         let (_, session) = stream.get_ref();
-        // There are some only when they were asked for and accepted.
+        // Present only if certificates were requested and accepted.
         let chain = session.peer_certificates().unwrap_or_default();
         let certificates = chain.iter().map(|certificate| certificate.len()).sum();
         let first = chain.first();
@@ -142,7 +142,7 @@ impl Stream {
         Poll::Ready(Ok(Some(secured)))
     }
 
-    /// Whether something was taken for writing that the socket has not got yet: it needs a flush.
+    /// Whether bytes were accepted for writing that the socket does not have yet: they need a flush.
     pub(super) fn holds_back(&self) -> bool {
         match self {
             Stream::Secure(secure) => secure.stream.get_ref().1.wants_write(),
@@ -150,7 +150,7 @@ impl Stream {
         }
     }
 
-    /// Bytes of memory that TLS holds of this connection, as a bound that is not exceeded.
+    /// Upper bound for the bytes of memory that TLS holds for this connection.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Stream::Plain(_) | Stream::Closed => 0,
@@ -162,12 +162,12 @@ impl Stream {
         }
     }
 
-    /// Says good-bye, as far as that is possible at once: in TLS with a closure alert (RFC 9289, section 5.1.1),
-    /// so that the client sees that nobody has cut the connection short.
+    /// Closes the connection, as far as that is possible at once: in TLS with a closure alert (RFC 9289, section
+    /// 5.1.1), so that the client sees that no attacker has truncated the stream.
     pub(super) async fn close(mut self) {
         if let Stream::Secure(secure) = &mut self {
             std::future::poll_fn(|context| {
-                // Whether it got out makes no difference: the connection is dropped next.
+                // It makes no difference whether the alert was sent: the connection is dropped next.
                 let _ = secure.stream().poll_shutdown(context);
                 Poll::Ready(())
             })

@@ -1,4 +1,4 @@
-//! What a client may keep a connection waiting for, and how long.
+//! Time limits for all that a client may keep a connection waiting for.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,37 +9,37 @@ use tokio::time::Sleep;
 
 use crate::Limits;
 
-/// Timeouts are looked at this often at most.
+/// Bounds of the interval between checks of the timeouts.
 const LONGEST_TICK: Duration = Duration::from_secs(1);
 const SHORTEST_TICK: Duration = Duration::from_millis(5);
 
-/// Since when a connection has waited for its client. One timer serves for all of it, and only
+/// The points in time from which a connection waits for its client. One timer serves for all of them, and runs only
 /// while something could time out: an idle connection has none.
 pub(super) struct Timeouts {
     tick: Pin<Box<Sleep>>,
     ticking: bool,
     /// When the record being assembled began.
     pub(super) record_since: Option<Instant>,
-    /// When a TLS handshake began that is not over.
+    /// When the current TLS handshake began.
     pub(super) handshake_since: Option<Instant>,
-    /// Since when it is counted what the client takes of its replies, and what it had taken by then.
+    /// Start of the period in which the replies taken by the client are measured, and the bytes it had taken by then.
     reply_since: Instant,
     reply_mark: u64,
-    /// When the connection ends, whatever it does: until its first call, or if its client is a stranger.
+    /// When the connection ends unconditionally: until its first call, or if its client is a stranger.
     ends_at: Option<Instant>,
     is_final: bool,
     /// When bytes were last moved.
     pub(super) active_at: Instant,
 }
 
-/// What a connection has to do.
+/// The pending work of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Busy {
     /// There are replies to send.
     pub(super) unsent: bool,
     /// There are calls under way.
     pub(super) calls: bool,
-    /// Other connections wait for what this one may hold.
+    /// Other connections wait for bytes that this one may hold.
     pub(super) others_wait: bool,
     /// Bytes of replies that were ever sent.
     pub(super) sent: u64,
@@ -65,7 +65,7 @@ impl Timeouts {
         self.ends_at = Some(now + time);
     }
 
-    /// The connection ends after `time`, whatever comes.
+    /// The connection ends after `time` unconditionally.
     pub(super) fn expel(&mut self, now: Instant, time: Duration) {
         if !self.is_final {
             self.ends_at = Some(now + time);
@@ -73,20 +73,20 @@ impl Timeouts {
         }
     }
 
-    /// A call has come.
+    /// A call has arrived.
     pub(super) fn called(&mut self) {
         if !self.is_final {
             self.ends_at = None;
         }
     }
 
-    /// There are no replies for the client to take; it has taken `sent` bytes so far.
+    /// The client has taken all its replies, `sent` bytes so far.
     pub(super) fn all_taken(&mut self, now: Instant, sent: u64) {
         self.reply_since = now;
         self.reply_mark = sent;
     }
 
-    /// What has taken too long; otherwise the task is woken to look again.
+    /// Returns the timeout that has passed; otherwise registers the task for the next check.
     pub(super) fn poll(
         &mut self,
         now: Instant,
@@ -98,7 +98,7 @@ impl Timeouts {
             let begun = self.record_since.or(self.handshake_since);
             let ends = self.ends_at.is_some();
             if begun.is_none() && !ends && !busy.unsent && limits.idle_timeout.is_none() {
-                // The timer may go off once more; nothing is lost by that.
+                // The timer may fire once more, without harm.
                 return None;
             }
             if !self.ticking {
@@ -157,10 +157,10 @@ impl Timeouts {
     }
 }
 
-/// For so long after a call was put off others are put off without waiting first.
+/// For this time after a call was put off, further calls are put off without waiting first.
 const HURRIED_FOR: Duration = Duration::from_secs(5);
 
-/// How long a call for which there is no room stays in the way of those behind it.
+/// Limits how long a call for which there is no room blocks the calls behind it.
 #[derive(Default)]
 pub(super) struct Patience {
     since: Option<Instant>,
@@ -169,7 +169,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Whether the call in the way has waited long enough: `time`, or not at all where another one was put off a short while
+    /// Whether the blocking call has waited long enough: `time`, or not at all if another one was put off a short while
     /// ago. Otherwise the task is woken when it has.
     pub(super) fn is_over(
         &mut self,
@@ -192,12 +192,12 @@ impl Patience {
         timer.as_mut().poll(context).is_ready()
     }
 
-    /// Nothing is in the way any more.
+    /// Nothing blocks any more.
     pub(super) fn passed(&mut self) {
         self.since = None;
     }
 
-    /// The call in the way was put off.
+    /// The blocking call was put off.
     pub(super) fn put_off(&mut self, now: Instant) {
         self.since = None;
         self.put_off_at = Some(now);
@@ -282,7 +282,7 @@ mod tests {
         let drips = taking((2 << 20) + 1000, false);
         assert_eq!(timeouts.overdue(later(120), &limits, drips), None);
         assert!(timeouts.overdue(later(122), &limits, drips).is_some());
-        // What is enough as long as nobody waits is not when somebody does.
+        // A rate that is enough while no other connection waits is not enough when one does.
         let slow = |others_wait| taking(50 * (20 << 10), others_wait);
         let mut timeouts = Timeouts::new(Instant::now());
         assert_eq!(timeouts.overdue(later(50), &limits, slow(false)), None);
@@ -312,7 +312,7 @@ mod tests {
 
     #[tokio::test]
     async fn after_one_call_was_put_off_others_do_not_wait_first() {
-        // The timer, which runs by the real clock, does not go off meanwhile.
+        // The timer, which uses the real clock, does not fire meanwhile.
         let time = Duration::from_secs(3600);
         let mut patience = Patience::default();
         let mut over = |now: Instant| {
@@ -329,7 +329,7 @@ mod tests {
         let later = begin + time + HURRIED_FOR;
         assert!(!over(later));
         assert!(over(later + time));
-        // Nothing was in the way meanwhile.
+        // Nothing was blocked meanwhile.
         let much_later = later + 2 * time;
         assert!(!over(much_later));
         patience.passed();

@@ -1,7 +1,7 @@
-//! Who a certificate says that it is of, for the log.
+//! The subject of a certificate, for the log.
 //!
-//! It is read off a certificate that was accepted already; still, bytes that are not as they should be give
-//! no name, and nothing worse. From RFC 5280, section 4.1, as nested elements of DER:
+//! The certificate was accepted already; still, malformed bytes only cause a missing
+//! name. The structure, from RFC 5280, section 4.1, as nested elements of DER:
 //!
 //! ```text
 //!  SEQUENCE Certificate
@@ -9,7 +9,7 @@
 //!      [0] version (may be left out), INTEGER serial, SEQUENCE signature, SEQUENCE issuer,
 //!      SEQUENCE validity,
 //!      SEQUENCE subject
-//!        SET of SEQUENCE: OBJECT IDENTIFIER what, some string
+//!        SET of SEQUENCE: OBJECT IDENTIFIER type, some string
 //! ```
 
 const SEQUENCE: u8 = 0x30;
@@ -18,7 +18,7 @@ const INTEGER: u8 = 0x02;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const VERSION: u8 = 0xa0;
 
-/// Names of attributes that people use (X.520: all begin with 2.5.4).
+/// Names of common attributes (X.520: all identifiers begin with 2.5.4).
 const ATTRIBUTES: [(&[u8], &str); 6] = [
     (&[0x55, 4, 3], "CN"),
     (&[0x55, 4, 6], "C"),
@@ -28,11 +28,11 @@ const ATTRIBUTES: [(&[u8], &str); 6] = [
     (&[0x55, 4, 11], "OU"),
 ];
 
-/// Longest name that is given: what a client puts there must not fill the log.
+/// Longest name that is returned, in characters: text from a client must not fill the log.
 const MAX_CHARACTERS: usize = 256;
 
-/// The subject of a certificate, such as `O=Example, CN=client.example`, with what is not printable
-/// escaped. `None` when it cannot be read.
+/// Returns the subject of a certificate, such as `O=Example, CN=client.example`, with unprintable characters
+/// escaped. `None` if it cannot be read.
 pub(crate) fn subject(certificate: &[u8]) -> Option<String> {
     let mut certificate = Der(certificate);
     let mut body = Der(certificate.take(SEQUENCE)?);
@@ -63,21 +63,21 @@ pub(crate) fn subject(certificate: &[u8]) -> Option<String> {
     Some(text.chars().take(MAX_CHARACTERS).collect())
 }
 
-/// Elements of DER, one after the other.
+/// A sequence of DER elements.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// The contents of the next element, if it is one of this kind.
+    /// Returns the contents of the next element, if it is of this kind.
     fn take(&mut self, kind: u8) -> Option<&'a [u8]> {
         let (found, contents) = self.any()?;
         (found == kind).then_some(contents)
     }
 
-    /// The kind and contents of the next element.
+    /// Returns the kind and contents of the next element.
     fn any(&mut self) -> Option<(u8, &'a [u8])> {
         let (kind, rest) = self.0.split_first()?;
         let (first, rest) = rest.split_first()?;
-        // Up to 127 the length itself, else of how many bytes it consists.
+        // Up to 127 this byte is the length itself; otherwise it gives the number of length bytes.
         let (length, rest) = match first {
             0..=0x7f => (usize::from(*first), rest),
             0x81..=0x84 => {
@@ -111,7 +111,7 @@ mod tests {
         wire
     }
 
-    /// A certificate as far as its subject.
+    /// A certificate up to its subject.
     fn certificate(with_version: bool, names: &[(&[u8], &[u8])]) -> Vec<u8> {
         let name = |(what, value): &(&[u8], &[u8])| {
             let pair = [element(OBJECT_IDENTIFIER, what), element(0x0c, value)].concat();

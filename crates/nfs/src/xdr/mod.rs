@@ -1,8 +1,8 @@
 //! XDR, the External Data Representation (RFC 4506): big-endian units of four bytes.
 //!
-//! [`Reader`] takes values off a byte string that nobody has verified: every length is checked
-//! against a limit and against what is there before it is used, nothing is allocated, and what was
-//! cut short is [`Malformed`], never a panic. [`Writer`] appends values to a buffer.
+//! [`Reader`] decodes values from untrusted bytes: every length is checked
+//! against a limit and against the available bytes before it is used, nothing is allocated, and truncated
+//! input is [`Malformed`], never a panic. [`Writer`] appends values to a buffer.
 
 mod reader;
 mod writer;
@@ -10,18 +10,18 @@ mod writer;
 pub use reader::Reader;
 pub use writer::Writer;
 
-/// The bytes are not what the protocol says: too short, a length beyond its limit, a value outside
+/// The bytes violate the protocol: too short, a length beyond its limit, a value outside
 /// its enumeration, or bytes left over. RPC answers it with GARBAGE_ARGS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed XDR")]
 pub struct Malformed;
 
-/// How many zero bytes follow `length` bytes of opaque data, to fill its last unit.
+/// Number of zero bytes after `length` bytes of opaque data, to fill the last unit.
 pub const fn padding(length: usize) -> usize {
     length.wrapping_neg() & 3
 }
 
-/// Bytes that opaque data of variable length takes: its length, itself, and the padding.
+/// Bytes of encoded opaque data of variable length: its length word, the data, and the padding.
 pub const fn opaque_bytes(length: usize) -> usize {
     4 + length + padding(length)
 }

@@ -1,8 +1,8 @@
-//! Taking values off bytes that came from the network.
+//! Decodes values from bytes that came from the network.
 
 use super::{Malformed, padding};
 
-/// What is left of a byte string.
+/// The rest of a byte string.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -14,12 +14,12 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// What was not read yet.
+    /// The bytes that were not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// An unsigned integer; an enumeration as well.
+    /// An unsigned integer, or an enumeration.
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_be_bytes)
     }
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
         self.bool()?.then(|| value(self)).transpose()
     }
 
-    /// The end: nothing may be left.
+    /// The end: fails if bytes are left.
     pub fn end(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() {
             Ok(())

@@ -1,4 +1,4 @@
-//! Appending values to a reply.
+//! Appends encoded values to a reply.
 
 use super::padding;
 
@@ -37,7 +37,7 @@ impl<'a> Writer<'a> {
 
     /// Opaque data of variable length, or a string.
     pub fn opaque(&mut self, data: &[u8]) {
-        // Whatever is sent fits a record, whose length has 31 bits.
+        // Every message fits a record, whose length has 31 bits.
         self.u32(data.len() as u32);
         self.fixed(data);
     }

@@ -1,4 +1,4 @@
-//! A file system whose READ and CREATE, and whose WRITE, can be made to wait.
+//! A file system in which READ and CREATE, and also WRITE, can be made to wait.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,11 +20,11 @@ pub struct Gated {
     pub inner: MemoryFileSystem,
     open: watch::Sender<bool>,
     writes_open: watch::Sender<bool>,
-    /// Of each file so many bytes are in memory: READs of them do not wait.
+    /// Of each file, this many bytes are in memory: READs of them do not wait.
     in_memory: AtomicU64,
     /// Calls of CREATE and REMOVE that reached the file system.
     pub changes: AtomicUsize,
-    /// Who called WRITE last.
+    /// The caller of the last WRITE.
     pub writer: Mutex<Credentials>,
 }
 

@@ -1,4 +1,4 @@
-//! A server on a free port, and a client that speaks to it byte by byte.
+//! A server on a free port, and a client that builds its messages byte by byte.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -35,7 +35,7 @@ pub fn config() -> ServerConfig {
         handle_key: [3; 32],
         volume: VolumeId([4; 16]),
         exports: vec![export(1, "/", "127.0.0.1", Squash::None)],
-        // No test is to meet one of these by chance.
+        // Long enough that no test reaches these limits by accident.
         limits: Limits {
             patience: FOR_EVER,
             first_call_timeout: FOR_EVER,
@@ -93,7 +93,7 @@ impl Running {
         Running::controlled(config, view).0
     }
 
-    /// Also gives what replaces its exports.
+    /// Also returns the control that replaces its exports.
     pub fn controlled<F: FileSystem>(
         config: ServerConfig,
         view: impl Fn(View) -> Arc<F>,
@@ -155,8 +155,8 @@ impl Running {
         }
     }
 
-    /// Waits until the server has sent a lot and then nothing for a while, as when its client reads nothing and the
-    /// socket is full, however much that takes.
+    /// Waits until the server has sent a lot and then nothing for a while: its client does not read and the
+    /// socket is full, whatever its size.
     pub fn wait_until_no_more_is_sent(&self) {
         self.wait_for("nfs_sent_bytes", |bytes| bytes > 128 << 10);
         let mut before = 0;
@@ -186,7 +186,7 @@ impl Drop for Running {
     }
 }
 
-/// Who calls.
+/// The caller of a call.
 #[derive(Clone)]
 pub enum As {
     Nobody,
@@ -195,7 +195,7 @@ pub enum As {
 
 pub const ROOT: As = As::User(0, 0, Vec::new());
 
-/// A connection, over TCP or what is built on it.
+/// A connection, over TCP or a layer on top of it.
 pub struct Client<S = TcpStream> {
     pub stream: S,
     pub xid: u32,
@@ -244,7 +244,8 @@ impl<S: Read + Write> Client<S> {
     pub fn with_stream(stream: S) -> Client<S> {
         Client {
             stream,
-            // Unlike those of other connections, or the replay cache would know the calls.
+            // Different from those of other connections; otherwise the replay cache would take the calls for
+            // repetitions.
             xid: rand(),
             who: ROOT,
         }
@@ -309,7 +310,7 @@ impl<S: Read + Write> Client<S> {
         Ok(record)
     }
 
-    /// Sends a call and gives its transaction id.
+    /// Sends a call and returns its transaction id.
     pub fn send(
         &mut self,
         program: u32,
@@ -323,7 +324,7 @@ impl<S: Read + Write> Client<S> {
         self.xid
     }
 
-    /// Sends a call and gives the whole reply.
+    /// Sends a call and returns the whole reply.
     pub fn call(
         &mut self,
         program: u32,
@@ -358,7 +359,7 @@ impl<S: Read + Write> Client<S> {
         self.mount("/").unwrap()
     }
 
-    /// Makes a file, or finds it.
+    /// Creates a file, or opens an existing one.
     pub fn create(&mut self, directory: &[u8], name: &str) -> Vec<u8> {
         let results = self.nfs(8, |w| {
             w.opaque(directory);
@@ -445,8 +446,8 @@ pub fn no_attributes(w: &mut Writer) {
     (0..6).for_each(|_| w.u32(0));
 }
 
-/// Well-formed arguments of any procedure but NULL, for what `handle` names. Of the two handles of RENAME and
-/// LINK the second one is `other`.
+/// Valid arguments of any procedure except NULL, for the object of `handle`. RENAME and
+/// LINK have a second handle: `other`.
 pub fn arguments(w: &mut Writer, procedure: u32, handle: &[u8], other: &[u8]) {
     let name = |w: &mut Writer| w.opaque(b"name");
     w.opaque(handle);

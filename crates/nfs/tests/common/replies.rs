@@ -1,4 +1,4 @@
-//! What replies say.
+//! Decodes replies.
 
 use forebay_nfs::xdr::Reader;
 
@@ -26,7 +26,7 @@ impl Results {
         self.reader().u32().unwrap()
     }
 
-    /// The handle that a creating procedure gives.
+    /// The handle that a creating procedure returns.
     pub fn made(&self) -> Vec<u8> {
         let mut reader = self.reader();
         assert_eq!(reader.u32(), Ok(0));
@@ -38,7 +38,7 @@ impl Results {
         handle
     }
 
-    /// The handle and attributes that LOOKUP gives.
+    /// The handle and attributes that LOOKUP returns.
     pub fn found(&self) -> (Vec<u8>, Attr) {
         let mut reader = self.reader();
         assert_eq!(reader.u32(), Ok(0));
@@ -49,7 +49,7 @@ impl Results {
         (handle, attributes)
     }
 
-    /// The status, when nothing but post-operation attributes follows.
+    /// The status of a result in which only post-operation attributes follow.
     pub fn failed(&self) -> (u32, Option<Attr>) {
         let mut reader = self.reader();
         let status = reader.u32().unwrap();
@@ -58,7 +58,7 @@ impl Results {
         (status, attributes)
     }
 
-    /// The status, when nothing but weak cache consistency data follows.
+    /// The status of a result in which only weak cache consistency data follows.
     pub fn changed(&self) -> (u32, Option<Attr>) {
         let mut reader = self.reader();
         let status = reader.u32().unwrap();
@@ -69,7 +69,7 @@ impl Results {
     }
 }
 
-/// `fattr3`, as far as tests look at it.
+/// `fattr3`, without the fields that tests ignore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attr {
     pub kind: u32,
@@ -113,7 +113,7 @@ pub fn post_op(r: &mut Reader) -> Option<Attr> {
     r.bool().unwrap().then(|| fattr(r))
 }
 
-/// Whether there is something from before, and the attributes after.
+/// Whether there are attributes from before, and the attributes after.
 pub fn wcc(r: &mut Reader) -> (bool, Option<Attr>) {
     let before = r.bool().unwrap();
     if before {

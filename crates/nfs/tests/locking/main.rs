@@ -44,7 +44,7 @@ fn locks_of_two_clients_exclude_each_other_and_test_says_who_holds() {
     assert_eq!(client.nlm(LOCK, &b.clone().at(15, 0)), GRANTED);
     assert_eq!(client.nlm(UNLOCK, &a.at(0, 0)), GRANTED);
     assert_eq!(client.nlm(LOCK, &b), GRANTED);
-    // What is not locked may be unlocked.
+    // A range without a lock may be unlocked.
     assert_eq!(client.nlm(UNLOCK, &ask("c", &scene.file)), GRANTED);
     assert_eq!(scene.server.metric("nfs_locks"), 1);
     let ping = scene.client.call(NLM, 4, 0, |_| {});
@@ -82,7 +82,7 @@ fn who_waits_behind_many_is_called_back_though_the_call_that_gave_the_lock_back_
     let mut scene = Scene::new();
     let held = ask("a", &scene.file).at(0, 2);
     assert_eq!(scene.client.nlm(LOCK, &held), GRANTED);
-    // Far more for one byte than a call tries, and at last one for the other.
+    // Far more waiters for one byte than a call tries, and finally one for the other.
     for process in 100..300 {
         let mut many = ask("b", &scene.file).at(0, 1).waiting();
         many.process = process;
@@ -129,13 +129,13 @@ fn a_grant_that_its_client_does_not_want_goes_to_the_next() {
         reader.opaque(1024).unwrap().to_vec()
     });
     assert_eq!(callers, [b"b", b"c"]);
-    // c does not want it either; so it is free in the end.
+    // c does not want it either, so it becomes free in the end.
     while scene.client.nlm(LOCK, &a) == DENIED {}
 }
 
 #[test]
 fn a_client_that_cannot_be_called_gets_its_lock_by_asking_again() {
-    // Nobody listens at port 1.
+    // No process listens at port 1.
     let mut scene = Scene::with(|locks| locks.portmapper = 1);
     let (a, b) = (ask("a", &scene.file), ask("b", &scene.file).waiting());
     scene.client.nlm(LOCK, &a);
@@ -167,7 +167,7 @@ fn what_cannot_be_locked_says_why_and_strangers_learn_nothing() {
     let root = scene.client.root();
     let others = scene.client.mkdir(&root, "others");
     let theirs = scene.client.create(&others, "theirs");
-    // The same file, by a true handle of the export that is for others.
+    // The same file, by a valid handle of the export that is for other clients.
     let handles = Handles::new(config().handle_key, config().volume);
     let inode = handles.decode(&theirs).unwrap().inode;
     let elsewhere = handles.encode(Named { export: 2, inode });
@@ -194,7 +194,7 @@ fn what_cannot_be_locked_says_why_and_strangers_learn_nothing() {
     }
     assert_eq!(scene.client.share(SHARE, b"forged", "a", 0, 1), STALE_FH);
     assert_eq!(scene.client.share(UNSHARE, b"forged", "a", 0, 1), STALE_FH);
-    // The last lock of a file that is gone can be given back.
+    // The last lock of a deleted file can be released.
     assert_eq!(scene.client.nlm(UNLOCK, &ask("a", &gone)), GRANTED);
     assert_eq!(scene.server.metric("nfs_locks"), 0);
 }
@@ -255,7 +255,7 @@ fn other_versions_procedures_and_arguments_are_rejected() {
         assert_eq!(accept_stat(&garbage), 4, "procedure {procedure}");
     }
     assert_eq!(accept_stat(&client.call(NSM, 1, 6, |w| w.u32(9))), 4);
-    // A name that is longer than names may be.
+    // A name that is longer than allowed.
     let long = client.call(NLM, 4, FREE_ALL, |w| {
         w.opaque(&[b'x'; 1025]);
         w.u32(1);
@@ -286,7 +286,7 @@ fn asynchronous_calls_are_answered_by_calls() {
     assert_eq!(results(&mut scene, LOCK, &b), BLOCKED);
     assert_eq!(results(&mut scene, CANCEL, &b), GRANTED);
     assert_eq!(results(&mut scene, UNLOCK, &a), GRANTED);
-    // The server itself waits for nothing.
+    // The server itself waits for no locks.
     let reply = scene
         .client
         .call(NLM, 4, GRANTED_CALL, |w| a.arguments(TEST, w));
@@ -363,12 +363,12 @@ fn at_the_limit_and_without_a_note_there_are_no_locks() {
     scene.page.is_full.store(false, Ordering::Relaxed);
     assert_eq!(scene.client.nlm(LOCK, &a), GRANTED);
     assert_eq!(scene.client.nlm(LOCK, &a.clone().at(20, 1)), NOLOCKS);
-    // It would have to be split.
+    // The lock would have to be split.
     assert_eq!(scene.client.nlm(UNLOCK, &a.clone().at(5, 1)), NOLOCKS);
     assert_eq!(scene.client.nlm(UNLOCK, &a), GRANTED);
 }
 
-/// SM_NOTIFY by datagram; gives the reply.
+/// Sends SM_NOTIFY by datagram; returns the reply.
 fn rebooted(scene: &Scene, name: &str, state: u32) -> Vec<u8> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket
@@ -395,7 +395,7 @@ fn a_client_that_was_booted_anew_has_no_locks_from_before() {
     assert_eq!(scene.client.nlm(LOCK, &c.clone().waiting()), BLOCKED);
     assert_eq!(accepted(&rebooted(&scene, "a", 5)).0, []);
     assert!(scene.side.nothing_came(), "b holds still");
-    // The notice again, after the new life has locked something.
+    // The notice arrives again, after the rebooted client has locked something.
     let new = Ask { state: 5, ..a };
     assert_eq!(scene.client.nlm(LOCK, &new), GRANTED);
     rebooted(&scene, "a", 5);
@@ -418,7 +418,7 @@ fn datagrams_are_for_notices_alone() {
         let received = socket.recv(&mut reply).unwrap();
         reply[..received].to_vec()
     };
-    // What is no call is not answered: the reply that comes is to the next.
+    // A datagram that is not a call gets no answer: the reply that arrives is to the next one.
     socket.send_to(b"?", scene.server.address).unwrap();
     assert_eq!(
         accept_stat(&ask(&scene.client.message(NFS, 3, 0, |_| {}))),
@@ -462,7 +462,7 @@ fn after_a_restart_who_held_locks_is_told_and_nobody_else_gets_any() {
     let a = ask("a", &scene.file);
     assert_eq!(scene.client.nlm(LOCK, &a), GRANTED);
     let mut scene = scene.restarted(|_| {});
-    // By both names that it may know.
+    // By both names that the client may know.
     let notices = [scene.side.next(), scene.side.next()].map(|came| {
         assert_eq!((came.program, came.procedure), (NSM, 6));
         let mut reader = Reader::new(&came.arguments);
@@ -476,7 +476,7 @@ fn after_a_restart_who_held_locks_is_told_and_nobody_else_gets_any() {
     assert_eq!(scene.client.nlm(NM_LOCK, &b), GRACE);
     assert_eq!(scene.client.nlm(TEST, &b), GRACE);
     assert_eq!(scene.client.share(SHARE, &scene.file, "b", 0, 1), GRACE);
-    // Giving back is always possible.
+    // Unlocking is always possible.
     assert_eq!(scene.client.nlm(UNLOCK, &a), GRANTED);
     let again = Ask {
         reclaim: true,

@@ -56,7 +56,7 @@ impl Notebook for Page {
     }
 }
 
-/// A call that came to a client.
+/// A call that a client received.
 pub(crate) struct Came {
     pub(crate) program: u32,
     pub(crate) procedure: u32,
@@ -67,7 +67,7 @@ pub(crate) struct Came {
 pub(crate) struct ClientSide {
     pub(crate) port: u16,
     pub(crate) came: Receiver<Came>,
-    /// What NLM_GRANTED is answered with.
+    /// The answer to NLM_GRANTED.
     pub(crate) answer: Arc<AtomicU32>,
 }
 
@@ -97,7 +97,7 @@ impl ClientSide {
     }
 }
 
-/// Answers what comes over a connection until it is closed.
+/// Answers the calls on a connection until it is closed.
 pub(crate) fn serve(
     mut stream: TcpStream,
     port: u16,
@@ -131,7 +131,7 @@ pub(crate) fn serve(
     }
 }
 
-/// A lock as it is asked for.
+/// A lock request.
 #[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) caller: &'static str,
@@ -199,7 +199,7 @@ pub(crate) fn ask(caller: &'static str, file: &[u8]) -> Ask {
     }
 }
 
-/// The status, of results that are cookie and status and nothing else.
+/// The status, from results that are only cookie and status.
 pub(crate) fn status(results: &Results) -> u32 {
     let mut reader = results.reader();
     assert_eq!(reader.opaque(1024), Ok(&b"cookie"[..]));

@@ -1,11 +1,11 @@
-//! Certificates, made for one test.
+//! Certificates for one test.
 
 use forebay_nfs::{Tls, TlsError};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Who signs certificates.
+/// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) pem: String,
@@ -44,7 +44,7 @@ impl Authority {
 }
 
 impl Identity {
-    /// Shown by a server that accepts clients of `authority`.
+    /// The TLS configuration of a server with this certificate that accepts clients of `authority`.
     pub(crate) fn tls(&self, authority: Option<&Authority>) -> Result<Tls, TlsError> {
         Tls::from_pem(
             self.certificate.as_bytes(),

@@ -1,4 +1,4 @@
-//! A client that goes over to TLS as RFC 9289 has it.
+//! A client that switches to TLS as RFC 9289 specifies.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ pub(crate) const SERVER: &str = "server.example";
 
 pub(crate) type Secure = Client<StreamOwned<ClientConnection, TcpStream>>;
 
-/// How a client does its handshake.
+/// A client's parameters for the handshake.
 pub(crate) struct Manner<'a> {
     pub(crate) trusted: &'a Authority,
     pub(crate) identity: Option<&'a Identity>,
@@ -61,7 +61,7 @@ impl<'a> Manner<'a> {
         config
     }
 
-    /// Connects and goes over to TLS.
+    /// Connects and switches to TLS.
     pub(crate) fn connect(&self, server: &Running) -> io::Result<Secure> {
         let mut plain = server.client();
         plain.send_record(&probe(plain.xid, NFS, 3, 0));
@@ -69,7 +69,7 @@ impl<'a> Manner<'a> {
         self.handshake(plain)
     }
 
-    /// Does the handshake on a connection on which the server waits for it.
+    /// Performs the handshake on a connection on which the server waits for it.
     pub(crate) fn handshake(&self, plain: Client) -> io::Result<Secure> {
         let Client { stream, xid, who } = plain;
         let name = ServerName::try_from(SERVER).unwrap();
@@ -83,7 +83,7 @@ impl<'a> Manner<'a> {
     }
 }
 
-/// A call with AUTH_TLS, empty but for its header.
+/// A call with AUTH_TLS; it has a header only.
 pub(crate) fn probe(xid: u32, program: u32, version: u32, procedure: u32) -> Vec<u8> {
     let mut wire = Vec::new();
     let mut writer = Writer::new(&mut wire);
@@ -93,7 +93,7 @@ pub(crate) fn probe(xid: u32, program: u32, version: u32, procedure: u32) -> Vec
     wire
 }
 
-/// The answer to a probe of a server that has TLS.
+/// The answer to a probe by a server with TLS.
 pub(crate) fn told_to_start(xid: u32) -> Vec<u8> {
     let mut wire = Vec::new();
     let mut writer = Writer::new(&mut wire);
@@ -105,7 +105,7 @@ pub(crate) fn told_to_start(xid: u32) -> Vec<u8> {
     wire
 }
 
-/// Records as they are on the wire, one after the other.
+/// Encodes messages as consecutive records.
 pub(crate) fn records(messages: &[Vec<u8>]) -> Vec<u8> {
     let record = |message: &Vec<u8>| [&mark(message.len())[..], message].concat();
     messages.iter().flat_map(record).collect()
@@ -116,7 +116,7 @@ pub(crate) fn send(client: &mut Client, bytes: &[u8]) {
     client.stream.write_all(bytes).unwrap();
 }
 
-/// That MOUNT asks for TLS as well is as good.
+/// A probe of MOUNT has the same effect as one of NFS.
 pub(crate) fn programs() -> [(u32, u32); 2] {
     [(NFS, 3), (MOUNT, 3)]
 }

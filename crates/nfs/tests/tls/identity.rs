@@ -1,4 +1,4 @@
-//! What the server shows, and texts of which nothing can be made.
+//! The certificate that the server shows, and PEM texts that cannot be used.
 
 use forebay_nfs::{Tls, TlsError};
 
@@ -17,7 +17,7 @@ fn a_replaced_identity_counts_for_new_connections_and_leaves_others_alone() {
     assert!(Manner::trusting(&at.authority).connect(&at.server).is_err());
     let mut after = Manner::trusting(&other).connect(&at.server).unwrap();
     assert!(before.is_served() && after.is_served());
-    // None is possible as well.
+    // No TLS is possible as well.
     at.server.tls.replace(None);
     let mut plain = at.server.client();
     let probe = probe(plain.xid, NFS, 3, 0);
@@ -98,7 +98,7 @@ fn texts_that_make_no_identity_are_refused_with_what_is_wrong() {
         TlsError::ClientAuthority,
         "number 1",
     );
-    // A key that cannot be read is not shown to anybody.
+    // The error message must not show any part of a key that cannot be read.
     let broken = key.replace("MI", "M!");
     let error = made(certificate, &broken, None).unwrap_err();
     let shown = key.lines().any(|line| error.to_string().contains(line));

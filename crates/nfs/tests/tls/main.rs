@@ -1,5 +1,5 @@
-//! RPC with TLS (RFC 9289) at the wire: how a connection goes over to it, what is refused without it, and
-//! what somebody on the way cannot do.
+//! RPC with TLS (RFC 9289) over the wire: how a connection switches to it, what is refused without it, and
+//! what an attacker on the network cannot do.
 
 mod authority;
 mod client;
@@ -22,7 +22,7 @@ use forebay_vfs::memory::MemoryFileSystem;
 const BAD_CREDENTIAL: [u8; 16] = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1];
 const TOO_WEAK: [u8; 16] = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5];
 
-/// A server with TLS, and who has made its certificates.
+/// A server with TLS, and the authority of its certificates.
 struct Protected {
     server: Running,
     authority: Authority,
@@ -55,7 +55,7 @@ impl Protected {
     }
 }
 
-/// The root for 127.0.0.1, over such connections.
+/// Exports the root to 127.0.0.1, over connections with this protection.
 fn only(transports: Transports) -> ServerConfig {
     let mut rule = rule("127.0.0.1", Squash::None);
     rule.transports = transports;

@@ -1,4 +1,4 @@
-//! What TLS holds is counted in the share of its client.
+//! Memory held by TLS counts in the share of its client.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ use crate::common::{Client, FOR_EVER, NFS, Running, config, export, read_argumen
 const MIB: usize = 1 << 20;
 const HOG: &str = "127.0.0.66";
 
-/// So much may all connections of one client hold.
+/// Bytes that all connections of one client may hold.
 const SHARE: usize = 3 * MIB / 2;
 
 fn tight() -> Protected {
@@ -40,7 +40,7 @@ fn started(at: &Protected) -> io::Result<Client> {
     Ok(client)
 }
 
-/// The same after the handshake.
+/// The same, and completes the handshake.
 fn secure(at: &Protected) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
     let manner = Manner::trusting(&at.authority);
     Ok(manner.handshake(started(at)?)?.stream)
@@ -49,7 +49,7 @@ fn secure(at: &Protected) -> io::Result<StreamOwned<ClientConnection, TcpStream>
 #[test]
 fn handshakes_that_do_not_end_are_counted() {
     let at = tight();
-    // A greeting of 60,000 bytes, of which 48 KiB come, in records of 16 KiB.
+    // A ClientHello of 60,000 bytes, of which 48 KiB arrive, in records of 16 KiB.
     let mut greeting = vec![1, 0, 0xea, 0x60];
     greeting.resize(48 << 10, 0);
     let parts = greeting.chunks(16 << 10).flat_map(|part| {
@@ -60,11 +60,11 @@ fn handshakes_that_do_not_end_are_counted() {
     let mut hogs = Vec::new();
     for _ in 0..100 {
         let mut client = started(&at).unwrap();
-        // The server may have closed it already.
+        // The server may have closed the connection already.
         drop(client.stream.write_all(&parts));
         hogs.push(client);
     }
-    // Each holds 48 KiB and more.
+    // Each holds at least 48 KiB.
     ends_well(&at, hogs, 100 - SHARE / (48 << 10));
 }
 
@@ -73,7 +73,7 @@ fn parts_of_records_are_counted() {
     let at = tight();
     let mut hogs = Vec::new();
     for _ in 0..200 {
-        // Not all get that far.
+        // Some are refused before this point.
         let Ok(mut client) = secure(&at) else {
             continue;
         };
@@ -102,7 +102,7 @@ fn what_is_sealed_and_not_taken_is_counted() {
         let Ok(mut client) = secure(&at) else {
             continue;
         };
-        // It takes less than one reply.
+        // The receive buffer holds less than one reply.
         SockRef::from(&client.sock)
             .set_recv_buffer_size(4096)
             .unwrap();
@@ -112,7 +112,7 @@ fn what_is_sealed_and_not_taken_is_counted() {
     ends_well(&at, hogs, 40 - SHARE / (64 << 10));
 }
 
-/// So many of the hogs are closed, others are served meanwhile, and everything is given back.
+/// At least `closed` of the hogs are closed, other clients are served meanwhile, and all memory is returned.
 fn ends_well<T>(at: &Protected, hogs: Vec<T>, closed: usize) {
     let right = |over| over >= closed as u64;
     at.server.wait_for("nfs_connections_over_share", right);

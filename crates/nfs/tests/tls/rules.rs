@@ -1,4 +1,4 @@
-//! What exports ask of connections.
+//! Protection that exports require of connections.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const MTLS: Transports = Transports {
 fn an_export_that_wants_tls_gives_nothing_in_clear_but_the_handle_to_begin_with() {
     let at = Protected::with(only(TLS));
     let mut plain = at.server.client();
-    // Linux mounts in clear, whatever it does afterwards.
+    // Linux mounts in clear, regardless of the protection that it uses afterwards.
     let root = plain.mount("/").unwrap();
     for procedure in 1..22 {
         let reply = plain.call(NFS, 3, procedure, |w| arguments(w, procedure, &root, &root));
@@ -33,14 +33,14 @@ fn an_export_that_wants_tls_gives_nothing_in_clear_but_the_handle_to_begin_with(
     }
     let mut client = Manner::trusting(&at.authority).connect(&at.server).unwrap();
     assert_eq!(client.mount("/"), Ok(root.clone()));
-    // Nothing of the above was done.
+    // None of the above was executed.
     assert_eq!(client.lookup(&root, b"name").status(), 2);
     let file = client.create(&root, "name");
     assert_eq!(client.write(&file, 0, b"secret").status(), 0);
     assert_eq!(client.read(&file, 0, 10).0, b"secret");
     let reply = plain.call(NFS, 3, 6, |w| read_arguments(w, &file, 0, 10));
     assert_eq!(reply[4..], TOO_WEAK);
-    // NULL is for everybody: clients look whether a server is there.
+    // NULL is open to everyone: clients use it to check whether a server is here.
     plain.nfs(0, |_| {});
 }
 
@@ -64,13 +64,13 @@ fn an_export_that_wants_certificates_refuses_clients_without_and_takes_accepted_
 fn a_foreign_certificate_is_no_certificate_and_ends_the_handshake() {
     let at = Protected::with(only(MTLS));
     let foreign = Authority::new("clients").issue("client.example");
-    // One that the server's own authority has signed is foreign as well: it is not that for clients.
+    // A certificate of the server's own authority is foreign as well: that is not the authority for clients.
     let of_servers = at.authority.issue("client.example");
     for (count, identity) in [foreign, of_servers].iter().enumerate() {
         let connected = Manner::trusting(&at.authority)
             .with(identity)
             .connect(&at.server);
-        // In TLS 1.3 a client learns of it by what it reads first.
+        // In TLS 1.3 a client sees the refusal in its first read.
         if let Ok(mut client) = connected {
             client.xid += 1;
             let null = client.message(NFS, 3, 0, |_| {});

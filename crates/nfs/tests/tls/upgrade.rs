@@ -50,7 +50,7 @@ fn everything_works_inside_tls_and_in_clear_beside_it() {
     assert_eq!(client.write(&file, 0, &data).status(), 0);
     let (read, eof) = client.read(&file, 0, 1 << 20);
     assert!(read == data && eof);
-    // In clear on another connection, the same.
+    // The same in clear on another connection.
     let mut plain = at.server.client();
     assert!(plain.read(&file, 0, 1 << 20).0 == data);
     assert!(client.is_served());
@@ -70,7 +70,7 @@ fn replies_that_wait_for_a_slow_client_all_arrive_inside_tls() {
     let calls: Vec<u32> = (0..24)
         .map(|_| client.send(NFS, 3, 6, |w| read_arguments(w, &file, 0, 1 << 20)))
         .collect();
-    // More than sockets and buffers hold; the server cannot go on until somebody reads.
+    // More than sockets and buffers hold; the server cannot continue until the client reads.
     at.server.wait_until_no_more_is_sent();
     for xid in calls {
         let reply = client.receive().unwrap();
@@ -80,8 +80,8 @@ fn replies_that_wait_for_a_slow_client_all_arrive_inside_tls() {
     assert!(client.is_served());
 }
 
-/// Asks for reads of `bytes` one after the other without taking a reply, until `calls` were answered or the
-/// server can send no more; gives the transaction ids of those that were answered.
+/// Requests reads of `bytes` one after the other without receiving a reply, until `calls` were answered or the
+/// server can send no more; returns the transaction ids of those that were answered.
 fn ask_without_reading(
     server: &Running,
     client: &mut Secure,
@@ -115,7 +115,7 @@ fn what_tls_holds_back_for_a_full_socket_gets_out_without_another_call() {
     let root = client.root();
     let file = client.create(&root, "file");
     client.write(&file, 0, &[7; BYTES as usize]);
-    // So many replies TLS takes when nobody reads: the last of them are still with it.
+    // TLS accepts this many replies while the client does not read; it still holds the last of them.
     let most = ask_without_reading(&at.server, &mut client, &file, BYTES, usize::MAX).len();
     for fewer in 0..4 {
         let mut client = manner.connect(&at.server).unwrap();
@@ -137,7 +137,7 @@ fn null_of_any_program_here_is_a_probe_and_nothing_else_is() {
         client.send_record(&probe);
         assert_eq!(client.receive().unwrap(), told_to_start(client.xid));
     }
-    // On the same connection one after the other: what is refused begins no handshake.
+    // On the same connection one after the other: a refused probe begins no handshake.
     let mut client = at.server.client();
     let (root, xid) = (client.root(), client.xid);
     let mut getattr = probe(xid, NFS, 3, 1);
@@ -154,7 +154,7 @@ fn null_of_any_program_here_is_a_probe_and_nothing_else_is() {
     client.send_record(&with_arguments);
     assert_eq!(accept_stat(&client.receive().unwrap()), 4);
     assert!(client.is_served());
-    // After all of that it can still go over.
+    // After all of that the connection can still switch to TLS.
     client.send_record(&probe(xid, NFS, 3, 0));
     assert_eq!(client.receive().unwrap(), told_to_start(xid));
     let mut secure = Manner::trusting(&at.authority).handshake(client).unwrap();
@@ -212,7 +212,7 @@ fn calls_in_clear_after_the_answer_to_the_probe_are_not_executed() {
     client.send_record(&probe);
     assert_eq!(client.receive().unwrap(), told_to_start(client.xid));
     send(&mut client, &records(&[call]));
-    // TLS says that this is none of it, with an alert, and closes.
+    // TLS rejects these bytes with an alert, and closes.
     let mut rest = Vec::new();
     let _ = client.stream.read_to_end(&mut rest);
     assert!(rest.len() < 16, "{rest:?}");
@@ -243,7 +243,7 @@ fn a_handshake_that_does_not_end_is_cut_off_and_hinders_nobody() {
     let at = Protected::with(limits);
     let manner = Manner::trusting(&at.authority);
     let mut through = manner.connect(&at.server).unwrap();
-    // One that is silent, and one that stops in the middle of a record of TLS.
+    // One that sends nothing, and one that stops inside a TLS record.
     let mut stalled = Vec::new();
     for begun in [&[][..], &[22, 3, 1, 2, 0, 1, 0]] {
         let mut client = at.server.client();
@@ -260,7 +260,7 @@ fn a_handshake_that_does_not_end_is_cut_off_and_hinders_nobody() {
     }
     at.server
         .wait_for("nfs_connections_timed_out", |closed| closed == 2);
-    // A connection that was through before lives longer than that.
+    // A connection that has completed its handshake outlives that timeout.
     assert!(through.is_served());
 }
 
@@ -269,14 +269,14 @@ fn a_server_that_stops_says_so_inside_tls() {
     let mut at = Protected::new();
     let mut client = Manner::trusting(&at.authority).connect(&at.server).unwrap();
     assert!(client.is_served());
-    // One in the middle of its handshake does not hold the server up.
+    // A connection in the middle of its handshake does not delay the shutdown.
     let mut midway = at.server.client();
     let probe = probe(midway.xid, NFS, 3, 0);
     midway.send_record(&probe);
     midway.receive().unwrap();
     at.server.begin_stop();
     at.server.stopped();
-    // An end without the closure alert would be an error here: that is what a cut looks like.
+    // An end without the closure alert would be an error here, as after a truncation by an attacker.
     assert_eq!(client.stream.read(&mut [0; 16]).unwrap(), 0);
     assert!(midway.is_closed());
 }
@@ -301,7 +301,7 @@ fn a_repeated_call_gets_its_first_reply_over_a_new_connection_with_tls_and_over_
     again.send_record(&call);
     assert_eq!(again.receive().unwrap(), first);
     assert_eq!(at.server.metric("nfs_replays_answered"), 1);
-    // Who has read the call on the way does not get the reply in clear.
+    // An eavesdropper that has read the call does not get the reply in clear.
     let mut plain = at.server.client();
     plain.send_record(&call);
     assert_eq!(accepted(&plain.receive().unwrap()).changed().0, NOENT);
@@ -311,7 +311,7 @@ fn a_repeated_call_gets_its_first_reply_over_a_new_connection_with_tls_and_over_
 #[test]
 fn a_client_that_speaks_tls_at_once_is_no_client() {
     let at = Protected::new();
-    // Nobody listens for TLS without the probe, as a wrapper around the port would.
+    // Without the probe the server does not expect TLS, unlike a wrapper around the port.
     let failed = Manner::trusting(&at.authority).handshake(at.server.client());
     assert!(failed.is_err());
     assert!(at.server.client().is_served());

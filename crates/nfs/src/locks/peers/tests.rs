@@ -1,10 +1,10 @@
-//! Who is noted, for how long, and who is meant by a reboot.
+//! Which clients are in the notebook, for how long, and which of them a reboot notice applies to.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// A notebook in memory, which can be made to fail.
+/// A notebook in memory that can fail on demand.
 #[derive(Default)]
 struct Page {
     content: Mutex<Option<Vec<u8>>>,
@@ -116,7 +116,7 @@ async fn who_holds_nothing_goes_when_the_list_is_written_but_not_while_it_is_abo
     drop(peers.note(&peer(2, "idle"), |_| true).await.unwrap());
     drop(peers.note(&peer(3, "third"), |_| false).await.unwrap());
     assert_eq!(page.names(), ["busy", "third"]);
-    // Who went is noted again.
+    // A client that was removed is added again.
     drop(peers.note(&peer(2, "idle"), |_| true).await.unwrap());
     assert_eq!(page.names(), ["busy", "idle", "third"]);
     drop(busy);
@@ -135,7 +135,7 @@ async fn one_address_cannot_fill_the_list_with_names() {
     assert!(peers.note(&peer(1, "more"), |_| true).await.is_err());
     drop(peers.note(&peer(2, "more"), |_| true).await.unwrap());
     drop(peers.note(&peer(1, "n0"), |_| true).await.unwrap());
-    // Room that nobody uses is given to others.
+    // Unused room goes to other clients.
     drop(peers.note(&peer(1, "more"), |_| false).await.unwrap());
 }
 
@@ -160,9 +160,9 @@ async fn a_reboot_is_of_who_goes_by_its_name() {
     assert!(of(1, "web2.example.com").is_empty());
     assert!(of(1, "web3").is_empty());
     assert_eq!(of(1, "192.0.2.1"), ["web1", "web2.example.org"]);
-    // There is only one that it can be.
+    // There is only one candidate.
     assert_eq!(of(2, "renamed"), ["db"]);
-    // Nobody takes another machine's locks away.
+    // No machine can take the locks of another away.
     assert!(of(3, "db").is_empty());
     assert_eq!(peers.last_state(&peer(2, "db").client), 9);
     assert_eq!(peers.last_state(&peer(3, "db").client), 0);

@@ -1,4 +1,4 @@
-//! Which calls of a connection may begin, and what becomes of those that may not.
+//! Decides which calls of a connection may begin, and handles those that may not.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,14 +17,14 @@ use crate::server::pool::Record;
 /// Replies up to this length do not count for the limit of a connection's reply bytes.
 const SHORT_REPLY_BYTES: usize = 8 << 10;
 
-/// What became of a READ for whose wait there is no room.
+/// Result of the attempt to answer a READ from memory, when its lane has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looked {
     /// It is answered.
     Answered,
-    /// What it reads is not in memory, or it is no READ that can be answered from there.
+    /// Its data is not in memory, or it is not a READ that can be answered from there.
     Elsewhere,
-    /// There is no room for its reply: nobody has looked.
+    /// There is no room for its reply: memory was not checked.
     NoRoom,
 }
 
@@ -34,7 +34,7 @@ where
     Make: Fn(Arc<Session<F>>, Record, Instant, Vec<u8>) -> Call + Send,
     Call: Future<Output = (Outcome, Record)> + Send + 'static,
 {
-    /// Begins the calls that have been read. True when one is in the way of what follows.
+    /// Begins the calls that have been read. True when one blocks the calls behind it.
     pub(super) fn take_up(&mut self, now: Instant, context: &mut Context<'_>) -> Result<bool, End> {
         if !self.lanes.is_empty() {
             for lane in Lane::ALL {
@@ -80,9 +80,9 @@ where
         }
     }
 
-    /// Answers a READ for which there is no room in its lane, if what it reads is in memory. So it does not wait for those that
-    /// wait for the bucket. What its reply lends is counted apart from what those may have; only replies that the client
-    /// does not take can stand in its way.
+    /// Answers a READ from memory when its lane has no room, if its data is there. So it does not wait for READs that
+    /// wait for the bucket. The data lent to its reply is accounted separately from theirs; only replies that the
+    /// client does not take can block it.
     fn look(&mut self, record: &Record, demand: Demand, now: Instant) -> Looked {
         if demand.lane != Lane::Reading {
             return Looked::Elsewhere;
@@ -102,7 +102,7 @@ where
         }
     }
 
-    /// Looks at parked READs that found no room for their replies when they came.
+    /// Tries to answer parked READs from memory that found no room for their replies when they arrived.
     fn look_at_parked(&mut self, now: Instant, context: &mut Context<'_>) {
         while let Some((place, mut call)) = self.lanes.take_unlooked() {
             let mut charge = None;
@@ -119,7 +119,7 @@ where
                 self.lanes.put_back(place, call);
                 return;
             };
-            // What was waited for was for this one.
+            // The share that was waited for was for this READ.
             self.lanes.memory = None;
             if let Looked::Elsewhere = self.answer_from_memory(&call.record, charge, now) {
                 call.unlooked = false;
@@ -128,7 +128,7 @@ where
         }
     }
 
-    /// Whether the connection may have a further reply of this length, in bytes, to send.
+    /// Whether the connection may queue a further reply of this length, in bytes.
     fn may_lend(&self, expected: usize) -> bool {
         let unsent = self.replies.unsent_bytes();
         unsent == 0 || unsent + expected <= self.shared.limits.reply_bytes
@@ -151,7 +151,7 @@ where
         }
     }
 
-    /// Begins the calls of a lane that were parked and for which there is room now.
+    /// Begins the parked calls of a lane for which there is room now.
     fn begin_parked(
         &mut self,
         lane: Lane,
@@ -184,7 +184,7 @@ where
         Ok(())
     }
 
-    /// Takes from the shared budget, or waits for it; the task is woken when it is there.
+    /// Takes from the shared budget, or waits for it; the task is woken when the share is granted.
     fn obtain(
         &self,
         part: Part,
@@ -207,19 +207,19 @@ where
         Some(share)
     }
 
-    /// Whether a call that is in the way has been there for long enough, and may be put off.
+    /// Whether a blocking call has waited long enough, and may be put off.
     fn is_overdue(&mut self, record: &Record, now: Instant, context: &mut Context<'_>) -> bool {
         may_be_put_off(record.bytes()) && self.is_patience_over(now, context)
     }
 
-    /// Whether what is in the way has been there for long enough. As long as the client does not take its replies it gets no
+    /// Whether the blocking call has waited long enough. A client that does not take its replies gets no
     /// further ones.
     fn is_patience_over(&mut self, now: Instant, context: &mut Context<'_>) -> bool {
         let patience = self.shared.limits.patience;
         self.replies.unsent_bytes() < OWN_BYTES && self.patience.is_over(now, patience, context)
     }
 
-    /// Asks the client to come back with a call, of which this is the beginning.
+    /// Asks the client to retry a call later; `head` is the beginning of the call.
     fn put_off(&mut self, head: &[u8], now: Instant) -> Result<(), End> {
         self.patience.put_off(now);
         let buffer = self.replies.buffer();
@@ -228,15 +228,15 @@ where
         self.answer(outcome, charge)
     }
 
-    /// The next record that is complete. None when there is none, or a large one waits for a buffer.
+    /// Returns the next complete record. `None` when there is none, or when a large one waits for a buffer.
     fn next_record(
         &mut self,
         now: Instant,
         context: &mut Context<'_>,
     ) -> Result<Option<Record>, End> {
         loop {
-            // While a call of this connection waits, records are copied: the scratch of one is all that waiting calls
-            // keep, however many they are, and however little of it is theirs.
+            // While a call of this connection waits, records are copied. So waiting calls keep at most one scratch
+            // buffer alive, regardless of their number and of the part of the buffer that they use.
             let in_place = self.calls.is_empty();
             match self.incoming.next(in_place)? {
                 Next::Input => {
@@ -249,7 +249,7 @@ where
                 }
                 Next::Buffer => {
                     if !self.find_buffer(now, context) {
-                        // The client is not to blame for the time that passes.
+                        // The client is not responsible for the delay.
                         self.timeouts.record_since = None;
                         return Ok(None);
                     }
@@ -266,7 +266,8 @@ where
         }
     }
 
-    /// Gives the large record that has begun a buffer, or gives it up when it has waited for one long enough. False while it waits.
+    /// Gives the large record that has begun a buffer, or discards it when it has waited for one long enough. False
+    /// while it waits.
     fn find_buffer(&mut self, now: Instant, context: &mut Context<'_>) -> bool {
         let mut waiting = self.waiting.take();
         let bytes = self.shared.limits.record_bytes;
@@ -275,7 +276,7 @@ where
             self.patience.passed();
             self.incoming.grant(share);
         } else if self.is_patience_over(now, context) {
-            // So that the next one is not waited for either.
+            // The next one must not be waited for either.
             self.patience.put_off(now);
             self.incoming.discard();
         } else {
@@ -285,7 +286,7 @@ where
         true
     }
 
-    /// Whether limits of this connection let a call begin.
+    /// Whether the limits of this connection allow a call to begin.
     fn may_begin(&self, demand: Demand) -> bool {
         let Demand { lane, expected } = demand;
         let limits = &self.shared.limits;
@@ -295,7 +296,7 @@ where
         self.lanes.of(lane).in_flight < limits.calls_in_flight && !is_too_much
     }
 
-    /// What the call is charged, if it may begin.
+    /// Returns the charge for the call, if it may begin.
     fn admit(&mut self, record: &Record, demand: Demand) -> Option<Charge> {
         if !self.may_begin(demand) {
             return None;
@@ -305,7 +306,7 @@ where
         if let Some(charge) = self.replies.account.charge(bytes, lane) {
             return Some(charge);
         }
-        // Others of its lane were there before.
+        // Other calls of its lane came earlier.
         if self.lanes.of(lane).first().is_some() {
             return None;
         }

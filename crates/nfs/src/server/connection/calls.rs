@@ -1,4 +1,4 @@
-//! The calls of a connection that have begun and are not done.
+//! The calls of a connection that have begun and are not complete.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::engine::Outcome;
 use crate::server::budget::Charge;
 use crate::server::pool::Record;
 
-/// A reply, or not, with what its call was charged and what it needed.
+/// The outcome of a call, with its charge and demand.
 type Answer = (Outcome, Charge, Demand);
 
 /// The state of a call that has begun.
@@ -23,19 +23,19 @@ type Answer = (Outcome, Charge, Demand);
     reason = "it is matched as soon as it is returned; a box would be an allocation for each call"
 )]
 pub(super) enum Begun {
-    /// It is done. The record is not needed any more.
+    /// It is complete. The record is not needed any more.
     Done(Outcome, Record, Charge),
     /// It waits, in a task of its own.
     Waits,
 }
 
-/// See the module's documentation. `Call` is a call begun.
+/// See the module's documentation. `Call` is the future of a call.
 pub(super) struct Calls<Call> {
     metrics: Arc<Metrics>,
-    /// The memory of a finished call, for the next.
+    /// The memory of a completed call, for the next one.
     slot: Option<Pin<Box<Call>>>,
     tasks: JoinSet<Answer>,
-    /// Bytes that the replies to those that wait may have.
+    /// Upper bound for the reply bytes of the waiting calls.
     expected: usize,
 }
 
@@ -52,7 +52,7 @@ where
         }
     }
 
-    /// Begins a call; most are done at once.
+    /// Begins a call; most complete at once.
     pub(super) fn begin(
         &mut self,
         call: Call,
@@ -82,7 +82,7 @@ where
         }
     }
 
-    /// The next one that is done; an error if it has panicked.
+    /// Returns the next call that completes; an error if it has panicked.
     pub(super) fn poll_done(
         &mut self,
         context: &mut Context<'_>,
@@ -97,17 +97,17 @@ where
         done
     }
 
-    /// Whether none waits.
+    /// Whether no call waits.
     pub(super) fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// Bytes that the replies to those that wait may have.
+    /// Upper bound for the reply bytes of the waiting calls.
     pub(super) fn expected_bytes(&self) -> usize {
         self.expected
     }
 
-    /// Goes on until they are done, without their connection, but no longer than `time`, nor than `ending`.
+    /// Runs the calls to completion, without their connection, but no longer than `time`, nor than until `ending`.
     pub(super) async fn outlive(mut self, time: Duration, ending: impl Future<Output = ()>) {
         let finished = async {
             while self.tasks.join_next().await.is_some() {

@@ -1,6 +1,7 @@
-//! What a connection reads: from bytes of the stream to records.
+//! The read side of a connection: from bytes of the stream to records.
 //!
-//! What arrives is read into scratch, or into a large record that lacks many bytes. An idle connection holds no scratch.
+//! Bytes are read into scratch, or directly into a large record that lacks many bytes. An idle connection holds no
+//! scratch.
 
 use std::future::Future;
 use std::io;
@@ -22,26 +23,26 @@ pub(super) struct Incoming {
     pool: Arc<Pool>,
     unread: Unread,
     assembler: Assembler,
-    /// What is charged for the large record that is being assembled.
+    /// The charge for the large record that is being assembled.
     share: Option<Share>,
     /// A large record that was completed by reading into it.
     complete: Option<Vec<u8>>,
 }
 
-/// What there is to do about what was read.
+/// The next step after a read.
 pub(super) enum Next {
-    /// Nothing: it is all taken up, and more has to be read.
+    /// Read more: all bytes are consumed.
     Input,
     /// Begin this call.
     Record(Record),
-    /// A large record has begun. [`Incoming::grant`] gives it a buffer, [`Incoming::discard`] gives it up.
+    /// A large record has begun. [`Incoming::grant`] gives it a buffer, [`Incoming::discard`] discards it.
     Buffer,
-    /// A record that was given up has ended. It began like this.
+    /// The end of a discarded record. It began with these bytes.
     Discarded(Vec<u8>),
 }
 
 impl Incoming {
-    /// For records of at most this length, in bytes.
+    /// Creates the read side for records of at most this length, in bytes.
     pub(super) fn new(record_bytes: usize, pool: Arc<Pool>) -> Incoming {
         Incoming {
             pool,
@@ -52,7 +53,8 @@ impl Incoming {
         }
     }
 
-    /// Reads what is there, and gives its length; 0 at the end of the stream. All that was read before has been taken up.
+    /// Reads the available bytes, and returns their number; 0 at the end of the stream. All earlier bytes have to be
+    /// consumed.
     pub(super) fn poll_read(
         &mut self,
         stream: &mut Stream,
@@ -79,7 +81,7 @@ impl Incoming {
         read
     }
 
-    /// Takes up what was read. A record that lies whole in scratch is used there if it is long and `in_place` allows it.
+    /// Consumes bytes that were read. A long record that lies whole in scratch is used there if `in_place` allows it.
     pub(super) fn next(&mut self, in_place: bool) -> Result<Next, RecordError> {
         if let Some(record) = self.complete.take() {
             return Ok(Next::Record(self.record(record)));
@@ -105,7 +107,7 @@ impl Incoming {
         })
     }
 
-    /// The next record of scratch, if it is worth using where it lies.
+    /// Returns the next record of scratch, if it is worth using in place.
     fn in_scratch(&mut self) -> Option<Record> {
         let length = self.assembler.whole(self.unread.bytes())?;
         if length < SHARED_BYTES {
@@ -123,18 +125,18 @@ impl Incoming {
         }
     }
 
-    /// Gives the large record that has begun a buffer, for which `share` is charged.
+    /// Gives a buffer, charged to `share`, to the large record that has begun.
     pub(super) fn grant(&mut self, share: Share) {
         self.share = Some(share);
         self.assembler.grant(self.pool.record());
     }
 
-    /// Gives the large record that has begun up: it is read, and only its beginning is kept.
+    /// Discards the large record that has begun: it is read, and only its beginning is kept.
     pub(super) fn discard(&mut self) {
         self.assembler.discard();
     }
 
-    /// Takes a buffer for the next record, so that none has to be allocated for it.
+    /// Takes a buffer for the next record, to save an allocation.
     pub(super) fn reuse(&mut self, buffer: Vec<u8>) {
         self.assembler.reuse(buffer);
     }
@@ -144,12 +146,12 @@ impl Incoming {
         self.assembler.is_midway()
     }
 
-    /// Whether all that was read is taken up, and ended with a record.
+    /// Whether all bytes are consumed, and the last ones ended a record.
     pub(super) fn is_empty(&self) -> bool {
         self.unread.bytes().is_empty() && !self.is_midway()
     }
 
-    /// Bytes of memory that it holds and that are not charged.
+    /// Bytes of memory that it holds and that have no charge.
     pub(super) fn held_bytes(&self) -> usize {
         let record = match self.share {
             Some(_) => 0,

@@ -1,6 +1,6 @@
 //! One client's connection.
 //!
-//! A single task owns it and does in turn what can be done without waiting:
+//! A single task owns it and does in turn all work that needs no waiting:
 //!
 //! ```text
 //!   socket --read--> scratch --assemble--> record --admit--> call --poll once--+--> done --+
@@ -9,18 +9,18 @@
 //!      +-------------------------- write <-------- outbox <------------- task of its own --+
 //! ```
 //!
-//! What is read becomes records in [`incoming`]; which of them may begin, and what those that may not wait for, is decided in
-//! [`admission`]; calls that have begun are in [`calls`], replies and what they are charged in [`replies`], and what is held
-//! beside all that is counted in [`rest`].
+//! [`incoming`] makes records of the bytes that are read. [`admission`] decides which of them may begin, and for what
+//! the others wait. Calls that have begun are in [`calls`], replies and their charges in [`replies`]; [`rest`] counts
+//! the other memory.
 //!
-//! A record is *admitted* while calls in flight and reply bytes are below their limits and its client has budget for it. One
-//! that cannot be admitted is parked, if it is small, and those behind it go on. A large one has to wait for a buffer, and so does
-//! all that follows it in the stream: no longer than [`Limits::patience`](crate::Limits::patience), then it is read without
-//! being kept, and its client is asked to come back with it. A record that lies whole in scratch is used there, if it is long
-//! and nothing is waiting: what it has for the log is copied once, from there. When a client asks for TLS, what was read before
-//! and after is kept apart: all that came in clear is answered in clear, and nothing that came in clear behind the request is
-//! looked at. Calls already begun outlive the connection: when it breaks they are finished, so that the client finds their
-//! replies in the replay cache.
+//! A record is *admitted* while calls in flight and reply bytes are below their limits and its client has budget for
+//! it. A small one that cannot be admitted is parked, and the records behind it proceed. A large one has to wait for a
+//! buffer, and so does all that follows it in the stream, for at most [`Limits::patience`](crate::Limits::patience).
+//! After that it is read without being kept, and its client is asked to retry it later. A record that lies whole in
+//! scratch is used there, if it is long and no call waits: its data for the log is copied once, from there. When a
+//! client asks for TLS, data from before and after is kept apart: all calls that came in clear are answered in clear,
+//! and bytes that came in clear behind the request are never processed. Calls that have begun outlive the connection:
+//! when it breaks they are finished, so that the client finds their replies in the replay cache.
 
 mod admission;
 mod calls;
@@ -56,12 +56,12 @@ use incoming::Incoming;
 use replies::Replies;
 use rest::Rest;
 
-/// What the server wants of its connections.
+/// The state that the server requests of its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     /// Serve.
     Serving,
-    /// Read no more, finish what was read.
+    /// Read no more; finish the calls that were read.
     Draining,
     /// Drop everything.
     Ending,
@@ -90,24 +90,24 @@ enum End {
     OverShare,
 }
 
-/// Rounds of reading before other tasks of the thread get their turn.
+/// Rounds of reading before other tasks of the thread run.
 const MAX_ROUNDS: usize = 16;
 
-/// Longest record of a stranger, in bytes. Its calls are refused, and a refusal needs no long call.
+/// Longest record of a stranger, in bytes. Its calls are refused, so they need not be long.
 const STRANGER_RECORD_BYTES: usize = 1 << 10;
 
-/// What a call needs.
+/// The resources that a call needs.
 #[derive(Clone, Copy)]
 struct Demand {
     lane: Lane,
-    /// Bytes that its reply may have.
+    /// Upper bound for the bytes of its reply.
     expected: usize,
 }
 
-/// See the module's documentation. `Make` begins a call, `Call` is a call begun.
+/// See the module's documentation. `Make` begins a call, `Call` is the future of a call.
 pub(super) struct Connection<F, Make, Call> {
     stream: Stream,
-    /// The client was told that TLS begins: it does when that is sent.
+    /// Set when AUTH_TLS was answered; TLS begins once that reply is sent.
     starting: Option<Tls>,
     peer: SocketAddr,
     client: ClientNetwork,
@@ -118,16 +118,16 @@ pub(super) struct Connection<F, Make, Call> {
     _seat: Seat,
 
     incoming: Incoming,
-    /// The buffer that the large record which is being read waits for.
+    /// The buffer that the current large record waits for.
     waiting: Option<Waiting>,
     /// Complete, and neither admitted nor parked yet.
     record: Option<Record>,
-    /// Complete, not admitted yet, and out of the way.
+    /// Complete calls that are parked: not admitted yet, and not blocking others.
     lanes: Lanes,
     patience: Patience,
     calls: Calls<Call>,
     replies: Replies,
-    /// What is held while the connection waits.
+    /// Memory held while the connection waits.
     rest: Rest,
 
     /// Nothing more will be read: the client has closed its side, or the server is stopping.
@@ -180,7 +180,7 @@ where
         }
     }
 
-    /// Serves until the client closes, something breaks, or the server stops.
+    /// Serves until the client closes, an error occurs, or the server stops.
     pub(super) async fn run(mut self, mut phase: watch::Receiver<Phase>) {
         let end = loop {
             let wanted = *phase.borrow_and_update();
@@ -211,13 +211,13 @@ where
             rest,
             ..
         } = self;
-        // Only its calls go on.
+        // Only its calls continue.
         drop((incoming, waiting, record, lanes, replies, rest));
         stream.close().await;
-        // What was begun is finished; the replies to what must not be repeated are remembered. But not
-        // for longer than such a reply is kept: who has not come back by then will not, and must not
-        // hold memory and a connection for as long as the file system keeps its calls waiting. Without a
-        // sender of phases the server is gone, which is an ending as well.
+        // Calls that have begun are finished; replies to those that must not be repeated are kept. But a call does not
+        // run longer than its reply would be kept: a client that has not reconnected by then will not do so, and must
+        // not hold memory and a connection for as long as the file system keeps its calls waiting. If the sender of
+        // phases is missing, the server has ended, which counts as an ending as well.
         let ending = async { drop(phase.wait_for(|phase| *phase == Phase::Ending).await) };
         calls.outlive(shared.limits.replay_age, ending).await;
     }
@@ -235,7 +235,7 @@ where
         tracing::debug!(client = %self.peer, %end, "connection ended");
     }
 
-    /// Does all that can be done now.
+    /// Does all work that can be done now.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         let now = Instant::now();
         if self.replies.are_all_sent(&self.stream) {
@@ -271,7 +271,7 @@ where
     fn poll_rounds(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<Result<(), End>> {
         for _ in 0..MAX_ROUNDS {
             let blocked = self.take_up(now, context)?;
-            // After calls were begun, so that the end of each of them wakes this task.
+            // Only after calls have begun, so that the completion of each of them wakes this task.
             let answered = self.poll_calls(context)?;
             let written = match self.replies.poll_send(&mut self.stream, context) {
                 Poll::Ready(bytes) => bytes?,
@@ -308,12 +308,12 @@ where
                 },
             }
         }
-        // Others have their turn first.
+        // Other tasks run first.
         context.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Takes the replies of calls that had to wait. True if there was one.
+    /// Queues the replies of calls that had to wait. True if there was one.
     fn poll_calls(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         let mut answered = false;
         while let Poll::Ready(Some(answer)) = self.calls.poll_done(context) {
@@ -332,7 +332,7 @@ where
         Ok(answered)
     }
 
-    /// Goes over to TLS, if the client was told so. Nothing is read before that is done.
+    /// Switches to TLS, if that was promised to the client. Nothing is read before that is done.
     fn poll_security(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<Result<(), End>> {
         if self.starting.is_some() && !self.replies.are_all_sent(&self.stream) {
             return Poll::Pending;
@@ -384,7 +384,7 @@ where
         }
     }
 
-    /// Goes over to the exports that are in force.
+    /// Adopts the exports in force.
     fn renew_session(&mut self, now: Instant) {
         if let Some(renewed) = self.session.renewed() {
             if renewed.is_stranger() {
@@ -409,9 +409,9 @@ where
         }
     }
 
-    /// Answers that TLS begins. Bytes that came in clear behind the request would otherwise be taken for bytes that came
-    /// in TLS, and calls still under way would be answered there: an attacker on the network could inject calls.
-    /// So all of these end the connection, unanswered (RFC 9289, section 5.1.1).
+    /// Agrees to TLS. Bytes that came in clear behind the request could otherwise be mistaken for bytes that came
+    /// in TLS, and calls in flight would be answered in TLS: an attacker on the network could inject calls.
+    /// So both end the connection, without an answer (RFC 9289, section 5.1.1).
     fn start_tls(&mut self, reply: Reply, tls: Tls, charge: Charge) -> Result<(), End> {
         let waits = !self.calls.is_empty() || !self.lanes.is_empty() || self.record.is_some();
         let alone = !waits && self.starting.is_none();

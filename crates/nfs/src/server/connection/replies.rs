@@ -1,4 +1,4 @@
-//! The replies of a connection that are not sent, and what its calls and they are charged.
+//! The replies of a connection that are not sent yet, and the charges of its calls and replies.
 
 use std::io;
 use std::pin::Pin;
@@ -21,23 +21,23 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    /// Memory in which the next reply is built.
+    /// Returns memory in which the next reply is built.
     pub(super) fn buffer(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)
     }
 
-    /// Takes such memory back in which no reply was built.
+    /// Takes this memory back if no reply was built in it.
     pub(super) fn give_buffer(&mut self, buffer: Vec<u8>) {
         self.buffer = buffer;
     }
 
-    /// Has a reply sent. Of what its call was charged it keeps as much as it is long.
+    /// Queues a reply. Reduces the call's charge to the length of the reply.
     pub(super) fn put(&mut self, reply: Reply, charge: Charge) {
         let charge = self.account.settle(charge, reply.len());
         self.buffer = self.outbox.put(reply, charge);
     }
 
-    /// Sends what the stream takes; gives the bytes that it took now, or `Pending` when it took none.
+    /// Sends as much as the stream accepts; returns the bytes accepted now, or `Pending` when there were none.
     pub(super) fn poll_send(
         &mut self,
         stream: &mut Stream,
@@ -51,7 +51,7 @@ impl Replies {
             }
         };
         if stream.holds_back() {
-            // TLS takes more than the socket does.
+            // TLS accepts more than the socket does.
             let flushed = Pin::new(&mut *stream).poll_flush(context)?;
             if flushed.is_pending() && !matches!(written, Poll::Ready(Ok(1..))) {
                 return Poll::Pending;
@@ -60,12 +60,12 @@ impl Replies {
         written
     }
 
-    /// Bytes that the stream has not taken.
+    /// Bytes that the stream has not accepted.
     pub(super) fn unsent_bytes(&self) -> usize {
         self.outbox.bytes()
     }
 
-    /// Bytes that the stream ever took.
+    /// Bytes that the stream has accepted in total.
     pub(super) fn sent_bytes(&self) -> u64 {
         self.outbox.sent()
     }

@@ -1,4 +1,4 @@
-//! What a connection holds of its own while it waits, counted in the share of its client.
+//! The other memory that a connection holds while it waits, counted in the share of its client.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::server::budget::{Budget, Part, Share};
 /// Bytes that a waiting connection may hold without their being counted: a call that waits costs about one KiB.
 const UNCOUNTED_BYTES: usize = 2 << 10;
 
-/// Bytes beyond them are counted in steps of this size.
+/// Further bytes are counted in steps of this size.
 const COUNTED_STEP: usize = 4 << 10;
 
 /// See the module's documentation.
