@@ -1,14 +1,14 @@
-//! Attributes of files as POSIX and RFC 1813 section 2.5 (`fattr3`) know them.
+//! Attributes of files, as defined by POSIX and by RFC 1813 section 2.5 (`fattr3`).
 
 use forebay_types::Inode;
 
-/// Most names of one object: far above what anybody makes, far below where counts overflow.
+/// Most names of one object: far more than anyone needs, and far below the point where counters overflow.
 pub const LINK_MAX: u32 = 1 << 30;
 
 /// A moment: seconds and nanoseconds (0 to 999,999,999) since 1970-01-01 00:00 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
-    /// Whole seconds; negative before 1970 (NFSv3 carries 32 unsigned bits of it).
+    /// Whole seconds; negative before 1970 (NFSv3 carries the value in 32 unsigned bits).
     pub seconds: i64,
     /// Nanoseconds within the second.
     pub nanos: u32,
@@ -95,17 +95,17 @@ impl From<&Attributes> for WccAttributes {
 /// How SETATTR sets a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetTime {
-    /// Leave it.
+    /// Leaves it unchanged.
     #[default]
     Keep,
-    /// The server's clock.
+    /// Sets it to the server's clock.
     Now,
-    /// This moment.
+    /// Sets it to this time.
     To(Timestamp),
 }
 
-/// What SETATTR and the creating operations may set; `None` leaves a value as it is (or, at
-/// creation, as the default has it).
+/// Attributes that SETATTR and the creating operations may set; `None` leaves a value unchanged (or, at
+/// creation, sets the default).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     /// Permission bits, 0 to 0o7777.

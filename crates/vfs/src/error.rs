@@ -1,10 +1,10 @@
-//! What can go wrong, named by what the client is to be told.
+//! Errors, named by the status that the client receives.
 
-/// Answer of a file system operation.
+/// Result of a file system operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation was not done. Each is one POSIX error and, but for [`Error::Delay`] and
-/// [`Error::BadHandle`], one of RFC 1813's `nfsstat3` (section 2.6); front ends translate in one
+/// Why an operation was not executed. Each is one POSIX error and, except for [`Error::Delay`] and
+/// [`Error::BadHandle`], one of RFC 1813's `nfsstat3` (section 2.6); front ends translate them in one
 /// place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
@@ -14,7 +14,7 @@ pub enum Error {
     /// ENOENT.
     #[error("no such file or directory")]
     NotFound,
-    /// EIO: the bytes cannot be had or kept; the operator finds why in the log of the program.
+    /// EIO: the bytes cannot be read or stored; the program's log has the cause, for the operator.
     #[error("input/output error")]
     Io,
     /// EACCES.
@@ -38,7 +38,7 @@ pub enum Error {
     /// EFBIG.
     #[error("file too large")]
     FileTooLarge,
-    /// ENOSPC: the quota or the volume is really full.
+    /// ENOSPC: the quota or the volume is full.
     #[error("no space left")]
     NoSpace,
     /// EROFS.
@@ -56,7 +56,7 @@ pub enum Error {
     /// EDQUOT.
     #[error("quota exceeded")]
     Quota,
-    /// ESTALE: the object of this handle is gone.
+    /// ESTALE: the object of this handle does not exist any more.
     #[error("stale file handle")]
     Stale,
     /// The handle was not made by this volume.
@@ -68,10 +68,10 @@ pub enum Error {
     /// The operation is not supported on this object.
     #[error("operation not supported")]
     NotSupported,
-    /// MKNOD of a kind that it cannot make.
+    /// MKNOD of a kind that cannot be made.
     #[error("bad type")]
     BadType,
-    /// Not now: ask again later (NFS3ERR_JUKEBOX).
+    /// The operation cannot proceed now; the client retries later (NFS3ERR_JUKEBOX).
     #[error("try again later")]
     Delay,
 }

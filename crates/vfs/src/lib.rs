@@ -1,9 +1,9 @@
 //! Forebay: the contract between a front end (NFS, later S3) and the file system behind it.
 //!
 //! A front end speaks a protocol and knows no block, log or bucket; a file system knows no
-//! protocol. What they say to each other is in this crate: POSIX-shaped attributes, one error type
+//! protocol. This crate defines the interface between them: POSIX-shaped attributes, one error type
 //! ([`Error`]), one trait ([`FileSystem`]), counts of waiting and refused calls ([`Troubles`]) and the rules of access
-//! ([`permission`]). Benchmarks and tests of a front end put a file system in memory behind it.
+//! ([`permission`]). Benchmarks and tests of a front end use a file system in memory behind it.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The operations, one for each thing that a client can ask for.
+//! The operations of a file system, one for each kind of client request.
 
 use std::future::Future;
 
@@ -8,31 +8,31 @@ use smallvec::SmallVec;
 
 use crate::{Access, Attributes, Device, Result, SetAttributes, Timestamp, WccAttributes};
 
-/// Groups of a caller: as many as AUTH_SYS carries need no memory of their own.
+/// Supplementary groups of a caller: up to the number that AUTH_SYS carries, they need no heap allocation.
 pub type Groups = SmallVec<[u32; 16]>;
 
-/// Names a client for the fair division of resources. Calls of one client carry the same number, calls of two clients
-/// most likely different ones. It grants no rights, and is not kept.
+/// Identifies a client for the fair division of resources. Calls of one client carry the same number, calls of two
+/// clients most likely different ones. It grants no rights, and is not stored.
 ///
-/// A caller without a client, as a background task, has the default.
+/// A caller without a client, such as a background task, has the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClientId(pub u64);
 
-/// Who asks: the identity that permission checks use, after any squashing, and the client that it calls from.
+/// The caller: its identity for permission checks, after any squashing, and the client that it calls from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// User.
     pub uid: u32,
     /// Primary group.
     pub gid: u32,
-    /// Further groups; AUTH_SYS carries at most 16 (RFC 5531, appendix A).
+    /// Supplementary groups; AUTH_SYS carries at most 16 (RFC 5531, appendix A).
     pub groups: Groups,
-    /// The client: shares of memory that is written to are counted by it, and no permission depends on it.
+    /// The client: the memory for writes is shared out by it, and no permission depends on it.
     pub client: ClientId,
 }
 
 impl Credentials {
-    /// User and group 0, without further groups and without a client.
+    /// User and group 0, without supplementary groups and without a client.
     pub const ROOT: Credentials = Credentials {
         uid: 0,
         gid: 0,
@@ -41,14 +41,14 @@ impl Credentials {
     };
 }
 
-/// Write verifier: changes when the server may have lost writes that it answered UNSTABLE.
+/// Write verifier: changes when the server may have lost writes that it answered as UNSTABLE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verifier(pub [u8; 8]);
 
-/// How safe a write is (`stable_how`), in rising order.
+/// Durability of a write (`stable_how`), in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stability {
-    /// May be lost in a power cut until it is committed.
+    /// May be lost in a power failure until it is committed.
     Unstable,
     /// The data is on stable storage.
     DataSync,
@@ -68,21 +68,21 @@ pub struct Change {
 /// How CREATE treats a name that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateMode {
-    /// Takes the existing regular file (its size is set if the attributes say so).
+    /// Opens the existing regular file (and sets its size if the attributes contain one).
     Unchecked(SetAttributes),
     /// Fails with [`crate::Error::Exists`].
     Guarded(SetAttributes),
-    /// Succeeds on a file that was made with the same verifier, else fails: a repeated call finds
+    /// Succeeds on a file that was created with the same verifier, otherwise fails: a repeated call finds
     /// its own file.
     Exclusive([u8; 8]),
 }
 
-/// What the creating operations other than CREATE and LINK make.
+/// Kinds of objects that the creating operations other than CREATE and LINK make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewNode<'a> {
     /// MKDIR.
     Directory,
-    /// SYMLINK, with the path it holds (1 to 4096 bytes).
+    /// SYMLINK, with its target path (1 to 4096 bytes).
     Symlink(&'a [u8]),
     /// MKNOD of a named pipe.
     Fifo,
@@ -97,13 +97,13 @@ pub enum NewNode<'a> {
 /// An object that was made, or found by CREATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Created {
-    /// Its attributes (which name its inode).
+    /// Its attributes (including its inode).
     pub attributes: Attributes,
-    /// What happened to the directory.
+    /// The change of the directory.
     pub directory: Change,
 }
 
-/// Answer of a read.
+/// Result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadReply {
     /// The bytes, in order, as pieces to be written to the socket one after the other; together
@@ -111,81 +111,81 @@ pub struct ReadReply {
     pub data: Pieces,
     /// Whether the last byte of the file is among them, or the offset lies at or past the end.
     pub eof: bool,
-    /// The file.
+    /// The file's attributes.
     pub attributes: Attributes,
 }
 
-/// Answer of a write.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteReply {
-    /// How many bytes were written.
+    /// Number of bytes written.
     pub count: u32,
-    /// How safe they are by now; at least what was asked for.
+    /// Their durability now; at least the requested one.
     pub stability: Stability,
     /// The write verifier.
     pub verifier: Verifier,
-    /// What happened to the file.
+    /// The change of the file.
     pub change: Change,
 }
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
-    /// Position to go on from after this entry. Never changes while the entry stays, also across
+    /// Position from which to continue after this entry. Never changes while the entry exists, not even across
     /// restarts; never 0.
     pub cookie: u64,
     /// The object.
     pub inode: Inode,
     /// The name: 1 to 255 bytes, no `/` and no NUL; `.` and `..` are listed as the first two.
     pub name: Bytes,
-    /// The object's attributes, if they were asked for and it still exists.
+    /// The object's attributes, if they were requested and it still exists.
     pub attributes: Option<Attributes>,
 }
 
 /// A piece of a directory listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// The directory.
+    /// The directory's attributes.
     pub directory: Attributes,
     /// Entries in the order of their cookies.
     pub entries: Vec<DirectoryEntry>,
-    /// Whether no entry follows these.
+    /// Whether these are the last entries.
     pub end: bool,
 }
 
-/// Sizes of the volume, or of the part of it that has a quota (`FSSTAT`), in bytes and files.
+/// Capacity of the volume, or of the part of it that has a quota (`FSSTAT`), in bytes and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// Size.
     pub total_bytes: u64,
     /// Free bytes.
     pub free_bytes: u64,
-    /// Those of them that a user can have: less where something around it has less left.
+    /// Free bytes that a user can have; fewer than `free_bytes` where an enclosing quota has less left.
     pub available_bytes: u64,
-    /// Number of inodes that there can be.
+    /// Largest possible number of inodes.
     pub total_files: u64,
     /// Free inodes.
     pub free_files: u64,
-    /// Those of them that a user can have.
+    /// Free inodes that a user can have.
     pub available_files: u64,
 }
 
 /// A file system as front ends see it.
 ///
-/// * Objects are named by inode. An inode that does not exist (any more) is
+/// * Objects are named by inode. An inode that does not exist (any more) causes
 ///   [`crate::Error::Stale`].
 /// * Names are bytes. The file system checks them (empty, `.`, `..`, `/`, NUL, longer than 255).
 /// * Every operation checks the permissions of `who`.
 /// * CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK and SETATTR are on stable storage
 ///   when they return (RFC 1813 section 4.8).
 /// * An operation may wait (for the bucket, for room) but does not fail because of load.
-/// * Dropping the future of an operation before it is done leaves it done or not done, never half
-///   done.
+/// * If the future of an operation is dropped before it completes, the operation is either executed or not executed,
+///   never half executed.
 pub trait FileSystem: Send + Sync + 'static {
     /// Reads the attributes.
     fn getattr(&self, inode: Inode) -> impl Future<Output = Result<Attributes>> + Send;
 
-    /// Sets attributes; with `guard`, only if the ctime still is that moment
+    /// Sets attributes; with `guard`, only if the ctime still equals it
     /// ([`crate::Error::NotSync`]).
     fn setattr(
         &self,
@@ -195,7 +195,7 @@ pub trait FileSystem: Send + Sync + 'static {
         guard: Option<Timestamp>,
     ) -> impl Future<Output = Result<Change>> + Send;
 
-    /// Finds a name, `.` and `..` among them (`..` of the root is the root).
+    /// Looks up a name, including `.` and `..` (`..` of the root is the root).
     fn lookup(
         &self,
         who: &Credentials,
@@ -203,7 +203,7 @@ pub trait FileSystem: Send + Sync + 'static {
         name: &[u8],
     ) -> impl Future<Output = Result<Attributes>> + Send;
 
-    /// Says which of the rights `wanted` the caller has.
+    /// Returns those of the rights `wanted` that the caller has.
     fn access(
         &self,
         who: &Credentials,
@@ -227,8 +227,8 @@ pub trait FileSystem: Send + Sync + 'static {
         count: u32,
     ) -> impl Future<Output = Result<ReadReply>> + Send;
 
-    /// The same, if nothing has to be waited for: all bytes are in memory, and so is what tells whether the caller may
-    /// have them. `None` otherwise, also for what ends in an error: [`FileSystem::read`] says which.
+    /// Like [`FileSystem::read`], but only if no wait is needed: all bytes are in memory, and so is the data for the
+    /// permission check. `None` otherwise, also for errors: [`FileSystem::read`] returns them.
     fn read_in_memory(
         &self,
         who: &Credentials,
@@ -250,7 +250,7 @@ pub trait FileSystem: Send + Sync + 'static {
         stability: Stability,
     ) -> impl Future<Output = Result<WriteReply>> + Send;
 
-    /// Makes a regular file.
+    /// Creates a regular file.
     fn create(
         &self,
         who: &Credentials,
@@ -259,7 +259,7 @@ pub trait FileSystem: Send + Sync + 'static {
         mode: &CreateMode,
     ) -> impl Future<Output = Result<Created>> + Send;
 
-    /// Makes a directory, symbolic link or special file.
+    /// Creates a directory, symbolic link or special file.
     fn make(
         &self,
         who: &Credentials,
@@ -269,7 +269,7 @@ pub trait FileSystem: Send + Sync + 'static {
         set: &SetAttributes,
     ) -> impl Future<Output = Result<Created>> + Send;
 
-    /// Removes a name of anything but a directory.
+    /// Removes a name of an object that is not a directory.
     fn remove(
         &self,
         who: &Credentials,
@@ -285,7 +285,7 @@ pub trait FileSystem: Send + Sync + 'static {
         name: &[u8],
     ) -> impl Future<Output = Result<Change>> + Send;
 
-    /// Renames, replacing what bears the new name; gives the changes of both directories.
+    /// Renames, replacing the object with the new name, if any; returns the changes of both directories.
     fn rename(
         &self,
         who: &Credentials,
@@ -293,7 +293,7 @@ pub trait FileSystem: Send + Sync + 'static {
         to: (Inode, &[u8]),
     ) -> impl Future<Output = Result<(Change, Change)>> + Send;
 
-    /// Gives an object (not a directory) a further name.
+    /// Adds a further name to an object (not a directory).
     fn link(
         &self,
         who: &Credentials,
@@ -313,17 +313,17 @@ pub trait FileSystem: Send + Sync + 'static {
         with_attributes: bool,
     ) -> impl Future<Output = Result<Listing>> + Send;
 
-    /// Sizes of the volume.
+    /// Returns the capacity of the volume.
     fn statistics(&self) -> impl Future<Output = Result<Statistics>> + Send;
 
-    /// Sizes of what an object counts in: of the volume, or of a part of it that has a quota.
+    /// Returns the capacity that applies to an object: of the volume, or of a part of it that has a quota.
     fn statistics_at(&self, inode: Inode) -> impl Future<Output = Result<Statistics>> + Send {
         let _ = inode;
         self.statistics()
     }
 
-    /// Returns when everything written to the file before is on stable storage (RFC 1813 section
-    /// 3.3.21: committing more than the range that was asked for is allowed).
+    /// Waits until all earlier writes to the file are on stable storage (RFC 1813 section
+    /// 3.3.21: committing more than the requested range is allowed).
     fn commit(
         &self,
         who: &Credentials,

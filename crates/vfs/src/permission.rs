@@ -1,13 +1,13 @@
-//! Who may do what: the rules of POSIX as pure functions of an object and credentials.
+//! Access control: the rules of POSIX as pure functions of an object and credentials.
 //!
-//! Every file system behind the trait asks here, so that there is one place for the rules. Three of them
-//! are NFS's own, because a server does not see `open` (RFC 1813, section 4.4): the owner of a file may READ and
-//! WRITE whatever the mode bits say (the client checked when it opened), READ is granted to who
-//! may execute, and [`access`] answers by the bits alone.
+//! Every file system behind the trait uses these functions, so that the rules are in one place. Three of them
+//! are specific to NFS, because a server does not see `open` (RFC 1813, section 4.4): the owner of a file may READ and
+//! WRITE regardless of the mode bits (the client has checked them on open), READ is granted to callers
+//! that may execute, and [`access`] reports the mode bits alone.
 //!
-//! Where POSIX leaves a choice, it is made as Linux makes it: the set-id bits go with every change
-//! of owner or group, whoever makes it, and setgid stays where the group may not execute (there it is no
-//! right but, historically, mandatory locking).
+//! Where POSIX leaves a choice, the rules follow Linux: the set-id bits are cleared by every change
+//! of owner or group, by any caller, and setgid stays where the group may not execute (there it grants no
+//! right but, historically, requests mandatory locking).
 
 use crate::{Access, Attributes, Credentials, Error, FileKind, Result, SetAttributes, SetTime};
 
@@ -23,12 +23,12 @@ const EXECUTE: u32 = 0o1;
 const SETUID: u32 = 0o4000;
 /// Set-group-ID bit.
 const SETGID: u32 = 0o2000;
-/// Sticky bit: names in the directory belong to their owners.
+/// Sticky bit: only the owners of the objects may remove their names from the directory.
 const STICKY: u32 = 0o1000;
-/// All bits that a mode has.
+/// All bits of a mode.
 const MODE_BITS: u32 = 0o7777;
 
-/// What the rules look at in an object.
+/// The attributes of an object on which the rules depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owned {
     /// Its kind.
@@ -57,11 +57,11 @@ impl Owned {
         self.kind == FileKind::Directory
     }
 
-    /// The bits of one class (0 to 7) that the mode gives `who`. The classes
-    /// exclude each other: an owner has the owner's rights, and no more if the group has more.
+    /// The bits of one class (0 to 7) that the mode grants to `who`. The classes
+    /// exclude each other: an owner has only the owner's rights, even if the group has more.
     fn rights(&self, who: &Credentials) -> u32 {
         if is_root(who) {
-            // Root may not execute what nobody may execute.
+            // Root may execute a file only if at least one class may.
             let executable = self.is_directory() || self.mode & 0o111 != 0;
             return READ | WRITE | if executable { EXECUTE } else { 0 };
         }
@@ -75,7 +75,7 @@ impl Owned {
         class & (READ | WRITE | EXECUTE)
     }
 
-    /// Whether the mode bits give `who` all of `wanted` (bits of one class).
+    /// Whether the mode bits grant `who` all of `wanted` (bits of one class).
     fn allows(&self, who: &Credentials, wanted: u32) -> bool {
         self.rights(who) & wanted == wanted
     }
@@ -118,7 +118,7 @@ pub fn may_search(directory: Owned, who: &Credentials) -> Result<()> {
     require(directory.allows(who, EXECUTE))
 }
 
-/// Listing the names in a directory. What they name is for who [may search](may_search) it.
+/// Listing the names in a directory. Access to the named objects requires the right to [search](may_search) it.
 ///
 /// # Errors
 /// [`Error::Access`].
@@ -126,7 +126,7 @@ pub fn may_list(directory: Owned, who: &Credentials) -> Result<()> {
     require(directory.allows(who, READ))
 }
 
-/// Adding a name to a directory, or taking one away.
+/// Adding a name to a directory, or removing one.
 ///
 /// # Errors
 /// [`Error::Access`].
@@ -134,12 +134,12 @@ pub fn may_change_names(directory: Owned, who: &Credentials) -> Result<()> {
     require(directory.allows(who, WRITE | EXECUTE))
 }
 
-/// Taking the name of `child` out of a directory (REMOVE, RMDIR, both ends of RENAME): where it
-/// is sticky, that is for the owner of either.
+/// Removing the name of `child` from a directory (REMOVE, RMDIR, both ends of RENAME). In a
+/// sticky directory, only the owner of the directory or of the child may do so.
 ///
 /// # Errors
 /// [`Error::Access`] if `who` may not change the directory's names, [`Error::NotOwner`] if it is
-/// sticky and all is another's.
+/// sticky and `who` owns neither.
 pub fn may_unlink(directory: Owned, child: Owned, who: &Credentials) -> Result<()> {
     may_change_names(directory, who)?;
     let owner = is_root(who) || who.uid == child.uid || who.uid == directory.uid;
@@ -149,7 +149,7 @@ pub fn may_unlink(directory: Owned, child: Owned, who: &Credentials) -> Result<(
     Ok(())
 }
 
-/// Moving a directory to another parent changes what `..` in it means.
+/// Moving a directory to another parent, which changes its `..`.
 ///
 /// # Errors
 /// [`Error::Access`].
@@ -157,8 +157,8 @@ pub fn may_rewrite_parent(directory: Owned, who: &Credentials) -> Result<()> {
     require(directory.allows(who, WRITE))
 }
 
-/// Which of the rights `wanted` an ACCESS call is told it has (RFC 1813, section 3.3.4). LOOKUP and DELETE are
-/// rights of directories, EXECUTE is one of everything else.
+/// Returns those of the rights `wanted` that an ACCESS call reports (RFC 1813, section 3.3.4). LOOKUP and DELETE are
+/// rights of directories, EXECUTE is one of all other objects.
 pub fn access(object: Owned, who: &Credentials, wanted: Access) -> Access {
     let directory = object.is_directory();
     let has = object.rights(who);
@@ -182,8 +182,8 @@ pub fn access(object: Owned, who: &Credentials, wanted: Access) -> Access {
     Access(wanted.0 & granted)
 }
 
-/// The mode that a file has after `who` wrote to it or changed its size: the set-id bits do not
-/// survive that, except when root does it.
+/// The mode of a file after `who` wrote to it or changed its size: this clears the set-id bits,
+/// unless root does it.
 pub fn mode_after_write(mode: u32, who: &Credentials) -> u32 {
     if is_root(who) {
         mode
@@ -202,20 +202,20 @@ fn without_set_id(mode: u32) -> u32 {
     }
 }
 
-/// Owner, group and mode that a SETATTR by `who` leaves, or why it may not be: all of what it wants
-/// is allowed, or nothing of it is done.
+/// Returns owner, group and mode after a SETATTR by `who`, or the reason for a refusal: either all of the changes
+/// are allowed, or none is made.
 ///
-/// * A size is for who may write, and clears the set-id bits as a write does.
-/// * The owner is changed by root alone, the group also by the owner of the object, to a group of
-///   his own. Either clears the set-id bits of anything but a directory, and a mode that comes
-///   with it is set after that.
-/// * The mode is changed by the owner. Setgid is not given to an object of a group that he is not
-///   in, unless it is a directory.
-/// * A time is set to a moment by the owner, and to the server's clock by who may write as well.
+/// * The size may be changed by callers that may write; that clears the set-id bits like a write.
+/// * The owner may be changed by root only, the group also by the owner of the object, to one of the caller's own
+///   groups. Either clears the set-id bits of anything except a directory; a mode in the same call
+///   is set after that.
+/// * The mode may be changed by the owner. Setgid is not set on an object whose group the caller is not a
+///   member of, unless it is a directory.
+/// * A time may be set to any value by the owner, and to the server's clock also by callers that may write.
 ///
 /// # Errors
 /// [`Error::NotOwner`] and [`Error::Access`]; for a size also [`Error::IsDirectory`], and
-/// [`Error::Invalid`] on what is neither file nor directory.
+/// [`Error::Invalid`] on objects that are neither file nor directory.
 pub fn after_setattr(old: Owned, who: &Credentials, set: &SetAttributes) -> Result<Owned> {
     let owner = is_root(who) || who.uid == old.uid;
     let mut new = old;
@@ -254,7 +254,7 @@ pub fn after_setattr(old: Owned, who: &Credentials, set: &SetAttributes) -> Resu
     Ok(new)
 }
 
-/// `mode` as `who` may give it to an object of this kind and group.
+/// Reduces `mode` to the bits that `who` may set on an object of this kind and group.
 fn with_own_setgid(mode: u32, object: Owned, who: &Credentials) -> u32 {
     let foreign = !is_root(who) && !in_group(who, object.gid);
     if foreign && !object.is_directory() {
@@ -264,13 +264,13 @@ fn with_own_setgid(mode: u32, object: Owned, who: &Credentials) -> u32 {
     }
 }
 
-/// Owner, group and mode of an object that `who` makes in `parent`: his own and that of his
-/// group, unless the directory has setgid: then it gives its group, and to directories setgid as well.
-/// Nobody makes a file that would run with the rights of a group that he is not in.
+/// Returns owner, group and mode of an object that `who` creates in `parent`: its owner is the caller and its group the
+/// caller's, unless the directory has setgid: then the group is the directory's, and new directories inherit setgid.
+/// A caller cannot create a file that would run with the rights of a group of which it is not a member.
 ///
 /// # Errors
-/// [`Error::NotOwner`] if it is to belong to another, or to a group that `who` is not in, or is a device, which
-/// would be one on every client; only root may want that.
+/// [`Error::NotOwner`] if the object is to belong to another user, or to a group that `who` is not in, or if it is a
+/// device, which would be a device on every client. Only root may do these.
 pub fn of_new(
     parent: Owned,
     kind: FileKind,

@@ -1,8 +1,8 @@
 //! Counts of the calls that wait, and of the clients that the front end refuses.
 //!
 //! Code that makes a call wait holds a [`Waiting`] meanwhile; code that refuses a client calls
-//! [`Troubles::refused`]. That is two additions and no clock. The task that reads the counts from time to time
-//! decides how long a trouble lasts, and which messages are logged about it.
+//! [`Troubles::refused`]. The cost is two additions; no clock is read. The task that reads the counts periodically
+//! decides how long a trouble lasts, and which messages to log about it.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -33,13 +33,14 @@ troubles! {
     MemoryFull,
     /// Changes of names and attributes wait for memory.
     NamesFull,
-    /// Calls wait for the bucket: for bytes or metadata that are not here, or until their change is stored there.
+    /// Calls wait for the bucket: for data or metadata that are not stored locally, or until their change is stored
+    /// there.
     Bucket,
-    /// Mounts are refused, since no export is for the client's address.
+    /// Mounts are refused, because no export names the client's address.
     MountAddress,
-    /// Mounts are refused, since the client's port is not privileged.
+    /// Mounts are refused, because the client's port is not privileged.
     MountPort,
-    /// Connections are refused, since there are as many as may be.
+    /// Connections are refused, because the limit is reached.
     Connections,
 }
 
@@ -70,7 +71,7 @@ pub struct Counts {
 }
 
 impl Troubles {
-    /// A call waits for as long as the returned guard lives.
+    /// Counts a call as waiting while the returned guard lives.
     pub fn wait(&self, kind: Trouble) -> Waiting<'_> {
         let counter = self.of(kind);
         counter.total.fetch_add(1, Ordering::Relaxed);
@@ -78,7 +79,7 @@ impl Troubles {
         Waiting(counter)
     }
 
-    /// Does `work`, which counts as a wait from the first moment on that it is not done.
+    /// Runs `work`, and counts it as waiting from the first poll that does not complete it.
     pub async fn during<T>(&self, kind: Trouble, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut waiting = None;
@@ -92,11 +93,11 @@ impl Troubles {
         .await
     }
 
-    /// A client is refused.
+    /// Counts a refused client.
     pub fn refused(&self, kind: Trouble, client: IpAddr) {
         let counter = self.of(kind);
         counter.total.fetch_add(1, Ordering::Relaxed);
-        // Held for one assignment, which leaves nothing half done.
+        // Held for one assignment, which cannot leave an inconsistent state.
         let mut last = counter
             .client
             .lock()
@@ -104,7 +105,7 @@ impl Troubles {
         *last = Some(client);
     }
 
-    /// The counts of a kind now.
+    /// Returns the current counts of a kind.
     pub fn counts(&self, kind: Trouble) -> Counts {
         let counter = self.of(kind);
         let client = counter
@@ -119,13 +120,13 @@ impl Troubles {
     }
 
     fn of(&self, kind: Trouble) -> &Counter {
-        // As many counters as kinds, which are numbered in their order.
+        // There are as many counters as kinds, and the kinds are numbered in order.
         &self.counters[kind as usize]
     }
 }
 
 impl Counts {
-    /// Those of two places together.
+    /// Adds the counts of two sources.
     pub fn and(self, other: Counts) -> Counts {
         Counts {
             waiting: self.waiting + other.waiting,
@@ -135,7 +136,7 @@ impl Counts {
     }
 }
 
-/// Counts a call that waits, also when the wait is given up.
+/// Counts a waiting call, until the wait ends or is cancelled.
 #[derive(Debug)]
 #[must_use]
 pub struct Waiting<'a>(&'a Counter);

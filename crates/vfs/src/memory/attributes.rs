@@ -38,7 +38,7 @@ impl MemoryFileSystem {
         Ok(state.change_since(before))
     }
 
-    /// Takes the bytes from `size` on away from a file.
+    /// Removes the bytes from `size` on from a file.
     fn cut(&self, state: &mut State, size: u64) -> Result<()> {
         let data = state.file_mut()?;
         let allocated = data.allocated();
@@ -59,7 +59,7 @@ impl MemoryFileSystem {
     }
 }
 
-/// The attributes that a SETATTR by `who` leaves, or why it may not be.
+/// Returns the attributes after a SETATTR by `who`, or the reason for a refusal.
 fn changed(
     old: &Attributes,
     who: &Credentials,

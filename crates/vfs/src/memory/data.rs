@@ -1,8 +1,8 @@
-//! Bytes of a regular file.
+//! The bytes of a regular file.
 //!
-//! They lie in chunks of up to 64 KiB, which a read hands out without copying. A write changes a
-//! chunk in place while nobody else holds it, and makes a new one otherwise, so that what was
-//! handed out never changes. What no chunk holds is zero: a chunk may be missing (a hole) or
+//! They are stored in chunks of up to 64 KiB, which a read returns without copying. A write changes a
+//! chunk in place if there is no other reference to it, and makes a new one otherwise, so that returned
+//! data never changes. Bytes outside the chunks are zero: a chunk may be missing (a hole) or
 //! shorter than 64 KiB.
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use forebay_types::ByteRange;
 
 use crate::Pieces;
 
-/// Most bytes of a chunk.
+/// Size limit of a chunk, in bytes.
 const CHUNK: usize = 64 << 10;
-/// Chunks grow in powers of two from here, so that appending in small pieces copies little and a
-/// small file takes little.
+/// Smallest allocation of a chunk. Chunks grow in powers of two from here, so that appending in small pieces copies
+/// little and a small file takes little memory.
 const SMALLEST: usize = 512;
 
 const _: () = assert!(CHUNK.is_power_of_two() && SMALLEST.is_power_of_two() && SMALLEST <= CHUNK);
@@ -30,7 +30,7 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// Bytes that the chunks take.
+    /// Bytes allocated for the chunks.
     pub(super) fn allocated(&self) -> u64 {
         self.allocated
     }
@@ -51,7 +51,7 @@ impl Data {
         pieces
     }
 
-    /// By how much a write of `range` would make [`Data::allocated`] grow.
+    /// Number of bytes by which a write of `range` would increase [`Data::allocated`].
     pub(super) fn growth(&self, range: ByteRange) -> u64 {
         let grown = split(range).map(|(index, within)| {
             let len = self.chunks.get(&index).map_or(0, Bytes::len);
@@ -73,7 +73,7 @@ impl Data {
         }
     }
 
-    /// Forgets the bytes from `size` on.
+    /// Removes the bytes from `size` on.
     pub(super) fn truncate(&mut self, size: u64) {
         let (last, within) = (size / CHUNK as u64, (size % CHUNK as u64) as usize);
         let cut = self.chunks.split_off(&last);
@@ -90,7 +90,7 @@ impl Data {
     }
 }
 
-/// The chunks that `range` touches, and the part of each.
+/// Iterates over the chunks that `range` touches, with the part of each.
 fn split(range: ByteRange) -> impl Iterator<Item = (u64, Range<usize>)> {
     let mut at = range.start;
     std::iter::from_fn(move || {
@@ -114,7 +114,7 @@ fn length_for(len: usize, end: usize) -> usize {
     }
 }
 
-/// `chunk` with `part` at `start`, filled up with zeros to `len`.
+/// Returns `chunk` with `part` written at `start`, padded with zeros to `len`.
 fn overwritten(chunk: Bytes, start: usize, part: &[u8], len: usize) -> Bytes {
     if chunk.is_empty() && part.len() == len {
         return Bytes::copy_from_slice(part);
@@ -208,7 +208,7 @@ mod tests {
         fn reads_give_what_was_written_last(steps in steps()) {
             let mut data = Data::default();
             let mut model = vec![0; 6 * CHUNK];
-            // Pieces that are held make writes copy; they must stay as they were.
+            // References to pieces force writes to copy; the pieces must not change.
             let mut held = Vec::new();
             for step in steps {
                 match step {

@@ -16,14 +16,14 @@ const NAME_MAX: usize = 255;
 pub(super) const DOT: u64 = 1;
 /// Cookie of `..`.
 pub(super) const DOT_DOT: u64 = 2;
-/// Cookie of the first name that is made.
+/// Cookie of the first new name.
 const FIRST: u64 = 3;
 
 pub(super) struct Directory {
     /// The directory above; the root's is the root.
     pub(super) parent: Inode,
     names: HashMap<Bytes, Entry>,
-    /// Names in the order in which they were made. A cookie that is free is not given again.
+    /// Names in the order of their creation. A free cookie is not assigned again.
     order: BTreeMap<u64, Bytes>,
     next_cookie: u64,
 }
@@ -51,7 +51,7 @@ impl Directory {
         self.names.get(name).map(|entry| &entry.node)
     }
 
-    /// Enters a name. It replaces an entry of this name and takes that entry's cookie; otherwise it gets `cookie`,
+    /// Inserts a name. It replaces an entry of this name and takes over its cookie; otherwise it gets `cookie`,
     /// if that is given and free, or a new one.
     pub(super) fn insert(&mut self, name: &[u8], node: Arc<Node>, cookie: Option<u64>) {
         let name = Bytes::copy_from_slice(name);
@@ -64,7 +64,7 @@ impl Directory {
         self.names.insert(name, Entry { cookie, node });
     }
 
-    /// Takes a name away and gives its cookie.
+    /// Removes a name and returns its cookie.
     pub(super) fn remove(&mut self, name: &[u8]) -> Option<u64> {
         let entry = self.names.remove(name)?;
         self.order.remove(&entry.cookie);
@@ -78,7 +78,7 @@ impl Directory {
     }
 }
 
-/// Checks a name that is to be looked up.
+/// Checks a name for a lookup.
 pub(super) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_MAX {
         return Err(Error::NameTooLong);
@@ -89,7 +89,7 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Checks a name that is to be made.
+/// Checks a name for creation.
 pub(super) fn check_new_name(name: &[u8]) -> Result<()> {
     if is_dot(name) {
         Err(Error::Exists)
@@ -98,7 +98,7 @@ pub(super) fn check_new_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// Checks a name that is to go or to move.
+/// Checks a name for removal or renaming.
 pub(super) fn check_old_name(name: &[u8]) -> Result<()> {
     if is_dot(name) {
         Err(Error::Invalid)

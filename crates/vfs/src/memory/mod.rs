@@ -1,8 +1,8 @@
 //! A file system in memory, for tests and benchmarks of front ends.
 //!
-//! It does all that [`FileSystem`] asks for, and answers at once: what a benchmark over it measures
-//! is the front end. There is no stable storage, so everything is "stable" that a caller wants to
-//! be, and everything is gone when it is dropped.
+//! It implements all of [`FileSystem`], and completes every operation at once, so a benchmark over it measures
+//! the front end. There is no stable storage: every write counts as stable, and all
+//! data is lost when the file system is dropped.
 //!
 //! ```text
 //!   MemoryFileSystem
@@ -16,9 +16,9 @@
 //!         directory  entries by name and by cookie
 //! ```
 //!
-//! Locks: who changes names holds the `naming` lock for as long as it looks and changes; it alone may
-//! hold the locks of several nodes at once. Everything else holds one lock of one node at a time,
-//! and for no longer than it takes to copy what was asked for. Nothing is awaited.
+//! Locks: a call that changes names holds the `naming` lock while it checks and changes them; only this call may
+//! hold the locks of several nodes at once. All other calls hold one node's lock at a time,
+//! and only for as long as it takes to copy the result. Nothing is awaited.
 
 mod attributes;
 mod content;
@@ -50,28 +50,28 @@ use node::{Content, Node, State};
 use space::Space;
 use table::Table;
 
-/// Objects that a file system in memory says it could hold. Nothing counts down to it in earnest:
-/// memory is full long before.
+/// Number of objects that a file system in memory reports as its limit. It is not enforced:
+/// memory is exhausted long before.
 const TOTAL_FILES: u64 = 1 << 32;
 
 /// A file system in memory; see the [module](self).
 ///
-/// The root directory belongs to root, and everybody may make names in it (mode 0o777).
+/// The root directory belongs to root, and all users may create names in it (mode 0o777).
 pub struct MemoryFileSystem {
     table: Table,
-    /// Held by whoever changes names.
+    /// Held by calls that change names.
     naming: Mutex<()>,
     space: Space,
     verifier: Verifier,
 }
 
 impl MemoryFileSystem {
-    /// An empty file system of 1 PiB, which is to say without a limit.
+    /// Creates an empty file system of 1 PiB, which is in effect unlimited.
     pub fn new() -> MemoryFileSystem {
         MemoryFileSystem::with_capacity(1 << 50)
     }
 
-    /// An empty file system whose files may take `bytes` altogether; beyond it writes fail with
+    /// Creates an empty file system whose files may use `bytes` in total; writes beyond that fail with
     /// [`crate::Error::NoSpace`]. Names, links and attributes are not counted.
     pub fn with_capacity(bytes: u64) -> MemoryFileSystem {
         let now = now();
@@ -108,7 +108,7 @@ impl Default for MemoryFileSystem {
 
 /// The time of the system's clock.
 fn now() -> Timestamp {
-    // A clock before 1970 is not worth an error here.
+    // A clock before 1970 does not justify an error here.
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

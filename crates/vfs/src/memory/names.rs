@@ -39,7 +39,7 @@ impl MemoryFileSystem {
                     _ => directory.find(name).ok_or(Error::NotFound)?.clone(),
                 }
             };
-            // Gone between the two looks: the name is gone too, or another object's by now.
+            // Removed between lookup and lock: then the name is removed too, or belongs to another object by now.
             if let Ok(state) = found.lock() {
                 return Ok(state.attributes);
             }
@@ -77,7 +77,7 @@ impl MemoryFileSystem {
             let end = all.next().is_none();
             (state.attributes, found, end, may_search)
         };
-        // Who may read the names only learns nothing of what they name.
+        // A caller that may only read the names must not see the attributes of the objects.
         let with_attributes = with_attributes && may_search;
         let attributes = |node: &Node| Some(node.lock().ok()?.attributes);
         let entries = found
@@ -130,7 +130,7 @@ impl MemoryFileSystem {
         self.enter(who, &mut state, name, new, &set)
     }
 
-    /// CREATE of a name that exists.
+    /// CREATE of an existing name.
     fn open_existing(
         &self,
         who: &Credentials,
@@ -181,7 +181,7 @@ impl MemoryFileSystem {
         self.enter(who, &mut state, name, new, &set)
     }
 
-    /// Makes an object under a name that is free.
+    /// Creates an object under a free name.
     fn enter(
         &self,
         who: &Credentials,
@@ -216,7 +216,7 @@ impl MemoryFileSystem {
         let node = self.table.find(inode)?;
         let parent = self.table.find(directory)?;
         let _naming = self.naming.lock();
-        // A lock of its own: `parent` may be the same object.
+        // Locked separately: `parent` may be the same object.
         if node.lock()?.is_directory() {
             return Err(Error::NotOwner);
         }
@@ -239,7 +239,7 @@ impl MemoryFileSystem {
         Ok((state.attributes, parent.change_since(before)))
     }
 
-    /// Removes the name of a directory (`of_directory`) or of anything else.
+    /// Removes the name of a directory (`of_directory`) or of any other object.
     pub(super) fn remove_name(
         &self,
         who: &Credentials,
@@ -248,7 +248,7 @@ impl MemoryFileSystem {
         of_directory: bool,
     ) -> Result<Change> {
         if of_directory && name == b".." {
-            // It has at least the directory itself in it (RFC 1813, section 3.3.13).
+            // The directory contains at least itself (RFC 1813, section 3.3.13).
             return Err(Error::Exists);
         }
         check_old_name(name)?;
@@ -274,7 +274,7 @@ impl MemoryFileSystem {
         Ok(parent.change_since(before))
     }
 
-    /// The object loses one name, which may be its last.
+    /// Removes one name from the object's link count; it may be the last.
     pub(super) fn drop_name(&self, state: &mut State, now: Timestamp) {
         let directory = state.is_directory();
         let attributes = &mut state.attributes;
@@ -292,7 +292,7 @@ impl MemoryFileSystem {
     }
 }
 
-/// A directory goes only when it is empty.
+/// A directory can be removed only when it is empty.
 pub(super) fn check_removable(state: &State) -> Result<()> {
     match &state.content {
         Content::Directory(directory) if !directory.is_empty() => Err(Error::NotEmpty),
@@ -300,7 +300,7 @@ pub(super) fn check_removable(state: &State) -> Result<()> {
     }
 }
 
-/// Counts the `..` of a directory that comes into `parent`.
+/// Counts the `..` of a directory that is added to `parent`.
 pub(super) fn count_in(parent: &mut State, child: FileKind) -> Result<()> {
     if child == FileKind::Directory {
         if parent.attributes.nlink >= crate::LINK_MAX {
@@ -311,14 +311,14 @@ pub(super) fn count_in(parent: &mut State, child: FileKind) -> Result<()> {
     Ok(())
 }
 
-/// Counts the `..` of a directory that leaves `parent`.
+/// Counts the `..` of a directory that is removed from `parent`.
 pub(super) fn count_out(parent: &mut State, child: FileKind) {
     if child == FileKind::Directory {
         parent.attributes.nlink -= 1;
     }
 }
 
-/// What is to be made.
+/// An object to be created.
 struct New {
     kind: FileKind,
     content: Content,

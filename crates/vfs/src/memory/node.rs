@@ -15,10 +15,10 @@ pub(super) struct Node {
 }
 
 pub(super) struct State {
-    /// Always as GETATTR gives them. `nlink` is 0 once the object has no name any more.
+    /// As GETATTR returns them. `nlink` is 0 once the object has no names.
     pub(super) attributes: Attributes,
     pub(super) content: Content,
-    /// What an exclusive CREATE made it with.
+    /// The verifier of the exclusive CREATE that made it.
     pub(super) create_verifier: Option<[u8; 8]>,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Content {
     File(Data),
     Directory(Directory),
     Symlink(Bytes),
-    /// Devices, pipes and sockets: nothing but attributes.
+    /// Devices, pipes and sockets, which have attributes only.
     Special,
 }
 
@@ -38,7 +38,7 @@ impl Node {
         }
     }
 
-    /// The state of an object that is still there.
+    /// Locks the state of an object that still exists.
     pub(super) fn lock(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.state.lock();
         if state.attributes.nlink == 0 {
@@ -58,7 +58,7 @@ impl State {
         }
     }
 
-    /// What permission checks look at.
+    /// The attributes for permission checks.
     pub(super) fn owned(&self) -> Owned {
         Owned::from(&self.attributes)
     }
@@ -97,7 +97,7 @@ impl State {
         }
     }
 
-    /// The content changed, and with it the attributes.
+    /// Updates the attributes after a change of the content.
     pub(super) fn touch(&mut self, now: Timestamp) {
         self.attributes.mtime = now;
         self.attributes.ctime = now;
@@ -107,7 +107,7 @@ impl State {
         WccAttributes::from(&self.attributes)
     }
 
-    /// What became of the object since it was `before`.
+    /// The change of the object since `before`.
     pub(super) fn change_since(&self, before: WccAttributes) -> Change {
         Change {
             before: Some(before),
@@ -115,7 +115,7 @@ impl State {
         }
     }
 
-    /// Nothing became of it.
+    /// A [`Change`] that reports no difference.
     pub(super) fn no_change(&self) -> Change {
         self.change_since(self.wcc())
     }

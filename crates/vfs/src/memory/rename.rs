@@ -1,4 +1,4 @@
-//! RENAME, which replaces what bears the new name in the same step.
+//! RENAME, which atomically replaces the object with the new name.
 
 use std::sync::Arc;
 
@@ -27,14 +27,14 @@ impl MemoryFileSystem {
             .as_ref()
             .is_some_and(|replaced| replaced.inode == moved.inode)
         {
-            // Two names of one object: POSIX has both stay.
+            // Both are names of one object: POSIX keeps both.
             let unchanged = from.lock()?.no_change();
             return Ok((unchanged, to.lock()?.no_change()));
         }
         if self.is_below(&to, moved.inode)? {
             return Err(Error::Invalid);
         }
-        // Checked before the locks are taken, for it would be locked twice.
+        // Checked before locking, because the same node would be locked twice.
         if replaced
             .as_ref()
             .is_some_and(|replaced| replaced.inode == from.inode)
@@ -79,7 +79,7 @@ impl MemoryFileSystem {
         }
         let cookie = source.directory_mut()?.remove(old_name);
         source.touch(now);
-        // Within its directory a name keeps its cookie.
+        // A rename within a directory keeps the cookie.
         let (target, cookie): (&mut State, _) = match &mut target {
             Some(target) => (target, None),
             None => (&mut source, cookie),
@@ -116,7 +116,7 @@ impl MemoryFileSystem {
     }
 }
 
-/// What bears `name` in `directory`, if `who` may look there.
+/// Returns the object with `name` in `directory`, if `who` may search it.
 fn named(directory: &Node, who: &Credentials, name: &[u8]) -> Result<Option<Arc<Node>>> {
     let state = directory.lock()?;
     let names = state.directory()?;

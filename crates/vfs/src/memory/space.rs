@@ -1,4 +1,4 @@
-//! How many bytes files may take, and how many they do.
+//! The bytes that files may use, and those that they do.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,7 @@ impl Space {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// Takes `bytes`, or none of them if there are not so many.
+    /// Takes `bytes`, or none of them if fewer are free.
     pub(super) fn take(&self, bytes: u64) -> Result<()> {
         let taken = self
             .free
@@ -35,7 +35,7 @@ impl Space {
         taken.map(drop).map_err(|_| Error::NoSpace)
     }
 
-    /// Gives back what was taken.
+    /// Returns bytes that were taken.
     pub(super) fn give(&self, bytes: u64) {
         self.free.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! All objects by inode, in shards so that calls for different objects do not meet.
+//! All objects by inode, in shards so that calls for different objects do not contend.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use super::node::Node;
 use crate::{Error, Result};
 
-/// Many more than processors, few enough to cost nothing.
+/// Many more than there are processors, but few enough to be cheap.
 const SHARDS: usize = 64;
 
 type Shard = RwLock<HashMap<Inode, Arc<Node>>>;

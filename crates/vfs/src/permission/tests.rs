@@ -1,3 +1,5 @@
+//! Rules of access, each in all its cases.
+
 use super::*;
 use crate::Timestamp;
 
@@ -120,7 +122,7 @@ fn names_in_sticky_directories_are_for_owners_who_may_change_names() {
     }
     assert_eq!(may_unlink(sticky, own, &other), Err(Error::NotOwner));
     assert_eq!(may_unlink(directory(0o777), own, &other), Ok(()));
-    // That it is sticky is no matter to who may not write to it at all.
+    // The sticky bit makes no difference to a caller that may not write to the directory at all.
     let closed = directory(0o1755);
     assert_eq!(may_unlink(closed, own, &other), Err(Error::Access));
 }
@@ -139,7 +141,7 @@ fn the_owner_is_changed_by_root_and_the_group_by_members_only() {
     assert_eq!(change(&member, Some(7), None), Err(Error::NotOwner));
     assert_eq!(change(&member, Some(1000), Some(30)), Ok((1000, 30)));
     assert_eq!(change(&member, None, Some(31)), Err(Error::NotOwner));
-    // Not in its group any more: it may stay, all the same.
+    // The owner has left the group of the file: the group may stay nevertheless.
     assert_eq!(change(&member, None, Some(100)), Ok((1000, 100)));
     let other = user(7, 100, &[30]);
     assert_eq!(change(&other, None, Some(30)), Err(Error::NotOwner));

@@ -1,3 +1,5 @@
+//! Scenarios of GETATTR, SETATTR and ACCESS.
+
 use super::*;
 use crate::{Access, SetTime, Timestamp};
 

@@ -1,3 +1,5 @@
+//! Calls from several threads at the same time.
+
 use std::sync::Arc;
 use std::thread;
 

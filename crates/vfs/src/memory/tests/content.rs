@@ -1,3 +1,5 @@
+//! Scenarios of READ, WRITE and COMMIT.
+
 use super::*;
 
 const FAR: u64 = 1 << 50;
@@ -23,7 +25,7 @@ fn shrinking_and_growing_brings_no_old_bytes_back() {
     let bytes = fs.get(file, 0, 200_000);
     assert_eq!(bytes[..100_001], [7; 100_001]);
     assert_eq!(bytes[100_001..], [0; 99_999]);
-    // Neither does writing further back into the chunk that was cut.
+    // Nor do bytes reappear after a write behind the end of the truncated chunk.
     fs.put(file, 100_003, &[8]);
     assert_eq!(fs.get(file, 100_000, 5), [7, 0, 0, 8, 0]);
 }

@@ -1,4 +1,4 @@
-//! Scenarios, as a front end would play them.
+//! Scenarios of front-end calls.
 
 mod attributes;
 mod concurrency;
@@ -28,7 +28,7 @@ fn user(uid: u32, gid: u32) -> Credentials {
     }
 }
 
-/// The result of an operation, which never waits.
+/// Returns the result of an operation that never waits.
 fn now<T>(operation: impl Future<Output = T>) -> T {
     match pin!(operation).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
@@ -36,7 +36,7 @@ fn now<T>(operation: impl Future<Output = T>) -> T {
     }
 }
 
-/// Short forms of what most scenarios begin with, done by root.
+/// Short forms of the first steps of most scenarios, run as root.
 impl MemoryFileSystem {
     fn file(&self, directory: Inode, name: &str) -> Inode {
         let mode = CreateMode::Guarded(SetAttributes::default());

@@ -1,3 +1,5 @@
+//! Scenarios of names: looking up, listing, creating, linking, removing.
+
 use super::*;
 use crate::{Device, FileKind};
 
@@ -16,7 +18,7 @@ fn cookies_stay_while_names_around_them_come_and_go() {
     assert_eq!(first.entries[2].name, "f0");
     let cookie = first.entries[4].cookie;
     assert_eq!(first.entries[4].name, "f2");
-    // Also the entry itself that the listing goes on from.
+    // One of them is the entry from which the listing continues.
     for gone in ["f0", "f2", "f5"] {
         now(fs.remove(&ROOT, Inode::ROOT, gone.as_bytes())).unwrap();
     }
@@ -68,7 +70,7 @@ fn dot_and_dot_dot_are_found_and_never_made_or_removed() {
     assert_eq!(fs.find(two, "."), Ok(two));
     assert_eq!(fs.find(two, ".."), Ok(one));
     assert_eq!(fs.find(Inode::ROOT, ".."), Ok(Inode::ROOT));
-    // RFC 1813, section 3.3.13, says which error is for which.
+    // RFC 1813, section 3.3.13, defines which name gets which error.
     for (dot, refused) in [(&b"."[..], Error::Invalid), (b"..", Error::Exists)] {
         assert_eq!(
             make(&fs, dot, NewNode::Directory).map(drop),

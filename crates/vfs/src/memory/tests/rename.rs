@@ -1,3 +1,5 @@
+//! Scenarios of RENAME.
+
 use super::*;
 
 #[test]
