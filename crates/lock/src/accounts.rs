@@ -1,4 +1,4 @@
-//! What each host has in the table, so that it can be bounded, and found when the host has gone.
+//! Counts the entries of each host, to bound them, and to find them when the host has rebooted.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 /// Independent parts, each with its own lock.
 const SHARDS: usize = 16;
 
-/// Everything that one host has: locks, granted, waiting, and reservations.
+/// All entries of one host: held, granted and waiting locks, and reservations.
 #[derive(Default)]
 struct Account {
     entries: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Accounts {
     hasher: RandomState,
 }
 
-/// How many entries there may be.
+/// Limits on the number of entries.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) host: usize,
@@ -38,13 +38,13 @@ impl Accounts {
         &self.shards[self.hasher.hash_one(host) as usize % SHARDS]
     }
 
-    /// Whether a host may have so many more. What hosts in different shards add at this very moment is
-    /// not seen: a bound may be passed by that, which is a few.
+    /// Whether a host may have `growth` more entries. Entries that hosts in other shards add at the same time are
+    /// not seen, so the total may exceed its bound by a few.
     pub(crate) fn has_room(&self, host: IpAddr, growth: usize, bounds: Bounds) -> bool {
         self.total() + growth <= bounds.total && self.entries(host) + growth <= bounds.host
     }
 
-    /// The number of entries that a host has in a file goes from `before` to `after`.
+    /// Changes the number of entries that a host has in a file from `before` to `after`.
     pub(crate) fn change(&self, host: IpAddr, file: Inode, before: usize, after: usize) {
         if before == after {
             return;
@@ -68,20 +68,20 @@ impl Accounts {
         }
     }
 
-    /// The files in which a host has anything.
+    /// Returns the files in which a host has entries.
     pub(crate) fn files(&self, host: IpAddr) -> Vec<Inode> {
         let shard = self.shard(host).lock();
         let account = shard.get(&host);
         account.map_or_else(Vec::new, |account| account.files.keys().copied().collect())
     }
 
-    /// What a host has.
+    /// Number of entries of a host.
     pub(crate) fn entries(&self, host: IpAddr) -> usize {
         let shard = self.shard(host).lock();
         shard.get(&host).map_or(0, |account| account.entries)
     }
 
-    /// What all hosts have.
+    /// Number of entries of all hosts.
     pub(crate) fn total(&self) -> usize {
         self.total.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
 //! The locks, waiters and share reservations of one file.
 //!
-//! The locks of an owner are kept as the fewest possible ranges: ranges that touch or overlap, of one mode and one
-//! incarnation, are merged. Locks that exclude others, held or granted, are found by their bytes ([`Intervals`]):
-//! exclusive and shared ones apart, so that a search meets only conflicting locks and the owner's own. Waiters are
-//! handled in the order of arrival, a few at a time.
+//! The locks of an owner are stored as the fewest possible ranges: ranges that touch or overlap, with the same mode and
+//! incarnation, are merged. Locks that exclude others, held or granted, are found by their bytes ([`Intervals`]).
+//! Exclusive and shared ones are stored separately, so that a search visits only conflicting locks and the owner's own.
+//! Waiters are handled in the order of arrival, a few at a time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::request::{GrantId, Wanted};
 use crate::shares::Shares;
 use crate::{Client, Incarnation, Owner, Range};
 
-/// The work that one call may spend on waiters: the number that it looks at, and the number of those that it checks for
-/// conflicts. The rest is done later, by [`FileLocks::promote`] again.
+/// Limits the work of one call on waiters: the number that it visits, and the number that it checks for
+/// conflicts. Later calls of [`FileLocks::promote`] do the rest.
 #[derive(Clone, Copy)]
 pub(crate) struct Budget {
     pub(crate) looks: usize,
@@ -22,28 +22,28 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Some tens of microseconds.
+    /// Takes some tens of microseconds.
     pub(crate) const OF_A_CALL: Budget = Budget {
         looks: 1024,
         tries: 64,
     };
 }
 
-/// See the module's documentation. `T` is what the caller wants to be told with a grant.
+/// See the module's documentation. `T` is the tag that the caller gets back with a grant.
 pub(crate) struct FileLocks<T> {
     owners: BTreeMap<Arc<Owner>, Own>,
-    /// Held and granted locks, with their owners.
+    /// Held and granted locks, with their owners, by mode.
     exclusive: Intervals<Arc<Owner>>,
     shared: Intervals<Arc<Owner>>,
     granted: HashMap<GrantId, Arc<Owner>>,
-    /// By the order of arrival.
+    /// Waiters by the order of arrival.
     waiting: BTreeMap<u64, (Wanted, T)>,
     pub(crate) shares: Shares,
-    /// Locks that are held.
+    /// Number of locks that are held.
     held: usize,
     /// The next unused number, for waiters and for held and granted locks.
     next: u64,
-    /// The round of waiters that is under way.
+    /// The current round of waiters.
     round: Option<Round>,
     /// The range that has become free since the round began.
     freed: Option<Range>,
@@ -54,31 +54,31 @@ pub(crate) struct FileLocks<T> {
 /// The locks and waiters of one owner.
 #[derive(Default)]
 struct Own {
-    /// By the first byte; they do not overlap.
+    /// By the first byte; the ranges do not overlap.
     held: BTreeMap<u64, Held>,
     granted: BTreeMap<GrantId, (Wanted, u64)>,
     /// The arrival numbers of the waiters, by range and mode.
     waiting: BTreeMap<(u64, u64, bool), u64>,
 }
 
-/// A lock that is held.
+/// A held lock.
 #[derive(Clone, Copy)]
 struct Held {
     range: Range,
     exclusive: bool,
     incarnation: Incarnation,
-    /// Under which it is found by its bytes.
+    /// Its number in [`Intervals`].
     id: u64,
 }
 
-/// A pass over the waiters for some of these bytes, from this number on.
+/// A pass over the waiters for any of these bytes, from this arrival number on.
 struct Round {
     range: Range,
     from: u64,
 }
 
-/// A change of the locks of an owner: removed ones, by first byte; added ones; and the bytes that become free for
-/// others.
+/// A change of the locks of an owner: the removed ones, by first byte; the added ones; and the bytes that become free
+/// for other owners.
 pub(crate) struct Plan {
     removed: Vec<u64>,
     added: Vec<Held>,
@@ -86,7 +86,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// By how many the entries grow, and shrink.
+    /// Numbers of entries that the change adds and removes.
     pub(crate) fn growth(&self) -> (usize, usize) {
         (self.added.len(), self.removed.len())
     }
@@ -97,7 +97,7 @@ impl Own {
         self.held.is_empty() && self.granted.is_empty() && self.waiting.is_empty()
     }
 
-    /// Its locks that overlap or touch `range`.
+    /// The owner's locks that overlap or touch `range`.
     fn near(&self, range: Range) -> impl Iterator<Item = &Held> {
         let before = self.held.range(..range.first()).next_back();
         let from = self
@@ -140,7 +140,7 @@ impl<T> FileLocks<T> {
         self.entries() == 0
     }
 
-    /// Everything that takes memory.
+    /// Number of entries of all kinds, which all take memory.
     pub(crate) fn entries(&self) -> usize {
         self.held + self.granted.len() + self.waiting.len() + self.shares.len()
     }
@@ -157,8 +157,8 @@ impl<T> FileLocks<T> {
         }
     }
 
-    /// The lock, held or granted and not confirmed, that conflicts with `wanted`: its range, its owner, and whether
-    /// it is exclusive.
+    /// Returns the lock, held or granted and not confirmed, that conflicts with `wanted`: its range, its owner, and
+    /// whether it is exclusive.
     pub(crate) fn conflict(&self, wanted: &Wanted) -> Option<(Range, &Arc<Owner>, bool)> {
         let other = |owner: &Arc<Owner>| **owner != *wanted.owner;
         let found = self.exclusive.find(wanted.range, other);
@@ -172,7 +172,7 @@ impl<T> FileLocks<T> {
         Some((range, owner, false))
     }
 
-    /// How what is held changes when `wanted` is locked.
+    /// Plans the change of the held locks when `wanted` is locked.
     pub(crate) fn plan_lock(&self, wanted: &Wanted) -> Plan {
         let mut whole = Held {
             range: wanted.range,
@@ -194,12 +194,12 @@ impl<T> FileLocks<T> {
         plan
     }
 
-    /// How what is held changes when a range is unlocked.
+    /// Plans the change of the held locks when a range is unlocked.
     pub(crate) fn plan_unlock(&self, owner: &Owner, range: Range) -> Plan {
         self.plan(owner, range, |_| false)
     }
 
-    /// Cuts `range` out of the locks of `owner`; a lock that overlaps or touches it is removed as a whole if
+    /// Plans to remove `range` from the locks of `owner`; a lock that overlaps or touches it is removed as a whole if
     /// `merged` is true for it.
     fn plan(&self, owner: &Owner, range: Range, mut merged: impl FnMut(&Held) -> bool) -> Plan {
         let mut plan = Plan {
@@ -242,7 +242,7 @@ impl<T> FileLocks<T> {
         self.tidy(owner);
     }
 
-    /// The entries of an owner, and the `Arc` that this file already has for it.
+    /// Returns the entries of an owner, and the `Arc` that this file already has for it.
     fn own(&mut self, owner: &Arc<Owner>) -> (Arc<Owner>, &mut Own) {
         let known = self.owners.get_key_value(&**owner);
         let owner = known.map_or(owner, |(known, _)| known).clone();
@@ -250,16 +250,16 @@ impl<T> FileLocks<T> {
         (owner, own)
     }
 
-    /// Forgets an owner without entries.
+    /// Removes an owner without entries.
     fn tidy(&mut self, owner: &Owner) {
         if self.owners.get(owner).is_some_and(Own::is_empty) {
             self.owners.remove(owner);
         }
     }
 
-    // ---- those who wait ------------------------------------------------------------------------
+    // ---- waiters -------------------------------------------------------------------------------
 
-    /// Lets `wanted` wait; who waits for it already keeps its place.
+    /// Adds a waiter for `wanted`; an owner that already waits for it keeps its place.
     pub(crate) fn wait(&mut self, wanted: &Wanted, tag: T) {
         let arrival = self.number();
         let (_, own) = self.own(&wanted.owner);
@@ -272,7 +272,7 @@ impl<T> FileLocks<T> {
         own.is_some_and(|own| own.waiting.contains_key(&waiting_key(wanted)))
     }
 
-    /// Whoever waits for exactly this does so no longer.
+    /// Removes the waiter for exactly this lock, if there is one.
     pub(crate) fn stop_waiting(&mut self, wanted: &Wanted) -> bool {
         let own = self.owners.get_mut(&*wanted.owner);
         let arrival = own.and_then(|own| own.waiting.remove(&waiting_key(wanted)));
@@ -281,7 +281,7 @@ impl<T> FileLocks<T> {
         found.is_some()
     }
 
-    /// The owner waits for nothing in this range any longer.
+    /// Removes all waiters of the owner in this range.
     pub(crate) fn stop_waiting_in(&mut self, owner: &Owner, range: Range) {
         let Some(own) = self.owners.get_mut(owner) else {
             return;
@@ -297,7 +297,7 @@ impl<T> FileLocks<T> {
         self.tidy(owner);
     }
 
-    /// Grants waiting locks in the bytes that became free, in the order of arrival, as far as the budget goes.
+    /// Grants waiting locks in the bytes that became free, in the order of arrival, within the budget.
     pub(crate) fn promote(
         &mut self,
         budget: &mut Budget,
@@ -338,7 +338,7 @@ impl<T> FileLocks<T> {
         }
     }
 
-    /// Whether a round still has waiters ahead, because something became free.
+    /// Whether a round has not visited all waiters, or bytes became free that no round has covered.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.round.is_some() || self.freed.is_some()
     }
@@ -347,7 +347,7 @@ impl<T> FileLocks<T> {
         self.granted.contains_key(&id)
     }
 
-    /// The owner knows of its grant: it is held from now on.
+    /// The owner has acknowledged its grant: the lock is held from now on.
     pub(crate) fn confirm(&mut self, id: GrantId) {
         if let Some(granted) = self.take_granted(id) {
             let plan = self.plan_lock(&granted);
@@ -364,7 +364,7 @@ impl<T> FileLocks<T> {
         Some(wanted)
     }
 
-    /// Takes a grant out that is given up.
+    /// Removes a grant that is given up.
     pub(crate) fn refuse(&mut self, id: GrantId) -> bool {
         let Some(wanted) = self.take_granted(id) else {
             return false;
@@ -387,7 +387,7 @@ impl<T> FileLocks<T> {
 
     // ---- the end of a client -------------------------------------------------------------------
 
-    /// Drops all that `client` has, except what is from its life `but`.
+    /// Removes all entries of `client`, except those of its incarnation `but`.
     pub(crate) fn free(&mut self, client: &Client, but: Option<Incarnation>) {
         let goes = |incarnation: Incarnation| but != Some(incarnation);
         let lowest = Owner {
@@ -461,7 +461,7 @@ mod tests {
     fn a_lock_meets_what_is_in_its_way_and_not_all_that_there_are() {
         let mut locks = FileLocks::<()>::default();
         for process in 0..8000 {
-            // Each of its own byte, and all of one together.
+            // Each locks a byte of its own, and all together share one.
             lock(&mut locks, &wanted(process, 10 + 2 * process as u64, true));
             lock(&mut locks, &wanted(process, 3, false));
         }
@@ -483,7 +483,7 @@ mod tests {
             assert_eq!(conflict, expected, "{wanted:?}");
             assert!(visited <= 120, "{visited} nodes for {wanted:?}");
         }
-        // The calls of an owner look only through its own locks.
+        // The calls of an owner visit only its own locks.
         let plan = locks.plan_unlock(&wanted(7, 3, true).owner, Range::WHOLE);
         assert_eq!((plan.removed.len(), plan.added.len()), (2, 0));
     }

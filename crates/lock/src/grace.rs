@@ -1,4 +1,4 @@
-//! The time after a restart in which what was held before is locked again, and nothing else.
+//! The grace period: the time after a restart in which only reclaims of earlier locks are granted.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// None: nobody held a lock when the server went.
+    /// No grace period: no client held a lock when the server stopped.
     pub const NONE: Grace = Grace { until: None };
 
     /// Lasts until `end`.
@@ -17,14 +17,14 @@ impl Grace {
         Grace { until: Some(end) }
     }
 
-    /// Whether it lasts still.
+    /// Whether the grace period has not ended yet.
     pub fn lasts(&self, now: Instant) -> bool {
         self.until.is_some_and(|end| now < end)
     }
 
-    /// Whether a lock may be given: in the grace period to who had it before the restart (`reclaim`), and
-    /// afterwards to who did not. A late reclaim is refused, for somebody else may have had the lock
-    /// meanwhile, and changed what it protects.
+    /// Whether a lock may be granted: in the grace period only to clients that held it before the restart (`reclaim`),
+    /// and afterwards only to others. A late reclaim is refused, because another client may have had the lock
+    /// meanwhile, and changed the data that it protects.
     pub fn admits(&self, reclaim: bool, now: Instant) -> bool {
         reclaim == self.lasts(now)
     }

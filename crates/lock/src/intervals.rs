@@ -1,8 +1,8 @@
-//! Ranges of bytes with a value each, found by the bytes that they have in common with another one.
+//! Ranges of bytes with a value each, searchable by overlap with another range.
 //!
-//! A balanced search tree by first byte (an AVL tree), in which each node holds the last byte of its whole subtree:
-//! for any set of locks, made in any order, a search goes down one path of at most 1.44 log2(n) nodes and to
-//! the ranges that it asks about.
+//! A balanced search tree by first byte (an AVL tree), in which each node stores the last byte of its whole subtree.
+//! For any set of locks, added in any order, a search visits one path of at most 1.44 log2(n) nodes and
+//! the ranges that it tests.
 
 use crate::Range;
 
@@ -13,16 +13,16 @@ pub(crate) struct Intervals<V> {
 
 type Tree<V> = Option<Box<Node<V>>>;
 
-/// The key of a range: its first byte, and a number that no other range of the tree has.
+/// The key of a range: its first byte, and a number that is unique in the tree.
 type Place = (u64, u64);
 
 struct Node<V> {
     range: Range,
     id: u64,
     value: V,
-    /// Last byte of all ranges from here down.
+    /// Largest last byte of all ranges in this subtree.
     last: u64,
-    /// Nodes on the longest path down, this one included.
+    /// Number of nodes on the longest path down, including this one.
     height: u32,
     lower: Tree<V>,
     higher: Tree<V>,
@@ -35,7 +35,7 @@ impl<V> Default for Intervals<V> {
 }
 
 impl<V> Intervals<V> {
-    /// Adds a range, under a number that no other one here has.
+    /// Adds a range, with a number that is unique in the tree.
     pub(crate) fn insert(&mut self, range: Range, id: u64, value: V) {
         let node = Box::new(Node {
             range,
@@ -49,12 +49,12 @@ impl<V> Intervals<V> {
         self.root = Some(insert(self.root.take(), node));
     }
 
-    /// Takes a range out, which was added under this number.
+    /// Removes the range that was added with this number.
     pub(crate) fn remove(&mut self, range: Range, id: u64) {
         self.root = remove(self.root.take(), (range.first(), id));
     }
 
-    /// The first of the ranges that have a byte in common with `range`, in the order of their first bytes, for whose
+    /// Returns the first of the ranges that overlap `range`, in the order of their first bytes, for whose
     /// value `is_it` is true.
     pub(crate) fn find(
         &self,
@@ -70,7 +70,7 @@ impl<V> Node<V> {
         (self.range.first(), self.id)
     }
 
-    /// Updates its data about its subtree.
+    /// Recomputes the data about its subtree.
     fn update(&mut self) {
         let below = [&self.lower, &self.higher];
         self.height = 1 + below.map(height).into_iter().max().unwrap_or(0);
@@ -114,7 +114,7 @@ fn remove<V>(tree: Tree<V>, place: Place) -> Tree<V> {
     Some(balance(node))
 }
 
-/// The lowest node of a tree, and the rest of it.
+/// Removes the lowest node of a tree, and returns it and the rest.
 fn take_lowest<V>(mut node: Box<Node<V>>) -> (Box<Node<V>>, Tree<V>) {
     match node.lower.take() {
         None => {
@@ -129,7 +129,7 @@ fn take_lowest<V>(mut node: Box<Node<V>>) -> (Box<Node<V>>, Tree<V>) {
     }
 }
 
-/// Balances a node of which one side is higher by two at most than the other.
+/// Balances a node whose sides differ in height by at most two.
 fn balance<V>(mut node: Box<Node<V>>) -> Box<Node<V>> {
     let (lower, higher) = (height(&node.lower), height(&node.higher));
     if lower > higher + 1 {
@@ -150,7 +150,7 @@ fn balance<V>(mut node: Box<Node<V>>) -> Box<Node<V>> {
     node
 }
 
-/// Puts the node's lower neighbour below in its place.
+/// Rotates the node's lower child into its place.
 fn raise_lower<V>(mut node: Box<Node<V>>) -> Box<Node<V>> {
     let Some(mut top) = node.lower.take() else {
         return node;
@@ -162,7 +162,7 @@ fn raise_lower<V>(mut node: Box<Node<V>>) -> Box<Node<V>> {
     top
 }
 
-/// Puts the node's higher neighbour below in its place.
+/// Rotates the node's higher child into its place.
 fn raise_higher<V>(mut node: Box<Node<V>>) -> Box<Node<V>> {
     let Some(mut top) = node.higher.take() else {
         return node;
@@ -206,7 +206,7 @@ pub(crate) mod tests {
     use super::*;
 
     thread_local! {
-        /// Nodes that searches of this thread have looked at.
+        /// Number of nodes that searches of this thread have visited.
         pub(crate) static VISITED: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -269,7 +269,7 @@ pub(crate) mod tests {
     #[test]
     fn a_search_goes_down_one_path() {
         let mut tree = Intervals::default();
-        // In rising order, the worst for a tree that is not balanced.
+        // In ascending order, the worst case for an unbalanced tree.
         for id in 0..16_384 {
             tree.insert(bytes(id * 10, 5), id, id);
         }

@@ -1,9 +1,9 @@
 //! Forebay: the table of byte-range locks and share reservations.
 //!
-//! What clients lock lives here and nowhere else: which [`Owner`] holds which [`Range`] of which file, who
-//! waits for what, and which share reservations there are. It is plain synchronous code without network,
-//! clock or disk; what a lock manager does about it (calling clients back, noting them for the next start) is
-//! its caller's.
+//! The locks of clients are stored here and nowhere else: which [`Owner`] holds which [`Range`] of which file, which
+//! owners wait for which locks, and the share reservations. This is plain synchronous code without network,
+//! clock or disk; the lock manager that uses it does the rest (callbacks to clients, and the list of clients for the
+//! next start).
 //!
 //! ```text
 //!                lock, free of conflict                      unlock, client freed
@@ -16,15 +16,15 @@
 //!       +-- cancel, unlock, client freed --> (nothing)
 //! ```
 //!
-//! A *granted* lock excludes others as a held one does, but its owner has not been told for certain; it
-//! becomes part of what the owner holds only when it is confirmed, so that giving it back leaves what the
-//! owner held before as it was.
+//! A *granted* lock excludes others like a held one, but its owner has not acknowledged it. It
+//! becomes part of the owner's held locks only when it is confirmed, so that refusing it leaves the locks that the
+//! owner held before unchanged.
 //!
-//! * [`Range`] is a stretch of bytes; [`Owner`] and [`Client`] say whose a lock is.
-//! * [`LockTable`] is the table, in shards by file: a call looks at the locks of one file, and there at conflicting
-//!   ones and its owner's. [`Limits`] bounds the entries of one host and of all hosts together. Where a range becomes
-//!   free that has many waiters, they are handled in steps.
-//! * [`Grace`] is the time after a restart in which only what was held before may be locked.
+//! * [`Range`] is a range of bytes; [`Owner`] and [`Client`] identify the owner of a lock.
+//! * [`LockTable`] is the table, in shards by file: a call visits the locks of one file, and there only conflicting
+//!   ones and its owner's. [`Limits`] bounds the entries of one host and of all hosts together. When a range with many
+//!   waiters becomes free, they are handled in steps.
+//! * [`Grace`] is the time after a restart in which only earlier locks may be reclaimed.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Stretches of bytes, as locks have them.
+//! Ranges of bytes, as used by locks.
 
 /// Bytes of a file from `first` to `last`, both included; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -7,7 +7,7 @@ pub struct Range {
     last: u64,
 }
 
-/// The range ends behind the last byte that has a number (NLM4_FBIG).
+/// The range extends beyond the largest offset (NLM4_FBIG).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfRange;
 
@@ -18,7 +18,7 @@ impl Range {
         last: u64::MAX,
     };
 
-    /// `length` bytes from `offset` on; length 0 is everything from there, however the file grows.
+    /// `length` bytes from `offset` on; length 0 means all bytes from there, even if the file grows.
     pub fn new(offset: u64, length: u64) -> Result<Range, OutOfRange> {
         let last = match length.checked_sub(1) {
             None => u64::MAX,
@@ -35,7 +35,7 @@ impl Range {
         self.first
     }
 
-    /// How many bytes; 0 for everything from the first on.
+    /// Number of bytes; 0 for all bytes from the first on.
     pub fn length(self) -> u64 {
         if self.last == u64::MAX {
             0
@@ -57,7 +57,7 @@ impl Range {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// Whether one begins where the other ends, so that together they are one range.
+    /// Whether one begins right after the end of the other, so that together they form one range.
     pub(crate) fn touches(self, other: Range) -> bool {
         let follows = |a: Range, b: Range| a.last.checked_add(1) == Some(b.first);
         follows(self, other) || follows(other, self)
@@ -71,7 +71,7 @@ impl Range {
         }
     }
 
-    /// What is left of this range before and after `hole`.
+    /// The parts of this range before and after `hole`.
     pub(crate) fn without(self, hole: Range) -> impl Iterator<Item = Range> {
         let piece = |first, last| Range { first, last };
         let before = hole
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!((tail.offset(), tail.length()), (10, 0));
         assert_eq!(range(0, 0), Range::WHOLE);
         assert!(tail.overlaps(range(u64::MAX, 1)));
-        // The same bytes, counted.
+        // The same bytes, with an explicit length.
         assert_eq!(range(10, u64::MAX - 9), tail);
     }
 

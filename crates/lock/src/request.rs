@@ -1,4 +1,4 @@
-//! Requests to the table and its answers to them: plain data, which the [table](crate::table) hands on to the
+//! Requests to the table and its answers: plain data, which the [table](crate::table) passes on to the
 //! [locks](crate::file) and the [share reservations](crate::shares) of a file.
 
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use crate::{Client, Incarnation, Owner, Range};
 /// A lock: held, granted, or waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// By whom.
+    /// Its owner.
     pub owner: Arc<Owner>,
-    /// Which bytes.
+    /// Its bytes.
     pub range: Range,
     /// Whether it excludes every other lock, or only exclusive ones.
     pub exclusive: bool,
-    /// From which life of the client.
+    /// The client's incarnation that asked for it.
     pub incarnation: Incarnation,
 }
 
 impl Wanted {
-    /// Whether the two are one request, sent again.
+    /// Whether both are the same request, sent again.
     pub(crate) fn is_same(&self, other: &Wanted) -> bool {
         self.range == other.range
             && self.exclusive == other.exclusive
@@ -29,19 +29,19 @@ impl Wanted {
     }
 }
 
-/// A share reservation: what its owner does with the file, and what it wants nobody else to do. Both are
+/// A share reservation: the access that its owner has, and the access that it denies to others. Both are
 /// bits, 1 for reading and 2 for writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Of which client.
+    /// The client that has it.
     pub client: Arc<Client>,
-    /// Of whom there.
+    /// The owner on that client (`oh`).
     pub handle: Vec<u8>,
-    /// What the owner does.
+    /// Access of the owner.
     pub access: u32,
-    /// What others must not.
+    /// Access that is denied to others.
     pub deny: u32,
-    /// From which life of the client.
+    /// The client's incarnation that asked for it.
     pub incarnation: Incarnation,
 }
 
@@ -60,8 +60,8 @@ pub struct Holder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GrantId(pub(crate) u64);
 
-/// A lock that was waited for and is there now: its owner is to be told, and then
-/// [`LockTable::confirm`](crate::LockTable::confirm) or [`LockTable::refuse`](crate::LockTable::refuse) called.
+/// A lock that was waited for and is now granted. The caller has to notify its owner, and then to call
+/// [`LockTable::confirm`](crate::LockTable::confirm) or [`LockTable::refuse`](crate::LockTable::refuse).
 #[derive(Clone, Debug)]
 pub struct Grant<T> {
     /// Its number.
@@ -74,14 +74,14 @@ pub struct Grant<T> {
     pub tag: T,
 }
 
-/// What became of a request for a lock.
+/// Result of a lock request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockOutcome {
-    /// It is held.
+    /// The lock is held.
     Granted,
-    /// Another one is in the way.
+    /// Another lock conflicts.
     Denied,
-    /// Another one is in the way; it is waited for.
+    /// Another lock conflicts; the owner waits.
     Blocked,
     /// A limit is reached.
     NoLocks,

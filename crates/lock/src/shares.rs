@@ -6,16 +6,16 @@ use std::sync::Arc;
 use crate::request::Share;
 use crate::{Client, Incarnation};
 
-/// Reservations by owner, and counts of each kind: so that a new one need not be compared with each.
+/// Reservations by owner, and counts by kind: so a new one need not be compared with each of them.
 #[derive(Default)]
 pub(crate) struct Shares {
     shares: BTreeMap<(Arc<Client>, Vec<u8>), Share>,
-    /// How many have an access, and how many deny it: reading, writing.
+    /// Numbers of reservations with this access, and of those that deny it: reading, writing.
     access: [usize; 2],
     deny: [usize; 2],
 }
 
-/// Whether reading, and whether writing, is among the bits.
+/// Whether reading, and whether writing, is set in the bits.
 fn bits(of: u32) -> [bool; 2] {
     [of & 1 != 0, of & 2 != 0]
 }
@@ -29,7 +29,7 @@ impl Shares {
         self.shares.len()
     }
 
-    /// Whether another owner's reservation forbids this one, or the other way round.
+    /// Whether another owner's reservation excludes this one, or is excluded by it.
     pub(crate) fn conflict(&self, share: &Share) -> bool {
         let own = self.shares.get(&key(share));
         let clashes = |wanted: u32, others: &[usize; 2], own: u32| {
@@ -48,7 +48,7 @@ impl Shares {
         self.shares.contains_key(&key(share))
     }
 
-    /// Sets the owner's reservation, in place of one that it may have.
+    /// Sets the owner's reservation; replaces an existing one.
     pub(crate) fn set(&mut self, share: Share) {
         self.remove(&share);
         for (all, own) in [
@@ -62,7 +62,7 @@ impl Shares {
         self.shares.insert(key(&share), share);
     }
 
-    /// Ends the owner's reservation, if there is one.
+    /// Removes the owner's reservation, if there is one.
     pub(crate) fn remove(&mut self, share: &Share) {
         let Some(share) = self.shares.remove(&key(share)) else {
             return;
@@ -77,7 +77,7 @@ impl Shares {
         }
     }
 
-    /// Drops all reservations of `client`, except those of its incarnation `but`.
+    /// Removes all reservations of `client`, except those of its incarnation `but`.
     pub(crate) fn free(&mut self, client: &Client, but: Option<Incarnation>) {
         let lowest = (Arc::new(client.clone()), Vec::new());
         let own = self.shares.range(lowest..).map(|(_, share)| share);

@@ -1,4 +1,4 @@
-//! The table of all files' locks.
+//! The table of the locks of all files.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -16,15 +16,15 @@ use crate::{Client, Incarnation, Owner, Range};
 /// Independent parts, each with its own lock.
 const SHARDS: usize = 64;
 
-/// How much the table may hold: each lock, waiter and reservation counts as one, and takes about 200 bytes
-/// and what its owner's name and handle have.
+/// Limits on the entries of the table. Each lock, waiter and reservation counts as one, and takes about 200 bytes
+/// plus the owner's name and handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of one address.
+    /// Entries of one address.
     pub per_host: usize,
-    /// Of one file, by whomever.
+    /// Entries of one file, of all owners.
     pub per_file: usize,
-    /// All together.
+    /// Entries in total.
     pub total: usize,
 }
 
@@ -40,22 +40,22 @@ impl Default for Limits {
 
 type Shard<T> = HashMap<Inode, FileLocks<T>>;
 
-/// See the crate's documentation. `T` is what a caller wants to have back with a grant.
+/// See the crate's documentation. `T` is the tag that a caller gets back with a grant.
 ///
-/// The caller has to report the grants that a call returns to their owners, independent of the call's result. Where
-/// many wait, a call looks at some of them only: while there [is work left](Self::has_work_left), a task has to [go
+/// The caller has to notify the owners of the grants that a call returns, independent of the call's result. Where
+/// many wait, a call visits only some of them: while there [is work left](Self::has_work_left), a task has to [go
 /// on](Self::go_on).
 pub struct LockTable<T> {
     shards: [Mutex<Shard<T>>; SHARDS],
     accounts: Accounts,
     limits: Limits,
     next_grant: AtomicU64,
-    /// Files with waiters that are still to be looked at. Locked after a shard.
+    /// Files with waiters that still have to be visited. Locked after a shard.
     unfinished: Mutex<VecDeque<Inode>>,
 }
 
 impl<T> LockTable<T> {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(limits: Limits) -> LockTable<T> {
         LockTable {
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -66,7 +66,7 @@ impl<T> LockTable<T> {
         }
     }
 
-    /// What keeps a lock from being held now.
+    /// Returns a lock that conflicts with `wanted` now, if any.
     pub fn test(&self, file: Inode, wanted: &Wanted) -> Option<Holder> {
         let shard = self.shard(file).lock();
         let (range, owner, exclusive) = shard.get(&file)?.conflict(wanted)?;
@@ -77,9 +77,9 @@ impl<T> LockTable<T> {
         })
     }
 
-    /// Locks; the bytes that the owner holds already get the new mode. With `wait`, a lock that is in the way
-    /// is waited for, and the tag comes back with the grant. Asked again, it gives the same answer: what is
-    /// held is held, who waits keeps the place, and a grant not yet confirmed is.
+    /// Locks a range; the bytes that the owner holds already get the new mode. With `wait`, the owner waits for a
+    /// conflicting lock, and the tag is returned with the grant. A repeated request gives the same result: a held lock
+    /// stays held, a waiting owner keeps its place, and a grant that is not yet confirmed becomes held.
     pub fn lock(
         &self,
         file: Inode,
@@ -102,7 +102,7 @@ impl<T> LockTable<T> {
             if !room.for_plan(locks, &plan) {
                 return LockOutcome::NoLocks;
             }
-            // It does not matter any more that it was waited for, nor who was about to be told.
+            // Earlier waits and unconfirmed grants for the same request are obsolete now.
             locks.stop_waiting(wanted);
             for id in locks.granted_of(&wanted.owner, |granted| granted.is_same(wanted)) {
                 locks.refuse(id);
@@ -112,8 +112,8 @@ impl<T> LockTable<T> {
         })
     }
 
-    /// Gives up waiting. `false` if nobody waits for exactly this. What was granted and not confirmed is given
-    /// back as well; what is held stays.
+    /// Cancels a wait. `false` if there is none for exactly this lock. Refuses a grant that is not confirmed
+    /// as well; a held lock stays.
     pub fn cancel(&self, file: Inode, wanted: &Wanted) -> (bool, Vec<Grant<T>>) {
         self.change(file, wanted.owner.client.host, |locks, _| {
             let mut found = locks.stop_waiting(wanted);
@@ -124,11 +124,11 @@ impl<T> LockTable<T> {
         })
     }
 
-    /// Unlocks bytes, held by the owner or not, and ends its waiting for any of them. `false`, and nothing
-    /// happens, when a lock would have to be split and a limit is reached.
+    /// Unlocks a range, whether the owner holds it or not, and cancels its waits for any of the bytes. Returns `false`,
+    /// and changes nothing, if a lock would have to be split and a limit is reached.
     pub fn unlock(&self, file: Inode, owner: &Arc<Owner>, range: Range) -> (bool, Vec<Grant<T>>) {
         self.change(file, owner.client.host, |locks, room| {
-            // Who unlocks knows of the grant.
+            // An owner that unlocks knows of its grant.
             for id in locks.granted_of(owner, |granted| granted.range.overlaps(range)) {
                 locks.confirm(id);
             }
@@ -142,14 +142,15 @@ impl<T> LockTable<T> {
         })
     }
 
-    /// Whether a grant is neither confirmed nor given back, in whatever way: only then the owner may be told.
+    /// Whether a grant is neither confirmed nor refused in any way: only then the owner may be notified.
     pub fn is_unsettled(&self, grant: &Grant<T>) -> bool {
         let shard = self.shard(grant.file).lock();
         let locks = shard.get(&grant.file);
         locks.is_some_and(|locks| locks.is_granted(grant.id))
     }
 
-    /// The owner knows of its grant: it holds the lock. Nothing happens if the grant is settled already.
+    /// Confirms a grant: the owner has acknowledged it and holds the lock. Does nothing if the grant is settled
+    /// already.
     pub fn confirm(&self, grant: &Grant<T>) -> Vec<Grant<T>> {
         let host = grant.lock.owner.client.host;
         let (_, grants) = self.change(grant.file, host, |locks, _| {
@@ -158,7 +159,7 @@ impl<T> LockTable<T> {
         grants
     }
 
-    /// The owner does not want its grant, or is not to be reached. Nothing happens if the grant is
+    /// Refuses a grant: the owner does not want it, or is unreachable. Does nothing if the grant is
     /// settled already.
     pub fn refuse(&self, grant: &Grant<T>) -> Vec<Grant<T>> {
         let host = grant.lock.owner.client.host;
@@ -168,7 +169,7 @@ impl<T> LockTable<T> {
         grants
     }
 
-    /// Makes a share reservation, in place of one that the owner may have.
+    /// Makes a share reservation; replaces an existing one of the owner.
     pub fn share(&self, file: Inode, share: Share) -> LockOutcome {
         let (outcome, _) = self.change(file, share.client.host, |locks, room| {
             if locks.shares.conflict(&share) {
@@ -183,15 +184,15 @@ impl<T> LockTable<T> {
         outcome
     }
 
-    /// Ends the reservation of an owner, if there is one.
+    /// Removes the reservation of an owner, if there is one.
     pub fn unshare(&self, file: Inode, share: &Share) {
         self.change(file, share.client.host, |locks, _| {
             locks.shares.remove(share)
         });
     }
 
-    /// Frees all that a client has, except what is from its life `but`: it is not there any more, or was booted
-    /// anew.
+    /// Removes all entries of a client that has rebooted or no longer exists, except those of its incarnation
+    /// `but`.
     pub fn free(&self, client: &Client, but: Option<Incarnation>) -> Vec<Grant<T>> {
         let mut grants = Vec::new();
         let mut budget = Budget::OF_A_CALL;
@@ -203,12 +204,12 @@ impl<T> LockTable<T> {
         grants
     }
 
-    /// Whether a range became free whose waiters no call has reached yet.
+    /// Whether a range became free and its waiters were not all visited yet.
     pub fn has_work_left(&self) -> bool {
         !self.unfinished.lock().is_empty()
     }
 
-    /// Looks at some more waiters, as a call does; `None` if there is no work left.
+    /// Visits some more waiters, as a call does; `None` if there is no work left.
     pub fn go_on(&self) -> Option<Vec<Grant<T>>> {
         let file = self.unfinished.lock().pop_front()?;
         let mut shard = self.shard(file).lock();
@@ -219,12 +220,12 @@ impl<T> LockTable<T> {
         Some(self.promote(file, locks, &mut Budget::OF_A_CALL.clone()))
     }
 
-    /// Locks, waiters and reservations.
+    /// Number of locks, waiters and reservations.
     pub fn entries(&self) -> usize {
         self.accounts.total()
     }
 
-    /// The same of one host.
+    /// Number of entries of one host.
     pub fn entries_of(&self, host: IpAddr) -> usize {
         self.accounts.entries(host)
     }
@@ -234,7 +235,7 @@ impl<T> LockTable<T> {
         &self.shards[file.0 as usize % SHARDS]
     }
 
-    /// Changes what `host` has in a file, keeps its account, and grants what became free.
+    /// Changes the entries of `host` in a file, updates its account, and grants locks in the bytes that became free.
     fn change<R>(
         &self,
         file: Inode,
@@ -244,7 +245,7 @@ impl<T> LockTable<T> {
         self.change_within(file, host, &mut Budget::OF_A_CALL.clone(), change)
     }
 
-    /// The same, with a budget for the waiters that it looks at.
+    /// The same, with a budget for the waiters that it visits.
     fn change_within<R>(
         &self,
         file: Inode,
@@ -261,7 +262,7 @@ impl<T> LockTable<T> {
             host,
         };
         let result = change(locks, &room);
-        // Granting moves entries and makes none; so this is all the host's.
+        // Grants move entries and create none, so the difference belongs to the host.
         self.accounts.change(host, file, before, locks.entries());
         let granted = self.promote(file, locks, budget);
         if locks.is_empty() {
@@ -270,7 +271,7 @@ impl<T> LockTable<T> {
         (result, granted)
     }
 
-    /// Grants locks in the bytes that became free, and queues the file if that is more than the budget allows.
+    /// Grants locks in the bytes that became free, and queues the file if the budget does not suffice for all of them.
     fn promote(&self, file: Inode, locks: &mut FileLocks<T>, budget: &mut Budget) -> Vec<Grant<T>> {
         let next = || GrantId(self.next_grant.fetch_add(1, Ordering::Relaxed));
         let granted = locks.promote(budget, next);
@@ -288,7 +289,7 @@ impl<T> LockTable<T> {
     }
 }
 
-/// The room that is left for one host.
+/// The remaining room of one host.
 struct Room<'a> {
     accounts: &'a Accounts,
     limits: &'a Limits,
@@ -300,7 +301,7 @@ impl Room<'_> {
         self.for_entries(locks, plan.growth())
     }
 
-    /// Whether the entries of the file may grow and shrink by so many.
+    /// Whether there is room for the entries of the file to grow by `more` and shrink by `less`.
     fn for_entries<T>(&self, locks: &FileLocks<T>, (more, less): (usize, usize)) -> bool {
         let Some(growth) = more.checked_sub(less).filter(|growth| *growth > 0) else {
             return true;

@@ -1,4 +1,4 @@
-//! The table against a model that knows every byte by itself.
+//! The table against a model that stores every byte separately.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,7 +11,7 @@ use forebay_types::Inode;
 use proptest::prelude::*;
 
 const FILE: Inode = Inode(7);
-/// Bytes that the model knows; the last stands for all that follow.
+/// Number of bytes in the model; the last one stands for all that follow.
 const BYTES: u64 = 12;
 
 fn owner(number: u8) -> Arc<Owner> {
@@ -27,7 +27,7 @@ fn owner(number: u8) -> Arc<Owner> {
     })
 }
 
-/// Bytes `first` to `last` of the model; to the end if the last is.
+/// Bytes `first` to `last` of the model; to the end of the file if `last` is the last one.
 fn range(first: u64, last: u64) -> Range {
     let (first, last) = (first.min(last), first.max(last));
     let length = if last == BYTES - 1 {
@@ -55,7 +55,7 @@ fn wanted(number: u8, range: Range, exclusive: bool) -> Wanted {
     }
 }
 
-/// Who holds a byte (true: exclusively), and who waits, with numbers in the order of arrival.
+/// The owners of each byte (true: exclusive), and the waiters, with numbers in the order of arrival.
 #[derive(Default)]
 struct Model {
     held: BTreeMap<(u64, u8), bool>,
@@ -79,9 +79,9 @@ impl Model {
         }
     }
 
-    /// Grants what can be, in order; gives who was granted what. A grant excludes others at once, but what
-    /// its owner held before changes only when it is confirmed: here as soon as all that could be granted
-    /// together was.
+    /// Grants all locks that are possible, in order; returns the new owners and ranges. A grant excludes others at
+    /// once, but the locks that its owner held before change only when it is confirmed. The model confirms when all
+    /// that could be granted together was granted.
     fn promote(&mut self) -> Vec<(u8, Range, bool)> {
         let mut granted: Vec<(u8, Range, bool)> = Vec::new();
         let mut confirmed = 0;
@@ -105,7 +105,7 @@ impl Model {
         }
     }
 
-    /// The fewest ranges that describe what is held.
+    /// The smallest number of ranges that describe the held locks.
     fn ranges(&self) -> usize {
         let starts = self.held.iter().filter(|((byte, who), mode)| {
             byte.checked_sub(1)
@@ -135,7 +135,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The grants, each confirmed, and what confirming granted.
+/// The grants, each confirmed, and the grants that this caused.
 fn confirmed(table: &LockTable<()>, mut grants: Vec<Grant<()>>) -> Vec<(u8, Range, bool)> {
     let mut seen = Vec::new();
     while !grants.is_empty() {
@@ -202,7 +202,7 @@ proptest! {
             prop_assert_eq!(confirmed(&table, grants), expected);
             for byte in 0..BYTES {
                 for exclusive in [false, true] {
-                    // Somebody who holds nothing meets whoever does.
+                    // An owner that holds nothing conflicts with any holder.
                     let probe = wanted(99, range(byte, byte), exclusive);
                     let conflict = table.test(FILE, &probe);
                     prop_assert_eq!(conflict.is_some(), model.conflicts(99, probe.range, exclusive));

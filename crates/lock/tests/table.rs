@@ -1,4 +1,4 @@
-//! Single rules of the table, each by a scenario.
+//! Individual rules of the table, one scenario each.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn table() -> LockTable<&'static str> {
     LockTable::new(Limits::default())
 }
 
-/// Who is granted what.
+/// The tags of the grants.
 fn told(grants: &[Grant<&'static str>]) -> Vec<&'static str> {
     grants.iter().map(|grant| grant.tag).collect()
 }
@@ -65,11 +65,11 @@ fn waiters_get_the_lock_in_the_order_in_which_they_came() {
     let (second, third) = (lock(2, 0, 0, true), lock(3, 0, 0, true));
     table.lock(FILE, &second, Some("2"));
     table.lock(FILE, &third, Some("3"));
-    // Asking again costs no one the place.
+    // A repeated request does not lose the place.
     table.lock(FILE, &second, Some("2 again"));
     let (_, grants) = table.unlock(FILE, &first.owner, first.range);
     assert_eq!(told(&grants), ["2 again"]);
-    // Granted means held, before anybody has said so.
+    // A granted lock excludes others before it is confirmed.
     assert_eq!(table.lock(FILE, &first, None).0, LockOutcome::Denied);
     table.confirm(&grants[0]);
     let (_, grants) = table.unlock(FILE, &second.owner, second.range);
@@ -103,7 +103,7 @@ fn a_grant_that_nobody_wants_goes_to_the_next_and_leaves_what_was_held_before() 
     table.lock(FILE, &other, Some("other"));
     let next = table.refuse(&grants[0]);
     assert_eq!(told(&next), ["other"]);
-    // Host 1 still reads, as it did.
+    // Host 1 still has its shared lock.
     let holder = table.test(FILE, &lock(4, 0, 10, true)).unwrap();
     assert!(!holder.exclusive);
     assert_eq!(
@@ -114,7 +114,7 @@ fn a_grant_that_nobody_wants_goes_to_the_next_and_leaves_what_was_held_before() 
         table.lock(FILE, &lock(4, 0, 1, false), None).0,
         LockOutcome::Granted
     );
-    // Settled is settled.
+    // A settled grant does not change.
     assert!(table.refuse(&grants[0]).is_empty());
     table.confirm(&grants[0]);
     assert_eq!(
@@ -133,7 +133,7 @@ fn asking_again_confirms_a_grant() {
     assert!(table.is_unsettled(&grants[0]));
     assert_eq!(table.lock(FILE, &waiter, Some("2")).0, LockOutcome::Granted);
     assert!(!table.is_unsettled(&grants[0]));
-    // That the callback failed does not matter any more.
+    // The failed callback makes no difference any more.
     assert!(table.refuse(&grants[0]).is_empty());
     assert_eq!(table.lock(FILE, &holder, None).0, LockOutcome::Denied);
 }
@@ -145,7 +145,7 @@ fn unlocking_gives_back_what_was_granted_but_never_confirmed() {
     table.lock(FILE, &holder, None);
     table.lock(FILE, &waiter, Some("2"));
     let (_, grants) = table.unlock(FILE, &holder.owner, holder.range);
-    // The client was told, and gives half of it back before its answer is here.
+    // The client was notified, and releases half of the lock before its answer arrives.
     table.unlock(FILE, &waiter.owner, Range::new(0, 5).unwrap());
     table.refuse(&grants[0]);
     assert_eq!(
@@ -207,7 +207,7 @@ fn a_lesser_lock_lets_those_in_who_waited_for_it() {
 fn two_files_know_nothing_of_each_other() {
     let table = table();
     table.lock(FILE, &lock(1, 0, 0, true), None);
-    // In the same shard, too.
+    // Also in the same shard.
     for other in [Inode(8), Inode(7 + 64)] {
         assert_eq!(
             table.lock(other, &lock(2, 0, 0, true), None).0,
@@ -230,7 +230,7 @@ fn a_rebooted_client_loses_what_is_from_before_and_nothing_else() {
     table.lock(FILE, &lock(2, 12, 1, true), Some("new"));
     let grants = table.free(&old.owner.client, Some(Incarnation(5)));
     assert_eq!(told(&grants), ["2"]);
-    // The same notice again, which comes late, takes nothing.
+    // The same notice arrives again, late; it removes nothing.
     assert!(
         table
             .free(&old.owner.client, Some(Incarnation(5)))
@@ -299,7 +299,7 @@ fn at_a_limit_nothing_is_taken_and_unlocking_works() {
     }
     let fourth = lock(1, 30, 5, true);
     assert_eq!(table.lock(FILE, &fourth, None).0, LockOutcome::NoLocks);
-    // Held already, and growing what is held, take nothing more.
+    // Requests for held bytes, and extensions of a held lock, take no further entries.
     assert_eq!(
         table.lock(FILE, &lock(1, 10, 5, true), None).0,
         LockOutcome::Granted
@@ -310,7 +310,7 @@ fn at_a_limit_nothing_is_taken_and_unlocking_works() {
     );
     assert_eq!(table.entries(), 2);
     assert_eq!(table.lock(FILE, &fourth, None).0, LockOutcome::Granted);
-    // Splitting does.
+    // A split does.
     let middle = lock(1, 2, 1, true);
     assert!(!table.unlock(FILE, &middle.owner, middle.range).0);
     assert!(
@@ -319,7 +319,7 @@ fn at_a_limit_nothing_is_taken_and_unlocking_works() {
             .0
     );
     assert!(table.unlock(FILE, &middle.owner, middle.range).0);
-    // Waiting does, for others as well: five are in the file, then.
+    // A wait does, for other hosts as well: then five are in the file.
     assert_eq!(
         table.lock(FILE, &lock(2, 0, 1, true), Some(())).0,
         LockOutcome::Blocked
@@ -336,7 +336,7 @@ fn at_a_limit_nothing_is_taken_and_unlocking_works() {
         table.lock(FILE, &lock(2, 60, 1, true), None).0,
         LockOutcome::NoLocks
     );
-    // And one more in all.
+    // And one more in total.
     assert_eq!(
         table.lock(Inode(8), &lock(2, 0, 1, true), None).0,
         LockOutcome::Granted
@@ -373,7 +373,7 @@ fn share_reservations_forbid_what_they_say_both_ways() {
     assert_eq!(table.share(FILE, share(2, WRITE, 0)), LockOutcome::Denied);
     assert_eq!(table.share(FILE, share(2, READ, READ)), LockOutcome::Denied);
     assert_eq!(table.share(FILE, share(2, READ, 0)), LockOutcome::Granted);
-    // The owner changes its own, if the others allow it.
+    // The owner changes its own reservation, if the others allow it.
     assert_eq!(table.share(FILE, share(1, READ, READ)), LockOutcome::Denied);
     assert_eq!(
         table.share(FILE, share(1, READ | WRITE, 0)),
@@ -390,7 +390,7 @@ fn share_reservations_forbid_what_they_say_both_ways() {
     assert_eq!(table.entries(), 0);
 }
 
-/// Many wait for one byte, and one for another.
+/// Many waiters for one byte, and one for another.
 fn crowd(waiters: i32) -> LockTable<&'static str> {
     let limits = Limits {
         per_host: 100_000,
@@ -425,7 +425,7 @@ fn an_unlock_looks_at_some_of_many_waiters_and_the_others_are_come_to_later() {
     while let Some(grants) = table.go_on() {
         steps += 1;
         later.extend(told(&grants));
-        // Bytes that become free meanwhile start no new round before all waiters have had their turn.
+        // Bytes that become free meanwhile start no new round before all waiters were visited.
         let other = lock(4, 100, 1, true);
         table.lock(FILE, &other, None);
         table.unlock(FILE, &other.owner, Range::WHOLE);
@@ -434,7 +434,7 @@ fn an_unlock_looks_at_some_of_many_waiters_and_the_others_are_come_to_later() {
         }
     }
     assert_eq!(later, ["another"]);
-    // 64 of them are tried in a step, and in each of the calls between.
+    // Each step, and each of the calls between, tries 64 of them.
     assert!((50..400).contains(&steps), "{steps} steps");
     while table.go_on().is_some() {}
     assert!(!table.has_work_left());
