@@ -1,15 +1,15 @@
-//! An NFSv3 client for tests, made by hand from RFC 1813, RFC 5531 and RFC 4506, so that server and
-//! tests share no codec: a mistake in the server's XDR cannot hide behind the same one here.
+//! An NFSv3 client for tests, written by hand from RFC 1813, RFC 5531 and RFC 4506, so that server and
+//! tests share no codec: an error in the server's XDR cannot be hidden by the same error here.
 //!
 //! ```text
 //!   Request ---- arguments of one call (request.rs)      Reply ---- its results (reply.rs)
 //!        \                                               /
-//!         Link ---- many calls under way on one TCP connection, which behaves as a hard mount
-//!         (link.rs) does: when the connection breaks it waits for the server, connects again and
-//!                   sends every unanswered call once more, under the same transaction number
+//!         Link ---- many calls in flight on one TCP connection, which behaves like a hard mount
+//!         (link.rs) does: when the connection breaks it waits for the server, reconnects and
+//!                   resends every unanswered call, under the same transaction id
 //! ```
 //!
-//! Blocking, without threads of its own: who uses a [`Link`] gives it a thread.
+//! Blocking, without threads of its own: the user of a [`Link`] runs it on a thread.
 
 #![forbid(unsafe_code)]
 
@@ -25,9 +25,9 @@ pub use reply::{
 pub use request::{Caller, Create, LAST_FRAGMENT, Request, Stable};
 pub use xdr::Malformed;
 
-/// A file handle, as the server gave it.
+/// A file handle, as the server returned it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(pub Vec<u8>);
 
-/// A write verifier: while it stays, nothing that was answered UNSTABLE is lost.
+/// A write verifier: while it does not change, no write that was answered as UNSTABLE is lost.
 pub type Verifier = [u8; 8];

@@ -1,4 +1,4 @@
-//! Calls under way on one connection, and what a hard mount does when it breaks.
+//! Calls in flight on one connection, with the behaviour of a hard mount when it breaks.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -11,35 +11,35 @@ use crate::reply::{Failure, Reply};
 use crate::request::{Caller, LAST_FRAGMENT, Request};
 use crate::xdr::Malformed;
 
-/// The longest record that is taken: a reply to the largest READ and its head.
+/// The longest record that is accepted, in bytes: a reply to the largest READ with its header.
 const RECORD_LIMIT: usize = 2 << 20;
 
-/// How often a wait for a reply looks at the clock.
+/// Interval of the time checks while the link waits for a reply.
 const TICK: Duration = Duration::from_millis(500);
 
-/// How long it waits before it repeats a call that was answered "later".
+/// Pause before a call that was answered JUKEBOX is repeated.
 const JUKEBOX_PAUSE: Duration = Duration::from_millis(100);
 
-/// Names a call of a [`Link`]; the same over all its transmissions.
+/// Identifies a call of a [`Link`]; the same for all its transmissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u32);
 
-/// Where the server is now.
+/// The current location of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Reached {
     /// Its address.
     pub address: SocketAddr,
-    /// Whether unanswered calls go there again. If not they are forgotten.
+    /// Whether unanswered calls are sent there again. If not, they are dropped.
     pub retransmit: bool,
 }
 
 /// Finds the server, when a link is made and whenever its connection has broken.
 pub trait Reach {
-    /// Returns when the server is there again; `None` to give up.
+    /// Returns when the server is reachable again; `None` to give up.
     fn reach(&mut self) -> Option<Reached>;
 }
 
-/// A server that stays where it is: a connection that breaks is not made again.
+/// A server at a fixed address: a broken connection is not re-established.
 #[derive(Clone, Copy, Debug)]
 pub struct Steady {
     address: SocketAddr,
@@ -47,7 +47,7 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// The server at this address.
+    /// Creates it for the server at this address.
     pub fn new(address: SocketAddr) -> Steady {
         Steady {
             address,
@@ -66,7 +66,7 @@ impl Reach for Steady {
     }
 }
 
-/// Why a link does not go on.
+/// Why a link cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// [`Reach`] gave up.
@@ -75,17 +75,17 @@ pub enum LinkError {
     /// The server breaks the protocol.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// It answered a call that was not made, or twice.
+    /// The server answered a call that was not made, or answered one twice.
     #[error("a reply to call {0:#x}, which is not under way")]
     Unasked(u32),
-    /// It is there and does not answer.
+    /// The server is reachable and does not answer.
     #[error("{name} (call {call:#x}) has had no answer for {seconds} s while the server was there")]
     Stuck {
         /// The procedure.
         name: &'static str,
-        /// The transaction number.
+        /// The transaction id.
         call: u32,
-        /// Since it was sent.
+        /// Seconds since the call was sent.
         seconds: u64,
     },
     /// A call that must succeed has failed.
@@ -93,49 +93,49 @@ pub enum LinkError {
     Failed {
         /// The procedure.
         name: &'static str,
-        /// How.
+        /// The failure.
         failure: Failure,
     },
 }
 
-/// A reply, and how the call fared.
+/// A reply, with the number of transmissions of its call.
 #[derive(Debug)]
 pub struct Answer {
     /// The call.
     pub call: CallId,
-    /// How often it was sent. More than once: an earlier try may have been executed.
+    /// How often the call was sent. If more than once, an earlier transmission may have been executed.
     pub sent: u32,
-    /// What was answered.
+    /// The reply.
     pub reply: Reply,
 }
 
 struct Pending {
     name: &'static str,
-    /// With record mark.
+    /// The record with its mark.
     record: Vec<u8>,
     sent: u32,
     since: Instant,
 }
 
-/// A client with calls under way.
+/// A client with calls in flight.
 pub struct Link<R> {
     reach: R,
     stream: Option<TcpStream>,
     pending: BTreeMap<u32, Pending>,
     next: u32,
     patience: Duration,
-    /// The address that it connects from; the system's choice if there is none.
+    /// The address that it connects from; `None` leaves the choice to the system.
     source: Option<IpAddr>,
     caller: Caller,
-    /// Bytes of a record that has not come in whole.
+    /// Bytes of an incomplete record.
     input: Vec<u8>,
     connections: u64,
 }
 
 impl<R: Reach> Link<R> {
-    /// A link whose transaction numbers begin at `first`. Links of one client address must not use
-    /// the same numbers: a server tells calls apart by them. A call that has no answer for
-    /// `patience` while the server is there ends the link with [`LinkError::Stuck`].
+    /// Creates a link whose transaction ids begin at `first`. Links of one client address must not use
+    /// the same ids, because a server distinguishes calls by them. A call that has no answer for
+    /// `patience` while the server is reachable ends the link with [`LinkError::Stuck`].
     pub fn new(reach: R, first: u32, patience: Duration) -> Link<R> {
         Link {
             reach,
@@ -150,13 +150,13 @@ impl<R: Reach> Link<R> {
         }
     }
 
-    /// The same from this address of the machine, so that the server takes it for that client.
+    /// Connects from this address of the machine, so that the server sees the link as that client.
     pub fn from_address(mut self, source: IpAddr) -> Link<R> {
         self.source = Some(source);
         self
     }
 
-    /// The same in the name of this caller instead of root.
+    /// Makes the calls as this caller instead of root.
     pub fn in_the_name_of(mut self, caller: Caller) -> Link<R> {
         self.caller = caller;
         self
@@ -167,7 +167,7 @@ impl<R: Reach> Link<R> {
         self.pending.len()
     }
 
-    /// Procedures and ages of these calls.
+    /// Ids, procedures and ages of the calls without an answer.
     pub fn waiting(&self) -> Vec<(CallId, &'static str, Duration)> {
         let waiting = self.pending.iter();
         waiting
@@ -180,22 +180,22 @@ impl<R: Reach> Link<R> {
         &self.reach
     }
 
-    /// Sends a call and does not wait for its answer. Once this has returned, or failed, it may have been
-    /// executed.
+    /// Sends a call and does not wait for its answer. Once this has returned, even with an error, the call may have
+    /// been executed.
     pub fn send(&mut self, request: &Request) -> Result<CallId, LinkError> {
         let call = self.reserve();
         self.send_as(call, request)?;
         Ok(call)
     }
 
-    /// Takes the number of a call that is going to be sent.
+    /// Reserves the id of a call that will be sent later.
     pub fn reserve(&mut self) -> CallId {
         let call = CallId(self.next);
         self.next = self.next.wrapping_add(1);
         call
     }
 
-    /// As [`Link::send`], under a number that was reserved.
+    /// Like [`Link::send`], under an id that was reserved.
     pub fn send_as(&mut self, call: CallId, request: &Request) -> Result<(), LinkError> {
         let pending = Pending {
             name: request.name,
@@ -212,13 +212,13 @@ impl<R: Reach> Link<R> {
                 }
                 Ok(())
             }
-            // Connecting sends all that has no answer, and this with it.
+            // Connecting sends all unanswered calls, including this one.
             None => self.connected(),
         }
     }
 
-    /// The next answer, of whichever call. Connects again and repeats calls as often as it takes.
-    /// `None` when no calls are under way.
+    /// Receives the next answer, of any call. Reconnects and repeats calls as often as necessary.
+    /// `None` when no calls are in flight.
     pub fn receive(&mut self) -> Result<Option<Answer>, LinkError> {
         while !self.pending.is_empty() {
             self.connected()?;
@@ -242,7 +242,7 @@ impl<R: Reach> Link<R> {
         Ok(None)
     }
 
-    /// Makes one call and gives its reply; nothing else may be under way. Waits while it is
+    /// Makes one call and returns its reply; no other call may be in flight. Repeats the call while it is
     /// answered JUKEBOX.
     pub fn call(&mut self, request: &Request) -> Result<Reply, LinkError> {
         let began = Instant::now();
@@ -271,13 +271,13 @@ impl<R: Reach> Link<R> {
         results(reply).map_err(|failure| LinkError::Failed { name, failure })
     }
 
-    /// Gives the connection up, and returns when there is another one.
+    /// Closes the connection, and returns when there is a new one.
     pub fn reconnect(&mut self) -> Result<(), LinkError> {
         self.stream = None;
         self.connected()
     }
 
-    /// How often it has connected.
+    /// How often the link has connected.
     pub fn connections(&self) -> u64 {
         self.connections
     }
@@ -292,7 +292,7 @@ impl<R: Reach> Link<R> {
         }
     }
 
-    /// Sees to it that there is a connection; a new one begins with the unanswered calls.
+    /// Ensures that there is a connection; a new one begins with the unanswered calls.
     fn connected(&mut self) -> Result<(), LinkError> {
         while self.stream.is_none() {
             self.input.clear();
@@ -316,7 +316,7 @@ impl<R: Reach> Link<R> {
         Ok(())
     }
 
-    /// One record; `None` if it has not come within a tick.
+    /// Receives one record; `None` if it has not arrived within a tick.
     fn receive_record(&mut self) -> io::Result<Option<Vec<u8>>> {
         let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         loop {
@@ -359,12 +359,12 @@ fn connect(source: Option<IpAddr>, address: SocketAddr) -> io::Result<TcpStream>
     let stream = TcpStream::from(socket);
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(TICK))?;
-    // A server that takes nothing for so long would be found out by the clock of the calls.
+    // If the server accepts nothing for this time, the time limit of the calls reports it.
     stream.set_write_timeout(Some(Duration::from_secs(60)))?;
     Ok(stream)
 }
 
-/// Takes a whole record off the front of what has come in.
+/// Removes a whole record from the front of the received bytes.
 fn take_record(input: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
     let mut record = Vec::new();
     let mut at = 0;

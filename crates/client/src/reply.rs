@@ -1,22 +1,22 @@
-//! Replies: from bytes to what they say, or how the call failed.
+//! Replies: decodes the results, or the reason why the call failed.
 
 use std::fmt;
 
 use crate::xdr::{Decoder, Malformed};
 use crate::{Handle, Stable, Verifier};
 
-/// An answer other than NFS3_OK (`nfsstat3`).
+/// A status other than NFS3_OK (`nfsstat3`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(pub u32);
 
 impl Status {
     /// There is no such name.
     pub const NOENT: Status = Status(2);
-    /// Bytes cannot be had.
+    /// The bytes cannot be read or written.
     pub const IO: Status = Status(5);
-    /// The name is taken.
+    /// The name exists.
     pub const EXIST: Status = Status(17);
-    /// The handle's object is gone.
+    /// The handle's object does not exist any more.
     pub const STALE: Status = Status(70);
     /// Ask again later.
     pub const JUKEBOX: Status = Status(10008);
@@ -55,7 +55,7 @@ impl fmt::Debug for Status {
 /// Why there is no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The server answers so.
+    /// The status of the reply.
     #[error("{0}")]
     Status(Status),
     /// The server breaks the protocol.
@@ -66,7 +66,7 @@ pub enum Failure {
 /// Seconds and nanoseconds.
 pub type Time = (u32, u32);
 
-/// What an object is (`ftype3`).
+/// Kind of an object (`ftype3`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -79,22 +79,22 @@ pub enum FileKind {
     Special,
 }
 
-/// `fattr3`, without what no test here looks at.
+/// `fattr3`, without the fields that no test here needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,
     /// Number of names.
     pub nlink: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Inode number.
     pub fileid: u64,
     /// Last change of content.
     pub mtime: Time,
-    /// Last change of anything.
+    /// Last change of content or attributes.
     pub ctime: Time,
 }
 
@@ -103,20 +103,20 @@ pub struct Attributes {
 pub struct Found {
     /// Its handle.
     pub handle: Handle,
-    /// Its attributes, if the server gave them.
+    /// Its attributes, if the server returned them.
     pub attributes: Option<Attributes>,
 }
 
-/// What a WRITE has done.
+/// Result of a WRITE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes that were taken.
+    /// Number of bytes written.
     pub count: u32,
-    /// How safe they are.
+    /// Their durability.
     pub stable: Stable,
-    /// For the unstable ones.
+    /// The write verifier, for unstable bytes.
     pub verifier: Verifier,
-    /// The file's attributes afterwards, if the server gave them.
+    /// The file's attributes afterwards, if the server returned them.
     pub attributes: Option<Attributes>,
 }
 
@@ -127,13 +127,13 @@ pub struct DirectoryEntry {
     pub name: Vec<u8>,
     /// Inode number.
     pub fileid: u64,
-    /// Listing goes on behind it.
+    /// Position from which a listing continues after this entry.
     pub cookie: u64,
     /// The object, if the server gave handle and attributes.
     pub object: Option<(Handle, Attributes)>,
 }
 
-/// A piece of a directory.
+/// A part of a directory listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// In the order of their cookies.
@@ -147,7 +147,7 @@ pub struct Listing {
 pub struct Reply(pub(crate) Decoder);
 
 impl Reply {
-    /// Takes the header of a reply off and gives its transaction number.
+    /// Decodes the header of a reply and returns its transaction id.
     pub(crate) fn parse(record: Vec<u8>) -> Result<(u32, Reply), Malformed> {
         let mut decoder = Decoder::new(record);
         let xid = decoder.u32()?;
@@ -172,32 +172,32 @@ impl Reply {
         }
     }
 
-    /// The results as they came, for a procedure of which no function here knows.
+    /// The results as received, for procedures without a function here.
     pub fn results(self) -> Decoder {
         self.0
     }
 
-    /// Of a call of which only its success matters.
+    /// The result of a call of which only the success matters.
     pub fn done(self) -> Result<(), Failure> {
         self.checked().map(drop)
     }
 
-    /// Of MNT.
+    /// The results of MNT.
     pub fn mounted(self) -> Result<Handle, Failure> {
         Ok(Handle(self.checked()?.opaque()?))
     }
 
-    /// Of GETATTR.
+    /// The results of GETATTR.
     pub fn attributes(self) -> Result<Attributes, Failure> {
         Ok(attributes(&mut self.checked()?)?)
     }
 
-    /// Of SETATTR: the attributes afterwards.
+    /// The results of SETATTR: the attributes afterwards.
     pub fn changed(self) -> Result<Option<Attributes>, Failure> {
         Ok(change(&mut self.checked()?)?)
     }
 
-    /// Of LOOKUP.
+    /// The results of LOOKUP.
     pub fn found(self) -> Result<Found, Failure> {
         let mut decoder = self.checked()?;
         let handle = Handle(decoder.opaque()?);
@@ -205,7 +205,7 @@ impl Reply {
         Ok(Found { handle, attributes })
     }
 
-    /// Of CREATE, MKDIR and SYMLINK, which must give a handle.
+    /// The results of CREATE, MKDIR and SYMLINK, which have to contain a handle.
     pub fn made(self) -> Result<Found, Failure> {
         let mut decoder = self.checked()?;
         if !decoder.bool()? {
@@ -216,14 +216,14 @@ impl Reply {
         Ok(Found { handle, attributes })
     }
 
-    /// Of READLINK.
+    /// The results of READLINK.
     pub fn target(self) -> Result<Vec<u8>, Failure> {
         let mut decoder = self.checked()?;
         optional_attributes(&mut decoder)?;
         Ok(decoder.opaque()?)
     }
 
-    /// Of READ: the bytes, and whether they reach the end of the file.
+    /// The results of READ: the bytes, and whether they reach the end of the file.
     pub fn data(self) -> Result<(Vec<u8>, bool), Failure> {
         let mut decoder = self.checked()?;
         optional_attributes(&mut decoder)?;
@@ -236,7 +236,7 @@ impl Reply {
         Ok((data, eof))
     }
 
-    /// Of WRITE.
+    /// The results of WRITE.
     pub fn written(self) -> Result<Written, Failure> {
         let mut decoder = self.checked()?;
         let attributes = change(&mut decoder)?;
@@ -255,14 +255,14 @@ impl Reply {
         })
     }
 
-    /// Of COMMIT.
+    /// The results of COMMIT.
     pub fn committed(self) -> Result<Verifier, Failure> {
         let mut decoder = self.checked()?;
         change(&mut decoder)?;
         Ok(decoder.array()?)
     }
 
-    /// Of READDIRPLUS.
+    /// The results of READDIRPLUS.
     pub fn listed(self) -> Result<Listing, Failure> {
         let mut decoder = self.checked()?;
         optional_attributes(&mut decoder)?;

@@ -6,29 +6,29 @@ use crate::{Handle, Verifier};
 const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
 
-/// How safe a write has to be before it is answered (`stable_how`).
+/// Durability that a write has to reach before it is answered (`stable_how`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stable {
     /// It may be lost until a COMMIT.
     Unstable = 0,
     /// Its bytes are on stable storage.
     DataSync = 1,
-    /// Its bytes and all attributes are.
+    /// Its bytes and all attributes are on stable storage.
     FileSync = 2,
 }
 
-/// How CREATE treats a name that is taken (`createhow3`).
+/// How CREATE treats a name that exists (`createhow3`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Create {
-    /// The file there is taken, and emptied.
+    /// Opens the existing file, and truncates it.
     Unchecked,
     /// Refused with EXIST.
     Guarded,
-    /// Refused unless the file was made by this very call.
+    /// Refused unless this same call created the file.
     Exclusive(Verifier),
 }
 
-/// One call: what is asked for, without the header that a [`Link`](crate::Link) puts before it.
+/// One call, without the header that a [`Link`](crate::Link) adds.
 #[derive(Clone, Debug)]
 pub struct Request {
     program: u32,
@@ -42,7 +42,7 @@ pub struct Request {
 /// The identity that a call claims (AUTH_SYS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// User number.
+    /// User id.
     pub uid: u32,
     /// Group number; no others are claimed.
     pub gid: u32,
@@ -53,11 +53,11 @@ impl Caller {
     pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
 }
 
-/// Bit of a record mark that says that the fragment is the last of its record (RFC 5531, section
+/// Bit of a record mark for the last fragment of a record (RFC 5531, section
 /// 11).
 pub const LAST_FRAGMENT: u32 = 1 << 31;
 
-/// `sattr3` that sets mode or size or nothing.
+/// `sattr3` that sets mode, size or neither.
 fn attributes(encoder: Encoder, mode: Option<u32>, size: Option<u64>) -> Encoder {
     let encoder = match mode {
         Some(mode) => encoder.u32s(&[1, mode]),
@@ -104,7 +104,7 @@ impl Request {
             .u32s(&[0, 0]);
         let length = head.0.len() + self.arguments.len();
         let mut record = Vec::with_capacity(4 + length);
-        // Longer than a mark can say is far longer than a server takes.
+        // A length beyond the mark's 31 bits is far beyond the server's limit.
         let mark = LAST_FRAGMENT | u32::try_from(length).unwrap_or(u32::MAX);
         record.extend_from_slice(&mark.to_be_bytes());
         record.extend_from_slice(&head.0);
@@ -164,7 +164,7 @@ impl Request {
         Request::nfs(7, "WRITE", arguments)
     }
 
-    /// CREATE; `mode` does not count for an exclusive one.
+    /// CREATE; an exclusive one ignores `mode`.
     pub fn create(directory: &Handle, name: &[u8], how: Create, mode: u32) -> Request {
         let arguments = named(directory, name);
         let arguments = match how {

@@ -1,18 +1,18 @@
-//! XDR values (RFC 4506), one after the other.
+//! Encodes and decodes XDR values (RFC 4506) in sequence.
 
 const EARLY: &str = "it ends too early";
 
-/// A reply that RFC 1813, RFC 4506 or RFC 5531 does not allow, and why.
+/// A reply that violates RFC 1813, RFC 4506 or RFC 5531, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a malformed reply: {0}")]
 pub struct Malformed(pub &'static str);
 
-/// Bytes being put together.
+/// Appends encoded values.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder(pub Vec<u8>);
 
 impl Encoder {
-    /// Unsigned integers, enumerations and truth values.
+    /// Unsigned integers, enumerations and booleans.
     pub fn u32s(mut self, values: &[u32]) -> Encoder {
         for value in values {
             self.0.extend_from_slice(&value.to_be_bytes());
@@ -26,21 +26,21 @@ impl Encoder {
         self
     }
 
-    /// Bytes of a length that both sides know.
+    /// Bytes of a length that both sides know (fixed-length opaque data).
     pub fn fixed(mut self, bytes: &[u8]) -> Encoder {
         self.0.extend_from_slice(bytes);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self
     }
 
-    /// Length and bytes. What is too long for XDR would be too long for any record.
+    /// Length and bytes. Data too long for XDR would also be too long for any record.
     pub fn opaque(self, bytes: &[u8]) -> Encoder {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.u32s(&[length]).fixed(bytes)
     }
 }
 
-/// Bytes being taken apart. Each value fails when the bytes end before it does.
+/// Decodes values in sequence. Each function fails if the bytes end before the value does.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     bytes: Vec<u8>,
@@ -48,12 +48,12 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// From the first byte on.
+    /// Starts at the first byte.
     pub fn new(bytes: Vec<u8>) -> Decoder {
         Decoder { bytes, at: 0 }
     }
 
-    /// Bytes of a length that both sides know, and what fills them up to a multiple of four: zeros (RFC
+    /// Bytes of a length that both sides know, and the padding to a multiple of four, which has to be zero (RFC
     /// 4506, section 3).
     pub fn fixed(&mut self, length: usize) -> Result<&[u8], Malformed> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Decoder {
         rest.get(..length).ok_or(Malformed(EARLY))
     }
 
-    /// The end: nothing may be left.
+    /// The end: fails if bytes are left.
     pub fn end(&self) -> Result<(), Malformed> {
         match self.bytes.len() == self.at {
             true => Ok(()),
@@ -89,7 +89,7 @@ impl Decoder {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A truth value.
+    /// A boolean.
     pub fn bool(&mut self) -> Result<bool, Malformed> {
         match self.u32()? {
             0 => Ok(false),
@@ -98,7 +98,7 @@ impl Decoder {
         }
     }
 
-    /// Bytes whose length stands before them.
+    /// Bytes preceded by their length.
     pub fn opaque(&mut self) -> Result<Vec<u8>, Malformed> {
         let length = self.u32()? as usize;
         self.fixed(length).map(<[u8]>::to_vec)
