@@ -1,7 +1,7 @@
 //! Batches: changes that happen together or not at all.
 //!
-//! The encoding is the payload of the log's metadata records. It ends where it says it ends, so
-//! that something may follow it; integrity is the log's business (its records carry a CRC).
+//! The encoding is the payload of the log's metadata records. It states its own end, so other data
+//! may follow it; integrity is the log's business (its records carry a CRC).
 //!
 //! ```text
 //! version: 1 byte (1)
@@ -20,21 +20,21 @@ use crate::record::Record;
 
 const VERSION: u8 = 1;
 
-/// Longest key. The schema's longest, a name of 255 bytes in its directory, has 264; SlateDB takes
-/// up to 65,535.
+/// Longest key in bytes. The longest key of the schema, a 255-byte name in its directory, has 264
+/// bytes; SlateDB takes up to 65,535.
 pub const MAX_KEY_BYTES: usize = 1024;
 
-/// What a change leaves under its key.
+/// The result of a change under its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// This value.
+    /// The key has this value.
     Value(Bytes),
-    /// Nothing.
+    /// The key has no value.
     Deleted,
 }
 
 impl Entry {
-    /// Bytes of the value, if any.
+    /// Length of the value in bytes; 0 if there is none.
     pub fn len(&self) -> usize {
         match self {
             Entry::Value(value) => value.len(),
@@ -42,7 +42,7 @@ impl Entry {
         }
     }
 
-    /// Whether there is no byte of a value.
+    /// Whether there is no value, or an empty one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -62,7 +62,7 @@ pub struct Batch {
     changes: Vec<(Bytes, Entry)>,
 }
 
-/// Bytes that are no batch.
+/// Bytes that are not the encoding of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a batch of metadata changes: {0}")]
 pub struct NotABatch(&'static str);
@@ -79,7 +79,7 @@ impl Batch {
         self.put_encoded(key.encode(), record.encode());
     }
 
-    /// Deletes what is under `key`, if anything.
+    /// Deletes the value under `key`, if there is one.
     pub fn delete(&mut self, key: &Key) {
         self.delete_encoded(key.encode());
     }
@@ -89,7 +89,7 @@ impl Batch {
         self.changes.push((key, Entry::Value(value)));
     }
 
-    /// Deletes what is under an encoded key.
+    /// Deletes the value under an encoded key.
     pub fn delete_encoded(&mut self, key: Bytes) {
         self.changes.push((key, Entry::Deleted));
     }
@@ -109,7 +109,7 @@ impl Batch {
         self.changes.len()
     }
 
-    /// Whether nothing changes.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
@@ -148,7 +148,7 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Reads the batch that `bytes` begin with; gives what follows it too.
+    /// Reads the batch at the start of `bytes`; returns it and the bytes behind it.
     pub fn decode_prefix(bytes: &[u8]) -> Result<(Batch, &[u8]), NotABatch> {
         const SHORT: NotABatch = NotABatch("it ends too soon");
         let (&version, mut rest) = bytes.split_first().ok_or(SHORT)?;
@@ -160,7 +160,7 @@ impl Batch {
         if count > rest.len() as u64 {
             return Err(SHORT);
         }
-        // No more is reserved on the word of the count alone than most batches need.
+        // The count alone, which may be wrong, reserves no more than most batches need.
         let mut changes = Vec::with_capacity(count.min(64) as usize);
         for _ in 0..count {
             let head = take_varint(&mut rest).ok_or(SHORT)?;
@@ -188,7 +188,7 @@ impl FromIterator<(Bytes, Entry)> for Batch {
     }
 }
 
-/// Copies: one entry that lives on must not keep a whole log record in memory.
+/// Copies the bytes: an entry that lives on must not keep a whole log record in memory.
 fn take(rest: &mut &[u8], len: u64) -> Option<Bytes> {
     let (taken, tail) = rest.split_at_checked(usize::try_from(len).ok()?)?;
     *rest = tail;

@@ -3,21 +3,21 @@
 //! # Readers beside a publisher
 //!
 //! A checkpoint moves entries from the overlay to the store in three steps: `close`, the store's
-//! `commit`, `discard_closed`. A reader that looks at both places cannot do so at one moment. Two
-//! rules make what it sees right all the same:
+//! `commit`, `discard_closed`. A reader cannot look at both places at one moment. Two rules make
+//! its result right all the same:
 //!
 //! * **The overlay first, the store second.** An entry is in the store before it leaves the
-//!   overlay. Whoever misses it in the overlay finds it in the store, at least as new.
-//!   (In the other order an entry could move past a reader and vanish.) So a key never vanishes
-//!   and an old value never comes back.
-//! * **A scan that a `close` overtook is done again.** Until a further generation is closed the
-//!   store can only take up what the reader's view of the overlay holds as well, so the merge of
-//!   both is exactly the state at the moment of the view. After it, the store may hold
-//!   newer entries beside older ones of the view, and a file that was renamed meanwhile could be
-//!   seen under both names. Closes are seconds apart, scans take milliseconds; when several in
-//!   a row are overtaken, because the bucket is slow, the last one is taken as it is: each key in
-//!   it is right by itself. (The same holds between the pieces of a scan that goes back to the
-//!   store for more, because deletions hid what the store gave.)
+//!   overlay. A reader that misses it in the overlay finds it in the store, at least as new. (In
+//!   the other order an entry could move past a reader and vanish.) So a key never vanishes and an
+//!   old value never comes back.
+//! * **A scan that a `close` overtook is repeated.** Until a further generation is closed, the
+//!   store can only receive what the reader's view of the overlay holds as well, so the merge of
+//!   both is exactly the state at the moment of the view. After that, the store may hold newer
+//!   entries beside older ones of the view, and a file that was renamed meanwhile could appear
+//!   under both names. Closes are seconds apart, scans take milliseconds; when several scans in a
+//!   row are overtaken, because the bucket is slow, the result of the last one is returned: each
+//!   key in it is right by itself. (The same holds between the pieces of a scan that reads the
+//!   store more than once, because deletions hid some of its entries.)
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::record::{
 };
 use crate::store::MetaStore;
 
-/// How often a scan that was overtaken is done again.
+/// How many times an overtaken scan is repeated.
 const SCAN_REPEATS: usize = 4;
 
 /// Overlay and store as one ordered map.
@@ -45,17 +45,17 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Looks into `overlay` first and then into `store`.
+    /// Looks in `overlay` first and then in `store`.
     pub fn new(overlay: Arc<Overlay>, store: Arc<dyn MetaStore>) -> Catalog {
         Catalog { overlay, store }
     }
 
-    /// What is not published yet.
+    /// The changes that are not published yet.
     pub fn overlay(&self) -> &Arc<Overlay> {
         &self.overlay
     }
 
-    /// What is published.
+    /// The published metadata.
     pub fn store(&self) -> &Arc<dyn MetaStore> {
         &self.store
     }
@@ -101,7 +101,7 @@ impl Catalog {
         while found.len() < limit && !rest.is_empty() {
             let wanted = limit - found.len();
             let view = self.overlay.view(&rest, wanted);
-            // Both see the range up to the same key: behind it, one of them is blind.
+            // Both are known up to the same key: behind it, one of them is unknown.
             let seen = match view.entries.last() {
                 Some((last, _)) if view.cut_off => rest.up_to(last),
                 _ => rest.clone(),
@@ -162,12 +162,12 @@ impl Catalog {
         last: Inode,
     ) -> Result<Vec<(Inode, InodeRecord)>, StoreError> {
         if first == last {
-            // Filters say which tables do not have it; a scan looks into all.
+            // A point lookup uses the tables' filters to skip tables; a scan reads all of them.
             let record = self.inode(first).await?;
             return Ok(record.map(|record| (first, record)).into_iter().collect());
         }
         let range = KeyRange::inodes_between(first, last);
-        // As many as can lie there: a scan fetches ahead for what it is asked for.
+        // No more than can exist in the range: the limit of a scan decides how much it reads ahead.
         let limit = last.0.saturating_sub(first.0).saturating_add(1);
         let found = self.records(&range, limit as usize).await?;
         let inodes = found.into_iter().filter_map(|(key, record)| match key {
@@ -177,7 +177,7 @@ impl Catalog {
         Ok(inodes.collect())
     }
 
-    /// What `name` stands for in `directory`.
+    /// The object that `name` refers to in `directory`.
     pub async fn name(
         &self,
         directory: Inode,
@@ -187,9 +187,10 @@ impl Catalog {
             .await
     }
 
-    /// The same, of a directory that may be newer than the bucket: `is_published` says whether the bucket can know
-    /// names of it. It is asked after a look at what is unpublished, and only if that has nothing; so if names
-    /// leave the overlay only after it has begun to say yes, none is missed.
+    /// Like [`name`](Catalog::name), for a directory that may be newer than the bucket: `is_published` returns whether
+    /// the bucket can have names of it. It is called only if the overlay has no entry for the name, and after the look
+    /// there. So no name is missed, provided that names leave the overlay only after `is_published` has begun to return
+    /// true.
     pub async fn name_if_published(
         &self,
         directory: Inode,
@@ -218,7 +219,7 @@ impl Catalog {
             .await
     }
 
-    /// The same up to the cookie `last`, included.
+    /// Like [`cookies_after`](Catalog::cookies_after), up to and including the cookie `last`.
     pub async fn cookies_between(
         &self,
         directory: Inode,
@@ -265,7 +266,7 @@ impl Catalog {
     }
 }
 
-/// Appends to `found` what the overlay and the store show in `seen`; the overlay wins.
+/// Appends to `found` the entries of the overlay and the store in `seen`; the overlay wins.
 fn merge(
     view: View,
     stored: Vec<(Bytes, Bytes)>,

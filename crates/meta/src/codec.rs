@@ -1,16 +1,16 @@
 //! Reading and writing the fixed-width numbers of keys and values.
 //!
-//! Numbers in values are little-endian, numbers in keys big-endian, so that the order of the bytes
-//! is the order of the numbers. The reader never reads past its input and never panics.
+//! Numbers in values are little-endian, numbers in keys big-endian, so that keys sort by bytes as
+//! they sort by number. The reader never reads past its input and never panics.
 
 use bytes::Bytes;
 
 use crate::error::Corrupt;
 
-/// Takes fields from the front of some bytes; each method fails on bytes that end too soon.
+/// Takes fields from the front of a byte slice; each method fails if the bytes end too soon.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
-    /// What the bytes belong to, for the message.
+    /// The key that the bytes belong to, for the error message.
     of: &'a [u8],
 }
 
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
         Ok(i64::from_le_bytes(self.array()?))
     }
 
-    /// What [`put_varint`] wrote.
+    /// A number that [`put_varint`] wrote.
     pub(crate) fn varint(&mut self) -> Result<u64, Corrupt> {
         let mut rest = self.rest;
         let number = take_varint(&mut rest).ok_or_else(|| self.corrupt("has no number there"))?;
@@ -69,18 +69,18 @@ impl<'a> Reader<'a> {
         Ok(number)
     }
 
-    /// The same, of 32 bits at most.
+    /// The same, at most 32 bits.
     pub(crate) fn varint_u32(&mut self) -> Result<u32, Corrupt> {
         let number = self.varint()?;
         u32::try_from(number).map_err(|_| self.corrupt("has too large a number"))
     }
 
-    /// A number of a key.
+    /// A number in a key.
     pub(crate) fn u64_be(&mut self) -> Result<u64, Corrupt> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
-    /// A length of four bytes and as many bytes as it says.
+    /// A length of four bytes, then that number of bytes.
     pub(crate) fn bytes(&mut self) -> Result<Bytes, Corrupt> {
         let len = self.u32()?;
         let len = usize::try_from(len).map_err(|_| self.corrupt("a length is out of range"))?;
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing may be left.
+    /// Fails if any bytes are left.
     pub(crate) fn end(self) -> Result<(), Corrupt> {
         if self.rest.is_empty() {
             Ok(())
@@ -112,8 +112,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends a length of four bytes and the bytes. What is stored here is bounded far below 4 GiB by
-/// its makers (names, link targets).
+/// Appends a length of four bytes and the bytes. Callers bound the length far below 4 GiB (names, link targets).
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend((bytes.len() as u32).to_le_bytes());
     out.extend(bytes);
@@ -128,8 +127,8 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Takes what [`put_varint`] wrote; `None` when the bytes end too soon, the number does not fit, or it would have been
-/// written with fewer bytes.
+/// Takes a number that [`put_varint`] wrote; `None` if the bytes end too soon, the number does not fit, or
+/// [`put_varint`] would have written it with fewer bytes.
 pub(crate) fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {

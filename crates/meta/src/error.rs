@@ -1,8 +1,8 @@
-//! What can go wrong, sorted by what the caller can do about it.
+//! Errors of the metadata, sorted by what the caller can do about them.
 
 use std::fmt;
 
-/// Bytes that should be a key or a value of this schema and are not. Nothing of them is used.
+/// Bytes that should be a key or a value of this schema and are not. No part of them is used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the metadata entry {key} is damaged: it {why}; attach an undamaged copy of the bucket, or salvage"
@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Corrupt {
     /// The key, as [`DisplayKey`] shows it.
     pub key: DisplayKey,
-    /// What is wrong with it, to follow "it".
+    /// The defect, as a text that follows "it".
     pub why: &'static str,
 }
 
@@ -23,7 +23,7 @@ impl Corrupt {
     }
 }
 
-/// An encoded key as people can read it: its letter, and the rest in hexadecimal.
+/// Shows an encoded key for people: its letter, and the rest in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisplayKey(pub Vec<u8>);
 
@@ -41,7 +41,7 @@ impl fmt::Display for DisplayKey {
     }
 }
 
-/// Why the store of metadata did not do what was asked.
+/// Why the metadata store did not carry out a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Another gateway has opened the volume for writing. Stop writing at once: no later call on
@@ -50,16 +50,17 @@ pub enum StoreError {
         "another gateway has taken over this volume; stop this one, or take the volume back by starting it again"
     )]
     Fenced,
-    /// The bucket did not answer, or not well. Try the same call again, a batch unchanged: whether
-    /// it is there already or not, it is there once when a later attempt succeeds.
+    /// The bucket did not answer, or answered with an error. Try the same call again, with an
+    /// unchanged batch: whether or not an earlier attempt has stored it, it is stored once when a
+    /// later attempt succeeds.
     #[error("the bucket is not available for metadata, the call can be repeated: {0}")]
     Transient(String),
-    /// What the bucket holds is not what was written there. Fail the operation that needed it;
+    /// The bucket holds other bytes than were written there. Fail the operation that needed them;
     /// repeating it does not help.
     #[error("{0}")]
     Corrupt(String),
-    /// Objects that the store consists of are not in the bucket any more: they were deleted from outside. Do not
-    /// rely on the bucket for any data before the call succeeds, which it does if the objects are put back.
+    /// Objects that the store consists of are missing from the bucket: they were deleted from outside. Do not rely on
+    /// the bucket for any data before the call succeeds, which it does once the objects are put back.
     #[error("{0}")]
     Gone(String),
     /// Neither a repetition nor waiting helps: stop the volume and show this to the operator.

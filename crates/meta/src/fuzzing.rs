@@ -1,4 +1,4 @@
-//! What only this crate reads and writes, for the fuzz targets.
+//! Private readers and writers of this crate, exposed for the fuzz targets.
 
 use object_store::path::Path;
 
@@ -10,12 +10,12 @@ pub use crate::slate::trailers::{with_trailer, without_trailer};
 use crate::VolumeDescriptor;
 use crate::volume::VolumeError;
 
-/// The descriptor that these bytes are.
+/// Decodes a descriptor.
 pub fn read_descriptor(bytes: &[u8]) -> Result<VolumeDescriptor, VolumeError> {
     VolumeDescriptor::decode(&Path::from("volume"), bytes)
 }
 
-/// The bytes of a descriptor.
+/// Encodes a descriptor.
 pub fn write_descriptor(descriptor: &VolumeDescriptor) -> Vec<u8> {
     descriptor.encode()
 }

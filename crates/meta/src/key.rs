@@ -1,8 +1,7 @@
-//! Keys: what the entries of a volume's metadata are called.
+//! Keys: the names of the entries in a volume's metadata.
 //!
-//! A key is one letter and then fixed-width big-endian numbers, so that the order of the bytes is
-//! the order in which entries are read: the names of a directory, its cookies, and the blocks of a
-//! file each lie side by side.
+//! A key is one letter and then fixed-width big-endian numbers, so that keys sort in the order in which
+//! entries are read: the names of a directory, its cookies, and the blocks of a file are each contiguous.
 //!
 //! ```text
 //! 'v'                                      the volume            VolumeState
@@ -27,7 +26,7 @@ use forebay_types::{BlockIndex, BlockKey, Inode, PackId};
 use crate::codec::Reader;
 use crate::error::Corrupt;
 
-/// First byte of a key: which kind of entry it names.
+/// First byte of a key: the kind of entry that it names.
 pub(crate) mod tag {
     pub(crate) const VOLUME: u8 = b'v';
     pub(crate) const INODE: u8 = b'i';
@@ -68,18 +67,18 @@ pub enum Key {
     DeadPack(PackId),
     /// Limits of the tree below a directory.
     Quota(Inode),
-    /// What the tree below a directory holds.
+    /// Usage of the tree below a directory.
     Usage(Inode),
     /// When a pack was last read back and verified.
     Scrub(PackId),
-    /// Frames of a pack by which their content is found again; parts count from 0.
+    /// Frames of a pack, indexed by their content; parts count from 0.
     PackFrames(PackId, u32),
-    /// A block that was given frames of a pack which were written for another one.
+    /// A block that refers to frames of a pack which were written for another block.
     Referrer(PackId, BlockKey),
 }
 
 impl Key {
-    /// The bytes under which the entry is stored.
+    /// The encoded key.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(32);
         out.push(self.tag());
@@ -120,7 +119,7 @@ impl Key {
         Bytes::from(out)
     }
 
-    /// The key that `bytes` are.
+    /// Decodes a key.
     pub fn decode(bytes: &[u8]) -> Result<Key, Corrupt> {
         let mut fields = Reader::new(bytes, bytes);
         let key = match fields.u8()? {
@@ -189,12 +188,12 @@ impl Key {
 pub struct KeyRange {
     /// The first key that may be in it.
     pub start: Bytes,
-    /// The first key behind it; empty for "up to the last key there is".
+    /// The first key behind it; empty if the range has no upper bound.
     pub end: Bytes,
 }
 
 impl KeyRange {
-    /// Every key there is.
+    /// All keys.
     pub fn all() -> KeyRange {
         KeyRange {
             start: Bytes::new(),
@@ -202,7 +201,7 @@ impl KeyRange {
         }
     }
 
-    /// Every range of keys that begin with a letter which no kind of [`Key`] has.
+    /// Ranges of all keys that begin with a letter which no kind of [`Key`] has.
     pub fn unknown() -> Vec<KeyRange> {
         let tags = [
             tag::BLOCK,
@@ -246,7 +245,7 @@ impl KeyRange {
             .after(&Key::Cookie(directory, cookie).encode())
     }
 
-    /// The same up to the cookie `last`, included.
+    /// The same, up to and including the cookie `last`.
     pub fn cookies_between(directory: Inode, cookie: u64, last: u64) -> KeyRange {
         KeyRange::cookies_after(directory, cookie).up_to(&Key::Cookie(directory, last).encode())
     }
@@ -303,17 +302,17 @@ impl KeyRange {
         KeyRange::of_tag_from(tag::DEAD_PACK, from.0)
     }
 
-    /// What is known of the last checks of packs from `from` on.
+    /// Records of the last checks of packs from `from` on.
     pub fn scrubs_from(from: PackId) -> KeyRange {
         KeyRange::of_tag_from(tag::SCRUB, from.0)
     }
 
-    /// What is known of the frames of packs from `from` on.
+    /// Records of the frames of packs from `from` on.
     pub fn pack_frames_from(from: PackId) -> KeyRange {
         KeyRange::of_tag_from(tag::PACK_FRAMES, from.0)
     }
 
-    /// What is known of the frames of one pack.
+    /// Records of the frames of one pack.
     pub fn pack_frames(pack: PackId) -> KeyRange {
         KeyRange::of_prefix(numbered(tag::PACK_FRAMES, pack.0))
     }
@@ -338,7 +337,7 @@ impl KeyRange {
         KeyRange::of_prefix(vec![tag::GARBAGE])
     }
 
-    /// All files of which something is to be collected.
+    /// All files that have truncated blocks to collect.
     pub fn truncated() -> KeyRange {
         KeyRange::of_prefix(vec![tag::TRUNCATED])
     }
@@ -353,7 +352,7 @@ impl KeyRange {
         KeyRange::of_prefix(vec![tag::QUOTA])
     }
 
-    /// What all trees hold.
+    /// The usage of all trees.
     pub fn usages() -> KeyRange {
         KeyRange::of_prefix(vec![tag::USAGE])
     }
@@ -372,7 +371,7 @@ impl KeyRange {
         .up_to(&Key::Inode(last).encode())
     }
 
-    /// What of this range lies behind `key`: how a scan goes on after the last key it got.
+    /// The part of this range behind `key`: where a scan continues after the last key it returned.
     pub fn after(&self, key: &[u8]) -> KeyRange {
         let mut start = Vec::with_capacity(key.len() + 1);
         start.extend(key);
@@ -383,7 +382,7 @@ impl KeyRange {
         }
     }
 
-    /// What of this range lies before `key` or is `key` itself.
+    /// The part of this range up to and including `key`.
     pub fn up_to(&self, key: &[u8]) -> KeyRange {
         let end = KeyRange::all().after(key).start;
         KeyRange {
@@ -406,8 +405,8 @@ impl KeyRange {
         self.start.as_ref() <= key && (self.end.is_empty() || key < self.end.as_ref())
     }
 
-    /// As the bounds that ordered maps take. Meaningless (and for `BTreeMap` a panic) when the
-    /// range [is empty](KeyRange::is_empty): ask that first.
+    /// The range as bounds for ordered maps. Meaningless (and for `BTreeMap` a panic) if the range
+    /// [is empty](KeyRange::is_empty): check that first.
     pub(crate) fn bounds(&self) -> (std::ops::Bound<Bytes>, std::ops::Bound<Bytes>) {
         use std::ops::Bound::{Excluded, Included, Unbounded};
         let end = if self.end.is_empty() {
@@ -418,7 +417,7 @@ impl KeyRange {
         (Included(self.start.clone()), end)
     }
 
-    /// Every key of a kind whose number is `from` or more; from 0 also what is damaged and has none.
+    /// Every key of a kind whose number is `from` or more; from 0 also damaged keys without a number.
     fn of_tag_from(tag: u8, from: u64) -> KeyRange {
         let mut start = vec![tag];
         if from > 0 {
@@ -430,7 +429,7 @@ impl KeyRange {
         }
     }
 
-    /// Every key that begins with `prefix`: up to the number that follows it.
+    /// Every key that begins with `prefix`.
     pub(crate) fn of_prefix(prefix: Vec<u8>) -> KeyRange {
         let mut end = prefix.clone();
         while let Some(last) = end.pop() {

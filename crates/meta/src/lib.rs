@@ -1,9 +1,9 @@
 //! Forebay: the metadata of a volume.
 //!
-//! Names, attributes and block maps are entries of one ordered map. This layer says what their
-//! [keys](key) and [values](record) look like, gathers changes into [batches](batch), keeps what is
-//! logged but not yet in the bucket in the [overlay], and stores the rest in the bucket behind
-//! one small trait, [`MetaStore`]. The [catalog] is the two seen as one.
+//! Names, attributes and block maps are entries of one ordered map. This crate defines their
+//! [keys](key) and [values](record), gathers changes into [batches](batch), keeps changes that are
+//! logged but not yet in the bucket in the [overlay], and stores the rest in the bucket behind one
+//! small trait, [`MetaStore`]. The [catalog] combines the two.
 //!
 //! ```text
 //!            get, scan                      apply(batch)
@@ -18,7 +18,7 @@
 //! ```
 //!
 //! * [`key`], [`record`], [`batch`]: the schema.
-//! * [`overlay`], [`catalog`]: what is not published yet, in front of what is.
+//! * [`overlay`], [`catalog`]: the changes that are not published yet, in front of the published entries.
 //! * [`store`]: the trait and the store in memory; [`slate`]: the store in the bucket.
 //! * [`volume`]: the descriptor, the object that makes a prefix of a bucket a volume.
 

@@ -1,14 +1,14 @@
-//! What is logged and not yet published: two generations of changes, newest first.
+//! Logged changes that are not published yet: two generations, newest first.
 //!
 //! ```text
 //!            apply                 close                 discard_closed
-//!   batch  -------->  open map  ---------->  closed map  ------------->  gone: the store has it
+//!   batch  -------->  open map  ---------->  closed map  ------------->  dropped: the store has it
 //! ```
 //!
 //! The open generation belongs to the open checkpoint and the closed one to the closed checkpoint:
-//! there is at most one of each. Whoever publishes takes the closed generation, commits it to the
+//! there is at most one of each. The publisher takes the closed generation, commits it to the
 //! store, and only then discards it, so that a key is always found in at least one of the places.
-//! Readers look here *before* they look into the store (see [`Catalog`](crate::Catalog)).
+//! Readers look here *before* they look in the store (see [`Catalog`](crate::Catalog)).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use parking_lot::RwLock;
 use crate::batch::{Batch, Entry};
 use crate::key::KeyRange;
 
-/// The memory of an entry beside its key and value: two handles in a tree node, of which half is used where keys
-/// come in their order, and the allocator's overhead for key and value.
+/// Memory of an entry beside its key and value: two handles in a tree node, of which half is used when keys are
+/// inserted in order, and the allocator's overhead for key and value.
 const ENTRY_OVERHEAD_BYTES: usize = 144;
 
-/// Deletions that a view for a scan holds beside the entries: each view is followed by a scan of the store.
+/// Deletions that a view for a scan may hold beside the entries: each view is followed by a scan of the store.
 const MAX_DELETIONS: usize = 4096;
 
-/// Changes of one checkpoint, the last one of each key.
+/// The changes of one checkpoint: the last change of each key.
 #[derive(Clone, Debug, Default)]
 pub struct Generation {
     entries: BTreeMap<Bytes, Entry>,
@@ -54,12 +54,12 @@ impl Generation {
         self.entries.is_empty()
     }
 
-    /// Bytes of memory that it takes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// All changes as one batch, to be published.
+    /// All changes as one batch, for publishing.
     pub fn to_batch(&self) -> Batch {
         let changes = self.entries.iter();
         changes
@@ -88,7 +88,7 @@ impl Generation {
 #[error("a closed generation is still being published; discard it before closing the next one")]
 pub struct StillClosed;
 
-/// What is logged and not yet published. Each method takes one short lock.
+/// Logged changes that are not published yet. Each method takes one short lock.
 #[derive(Debug, Default)]
 pub struct Overlay {
     generations: RwLock<Generations>,
@@ -98,11 +98,11 @@ pub struct Overlay {
 struct Generations {
     open: Generation,
     closed: Option<Arc<Generation>>,
-    /// How often a generation was closed.
+    /// Number of generations closed so far.
     closings: u64,
 }
 
-/// What [`Overlay::view`] saw at one moment.
+/// The state of a key range at one moment, as [`Overlay::view`] returns it.
 pub(crate) struct View {
     /// Changes in the order of their keys; deletions too.
     pub(crate) entries: Vec<(Bytes, Entry)>,
@@ -116,12 +116,12 @@ impl Overlay {
         Overlay::default()
     }
 
-    /// Adds the changes of `batch` to the open generation, all at once for every reader.
+    /// Adds the changes of `batch` to the open generation, atomically for readers.
     pub fn apply(&self, batch: &Batch) {
         self.generations.write().open.apply(batch);
     }
 
-    /// The newest change of `key`; `None` when only the store knows.
+    /// The newest change of `key`; `None` if the overlay has none, so that the store decides.
     pub fn get(&self, key: &[u8]) -> Option<Entry> {
         let generations = self.generations.read();
         let newest = generations
@@ -130,13 +130,12 @@ impl Overlay {
         newest.cloned()
     }
 
-    /// The newest changes of the keys in `range`, in order, at most `limit`. Deletions are among
-    /// them.
+    /// The newest changes of the keys in `range`, in order, at most `limit`, deletions included.
     pub fn range(&self, range: &KeyRange, limit: usize) -> Vec<(Bytes, Entry)> {
         self.view_with(range, limit, 0).entries
     }
 
-    /// The same for a scan: at most `limit` that are there, and many deletions between them.
+    /// The same for a scan: at most `limit` values, and many deletions between them.
     pub(crate) fn view(&self, range: &KeyRange, limit: usize) -> View {
         self.view_with(range, limit, MAX_DELETIONS)
     }
@@ -175,14 +174,14 @@ impl Overlay {
         }
     }
 
-    /// How often a generation was closed so far: what is published at any later moment differs from what is known
-    /// now only if this has grown, or if the closed generation of now was published.
+    /// Number of generations closed so far. A later published state can differ from the present one only if this number
+    /// has grown, or if the generation that is closed now was published.
     pub fn closings(&self) -> u64 {
         self.generations.read().closings
     }
 
-    /// Closes the open generation and opens an empty one. Call it at the moment that the
-    /// checkpoint is cut, under the same lock as the log, so that both end at the same record.
+    /// Closes the open generation and opens an empty one. Call it when the checkpoint closes, under
+    /// the same lock as the log, so that both end at the same record.
     pub fn close(&self) -> Result<Arc<Generation>, StillClosed> {
         let mut generations = self.generations.write();
         if generations.closed.is_some() {
@@ -194,20 +193,20 @@ impl Overlay {
         Ok(closed)
     }
 
-    /// The closed generation, if there is one: what has to be published.
+    /// The closed generation, if there is one: the changes to publish.
     pub fn closed(&self) -> Option<Arc<Generation>> {
         self.generations.read().closed.clone()
     }
 
-    /// Forgets the closed generation. Only after the store's commit of it has returned: readers
-    /// find its keys in the store from now on.
+    /// Drops the closed generation. Call it only after the store has committed it: from then on,
+    /// readers find its keys in the store.
     pub fn discard_closed(&self) {
         let discarded = self.generations.write().closed.take();
-        // Freed outside the lock: it may hold many thousand entries.
+        // Freed outside the lock: it may hold many thousands of entries.
         drop(discarded);
     }
 
-    /// Bytes of memory that both generations take.
+    /// Memory of both generations, in bytes.
     pub fn bytes(&self) -> usize {
         let generations = self.generations.read();
         generations.newest_first().map(Generation::bytes).sum()
@@ -280,7 +279,7 @@ mod tests {
             ]
         );
         assert_eq!(overlay.range(&KeyRange::all(), 2).len(), 2);
-        // Of those, one is there.
+        // One of those has a value.
         let view = overlay.view(&KeyRange::all(), 1);
         assert_eq!((view.entries.len(), view.cut_off), (2, true));
     }

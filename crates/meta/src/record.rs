@@ -1,4 +1,4 @@
-//! Records: what the values of a volume's metadata say.
+//! Records: the values of a volume's metadata.
 //!
 //! Every value begins with a version byte, so that each kind of record can change by itself.
 //! Numbers are little-endian. The layouts are pictured at the records.
@@ -32,17 +32,17 @@ use crate::error::Corrupt;
 
 /// A value of the schema.
 pub trait Record: Sized {
-    /// First byte of the keys that such values stand under.
+    /// First byte of the keys of this kind of record.
     const TAG: u8;
 
-    /// The value as it is stored.
+    /// Encodes the value.
     fn encode(&self) -> Bytes;
 
-    /// Reads the fields; what remains unread is an error of the caller's.
+    /// Reads the fields; the caller treats unread bytes as an error.
     #[doc(hidden)]
     fn read(fields: &mut ValueReader<'_>) -> Result<Self, Corrupt>;
 
-    /// The record that `value`, found under the encoded key `key`, is. Never panics.
+    /// Decodes `value`, which was found under the encoded key `key`. Never panics.
     fn decode(key: &[u8], value: &[u8]) -> Result<Self, Corrupt> {
         let mut fields = ValueReader(Reader::new(key, value));
         let record = Self::read(&mut fields)?;

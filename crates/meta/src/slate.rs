@@ -1,47 +1,47 @@
-//! The store in the bucket: SlateDB with its own log off, because the gateway's log is the log.
+//! The store in the bucket: SlateDB with its own log off, because the gateway has a log of its own.
 //!
 //! # What a commit costs and when it is durable
 //!
-//! A commit writes the batch into SlateDB's memtable as one piece and has the memtable flushed: one
-//! PUT of a sorted table and one conditional PUT of the next manifest. A table is in the store when
-//! a manifest names it, and a batch is never split over two tables, so a batch is there whole or not
-//! at all, whatever is cut off in between.
+//! A commit writes the batch into SlateDB's memtable as one piece and flushes the memtable: one PUT of a sorted table
+//! and one conditional PUT of the next manifest. A table is part of the store once a manifest names it, and a batch is
+//! never split over two tables, so a batch is stored whole or not at all, wherever a crash interrupts the commit.
 //!
-//! So the table of a batch whose packs are still on their way may be put beside them; only the manifest waits until they
-//! have arrived (`GatedStore`). Reads do not see a batch before its manifest is there.
+//! So the table of a batch whose packs are still on their way may be put at the same time as they are; only the
+//! manifest waits until they have arrived (`GatedStore`). Reads do not see a batch before its manifest is in the
+//! bucket.
 //!
 //! # No requests while idle
 //!
-//! SlateDB as it comes asks the bucket for news all the time: the manifest once a second, the list
-//! of compactions every five, the garbage collector every minute. Here all of that is off: there is
-//! one writer, so there is no news. What must happen all the same (merging tables, deleting old
-//! ones) is done by the housekeeper after commits, until nothing is left to do, and then stops.
-//! Tables replaced by the last merge before a volume falls idle are deleted after the first commit
-//! that follows the idle time.
+//! By default SlateDB polls the bucket all the time: the manifest once a second, the list of
+//! compactions every five seconds, the garbage collector every minute. Here all of that is off:
+//! there is one writer, so there is no news. The work that remains (merging tables, deleting
+//! replaced ones) is done by the housekeeper after commits, until nothing is left to do; then it
+//! stops. Tables replaced by the last merge before a volume becomes idle are deleted after the
+//! first commit that follows the idle time.
 //!
-//! # When the bucket is away
+//! # When the bucket is unreachable
 //!
-//! SlateDB repeats failed requests without end, with up to a second between them. Calls here give up
-//! waiting after [`SlateSettings::timeout`] and say [`StoreError::Transient`], while the flush goes
-//! on in the background; the repeated commit of the same batch does not write it again, it only
-//! waits on. So memory stays bounded, and the store recovers by itself when the bucket is back.
+//! SlateDB repeats failed requests without end, with up to a second between them. Calls here stop waiting after
+//! [`SlateSettings::timeout`] and return [`StoreError::Transient`], while the flush continues in the background; the
+//! repeated commit of the same batch does not write it again, it only continues to wait. So memory stays bounded, and
+//! the store recovers by itself when the bucket is reachable again.
 //!
-//! # Damage on the way
+//! # Damage in transit
 //!
-//! Tables have checksums of SlateDB's, and are tied to their names; all else has a checksum of ours (`ChecksummedStore`).
-//! What fails its checksum may have been damaged on its way, so reads are repeated up to three times before the metadata
-//! are called damaged.
+//! SlateDB's tables have checksums, and are tied to their names; all other objects have a checksum of this crate
+//! (`ChecksummedStore`). An object that fails its checksum may have been damaged in transit, so reads are repeated up
+//! to three times before the metadata are reported as damaged.
 //!
 //! # Sealed volumes
 //!
-//! With a [`Sealing`], everything is stored sealed (`SealedStore`), at the same number of requests: in place of those
-//! checksums, tags say whether it is what was written.
+//! With a [`Sealing`], everything is stored sealed (`SealedStore`), at the same number of requests: authentication tags
+//! replace those checksums.
 //!
 //! # Memory
 //!
-//! At most [`SlateSettings::cache_bytes`] for blocks that were read, 64 MiB of batches that are not
-//! in the bucket yet (and one batch more), and some 32 MiB while tables are merged. Each part of a table that is under way
-//! is there once more, some 10 MiB; sealing takes twice that, for the part that comes after it.
+//! At most [`SlateSettings::cache_bytes`] for blocks that were read, 64 MiB of batches that are not in the bucket yet
+//! (and one batch more), and some 32 MiB while tables are merged. Each part of a table in flight takes another copy,
+//! some 10 MiB; sealing takes twice that, for the part that comes after it.
 
 mod checksummed;
 mod clock;
@@ -88,50 +88,50 @@ pub(crate) use {checksummed::fuzzing as trailers, sealed::fuzzing as sealed_obje
 pub use objects::{Condition, MetaObject, SlateObjects};
 pub use reader::SlateReader;
 
-/// What manifests' names end in.
+/// Extension of the names of manifests.
 const MANIFEST: &str = "manifest";
 
-/// Longer than any gateway runs: SlateDB has no way to switch its polling of the manifest off.
+/// Longer than any gateway runs: SlateDB has no switch for its polling of the manifest.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Tables that have not been merged at which commits wait. Merging begins far below it
-/// ([`housekeeping::COMPACT_AT_TABLES`]), so it is reached only by commits that come faster than
-/// merging is, or when merging fails.
+/// Number of unmerged tables at which commits wait. Merging begins far below it
+/// ([`housekeeping::COMPACT_AT_TABLES`]), so it is reached only if commits come faster than merges
+/// end, or if merges fail.
 const MAX_TABLES: usize = 64;
 
 /// Memtables larger than this are flushed before a commit asks for it.
 const MEMTABLE_BYTES: usize = 32 << 20;
 
-/// Batches that are not in the bucket yet; behind it a commit waits before it writes.
+/// Limit of batches that are not in the bucket yet; above it a commit waits before it writes.
 const MAX_UNFLUSHED_BYTES: usize = 64 << 20;
 
-/// About what an entry takes in a table: what a scan of many asks for with one GET. SlateDB itself asks for its blocks
-/// of 4 KiB one after the other, each a round trip.
+/// Approximate size of an entry in a table: it determines how much one GET of a long scan fetches. SlateDB itself
+/// fetches its blocks of 4 KiB one after the other, each in a round trip.
 const ENTRY_BYTES: usize = 80;
-/// Most that a scan asks for with one GET, of each table.
+/// Most bytes that a scan fetches with one GET, for each table.
 const MAX_READ_AHEAD: usize = 256 << 10;
 
-/// Blocks of tables: what a cold lookup fetches. A quarter as many as of SlateDB's own 4 KiB need a quarter of the
-/// memory for indexes, and listing a cold directory with its attributes takes a quarter of the requests.
+/// Block size of tables: the unit that a cold lookup fetches. A quarter as many blocks as with SlateDB's default of 4
+/// KiB need a quarter of the memory for indexes, and listing a cold directory with its attributes takes a quarter of
+/// the requests.
 const BLOCK_SIZE: SstBlockSize = SstBlockSize::Block16Kib;
 
-/// How often something is read that arrives damaged.
+/// How many times an object that arrives damaged is read.
 const READS: u32 = 4;
-/// Pause before it is read again, times the number of tries. Nobody else is in the same trouble, so there is no
-/// jitter.
+/// Pause before the next read, times the number of tries. No other process has the same trouble at the same time, so
+/// there is no jitter.
 const READ_AGAIN: Duration = Duration::from_millis(50);
 
 /// Limits of a [`SlateStore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlateSettings {
-    /// Bytes of memory for blocks of metadata that were read. Default 32 MiB.
+    /// Memory for blocks of metadata that were read, in bytes. Default 32 MiB.
     pub cache_bytes: u64,
     /// How long a call waits for the bucket before it fails as [`StoreError::Transient`]. Default
     /// 30 s.
     pub timeout: Duration,
-    /// How long objects that were replaced stay in the bucket at least, so that a read that began
-    /// before can end; also the shortest time between two collections of them. Not shorter
-    /// than `timeout`. Default 60 s.
+    /// How long replaced objects stay in the bucket at least, so that a read that began before can end;
+    /// also the shortest time between two collections of them. Not shorter than `timeout`. Default 60 s.
     pub retention: Duration,
 }
 
@@ -145,28 +145,28 @@ impl Default for SlateSettings {
     }
 }
 
-/// A [`MetaStore`] in a bucket. Dropping it ends its work in the background too, a little later
+/// A [`MetaStore`] in a bucket. Dropping it also ends its work in the background, a little later
 /// than [`close`](MetaStore::close) does.
 pub struct SlateStore {
     db: Db,
     timeout: Duration,
-    /// The batch that SlateDB has taken and that is not known to be in the bucket. Held during a
-    /// commit: one at a time.
+    /// The batch that SlateDB has taken and that is not known to be in the bucket. Locked during a
+    /// commit: one commit at a time.
     unflushed: Mutex<Option<Batch>>,
-    /// What manifests wait for.
+    /// The signals that manifests wait for.
     gate: Gate,
-    /// A commit has happened, or is waiting for a merge.
+    /// Notified when a commit has ended, or waits for a merge.
     changed: Arc<Notify>,
     housekeeper: Housekeeper,
     presence: Presence,
 }
 
 impl SlateStore {
-    /// Opens the store of a volume that is not sealed under `path`, which fences those opened before; makes it if
-    /// there is none. Must be called within a tokio runtime, which runs its work in the background from then on.
+    /// Opens the store of a volume that is not sealed under `path` and fences those opened before; creates it if it
+    /// does not exist. Must be called within a tokio runtime, which runs its background work from then on.
     ///
-    /// Needs of `store`: conditional PUTs that create and (by If-Match) update, multipart uploads,
-    /// ranged GETs, listing, and user metadata of objects.
+    /// Needs of `store`: conditional PUTs that create and (by If-Match) update, multipart uploads, ranged GETs,
+    /// listing, and user metadata of objects.
     pub async fn open(
         store: Arc<dyn ObjectStore>,
         path: Path,
@@ -175,8 +175,9 @@ impl SlateStore {
         SlateStore::open_with(store, path, settings, None).await
     }
 
-    /// The same of a volume that is sealed if there is a `sealing`. Then nothing that is not sealed is read: it is
-    /// [`StoreError::Corrupt`]. What was sealed with a data key that is not among the keys is [`StoreError::Fatal`].
+    /// Like [`open`](SlateStore::open), for a volume that is sealed if there is a `sealing`. Then an object that is not
+    /// sealed is [`StoreError::Corrupt`], and one that was sealed with a data key which is not among the keys is
+    /// [`StoreError::Fatal`].
     pub async fn open_with(
         store: Arc<dyn ObjectStore>,
         path: Path,
@@ -196,7 +197,7 @@ impl SlateStore {
             .with_system_clock(clock.clone())
             .with_sst_block_size(BLOCK_SIZE);
         let builder = match settings.cache_bytes {
-            // The library warns of a cache without room.
+            // SlateDB warns about a cache of size zero.
             0 => builder.with_db_cache_disabled(),
             max_capacity => {
                 let cache = FoyerCache::new_with_opts(FoyerCacheOptions {
@@ -229,8 +230,7 @@ impl SlateStore {
         })
     }
 
-    /// Number of tables that have not been merged yet, and of runs of merged ones: what a read may
-    /// have to look into.
+    /// Number of tables that have not been merged yet, and of merged runs: a read may have to look in each of them.
     pub fn tables(&self) -> (usize, usize) {
         let manifest = self.db.manifest();
         (manifest.l0().len(), manifest.compacted().len())
@@ -243,8 +243,8 @@ impl SlateStore {
         read_again(self.timeout, ask).await
     }
 
-    /// What a commit says that the bucket did not carry out in time: a merge that cannot read its tables would be
-    /// waited for without end.
+    /// The error of a commit that the bucket did not carry out in time: the wait for a merge that cannot read its
+    /// tables would have no end.
     async fn not_in_time(&self, error: StoreError) -> StoreError {
         if !matches!(error, StoreError::Transient(_)) {
             return error;
@@ -259,7 +259,7 @@ impl SlateStore {
     async fn write(&self, batch: &Batch) -> Result<(), StoreError> {
         let mut write = WriteBatch::new();
         for (key, entry) in batch.changes() {
-            // SlateDB would panic.
+            // SlateDB would panic on these.
             if key.is_empty() || key.len() > MAX_KEY_BYTES {
                 return Err(StoreError::Fatal(
                     "a batch holds a key that is empty or too long, which is a fault of the program".into(),
@@ -277,7 +277,7 @@ impl SlateStore {
     }
 }
 
-/// The store as SlateDB sees it: what is read there is what was written there.
+/// The store as SlateDB sees it: reads return what was written, or fail.
 fn verified(
     store: Arc<dyn ObjectStore>,
     path: &Path,
@@ -289,7 +289,7 @@ fn verified(
     }
 }
 
-/// Reads, and reads again what arrives damaged, unless the store below has done that already.
+/// Reads, and repeats a read of data that arrive damaged, unless the store below has repeated it already.
 async fn read_again<T, F>(timeout: Duration, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, slatedb::Error>>,
@@ -304,7 +304,7 @@ where
             })
         };
         match within(timeout, answer).await {
-            // A table that is gone may have been merged away while it was read.
+            // A missing table may have been merged and deleted while it was read.
             Err(StoreError::Corrupt(why) | StoreError::Gone(why))
                 if attempt < READS && !was_repeated =>
             {
@@ -317,7 +317,7 @@ where
     }
 }
 
-/// For a scan of at most so many entries, one or more.
+/// Options for a scan of at most `limit` entries, one or more.
 fn scan_options(limit: usize) -> ScanOptions {
     let ahead = limit.saturating_mul(ENTRY_BYTES).min(MAX_READ_AHEAD);
     ScanOptions::default()
@@ -325,7 +325,7 @@ fn scan_options(limit: usize) -> ScanOptions {
         .with_durability_filter(DurabilityLevel::Remote)
 }
 
-/// What is in the bucket, and nothing of a batch that is on its way there.
+/// Reads only data in the bucket, and nothing of a batch that is on its way there.
 fn read_options() -> ReadOptions {
     ReadOptions::default().with_durability_filter(DurabilityLevel::Remote)
 }
@@ -386,7 +386,7 @@ impl MetaStore for SlateStore {
             flush_type: FlushType::MemTable,
         });
         tokio::pin!(flush);
-        // What the batch refers to may take as long as it likes; from then on the bucket has so much time.
+        // The objects that the batch refers to may take any time; from then on the bucket has `timeout`.
         let early = tokio::select! {
             biased;
             flushed = &mut flush => Some(flushed),
@@ -420,7 +420,7 @@ impl MetaStore for SlateStore {
     }
 }
 
-/// SlateDB for one writer that does its own housekeeping.
+/// Settings of SlateDB for one writer that does its own housekeeping.
 fn engine_settings() -> Settings {
     Settings {
         wal_enabled: false,
@@ -434,13 +434,13 @@ fn engine_settings() -> Settings {
         max_unflushed_bytes: MAX_UNFLUSHED_BYTES,
         compactor_options: None,
         garbage_collector_options: None,
-        // Without end: a limit would make SlateDB give up for good while the bucket is away.
+        // No limit: with one, SlateDB would give up for good while the bucket is unreachable.
         object_store_max_retries: None,
         ..Settings::default()
     }
 }
 
-/// Closes SlateDB. Nothing is flushed: what a commit returned for is in the bucket already.
+/// Closes SlateDB without a flush: batches whose commit returned are in the bucket already.
 async fn close_engine(db: &Db) {
     let options = CloseOptions::default().with_flush_type(None);
     if let Err(error) = db.close_with_options(options).await {
@@ -448,7 +448,7 @@ async fn close_engine(db: &Db) {
     }
 }
 
-/// Waits for `call` as long as the bucket may take.
+/// Waits for `call`, at most for `timeout`.
 async fn within<T>(
     timeout: Duration,
     call: impl Future<Output = Result<T, slatedb::Error>>,
@@ -462,7 +462,7 @@ async fn within<T>(
     }
 }
 
-/// By what the caller can do.
+/// Sorts an error of SlateDB by what the caller can do about it.
 fn sorted(error: &slatedb::Error) -> StoreError {
     let corrupt = || {
         StoreError::Corrupt(format!(
@@ -495,7 +495,7 @@ fn sorted(error: &slatedb::Error) -> StoreError {
     }
 }
 
-/// The object that the bucket does not have.
+/// The location of the object that the bucket does not have, if that is the error.
 fn missing<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
     let shared = error.downcast_ref::<Arc<object_store::Error>>();
     let error = shared.map(Arc::as_ref).or(error.downcast_ref())?;
@@ -505,7 +505,7 @@ fn missing<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> 
     }
 }
 
-/// Whether an object is not what was written there.
+/// Whether the error means that an object differs from what was written there.
 fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
     sources(error).any(|source| {
         let refused = source.downcast_ref::<Refused>();
@@ -513,7 +513,7 @@ fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
     })
 }
 
-/// The error and what it came from.
+/// The error and its chain of sources.
 fn sources<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {

@@ -1,7 +1,7 @@
 //! The volume descriptor: the object that makes a prefix of a bucket a volume.
 //!
-//! It is written once, when the volume is formatted, and never changed. It is text, so that whoever
-//! finds it in a bucket can see what it belongs to:
+//! It is written once, when the volume is formatted, and never changed. It is text, so that a
+//! person who finds it in a bucket can see what it belongs to:
 //!
 //! ```text
 //! {"forebay":"volume","format":1,"volume":"<32 hex digits>","created":<seconds since 1970>,
@@ -9,8 +9,8 @@
 //! crc32 <8 hex digits>\n                                 of the first line with its line break
 //! ```
 //!
-//! The descriptor of a sealed volume has format 2, `"sealing":"aes-256-gcm"` and no `hash_key`: that one would be known to
-//! every reader of the bucket. In its place is a secret that the [key ring](keys) gives.
+//! The descriptor of a sealed volume has format 2, `"sealing":"aes-256-gcm"` and no `hash_key`, since every reader of
+//! the bucket would know that key. The [key ring](keys) provides a secret in its place.
 
 pub mod holder;
 pub mod keys;
@@ -33,14 +33,14 @@ pub const FORMAT_VERSION: u32 = 2;
 
 /// The format of volumes that are not sealed.
 const UNSEALED_FORMAT: u32 = 1;
-/// The format of sealed volumes: programs that know nothing of sealing say that they are too old.
+/// The format of sealed volumes: programs that do not support sealing report that they are too old.
 const SEALED_FORMAT: u32 = 2;
 
-/// Longest descriptor that is read. A real one has some 300 bytes; whatever is larger is something
-/// else under that name.
+/// Longest descriptor that is read, in bytes. A real one has some 300 bytes; a larger object is
+/// something else under that name.
 const MAX_DESCRIPTOR_BYTES: u64 = 64 << 10;
 
-/// What a volume is, from its formatting to its end.
+/// The properties of a volume that never change after it is formatted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct VolumeDescriptor {
     /// Identity of the volume.
@@ -49,24 +49,24 @@ pub struct VolumeDescriptor {
     pub created: u64,
     /// Bytes in a block. Always [`BLOCK_SIZE`] in this version.
     pub block_size: u64,
-    /// Whether its contents are sealed. Whoever can write to the bucket can have written this: what is to be believed
-    /// is what a gateway was told to [expect](keys::Expected).
+    /// Whether its contents are sealed. Anyone with write access to the bucket can have written this: what the operator
+    /// configured the gateway to [expect](keys::Expected) decides.
     pub protection: Protection,
 }
 
 /// Whether the contents of a volume are sealed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// They are not: who can read the bucket can read the files.
+    /// They are not: anyone who can read the bucket can read the files.
     None {
-        /// What the hashes of frames and the handles of files are keyed with: 32 random bytes.
+        /// Key of the hashes of frames and of the handles of files: 32 random bytes.
         hash_key: [u8; 32],
     },
     /// AES-256-GCM, with the keys of the volume's [key ring](keys).
     Aes256Gcm,
 }
 
-/// How the descriptor says so.
+/// Text of [`Protection`] in the descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Sealing {
@@ -94,7 +94,7 @@ pub enum VolumeError {
         /// One of the objects.
         example: String,
     },
-    /// There is a volume already.
+    /// The prefix holds a volume already.
     #[error(
         "there is a volume at {root} already; serve it as it is, or choose another prefix for a new one"
     )]
@@ -114,17 +114,17 @@ pub enum VolumeError {
         /// The newest format that this program reads.
         supported: u32,
     },
-    /// The descriptor is not what was written.
+    /// The descriptor differs from the one that was written.
     #[error(
         "the descriptor {root}/{DESCRIPTOR_NAME} is damaged: {why}; put an undamaged copy of it back (an earlier version of the object, or a backup)"
     )]
     Damaged {
         /// The prefix.
         root: String,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
-    /// It is not sealed, and was expected to be.
+    /// The volume is not sealed, and was expected to be.
     #[error(
         "the volume at {root} is not sealed, and encryption = \"aes-256-gcm\" expects one that is; set encryption = \"off\" if it never was. If it was, somebody has replaced its descriptor {DESCRIPTOR_NAME}: put an earlier version of that object back"
     )]
@@ -132,7 +132,7 @@ pub enum VolumeError {
         /// The prefix.
         root: String,
     },
-    /// It is sealed, and was not expected to be.
+    /// The volume is sealed, and was not expected to be.
     #[error(
         "the volume at {root} is sealed; set encryption = \"aes-256-gcm\", and passphrase_file, key_file or kms_key to what opens it"
     )]
@@ -140,7 +140,7 @@ pub enum VolumeError {
         /// The prefix.
         root: String,
     },
-    /// A sealed volume without key ring.
+    /// The volume is sealed and has no key ring.
     #[error(
         "the volume at {root} is sealed, and its key ring {object} is gone: put a copy of it back (an earlier version of the object, or a backup). If `forebay format` was interrupted, delete the object {DESCRIPTOR_NAME} and format again"
     )]
@@ -153,23 +153,23 @@ pub enum VolumeError {
     /// The key ring cannot be used.
     #[error(transparent)]
     KeyRing(#[from] RingError),
-    /// The slot by which the key ring was opened was to be removed.
+    /// The change would have removed the slot that opened the key ring.
     #[error(
         "slot {0} is the one that the key ring was opened with just now; name what opens another slot with --passphrase-file, --key-file or --kms-key, so that it is certain that one is left that opens the volume"
     )]
     OwnSlot(SlotId),
-    /// Others change the key ring all the time.
+    /// Other programs replaced the key ring during every attempt to change it.
     #[error(
         "the key ring was changed by somebody else again and again, and is as they left it; try again later"
     )]
     KeyRingBusy,
-    /// The bucket did not do as asked.
+    /// A request to the bucket failed.
     #[error("the bucket could not be used: {0}")]
     Store(#[from] object_store::Error),
 }
 
 impl VolumeError {
-    /// The same error, naming the place as people write it.
+    /// The same error, with the prefix as people write it.
     pub fn at(mut self, address: &str) -> VolumeError {
         match &mut self {
             VolumeError::NotFormatted { root }
@@ -203,7 +203,7 @@ struct Text {
     sealing: Sealing,
 }
 
-/// What every format's first line has.
+/// The fields of the first line in every format.
 #[derive(Deserialize)]
 struct AnyFormat {
     forebay: String,
@@ -235,7 +235,7 @@ impl VolumeDescriptor {
             .await
         {
             Ok(_) => Ok(()),
-            // Someone else formatted it between the look and the put.
+            // Another program formatted it between the check and the put.
             Err(object_store::Error::AlreadyExists { .. }) => Err(VolumeError::AlreadyFormatted {
                 root: root.to_string(),
             }),
@@ -243,7 +243,7 @@ impl VolumeDescriptor {
         }
     }
 
-    /// Reads the descriptor of the volume under `root`; once more if it does not arrive as it was written.
+    /// Reads the descriptor of the volume under `root`; reads it once more if it arrives damaged.
     pub async fn load(
         store: &Arc<dyn ObjectStore>,
         root: &Path,
@@ -284,12 +284,12 @@ impl VolumeDescriptor {
         Self::decode(root, &found.bytes().await?)
     }
 
-    /// Whether it says that the volume is sealed.
+    /// Whether the descriptor says that the volume is sealed.
     pub fn is_sealed(&self) -> bool {
         matches!(self.protection, Protection::Aes256Gcm)
     }
 
-    /// Where the descriptor of the volume under `root` lies.
+    /// Location of the descriptor of the volume under `root`.
     pub fn location(root: &Path) -> Path {
         root.clone().join(DESCRIPTOR_NAME)
     }
@@ -326,7 +326,7 @@ impl VolumeDescriptor {
             hash_key,
             sealing,
         };
-        // Strings and numbers only: there is nothing that could fail to be written as JSON.
+        // Strings and numbers only: writing them as JSON cannot fail.
         let mut out = serde_json::to_vec(&text).unwrap_or_default();
         out.push(b'\n');
         let crc = crc32fast::hash(&out);
@@ -346,14 +346,14 @@ impl VolumeDescriptor {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(line.as_bytes());
         hasher.update(b"\n");
-        // As it is written, to the letter: another way to write the same number is not ours.
+        // Compared as text: this program never writes the same number in another way.
         if crc != checksum_line(hasher.finalize()) {
             return Err(damaged("its checksum does not match"));
         }
-        // What it says may be quoted, and anybody may have written it.
+        // The message may quote the text, and anybody may have written that.
         let not_read =
             |error: serde_json::Error| damaged(&error.to_string().escape_debug().to_string());
-        // The format comes first: what else a newer one says need not make sense to us.
+        // The format comes first: the other fields of a newer one need not make sense here.
         let any: AnyFormat = serde_json::from_str(line).map_err(not_read)?;
         if any.forebay != "volume" {
             return Err(damaged("it does not describe a volume"));
@@ -390,7 +390,7 @@ impl VolumeDescriptor {
 }
 
 impl fmt::Debug for VolumeDescriptor {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VolumeDescriptor")
             .field("volume", &self.volume)

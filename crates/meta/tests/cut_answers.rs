@@ -1,5 +1,5 @@
-//! Answers that end too early, and say so consistently: as if the object were shorter. One is asked for again; an object
-//! that is cut each time is damaged.
+//! Answers that are truncated and report the shorter length consistently: as if the object were shorter. A single one
+//! is requested again; an object that is truncated each time counts as damaged.
 
 #![allow(missing_docs)]
 
@@ -26,7 +26,7 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-/// Cuts the next so many bodies of objects whose names end like this.
+/// Truncates the next bodies of objects whose names end like this.
 #[derive(Debug)]
 struct Cutting {
     inner: InMemory,

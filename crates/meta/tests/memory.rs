@@ -1,6 +1,6 @@
 //! The store's memory stays within its documented bound while metadata grows beyond it.
 //!
-//! A test binary of its own: what it measures is the resident memory of the whole process.
+//! A test binary of its own, because it measures the resident memory of the whole process.
 #![cfg(target_os = "linux")]
 
 mod growth;

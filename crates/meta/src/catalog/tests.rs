@@ -11,7 +11,7 @@ use super::*;
 use crate::record::{FrameAddress, Kind};
 use crate::store::MemoryStore;
 
-/// Before, or after, the store underneath answers a reader.
+/// Whether something happens before or after the store underneath answers a reader.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     Before,
@@ -20,7 +20,7 @@ enum When {
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A store in which something happens just before or after it answers a reader.
+/// A store in which an action runs just before or after it answers a reader.
 struct Interleaving {
     store: MemoryStore,
     hook: Mutex<Option<(When, Hook)>>,
@@ -85,7 +85,7 @@ impl Bench {
         }
     }
 
-    /// Lets `action` happen in the middle of the next reader.
+    /// Runs `action` in the middle of the next read.
     fn interleave(&self, when: When, action: impl FnOnce(&Catalog) + Send + 'static) {
         let catalog = self.catalog.clone();
         *self.store.hook.lock() = Some((when, Box::new(move || action(&catalog))));
@@ -105,7 +105,7 @@ fn rename(catalog: &Catalog, from: &'static str, to: &'static str) {
     catalog.apply(&batch);
 }
 
-/// Publishes what the overlay holds, all three steps. The stores of these tests answer at once.
+/// Publishes the overlay's changes, in all three steps. The stores of these tests answer at once.
 fn publish(catalog: &Catalog) {
     let closed = catalog.overlay().close().unwrap();
     let batch = closed.to_batch();
@@ -351,7 +351,7 @@ async fn typed_reads_find_their_records() {
     let name = catalog.name(directory, b"name 4").await.unwrap().unwrap();
     assert_eq!((name.inode, name.cookie), (Inode(4), 4));
     assert!(catalog.name(Inode(8), b"name 4").await.unwrap().is_none());
-    // Who knows that the bucket cannot have it does not ask there.
+    // A caller that knows that the bucket cannot have the name does not ask it.
     let new = catalog.name_if_published(directory, b"name 4", || false);
     assert_eq!(new.await.unwrap(), None);
     let old = catalog.name_if_published(directory, b"name 4", || true);
@@ -378,7 +378,7 @@ async fn typed_reads_find_their_records() {
     batch.put(&Key::Name(directory, "another".into()), &name);
     batch.put_encoded(Key::Inode(Inode(5)).encode(), "rubbish".into());
     catalog.apply(&batch);
-    // What is not published is known without a question.
+    // Unpublished names are known without a call of `is_published`.
     for (asked, found) in [(&b"name 4"[..], None), (b"another", Some(name))] {
         let entry = catalog.name_if_published(directory, asked, || panic!("asked in vain"));
         assert_eq!(entry.await.unwrap(), found);

@@ -1,4 +1,4 @@
-//! Where the bytes of a block lie: a list of extents over frames.
+//! The locations of a block's bytes: a list of extents over frames.
 
 mod encoding;
 
@@ -11,19 +11,19 @@ use super::{Record, ValueReader};
 use crate::error::Corrupt;
 use crate::key::tag;
 
-/// Most extents that a block map holds. One for each 4 KiB page of a block, twice over for those
-/// with ragged edges, and again twice: reached only by a writer of tiny scattered pieces. The
-/// value stays under 300 KiB, far below what a store of metadata takes in one piece.
+/// Maximum number of extents in a block map. One for each 4 KiB page of a block, twice that for
+/// pages with ragged edges, and doubled again: only a writer of tiny scattered pieces reaches it.
+/// The value stays under 300 KiB, far below what a metadata store takes in one piece.
 pub const MAX_EXTENTS: usize = 4096;
 
-/// From this many extents on, reading the block costs so many requests that it should be written
-/// anew in one piece when there is time.
+/// From this many extents on, reading the block costs so many requests that it should be rewritten
+/// in one piece when there is time.
 pub const REWRITE_EXTENTS: usize = 512;
 
 /// The largest offset in a block fits the encoding's four bytes.
 const _: () = assert!(BLOCK_SIZE <= u32::MAX as u64);
 
-/// Where a frame lies and which bytes of its block it holds.
+/// The location of a frame, and the bytes of its block that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameAddress {
     /// The pack.
@@ -34,25 +34,26 @@ pub struct FrameAddress {
     pub stored_len: u32,
     /// Number of its bytes before compression.
     pub raw_len: u32,
-    /// Where its first byte belongs in the block.
+    /// Offset of its first byte in the block.
     pub raw_start: u32,
     /// CRC32 of the stored bytes.
     pub crc32: u32,
-    /// What the frame was written for, where that is not this place of this block: its bytes are the same.
+    /// The place that the frame was written for, if it is another one than this place of this block: its bytes are the
+    /// same.
     pub origin: Option<Origin>,
 }
 
-/// What a shared frame was written for, and says that it is of.
+/// The place that a shared frame was written for, and that its header names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     /// The block.
     pub block: BlockKey,
-    /// Where its first byte belongs in that block.
+    /// Offset of its first byte in that block.
     pub start: u32,
 }
 
 impl FrameAddress {
-    /// What the frame says that it is of, if it is in the map of `block`.
+    /// The place that the header of the frame names, if the frame is in the map of `block`.
     pub fn origin_in(&self, block: BlockKey) -> Origin {
         self.origin.unwrap_or(Origin {
             block,
@@ -66,7 +67,7 @@ impl FrameAddress {
     }
 }
 
-/// These bytes of the block are the bytes of that frame at `range.start - frame.raw_start`.
+/// Maps `range` of the block to the bytes of `frame` that begin at `range.start - frame.raw_start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The bytes, counted from the start of the block. Never empty.
@@ -75,13 +76,13 @@ pub struct Extent {
     pub frame: FrameAddress,
 }
 
-/// How many raw bytes of each pack a change of a block map no longer refers to.
+/// The number of raw bytes of each pack that a block map no longer refers to after a change.
 pub type Displaced = BTreeMap<PackId, u64>;
 
-/// Why a block map refused a change. It is then as it was.
+/// Why a block map refused a change. The map is then unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
-    /// The map would have more than [`MAX_EXTENTS`] extents: write the block anew in one frame.
+    /// The map would have more than [`MAX_EXTENTS`] extents: rewrite the block in one frame.
     #[error("a block cannot have more than {MAX_EXTENTS} extents; write it anew in one piece")]
     TooManyExtents,
     /// The range is empty, outside the block, or not held by the frame: a fault in the caller.
@@ -89,7 +90,7 @@ pub enum MapError {
     BadRange,
 }
 
-/// The extents of one block: sorted, none empty, none overlapping. What no extent covers is a
+/// The extents of one block: sorted, none empty, none overlapping. A range without an extent is a
 /// hole and reads as zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockMap {
@@ -112,17 +113,17 @@ impl BlockMap {
         self.extents.is_empty()
     }
 
-    /// Whether the block should be written anew in one piece when there is time.
+    /// Whether the block should be rewritten in one piece when there is time.
     pub fn needs_rewrite(&self) -> bool {
         self.extents.len() >= REWRITE_EXTENTS
     }
 
-    /// Number of bytes that are no hole.
+    /// Number of bytes that are not in holes.
     pub fn mapped_bytes(&self) -> u64 {
         self.extents.iter().map(|extent| extent.range.len()).sum()
     }
 
-    /// Raw bytes that the map refers to, by pack: what its packs lose when the block goes.
+    /// Raw bytes that the map refers to, by pack: what the packs lose when the block is deleted.
     pub fn bytes_by_pack(&self) -> Displaced {
         let mut bytes = Displaced::new();
         for extent in &self.extents {
@@ -131,7 +132,7 @@ impl BlockMap {
         bytes
     }
 
-    /// Lets `range` be bytes of `frame`, whatever it was before. Gives what that displaced.
+    /// Maps `range` to bytes of `frame` and replaces earlier extents there. Returns the displaced bytes.
     pub fn insert(&mut self, range: ByteRange, frame: FrameAddress) -> Result<Displaced, MapError> {
         let extent = Extent { range, frame };
         if !extent.is_sound() {
@@ -140,12 +141,12 @@ impl BlockMap {
         self.replace(range, Some(extent))
     }
 
-    /// Makes `range` a hole. Gives what that displaced.
+    /// Makes `range` a hole. Returns the displaced bytes.
     pub fn cut(&mut self, range: ByteRange) -> Result<Displaced, MapError> {
         self.replace(range, None)
     }
 
-    /// Makes everything from the byte `at` on a hole. Gives what that displaced.
+    /// Makes everything from the byte `at` on a hole. Returns the displaced bytes.
     pub fn truncate(&mut self, at: u64) -> Displaced {
         let mut displaced = Displaced::new();
         self.extents.retain_mut(|extent| {
@@ -159,7 +160,7 @@ impl BlockMap {
         displaced
     }
 
-    /// What `range` consists of, in order and without gaps: each item is a part of it and the frame
+    /// The contents of `range`, in order and without gaps: each item is a part of it and the frame
     /// that holds that part, `None` for a hole.
     pub fn lookup(
         &self,
@@ -188,7 +189,7 @@ impl BlockMap {
         })
     }
 
-    /// Puts `new` where `range` was; cuts what `range` covers.
+    /// Replaces the extents in `range` by `new`; shortens those that `range` covers in part.
     fn replace(&mut self, range: ByteRange, new: Option<Extent>) -> Result<Displaced, MapError> {
         let mut displaced = Displaced::new();
         if range.is_empty() {

@@ -10,7 +10,7 @@ use crate::codec::{Reader, put_bytes};
 use crate::error::Corrupt;
 use crate::key::tag;
 
-/// Of an object that counts in no tree, as every object did once.
+/// Of an object that counts in no tree; the first version of the format.
 const VERSION: u8 = 1;
 /// Of an object that counts in a tree.
 const VERSION_IN_TREE: u8 = 2;
@@ -77,18 +77,18 @@ pub struct Device {
     pub minor: u32,
 }
 
-/// What a directory has beside the attributes of every object.
+/// The fields that only a directory has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directory {
     /// The directory that holds it; the root holds itself.
     pub parent: Inode,
-    /// The cookie that the next name gets; never goes back, so that no cookie comes again.
+    /// The cookie of the next name; it only grows, so no cookie is used twice.
     pub next_cookie: u64,
     /// Number of names in it.
     pub entries: u64,
 }
 
-/// What an object is, with what only that kind has.
+/// The type of an object, with the fields that only this type has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Regular file; its bytes are in its block maps.
@@ -126,7 +126,7 @@ pub enum Content {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InodeRecord {
-    /// Kind of object and what only that kind has.
+    /// Kind of the object and the fields that only this kind has.
     pub content: Content,
     /// Permission bits with setuid, setgid and sticky: 0 to 0o7777.
     pub mode: u32,
@@ -146,12 +146,12 @@ pub struct InodeRecord {
     pub mtime: Timestamp,
     /// Last change of content or attributes.
     pub ctime: Timestamp,
-    /// What an exclusive CREATE gave (RFC 1813 section 3.3.8), so that its repetition is known
-    /// after a restart too.
+    /// The verifier of an exclusive CREATE (RFC 1813 section 3.3.8), by which a repetition of that
+    /// call is recognized after a restart too.
     pub create_verifier: Option<[u8; 8]>,
     /// Root directory of the tree with a quota that this object counts in, if it counts in one.
     pub tree: Option<Inode>,
-    /// Blocks of a file whose maps in the bucket do not count and wait for collection. They do not count in `used`.
+    /// Blocks of a file whose maps in the bucket no longer count and wait for collection. They do not count in `used`.
     pub truncated: TruncatedBlocks,
 }
 
@@ -176,7 +176,7 @@ impl InodeRecord {
         self.content.kind()
     }
 
-    /// What quotas count for it in this state, in bytes, if nothing of it is dirty.
+    /// Bytes that quotas count for it in this state, if none of its bytes are dirty.
     pub fn charged_bytes(&self) -> u64 {
         match self.content {
             Content::Regular => round_up(self.used.min(self.size)),
@@ -184,7 +184,7 @@ impl InodeRecord {
         }
     }
 
-    /// The record without what only the bucket's block maps know, for the log.
+    /// The record without the fields that only the bucket's block maps determine, for the log.
     pub fn without_maps(&self) -> Cow<'_, InodeRecord> {
         match self.truncated.is_empty() {
             true => Cow::Borrowed(self),
@@ -195,7 +195,7 @@ impl InodeRecord {
         }
     }
 
-    /// The record with what the bucket's block maps know as `published` has it.
+    /// The record with the fields that the bucket's block maps determine taken from `published`.
     pub fn with_maps_of(self, published: &InodeRecord) -> InodeRecord {
         InodeRecord {
             used: published.used,
@@ -204,7 +204,7 @@ impl InodeRecord {
         }
     }
 
-    /// The device numbers; zero for what is no device.
+    /// The device numbers; zero if the object is not a device.
     pub fn device(&self) -> Device {
         match self.content {
             Content::BlockDevice(device) | Content::CharDevice(device) => device,
@@ -212,7 +212,7 @@ impl InodeRecord {
         }
     }
 
-    /// What only directories have.
+    /// The fields that only directories have.
     pub fn directory(&self) -> Option<&Directory> {
         match &self.content {
             Content::Directory(directory) => Some(directory),
@@ -220,7 +220,7 @@ impl InodeRecord {
         }
     }
 
-    /// What only directories have, to be changed.
+    /// The fields that only directories have, mutable.
     pub fn directory_mut(&mut self) -> Option<&mut Directory> {
         match &mut self.content {
             Content::Directory(directory) => Some(directory),
@@ -314,7 +314,7 @@ impl Record for InodeRecord {
     }
 }
 
-/// Bytes rounded up to what space is counted in.
+/// Rounds bytes up to a multiple of [`SPACE_UNIT`].
 pub fn round_up(bytes: u64) -> u64 {
     bytes
         .checked_next_multiple_of(SPACE_UNIT)

@@ -11,14 +11,14 @@ use crate::key::tag;
 
 const VERSION: u8 = 1;
 
-/// What a name stands for; found by the name.
+/// The object that a name refers to; found by the name.
 ///
 /// ```text
 /// version: 1 (1)   kind: 1   inode: 8   cookie: 8
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameRecord {
-    /// The object that is called so.
+    /// The object.
     pub inode: Inode,
     /// The cookie under which the name's [`CookieRecord`] stands.
     pub cookie: u64,
@@ -47,14 +47,14 @@ impl Record for NameRecord {
     }
 }
 
-/// A name and what it stands for; found by the cookie, in the order in which READDIR lists.
+/// A name and the object that it refers to; found by the cookie, in the order in which READDIR lists.
 ///
 /// ```text
 /// version: 1 (1)   kind: 1   inode: 8   name length: 4   name
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CookieRecord {
-    /// The object that is called so.
+    /// The object.
     pub inode: Inode,
     /// Kind of the object.
     pub kind: Kind,

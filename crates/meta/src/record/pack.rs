@@ -1,4 +1,4 @@
-//! Accounts of packs, and what is left to clean up.
+//! Accounts of packs, and records of files and packs to clean up.
 
 use bytes::Bytes;
 use forebay_types::BlockIndex;
@@ -20,7 +20,7 @@ pub struct PackRecord {
     pub bytes: u64,
     /// Bytes of its frames before compression.
     pub raw_bytes: u64,
-    /// Bytes of blocks that refer to them: those of the raw bytes that are still in use, and once more for each further
+    /// Bytes of blocks that refer to them: the raw bytes that are still in use, counted once more for each further
     /// place that shares them.
     pub live_bytes: u64,
     /// Number of its frames.
@@ -28,7 +28,7 @@ pub struct PackRecord {
 }
 
 impl PackRecord {
-    /// Bytes that at least are referred to more than once.
+    /// Lower bound of the bytes that are referred to more than once.
     pub fn shared_bytes(&self) -> u64 {
         self.live_bytes.saturating_sub(self.raw_bytes)
     }

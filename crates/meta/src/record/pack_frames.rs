@@ -1,4 +1,4 @@
-//! The frames of packs by their content, so that what comes again is not uploaded again.
+//! The frames of packs by their content, so that repeated content is not uploaded again.
 
 use bytes::Bytes;
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, Inode};
@@ -8,18 +8,18 @@ use crate::codec::put_varint;
 use crate::error::Corrupt;
 use crate::key::tag;
 
-/// Most frames that one part of a pack's [`PackFrames`] tells: 60 KB or so.
+/// Maximum number of frames in one part of a pack's [`PackFrames`]: about 60 KB.
 pub const PART_FRAMES: usize = 1024;
 
 const VERSION: u8 = 1;
 
-/// Bytes that the shortest frame takes here.
+/// Encoded bytes of the shortest frame.
 const LEAST: usize = 32 + 4 + 4 + 4 + 6;
 
-/// A frame of a pack, and what its bytes are known by.
+/// A frame of a pack, and the hashes that identify its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownFrame {
-    /// Keyed BLAKE3 of its raw bytes; none if nobody has computed it.
+    /// Keyed BLAKE3 of its raw bytes; `None` if it was not computed.
     pub hash: Option<[u8; 32]>,
     /// CRC32 of the first 4 KiB of its raw bytes.
     pub head_crc32: u32,
@@ -33,7 +33,7 @@ pub struct KnownFrame {
     pub raw_len: u32,
     /// CRC32 of the stored bytes.
     pub crc32: u32,
-    /// What it was written for.
+    /// The place that it was written for.
     pub origin: Origin,
 }
 
@@ -114,7 +114,7 @@ impl Record for PackFrames {
     }
 }
 
-/// A block was given frames of a pack that were written for another one, and may have them still.
+/// A note that a block received frames of a pack that were written for another block, and may still have them.
 ///
 /// ```text
 /// version: 1 (1)

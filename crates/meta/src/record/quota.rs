@@ -1,7 +1,7 @@
-//! Quotas of directory trees: what a tree may hold, and what it holds.
+//! Quotas of directory trees: the limits of a tree, and its usage.
 //!
-//! They are two records, since they are written by different hands: the limits by an operator, through the
-//! log, and the usage by the publisher, with the checkpoint whose state it counts.
+//! They are two records, since they have different writers: an operator sets the limits, through the log, and the
+//! publisher writes the usage, with the checkpoint whose state it counts.
 
 use bytes::Bytes;
 
@@ -11,11 +11,11 @@ use crate::key::tag;
 
 const VERSION: u8 = 1;
 
-/// What there is to do about the objects that lie below the root of a tree.
+/// The work that remains for the objects below the root of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Spread {
-    /// Nothing: each one counts where it should.
+    /// None: each object counts where it should.
     #[default]
     Done = 0,
     /// The root counts in the tree, and some of what lies below it may not yet.
@@ -66,17 +66,16 @@ impl Record for QuotaRecord {
     }
 }
 
-/// What a tree holds as of the published LSN, found by the inode of its root directory.
+/// The usage of a tree as of the published LSN, found by the inode of its root directory.
 ///
 /// ```text
 /// version: 1 (1)   bytes: 8   files: 8
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageRecord {
-    /// Bytes that its files use: the sum of what [`InodeRecord::charged_bytes`](super::InodeRecord::charged_bytes)
-    /// gives.
+    /// Bytes that its files use: the sum of [`InodeRecord::charged_bytes`](super::InodeRecord::charged_bytes).
     pub bytes: u64,
-    /// Its objects.
+    /// Number of its objects.
     pub files: u64,
 }
 

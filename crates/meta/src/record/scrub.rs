@@ -1,4 +1,4 @@
-//! When a pack was last read back.
+//! When a pack was last read back, and with which result.
 
 use bytes::Bytes;
 
@@ -8,21 +8,21 @@ use crate::key::tag;
 
 const VERSION: u8 = 1;
 
-/// What came of reading a pack back.
+/// The result of reading a pack back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ScrubResult {
-    /// All of it is what was written.
+    /// All of it is as it was written.
     #[default]
     Sound = 0,
-    /// Some of it is not.
+    /// Some of it is not as it was written.
     Damaged = 1,
     /// It is not in the bucket.
     Missing = 2,
 }
 
-/// The last check of a pack, found by the number of the pack. A pack without one was never read back as a whole; there
-/// is none of a pack without an account.
+/// The last check of a pack, found by the number of the pack. A pack without this record was never read back as a
+/// whole; a pack without an account has no such record.
 ///
 /// ```text
 /// version: 1 (1)   checked: 8   result: 1   damaged frames: 4
@@ -30,11 +30,11 @@ pub enum ScrubResult {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubRecord {
-    /// When it was read, in seconds since 1970.
+    /// When it was read, in seconds since 1970-01-01 00:00 UTC.
     pub checked: u64,
-    /// What came of it.
+    /// The result.
     pub result: ScrubResult,
-    /// How many of its frames are damaged. None may be while the pack is: then its header or its index are.
+    /// Number of its damaged frames. It may be 0 for a damaged pack: then its header or its index is damaged.
     pub damaged_frames: u32,
 }
 

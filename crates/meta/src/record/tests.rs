@@ -1,4 +1,4 @@
-//! Records come back as they were, and nothing else is taken for one.
+//! Records survive encoding and decoding, and other bytes are refused.
 
 use std::collections::BTreeMap;
 
@@ -149,7 +149,7 @@ proptest! {
         }
     }
 
-    /// A block map beside an array that knows for every cell of the block what lies there.
+    /// A block map beside an array that holds the contents of every cell of the block.
     #[test]
     fn block_maps_match_a_model(changes in proptest::collection::vec(any_change(), 1..60)) {
         let mut map = BlockMap::new();
@@ -189,7 +189,7 @@ fn cell(offset: u64) -> usize {
 
 #[derive(Clone, Debug)]
 enum Change {
-    /// With so many bytes more in the frame before and behind the range.
+    /// With this many more bytes in the frame before and behind the range.
     Insert(ByteRange, u64, u64),
     Cut(ByteRange),
     Truncate(u64),
@@ -369,7 +369,7 @@ fn a_row_of_frames_takes_few_bytes_for_each() {
         assert_eq!(BlockMap::decode(b"b", &version_one(&map)), Ok(map.clone()));
         map.encode().len()
     };
-    // What is not compressed, and what is.
+    // Uncompressed frames, and compressed ones.
     assert_eq!(row(|_| (1 << 18) + 128), 2 + 19 + 15 * 5);
     assert_eq!(row(|number| 90_000 + number), 2 + 20 + 15 * 8);
 }
@@ -396,7 +396,8 @@ fn every_record_stands_under_its_own_letter() {
     assert_eq!(tags[0], tag::VOLUME);
 }
 
-/// The bytes of format 1, and of version 2 of block maps. They lie in buckets: a change of any of them needs a new version.
+/// The bytes of format 1, and of version 2 of block maps. Buckets hold them: a change of any of them needs a new
+/// version.
 #[test]
 fn the_bytes_of_version_one_do_not_change() {
     let hex = |bytes: Bytes| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
@@ -451,7 +452,7 @@ fn the_bytes_of_version_one_do_not_change() {
         damaged_frames: 3,
     };
     assert_eq!(hex(scrub.encode()), "0102010000000000000103000000");
-    // What counts in a tree has a version of its own.
+    // An object that counts in a tree has a version of its own.
     let in_tree = InodeRecord {
         tree: Some(Inode(0x0a0b)),
         ..link
@@ -462,7 +463,7 @@ fn the_bytes_of_version_one_do_not_change() {
         1,
     );
     assert_eq!(hex(in_tree.encode()), expected);
-    // So has what was truncated and is not collected.
+    // So has a file with truncated blocks that are not collected.
     let mut truncated = TruncatedBlocks::default();
     truncated.add_from(BlockIndex(2));
     truncated.remove(BlockIndex(5));
@@ -546,7 +547,8 @@ fn the_bytes_of_version_one_do_not_change() {
         0900000000000000\
         0800000007000000060000000500000004000000";
     assert_eq!(hex(version_one(&map).into()), expected);
-    // Behind it one that adjoins, is as long, and whose frame follows, holds just that and is as much longer stored.
+    // Behind it one that adjoins, has the same length, and whose frame follows, with just these bytes and the same
+    // overhead.
     let next = FrameAddress {
         offset: 15,
         stored_len: 3,
@@ -570,7 +572,7 @@ fn the_bytes_of_version_one_do_not_change() {
         7b04000000\
         280204ac020505000000";
     assert_eq!(hex(map.encode()), expected);
-    // One that is shared, and one that goes on with its origin's block.
+    // A shared one, and one that continues with its origin's block.
     let block = BlockKey {
         inode: Inode(0x0a),
         block: BlockIndex(0x0b),

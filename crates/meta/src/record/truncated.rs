@@ -1,4 +1,4 @@
-//! Blocks of a file that was truncated, whose block maps are still to be collected.
+//! Blocks of a truncated file whose block maps still have to be collected.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use crate::key::tag;
 
 const VERSION: u8 = 1;
 
-/// Blocks of a file whose block maps do not count: a truncation took their bytes, and the maps wait for collection. What
-/// is written to such a block later gets a map that counts, and the block leaves the set.
+/// Blocks of a file whose block maps do not count: a truncation removed their bytes, and the maps wait for collection.
+/// A later write to a block of the set gives it a map that counts, and the block leaves the set.
 ///
 /// ```text
 /// number of ranges: varint (1 or more)
@@ -31,7 +31,7 @@ struct Ranges {
 }
 
 impl TruncatedBlocks {
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -43,13 +43,14 @@ impl TruncatedBlocks {
         ranges.get(at).is_some_and(|range| range.start <= block.0)
     }
 
-    /// Whether this block and all behind it are in.
+    /// Whether this block and all behind it are in the set.
     pub fn contains_from(&self, block: BlockIndex) -> bool {
         let last = self.ranges().last();
         last.is_some_and(|last| last.end == u64::MAX && last.start <= block.0)
     }
 
-    /// The first blocks in a row: the first one, and the one behind the last; `u64::MAX` for all there are.
+    /// The first contiguous blocks: the first one, and the one behind the last; `u64::MAX` for all blocks behind the
+    /// first.
     pub fn first(&self) -> Option<Range<BlockIndex>> {
         let first = self.ranges().first()?;
         Some(BlockIndex(first.start)..BlockIndex(first.end))
@@ -65,7 +66,7 @@ impl TruncatedBlocks {
         });
     }
 
-    /// Takes a block out, which has a map that counts from now on. Says whether it was in.
+    /// Removes a block, which has a map that counts from now on. Returns whether it was in the set.
     pub fn remove(&mut self, block: BlockIndex) -> bool {
         if !self.contains(block) {
             return false;
@@ -82,7 +83,7 @@ impl TruncatedBlocks {
         true
     }
 
-    /// The maps of all blocks before this one have been collected.
+    /// Removes the blocks before this one, whose maps have been collected.
     pub fn collected(&mut self, before: BlockIndex) {
         self.change(|ranges| {
             let gone = ranges.partition_point(|range| range.end <= before.0);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a set of the first 40 blocks.
+        /// Compared with a set of the first 40 blocks.
         #[test]
         fn they_are_a_set_of_blocks(changes in proptest::collection::vec(change(), 0..40)) {
             let (mut blocks, mut model) = (TruncatedBlocks::default(), BTreeSet::new());

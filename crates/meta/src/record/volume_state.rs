@@ -7,9 +7,9 @@ use super::{Record, ValueReader};
 use crate::error::Corrupt;
 use crate::key::tag;
 
-/// Without the bytes that quotas count.
+/// Without the charged bytes.
 const VERSION: u8 = 1;
-/// With them, and without the lease of inode numbers.
+/// With the charged bytes, and without the lease of inode numbers.
 const VERSION_CHARGED: u8 = 2;
 /// With both.
 const VERSION_LEASED: u8 = 3;
@@ -30,19 +30,19 @@ pub struct VolumeState {
     pub epoch: Epoch,
     /// Identity of the gateway that holds the epoch.
     pub gateway: [u8; 16],
-    /// The number that the next object gets, unless it was given out since.
+    /// The number of the next object, unless it was assigned since.
     pub next_inode: u64,
-    /// How many numbers, from that on, may have been given out since this was published; `None` if a version of Forebay
-    /// wrote this that gave out any number. It is written only together with the charged bytes.
+    /// How many numbers, from `next_inode` on, may have been assigned since this was published; `None` if a version of
+    /// Forebay wrote this that had no such limit. It is written only together with the charged bytes.
     pub inode_lease: Option<u64>,
-    /// The number that the next pack gets.
+    /// The number of the next pack.
     pub next_pack: u64,
     /// Bytes that block maps refer to, also those of removed files that are not collected yet.
     pub used_bytes: u64,
     /// Number of objects.
     pub used_inodes: u64,
-    /// The sum of what [`InodeRecord::charged_bytes`](super::InodeRecord::charged_bytes) gives for all
-    /// objects; `None` if a version of Forebay wrote this that did not count it.
+    /// The sum of [`InodeRecord::charged_bytes`](super::InodeRecord::charged_bytes) over all objects; `None` if a
+    /// version of Forebay wrote this that did not count it.
     pub charged_bytes: Option<u64>,
 }
 

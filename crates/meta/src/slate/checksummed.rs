@@ -1,17 +1,17 @@
-//! A checksum for what SlateDB keeps without one.
+//! A checksum for the objects that SlateDB stores without one.
 //!
-//! Its tables have a CRC32 for each block. Its manifests, its notes on merges and its marks of the collector have
-//! none: a byte that arrives wrong would stop the store at best, and at worst be taken for what was written. So here
-//! each object that is not a table ends in a trailer, which is checked and taken off when it is read:
+//! SlateDB's tables have a CRC32 for each block. Its manifests, its notes on merges and its marks of the collector have
+//! none: a wrong byte would stop the store at best, and at worst be taken for valid data. So this store ends each
+//! object that is not a table in a trailer, which is checked and removed on reads:
 //!
 //! ```text
 //! 0  [u8; 4]  magic   "FBc2"
 //! 4  u32      crc32   of the last part of the object's name, and of its bytes without the trailer; little-endian
 //! ```
 //!
-//! What does not match may have been damaged on its way and is fetched again, as blocks of tables are.
+//! An object that does not match may have been damaged in transit and is fetched again, as blocks of tables are.
 //!
-//! A table's checksums do not say of which table they are: it is stored under a [pad] that does.
+//! A table's checksums do not name the table that they belong to: it is stored under a [pad] that does.
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
@@ -36,11 +36,11 @@ use super::{READ_AGAIN, READS};
 use pad::{Pad, PaddedUpload};
 
 const MAGIC: [u8; 4] = *b"FBc2";
-/// That of a store whose tables have no pad.
+/// The magic of a store whose tables have no pad.
 const EARLIER_MAGIC: [u8; 4] = *b"FBck";
 const TRAILER_BYTES: usize = 8;
 
-/// An object that has arrived damaged each time.
+/// An object that arrived damaged at each attempt.
 #[derive(Debug, thiserror::Error)]
 #[error("{location} {flaw}")]
 pub(super) struct Damaged {
@@ -48,7 +48,7 @@ pub(super) struct Damaged {
     flaw: Flaw,
 }
 
-/// What is wrong with an object.
+/// The defect of an object.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 enum Flaw {
     #[error("does not match its checksum")]
@@ -67,13 +67,13 @@ enum Flaw {
 }
 
 impl Damaged {
-    /// Whether it is no damage at all, but of a format that is not read any more.
+    /// Whether the object is not damaged, but of a format that is no longer read.
     pub(super) fn is_earlier(&self) -> bool {
         matches!(self.flaw, Flaw::Earlier)
     }
 }
 
-/// A store that gives tables a pad, and all other objects a trailer. Sizes in its listings are with the trailer.
+/// A store that gives tables a pad, and all other objects a trailer. Sizes in its listings include the trailer.
 #[derive(Debug)]
 pub(super) struct ChecksummedStore {
     inner: Arc<dyn ObjectStore>,
@@ -84,8 +84,8 @@ impl ChecksummedStore {
         ChecksummedStore { inner }
     }
 
-    /// The error of a GET that failed because what it asks for lies behind the end of a table. What stores say to it
-    /// differs, and looks as if they were not available.
+    /// The error of a GET that failed because its range lies behind the end of a table. Stores report that differently,
+    /// and some in the same way as unavailability.
     async fn cut_off(&self, location: &Path, asked: &GetOptions) -> Option<Error> {
         let Some(GetRange::Bounded(range)) = &asked.range else {
             return None;
@@ -98,7 +98,7 @@ impl ChecksummedStore {
         (len < range.end).then(|| damaged(location, Flaw::CutOff(len)))
     }
 
-    /// A table, without its pad.
+    /// Reads a table and removes its pad.
     async fn get_table(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let mut answer = self.inner.get_opts(location, options.clone()).await;
         if matches!(&answer, Ok(found) if is_short(found, &options)) {
@@ -109,7 +109,7 @@ impl ChecksummedStore {
             Err(error @ Error::Generic { .. }) => {
                 return Err(self.cut_off(location, &options).await.unwrap_or(error));
             }
-            // SlateDB takes what comes for all that it has asked for.
+            // SlateDB takes a short answer for the whole range.
             Ok(found) if is_short(&found, &options) => {
                 return Err(damaged(location, Flaw::CutOff(found.meta.size)));
             }
@@ -132,9 +132,9 @@ impl ChecksummedStore {
         })
     }
 
-    /// An object with a trailer, without it.
+    /// Reads an object with a trailer, checks the trailer and removes it.
     async fn get_checked(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        // All of it is needed; these objects are small.
+        // The check needs the whole object; these objects are small.
         let whole = GetOptions {
             range: None,
             ..options.clone()
@@ -176,12 +176,12 @@ impl ChecksummedStore {
     }
 }
 
-/// Whether SlateDB has no checksum of its own in it.
+/// Whether the object gets a trailer, because SlateDB gives it no checksum.
 fn has_trailer(location: &Path) -> bool {
     location.extension() != Some("sst")
 }
 
-/// Whether a GET brings less than was asked for.
+/// Whether a GET returns less than was asked for.
 fn is_short(found: &GetResult, asked: &GetOptions) -> bool {
     match &asked.range {
         Some(GetRange::Bounded(range)) if !asked.head => found.range.end < range.end,
@@ -203,7 +203,7 @@ fn with_trailer(location: &Path, payload: &PutPayload) -> PutPayload {
     pieces.chain([Bytes::from(trailer)]).collect()
 }
 
-/// The bytes before the trailer, if that is right.
+/// The bytes before the trailer, if the trailer is right.
 fn opened(location: &Path, stored: &Bytes) -> std::result::Result<Bytes, Flaw> {
     let len = stored.len().checked_sub(TRAILER_BYTES);
     let bytes = stored.slice(..len.ok_or(Flaw::Missing)?);
@@ -222,7 +222,7 @@ fn damaged(location: &Path, flaw: Flaw) -> Error {
     let location = location.clone();
     Error::Generic {
         store: "checksummed",
-        // It was tried often enough.
+        // It was repeated often enough.
         source: Box::new(NonRetryable(Box::new(Damaged { location, flaw }))),
     }
 }
@@ -301,7 +301,7 @@ impl ObjectStore for ChecksummedStore {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        // What it is called is part of it.
+        // The checksum covers the name.
         if from.filename() != to.filename() {
             return Err(Error::NotImplemented {
                 operation: format!("a copy of {from} to {to}"),

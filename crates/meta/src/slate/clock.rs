@@ -1,8 +1,8 @@
-//! SlateDB's time.
+//! The time of day for SlateDB.
 //!
-//! SlateDB numbers tables and merges by the time of day and refuses to go back behind what a volume has seen. A machine
-//! whose clock is behind that of the one before it could not commit anything until it has caught up. So
-//! its time here begins where the volume's ends, if that is later than the machine's.
+//! SlateDB numbers tables and merges by the time of day and refuses to go back behind the latest time that a volume has
+//! seen. A machine whose clock is behind that of the previous machine could not commit anything until it has caught up.
+//! So the clock here starts at the volume's latest time, if that is later than the machine's.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use slatedb::Db;
 use slatedb_common::clock::{DefaultSystemClock, SystemClock, SystemClockTicker};
 
-/// Milliseconds that a volume's next time lies behind its last one at least.
+/// Minimum distance between a volume's last time and the next one, in milliseconds.
 const STEP_MS: i64 = 1000;
 
-/// The machine's time of day, put forward where a volume has seen a later one. Runs evenly whatever is done to the
-/// machine's clock meanwhile.
+/// The machine's time of day, moved forward if a volume has seen a later one. It runs evenly even if the machine's
+/// clock is set meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct VolumeClock {
     machine: DefaultSystemClock,
@@ -23,7 +23,7 @@ pub(super) struct VolumeClock {
 }
 
 impl VolumeClock {
-    /// Goes on from the latest time that the volume, which was just opened, has seen.
+    /// Continues from the latest time that the volume, which was just opened, has seen.
     pub(super) fn follow(&self, db: &Db) {
         let manifest = db.manifest();
         let tables = manifest.l0().iter().map(|table| table.id.timestamp_ms());

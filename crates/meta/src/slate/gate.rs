@@ -1,7 +1,8 @@
-//! The order of a batch and what it refers to.
+//! The order of a batch and the objects that it refers to.
 //!
-//! A table that no manifest names is nothing. So SlateDB may build and put the table of a batch while what the batch
-//! refers to is still on its way; the manifest that names it waits here until all of that has arrived.
+//! A table that no manifest names has no effect. So SlateDB may build and put the table of a batch while the objects
+//! that the batch refers to are still on their way; the manifest that names the table waits here until all of them have
+//! arrived.
 //!
 //! ```text
 //!   packs         ---- put ---- put ---- put -+
@@ -9,8 +10,8 @@
 //!   manifest                           +~~~~~~+-- put ---->  published
 //! ```
 //!
-//! If it never arrives, manifests are refused for good, since SlateDB would name that table in the next one. The table is
-//! one that nothing names.
+//! If they never arrive, manifests are refused for good, since SlateDB would name that table in the next one. The table
+//! remains one that no manifest names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use parking_lot::Mutex;
 use super::MANIFEST;
 use crate::store::Ready;
 
-/// What manifests wait for: all of it. Clones are the same gate.
+/// The signals that manifests wait for, all of them. Clones share one gate.
 #[derive(Clone, Debug)]
 pub(super) struct Gate(Arc<Mutex<Vec<Ready>>>);
 
@@ -36,7 +37,8 @@ impl Gate {
         Gate(Arc::default())
     }
 
-    /// From here on manifests wait for this as well. False if they are refused, because something has never arrived.
+    /// Makes manifests wait for `ready` as well. Returns false if they are refused, because something has never
+    /// arrived.
     #[must_use]
     pub(super) fn close_until(&self, ready: &Ready) -> bool {
         let mut awaited = self.0.lock();
@@ -86,7 +88,7 @@ impl ObjectStore for GatedStore {
         options: PutOptions,
     ) -> Result<PutResult> {
         if location.extension() == Some(MANIFEST) && !self.gate.pass().await {
-            // Of the errors that SlateDB does not try again.
+            // One of the errors after which SlateDB does not try again.
             return Err(Error::NotSupported {
                 source: "what the newest table refers to has not arrived".into(),
             });

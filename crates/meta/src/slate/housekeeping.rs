@@ -1,14 +1,13 @@
 //! Merging and deleting tables: after commits, and only then.
 //!
-//! SlateDB's compactor and garbage collector poll the bucket as long as they run. So they are not
-//! part of the opened database here: the compactor is started when there are enough tables to merge
-//! and stopped as soon as its scheduler has nothing more to propose and nothing is in work; the
-//! collector does single rounds.
+//! SlateDB's compactor and garbage collector poll the bucket for as long as they run. So they are not part of the
+//! opened database here: the compactor is started when there are enough tables to merge and stopped as soon as its
+//! scheduler has nothing more to propose and no merge is under way; the collector does single rounds.
 //!
-//! Who merges notes that it does, and SlateDB leaves a noted merge alone until its worker has not been
-//! heard of for half a minute. The worker of a gateway that was killed is never heard of again, and in that
-//! half minute tables pile up until commits, also that of an opening, have to wait. But whoever has opened the
-//! volume for writing is alone: before its first merge all such notes are taken back.
+//! A worker notes the merge that it runs, and SlateDB leaves a noted merge alone until its worker has been silent for
+//! half a minute. The worker of a killed gateway stays silent for good, and in that half minute tables pile up until
+//! commits, also that of an opening, have to wait. But a gateway that has opened the volume for writing is the only
+//! writer: before its first merge it takes all earlier notes back.
 //!
 //! ```text
 //!          commit                  enough tables            nothing left to merge
@@ -20,7 +19,7 @@
 //!    +---------------------------------------------------------------------------+
 //! ```
 //!
-//! [`Rounds`] decides how long merging goes on and when the collector is due.
+//! [`Rounds`] decides how long merging continues and when the collector is due.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -46,21 +45,21 @@ use super::rounds::Rounds;
 use super::{NEVER, close_engine};
 use crate::error::StoreError;
 
-/// Number of tables from which on they are merged. More make reads dearer, fewer spread the
-/// requests of a merge over fewer commits.
+/// Number of tables at which merging begins. A higher one makes reads dearer, a lower one spreads
+/// the requests of a merge over fewer commits.
 pub(super) const COMPACT_AT_TABLES: usize = 12;
 
-/// Number of merged runs up to which they are left alone. Each is one more place where a key is looked for.
+/// Number of merged runs up to which they are not merged again. Each run is one more place to look for a key.
 pub(super) const MAX_RUNS: usize = 8;
 
-/// Longest that notes of former gateways are tried to be taken back. They outlast it only if a clock was set
-/// back; SlateDB then gets there later.
+/// Time limit for taking back the notes of former gateways. Notes outlast it only if a clock was set back; SlateDB then
+/// takes the merges up later.
 const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
-/// How often the compactor looks whether a step is done, while it runs.
+/// Interval at which the running compactor checks whether a step is done.
 const STEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The task that keeps house; it ends, and closes SlateDB, when this is dropped or stopped.
+/// The housekeeping task; it ends, and closes SlateDB, when this is dropped or stopped.
 pub(super) struct Housekeeper {
     stop: watch::Sender<bool>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -95,7 +94,7 @@ impl Housekeeper {
         }
     }
 
-    /// Ends the task and closes SlateDB; waits for that as long as `timeout`.
+    /// Ends the task and closes SlateDB; waits for that at most for `timeout`.
     pub(super) async fn stop(&self, timeout: Duration) -> Result<(), StoreError> {
         self.stop.send_replace(true);
         let mut task = self.task.lock().await;
@@ -121,9 +120,9 @@ struct House {
     path: Path,
     retention: Duration,
     stopped: watch::Receiver<bool>,
-    /// The table that a request did not find.
+    /// The table that a request did not find last.
     suspect: Suspect,
-    /// No merge is noted as being under way by a former gateway.
+    /// Whether no merge is noted as being under way by a former gateway.
     alone: bool,
 }
 
@@ -133,7 +132,7 @@ impl House {
         let mut stopped = self.stopped.clone();
         loop {
             tokio::select! {
-                // Also when the store was dropped.
+                // Also if the store was dropped.
                 _ = stopped.wait_for(|stop| *stop) => break,
                 () = changed.notified() => {}
             }
@@ -149,7 +148,8 @@ impl House {
                 let began = Instant::now();
                 if let Err(error) = self.compact(rounds.merging_time()).await {
                     tracing::warn!(%error, "merging metadata tables failed; the next commit tries again");
-                    // What the merge may have replaced is named by the state in memory until it has ended well.
+                    // The state in memory names the tables that the merge may have replaced until the merge has ended
+                    // well.
                     continue;
                 }
                 rounds.merged(began, Instant::now());
@@ -159,13 +159,13 @@ impl House {
         close_engine(&self.db).await;
     }
 
-    /// Whether there is something to merge. More runs than [`MAX_RUNS`] are left when the time for merges was up.
+    /// Whether there is something to merge. More runs than [`MAX_RUNS`] remain if the time for merges was over.
     fn wants_merge(&self) -> bool {
         let manifest = self.db.manifest();
         manifest.l0().len() >= COMPACT_AT_TABLES || manifest.compacted().len() > MAX_RUNS
     }
 
-    /// Merges tables until there is nothing left to merge, and takes up no merge once it has done so for `time`.
+    /// Merges tables until there is nothing left to merge, and starts no further merge after `time`.
     async fn compact(&mut self, time: Duration) -> Result<(), slatedb::Error> {
         if !self.alone {
             self.release_merges().await?;
@@ -174,15 +174,15 @@ impl House {
         let options = compactor_options(self.retention);
         self.coordinate(options, NEVER, |settled| UntilSettled { settled, time })
             .await?;
-        // Reads use the merged tables from now on: what they replace may be deleted.
+        // Reads use the merged tables from now on: the replaced tables may be deleted.
         self.db.refresh_manifest().await
     }
 
-    /// Takes back what workers of former gateways have noted as their work: they have been fenced, or are gone.
+    /// Takes back the merges that workers of former gateways have noted: these gateways are fenced or dead.
     async fn release_merges(&mut self) -> Result<(), slatedb::Error> {
         let options = CompactorOptions {
             worker_heartbeat_timeout: Duration::ZERO,
-            // Nobody here takes up anything meanwhile.
+            // No worker here starts a merge meanwhile.
             worker: None,
             ..compactor_options(self.retention)
         };
@@ -208,7 +208,7 @@ impl House {
         let mut missing = None;
         let ended = tokio::select! {
             biased;
-            // SlateDB would begin the merge again and again.
+            // SlateDB would repeat the merge without end.
             table = self.suspect.noted() => {
                 missing = Some(table);
                 None
@@ -218,8 +218,8 @@ impl House {
             () = tokio::time::sleep(limit) => None,
             _ = self.stopped.wait_for(|stop| *stop) => None,
         };
-        // It runs in tasks of its own, which end only when told to. Told before they have begun,
-        // they would not know of it, so they are told again.
+        // The compactor runs in tasks of its own, which end only when told to. A stop before they
+        // have begun has no effect, so it is repeated.
         let ended = match ended {
             Some(ended) => ended,
             None => loop {
@@ -251,7 +251,7 @@ impl House {
         }
     }
 
-    /// Deletes what was replaced long enough ago: tables, manifests, and the compactor's notes.
+    /// Deletes objects that were replaced long enough ago: tables, manifests, and the compactor's notes.
     async fn collect(&self) {
         let directory = GarbageCollectorDirectoryOptions {
             interval: None,
@@ -276,7 +276,7 @@ impl House {
     }
 }
 
-/// One merge at a time, with little read ahead: it shares memory and the line with the gateway.
+/// One merge at a time, with little read-ahead: it shares memory and the link with the gateway.
 fn compactor_options(retention: Duration) -> CompactorOptions {
     let scheduler = [
         ("min_compaction_sources", "4".to_owned()),
@@ -303,7 +303,7 @@ fn compactor_options(retention: Duration) -> CompactorOptions {
     }
 }
 
-/// SlateDB's size-tiered scheduler, which takes up nothing after `time`, and says when nothing is under way any more.
+/// SlateDB's size-tiered scheduler. It starts no merge after `time`, and signals when no merge is under way any more.
 struct UntilSettled {
     settled: Arc<Notify>,
     time: Duration,
@@ -327,7 +327,7 @@ struct SettlingScheduler {
     inner: Box<dyn CompactionScheduler + Send + Sync>,
     settled: Arc<Notify>,
     time: Duration,
-    /// When it was asked first.
+    /// Time of the first call.
     began: OnceLock<Instant>,
 }
 
@@ -353,7 +353,7 @@ impl CompactionScheduler for SettlingScheduler {
     }
 }
 
-/// Proposes nothing, and says when no merge is under way.
+/// A scheduler that proposes no merge, and signals when none is under way.
 struct UntilReleased(Arc<Notify>);
 
 impl UntilReleased {

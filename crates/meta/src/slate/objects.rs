@@ -1,14 +1,14 @@
-//! The objects that the store consists of, each looked at as a whole.
+//! The objects that the store consists of, each checked as a whole.
 //!
-//! Who reads the metadata reads what he needs of them. A filter that no lookup asked, a note of a merge that was
-//! not finished, the table that it has written: those are damaged for a long time before anybody notices, and
-//! the last is part of the state as soon as the next gateway finishes the merge.
+//! A reader of the metadata reads only the parts that it needs. A filter that no lookup used, a note of a merge that
+//! was not finished, the table that this merge has written: such an object can stay damaged for a long time before a
+//! read finds it, and the table becomes part of the state as soon as the next gateway finishes the merge.
 //!
 //! ```text
 //!   manifests, notes on merges, marks of the collector     whole objects, each with a checksum of ours or sealed
 //!   tables that the newest manifest or a merge names       blocks, filter, index, statistics: each ends in its CRC32,
 //!                                                          and so does what the end of the table says of them
-//!   all other tables                                       nobody reads them any more
+//!  all other tables                                       never read again
 //! ```
 
 use std::collections::BTreeMap;
@@ -27,14 +27,14 @@ use slatedb::{ErrorKind, SstReader};
 use super::{Sealing, verified, within};
 use crate::error::StoreError;
 
-/// A section of a table ends in a CRC32 of what is before.
+/// A section of a table ends in a CRC32 of the bytes before it.
 const CRC_BYTES: usize = 4;
-/// The end of a table: where its description begins, and the version of its layout.
+/// Bytes at the end of a table: the offset of its description, and the version of its layout.
 const FOOTER_BYTES: usize = 8 + 2;
-/// Versions of a table's layout.
+/// Known versions of a table's layout.
 const LAYOUTS: [u16; 2] = [1, 2];
 
-/// Looks at the objects of a store in the bucket. Not one is written.
+/// Checks the objects of a store in the bucket. It writes none.
 pub struct SlateObjects {
     store: Arc<dyn ObjectStore>,
     path: Path,
@@ -50,26 +50,26 @@ pub struct MetaObject {
 }
 
 impl MetaObject {
-    /// Whether it is a table that the state consists of, or will.
+    /// Whether it is a table that belongs to the state now, or will.
     pub fn is_table(&self) -> bool {
         self.table.is_some()
     }
 }
 
-/// How an object is.
+/// The condition of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// As it was written.
     Whole,
-    /// Not there: deleted since it was listed, or missing.
+    /// Missing, or deleted since it was listed.
     Missing,
-    /// Not as it was written; says why.
+    /// Not as it was written; with the reason.
     Damaged(String),
 }
 
 impl SlateObjects {
-    /// Of the store under `path`, which is sealed if there is a `sealing`. Calls give up waiting for the bucket after
-    /// `timeout`.
+    /// The objects of the store under `path`, which is sealed if there is a `sealing`. Calls stop waiting for the
+    /// bucket after `timeout`.
     pub fn new(
         store: Arc<dyn ObjectStore>,
         path: Path,
@@ -83,7 +83,7 @@ impl SlateObjects {
         }
     }
 
-    /// Everything that the newest state consists of or that was noted for a later one, in the order of the names.
+    /// All objects of the newest state, and those noted for a later one, sorted by name.
     pub async fn list(&self) -> Result<Vec<MetaObject>, StoreError> {
         let listed = self.store.list(Some(&self.path)).try_collect::<Vec<_>>();
         let listed = self.in_time(listed).await?.map_err(unavailable)?;
@@ -103,7 +103,7 @@ impl SlateObjects {
             .collect())
     }
 
-    /// Tables that the newest manifest names, and those that merges have written which are not finished.
+    /// Tables that the newest manifest names, and tables written by merges that are not finished.
     async fn tables(&self) -> Result<Vec<SsTableHandle>, StoreError> {
         let admin = AdminBuilder::new(self.path.clone(), self.store.clone()).build();
         let state = within(self.timeout, admin.read_compactor_state_view()).await?;
@@ -121,7 +121,7 @@ impl SlateObjects {
     /// Reads an object to its end. It takes as much memory as the object has bytes: tables have some 32 MiB.
     ///
     /// # Errors
-    /// When the bucket does not answer well. Damage is no error.
+    /// When the bucket fails. Damage is no error.
     pub async fn look_at(&self, object: &MetaObject) -> Result<Condition, StoreError> {
         let whole = async {
             let found = self.store.get(&object.location).await?;
@@ -148,7 +148,7 @@ impl SlateObjects {
         })
     }
 
-    /// Where the blocks of a table begin, or why its index does not say.
+    /// Offsets of the blocks of a table, or the reason why its index does not give them.
     async fn blocks(&self, table: &SsTableHandle) -> Result<Result<Vec<u64>, String>, StoreError> {
         let reader = SstReader::new(self.path.clone(), self.store.clone(), None, None);
         let file = match reader.open_with_handle(table.clone()) {
@@ -179,10 +179,10 @@ fn unavailable(error: object_store::Error) -> StoreError {
     StoreError::Transient(error.to_string())
 }
 
-/// What is wrong with a table, if anything is.
+/// The flaw of a table, if there is one.
 fn flaw(whole: &Bytes, table: &SsTableHandle, blocks: &[u64]) -> Option<String> {
     let info = &table.info;
-    // Sections lie one behind the other: blocks, then what describes them. Each begins where the one before ends.
+    // Sections are contiguous: blocks, then their descriptions. Each begins where the one before ends.
     let others = [
         (info.filter_offset, info.filter_len),
         (info.index_offset, info.index_len),

@@ -1,8 +1,8 @@
-//! A note in the manifest that keeps what a reader needs from being deleted: a checkpoint, as SlateDB calls it.
+//! A note in the manifest that keeps the objects that a reader needs from being deleted: SlateDB calls it a checkpoint.
 //!
-//! SlateDB's collector, which gateways run after commits, spares every table and manifest that such a note names until the
-//! note's time is over. It goes by the clock of the gateway's machine: one that is ahead by more than four fifths of a lifetime
-//! takes the note for old.
+//! SlateDB's collector, which gateways run after commits, spares every table and manifest that such a note names until
+//! the note expires. The clock of the gateway's machine decides: if it is ahead by more than four fifths of a lifetime,
+//! the note counts as expired.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,12 +18,12 @@ use tokio::task::JoinHandle;
 use super::within;
 use crate::error::StoreError;
 
-/// How many times in its lifetime a note is renewed.
+/// Renewals of a note in one lifetime.
 const RENEWALS: u32 = 5;
-/// Pause before a renewal that failed is tried again.
+/// Pause before a failed renewal is repeated.
 const RENEW_AGAIN: Duration = Duration::from_secs(5);
 
-/// One note. Dropping it leaves it to its time.
+/// One note. If this is dropped, the note stays until it expires.
 pub(super) struct Pin {
     admin: Arc<Admin>,
     note: CheckpointCreateResult,
@@ -34,7 +34,7 @@ pub(super) struct Pin {
 }
 
 impl Pin {
-    /// Writes a note on the newest state, and goes on renewing it.
+    /// Writes a note on the newest state, and renews it from then on.
     pub(super) async fn set(
         store: Arc<dyn ObjectStore>,
         path: Path,
@@ -65,17 +65,17 @@ impl Pin {
         })
     }
 
-    /// How the state is opened that the note is on.
+    /// The mode in which to open the state of the note.
     pub(super) fn mode(&self) -> DbReaderMode {
         DbReaderMode::Checkpoint(self.note.id)
     }
 
-    /// Whether its time was never over.
+    /// Whether the note has never expired.
     pub(super) fn holds(&self) -> bool {
         self.held.load(Ordering::Acquire)
     }
 
-    /// Renews it now; fails if it is gone.
+    /// Renews the note now; fails if it is missing.
     pub(super) async fn renew(&self) -> Result<(), StoreError> {
         let renewal = self
             .admin
@@ -83,7 +83,7 @@ impl Pin {
         within(self.timeout, renewal).await
     }
 
-    /// Takes the note back. If that does not work, its time ends it.
+    /// Removes the note. If that fails, it expires by itself.
     pub(super) async fn release(&self) {
         self.renewing.abort();
         let deletion = self.admin.delete_checkpoint(self.note.id);
@@ -116,7 +116,7 @@ async fn renew(
                 renewed = asked;
                 pause = lifetime / RENEWALS;
             }
-            // Somebody may have deleted what it was on.
+            // The note had expired, so the objects that it named may have been deleted.
             Ok(()) => return held.store(false, Ordering::Release),
             Err(StoreError::Transient(why)) => {
                 tracing::warn!("the note on the metadata could not be renewed: {why}; tried again");

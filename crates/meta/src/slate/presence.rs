@@ -1,8 +1,8 @@
-//! Whether what the state consists of is still in the bucket.
+//! Whether the tables that the state consists of are still in the bucket.
 //!
-//! SlateDB writes the next manifest and never looks whether the tables that it names are there. So a gateway whose bucket
-//! is emptied (by a rule that expires objects, by hand, by a server that came back with another disk) would go on
-//! publishing into nothing. [`Presence::prove`] asks for one of those tables, another one each time: one HEAD.
+//! SlateDB writes the next manifest and never checks that the tables which it names exist. So a gateway whose bucket is
+//! emptied (by a rule that expires objects, by hand, by a server that came back with another disk) would continue to
+//! publish without effect. [`Presence::prove`] asks for one of those tables, another one each time: one HEAD.
 //!
 //! ```text
 //!   a read or a merge meets "no such object"  --> suspected --.
@@ -11,12 +11,12 @@
 //!                                                   there |      | not there
 //!                                                  proven <      | does the state still name it?
 //!                                                                |   no: it was merged away; the next one
-//!                                                                |   is there a newer manifest? then somebody else
-//!                                                                |        writes: SlateDB looks who
-//!                                                                `-> gone
+//!                                                               |   is there a newer manifest? then another gateway
+//!                                                               |        writes: SlateDB finds out which
+//!                                                               `-> Gone
 //! ```
 //!
-//! There is no false alarm: tables are deleted here only when the state in memory names them no more
+//! There is no false alarm: tables are deleted here only when the state in memory does not name them any more
 //! ([housekeeping](super::housekeeping)).
 
 use std::fmt;
@@ -38,10 +38,10 @@ use tokio::sync::Notify;
 use super::{MANIFEST, within};
 use crate::error::StoreError;
 
-/// How often another table is asked for because the one before was merged away meanwhile.
+/// How many times another table is asked for because the one before was merged and deleted meanwhile.
 const ATTEMPTS: usize = 4;
 
-/// The table that a request did not find last. Clones are the same note.
+/// The table that a request did not find last. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Suspect(Arc<Suspected>);
 
@@ -68,7 +68,7 @@ impl Suspect {
         }
     }
 
-    /// Returns with the table when a request does not find one, from now on.
+    /// Waits for the next request that does not find a table, and returns that table.
     pub(super) async fn noted(&self) -> Path {
         loop {
             self.0.noted.notified().await;
@@ -79,7 +79,7 @@ impl Suspect {
     }
 }
 
-/// Looks for what a store in the bucket consists of.
+/// Checks that the tables of a store in the bucket exist.
 pub(super) struct Presence {
     store: Arc<dyn ObjectStore>,
     path: Path,
@@ -88,7 +88,7 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    /// Of the store under `path`.
+    /// The tables of the store under `path`.
     pub(super) fn new(store: Arc<dyn ObjectStore>, path: Path, suspect: Suspect) -> Presence {
         Presence {
             store,
@@ -98,7 +98,7 @@ impl Presence {
         }
     }
 
-    /// Asks for one table that the newest state names. `Err` with [`StoreError::Gone`] if it is not there.
+    /// Asks for one table that the newest state names. `Err` with [`StoreError::Gone`] if it is missing.
     pub(super) async fn prove(
         &self,
         db: &Db,
@@ -121,7 +121,7 @@ impl Presence {
         ))
     }
 
-    /// The same, only if a request did not find a table.
+    /// Like [`prove`](Presence::prove), but only if a request did not find a table.
     pub(super) async fn look_into_suspicion(
         &self,
         db: &Db,
@@ -133,7 +133,7 @@ impl Presence {
         }
     }
 
-    /// The table to be asked for: one that was not found, or the next in turn.
+    /// The table to ask for: one that was not found, or the next in turn.
     fn witness(&self, state: &VersionedManifest) -> Option<Path> {
         let tables = self.tables(state);
         if let Some(suspected) = self.suspect.table() {
@@ -161,7 +161,7 @@ impl Presence {
             .collect()
     }
 
-    /// A table was not there: an error if the state still needs it.
+    /// Handles a missing table: an error if the state still needs it.
     async fn confirm(
         &self,
         table: &Path,
@@ -181,7 +181,7 @@ impl Presence {
                     "{table}, a table of the volume's metadata, is gone from the bucket"
                 )));
             }
-            // Whoever has taken over may have deleted it. SlateDB sees from the manifest who that is.
+            // A gateway that has taken over may have deleted it. SlateDB finds that out from the manifest.
             within(timeout, db.refresh_manifest()).await?;
         }
         Ok(())
@@ -206,7 +206,7 @@ impl Presence {
     }
 }
 
-/// A store that notes which tables were asked for and are not there.
+/// A store that notes missing tables that were asked for.
 #[derive(Debug)]
 pub(super) struct NotingStore {
     inner: Arc<dyn ObjectStore>,

@@ -1,4 +1,4 @@
-//! The store in the bucket, for reading only: nobody is fenced.
+//! The store in the bucket, for reading only: it fences no gateway.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +19,16 @@ use crate::error::StoreError;
 use crate::key::KeyRange;
 use crate::store::MetaStore;
 
-/// What a walk through everything asks for with one GET, of each table.
+/// Bytes that a walk through all entries fetches with one GET, for each table.
 const WALK_READ_AHEAD: usize = 1 << 20;
-/// How many of these are under way at a time, of each table.
+/// Number of such fetches in flight, for each table.
 const WALK_FETCHES: usize = 2;
 
-/// A [`MetaStore`] that reads what the bucket holds at the moment of opening, while a gateway may
-/// be writing it.
+/// A [`MetaStore`] that reads the state of the bucket at the moment of opening, while a gateway may be writing it.
 ///
-/// What that gateway merges and deletes meanwhile (not before
-/// [`retention`](super::SlateSettings::retention) is over) makes calls of an
-/// [opened](SlateReader::open) reader fail: open it again. A [pinned](SlateReader::open_pinned) one has a note in
-/// the bucket for as long as it lives, which keeps gateways from deleting what it reads.
+/// Merges and deletions by that gateway meanwhile (not before [`retention`](super::SlateSettings::retention) is over)
+/// make calls of an [opened](SlateReader::open) reader fail: open it again. A [pinned](SlateReader::open_pinned) one
+/// has a note in the bucket while it exists, which keeps gateways from deleting the objects that it reads.
 pub struct SlateReader {
     reader: DbReader,
     timeout: Duration,
@@ -38,8 +36,8 @@ pub struct SlateReader {
 }
 
 impl SlateReader {
-    /// Opens the store of a volume that is not sealed under `path`, which must be there. Not one object is written.
-    /// Calls give up waiting for the bucket after `timeout`.
+    /// Opens the store of a volume that is not sealed under `path`; the store must exist. It writes no object. Calls
+    /// stop waiting for the bucket after `timeout`.
     pub async fn open(
         store: Arc<dyn ObjectStore>,
         path: Path,
@@ -48,7 +46,7 @@ impl SlateReader {
         SlateReader::open_with(store, path, timeout, None).await
     }
 
-    /// The same of a volume that is sealed if there is a `sealing`, as of
+    /// Like [`open`](SlateReader::open), for a volume that is sealed if there is a `sealing`, as in
     /// [`SlateStore::open_with`](super::SlateStore::open_with).
     pub async fn open_with(
         store: Arc<dyn ObjectStore>,
@@ -65,7 +63,7 @@ impl SlateReader {
         })
     }
 
-    /// The same, or nothing where there is none: nobody has written there, or all manifests were deleted.
+    /// The same, or `None` if there is no store: nothing was written yet, or all manifests were deleted.
     pub async fn find(
         store: Arc<dyn ObjectStore>,
         path: Path,
@@ -81,12 +79,12 @@ impl SlateReader {
         opened.map(Some)
     }
 
-    /// The same as [`open`](SlateReader::open), with a note in the store's manifest that keeps what is read from being
-    /// deleted. The note counts for `lifetime`, and is renewed until the reader is closed or dropped;
-    /// [`close`](MetaStore::close) takes it back, and one that was left behind counts for nothing when its time is over.
+    /// Like [`open`](SlateReader::open), with a note in the store's manifest that keeps the objects that it reads from
+    /// being deleted. The note is valid for `lifetime`, and is renewed until the reader is closed or dropped;
+    /// [`close`](MetaStore::close) removes it, and a note that was left behind expires.
     ///
     /// It is written by a conditional PUT of the next manifest, as the gateway's merges are: a gateway that is writing
-    /// reads the manifest again and goes on.
+    /// reads the manifest again and continues.
     pub async fn open_pinned(
         store: Arc<dyn ObjectStore>,
         path: Path,
@@ -96,7 +94,8 @@ impl SlateReader {
         SlateReader::open_pinned_with(store, path, timeout, lifetime, None).await
     }
 
-    /// The same of a volume that is sealed if there is a `sealing`. The note is sealed as well.
+    /// Like [`open_pinned`](SlateReader::open_pinned), for a volume that is sealed if there is a
+    /// `sealing`. The note is sealed as well.
     pub async fn open_pinned_with(
         store: Arc<dyn ObjectStore>,
         path: Path,
@@ -119,13 +118,13 @@ impl SlateReader {
         }
     }
 
-    /// Whether nothing that it reads was deleted so far, as far as it knows: it has a note, and that could be renewed
-    /// in time.
+    /// Whether nothing that it reads was deleted so far, as far as it knows: it has a note, which was always renewed in
+    /// time.
     pub fn is_held(&self) -> bool {
         self.pin.as_ref().is_some_and(Pin::holds)
     }
 
-    /// The same, asked of the bucket now: what a read that failed may have been up against.
+    /// The same, after asking the bucket now: for finding out why a read failed.
     pub async fn is_still_held(&self) -> bool {
         match &self.pin {
             Some(pin) => pin.holds() && pin.renew().await.is_ok(),
@@ -133,9 +132,9 @@ impl SlateReader {
         }
     }
 
-    /// Keys and values in `range`, ascending: those that come first, at most `entries`, and no further one when they
-    /// have `bytes` bytes. Nothing at all means that the range has no more. For walks through everything:
-    /// it reads far ahead.
+    /// The first keys and values in `range`, ascending: at most `entries`, and none after the one that makes them reach
+    /// `bytes` bytes. An empty result means that the range has no more. For walks through all entries: it reads far
+    /// ahead.
     pub async fn page(
         &self,
         range: &KeyRange,
@@ -184,7 +183,7 @@ async fn build(
     timeout: Duration,
 ) -> Result<DbReader, StoreError> {
     let options = DbReaderOptions {
-        // One view to the end.
+        // One view until the end.
         manifest_poll_interval: NEVER,
         // The store's own log is off.
         skip_wal_replay: true,
@@ -197,7 +196,7 @@ async fn build(
     within(timeout, build).await
 }
 
-/// SlateDB says the same of one that is damaged.
+/// Whether there is no manifest. SlateDB reports a damaged one in the same way.
 async fn has_no_manifest(store: &dyn ObjectStore, path: &Path, timeout: Duration) -> bool {
     let manifests = path.clone().join(MANIFEST);
     let mut listed = store.list(Some(&manifests));

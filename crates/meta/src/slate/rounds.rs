@@ -1,20 +1,20 @@
-//! When tables are merged, and when replaced ones are deleted.
+//! Decides when tables are merged, and when replaced ones are deleted.
 //!
-//! Neither may keep the other from its turn. Commits that come faster than merges end would keep the merging going without
-//! end, so it takes up nothing new after a quarter of the retention. A merge that took longer than the retention puts the
-//! next deletion off; if merges go on to do so, they wait for a deletion.
+//! Neither may starve the other. Commits that come faster than merges end would keep merging busy without end, so it
+//! starts nothing new after a quarter of the retention. A merge that took longer than the retention delays the next
+//! deletion; if merges continue to do so, they wait for a deletion.
 
 use std::time::{Duration, Instant};
 
-/// Merges go on to put deletions off for this many retentions at most.
+/// Merges may delay deletions for this many retentions at most.
 const OVERDUE: u32 = 4;
 
-/// Decides what comes next. Times are arguments.
+/// Decides the next step. Times are arguments.
 pub(super) struct Rounds {
     retention: Duration,
-    /// The last deletion, or the start.
+    /// Time of the last deletion, or the start.
     last: Instant,
-    /// The next one. Reads may need what was replaced until then.
+    /// Time of the next deletion. Reads may need the replaced tables until then.
     due: Instant,
 }
 
@@ -33,26 +33,27 @@ impl Rounds {
         now >= self.due || now - self.last < OVERDUE * self.retention
     }
 
-    /// How long a run of merges takes up further ones.
+    /// How long a run of merges may start further ones.
     pub(super) fn merging_time(&self) -> Duration {
         self.retention / 4
     }
 
-    /// A run of merges is over that began then.
+    /// Records the end of a run of merges, which began at `began`.
     pub(super) fn merged(&mut self, began: Instant, now: Instant) {
         if now - began >= self.retention {
-            // SlateDB protects what it replaced for the retention from the end of the merge on. Here the end is known only now,
-            // as it may have waited behind a manifest that waits for packs, and reads went on to use the replaced tables.
+            // SlateDB protects replaced tables for the retention from the end of the merge on. Here that end is known
+            // only now, as it may have waited behind a manifest that waits for packs, and reads continued to use the
+            // replaced tables.
             self.due = now + self.retention;
         }
     }
 
-    /// When replaced tables are to be deleted next.
+    /// Time of the next deletion of replaced tables.
     pub(super) fn due(&self) -> Instant {
         self.due
     }
 
-    /// They were deleted.
+    /// Records a deletion.
     pub(super) fn deleted(&mut self, now: Instant) {
         self.last = now;
         self.due = now + self.retention;

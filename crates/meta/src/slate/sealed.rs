@@ -1,8 +1,8 @@
 //! The metadata of a sealed volume, sealed at rest.
 //!
-//! Below SlateDB, which knows nothing of it: each object that it writes is stored sealed under a key of its own, which
-//! follows from the volume, from the object's name below the metadata's folder, and from a salt that is drawn each time
-//! that one is written. So what was put under another name, or brought from another volume, does not open.
+//! This store lies below SlateDB: each object that SlateDB writes is stored sealed under a key of its own, which is
+//! derived from the volume, from the object's name below the metadata's folder, and from a salt that is drawn at each
+//! write of the object. So an object that was put under another name, or copied from another volume, does not open.
 //!
 //! ```text
 //! object   chunk | chunk | ... | last chunk
@@ -19,13 +19,13 @@
 //! 44            sealed: 4096 bytes, in the last chunk what is left
 //! ```
 //!
-//! Chunks are the counted parts of the object, the last one its closing part: none can be left out, swapped or cut
-//! off unnoticed. Numbers are little-endian. The salt stands in each chunk, as it stands in each frame of a pack, so
-//! that any range of an object is one request, as before, and there is nothing to be remembered between requests. How long an
-//! object is follows from its stored length. That is only believed of a listing and a HEAD; what is read there has to
-//! authenticate in its place.
+//! Chunks are the numbered parts of the object, the last one its closing part: none can be left out, swapped or cut off
+//! unnoticed. Numbers are little-endian. The salt stands in each chunk, as it stands in each frame of a pack, so that
+//! any range of an object is one request, as without sealing, and no state is kept between requests. The plain length
+//! of an object follows from its stored length. That is only trusted in a listing and a HEAD; bytes that are read have
+//! to authenticate at their place.
 //!
-//! What does not authenticate may have been damaged on its way and is fetched again.
+//! Bytes that do not authenticate may have been damaged in transit and are fetched again.
 
 mod chunks;
 #[cfg(feature = "fuzzing")]
@@ -52,7 +52,7 @@ use super::{READ_AGAIN, READS};
 use chunks::{Arrived, Flaw, ObjectSealer};
 use upload::SealedUpload;
 
-/// An object that is not what was sealed under its name, each time that it was read.
+/// An object that differed from the one sealed under its name at each read.
 #[derive(Debug, thiserror::Error)]
 #[error("{location} {flaw}")]
 pub(super) struct Refused {
@@ -61,7 +61,7 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// The data key that is missing, if that is what it is.
+    /// The missing data key, if that is the flaw.
     pub(super) fn unknown_key(&self) -> Option<UnknownDataKey> {
         match self.flaw {
             Flaw::UnknownKey(unknown) => Some(unknown),
@@ -73,7 +73,7 @@ impl Refused {
         let location = location.clone();
         Error::Generic {
             store: "sealed",
-            // It was tried often enough.
+            // It was repeated often enough.
             source: Box::new(NonRetryable(Box::new(Refused { location, flaw }))),
         }
     }
@@ -96,7 +96,7 @@ impl SealedStore {
         }
     }
 
-    /// What an object is sealed as: a volume that is copied elsewhere as a whole still opens.
+    /// The name for sealing, below the folder: a volume that is copied elsewhere as a whole still opens.
     fn name<'a>(&self, location: &'a Path) -> Result<&'a str> {
         let (folder, location) = (self.folder.as_ref(), location.as_ref());
         let below = location.strip_prefix(folder).and_then(|name| {
@@ -173,8 +173,8 @@ impl SealedStore {
         }
     }
 
-    /// An error of a request for what begins at a byte, unless the object does not have that byte: then it would be
-    /// asked for without end.
+    /// The error of a request for bytes from `start` on, unless the object does not have that byte: then the request
+    /// would be repeated without end.
     async fn unless_short(&self, location: &Path, start: u64, error: Error) -> Error {
         let options = GetOptions {
             head: true,
@@ -187,7 +187,7 @@ impl SealedStore {
     }
 }
 
-/// The byte that an object has if it has anything of a range.
+/// The first byte of a range, which an object has if it has any byte of the range.
 fn first_byte(range: &GetRange) -> u64 {
     match range {
         GetRange::Bounded(range) => range.start,
@@ -245,7 +245,7 @@ impl ObjectStore for SealedStore {
         let mut found = self.inner.get_opts(location, options).await?;
         found.meta = with_plain_len(found.meta);
         found.range = 0..found.meta.size;
-        // Some stores send all of it along.
+        // Some stores send the whole body along.
         found.payload = GetResultPayload::Stream(stream::empty().boxed());
         Ok(found)
     }
@@ -278,7 +278,8 @@ impl ObjectStore for SealedStore {
         Ok(found)
     }
 
-    /// A copy would be under another name than it was sealed as. SlateDB copies only from one volume to another.
+    /// Refused: a copy would have another name than it was sealed under. SlateDB copies only from one volume to
+    /// another.
     async fn copy_opts(&self, from: &Path, to: &Path, _: CopyOptions) -> Result<()> {
         Err(Error::NotImplemented {
             operation: format!("a copy of {from} to {to}"),

@@ -1,8 +1,8 @@
-//! A store in which no manifest comes after the first one that was read.
+//! A store that hides all manifests after the first one that was read.
 //!
-//! SlateDB's reader looks for a newer manifest right after it was opened, whatever interval it is told, and goes on with that: what it
-//! shows would change once, under whoever has begun to read. Tables never change and manifests are numbered, so hiding the
-//! later ones is enough to keep one moment.
+//! SlateDB's reader looks for a newer manifest right after opening, whatever its polling interval is, and continues
+//! with that one: its view would change once during the first reads. Tables never change and manifests are numbered, so
+//! hiding the later manifests is enough to keep one moment.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -19,7 +19,7 @@ use object_store::{
 
 use super::MANIFEST;
 
-/// Reads of a store, without the manifests that came later; nothing can be changed in it.
+/// Reads a store without later manifests, and refuses all changes.
 #[derive(Clone, Debug)]
 pub(super) struct StillStore {
     inner: Arc<dyn ObjectStore>,
@@ -83,7 +83,7 @@ impl ObjectStore for StillStore {
             let Some(number) = number(location) else {
                 return Ok(found);
             };
-            // Another one may have been read meanwhile.
+            // Another call may have read one meanwhile.
             if *self.moment.get_or_init(|| number) >= number {
                 return Ok(found);
             }

@@ -1,4 +1,4 @@
-//! What only the store in the bucket promises, and the suite for all stores.
+//! Tests of the store in the bucket, and the suite for all stores.
 
 mod bucket;
 mod gated;
@@ -77,9 +77,9 @@ async fn settle(bucket: &TestBucket) {
     }
 }
 
-/// Has what was replaced deleted, with a retention of at most two seconds.
+/// Makes the store delete replaced objects, with a retention of at most two seconds.
 async fn collect(store: &SlateStore, bucket: &TestBucket, changes: &Batch) {
-    // Twice, because the first may come while the collection before it is not old enough.
+    // Twice, because the first round may come while the last collection is too recent.
     for _ in 0..2 {
         tokio::time::sleep(Duration::from_millis(2100)).await;
         store.commit(changes).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_scan_of_much_is_few_requests_and_one_of_little_asks_for_little() {
 async fn an_idle_store_makes_no_requests() {
     let bucket = TestBucket::default();
     let store = open(&bucket, settings()).await.unwrap();
-    // Enough to have tables merged, so that the compactor must have stopped again.
+    // Enough for merges, so that the compactor must have stopped again.
     for n in 0..2 * COMPACT_AT_TABLES as u32 {
         store.commit(&numbered(n)).await.unwrap();
     }
@@ -166,7 +166,7 @@ async fn under_sustained_commits_tables_are_merged_and_old_objects_deleted() {
         most_tables <= MAX_TABLES,
         "{most_tables} tables that were not merged"
     );
-    // On a busy machine the time for merges is up before all is merged. The rest comes after the next commits.
+    // On a busy machine the time for merges is over before all is merged. The rest follows after the next commits.
     let mut collections = 0;
     loop {
         collect(&store, &bucket, &numbered(commits)).await;
@@ -209,7 +209,7 @@ async fn opening_again_and_again_leaves_no_heap_of_objects() {
         store.close().await.unwrap();
     }
     let store = open(&bucket, brief).await.unwrap();
-    // How much goes at a time depends on when the merges of the brief openings were given up.
+    // How much one round deletes depends on when the merges of the brief openings were given up.
     let mut objects = Vec::new();
     for _ in 0..5 {
         collect(&store, &bucket, &numbered(30)).await;
@@ -225,8 +225,8 @@ async fn opening_again_and_again_leaves_no_heap_of_objects() {
     );
 }
 
-/// SlateDB would leave the merge alone for half a minute, asking after it ten times a second: that is what
-/// the number of requests tells apart.
+/// SlateDB would leave the merge alone for half a minute and poll it ten times a second: the number of requests shows
+/// the difference.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_merge_that_a_killed_gateway_had_begun_is_taken_up_at_once() {
     let bucket = TestBucket::default();
@@ -399,7 +399,7 @@ async fn what_arrives_damaged_of_any_kind_is_read_again() {
     store.commit(&numbered(latest)).await.unwrap();
     store.close().await.unwrap();
     for round in 0..7 {
-        // Not so often in a row that it would be taken for damage in the bucket.
+        // Not often enough in a row to count as damage in the bucket.
         bucket.damage_on_the_way("/manifest/", 1 + round % 3);
         let store = open(&bucket, settings()).await.unwrap();
         let read = store.get(b"latest").await.unwrap().unwrap();
@@ -456,7 +456,7 @@ async fn a_reader_sees_what_was_committed_and_disturbs_nobody() {
     store.close().await.unwrap();
 }
 
-/// SlateDB's reader would go on to a newer state once, right after it was opened.
+/// SlateDB's reader would switch to a newer state once, right after opening.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_beside_a_busy_writer_keeps_the_moment_of_its_opening() {
     let bucket = TestBucket::default();
@@ -524,7 +524,7 @@ async fn what_a_pinned_reader_needs_is_not_deleted_until_it_is_closed() {
         assert!(after.contains(&table), "{table} was deleted");
     }
     assert!(reader.is_held() && reader.is_still_held().await);
-    // Piece by piece, and each a page of its own.
+    // In pieces, each of which is a page.
     let (mut range, mut found) = (all.clone(), Vec::new());
     loop {
         let page = reader.page(&range, 3, usize::MAX).await.unwrap();
@@ -535,7 +535,7 @@ async fn what_a_pinned_reader_needs_is_not_deleted_until_it_is_closed() {
     assert_eq!(found, seen);
     assert_eq!(reader.page(&all, 99, 1).await.unwrap().len(), 1);
     reader.close().await.unwrap();
-    // The writer was not fenced, and deletes it all now.
+    // The writer was not fenced, and deletes all of it now.
     collect(&store, &bucket, &numbered(2)).await;
     let after = bucket.objects().await;
     assert!(

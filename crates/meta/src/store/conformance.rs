@@ -1,4 +1,4 @@
-//! One suite for every store: what [`MetaStore`] promises.
+//! Conformance suite for every implementation of [`MetaStore`].
 //!
 //! [`conformance_tests!`] makes a test of each scenario for the store that a [`Bucket`] opens.
 
@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::key::KeyRange;
 use crate::store::{MetaStore, Ready};
 
-/// Where stores are opened again and again.
+/// Storage that outlives the stores opened on it.
 #[async_trait]
 pub(crate) trait Bucket: Send + Sync {
     async fn open(&self) -> Arc<dyn MetaStore>;
@@ -227,7 +227,7 @@ pub(crate) async fn a_batch_is_seen_when_what_it_refers_to_is_there_and_not_befo
         let (store, changes) = (store.clone(), changes.clone());
         async move { store.commit_when(&changes, &ready).await }
     });
-    // As long as that: there is nothing by which it could be known that it does not come.
+    // A fixed time, because nothing shows that the commit will not return.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!commit.is_finished());
     assert_eq!(value(&store, "a").await.as_deref(), Some("1"));

@@ -1,8 +1,8 @@
-//! Listings of directories, kept in memory as the store has given them.
+//! Directory listings, kept in memory as the store returned them.
 //!
 //! For each directory one contiguous range of listed entries is kept, in the order of their cookies; it starts at the
-//! first entry in all but rare cases. A commit applies its changes to the kept listings, so
-//! that a listing outlives changes and merges of tables; it is never older than the store.
+//! first entry in all but rare cases. A commit applies its changes to the kept listings, so that a listing survives
+//! changes and merges of tables; it is never older than the store.
 //!
 //! ```text
 //!   from                                  to
@@ -31,13 +31,13 @@ const DIRECTORY_OVERHEAD: usize = 256;
 /// Bytes of a key's prefix, which marks it as a cookie of a directory.
 const PREFIX: usize = 1 + 8;
 
-/// The directory of which this is the key of an entry: the beginning of the key.
+/// The directory that the entry with this key belongs to: the start of the key.
 fn directory(key: &[u8]) -> Option<[u8; PREFIX]> {
     let prefix = *key.first_chunk::<PREFIX>()?;
     (prefix[0] == tag::COOKIE).then_some(prefix)
 }
 
-/// The directory in whose entries a range lies as a whole.
+/// The directory that contains all entries of the range.
 fn directory_of_range(range: &KeyRange) -> Option<[u8; PREFIX]> {
     let prefix = directory(&range.start)?;
     let all = KeyRange::of_prefix(prefix.to_vec());
@@ -59,9 +59,9 @@ impl Stretch {
         *self.from <= *key && *key < *self.to
     }
 
-    /// The result of a scan, if all entries that it needs are here.
+    /// The result of a scan, if all entries that it needs are kept.
     fn scan(&self, range: &KeyRange, limit: usize) -> Option<Vec<(Bytes, Bytes)>> {
-        // At the end itself nothing is left to give.
+        // At the end itself there are no entries.
         if range.start < self.from || range.start > self.to {
             return None;
         }
@@ -88,7 +88,7 @@ impl Stretch {
     }
 
     fn insert(&mut self, key: &[u8], value: &[u8]) {
-        // Of their own: they may be pieces of blocks of tables.
+        // Copied: they may be parts of blocks of tables.
         let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
         self.bytes += cost(&key, &value);
         if let Some(former) = self.entries.insert(key.clone(), value) {
@@ -108,12 +108,12 @@ type Generation = HashMap<[u8; PREFIX], Stretch>;
 pub(super) struct Listings {
     young: Generation,
     old: Generation,
-    /// Of the young ones, and of the old ones.
+    /// Of the young generation, and of the old one.
     bytes: (usize, usize),
 }
 
 impl Listings {
-    /// The result of a scan of entries of a directory, if all entries that it needs are kept.
+    /// The result of a scan of a directory's entries, if all entries that it needs are kept.
     pub(super) fn scan(&mut self, range: &KeyRange, limit: usize) -> Option<Vec<(Bytes, Bytes)>> {
         let directory = directory_of_range(range)?;
         let found = match self.young.get(&directory) {
@@ -146,7 +146,7 @@ impl Listings {
         let mut stretch = match self.take(&directory, false) {
             Some(own) if own.from <= range.start && range.start <= own.to => own,
             Some(own) if own.from <= range.start => {
-                // Behind a gap: the first entries stay, since clients ask for them first.
+                // Behind a gap: the first entries stay, because clients ask for them first.
                 self.put(directory, own);
                 return;
             }
@@ -166,7 +166,7 @@ impl Listings {
         self.put(directory, stretch);
     }
 
-    /// A commit has changed an entry, and is the store's latest state.
+    /// Applies a change that a commit has made and that is the store's latest state.
     pub(super) fn change(&mut self, key: &[u8], entry: &Entry) {
         let Some(directory) = directory(key) else {
             return;
@@ -182,14 +182,14 @@ impl Listings {
         }
     }
 
-    /// A commit may have changed an entry, or may do so later.
+    /// Drops an entry that a commit may have changed, or may still change.
     pub(super) fn forget(&mut self, key: &[u8]) {
         if let Some(directory) = directory(key) {
             self.take(&directory, false);
         }
     }
 
-    /// Bytes of memory that all of it takes.
+    /// Memory of all listings, in bytes.
     #[cfg(test)]
     fn bytes(&self) -> usize {
         self.bytes.0 + self.bytes.1

@@ -1,4 +1,4 @@
-//! The store of a volume that lives in memory, for tests and for volumes that want none.
+//! A metadata store in memory, for tests and for volumes that do not need a bucket.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,19 +12,18 @@ use crate::error::StoreError;
 use crate::key::KeyRange;
 use crate::store::MetaStore;
 
-/// What outlives a [`MemoryStore`], as the bucket outlives the store in it.
+/// The contents that outlive a [`MemoryStore`], as a bucket outlives the store in it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryBucket(Arc<Mutex<Contents>>);
 
 #[derive(Debug, Default)]
 struct Contents {
     entries: BTreeMap<Bytes, Bytes>,
-    /// How often a store was opened on it; the newest one may write.
+    /// Number of stores opened so far; the newest one may write.
     epoch: u64,
 }
 
-/// A [`MetaStore`] in memory. Everything but reading is refused to a store that another one on the
-/// same bucket has fenced.
+/// A [`MetaStore`] in memory. A store that a newer one on the same bucket has fenced may only read.
 #[derive(Debug)]
 pub struct MemoryStore {
     bucket: MemoryBucket,
@@ -33,7 +32,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Opens the store in `bucket`, which fences those opened before.
+    /// Opens the store in `bucket` and fences those opened before.
     pub fn open(bucket: &MemoryBucket) -> MemoryStore {
         let mut contents = bucket.0.lock();
         contents.epoch += 1;
@@ -44,7 +43,7 @@ impl MemoryStore {
         }
     }
 
-    /// An empty store of its own.
+    /// An empty store with a bucket of its own.
     pub fn new() -> MemoryStore {
         MemoryStore::open(&MemoryBucket::default())
     }

@@ -1,8 +1,9 @@
-//! Names that were looked up, and directories that were listed, kept in memory in front of a store.
+//! Looked-up names and listed directories, kept in memory in front of a store.
 //!
-//! Clients look the same names up again and again, and a look into SlateDB takes ten microseconds of the processor when
-//! all that it reads is in memory; after a merge of tables it takes requests to the bucket, and while that is away there is
-//! no answer. Kept are answers of the store, for names that exist and for [listings](super::listings).
+//! Clients look up the same names again and again. A lookup in SlateDB takes ten microseconds of processor time when
+//! all that it reads is in memory; after a merge of tables it takes requests to the bucket, and while the bucket is
+//! unreachable it gets no answer. This store keeps the answers for names that exist and for
+//! [listings](super::listings).
 //!
 //! # Why no old answer is returned
 //! ```text
@@ -12,12 +13,11 @@
 //!   is begun the same? ---'   applies the batch to the kept answers
 //!   keeps the answer          ended + 1
 //! ```
-//! An answer is kept only if no commit was under way when it was asked for and none has begun by the time it is kept: it is the
-//! store's latest state then. The changes of a commit are applied here before the commit returns; its names are
-//! dropped if the commit failed, was cancelled, or ran at the same time as another one, since their order is not
+//! An answer is kept only if no commit was under way when the store was asked and none has begun by the time it is
+//! kept: then it is the store's latest state. The changes of a commit are applied here before the commit returns; its
+//! names are dropped if the commit failed, was cancelled, or overlapped with another one, since their order is not
 //! known. A cancelled commit may still take effect later; its caller makes it again before any other
-//! ([`MetaStore::commit`]), and until that returns, [the overlay](crate::catalog) has its changes, and is read
-//! first.
+//! ([`MetaStore::commit`]), and until that returns, [the overlay](crate::catalog) has its changes, and is read first.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -36,14 +36,15 @@ use crate::error::StoreError;
 use crate::key::{KeyRange, tag};
 use crate::store::{MetaStore, Ready};
 
-/// Memory for names, at most.
+/// Limit of memory for names, in bytes.
 const MAX_BYTES: usize = 16 << 20;
-/// Names that one commit may add to those that were looked up: more come from a copy of many files, and would displace
-/// names that clients use every day.
+/// Limit of names that one commit may add to the looked-up ones: more come from a copy of many files, and would
+/// displace names that clients use every day.
 const MADE: usize = 1024;
-/// Each has a lock of its own.
+/// Number of shards, each with its own lock.
 const SHARDS: usize = 16;
-/// What a name takes beside its bytes and its record: its place in the table, which is up to half empty, and two allocations.
+/// Memory of a name beside its bytes and its record: its slot in the table, which is up to half empty, and two
+/// allocations.
 const OVERHEAD: usize = 160;
 
 /// A store whose names and listings are kept in memory after a look-up or a scan.
@@ -52,17 +53,18 @@ pub struct NamesInMemory {
     shards: [Mutex<Shard>; SHARDS],
     listings: Mutex<Listings>,
     hasher: RandomState,
-    /// Commits so far; one more once it is closed.
+    /// Number of commits so far; one more after the store is closed.
     begun: AtomicU64,
     ended: AtomicU64,
 }
 
-/// Names in two generations: what nobody asked for while a whole one came goes with the older one.
+/// Names in two generations: names that were not looked up while a whole generation filled are
+/// dropped with the older one.
 #[derive(Default)]
 struct Shard {
     young: HashMap<Box<[u8]>, Bytes>,
     old: HashMap<Box<[u8]>, Bytes>,
-    /// Of the young ones.
+    /// Of the young generation.
     bytes: usize,
 }
 
@@ -86,7 +88,7 @@ impl Shard {
         self.young.insert(key, value);
     }
 
-    /// Returns whether it was there.
+    /// Removes a name; returns whether it was kept.
     fn forget(&mut self, key: &[u8]) -> bool {
         let young = self.young.remove_entry(key);
         let was_there = young.is_some() | self.old.remove(key).is_some();
@@ -96,7 +98,7 @@ impl Shard {
         was_there
     }
 
-    /// A commit has changed a name. `made` names may still be added. Returns whether this was one.
+    /// Applies a commit's change of a name. `made` more names may be added. Returns whether this change added one.
     fn change(&mut self, key: &[u8], entry: &Entry, made: usize) -> bool {
         let was_there = self.forget(key);
         let Entry::Value(value) = entry else {
@@ -114,7 +116,7 @@ impl Shard {
 struct Commit<'a> {
     names: &'a NamesInMemory,
     batch: &'a Batch,
-    /// Its number; none if another one was under way.
+    /// Its number; `None` if another commit was under way.
     alone: Option<u64>,
     is_done: bool,
 }
@@ -125,8 +127,8 @@ impl Commit<'_> {
         result
     }
 
-    /// Whether the store has the state of the batch, and nothing newer. Called with the lock on the answers that are
-    /// about to be changed: a commit that begins later changes them later.
+    /// Whether the store has the state of the batch, and nothing newer. Call it while holding the lock on the answers
+    /// that are about to change: a commit that begins later changes them later.
     fn is_latest(&self) -> bool {
         self.is_done && self.alone == Some(self.names.begun.load(Ordering::SeqCst))
     }
@@ -161,7 +163,7 @@ fn is_name(key: &[u8]) -> bool {
 }
 
 impl NamesInMemory {
-    /// In front of `store`, of which nobody else may change names.
+    /// Wraps `store`. No other writer may change names in it.
     pub fn new(store: Arc<dyn MetaStore>) -> NamesInMemory {
         NamesInMemory {
             store,
@@ -206,7 +208,7 @@ impl MetaStore for NamesInMemory {
         if let Some(value) = value.as_ref().filter(|_| is_quiet) {
             let mut shard = shard.lock();
             if self.begun.load(Ordering::SeqCst) == begun {
-                // Of its own: it may be a piece of a block of a table.
+                // Copied: it may be part of a block of a table.
                 shard.keep(key.into(), Bytes::copy_from_slice(value));
             }
         }
@@ -287,7 +289,7 @@ mod tests {
 
     conformance_tests!(InFront(MemoryBucket::default()));
 
-    /// Counts what it is asked, holds answers back and fails when told.
+    /// Counts requests, delays answers, and fails when set to.
     struct Slow {
         store: MemoryStore,
         gets: AtomicU64,
@@ -301,7 +303,7 @@ mod tests {
         async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
             self.gets.fetch_add(1, Ordering::SeqCst);
             let value = self.store.get(key).await;
-            // What it was when it was asked, however long the answer takes.
+            // The value from when it was asked, however long the answer takes.
             drop(self.answers.acquire().await.unwrap());
             value
         }

@@ -1,51 +1,51 @@
-//! When what a batch refers to is in the bucket.
+//! A signal that the objects which a batch refers to are in the bucket.
 
 use tokio::sync::watch;
 
-/// Whether what a batch refers to is in the bucket, and a way to wait for it. Clones tell the same.
+/// Whether the objects that a batch refers to are in the bucket, and a way to wait for them. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Ready(watch::Receiver<bool>);
 
-/// Who has this says when it has arrived. Dropped before that, it never will have.
+/// The sender of the signal. If it is dropped before [`announce`](Arrived::announce), the objects never arrive.
 #[derive(Debug)]
 pub struct Arrived(watch::Sender<bool>);
 
 impl Ready {
-    /// All of it is there.
+    /// All objects are in the bucket.
     pub fn now() -> Ready {
         Ready(watch::channel(true).1)
     }
 
-    /// It will be there as soon as that is announced.
+    /// The objects will be in the bucket once [`Arrived::announce`] is called.
     pub fn later() -> (Arrived, Ready) {
         let (sender, receiver) = watch::channel(false);
         (Arrived(sender), Ready(receiver))
     }
 
-    /// Returns when it is there, or never will be; says which.
+    /// Waits until the objects are in the bucket or never will be; returns whether they are.
     pub async fn wait(&self) -> bool {
         let mut there = self.0.clone();
         there.wait_for(|there| *there).await.is_ok()
     }
 
-    /// Whether that was announced.
+    /// Whether the arrival was announced.
     pub(crate) fn is_there(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Whether it never will be there.
+    /// Whether the objects will never arrive.
     pub(crate) fn has_failed(&self) -> bool {
         !self.is_there() && self.0.has_changed().is_err() && !self.is_there()
     }
 
-    /// Whether both tell of the same.
+    /// Whether both share one state.
     pub(crate) fn is_same(&self, other: &Ready) -> bool {
         self.0.same_channel(&other.0)
     }
 }
 
 impl Arrived {
-    /// All of it is there.
+    /// Announces that all objects are in the bucket.
     pub fn announce(self) {
         self.0.send_replace(true);
     }

@@ -45,13 +45,13 @@ pub struct Holder {
     pub volume: VolumeId,
     /// Identity of the gateway's local folder.
     pub gateway: [u8; 16],
-    /// Drawn at each start.
+    /// A random number drawn at each start.
     pub instance: [u8; 16],
     /// Name of its machine.
     pub host: String,
     /// Its process id there.
     pub process: u32,
-    /// Where it serves NFS.
+    /// Address where it serves NFS.
     pub address: String,
     /// Its local folder.
     pub data_dir: String,
@@ -59,13 +59,13 @@ pub struct Holder {
     pub since: u64,
     /// How long a change may stay unpublished while the bucket answers, in milliseconds.
     pub publishes_every_ms: u64,
-    /// Whether acknowledged changes are in a log on its own disk until they are published.
+    /// Whether its own log on disk holds acknowledged changes until they are published.
     pub has_log: bool,
-    /// Set by a stop in order.
+    /// Set by an orderly stop.
     pub stopped: Option<StoppedInOrder>,
 }
 
-/// How a gateway left the volume.
+/// How a gateway left the volume after an orderly stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoppedInOrder {
@@ -101,7 +101,7 @@ struct AnyFormat {
     format: u32,
 }
 
-/// A note as the bucket has it.
+/// A note as stored in the bucket.
 #[derive(Debug)]
 pub struct StoredHolder {
     /// Its content, or the reason why it cannot be read.
@@ -115,7 +115,7 @@ pub struct StoredHolder {
 pub enum HolderPut {
     /// The bucket has it, as this version.
     Done(UpdateVersion),
-    /// Another version is there than the one that was to be replaced.
+    /// The bucket has another version than the one that was to be replaced.
     Conflict,
 }
 
@@ -194,7 +194,7 @@ impl Holder {
             has_log: self.has_log,
             stopped: self.stopped,
         };
-        // Strings and numbers only: there is nothing that could fail to be written as JSON.
+        // Strings and numbers only: writing them as JSON cannot fail.
         let mut out = serde_json::to_vec(&text).unwrap_or_default();
         out.push(b'\n');
         let crc = crc32fast::hash(&out);

@@ -1,18 +1,18 @@
 //! The key ring in its bucket: opening a sealed volume with it, and changing it.
 //!
-//! What a volume is comes from two sides. The descriptor says whether it is sealed, and whoever can write to the bucket
-//! can have written that. So whoever opens a volume says what he [expects](Expected), from his own configuration, and
-//! what is otherwise is refused:
+//! Two sources say whether a volume is sealed. One is the descriptor, and anyone with write access to the bucket can
+//! have written that. So the caller that opens a volume passes what it [expects](Expected), from its own configuration,
+//! and a volume that differs is refused:
 //!
 //! | expected | descriptor says | |
 //! |---|---|---|
 //! | not sealed | not sealed | opened |
 //! | not sealed | sealed | [`VolumeError::Sealed`], with what to set |
-//! | sealed | not sealed | [`VolumeError::NotSealed`]: else somebody could have what is written from now on in the clear |
+//! | sealed | not sealed | [`VolumeError::NotSealed`]: else an attacker could have later writes stored in the clear |
 //! | sealed | sealed | opened with the key ring |
 //!
-//! The ring is one object, and replaced as a whole and only if it is still the one that was read. Of two who change it at
-//! once one reads it again, so that no slot of the other is lost.
+//! The ring is one object, which is replaced as a whole and only if it is still the version that was read. Of two
+//! programs that change it at once, one reads it again, so that no slot of the other is lost.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersi
 
 use super::{Protection, VolumeDescriptor, VolumeError};
 
-/// How often a change is made again because somebody else was faster.
+/// How many times a change is attempted because another program replaced the ring first.
 const ATTEMPTS: u32 = 8;
 
-/// What opens a key ring.
+/// A secret or service that opens a key ring.
 pub enum Unlock {
     /// A passphrase.
     Passphrase(Passphrase),
@@ -41,7 +41,7 @@ pub enum Unlock {
 }
 
 impl std::fmt::Debug for Unlock {
-    /// Which kind it is.
+    /// Shows only the kind.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Unlock::Passphrase(_) => "Passphrase(..)",
@@ -51,17 +51,17 @@ impl std::fmt::Debug for Unlock {
     }
 }
 
-/// What whoever opens a volume expects of it. It comes from his own configuration, never from the bucket.
+/// What the caller expects of a volume that it opens. It comes from the caller's configuration, never from the bucket.
 #[derive(Clone, Debug, Default)]
 pub enum Expected {
-    /// That it is not sealed.
+    /// The volume is not sealed.
     #[default]
     NotSealed,
-    /// That it is sealed, and that this opens it.
+    /// The volume is sealed, and this opens it.
     Sealed(Arc<Unlock>),
 }
 
-/// What the contents of a volume are read and written with.
+/// The keys for the contents of a volume.
 #[derive(Debug)]
 pub struct VolumeKeys {
     secret: Secret,
@@ -71,8 +71,8 @@ pub struct VolumeKeys {
 
 impl VolumeKeys {
     /// Opens the key ring of a volume, if it is sealed and expected to be. A ring of a lower generation than `seen` is
-    /// refused: it was put back. With a passphrase this takes the time and memory of Argon2, in a thread beside the
-    /// runtime's.
+    /// refused: somebody put an old one back. With a passphrase this takes the time and memory of Argon2, in a thread
+    /// beside the runtime's.
     pub async fn load(
         store: &Arc<dyn ObjectStore>,
         root: &Path,
@@ -112,23 +112,23 @@ impl VolumeKeys {
         }
     }
 
-    /// What hashes of frames and handles of files are keyed with. It stays the same when data keys are added.
+    /// The key of the hashes of frames and of the handles of files. It stays the same when data keys are added.
     pub fn secret(&self) -> &[u8; 32] {
         self.secret.expose()
     }
 
-    /// What everything is sealed with, if anything is.
+    /// The sealing keys; `None` if the volume is not sealed.
     pub fn sealing(&self) -> Option<Sealing> {
         self.sealing.clone()
     }
 
-    /// The generation of the key ring: 1 or more, and 0 of a volume that has none.
+    /// The generation of the key ring: 1 or more, and 0 for a volume that has no ring.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 }
 
-/// The key ring of a new volume, which lies nowhere yet.
+/// The key ring of a new volume, not stored yet.
 pub struct NewRing(Vec<u8>);
 
 /// Makes the key ring of a new volume, made at `created` (seconds since 1970-01-01 00:00 UTC), with one slot.
@@ -145,7 +145,7 @@ pub async fn make(
     Ok(NewRing(ring.encode()?))
 }
 
-/// Puts the key ring of a new volume into its place.
+/// Stores the key ring of a new volume.
 ///
 /// # Errors
 /// When there is one already, or the bucket fails.
@@ -161,16 +161,16 @@ pub async fn create(
     Ok(())
 }
 
-/// The key ring as the bucket has it.
+/// The key ring as stored in the bucket.
 pub struct StoredRing {
-    /// The ring, which was not opened: nothing that it says is authenticated.
+    /// The ring, which was not opened: nothing in it is authenticated.
     pub ring: LockedRing,
     bytes: bytes::Bytes,
     version: UpdateVersion,
 }
 
 impl StoredRing {
-    /// Reads the key ring of the volume under `root`; once more if it does not arrive as it was written.
+    /// Reads the key ring of the volume under `root`; reads it once more if it arrives damaged.
     pub async fn load(
         store: &Arc<dyn ObjectStore>,
         root: &Path,
@@ -214,37 +214,37 @@ impl StoredRing {
     }
 }
 
-/// What is to be done with a key ring.
+/// A change of a key ring.
 #[derive(Debug)]
 pub enum RingChange {
-    /// Let this open the volume as well.
+    /// Add a slot that this opens.
     Add(Arc<Unlock>),
-    /// Let this open it in place of what opens it now.
+    /// Add a slot that this opens, and remove the slot that opened the ring.
     Exchange(Arc<Unlock>),
-    /// Take a slot away: another one than that by which the ring is opened.
+    /// Remove a slot: another one than that which opened the ring.
     Remove(SlotId),
-    /// Make a new data key, at this time in seconds since 1970-01-01 00:00 UTC.
+    /// Make a data key, at this time in seconds since 1970-01-01 00:00 UTC.
     Rotate(u64),
 }
 
-/// What a change has come to.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingChanged {
-    /// This slot was made.
+    /// This slot was added.
     Added(SlotId),
-    /// The second slot was made, and the first one is gone.
+    /// The second slot was added, and the first one removed.
     Exchanged(SlotId, SlotId),
-    /// This slot is gone.
+    /// This slot was removed.
     Removed(SlotId),
     /// This data key was made.
     Rotated(DataKeyId),
 }
 
-/// Changes the key ring of a sealed volume, which `unlock` opens and which is of no lower generation than `seen`. Nothing
-/// else of the volume is touched, and a gateway that serves it goes on.
+/// Changes the key ring of a sealed volume, which `unlock` opens and which is of no lower generation than `seen`. It
+/// changes no other object of the volume, and a gateway that serves it goes on.
 ///
-/// When it fails, the ring is as it was, but for one case: if the bucket did not answer, the change may have been made
-/// or not.
+/// After an error the ring is unchanged, with one exception: if the bucket did not answer, the change may or may not
+/// have been made.
 pub async fn change(
     store: &Arc<dyn ObjectStore>,
     root: &Path,
@@ -264,7 +264,7 @@ pub async fn change(
         match put.await {
             Ok(_) => return Ok(changed),
             Err(object_store::Error::Precondition { .. }) => {
-                // Our own, perhaps: of a request that was repeated because its answer got lost.
+                // Perhaps our own ring: the request was repeated because its answer was lost.
                 if StoredRing::load(store, root).await?.bytes == bytes {
                     return Ok(changed);
                 }
@@ -308,7 +308,7 @@ async fn apply(ring: KeyRing, change: &RingChange) -> Result<(KeyRing, RingChang
     })
 }
 
-/// Opens a ring. What takes the processor for long is done in a thread of its own.
+/// Opens a ring. Work that keeps the processor busy for long runs in a thread of its own.
 async fn open(
     ring: LockedRing,
     volume: VolumeId,
@@ -353,7 +353,7 @@ async fn in_thread<T: Send + 'static>(
         Ok(done) => done,
         Err(ended) => match ended.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and this with it.
+            // The runtime is shutting down, and this task with it.
             Err(_) => std::future::pending().await,
         },
     }

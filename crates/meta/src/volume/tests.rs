@@ -1,4 +1,4 @@
-//! Formatting, opening, and each way in which that is refused.
+//! Formatting, opening, and each way in which they are refused.
 
 use object_store::memory::InMemory;
 
@@ -53,7 +53,7 @@ async fn a_formatted_volume_is_found_again() {
     );
 }
 
-/// The bytes of format 1. They lie in buckets and must stay readable.
+/// The bytes of format 1. Buckets hold them, so they must stay readable.
 #[tokio::test]
 async fn the_descriptor_of_format_one_stays_readable() {
     let text = r#"{"forebay":"volume","format":1,"volume":"07070707070707070707070707070707","created":1700000000,"block_size":4194304,"hash_key":"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f","sealing":"none"}"#;
@@ -61,7 +61,7 @@ async fn the_descriptor_of_format_one_stays_readable() {
     assert_eq!(load_from(&with_checksum(text)).await.unwrap(), descriptor());
 }
 
-/// The same of the second format, which sealed volumes have.
+/// The same of the second format, that of sealed volumes.
 #[tokio::test]
 async fn the_descriptor_of_a_sealed_volume_has_no_key_and_is_this_text() {
     let text = r#"{"forebay":"volume","format":2,"volume":"07070707070707070707070707070707","created":1700000000,"block_size":4194304,"sealing":"aes-256-gcm"}"#;
@@ -109,7 +109,7 @@ async fn of_two_who_format_at_once_one_wins() {
 #[tokio::test]
 async fn an_empty_prefix_is_not_formatted() {
     let (store, root) = bucket();
-    // Of a neighbour, whose name begins with the same letters.
+    // An object of a neighbour whose name begins with the same letters.
     store
         .put(&Path::from("some/prefix2/file"), "x".into())
         .await
@@ -156,7 +156,7 @@ async fn a_newer_format_is_named_whatever_else_it_says() {
 
 #[tokio::test]
 async fn every_damaged_byte_is_noticed() {
-    // With a letter in its checksum, which would say the same as a capital.
+    // A checksum with a letter in it, which would mean the same as a capital.
     let of = |created| VolumeDescriptor {
         created,
         ..descriptor()

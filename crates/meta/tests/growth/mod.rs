@@ -1,4 +1,4 @@
-//! Metadata that grow beyond the memory that they may take.
+//! Metadata that grow beyond the memory limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,7 @@ use futures_util::TryStreamExt;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 
-/// The cache, unflushed batches, merging (see the documentation of `slate`), and what the
-/// allocator holds on to.
+/// The cache, unflushed batches, merging (see the documentation of `slate`), and memory that the allocator keeps.
 const BOUND_BYTES: u64 = CACHE_BYTES + (64 << 20) + (32 << 20) + (64 << 20);
 const CACHE_BYTES: u64 = 8 << 20;
 
@@ -23,7 +22,7 @@ fn resident_bytes() -> u64 {
     kib << 10
 }
 
-/// Commits and reads for a while, and says how much memory that took.
+/// Commits and reads for a while, and asserts the limit of memory.
 pub(crate) async fn memory_stays_bounded(sealing: Option<Sealing>) {
     let bucket = Arc::new(InMemory::new());
     let settings = SlateSettings {
@@ -56,7 +55,7 @@ pub(crate) async fn memory_stays_bounded(sealing: Option<Sealing>) {
                 .try_fold(0, |sum, size| async move { Ok(sum + size) })
                 .await
                 .unwrap();
-            // The bucket of this test lies in the same memory and is not the store's.
+            // The bucket of this test lies in the same memory and does not count as the store's.
             most = most.max(resident_bytes().saturating_sub(before + bucket_bytes));
         }
     }

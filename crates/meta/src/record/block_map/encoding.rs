@@ -1,5 +1,5 @@
-//! Block maps as bytes. A large write leaves a row of frames that lie one behind the other, so an extent is told by how
-//! it differs from what would follow the one before it: five bytes for each frame of such a row, where all of its
+//! Encoding of block maps. A large write leaves a row of frames that lie one behind the other, so an extent is encoded
+//! as its difference from the expected successor of the one before it: five bytes for each frame of a row, where all
 //! fields take 36.
 //!
 //! ```text
@@ -19,8 +19,8 @@
 //!       inode: varint   block: varint   start: varint         unless how is 1
 //! ```
 //!
-//! Varints are those of [`crate::codec`]. Before the first extent there is one of nothing but zeros. Every flag
-//! that can be set is, and none that tells of a field that is left out: a map has one encoding.
+//! Varints are those of [`crate::codec`]. The first extent follows one of nothing but zeros. Every flag that can be set
+//! is set, and no flag that describes an omitted field: a map has exactly one encoding.
 
 use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId};
 
@@ -28,10 +28,10 @@ use super::{BlockMap, Extent, FrameAddress, MAX_EXTENTS, Origin};
 use crate::codec::{Reader, put_varint};
 use crate::error::Corrupt;
 
-/// The version in which every extent has all of its fields, of which it is only read.
+/// The version in which every extent has all of its fields; only read.
 const ALL_FIELDS: u8 = 1;
 const VERSION: u8 = 2;
-/// Some frame is shared.
+/// The version of a map with a shared frame.
 const SHARED_VERSION: u8 = 3;
 
 const ADJOINS: u8 = 0x01;
@@ -43,11 +43,11 @@ const WHOLE: u8 = 0x20;
 const SAME_OVERHEAD: u8 = 0x40;
 const SHARED: u8 = 0x80;
 
-/// How an origin is told.
+/// How an origin is encoded.
 const IN_FULL: u8 = 0;
 const GOES_ON: u8 = 1;
 
-/// What stands before the first extent.
+/// The extent that the first one is compared with.
 const NOTHING: Extent = Extent {
     range: ByteRange { start: 0, end: 0 },
     frame: FrameAddress {
@@ -61,12 +61,12 @@ const NOTHING: Extent = Extent {
     },
 };
 
-/// By how much the stored bytes are more than the raw ones; they may be fewer.
+/// The stored bytes less the raw ones; negative if the frame is compressed.
 fn overhead(frame: &FrameAddress) -> u32 {
     frame.stored_len.wrapping_sub(frame.raw_len)
 }
 
-/// What need not be said of `extent` behind `before`.
+/// The flags of the fields of `extent` that follow from `before`.
 fn flags(before: &Extent, extent: &Extent) -> u8 {
     let set = |flag, so| if so { flag } else { 0 };
     let (last, frame) = (&before.frame, &extent.frame);
@@ -86,7 +86,7 @@ fn flags(before: &Extent, extent: &Extent) -> u8 {
         | set(SHARED, frame.origin.is_some())
 }
 
-/// What the origin of a frame at `raw_start` is, if a row of frames was shared as it is: copies of files are.
+/// The origin of a frame at `raw_start` if it continues the origin of `last`, as in copies of files.
 fn goes_on(last: &FrameAddress, raw_start: u32) -> Option<Origin> {
     let origin = last.origin?;
     let start = origin.start.wrapping_sub(last.raw_start);
@@ -97,7 +97,7 @@ fn goes_on(last: &FrameAddress, raw_start: u32) -> Option<Origin> {
 }
 
 pub(super) fn encode(map: &BlockMap) -> Vec<u8> {
-    // Most maps are rows of frames, or one.
+    // Most maps are rows of frames, or a single frame.
     let mut out = Vec::with_capacity(32 + 8 * map.extents.len());
     let is_shared = map
         .extents
@@ -138,7 +138,7 @@ fn encode_behind(before: &Extent, extent: &Extent, out: &mut Vec<u8>) {
         put_varint(out, u64::from(frame.raw_len));
     }
     if flags & SAME_OVERHEAD == 0 {
-        // Its sign in the lowest bit: little below zero is as short as little above.
+        // The sign in the lowest bit: small negative numbers are as short as small positive ones.
         let signed = overhead(frame) as i32;
         put_varint(out, u64::from(((signed << 1) ^ (signed >> 31)) as u32));
     }
@@ -154,7 +154,7 @@ fn encode_behind(before: &Extent, extent: &Extent, out: &mut Vec<u8>) {
     put_varint(out, u64::from(origin.start));
 }
 
-/// The map that `fields` tell, and nothing behind it is left.
+/// Reads the map in `fields`; no bytes may be left behind it.
 pub(super) fn read(fields: &mut Reader<'_>) -> Result<BlockMap, Corrupt> {
     let version = fields.version_of(&[ALL_FIELDS, VERSION, SHARED_VERSION])?;
     let all_fields = version == ALL_FIELDS;
@@ -162,7 +162,7 @@ pub(super) fn read(fields: &mut Reader<'_>) -> Result<BlockMap, Corrupt> {
         true => u64::from(fields.u32()?),
         false => fields.varint()?,
     };
-    // Each takes a byte at least: a wrong number reserves little memory.
+    // Each extent takes at least a byte: a wrong count reserves little memory.
     if count > MAX_EXTENTS as u64 || count > fields.rest().len() as u64 {
         return Err(fields.corrupt("has not as many extents as it says"));
     }
@@ -219,7 +219,7 @@ fn read_behind(before: &Extent, fields: &mut Reader<'_>) -> Result<Extent, Corru
     };
     let (raw_start, raw_len) = match said & WHOLE {
         0 => (fields.varint_u32()?, fields.varint_u32()?),
-        // What does not fit is no sound extent.
+        // A field that does not fit makes the extent unsound.
         _ => (
             u32::try_from(start).unwrap_or(u32::MAX),
             u32::try_from(len).unwrap_or(0),
@@ -276,7 +276,7 @@ fn read_origin(
     }
 }
 
-/// The extent, if the flags are what they would be if it were written now.
+/// Returns the extent if the flags are the ones that the encoder would set today.
 fn one_encoding(
     said: u8,
     before: &Extent,

@@ -1,4 +1,4 @@
-//! Frames that are shared, and what is noted of those of a pack.
+//! Shared frames, and the records of a pack's frames.
 
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, Inode, PackId};
 

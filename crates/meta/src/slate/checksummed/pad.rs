@@ -1,8 +1,8 @@
-//! What ties a table to its name.
+//! The pad that ties a table to its name.
 //!
-//! SlateDB asks for ranges of tables, each of which ends in a checksum of its own, and nothing in them says which table they are
-//! of. So a table is stored XORed with a pad that follows from its name: read under another one, no section of it
-//! matches its checksum. Any range is still one request, and no byte longer.
+//! SlateDB fetches ranges of tables, each of which ends in a checksum of its own, and nothing in them names the table
+//! that they belong to. So a table is stored XORed with a pad that is derived from its name: read under another name,
+//! no section matches its checksum. Any range is still one request, and no byte longer.
 //!
 //! ```text
 //! pad   the numbers of SplitMix64, each 8 bytes, little-endian; the seed is the CRC32 of the last part of the name
@@ -15,9 +15,9 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart};
 
-/// Bytes of a number of SplitMix64.
+/// Bytes of a SplitMix64 number.
 const NUMBER_BYTES: usize = 8;
-/// How far its state goes on from one number to the next.
+/// Increment of the SplitMix64 state from one number to the next.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The pad of one table.
@@ -34,7 +34,7 @@ impl Pad {
         }
     }
 
-    /// Puts the pad on bytes that lie at this place of the table, or takes it off again.
+    /// Applies the pad to bytes at offset `at` of the table, or removes it again.
     pub(super) fn turn(self, at: u64, bytes: &mut [u8]) {
         let (index, skipped) = (at / NUMBER_BYTES as u64, at as usize % NUMBER_BYTES);
         let (head, rest) = bytes.split_at_mut(bytes.len().min(NUMBER_BYTES - skipped));
@@ -48,7 +48,7 @@ impl Pad {
         xor(tail, &self.number(index));
     }
 
-    /// The same of pieces that lie one behind the other.
+    /// The same for contiguous pieces.
     pub(super) fn turned<'a>(
         self,
         at: u64,
@@ -75,11 +75,11 @@ fn xor(bytes: &mut [u8], with: &[u8]) {
     }
 }
 
-/// An upload in parts, as SlateDB makes them of larger tables.
+/// An upload in parts, as SlateDB uses it for larger tables.
 pub(super) struct PaddedUpload {
     inner: Box<dyn MultipartUpload>,
     pad: Pad,
-    /// Bytes of the parts so far.
+    /// Bytes uploaded so far.
     len: u64,
 }
 
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_pad_is_that_of_splitmix64() {
-        // Its first two numbers for the seed 1234567, as its author's program prints them.
+        // The first two numbers for the seed 1234567, as the author's program prints them.
         let pad = Pad { seed: 1_234_567 };
         let mut bytes = [0; 16];
         pad.turn(0, &mut bytes);

@@ -15,7 +15,7 @@ use super::{READS, Sealing};
 const MAGIC: [u8; 4] = *b"FBmd";
 const VERSION: u16 = 1;
 
-/// What of the header is authenticated; the tag follows it.
+/// The authenticated part of the header; the tag follows it.
 const IDENTITY_LEN: usize = 12 + SALT_LEN;
 
 const _: () = assert!(HEADER_LEN as usize == IDENTITY_LEN + TAG_LEN);
@@ -24,7 +24,7 @@ const _: () = assert!(usize::BITS >= 32 && STORED_LEN < 1 << 31);
 /// The first part of a chunk's header: the same in all chunks of an object.
 type Identity = [u8; IDENTITY_LEN];
 
-/// Why what was read is not what was sealed there.
+/// How bytes that were read differ from the ones that were sealed there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Flaw {
     #[error(
@@ -51,8 +51,8 @@ pub(super) enum Flaw {
 }
 
 impl Flaw {
-    /// How often it is read before this is believed. Bytes may be damaged on their way; a length does not come with them, but
-    /// an answer may be cut.
+    /// How many times an object is read before this flaw is believed. Bytes may be damaged in transit; a length does
+    /// not arrive with them, but an answer may be truncated.
     pub(super) fn reads(self) -> u32 {
         match self {
             Flaw::Length | Flaw::Short => 2,
@@ -61,18 +61,18 @@ impl Flaw {
     }
 }
 
-/// Seals an object as its bytes come.
+/// Seals an object as its bytes arrive.
 pub(super) struct ObjectSealer {
     sealer: Sealer,
     identity: Identity,
-    /// Sealed chunks, and from `begun` on the one that is not: room for its header, and its plain bytes.
+    /// Sealed chunks, and from `begun` on the unsealed one: room for its header, and its plain bytes.
     out: Vec<u8>,
     begun: usize,
     plain: u64,
 }
 
 impl ObjectSealer {
-    /// For an object of this name, with a salt of its own.
+    /// A sealer for an object of this name, with a salt of its own.
     pub(super) fn new(sealing: &Sealing, name: &str) -> ObjectSealer {
         let keys = &sealing.keys;
         let sealer = keys.named_sealer(Purpose::Metadata, name, &*sealing.entropy);
@@ -91,7 +91,7 @@ impl ObjectSealer {
         }
     }
 
-    /// Takes the next bytes.
+    /// Takes the next plain bytes.
     pub(super) fn add(&mut self, payload: &PutPayload) {
         self.out
             .reserve(stored_len(payload.content_length() as u64) as usize);
@@ -107,7 +107,7 @@ impl ObjectSealer {
         }
     }
 
-    /// The sealed chunks so far, for an object that goes on.
+    /// Returns the sealed chunks so far, for an object that continues.
     pub(super) fn take(&mut self) -> Vec<u8> {
         self.seal_if_full();
         let rest = self.out.split_off(self.begun);
@@ -115,7 +115,7 @@ impl ObjectSealer {
         std::mem::replace(&mut self.out, rest)
     }
 
-    /// Seals what is left as the end of the object.
+    /// Seals the rest as the end of the object.
     pub(super) fn finish(mut self) -> Vec<u8> {
         let also = closing(&self.identity, self.plain);
         let (head, body) = self.out[self.begun..].split_at_mut(HEADER_LEN as usize);
@@ -124,7 +124,7 @@ impl ObjectSealer {
         self.out
     }
 
-    /// Whether a whole chunk is the last one is not known before there is more.
+    /// Seals a full chunk. Whether it is the last one is not known before more bytes arrive.
     fn seal_if_full(&mut self) {
         if self.out.len() - self.begun < STORED_LEN as usize {
             return;
@@ -142,22 +142,22 @@ fn write_header(head: &mut [u8], identity: &Identity, tag: &Tag) {
     head[IDENTITY_LEN..].copy_from_slice(tag);
 }
 
-/// What is authenticated with the last chunk: it is the last of so many bytes.
+/// Bytes authenticated with the last chunk: its identity, and the plain length of the object.
 fn closing(identity: &Identity, plain: u64) -> Vec<u8> {
     [&identity[..], &plain.to_le_bytes()].concat()
 }
 
-/// What arrived of an object.
+/// The part of an object that arrived.
 pub(super) struct Arrived {
     /// Length of the whole object.
     pub(super) stored: u64,
-    /// Where the bytes lie in it.
+    /// Offset of the bytes in the object.
     pub(super) start: u64,
     pub(super) bytes: Bytes,
 }
 
 impl Arrived {
-    /// The plain bytes of a range, and which these are. Nothing is given out that does not authenticate.
+    /// The plain bytes of a range, and the range they cover. Returns no byte that does not authenticate.
     pub(super) fn open(
         &self,
         sealing: &Sealing,
@@ -165,7 +165,7 @@ impl Arrived {
         range: Option<&GetRange>,
     ) -> Result<(Range<u64>, Extent, Bytes), Flaw> {
         if self.start.is_multiple_of(STORED_LEN) && !self.bytes.starts_with(&MAGIC) {
-            // More telling than its length.
+            // This reason explains more than the length.
             return Err(Flaw::NotSealed);
         }
         let extent = Extent::of_stored(self.stored).ok_or(Flaw::Length)?;
@@ -180,7 +180,7 @@ impl Arrived {
         let mut out = Vec::with_capacity(len.min(self.bytes.len()));
         for index in first..=last {
             let (its_identity, tag, sealed) = self.chunk(&extent, index)?;
-            // Each write of an object has a salt of its own, so this is a piece of another one.
+            // Each write of an object has a salt of its own, so this chunk belongs to another write.
             if its_identity != identity {
                 return Err(Flaw::Forged);
             }
@@ -203,7 +203,7 @@ impl Arrived {
         Ok((plain, extent, out.slice(wanted)))
     }
 
-    /// A chunk: the first part of its header, its tag, and what is sealed.
+    /// Splits a chunk: the first part of its header, its tag, and the sealed bytes.
     fn chunk(&self, extent: &Extent, index: u64) -> Result<(Identity, Tag, &[u8]), Flaw> {
         let Range { start, end } = extent.chunk(index);
         let within = |at: u64| {

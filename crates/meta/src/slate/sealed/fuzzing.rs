@@ -9,33 +9,33 @@ use super::Sealing;
 use super::chunks::{Arrived, ObjectSealer};
 use super::layout;
 
-/// What a store has given of an object.
+/// The part of an object that a store returned.
 #[derive(Clone, Debug)]
 pub struct Fetched {
     /// Bytes of the whole object.
     pub stored: u64,
-    /// Where these lie in it.
+    /// Offset of the bytes in it.
     pub start: u64,
     /// Some of them.
     pub bytes: Bytes,
 }
 
-/// An object of this name below `meta/`, as it lies in the bucket.
+/// Seals an object of this name below `meta/`, as the bucket stores it.
 pub fn seal_object(sealing: &Sealing, name: &str, plain: &[u8]) -> Vec<u8> {
     let mut sealer = ObjectSealer::new(sealing, name);
     sealer.add(&Bytes::copy_from_slice(plain).into());
     sealer.finish()
 }
 
-/// What a store is asked for to get a range of plain bytes; none if no object has it.
+/// The range to request from a store for a range of plain bytes; `None` if no object has it.
 pub fn stored_range(range: &GetRange) -> Option<GetRange> {
     layout::stored_range(range)
 }
 
-/// The plain bytes of a range, or of the whole object, and where they lie in it.
+/// The plain bytes of a range, or of the whole object, and the range that they cover.
 ///
 /// # Errors
-/// Why it is not what was sealed under this name.
+/// The difference from the object that was sealed under this name.
 pub fn open_object(
     sealing: &Sealing,
     name: &str,

@@ -1,20 +1,20 @@
-//! Where plain bytes lie in a sealed object: arithmetic only.
+//! Offsets of plain bytes in a sealed object: arithmetic only.
 //!
-//! An object is one chunk or more. All but the last hold [`CHUNK_LEN`] plain bytes, the last one what is left: at
-//! least one byte, but for an object of none. So the one length follows from the other.
+//! An object is one chunk or more. All but the last hold [`CHUNK_LEN`] plain bytes, the last one the rest: at least one
+//! byte, except in an empty object. So each of the two lengths determines the other.
 
 use std::ops::Range;
 
 use object_store::GetRange;
 
-/// Plain bytes of a chunk: a quarter of a block of a table, so that little is fetched around one.
+/// Plain bytes of a chunk: a quarter of a block of a table, so that a small read fetches little more than it needs.
 pub(super) const CHUNK_LEN: u64 = 4 << 10;
 /// Bytes before each chunk.
 pub(super) const HEADER_LEN: u64 = 44;
 /// Bytes of a whole chunk as it is stored.
 pub(super) const STORED_LEN: u64 = HEADER_LEN + CHUNK_LEN;
 
-/// How long an object is.
+/// The lengths of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) stored: u64,
@@ -23,7 +23,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// That of an object with as many stored bytes; none if no object has.
+    /// The lengths of an object with `stored` stored bytes; `None` if no object has that length.
     pub(super) fn of_stored(stored: u64) -> Option<Extent> {
         let chunks = stored.div_ceil(STORED_LEN);
         let last = stored - chunks.checked_sub(1)? * STORED_LEN;
@@ -35,13 +35,13 @@ impl Extent {
         })
     }
 
-    /// Where a chunk is stored.
+    /// The stored range of a chunk.
     pub(super) fn chunk(&self, index: u64) -> Range<u64> {
         let start = index * STORED_LEN;
         start..self.stored.min(start.saturating_add(STORED_LEN))
     }
 
-    /// The chunks, first and last, that have to be opened for these bytes of the object: one at least.
+    /// The first and the last chunk to open for these bytes of the object: at least one chunk.
     pub(super) fn covering(&self, plain: &Range<u64>) -> (u64, u64) {
         let last = self.chunks - 1;
         let first = (plain.start / CHUNK_LEN).min(last);
@@ -52,20 +52,20 @@ impl Extent {
     }
 }
 
-/// Stored bytes of an object with as many plain ones.
+/// Stored length of an object with `plain` plain bytes.
 pub(super) fn stored_len(plain: u64) -> u64 {
     let chunks = plain.div_ceil(CHUNK_LEN).max(1);
     plain.saturating_add(chunks.saturating_mul(HEADER_LEN))
 }
 
-/// Plain bytes of an object that has as many stored ones, as listings have it. Nobody is told there that no object
-/// has so many: reading it tells.
+/// Plain length of an object with `stored` stored bytes, for listings. A listing does not report a length that no
+/// object can have: reading the object does.
 pub(super) fn plain_len(stored: u64) -> u64 {
     Extent::of_stored(stored).map_or(0, |extent| extent.plain)
 }
 
-/// What to ask for to get all chunks of a range: how long the object is need not be known. None for a range that
-/// begins where no object does.
+/// The stored range to request for all chunks of a plain range: the length of the object need not be known. `None` for
+/// a range that begins where no object does.
 pub(super) fn stored_range(plain: &GetRange) -> Option<GetRange> {
     let start = |at: u64| (at / CHUNK_LEN).checked_mul(STORED_LEN);
     Some(match plain {
@@ -74,7 +74,7 @@ pub(super) fn stored_range(plain: &GetRange) -> Option<GetRange> {
             GetRange::Bounded(start(range.start)?..end)
         }
         GetRange::Offset(at) => GetRange::Offset(start(*at)?),
-        // The last chunk may be short, so that the range may begin in the one before.
+        // The last chunk may be short, so the range may begin in the one before.
         GetRange::Suffix(len) => {
             let chunks = len.div_ceil(CHUNK_LEN) + 1;
             GetRange::Suffix(chunks.saturating_mul(STORED_LEN))
@@ -107,7 +107,7 @@ mod tests {
             let start = whole * STORED_LEN;
             for rest in 0..HEADER_LEN {
                 let extent = Extent::of_stored(start + rest);
-                // A whole last chunk is one.
+                // A full last chunk is valid.
                 assert_eq!(extent.is_some(), whole > 0 && rest == 0, "{whole} {rest}");
             }
             assert_eq!(

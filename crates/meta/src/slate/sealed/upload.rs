@@ -1,4 +1,4 @@
-//! Uploads in parts, as SlateDB makes them of larger tables.
+//! Uploads in parts, as SlateDB uses them for larger tables.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use object_store::{Error, MultipartUpload, PutPayload, PutResult, Result, Upload
 
 use super::chunks::ObjectSealer;
 
-/// Seals the parts as they come. Each waits for the next one, because nothing else tells which is the last: so there
-/// are as many parts as without sealing, and as many requests.
+/// Seals the parts as they arrive. Each waits for the next one, because nothing else shows which part is the last: so
+/// there are as many parts as without sealing, and as many requests.
 pub(super) struct SealedUpload {
     inner: Box<dyn MultipartUpload>,
     stage: Stage,
 }
 
 enum Stage {
-    /// The part that came last is not sealed yet.
+    /// The latest part is not sealed yet.
     Parts {
         sealer: Box<ObjectSealer>,
         last: PutPayload,
     },
-    /// The last part is on its way, or did not get there.
+    /// The last part is on its way, or failed.
     Closing,
-    /// All parts are there.
+    /// All parts are uploaded.
     Closed,
 }
 
@@ -67,7 +67,7 @@ impl MultipartUpload for SealedUpload {
                 sealer.add(&last);
                 self.inner.put_part(sealer.finish().into()).await?;
             }
-            // A part is counted by the store even where it did not get there.
+            // The store counts a part even if it failed.
             Stage::Closing => return Err(ended()),
             Stage::Closed => {}
         }

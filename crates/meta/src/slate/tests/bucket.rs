@@ -16,7 +16,7 @@ use object_store::{
 };
 use parking_lot::Mutex;
 
-/// What fails.
+/// The operation that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     PutTable,
@@ -36,9 +36,9 @@ struct Control {
     bytes_got: AtomicU64,
     failing: Mutex<Option<Operation>>,
     dead: AtomicBool,
-    /// Tables that may still be written; the last one is the end. 0: no limit.
+    /// Tables that may still be written; the bucket dies at the last one. 0: no limit.
     tables_left: AtomicU64,
-    /// Bodies of objects in a folder that still arrive damaged.
+    /// Folder, and number of bodies of its objects that will arrive damaged.
     damaged_on_the_way: Mutex<(&'static str, u64)>,
 }
 
@@ -59,7 +59,7 @@ impl TestBucket {
         *self.control.failing.lock() = None;
     }
 
-    /// From the n-th table on that is written, and this one, nothing is answered any more: as if the gateway were killed.
+    /// From the n-th written table on, including that one, no request is answered: as if the gateway were killed.
     pub(super) fn die_at_table(&self, n: u64) {
         self.control.tables_left.store(n, Ordering::SeqCst);
     }
@@ -68,7 +68,7 @@ impl TestBucket {
         self.control.dead.load(Ordering::SeqCst)
     }
 
-    /// The same objects for another machine; this one reaches them no more.
+    /// The same objects for another machine; this bucket does not reach them any more.
     pub(super) fn survivor(&self) -> TestBucket {
         self.control.dead.store(true, Ordering::SeqCst);
         TestBucket {
@@ -77,7 +77,7 @@ impl TestBucket {
         }
     }
 
-    /// The objects as they are stored, past all counting and failing.
+    /// The stored objects, without counting and failures.
     pub(super) fn raw(&self) -> &InMemory {
         &self.objects
     }
@@ -98,7 +98,7 @@ impl TestBucket {
             .count()
     }
 
-    /// Turns over one byte in the middle of the first half of each object in this folder; says how many these are.
+    /// Changes one byte in the middle of the first half of each object in this folder; returns the number of objects.
     pub(super) async fn damage(&self, folder: &str) -> usize {
         self.alter(folder, |bytes| {
             let at = bytes.len() / 4;
@@ -107,7 +107,7 @@ impl TestBucket {
         .await
     }
 
-    /// Takes the last bytes off each object in this folder; says how many these are.
+    /// Removes the last bytes of each object in this folder; returns the number of objects.
     pub(super) async fn cut_off(&self, folder: &str, bytes_off: usize) -> usize {
         self.alter(folder, |bytes| bytes.truncate(bytes.len() - bytes_off))
             .await
@@ -129,12 +129,12 @@ impl TestBucket {
         altered
     }
 
-    /// In the next so many bodies of objects in this folder a byte is wrong, another one each time.
+    /// Damages a byte in the next `times` bodies of objects in this folder, another byte each time.
     pub(super) fn damage_on_the_way(&self, folder: &'static str, times: u64) {
         *self.control.damaged_on_the_way.lock() = (folder, times);
     }
 
-    /// How many of these are still to come.
+    /// Number of these that are still to come.
     pub(super) fn damage_to_come(&self) -> u64 {
         self.control.damaged_on_the_way.lock().1
     }
@@ -167,7 +167,7 @@ impl TestBucket {
     }
 }
 
-/// An upload in parts, each of which is a request, as its end is.
+/// An upload in parts; each part is a request, and so is its completion.
 #[derive(Debug)]
 struct CountedUpload {
     inner: Box<dyn MultipartUpload>,

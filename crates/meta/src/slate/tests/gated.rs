@@ -1,4 +1,4 @@
-//! Batches that refer to what is still on its way.
+//! Batches that refer to objects which are still on their way.
 
 use tokio::task::JoinHandle;
 
@@ -7,7 +7,7 @@ use crate::store::{Arrived, Ready};
 
 type Commit = JoinHandle<Result<(), StoreError>>;
 
-/// Begins a commit of what has not arrived yet.
+/// Begins a commit of a batch whose objects have not arrived yet.
 fn begin(store: &Arc<SlateStore>, number: u32) -> (Arrived, Commit) {
     let (arrived, ready) = Ready::later();
     let store = store.clone();
@@ -36,7 +36,7 @@ async fn a_table_is_put_beside_what_it_refers_to_and_named_only_after_it() {
     let tables = bucket.tables().await;
     let (arrived, commit) = begin(&store, 2);
     more_tables_than(tables, &bucket).await;
-    // Longer than the bucket may take for an answer: it is not the bucket that is waited for.
+    // Longer than the bucket may take for an answer: the commit does not wait for the bucket.
     tokio::time::sleep(brief.timeout + Duration::from_millis(200)).await;
     assert!(!commit.is_finished());
     let seen = read(&bucket).await;
@@ -48,7 +48,7 @@ async fn a_table_is_put_beside_what_it_refers_to_and_named_only_after_it() {
     let latest = seen.get(b"latest").await.unwrap().unwrap();
     assert_eq!(latest[..], 2u32.to_be_bytes());
 
-    // A bucket that is away meanwhile is waited for, and the same batch committed again.
+    // The commit waits for a bucket that is unreachable meanwhile, and the same batch is committed again.
     let (arrived, commit) = begin(&store, 3);
     bucket.fail(Operation::PutManifest);
     arrived.announce();
@@ -79,7 +79,7 @@ async fn what_never_arrives_after_its_table_was_put_stops_the_store_and_is_not_t
     more_tables_than(tables, &bucket).await;
     drop(arrived);
     for refused in [commit.await.unwrap(), store.commit(&numbered(3)).await] {
-        // Whoever tried again would try for ever.
+        // A caller that repeated this call would repeat it for ever.
         assert!(matches!(refused, Err(StoreError::Fatal(_))), "{refused:?}");
     }
     let store = open(&bucket, settings()).await.unwrap();
@@ -88,8 +88,8 @@ async fn what_never_arrives_after_its_table_was_put_stops_the_store_and_is_not_t
     store.commit(&numbered(4)).await.unwrap();
 }
 
-/// A merge is known to the store when the next manifest is there, which may wait for long. Until then reads use what it
-/// has replaced, and those that have begun go on with it.
+/// The store knows of a merge once the next manifest is there, which may wait for long. Until then reads use the tables
+/// that it has replaced, and reads that have begun continue with them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_that_were_replaced_while_a_manifest_waited_are_kept_for_a_while() {
     let brief = SlateSettings {
@@ -105,7 +105,7 @@ async fn tables_that_were_replaced_while_a_manifest_waited_are_kept_for_a_while(
     }
     settle(&bucket).await;
     let before = bucket.tables().await;
-    // The one that has them merged, and one that keeps the store from learning of it.
+    // A commit that leads to a merge, and one that keeps the store from seeing the result.
     store.commit(&numbered(last)).await.unwrap();
     let (arrived, commit) = begin(&store, last + 1);
     more_tables_than(before + 1, &bucket).await;

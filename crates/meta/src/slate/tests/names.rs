@@ -1,4 +1,4 @@
-//! What lies under another object's name is noticed, tables included, whose checksums do not say of which one they are.
+//! Objects stored under another object's name are detected, also tables, whose checksums do not name their table.
 
 use super::*;
 use crate::slate::{Condition, SlateObjects};
@@ -60,7 +60,7 @@ async fn a_table_of_many_parts_is_read_as_it_was_written() {
     }
     store.commit(&large).await.unwrap();
     store.close().await.unwrap();
-    // Past what SlateDB puts in one piece.
+    // Larger than an object that SlateDB puts in one piece.
     let mut longest = 0;
     for table in tables_of(&bucket).await {
         longest = longest.max(bytes_of(&bucket, &table).await.len());

@@ -4,7 +4,7 @@ use object_store::{ObjectStoreExt, PutPayload};
 
 use super::*;
 
-/// A test that waits for something to happen fails after so long.
+/// Time after which a test that waits for an event fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Names of the tables in the bucket.
@@ -15,7 +15,7 @@ async fn tables_of(bucket: &TestBucket) -> Vec<String> {
         .collect()
 }
 
-/// Takes a table out of the bucket; gives what it was.
+/// Removes a table from the bucket; returns its contents.
 async fn take(bucket: &TestBucket, table: &str) -> (Path, Bytes) {
     let path = Path::from(table);
     let found = bucket.raw().get(&path).await.unwrap();
@@ -24,7 +24,7 @@ async fn take(bucket: &TestBucket, table: &str) -> (Path, Bytes) {
     (path, bytes)
 }
 
-/// Takes all tables out of the bucket; gives what they were.
+/// Removes all tables from the bucket; returns their contents.
 async fn take_tables(bucket: &TestBucket) -> Vec<(Path, Bytes)> {
     let mut taken = Vec::new();
     for table in tables_of(bucket).await {
@@ -65,7 +65,7 @@ async fn one_request_proves_a_table_and_another_one_each_time() {
     }
     assert_eq!(bucket.requests() - before, tables as u64);
 
-    // Any of them that is gone is noticed within a round, and named.
+    // Any missing table is noticed within a round, and named.
     for table in older {
         let taken = vec![take(&bucket, &table).await];
         let mut noticed = false;
@@ -73,7 +73,7 @@ async fn one_request_proves_a_table_and_another_one_each_time() {
             noticed |= is_gone(&store.prove().await, &taken);
         }
         assert!(noticed, "{table}");
-        // Once it is suspected it is asked for first.
+        // A suspected table is asked for first.
         assert!(is_gone(&store.prove().await, &taken));
         put_back(&bucket, taken).await;
         store.prove().await.unwrap();
@@ -91,7 +91,7 @@ async fn tables_that_were_merged_away_are_not_missed() {
     store.commit(&numbered(0)).await.unwrap();
     let first = tables_of(&bucket).await;
     assert_eq!(first.len(), 1);
-    // Until it was merged away and deleted, by when others were.
+    // Until the table was merged and deleted; by then others were too.
     let end = Instant::now() + PATIENCE;
     let mut n = 1;
     while tables_of(&bucket).await.contains(&first[0]) {
@@ -130,10 +130,10 @@ async fn a_merge_that_misses_a_table_ends_is_named_and_goes_on_when_it_is_back()
         assert!(Instant::now() < end, "the merge has not met it");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // It is not begun again and again.
+    // The merge is not repeated without end.
     settle(&bucket).await;
 
-    // Commits that come all the same say what is wrong, when there are too many tables.
+    // Commits that still come report the cause when there are too many tables.
     let mut commits = 0;
     let refused = loop {
         match store.commit(&numbered(100 + commits)).await {

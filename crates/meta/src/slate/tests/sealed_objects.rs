@@ -1,4 +1,4 @@
-//! The store below SlateDB that seals, beside one that does not.
+//! The sealing store below SlateDB, compared with one that does not seal.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn payload(bytes: &[u8]) -> PutPayload {
     pieces.collect()
 }
 
-/// What a GET gives: bytes, their range, and the length of the object.
+/// The result of a GET: bytes, their range, and the length of the object.
 async fn get(
     store: &dyn ObjectStore,
     location: &Path,
@@ -80,7 +80,7 @@ fn refused(result: Result<(Bytes, Range<u64>, u64), Error>) -> String {
     panic!("{error:?}");
 }
 
-/// Around the borders of chunks.
+/// Lengths around the borders of chunks.
 fn len() -> impl Strategy<Value = usize> {
     prop_oneof![
         0..100_usize,
@@ -156,7 +156,7 @@ proptest! {
             let (bytes, _, len) = get(&store, &location, None).await.unwrap();
             prop_assert_eq!(len as usize, whole.len());
             prop_assert!(bytes == whole);
-            // Parts of less than a chunk, and empty ones, are put together.
+            // Parts of less than a chunk, and empty ones, are joined.
             if parts.iter().all(|part| *part >= CHUNK) && !parts.is_empty() {
                 prop_assert_eq!(bucket.requests(), reference.requests() + 1);
             }

@@ -43,7 +43,7 @@ impl Bucket for SealedBucket {
 
 conformance_tests!(SealedBucket::default());
 
-/// A row of entries under one marker.
+/// Contiguous entries under one marker.
 fn entries(first: u32, count: u32, value_bytes: usize) -> Batch {
     let mut changes = Batch::new();
     for n in first..first + count {
@@ -58,7 +58,7 @@ fn key(n: u32) -> Bytes {
     [MARKER, &n.to_be_bytes()[..]].concat().into()
 }
 
-/// A name that nobody may find.
+/// A name that must not appear in the bucket.
 const MARKER: &[u8] = b"secret-plans.txt";
 
 async fn stored(bucket: &TestBucket) -> Vec<(Path, Bytes)> {
@@ -71,7 +71,7 @@ async fn stored(bucket: &TestBucket) -> Vec<(Path, Bytes)> {
     stored
 }
 
-/// In how many objects the marker is.
+/// Number of objects that contain the marker.
 async fn marked(bucket: &TestBucket) -> usize {
     let stored = stored(bucket).await;
     let marked =
@@ -111,7 +111,7 @@ async fn no_name_and_no_value_is_found_in_the_bucket_after_commits_and_merges() 
     }
 }
 
-/// Requests and bytes that were read, by what was done.
+/// Requests and bytes that were read, by operation.
 async fn costs(sealing: Option<Sealing>) -> Vec<(&'static str, u64, u64)> {
     let bucket = TestBucket::default();
     let mut costs = Vec::new();
@@ -199,7 +199,7 @@ async fn damage_in_the_bucket_is_reported_and_never_served() {
         };
         assert!(why.contains("does not authenticate"), "{why}");
         assert!(why.contains(folder), "{why}");
-        // Opening is 19 of them.
+        // Opening takes 19 of them.
         let requests = bucket.requests() - before;
         assert!(requests < 30, "{requests} requests");
     }

@@ -1,4 +1,4 @@
-//! Listings against the truth: an ordered map that takes the same commits.
+//! Listings against a model: an ordered map that takes the same commits.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ fn truth(map: &BTreeMap<Bytes, Bytes>, range: &KeyRange, limit: usize) -> Vec<(B
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Entries of directories put (with a record of this length) or deleted by one commit; whether its success is
+    /// One commit that puts (with a record of this length) or deletes entries of directories; whether its success is
     /// known.
     Commit(Vec<(u64, u64, Option<usize>)>, bool),
-    /// A directory, listed from a cookie on, the highest number of entries, and a cookie to stop at: an unpublished
-    /// entry ends a scan like this.
+    /// A listing of a directory: the cookie where it starts, the maximum number of entries, and a cookie where it
+    /// stops, as an unpublished entry ends a scan.
     List(u64, u64, usize, Option<u64>),
 }
 
@@ -122,7 +122,7 @@ fn a_directory_that_is_listed_piece_by_piece_is_known_as_a_whole() {
     assert_eq!(listings.scan(&whole(1), 1000), Some(all.clone()));
     let end = KeyRange::cookies_after(Inode(1), 27);
     assert_eq!(listings.scan(&end, 10), Some(Vec::new()));
-    // A new entry at the end, and one that goes.
+    // A new entry at the end, and one that is deleted.
     listings.change(&entry(1, 99), &Entry::Value("new".into()));
     listings.change(&entry(1, 3), &Entry::Deleted);
     let found = listings.scan(&whole(1), 1000).unwrap();
@@ -145,7 +145,7 @@ fn what_is_kept_is_bounded_and_what_is_listed_every_day_stays() {
     }
     assert!(listings.bytes() > MAX_BYTES / 4);
     assert_eq!(listings.scan(&whole(2), 1000), None);
-    // A directory that is too large is known as far as there is room for it, and not beyond.
+    // Of a directory that is too large, the first entries are kept as far as there is room.
     let large = entries(5000, 20_000);
     for piece in large.chunks(1000) {
         let first = Key::decode(&piece[0].0).unwrap();

@@ -1,3 +1,5 @@
+//! Opening and changing key rings in a bucket.
+
 use forebay_seal::FakeKeyService;
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
@@ -108,7 +110,7 @@ async fn the_secret_of_a_volume_stays_when_everything_else_of_the_ring_changes()
 #[tokio::test]
 async fn of_many_who_add_a_slot_at_once_none_is_lost() {
     let mut bucket = Bucket::with(1).await;
-    // Each of them has read the ring before the first one replaces it.
+    // Each task has read the ring before the first one replaces it.
     let slow = ThrottleConfig {
         wait_put_per_call: std::time::Duration::from_millis(20),
         ..ThrottleConfig::default()

@@ -1,3 +1,5 @@
+//! Sealing and opening chunks, with damaged, truncated and exchanged bytes.
+
 use std::sync::Arc;
 
 use forebay_seal::{DataKeys, SECRET_LEN, Secret, SeededEntropy};
@@ -10,7 +12,7 @@ const NAME: &str = "manifest/00000000000000000001.manifest";
 const CHUNK: usize = CHUNK_LEN as usize;
 const STORED: usize = STORED_LEN as usize;
 
-/// Keys of a volume, with entropy that is not that of another seed.
+/// Keys of a volume, with entropy that differs by seed.
 fn sealing(volume: u8, key: u32, seed: u64) -> Sealing {
     let secret = Secret::take(&mut [key as u8; SECRET_LEN]);
     let keys = DataKeys::new(VolumeId([volume; 16]), (DataKeyId(key), secret), []);
@@ -34,7 +36,7 @@ fn open(sealing: &Sealing, name: &str, stored: &[u8]) -> Result<Bytes, Flaw> {
     open_range(sealing, name, stored, None)
 }
 
-/// Of all of an object, or of the chunks that would be asked for.
+/// Opens a range from a whole object, or from the chunks that would be requested.
 fn open_range(
     sealing: &Sealing,
     name: &str,
@@ -81,7 +83,7 @@ fn each_byte_of_a_sealed_object_counts() {
             }
         }
     }
-    // Both headers, and some of what they are of.
+    // Both headers, and some of the sealed bytes behind them.
     let stored = seal(&sealing, NAME, &plain(CHUNK + 40));
     for at in (0..60).chain(STORED - 20..stored.len()) {
         let mut changed = stored.clone();
@@ -102,7 +104,7 @@ fn an_object_that_was_cut_off_anywhere_is_refused_and_no_wrong_byte_is_served() 
         for range in [0..10, end - 10..end, CHUNK_LEN - 1..CHUNK_LEN + 1] {
             let wanted = &plain[range.start as usize..range.end as usize];
             match open_range(&sealing, NAME, cut, Some(range.clone())) {
-                // Of a chunk that is there as a whole, and is not the last one.
+                // The bytes of a chunk that arrived whole and is not the last one.
                 Ok(bytes) => assert!(bytes == wanted && len > STORED, "{len} {range:?}"),
                 Err(flaw) => {
                     let is_length = flaw == Flaw::Length;
@@ -199,7 +201,7 @@ fn it_does_not_matter_in_which_pieces_bytes_come() {
     let plain = plain(2 * CHUNK + 77);
     let whole = seal(&ours, NAME, &plain);
     for step in [1000, CHUNK, CHUNK + 1, plain.len()] {
-        // The same salt, for once.
+        // The same salt, which real objects do not share.
         let mut sealer = ObjectSealer::new(&sealing(1, 1, 1), NAME);
         let mut stored = Vec::new();
         for piece in plain.chunks(step) {
