@@ -1,8 +1,8 @@
-//! The causes of an error, and its text with theirs.
+//! Chains of error causes, and their joined text.
 
 use std::error::Error as StdError;
 
-/// An error and what caused it, the last cause last.
+/// An error and its causes, the root cause last.
 pub(crate) fn causes<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
@@ -11,7 +11,7 @@ pub(crate) fn causes<'a>(
     })
 }
 
-/// The text of an error and of all its causes, none of them twice.
+/// The text of an error and of all its causes, without repetitions.
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     for cause in causes(error).skip(1) {

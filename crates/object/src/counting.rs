@@ -1,4 +1,4 @@
-//! Counts what a store is asked for.
+//! A store that counts its requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,16 +13,15 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
-/// What a store was asked for since the counter was made: calls of the trait, whatever came of
-/// them. A store may make more of a call (pages of a listing, retries) or less (many deletes in one
-/// request).
+/// Requests to a store since the counter was made: calls of the trait, whatever their results. A store may
+/// send more requests for a call (pages of a listing, retries) or fewer (many deletes in one request).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     /// Objects put in one piece.
     pub puts: u64,
-    /// Objects or ranges got.
+    /// Objects or ranges read.
     pub gets: u64,
-    /// Objects whose metadata was asked for.
+    /// Objects whose metadata was read.
     pub heads: u64,
     /// Listings.
     pub lists: u64,
@@ -30,18 +29,18 @@ pub struct RequestCounts {
     pub deletes: u64,
     /// Objects copied.
     pub copies: u64,
-    /// Uploads in several parts: begun, completed or aborted.
+    /// Uploads in several parts: started, completed or aborted.
     pub multipart_uploads: u64,
     /// Parts of such uploads.
     pub parts: u64,
     /// Bytes in puts and parts.
     pub bytes_put: u64,
-    /// Bytes in the answers to gets, of which the caller may have read fewer.
+    /// Bytes in the answers to gets; the caller may have read fewer.
     pub bytes_got: u64,
 }
 
 impl RequestCounts {
-    /// All requests, of whatever kind.
+    /// All requests of any kind.
     pub fn requests(&self) -> u64 {
         self.puts
             + self.gets
@@ -68,7 +67,7 @@ struct Counters {
     bytes_got: AtomicU64,
 }
 
-/// A store that passes everything on to another one, and counts. Clones share one count.
+/// A store that forwards every request to another one, and counts it. Clones share one count.
 #[derive(Clone, Debug)]
 pub struct CountingStore {
     inner: Arc<dyn ObjectStore>,
@@ -76,7 +75,7 @@ pub struct CountingStore {
 }
 
 impl CountingStore {
-    /// Counts what `inner` is asked for from now on.
+    /// Counts the requests to `inner` from now on.
     pub fn new(inner: Arc<dyn ObjectStore>) -> CountingStore {
         CountingStore {
             inner,
@@ -84,7 +83,7 @@ impl CountingStore {
         }
     }
 
-    /// The counts so far. Requests that are under way may be in some of them and not yet in others.
+    /// The counts so far. Requests in flight may be in some of them and not yet in others.
     pub fn counts(&self) -> RequestCounts {
         let counters = &self.counters;
         RequestCounts {

@@ -1,6 +1,7 @@
-//! The errors that this crate makes itself: of an opening, and of requests that it cuts off or does not send.
+//! The errors that this crate makes itself: of opening a store, and of requests that it aborts or does not send.
 //!
-//! What S3 answers is an error of [`s3`](crate::s3). [`sort`](crate::sort) says of any error what can be done about it.
+//! Answers of S3 are errors of [`s3`](crate::s3). [`sort`](crate::sort) determines for any error what can be done about
+//! it.
 
 use std::error::Error as StdError;
 use std::io;
@@ -31,7 +32,7 @@ pub(crate) fn out_of_range(location: &Path, size: u64, start: u64) -> Error {
     })
 }
 
-/// The store has not answered lately, and it is not the time to try again.
+/// The store has not answered lately, and it is too early to try again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the store is not asked while it does not answer; the last answer was: {why}")]
 pub(crate) struct Away {
@@ -43,32 +44,32 @@ pub(crate) fn away(why: String) -> Error {
     generic(Away { why })
 }
 
-/// A request, or its body, has not moved for as long as it may.
+/// A request, or its body, has made no progress for the allowed time.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {} s", limit.as_secs_f32())]
 pub(crate) struct Hung {
     limit: Duration,
 }
 
-/// The error for what was cut off after `limit`.
+/// The error for a request that was aborted after `limit`.
 pub(crate) fn hung(limit: Duration) -> Error {
     generic(Hung { limit })
 }
 
-/// The error for a body that ended before or after its end.
+/// The error for a body that was shorter or longer than promised.
 pub(crate) fn short(location: &Path, got: u64, promised: u64) -> Error {
     generic(io::Error::other(format!(
         "{location}: {got} bytes came instead of {promised}"
     )))
 }
 
-/// The error for a range without a byte in it, which no store is asked for.
+/// The error for a range without a byte in it; such a range is never requested.
 pub(crate) fn empty(location: &Path) -> Error {
     let why = format!("{location}: the range is empty");
     generic(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
-/// An error of no special kind.
+/// A generic error.
 pub(crate) fn generic(source: impl StdError + Send + Sync + 'static) -> Error {
     Error::Generic {
         store: "store",
@@ -79,7 +80,7 @@ pub(crate) fn generic(source: impl StdError + Send + Sync + 'static) -> Error {
 /// A store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The URL does not begin like one of a store.
+    /// The URL does not name a known kind of store.
     #[error(
         "{url:?} is not the URL of a store: use file:///folder for a local folder, \
          s3://bucket/prefix for S3, or memory:// for nothing that lasts"
@@ -88,15 +89,15 @@ pub enum OpenError {
         /// The URL that was given.
         url: String,
     },
-    /// The URL begins well and goes on badly.
+    /// The URL names a known kind of store, but is not valid.
     #[error("{url:?} cannot be used as a store: {why}")]
     InvalidUrl {
         /// The URL that was given, without secrets.
         url: String,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
-    /// The folder of a `file://` store is not there, and was not to be created.
+    /// The folder of a `file://` store does not exist, and was not to be created.
     #[error("the folder {} does not exist: create it, or correct the store's URL", path.display())]
     FolderMissing {
         /// The folder.
@@ -107,17 +108,17 @@ pub enum OpenError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file with authorities for certificates of servers is of no use.
+    /// The file with certificate authorities for servers cannot be used.
     #[error(
         "s3_ca = {}: {why}; name a PEM file with the certificates of the authorities", path.display()
     )]
     Authorities {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// A variable of the environment, or a setting, cannot be part of a request.
@@ -128,7 +129,7 @@ pub enum OpenError {
         /// The problem, as a text that follows the name, and the remedy.
         why: String,
     },
-    /// The proxy on the way to the server cannot be used.
+    /// The proxy to the server cannot be used.
     #[error(
         "the proxy that {named_by} names cannot be used: {why}; write http://HOST:PORT, or set s3_proxy = \"none\" to \
          go without one"
@@ -136,19 +137,19 @@ pub enum OpenError {
     Proxy {
         /// The setting or the environment variable.
         named_by: String,
-        /// What is wrong with it, without secrets.
+        /// The defect, without secrets.
         why: String,
     },
-    /// The store did not answer as it should.
+    /// The store did not answer as expected.
     #[error("{url}: {advice} ({detail})")]
     Store {
         /// The store, without secrets.
         url: String,
-        /// What stands in the way.
+        /// The class of the problem.
         fault: Fault,
         /// The remedy.
         advice: String,
-        /// The store's own words.
+        /// The store's own message.
         detail: String,
     },
 }

@@ -2,20 +2,20 @@
 //!
 //! [`sort`](crate::sort) finds the class of an error; the tables of [`s3`](crate::s3) name one for each answer.
 
-/// What stands in the way of a request, and so what can be done about it.
+/// The problem of a request, which decides what can be done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// There is no such object.
     NotFound,
-    /// A create met an object that is there already.
+    /// A create met an existing object.
     AlreadyExists,
-    /// An update met another version than the one it was meant for.
+    /// An update met another version than the expected one.
     Precondition,
     /// A conditional get found nothing new.
     NotModified,
     /// There is no such bucket.
     BucketMissing,
-    /// No credentials were found, or those who hand them out did not answer.
+    /// No credentials were found, or their provider did not answer.
     NoCredentials,
     /// The server does not know the credentials, or they have expired.
     BadCredentials,
@@ -25,19 +25,19 @@ pub enum Fault {
     WrongRegion,
     /// The disk is full, or a quota is used up.
     Full,
-    /// The file system takes no writes.
+    /// The file system is read-only.
     ReadOnly,
     /// The server refuses the request as it is, and would refuse it again.
     Refused,
-    /// Something answers that is no S3 server.
+    /// The server that answers is not an S3 server.
     NotS3,
     /// The clocks of this machine and of the server differ.
     Clock,
-    /// TLS found no server that it may trust.
+    /// The TLS certificate of the server is not trusted.
     Untrusted,
     /// The object is in an archive, from which it has to be restored first.
     Archived,
-    /// A range was asked for that begins behind the object's end.
+    /// The requested range begins behind the object's end.
     OutOfRange,
     /// The store cannot do this at all.
     Unsupported,
@@ -48,12 +48,12 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether the same request may succeed later without anybody doing anything.
+    /// Whether the same request may succeed later without any intervention.
     pub fn is_transient(self) -> bool {
         matches!(self, Fault::Unreachable | Fault::Transient)
     }
 
-    /// Whether it is permanent for each request: it stays until somebody acts.
+    /// Whether it is permanent for each request: it lasts until a person acts.
     pub fn is_lasting(self) -> bool {
         match self {
             Fault::BucketMissing
@@ -79,7 +79,7 @@ impl Fault {
         }
     }
 
-    /// Whether it is an answer like another one, by which a request learns something.
+    /// Whether it is a regular answer, from which the caller gets information.
     pub fn is_expected(self) -> bool {
         matches!(
             self,
@@ -87,7 +87,7 @@ impl Fault {
         )
     }
 
-    /// What to do about it, in words for people.
+    /// The remedy, as a text for people.
     pub fn way_out(self) -> &'static str {
         match self {
             Fault::NotFound => "the object is not there",

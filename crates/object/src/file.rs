@@ -24,36 +24,36 @@ use crate::range;
 
 /// Objects as files of a local folder: `object_store`'s `LocalFileSystem`, with two additions.
 ///
-/// * **Conditional update** (`PutMode::Update`), which SlateDB asks for and `LocalFileSystem` lacks. The
-///   version of an object is the ETag that `LocalFileSystem` makes of inode, time and length.
-/// * **Durability**: a put answers after the file and its folder are on stable storage.
+/// * **Conditional update** (`PutMode::Update`), which SlateDB needs and `LocalFileSystem` lacks. The version of an
+///   object is the ETag that `LocalFileSystem` derives from inode, time and length.
+/// * **Durability**: a put returns after the file and its folder are on stable storage.
 ///
-/// An object appears under its name all at once: it is written beside, under a name that no listing
-/// shows, and then renamed or linked. A crash may leave such a file behind, and nothing else. A delete is
-/// not flushed: after a power cut a deleted object may be back.
+/// An object appears under its name atomically: it is written next to it, under a name that no listing shows, and then
+/// renamed or linked. A crash may leave such a file behind, and nothing else. A delete is not flushed: after a power
+/// failure a deleted object may be back.
 ///
-/// Creates and updates are atomic between processes, which is what the fence between gateways is
-/// made of. An unconditional put, a copy or a delete is ordered with updates only within one
-/// process: one gateway writes a volume.
+/// Creates and updates are atomic between processes: the fence between gateways relies on that. An
+/// unconditional put, a copy or a delete is ordered with updates only within one process: one
+/// gateway writes a volume.
 pub struct FileStore {
     files: LocalFileSystem,
     folder: Arc<PathBuf>,
-    /// Held exclusively by an update from its comparison to its rename.
+    /// Locked exclusively by an update from its comparison to its rename.
     updates: RwLock<()>,
 }
 
-/// Time stamps of files lag behind by up to a tick of the kernel's clock, 1 to 10 ms. An update waits
-/// until the version that it replaces is older than two ticks, so that no two versions ever have
-/// one ETag, even if the file system gives out the same inode again.
+/// Time stamps of files lag behind by up to a tick of the kernel's clock, 1 to 10 ms. An update waits until the version
+/// that it replaces is older than two ticks, so that no two versions ever have one ETag, even if the file system reuses
+/// the inode.
 const TWO_CLOCK_TICKS: Duration = Duration::from_millis(20);
 
-/// The lock file between processes. No listing shows it, since `LocalFileSystem` takes a `#` and
-/// digits at the end of a name for an upload under way.
+/// The lock file between processes. Listings hide it, because `LocalFileSystem` takes a `#` and
+/// digits at the end of a name for an upload in progress.
 const LOCK_FILE: &str = "update-lock#0";
 
 impl FileStore {
-    /// Opens the store in `folder`, which must be absolute. With `create` the folder is made, for
-    /// this user alone, where there is none, and is on stable storage when this returns.
+    /// Opens the store in `folder`, which must be absolute. With `create` a missing folder is
+    /// created, for this user alone, and is on stable storage when this returns.
     pub fn open(folder: &FsPath, create: bool) -> std::result::Result<FileStore, OpenError> {
         let unusable = |source| OpenError::Folder {
             path: folder.to_owned(),
@@ -125,7 +125,7 @@ impl FileStore {
         self.files.put_opts(location, payload, options).await
     }
 
-    /// Waits for the lock between processes, which is held until the file is dropped.
+    /// Waits for the lock between processes, which is held until the returned file is dropped.
     async fn lock(&self) -> Result<File> {
         let path = self.folder.join(LOCK_FILE);
         let locked = tokio::task::spawn_blocking(move || {

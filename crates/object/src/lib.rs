@@ -1,23 +1,22 @@
 //! Forebay: opens the object store that a volume lives in.
 //!
-//! A store is named by a URL and spoken to through one trait, [`object_store::ObjectStore`]; what
-//! lies behind it is nobody's business above this crate.
+//! A store is named by a URL and used through one trait, [`object_store::ObjectStore`]; the layers
+//! above this crate do not depend on the kind of store.
 //!
 //! | URL | store |
 //! |---|---|
-//! | `file:///folder` | [`FileStore`]: a local folder, every put on stable storage before it answers |
+//! | `file:///folder` | [`FileStore`]: a local folder, every put on stable storage before it returns |
 //! | `s3://bucket/prefix` | [`S3Store`]: any S3 server, through the AWS SDK |
 //! | `memory://` | memory of this process, empty at every opening |
-//! | `memory://name` | memory of this process, the same for all who open that name |
+//! | `memory://name` | memory of this process, shared by all that open that name |
 //!
-//! Every request goes through one policy of retries, limits and pauses, which `pace` tells of; [`Health`] says
-//! how the store has answered lately. How many bytes a second go to an S3 server and come from it can be
+//! Every request goes through one policy of retries, limits and pauses, which `pace` describes; [`Health`] reports how
+//! the store has answered lately. The bytes per second that go to an S3 server and come from it can be
 //! [limited](LinkLimit).
 //!
-//! [`open`] finds out at once whether the store can be reached and says what to do where it cannot.
-//! [`probe`] proves that a store keeps the promises that a volume relies on, conditional writes above all.
-//! [`CountingStore`] counts what a store is asked for. Errors stay those of the trait; [`Fault`]
-//! sorts them by what the caller can do.
+//! [`open`] checks at once whether the store can be reached and reports the remedy if it cannot. [`probe`] proves that
+//! a store keeps the guarantees that a volume relies on, conditional writes above all. [`CountingStore`] counts the
+//! requests to a store. Errors stay those of the trait; [`Fault`] sorts them by what the caller can do.
 
 #![forbid(unsafe_code)]
 
@@ -62,25 +61,25 @@ pub use sort::Refusal;
 use location::Location;
 use pace::{Body, Kind, PacedStore, Pacer, Repeat};
 
-/// An open store: where a volume's objects are.
+/// An open store, which holds a volume's objects.
 #[derive(Clone, Debug)]
 pub struct Store {
-    /// What is asked for them.
+    /// The interface to the objects.
     pub store: Arc<dyn ObjectStore>,
     /// The prefix below which all of the volume's objects lie; empty for the whole store.
     pub root: Path,
-    /// The URL, as it may be shown to people: there is no secret in it.
+    /// The URL, for showing to people: it contains no secret.
     pub url: String,
-    /// How it has answered lately.
+    /// How the store has answered lately.
     pub health: Health,
-    /// Where its requests get their credentials from, if they need some.
+    /// The source of the credentials of its requests, if they need some.
     pub credentials: Option<CredentialSource>,
-    /// How objects that hold data, and not metadata, are put: with which storage class and tags.
+    /// The options for putting objects that hold data, and not metadata: storage class and tags.
     pub data_options: PutOptions,
 }
 
 impl Store {
-    /// A store whose requests go to `inner`, each under the limits and with the repeats that `settings` allow.
+    /// A store that sends its requests to `inner`, each under the limits and with the repeats that `settings` allow.
     pub fn new(
         inner: Arc<dyn ObjectStore>,
         root: Path,
@@ -102,8 +101,8 @@ impl Store {
         }
     }
 
-    /// Runs `work`, which needs the store, and ends it at the store's first permanent refusal: one that stays until
-    /// somebody acts. Work that repeats its requests without end would never succeed. An error of `work` itself is
+    /// Runs `work`, which needs the store, and ends it at the store's first permanent refusal: one that lasts until a
+    /// person acts. Work that repeats its requests without end would never succeed. An error of `work` itself is
     /// returned unchanged, unless there was such a refusal.
     ///
     /// # Errors
@@ -134,17 +133,17 @@ impl Store {
         }
     }
 
-    /// The full location of the object that the volume calls `name`, as in `packs/01/...`.
+    /// The full location of the object whose name in the volume is `name`, as in `packs/01/...`.
     pub fn path(&self, name: &str) -> Path {
         self.root.parts().chain(Path::from(name).parts()).collect()
     }
 }
 
-/// Whether a store can be named like that, and whether the environment and `options` say nothing that no store can be reached
-/// with. No request is made.
+/// Checks whether `url` can name a store, and whether the environment and `options` contain any value with which no
+/// store can be reached. Makes no request.
 ///
 /// # Errors
-/// The first thing to be corrected.
+/// The first problem to correct.
 pub fn check(url: &str, options: &StoreOptions) -> Result<(), OpenError> {
     match Location::parse(url)? {
         Location::S3 { .. } => s3::check(options),
@@ -153,7 +152,7 @@ pub fn check(url: &str, options: &StoreOptions) -> Result<(), OpenError> {
 }
 
 /// Opens the store that `url` names. A folder must exist unless [`StoreOptions::create`] is set; a
-/// bucket must exist in any case. For S3 this asks the server one question (a listing of at most
+/// bucket must exist in any case. For S3 this sends one request to the server (a listing of at most
 /// one object), so that a wrong name, key or address is found here and not by the first write.
 pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError> {
     let location = Location::parse(url)?;

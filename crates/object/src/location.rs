@@ -1,4 +1,4 @@
-//! What a store's URL says.
+//! Parsing of store URLs.
 
 use std::fmt;
 use std::path::{Path as FsPath, PathBuf};
@@ -7,7 +7,7 @@ use object_store::path::Path;
 
 use crate::OpenError;
 
-/// Where a store is.
+/// The location of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     /// A folder, always absolute.
@@ -77,7 +77,7 @@ impl Location {
     }
 }
 
-/// The URL without what stands before an `@`.
+/// The URL without the part before an `@`.
 fn without_secrets(url: &str) -> String {
     match (url.find("://"), url.rfind('@')) {
         (Some(scheme), Some(at)) if scheme < at => {

@@ -1,4 +1,4 @@
-//! Stores in the memory of this process: for tests, and for volumes that nobody needs to keep.
+//! Stores in the memory of this process: for tests, and for volumes that need not be kept.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,8 +18,7 @@ use crate::range;
 
 static NAMED: LazyLock<Mutex<HashMap<String, Arc<MemoryStore>>>> = LazyLock::new(Mutex::default);
 
-/// An empty store of its own, or the one store that this process has under `name`, which lives
-/// until the process ends.
+/// A new empty store, or the one store that this process has under `name`, which exists until the process ends.
 pub(crate) fn open(name: Option<&str>) -> Arc<MemoryStore> {
     match name {
         None => Arc::default(),
@@ -27,8 +26,8 @@ pub(crate) fn open(name: Option<&str>) -> Arc<MemoryStore> {
     }
 }
 
-/// A store that has bytes of its own, as one in another place has them: `InMemory` would go on holding the memory of
-/// whoever put them, who could never use it again.
+/// A store that copies the bytes of puts, as a remote store does: `InMemory` would keep the memory of the caller that
+/// put them, and the caller could never reuse it.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore(InMemory);
 
@@ -58,7 +57,7 @@ impl ObjectStore for MemoryStore {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        // Its parts are put together in memory of their own.
+        // The parts are joined in memory of their own.
         self.0.put_multipart_opts(location, options).await
     }
 

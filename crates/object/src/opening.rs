@@ -1,4 +1,4 @@
-//! How long an opening waits for a server that answers, but cannot serve the request at the moment.
+//! The time that opening a store waits for a server that answers, but cannot serve the request at the moment.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use crate::Fault;
 use crate::sort::is_away;
 
-/// It may have just started, or have too much to do.
+/// The server may have just started, or be overloaded.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause between two requests in that time.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Repeats a request until it succeeds or is refused permanently; at the end of the time it returns the last answer.
+/// Repeats a request until it succeeds or is refused permanently; when the time is over it returns the last answer.
 pub(crate) async fn asked<T, F>(mut ask: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,

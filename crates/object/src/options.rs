@@ -1,4 +1,4 @@
-//! What can be said about a store beside its URL.
+//! Options of a store beside its URL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,71 +19,70 @@ pub struct StoreOptions {
     pub profile: Option<String>,
     /// Credentials; else those that the SDK finds in the environment, the profile, or the machine.
     pub credentials: Option<Credentials>,
-    /// Put the bucket into the path rather than the host name; else only where an endpoint is given.
+    /// Put the bucket in the path rather than the host name; else only if an endpoint is given.
     pub path_style: Option<bool>,
-    /// Leave payloads out of the signature even where the transport is not TLS, which saves two
-    /// thirds of the CPU time of a put. Each put still carries a CRC32 that the server verifies, so what
-    /// this gives up is protection against someone who alters packets on the way. Over TLS
-    /// payloads are never signed.
+    /// Leave payloads out of the signature even without TLS, which saves two thirds of the CPU time of a put. Each put
+    /// still carries a CRC32 that the server verifies, so this only gives up protection against an attacker who alters
+    /// packets in transit. Over TLS payloads are never signed.
     pub unsigned_payload: bool,
-    /// What an upload carries so that the server can verify it.
+    /// The checksum that an upload carries for verification by the server.
     pub checksum: Checksum,
-    /// How the server encrypts what it stores.
+    /// How the server encrypts stored objects.
     pub encryption: Encryption,
     /// Storage class of [`crate::Store::data_options`]; else the bucket's.
     pub storage_class: Option<String>,
     /// Tags of [`crate::Store::data_options`]: keys and values.
     pub tags: Vec<(String, String)>,
-    /// Whether objects that the server has archived are restored when they are to be read.
+    /// Whether reading an object that the server has archived starts its restoration.
     pub restore: Restore,
-    /// Limit of what goes to an S3 server.
+    /// Limit of the bytes that go to an S3 server.
     pub upload_limit: LinkLimit,
-    /// Limit of what comes from one.
+    /// Limit of the bytes that come from an S3 server.
     pub download_limit: LinkLimit,
-    /// PEM file with authorities that certificates of servers may come from, beside those of the system.
+    /// PEM file with certificate authorities for servers, beside those of the system.
     pub ca: Option<PathBuf>,
-    /// Through which proxy an S3 server is spoken to.
+    /// The proxy for an S3 server.
     pub proxy: Proxy,
 }
 
-/// What an upload to an S3 server carries so that the server can verify it.
+/// The checksum that an upload to an S3 server carries for verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
     /// CRC32, in `x-amz-checksum-crc32`.
     #[default]
     Crc32,
-    /// MD5, in `Content-MD5`, for servers that know no other. The ETag of the answer is compared with it as well.
+    /// MD5, in `Content-MD5`, for servers that support no other. The ETag of the answer is compared with it as well.
     Md5,
-    /// Nothing, for servers that know neither.
+    /// None, for servers that support neither.
     Off,
 }
 
-/// How an S3 server encrypts what it stores. Keys of the client's own (SSE-C) are not among it.
+/// How an S3 server encrypts stored objects. Keys of the client (SSE-C) are not supported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Encryption {
-    /// As the bucket says.
+    /// With the default of the bucket.
     #[default]
     Bucket,
-    /// With keys of the server (SSE-S3).
+    /// With keys that the server manages (SSE-S3).
     Aes256,
-    /// With a key of its key management (SSE-KMS).
+    /// With a key of the server's key management (SSE-KMS).
     Kms {
-        /// The key's name; else the one that the server has for S3.
+        /// The key's name; else the server's default key for S3.
         key: Option<String>,
     },
 }
 
-/// Whether an archived object that is to be read is restored first.
+/// Whether an archived object is restored when it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Restore {
     /// The gateway does not restore it: the operator has to.
     #[default]
     Off,
-    /// It is.
+    /// The gateway restores it.
     As {
-        /// How fast, and how dear.
+        /// The speed, and thus the price.
         tier: RestoreTier,
-        /// For how many days it can be read then, 1 or more; an object of INTELLIGENT_TIERING stays readable.
+        /// Number of days in which it can be read then, 1 or more; an object of INTELLIGENT_TIERING stays readable.
         days: u32,
     },
 }
@@ -95,15 +94,15 @@ pub enum RestoreTier {
     Expedited,
     /// In hours.
     Standard,
-    /// In half a day or two.
+    /// In half a day to two days.
     Bulk,
 }
 
-/// Through which proxy an S3 server, or a service beside it, is spoken to.
+/// The proxy for an S3 server, or for a service beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proxy {
-    /// The one that `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` names, for addresses that `NO_PROXY` does not; this machine's
-    /// own addresses are spoken to directly.
+    /// The one that `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` names, except for addresses that `NO_PROXY` lists; this
+    /// machine's own addresses are reached directly.
     #[default]
     Environment,
     /// None.

@@ -1,4 +1,4 @@
-//! Proves that a store keeps what a volume relies on.
+//! Proves that a store keeps the guarantees that a volume relies on.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,21 +12,21 @@ use object_store::{
 use crate::sort::{way_out, words};
 use crate::{Fault, Store};
 
-/// A store is not fit for a volume, and why.
+/// Why a store is not fit for a volume.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// A request failed that should have worked.
+    /// A request failed that should have succeeded.
     #[error("{url} could not {step}: {advice} ({detail})")]
     Failed {
         /// The store, without secrets.
         url: String,
-        /// What was tried.
+        /// The step that was tried.
         step: &'static str,
-        /// What stands in the way.
+        /// The class of the problem.
         fault: Fault,
         /// The remedy.
         advice: String,
-        /// The store's own words.
+        /// The store's own message.
         detail: String,
     },
     /// A condition was ignored: two gateways could write one volume and destroy it.
@@ -41,21 +41,20 @@ pub enum ProbeError {
         /// The condition that had no effect.
         condition: &'static str,
     },
-    /// A request was answered, but wrongly.
+    /// The answer to a request was wrong.
     #[error("{url} gave a wrong answer when asked to {step}: it is not fit for a volume")]
     WrongAnswer {
         /// The store, without secrets.
         url: String,
-        /// What was tried.
+        /// The step that was tried.
         step: &'static str,
     },
 }
 
-/// Proves, under temporary names below the volume's prefix, that the store can put, get, get a
-/// range, list and delete, that it refuses a second create (`If-None-Match: *`) and a stale update
-/// (`If-Match`), and accepts an update that is not stale. About fifteen small requests, in five rounds: those of a round
-/// go out together, for the sake of stores that are far away. The
-/// temporary objects are deleted again, unless the store stops answering in between.
+/// Proves, under temporary names below the volume's prefix, that the store can put, get, get a range, list and delete,
+/// that it refuses a second create (`If-None-Match: *`) and a stale update (`If-Match`), and accepts an update that is
+/// not stale. About fifteen small requests, in five rounds: those of a round are sent together, because of stores with
+/// a long round trip. The temporary objects are deleted again, unless the store stops answering meanwhile.
 pub async fn probe(store: &Store) -> Result<(), ProbeError> {
     let nanos = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -69,7 +68,7 @@ pub async fn probe(store: &Store) -> Result<(), ProbeError> {
     };
     let result = probe.run().await;
     if result.is_err() {
-        // What went wrong before is what people must hear of.
+        // The error is reported from the step that failed, not from these deletes.
         let (read, updated) = (
             store.store.delete(&probe.read),
             store.store.delete(&probe.updated),
@@ -103,7 +102,7 @@ impl Probe<'_> {
             self.list(),
             self.update(first.clone()),
         );
-        // A condition that is ignored changes the results of the other steps.
+        // An ignored condition changes the results of the other steps.
         refused?;
         if got? != FIRST {
             return Err(self.wrong("get an object"));

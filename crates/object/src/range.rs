@@ -1,11 +1,12 @@
-//! Ranges that begin behind the end of an object, for stores that tell them as they tell a failure.
+//! Ranges that begin behind the end of an object, for stores that report them like a failure.
 
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt, Result};
 
 use crate::error::out_of_range;
 
-/// Gets from a store among whose errors this one, which says nothing about the store, looks like all others.
+/// Gets from a store whose error for such a range looks like all its other errors, though it means no problem of the
+/// store.
 pub(crate) async fn get(
     store: &impl ObjectStore,
     location: &Path,

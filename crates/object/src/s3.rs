@@ -1,17 +1,18 @@
 //! Any S3 server as an [`ObjectStore`], through the AWS SDK.
 //!
-//! The SDK signs and speaks HTTP; this adapter turns the trait's questions into its calls
-//! and its errors into the trait's. What is worth knowing beyond that:
+//! The SDK signs and speaks HTTP; this adapter translates calls of the trait into calls of the SDK,
+//! and the SDK's errors into the trait's. Beyond that:
 //!
-//! * **Retries.** There are none here: [`crate::Store`] decides what is asked again. Parts of uploads are
-//!   the exception, since the trait cannot repeat one: they are sent up to three times by the SDK.
-//! * **Time.** Connecting takes at most 3 s, the first byte of an answer at most 20 s (after an upload up to 16 s more),
-//!   and a body that stops moving for 20 s is given up, either way (see [`patience`]). So an outage is
+//! * **Retries.** There are none here: [`crate::Store`] decides which requests are repeated. Parts of uploads are the
+//!   exception, since the trait cannot repeat one: the SDK sends them up to three times.
+//! * **Time.** Connecting takes at most 3 s, the first byte of an answer at most 20 s (after an upload up to 16 s
+//!   more), and a body that does not move for 20 s is given up, in either direction (see [`patience`]). So an outage is
 //!   an error within a minute or so, never a hang.
-//! * **Integrity.** Every put carries a checksum of ours, which the server verifies: a CRC32, or an MD5, which the ETag
-//!   of the answer is compared with as well (see [`checksum`]). What is read is under checksums of the layers above.
-//! * **Limits.** Where the [link](crate::link) has some, bodies wait on their way. [`crate::Store`] has them wait before they
-//!   begin as well.
+//! * **Integrity.** Every put carries a checksum from here, which the server verifies: a CRC32, or an MD5, which is
+//!   also compared with the ETag of the answer (see [`checksum`]). The layers above verify checksums of the data they
+//!   read.
+//! * **Limits.** If the [link](crate::link) has limits, bodies wait in transit. [`crate::Store`] also makes them wait
+//!   before they begin.
 
 pub mod advice;
 mod checksum;
@@ -52,7 +53,7 @@ use patience::PATIENCE;
 use restore::Archived;
 pub use way::http_client;
 
-/// Looks at the environment and at `options`, as [`S3Store::connect`] does first.
+/// Checks the environment and `options`, as [`S3Store::connect`] does first.
 pub(crate) fn check(options: &StoreOptions) -> std::result::Result<(), OpenError> {
     check_environment()?;
     environment::check_options(options)?;
@@ -84,10 +85,10 @@ struct Shared {
 const DELETE_BATCH: usize = 1000;
 
 impl S3Store {
-    /// The bucket that `options` and the environment lead to. Nothing is asked of the server yet.
+    /// The bucket that `options` and the environment determine. Sends no request to the server.
     ///
     /// # Errors
-    /// What `options` or the environment say about the way to the server and cannot be used.
+    /// A value of `options` or the environment that cannot be used for reaching the server.
     pub async fn connect(
         bucket: &str,
         options: &StoreOptions,
@@ -118,18 +119,18 @@ impl S3Store {
         })
     }
 
-    /// Limits of the link to it, if there are any.
+    /// Limits of the link to the server, if there are any.
     pub(crate) fn link(&self) -> Option<Arc<Link>> {
         self.shared.link.clone()
     }
 
-    /// Where its requests get their credentials from.
+    /// The source of the credentials of its requests.
     pub(crate) fn credentials(&self) -> CredentialSource {
         self.shared.credentials.clone()
     }
 
-    /// Asks for a listing of at most one object below `prefix`: whether the server answers, the
-    /// bucket exists, and the credentials are good for it.
+    /// Requests a listing of at most one object below `prefix`: checks that the server answers,
+    /// that the bucket exists, and that the credentials are valid for it.
     pub(crate) async fn check(&self, prefix: &Path) -> Result<()> {
         let request = self.shared.client.list_objects_v2();
         let request = request
@@ -146,8 +147,8 @@ impl S3Store {
 }
 
 impl Shared {
-    /// Sends a request, and once more if its credentials were refused and there are others by now. That does no harm: a
-    /// refused request has done nothing.
+    /// Sends a request, and repeats it once if its credentials were refused and others are available by now. That does
+    /// no harm: a refused request has had no effect.
     async fn ask<T, F>(&self, send: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -183,13 +184,13 @@ impl Shared {
             answer.map_err(|error| error::from_sdk(&location, error))
         };
         match self.ask(ask).await {
-            // S3 itself does not mind; some servers do.
+            // S3 itself reports success here; some servers do not.
             Ok(_) | Err(Error::NotFound { .. }) => Ok(location),
             Err(error) => Err(error),
         }
     }
 
-    /// Deletes up to [`DELETE_BATCH`] objects and returns those that could not be.
+    /// Deletes up to [`DELETE_BATCH`] objects and returns those whose deletion failed.
     async fn delete_batch(&self, locations: &[Path]) -> Result<Vec<(String, Error)>> {
         let batch = Path::default();
         let mut delete = Delete::builder().quiet(true);
@@ -206,7 +207,7 @@ impl Shared {
             let request = request.clone().customize();
             let request = match self.checksum {
                 Checksum::Md5 => request.mutate_request(checksum::with_md5),
-                // It has to carry one, and the SDK's is a CRC32.
+                // The request has to carry a checksum, and the SDK's is a CRC32.
                 Checksum::Crc32 | Checksum::Off => request,
             };
             let answer = request.send().await;
@@ -317,9 +318,8 @@ impl ObjectStore for S3Store {
         self.shared.list_with_delimiter(prefix).await
     }
 
-    /// Copies within the bucket, up to S3's limit of 5 GiB. S3 servers do not agree on a
-    /// conditional copy, and many ignore the condition, so that a copy that must not overwrite is
-    /// refused here.
+    /// Copies within the bucket, up to S3's limit of 5 GiB. S3 servers do not agree on a conditional
+    /// copy, and many ignore the condition, so a copy that must not overwrite is refused here.
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         if options.mode == CopyMode::Create {
             return Err(Error::NotImplemented {

@@ -1,7 +1,6 @@
-//! Sorts errors of stores: which [fault](Fault) it is, whether the request is sent again, and what people are told.
+//! Sorts errors of stores: their [fault](Fault), whether the request is repeated, and the message for people.
 //!
-//! It looks for the causes that it knows: those of [`s3`](crate::s3), of [`error`](crate::error) and of the operating
-//! system.
+//! It looks for known causes: those of [`s3`](crate::s3), of [`error`](crate::error) and of the operating system.
 
 use std::error::Error as StdError;
 use std::io;
@@ -34,7 +33,7 @@ impl Fault {
         }
     }
 
-    /// What the causes of an error tell: the S3 store's own, or the operating system's.
+    /// The fault according to the causes of an error: the S3 store's own, or the operating system's.
     fn of_source(error: &(dyn StdError + 'static)) -> Option<Fault> {
         causes(error).find_map(|cause| {
             if let Some(cause) = cause.downcast_ref::<S3Error>() {
@@ -56,17 +55,17 @@ impl Fault {
     }
 }
 
-/// What an error says about the store, and about asking again.
+/// The meaning of an error for the state of the store, and for a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The store has answered, and would answer the same again.
+    /// The store has answered, and would give the same answer again.
     Final,
-    /// It has too much to do; it wants to be left alone for so long, if it says so.
+    /// The store is overloaded and asks for a pause.
     SlowDown {
-        /// What it asks for.
+        /// Length of the pause, if the store gives one.
         after: Option<Duration>,
     },
-    /// There was no answer that says anything.
+    /// There was no answer with any information.
     Failed {
         /// The request has certainly had no effect.
         did_nothing: bool,
@@ -96,7 +95,7 @@ impl Answer {
     }
 }
 
-/// Whether a request was not sent, because the store did not answer those before it.
+/// Whether a request was not sent, because the store did not answer earlier ones.
 pub(crate) fn is_away(error: &Error) -> bool {
     causes(error).any(|cause| cause.is::<Away>())
 }
@@ -109,7 +108,7 @@ pub struct Refusal {
     pub fault: Fault,
     /// The remedy.
     pub advice: String,
-    /// The store's own words.
+    /// The store's own message.
     pub detail: String,
 }
 
@@ -145,7 +144,7 @@ pub(crate) fn way_out(error: &Error) -> String {
     }
 }
 
-/// The store's own words, without those of the libraries between.
+/// The store's own message, without those of the libraries in between.
 pub(crate) fn words(error: &Error) -> String {
     match s3_error(error) {
         Some(error) => error.to_string(),

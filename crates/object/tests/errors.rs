@@ -1,4 +1,4 @@
-//! A store that cannot be used is refused with one clear message that says what to do.
+//! An unusable store is refused with one clear message that gives the remedy.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::memory_s3::{Behaviour, Server};
 use support::s3_options;
 use tempfile::TempDir;
 
-/// Opens a store that cannot be, and returns the fault and the message.
+/// Opens an unusable store, and returns the fault and the message.
 async fn fault(url: &str, options: &StoreOptions) -> (Fault, String) {
     let error = open(url, options).await.unwrap_err();
     let message = error.to_string();
@@ -97,7 +97,7 @@ async fn a_server_that_is_not_there_is_an_error_and_no_hang() {
     assert!(message.contains("AWS_ENDPOINT_URL"), "{message}");
 }
 
-/// The environment decides here, so that the test runs itself again in one of its own.
+/// The environment decides here, so the test starts itself again in an environment of its own.
 #[tokio::test]
 async fn missing_credentials_are_named() {
     const NAME: &str = "missing_credentials_are_named";
@@ -144,7 +144,7 @@ async fn a_store_that_ignores_conditions_is_not_fit_for_a_volume() {
             .starts_with("s3://bucket/volume ignores conditional writes"),
         "{error}"
     );
-    // What the probe had put is gone again.
+    // The probe has deleted its objects.
     let left = store.store.list_with_delimiter(None).await.unwrap();
     assert!(left.objects.is_empty() && left.common_prefixes.is_empty());
 }

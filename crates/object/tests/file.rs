@@ -1,4 +1,4 @@
-//! What is particular to the store in a local folder.
+//! Properties of the store in a local folder.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -36,7 +36,7 @@ async fn uploads_cut_off_by_a_crash_and_the_lock_are_not_listed() {
         .put_opts(&path, "new".into(), PutMode::Update(version).into())
         .await
         .unwrap();
-    // What an upload in several parts leaves behind when the process dies.
+    // The remains of an upload in several parts after the process has died.
     let mut upload = store.put_multipart(&Path::from("cut off")).await.unwrap();
     upload.put_part("half".into()).await.unwrap();
     std::mem::forget(upload);
@@ -46,8 +46,8 @@ async fn uploads_cut_off_by_a_crash_and_the_lock_are_not_listed() {
     assert_eq!(files, 3, "the object, the lock and the upload");
 }
 
-/// An ETag is made of inode, length and time. The first may be used again and the second be the same,
-/// so that the third has to differ by more than a tick of the kernel's clock.
+/// An ETag is derived from inode, length and time. The inode may be reused and the length may be the same, so the time
+/// has to differ by more than a tick of the kernel's clock.
 #[tokio::test]
 async fn no_two_versions_have_one_etag_however_fast_they_follow() {
     let folder = TempDir::new_in("/dev/shm")

@@ -1,4 +1,4 @@
-//! How a store is asked that misbehaves: limits, repeats, budget, outage and recovery, by count.
+//! Requests to a failing store: limits, repeats, budget, outage and recovery, by count.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +115,7 @@ async fn a_body_that_ends_early_is_asked_for_again_and_never_handed_on() {
 async fn a_request_without_an_answer_is_cut_off_and_repeated() {
     let scene = Scene::new();
     scene.faults.next(Request::Put, "x", FaultKind::Hang, 3);
-    // The test ends, too, where nobody cuts anything off.
+    // The test also ends if no request is aborted.
     tokio::time::timeout(Duration::from_secs(3600), scene.put("x"))
         .await
         .expect("it is waited for")
@@ -169,7 +169,7 @@ async fn puts_and_deletes_that_worked_are_repeated_without_harm() {
     assert!(matches!(scene.get("x").await, Err(Error::NotFound { .. })));
 }
 
-/// Ten callers at a store of which every third request fails.
+/// Ten callers at a store that fails every third request.
 #[tokio::test(start_paused = true)]
 async fn repeats_that_fail_stay_within_the_budget() {
     let scene = Arc::new(Scene::new());
@@ -186,7 +186,7 @@ async fn repeats_that_fail_stay_within_the_budget() {
             let scene = Arc::clone(&scene);
             calls.spawn(async move {
                 for i in 0..100 {
-                    // What fails for good is not asked for again by this caller.
+                    // This caller does not repeat a request that has failed for good.
                     let _ = scene.put(&format!("{caller} {i}")).await;
                 }
             });
@@ -195,7 +195,7 @@ async fn repeats_that_fail_stay_within_the_budget() {
         let succeeded = scene.faulty.counts().puts - before;
         let failed = scene.faults.injected()[&FaultKind::ServerError] - failed_before;
         eprintln!("{name}: of 1000 calls {succeeded} succeeded, with {failed} failures");
-        // One try each, the repeats that worked, and the budget of those that did not.
+        // One try each, the successful repeats, and the budget of the failed ones.
         assert!(failed + succeeded <= 1000 + 20 + succeeded * 6 / 5);
     }
 }

@@ -1,4 +1,4 @@
-//! What is particular to the store on S3.
+//! Properties of the store on S3.
 
 mod support;
 
@@ -54,7 +54,7 @@ async fn a_create_whose_answer_is_lost_is_not_reported_as_a_conflict_with_itself
         .store
         .put_opts(&path, "x".into(), PutMode::Create.into())
         .await;
-    // It is there; that it is, the caller has to find out.
+    // The object exists; the caller has to find that out.
     assert!(matches!(created, Err(Error::Generic { .. })), "{created:?}");
     assert_eq!(
         store.store.get(&path).await.unwrap().bytes().await.unwrap(),

@@ -1,5 +1,5 @@
-//! Each answer that an S3 server can give, and each way in which there is none: its meaning, the program's reaction,
-//! and the message for operators. The rows are those of `forebay_object::advice`.
+//! Each answer that an S3 server can give, and each way in which there is no answer: its meaning, the program's
+//! reaction, and the message for operators. The rows are those of `forebay_object::advice`.
 
 mod support;
 
@@ -86,7 +86,7 @@ async fn answered(row: &'static Advice) {
     }
 }
 
-/// Opens a store that cannot be opened, and gives why.
+/// Opens a store that cannot be opened, and returns the fault and the message.
 async fn refused(url: &str, options: &StoreOptions) -> (Fault, String) {
     let error = open(url, options).await.unwrap_err();
     let text = error.to_string();
@@ -155,7 +155,7 @@ async fn a_server_that_is_none_for_s3_is_told_apart_from_an_empty_bucket() {
         assert_eq!(fault, Fault::NotS3, "{status}: {text}");
         assert!(text.contains("AWS_ENDPOINT_URL"), "{text}");
     }
-    // No caller may conclude that an object is gone.
+    // No caller may conclude that an object is missing.
     let server = Scripted::start(|_| Answer::new(404, "", "404 page not found")).await;
     let store = store(&server).await;
     let error = store.store.get(&Path::from("x")).await.unwrap_err();
@@ -168,7 +168,7 @@ async fn servers_that_are_not_there_are_told_apart() {
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
     fails_as("connection refused", &s3_options(&address, "secret")).await;
-    // Longer than any part of a name may be, so that no name server receives it.
+    // Longer than any part of a host name may be, so that no name server receives it.
     let nobody = format!("{}:9", "x".repeat(64));
     fails_as("no such host", &s3_options(&nobody, "secret")).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -287,7 +287,7 @@ async fn a_refusal_that_lasts_ends_what_would_ask_for_ever() {
         assert_eq!(refusal.fault, fault);
         assert!(refusal.detail.contains(code), "{refusal}");
     }
-    // A delete that is denied ends nothing, nor does an object that is not there.
+    // A refused delete ends nothing, nor does a missing object.
     let server = Scripted::start(|asked| match asked.method.as_str() {
         "DELETE" => Answer::error(403, "AccessDenied", "no"),
         _ => Answer::error(404, "NoSuchKey", "no"),
@@ -304,7 +304,7 @@ async fn a_refusal_that_lasts_ends_what_would_ask_for_ever() {
         .unwrap()
         .unwrap_err();
     assert_eq!(Fault::of(&error), Fault::NotFound);
-    // Work that only reads goes on without writes.
+    // Work that only reads continues without writes.
     let server = Scripted::start(|asked| match asked.method.as_str() {
         "PUT" => Answer::error(403, "AccessDenied", "no"),
         _ => Answer::new(200, "ETag: \"x\"\r\n", "bytes"),

@@ -1,4 +1,4 @@
-//! What puts carry beside their bytes: checksums, encryption, storage class, tags.
+//! The headers of puts: checksums, encryption, storage class, tags.
 
 mod support;
 
@@ -147,7 +147,7 @@ async fn everything_is_encrypted_as_was_asked_for() {
             let named = put.header("x-amz-server-side-encryption-aws-kms-key-id");
             assert_eq!(named, kms_key, "{put:?}");
         }
-        // The upload has been told.
+        // The start of the upload has set it.
         assert_eq!(part.header("x-amz-server-side-encryption"), None);
     }
 }

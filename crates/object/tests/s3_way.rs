@@ -1,4 +1,4 @@
-//! How an S3 server is reached and addressed: authorities, proxies, the name of the bucket.
+//! Connections to an S3 server and its addresses: authorities, proxies, the name of the bucket.
 
 mod support;
 
@@ -19,14 +19,14 @@ async fn use_it(store: &Store) {
     assert_eq!(got.bytes().await.unwrap(), "bytes");
 }
 
-/// A server with TLS, and the file that vouches for it.
+/// A server with TLS, and the file of its authority.
 async fn secure_server() -> (Server, TempDir, PathBuf) {
     let authority = Authority::new();
     let identity = authority.identity(&["127.0.0.1", DOMAIN, &format!("bucket.{DOMAIN}")]);
     let server = Server::start_as(Behaviour::default(), Some(&identity)).await;
     let folder = TempDir::new().unwrap();
     let ca = folder.path().join("ca.pem");
-    // Another one before it: all of the file counts.
+    // Another certificate before it: all certificates of the file count.
     let both = format!("{}\n{}", Authority::new().pem, authority.pem);
     std::fs::write(&ca, both).unwrap();
     (server, folder, ca)

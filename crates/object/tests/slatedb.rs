@@ -1,5 +1,5 @@
-//! SlateDB, for whom these stores are made, on each of them: open, put, flush, reopen, fence, and the
-//! garbage collection that asks for conditional updates.
+//! SlateDB, the main user of these stores, on each of them: open, put, flush, reopen, fence, and the garbage
+//! collection, which needs conditional updates.
 
 mod support;
 
@@ -56,7 +56,7 @@ async fn manifests(store: &Store) -> Vec<String> {
 
 async fn lives_on(store: &Store) {
     let db = open(store).await;
-    // Fewer flushes than would have to wait for a compaction.
+    // Fewer flushes than those that would have to wait for a compaction.
     for n in 0..4 {
         db.put(format!("key {n}"), format!("value {n}"))
             .await
@@ -81,7 +81,7 @@ async fn lives_on(store: &Store) {
     );
     assert_eq!(other.get("key 4").await.unwrap(), None);
 
-    // Old manifests go away, which takes a conditional update of the boundary before them.
+    // Old manifests are deleted, which takes a conditional update of the boundary before them.
     other.put("after", "the fence").await.unwrap();
     flush(&other).await.unwrap();
     let mut waited = 0;

@@ -1,10 +1,10 @@
-//! Holding requests back.
+//! Barriers that hold requests back.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 
-/// A barrier that requests pass while it is open, as it is at first.
+/// A barrier that requests pass while it is open. It starts open.
 #[derive(Debug)]
 pub struct Gate {
     closed: watch::Sender<bool>,
@@ -23,22 +23,22 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// From now on requests wait before it.
+    /// Holds requests back from now on.
     pub fn close(&self) {
         self.closed.send_replace(true);
     }
 
-    /// All who wait go on.
+    /// Releases all held requests.
     pub fn open(&self) {
         self.closed.send_replace(false);
     }
 
-    /// Requests that wait before it.
+    /// Number of requests that are held.
     pub fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// Requests that have come to it since it was made, held or not.
+    /// Number of requests that have reached it since it was made, held or not.
     pub fn arrived(&self) -> usize {
         self.arrived.load(Ordering::SeqCst)
     }
@@ -51,7 +51,7 @@ impl Gate {
         }
         self.held.fetch_add(1, Ordering::SeqCst);
         let _leave = Leave(&self.held);
-        // The sender lives as long as `self`.
+        // The sender lives until `self` is dropped.
         let _ = closed.wait_for(|closed| !closed).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Which request fails, and how.
+//! Decides which request fails, and how.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,32 +7,32 @@ use parking_lot::Mutex;
 
 use super::Gate;
 
-/// What happens to a request.
+/// The fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultKind {
-    /// HTTP 500, and nothing was done.
+    /// HTTP 500, without effect.
     ServerError,
-    /// HTTP 503 with the code `SlowDown`, and nothing was done.
+    /// HTTP 503 with the code `SlowDown`, without effect.
     SlowDown,
-    /// There is no answer, ever, and nothing was done.
+    /// No answer, ever, and no effect.
     Hang,
-    /// The connection breaks off before anything was done.
+    /// The connection breaks before the request has any effect.
     Reset,
     /// The body of a get ends early, as if that were its end.
     ShortBody,
-    /// One bit in the body of a get is another one.
+    /// One bit in the body of a get is flipped.
     WrongBytes,
-    /// A put, a delete or a copy is done, and answered with HTTP 500.
+    /// A put, a delete or a copy takes effect, and is answered with HTTP 500.
     LostAnswer,
     /// A listing repeats an earlier one of the same prefix.
     StaleList,
-    /// A get is answered as if the object ended before the range that is asked for (HTTP 416).
+    /// A get is answered as if the object ended before the requested range (HTTP 416).
     SeemsCut,
 }
 
 impl FaultKind {
-    /// All kinds that may hit anything at any time. Not [`SeemsCut`](Self::SeemsCut): twice in a row it is what a damaged
-    /// bucket answers.
+    /// All kinds that may hit any request at any time. Not [`SeemsCut`](Self::SeemsCut): twice in a row it looks like a
+    /// damaged bucket.
     pub const ALL: [FaultKind; 8] = [
         FaultKind::ServerError,
         FaultKind::SlowDown,
@@ -44,7 +44,7 @@ impl FaultKind {
         FaultKind::StaleList,
     ];
 
-    /// Whether it can happen to such a request.
+    /// Whether this fault can hit `request`.
     pub fn applies_to(self, request: Request) -> bool {
         match self {
             FaultKind::ShortBody | FaultKind::WrongBytes | FaultKind::SeemsCut => {
@@ -74,10 +74,10 @@ pub enum Request {
     Copy,
 }
 
-/// How often each kind was injected.
+/// Number of injected faults of each kind.
 pub type Injected = BTreeMap<FaultKind, u64>;
 
-/// What a test does to a store; shared by all [`FaultyStore`]s that were made with it.
+/// The faults and gates of a test; shared by all [`FaultyStore`]s made with it.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// Before every request but listings.
@@ -88,7 +88,7 @@ pub struct Faults {
     pub pack_gets: Gate,
     /// Before anything but packs is put: the metadata.
     pub meta_puts: Gate,
-    /// Before a manifest is put, which is the moment at which a commit counts.
+    /// Before a manifest is put, the moment at which a commit takes effect.
     pub manifest_puts: Gate,
     /// Before packs are deleted.
     pub pack_deletes: Gate,
@@ -107,10 +107,10 @@ struct Plan {
     seed: u64,
     /// Kinds, and how many of a million requests they hit.
     chances: Vec<(FaultKind, u64)>,
-    /// Only objects with this in their names are hit by chance.
+    /// Random faults hit only objects whose names contain this.
     only: String,
     script: Vec<Scripted>,
-    /// How often each object was asked for.
+    /// Number of requests for each object.
     asked: HashMap<(Request, String), u64>,
     injected: Injected,
 }
@@ -124,25 +124,25 @@ struct Scripted {
 }
 
 impl Faults {
-    /// From now on `kind` hits a request that it applies to with this probability, 0 to 1.
+    /// From now on `kind` hits each request that it applies to with this probability, 0 to 1.
     pub fn chance(&self, kind: FaultKind, probability: f64) {
         let mut plan = self.plan.lock();
         plan.chances.retain(|(other, _)| *other != kind);
         plan.chances.push((kind, (probability * 1e6) as u64));
     }
 
-    /// What decides, together with an object's name and how often it was asked for, whether a request is hit by
-    /// chance.
+    /// Sets the seed: it decides, together with an object's name and the number of its requests, whether a request is
+    /// hit at random.
     pub fn seed(&self, seed: u64) {
         self.plan.lock().seed = seed;
     }
 
-    /// Chance hits nothing but objects with `part` in their names.
+    /// Restricts random faults to objects whose names contain `part`.
     pub fn only(&self, part: &str) {
         self.plan.lock().only = part.to_owned();
     }
 
-    /// The next `times` requests of this kind, for objects with `name` in their names, are hit.
+    /// Hits the next `times` requests of this kind, for objects whose names contain `name`.
     pub fn next(&self, request: Request, name: &str, kind: FaultKind, times: u64) {
         self.plan.lock().script.push(Scripted {
             request,
@@ -152,17 +152,17 @@ impl Faults {
         });
     }
 
-    /// Whether every request fails, as if nobody were there.
+    /// Makes every request fail, as if there were no server, or ends that.
     pub fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
     }
 
-    /// Whether deletes are refused, for want of a right to.
+    /// Makes deletes fail for lack of permission, or ends that.
     pub fn set_deletes_refused(&self, refused: bool) {
         self.deletes_refused.store(refused, Ordering::SeqCst);
     }
 
-    /// Ends all faults; what was injected so far stays counted.
+    /// Ends all faults; the counts of injected ones stay.
     pub fn heal(&self) {
         self.set_down(false);
         self.set_deletes_refused(false);
@@ -171,7 +171,7 @@ impl Faults {
         plan.script.clear();
     }
 
-    /// How often each kind was injected.
+    /// Number of injected faults of each kind.
     pub fn injected(&self) -> Injected {
         self.plan.lock().injected.clone()
     }
@@ -181,13 +181,13 @@ impl Faults {
         self.refused.load(Ordering::SeqCst)
     }
 
-    /// Most requests that were under way at the same time since this was asked last.
+    /// Maximum number of requests in flight since the last call.
     pub fn take_most_in_flight(&self) -> usize {
         self.most_in_flight
             .swap(self.in_flight.load(Ordering::SeqCst), Ordering::SeqCst)
     }
 
-    /// Most bytes of PUTs that were under way at the same time since this was asked last.
+    /// Maximum number of bytes of PUTs in flight since the last call.
     pub fn take_most_bytes_in_flight(&self) -> usize {
         self.most_bytes_in_flight.swap(
             self.bytes_in_flight.load(Ordering::SeqCst),
@@ -211,7 +211,7 @@ impl Faults {
         self.under_way_with(0)
     }
 
-    /// With so many bytes that are put.
+    /// Counts a request in flight that puts this number of bytes.
     pub(super) fn under_way_with(&self, bytes: usize) -> UnderWay<'_> {
         let now = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_in_flight.fetch_max(now, Ordering::SeqCst);
@@ -223,7 +223,7 @@ impl Faults {
         }
     }
 
-    /// What happens to this request, and a number drawn for it.
+    /// The fault for this request, and a number drawn for it.
     pub(super) fn draw(&self, request: Request, name: &str) -> (Option<FaultKind>, u64) {
         let mut plan = self.plan.lock();
         let asked = plan.asked.entry((request, name.to_owned())).or_default();
@@ -262,13 +262,13 @@ impl Faults {
         (kind, mix(drawn))
     }
 
-    /// Counts what was really done to a request.
+    /// Counts a fault that a request really received.
     pub(super) fn injected_one(&self, kind: FaultKind) {
         *self.plan.lock().injected.entry(kind).or_default() += 1;
     }
 }
 
-/// A request that is under way.
+/// A request in flight.
 pub(super) struct UnderWay<'a> {
     faults: &'a Faults,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! The store that does what the plan says.
+//! The store that carries out the plan of faults.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::{CountingStore, RequestCounts};
 /// Earlier listings, by prefix.
 type Listings = Arc<Mutex<HashMap<String, Vec<ObjectMeta>>>>;
 
-/// A store that fails as its [`Faults`] say. Clones share everything.
+/// A store that fails according to its [`Faults`]. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct FaultyStore {
     inner: CountingStore,
@@ -33,7 +33,7 @@ pub struct FaultyStore {
 }
 
 impl FaultyStore {
-    /// `inner`, under these faults.
+    /// Wraps `inner` with these faults.
     pub fn new(inner: Arc<dyn ObjectStore>, faults: Arc<Faults>) -> FaultyStore {
         FaultyStore {
             inner: CountingStore::new(inner),
@@ -42,12 +42,12 @@ impl FaultyStore {
         }
     }
 
-    /// What the store behind was asked for: requests that were hit before they got there are not in it.
+    /// The requests that reached the store behind; requests that failed before that are not counted.
     pub fn counts(&self) -> RequestCounts {
         self.inner.counts()
     }
 
-    /// What happens to a request, if it does not happen here already.
+    /// Applies the faults that come before a request; returns a fault that comes after it.
     async fn before(&self, request: Request, location: &str) -> Result<(Option<FaultKind>, u64)> {
         if self.faults.is_down() {
             return Err(io_error("the store is down"));
@@ -73,7 +73,7 @@ impl FaultyStore {
         Ok((kind, drawn))
     }
 
-    /// The answer to something that was done.
+    /// The answer to a request that took effect.
     fn answer<T>(&self, kind: Option<FaultKind>, location: &str, result: Result<T>) -> Result<T> {
         match kind {
             Some(kind @ FaultKind::LostAnswer) if result.is_ok() => {

@@ -1,16 +1,16 @@
-//! How many bytes a second may go one way, by the time of day.
+//! Limits in bytes per second for one direction, by the time of day.
 
 /// Minutes of a day.
 const DAY: u16 = 24 * 60;
 
-/// Some hours of the day, every day, and the rate that holds in them.
+/// Some hours of the day, every day, and the rate that applies in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hours {
-    /// Minute of the day in which they begin, 0 to 1439.
+    /// Minute of the day at which they begin, 0 to 1439.
     pub from: u16,
-    /// Minute of the day in which they are over, 0 to 1440; before `from` for hours that go over midnight.
+    /// Minute of the day at which they end, 0 to 1440; before `from` for hours that span midnight.
     pub until: u16,
-    /// Bytes per second; none for as many as there are.
+    /// Bytes per second; `None` for no limit.
     pub rate: Option<u64>,
 }
 
@@ -23,23 +23,23 @@ impl Hours {
         }
     }
 
-    /// Whether there is a minute in both.
+    /// Whether some minute is in both.
     pub fn overlap(&self, other: &Hours) -> bool {
         (0..DAY).any(|minute| self.contain(minute) && other.contain(minute))
     }
 }
 
-/// The limit of one way of the link. The default is none.
+/// The limit of one direction of the link. The default is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkLimit {
-    /// Bytes per second at all times that `hours` do not name; none for as many as there are.
+    /// Bytes per second at all times outside `hours`; `None` for no limit.
     pub otherwise: Option<u64>,
-    /// Times of the day with a rate of their own; of several that contain a minute the first counts.
+    /// Times of the day with a rate of their own; of several that contain a minute the first applies.
     pub hours: Vec<Hours>,
 }
 
 impl LinkLimit {
-    /// The lowest rate that is of use: a piece of a body a second.
+    /// The lowest useful rate: one piece of a body per second.
     pub const LOWEST: u64 = 64 << 10;
 
     /// Whether there is never a limit.
@@ -47,7 +47,7 @@ impl LinkLimit {
         self.otherwise.is_none() && self.hours.iter().all(|hours| hours.rate.is_none())
     }
 
-    /// Bytes per second in this minute of the day, [`LinkLimit::LOWEST`] or more; none for as many as there are.
+    /// Bytes per second in this minute of the day, [`LinkLimit::LOWEST`] or more; `None` for no limit.
     pub(super) fn rate_at(&self, minute: u16) -> Option<u64> {
         let hours = self.hours.iter().find(|hours| hours.contain(minute));
         let rate = hours.map_or(self.otherwise, |hours| hours.rate);

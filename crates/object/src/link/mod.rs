@@ -1,14 +1,15 @@
-//! Limits on the link: how many bytes a second go to the store and come from it.
+//! Limits on the link: bytes per second that go to the store and come from it.
 //!
-//! What is limited are the bodies of requests and of answers, piece by piece, where they meet the connection: a wrapper
-//! around the store would be handed a pack of 64 MiB as one value, and could only let all of it go or none. So the store
-//! on S3 asks for a [turn for each piece](Turns) (see `s3::patience`). Before that [`crate::pace`] has asked whether the
-//! body may [begin](Link::begin): before the request has one of its turns, so that it takes none from others while it
-//! waits, and before it is signed, since a signature is good for minutes. What decides is in [`queue`], which knows no
-//! clock and does no I/O. Each way has a queue of its own: readers do not wait for uploads.
+//! The limits apply to the bodies of requests and of answers, piece by piece, next to the connection: a wrapper around
+//! the store would get a pack of 64 MiB as one value, and could only hold back or release all of it. So the store on S3
+//! asks for a [turn for each piece](Turns) (see `s3::patience`). Before that [`crate::pace`] has asked whether the body
+//! may [begin](Link::begin): before the request gets its own permission, so that the wait takes none from other
+//! requests, and before it is signed, since a signature is valid for minutes. The decisions are in [`queue`], which has
+//! no clock and does no I/O. Each direction has a queue of its own: readers do not wait for uploads.
 //!
-//! **Nothing fails by a limit.** Time in which a body waits for its turn is not held against the connection, and the
-//! limits for whole requests, which [`crate::pace`] has, do not run while anybody waits here: [`Link::held`].
+//! **No request fails because of a limit.** Time in which a body waits for its turn does not count against the
+//! connection, and the limits for whole requests, which [`crate::pace`] has, do not run while any body waits here:
+//! [`Link::held`].
 
 mod limit;
 mod queue;
@@ -30,7 +31,7 @@ use queue::{Class, Place, Queue, Turn};
 pub(crate) use queue::PIECE;
 
 /// Bodies up to this size are small: metadata, small files, and the frames that one READ needs, which are 1 MiB and one
-/// frame more. Larger ones are packs, and blocks that are read ahead.
+/// more frame. Larger ones are packs, and blocks of read-ahead.
 const SMALL: u64 = (1 << 20) + (256 << 10);
 
 fn class_of(len: u64) -> Class {
@@ -41,7 +42,7 @@ fn class_of(len: u64) -> Class {
     }
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// To the store.
@@ -50,16 +51,16 @@ pub(crate) enum Way {
     Down,
 }
 
-/// The link to a store, with limits.
+/// The link to a store, with its limits.
 #[derive(Debug)]
 pub(crate) struct Link {
     up: Option<Mutex<Lane>>,
     down: Option<Mutex<Lane>>,
-    /// Minute of the day.
+    /// Returns the minute of the day.
     minute: fn() -> u16,
 }
 
-/// One way of it.
+/// One direction of the link.
 #[derive(Debug)]
 struct Lane {
     queue: Queue,
@@ -82,7 +83,7 @@ impl Lane {
 }
 
 impl Link {
-    /// The link with these limits, in the machine's local time; none where there is no limit.
+    /// The link with these limits, in the machine's local time; `None` without any limit.
     pub(crate) fn new(up: &LinkLimit, down: &LinkLimit) -> Option<Arc<Link>> {
         Link::with_clock(up, down, || {
             let now = chrono::Local::now();
@@ -111,18 +112,18 @@ impl Link {
         }
     }
 
-    /// Whether bytes that go this way are limited.
+    /// Whether bytes in this direction are limited.
     pub(crate) fn limits(&self, way: Way) -> bool {
         self.lane(way).is_some()
     }
 
-    /// Bytes a second that may go this way now; none for as many as there are.
+    /// Bytes per second allowed in this direction now; `None` for no limit.
     pub(crate) fn rate(&self, way: Way) -> Option<u64> {
         let minute = (self.minute)();
         self.lane(way)?.lock().queue.rate(minute)
     }
 
-    /// For how long bodies were held back so far, both ways.
+    /// Total time in which bodies were held back so far, in both directions.
     pub(crate) fn held(&self) -> Duration {
         let now = Instant::now();
         let lanes = [&self.up, &self.down].into_iter().flatten();
@@ -130,7 +131,7 @@ impl Link {
     }
 }
 
-/// Somebody who waits on one way of the link.
+/// A body that waits on one direction of the link.
 #[derive(Debug)]
 struct Waiting {
     link: Arc<Link>,
@@ -149,7 +150,7 @@ impl Waiting {
         }
     }
 
-    /// Ready when `ask`, which gets the place, the time and the minute of the day, says so.
+    /// Ready when `ask`, which gets the place, the time and the minute of the day, grants the turn.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -169,7 +170,7 @@ impl Waiting {
         }
     }
 
-    /// When to ask again; none if it is its turn.
+    /// The time of the next question; `None` if the turn was granted.
     fn ask(
         &mut self,
         waker: &Waker,
@@ -212,17 +213,17 @@ impl Drop for Waiting {
     }
 }
 
-/// The turns of one body, whose pieces go over the link one after the other.
+/// The turns of one body, whose pieces cross the link one after the other.
 #[derive(Debug)]
 pub(crate) struct Turns {
     waiting: Waiting,
     class: Class,
-    /// Bytes that make it a large one, where its length is not known.
+    /// Bytes until it counts as a large body, if its length is not known.
     until_large: Option<u64>,
 }
 
 impl Turns {
-    /// For a body of so many bytes, if that is known; none where this way has no limit.
+    /// For a body of `len` bytes, if that is known; `None` if this direction has no limit.
     pub(crate) fn new(link: &Arc<Link>, way: Way, len: Option<u64>) -> Option<Turns> {
         link.lane(way)?;
         Some(Turns {
@@ -232,7 +233,7 @@ impl Turns {
         })
     }
 
-    /// Ready when a piece of so many bytes, [`PIECE`] at most, may go.
+    /// Ready when a piece of `bytes` bytes, [`PIECE`] at most, may go.
     pub(crate) fn poll(&mut self, bytes: usize, cx: &mut Context<'_>) -> Poll<()> {
         let class = self.class;
         std::task::ready!(self.waiting.poll(cx, |queue, place, now, minute| {
@@ -248,7 +249,7 @@ impl Turns {
     }
 }
 
-/// A body that is under way, until this is dropped.
+/// A body in transit, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     link: Arc<Link>,
@@ -257,7 +258,7 @@ pub(crate) struct UnderWay {
 }
 
 impl Link {
-    /// Waits until a body of so many bytes may begin. It may at once where there is no limit, or nothing to move.
+    /// Waits until a body of `len` bytes may begin. Returns at once if there is no limit, or nothing to move.
     pub(crate) async fn begin(link: Option<&Arc<Link>>, way: Way, len: u64) -> Option<UnderWay> {
         let link = link.filter(|link| len > 0 && link.limits(way))?;
         let class = class_of(len);
@@ -286,8 +287,8 @@ impl Drop for UnderWay {
     }
 }
 
-/// Waits for `what` for at most `limit`, not counting the time in which the link held anybody back; none if
-/// that was not enough.
+/// Waits for `what` for at most `limit`, not counting the time in which the link held any body back; `None` if the time
+/// was not enough.
 pub(crate) async fn in_time<T>(
     link: Option<&Link>,
     limit: Duration,

@@ -1,20 +1,20 @@
-//! Whose turn it is to move bytes over one way of the link.
+//! Decides which body may move bytes over one direction of the link.
 //!
-//! A token bucket and, in front of it, two queues. Tokens are bytes: they come in at the rate of the hour, and a tenth
-//! of a second of them is kept. A body asks for a turn for each of its pieces and queues up again after it, so
-//! that large bodies share the link evenly.
+//! A token bucket and, in front of it, two queues. Tokens are bytes: they arrive at the rate of the hour, and at most
+//! those of a tenth of a second are kept. A body asks for a turn for each of its pieces and queues up again after it,
+//! so that large bodies share the link evenly.
 //!
 //! ```text
 //!   small bodies  ---- piece, piece, piece ----+
-//!                                              +--- 3 bytes to 1 where both wait ---> tokens ---> the link
+//!                                              +--- 3 bytes to 1 if both wait ---> tokens ---> the link
 //!   large bodies  ---- piece, piece, piece ----+
 //! ```
 //!
-//! Small ones are metadata, small files and what a reader waits for: they go first. They leave a quarter to large ones,
-//! so that neither waits for ever.
+//! Small bodies are metadata, small files and data that a reader waits for: they go first. They leave a quarter to
+//! large ones, so that neither class waits for ever.
 //!
-//! A body has to begin first, and only as many of each class are under way as can have a piece every few seconds each:
-//! servers give up connections on which nothing moves.
+//! A body has to begin first. The number of bodies of each class in transit is limited, so that each of them gets a
+//! piece every few seconds: servers give up connections on which nothing moves.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,22 +23,23 @@ use tokio::time::Instant;
 
 use super::LinkLimit;
 
-/// Most that may be asked for at once.
+/// Most bytes for one turn.
 pub(crate) const PIECE: usize = 64 << 10;
-/// Of the rate for each body that is let begin. Where both classes wait, a large one then has a piece every four
+/// Share of the rate for each body that may begin. If both classes wait, a large one then gets a piece every four
 /// seconds, out of its quarter, and a small one every five and a third.
 const RATE_OF_SMALL: u64 = 16 << 10;
 const RATE_OF_LARGE: u64 = 64 << 10;
-/// Bytes of small bodies that go before a large one that waits.
+/// Bytes of small bodies that go before a waiting large one.
 const BEFORE_LARGE: u64 = 3 * PIECE as u64;
-/// For how long tokens are kept.
+/// Tokens of this time are kept, in seconds.
 const KEPT_S: f64 = 0.1;
-/// Whoever waits asks again after this, at the latest: the rate may be another one by then.
+/// Maximum time after which a waiting body asks again: the rate may have changed by then.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// Who has not asked for so long has lost its place: its reader reads no more, and those behind it want to.
+/// A waiting body that has not asked for this time loses its place: its reader has stopped reading, and blocks those
+/// behind.
 const PLACE_KEPT: Duration = Duration::from_secs(3);
 
-/// What is preferred.
+/// The priority of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Small,
@@ -46,7 +47,7 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// How many may be under way at the same time.
+    /// Maximum number of bodies in transit.
     fn most(self, rate: u64) -> usize {
         let of_one = match self {
             Class::Small => RATE_OF_SMALL,
@@ -56,16 +57,16 @@ impl Class {
     }
 }
 
-/// Where somebody waits.
+/// The place of a waiting body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place(u64);
 
-/// What came of asking.
+/// The answer to a request for a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The bytes are paid for. The place is given up.
+    /// The tokens are taken. The place is given up.
     Go,
-    /// Ask again when the one before is gone, and at this time in any case.
+    /// Ask again when the body in front has left, and at this time in any case.
     Wait(Instant),
 }
 
@@ -78,15 +79,15 @@ struct Waiter {
 /// The bodies of one class.
 #[derive(Debug, Default)]
 struct Bodies {
-    /// Those that have not begun.
+    /// Bodies that have not begun.
     beginners: VecDeque<Waiter>,
-    /// How many have, and are not done.
+    /// Number of bodies that have begun, and have not ended.
     under_way: usize,
-    /// Those that wait for a turn.
+    /// Bodies that wait for a turn.
     waiting: VecDeque<Waiter>,
 }
 
-/// One way of the link.
+/// One direction of the link.
 #[derive(Debug)]
 pub(super) struct Queue {
     limit: LinkLimit,
@@ -94,10 +95,10 @@ pub(super) struct Queue {
     filled: Instant,
     small: Bodies,
     large: Bodies,
-    /// Bytes of small bodies that went before large ones that waited, less those for which large ones went.
+    /// Bytes of small bodies that went before waiting large ones, less those for which large ones went.
     passed: u64,
     next_place: u64,
-    /// Time in which somebody waited, without the stretch that began at `held_since`.
+    /// Time in which any body waited, without the period that began at `held_since`.
     held: Duration,
     held_since: Option<Instant>,
 }
@@ -117,18 +118,18 @@ impl Queue {
         }
     }
 
-    /// Bytes a second in this minute of the day; none for as many as there are.
+    /// Bytes per second in this minute of the day; `None` for no limit.
     pub(super) fn rate(&self, minute: u16) -> Option<u64> {
         self.limit.rate_at(minute)
     }
 
-    /// For how long somebody has waited for a turn so far.
+    /// Total time in which any body has waited so far.
     pub(super) fn held(&self, now: Instant) -> Duration {
         let running = self.held_since.map(|since| now.duration_since(since));
         self.held + running.unwrap_or_default()
     }
 
-    /// Asks for a turn for `bytes`, [`PIECE`] at most, in this minute of the day. Who has no place yet gets the last
+    /// Asks for a turn for `bytes`, [`PIECE`] at most, in this minute of the day. A body without a place gets the last
     /// one of its class.
     pub(super) fn ask(
         &mut self,
@@ -153,7 +154,7 @@ impl Queue {
         }
         if self.tokens < bytes {
             let missing = Duration::from_secs_f64((bytes - self.tokens) / rate as f64);
-            // Never now: a rounded time would be asked for again and again.
+            // Never zero: a rounded time would be asked for again and again.
             let pause = missing.clamp(Duration::from_millis(1), ASK_AGAIN);
             return Turn::Wait(now + pause);
         }
@@ -189,7 +190,7 @@ impl Queue {
         Turn::Go
     }
 
-    /// A body that has begun is done, or given up.
+    /// Notes that a body which has begun has ended, or was given up.
     pub(super) fn end(&mut self, class: Class) {
         let bodies = self.of(class);
         bodies.under_way = bodies.under_way.saturating_sub(1);
@@ -206,7 +207,7 @@ impl Queue {
         self.note(now);
     }
 
-    /// Who is to ask next. Those who do not ask any more lose their places.
+    /// The place whose body is to ask next. Bodies that have stopped asking lose their places.
     pub(super) fn next(&mut self, now: Instant) -> Option<Place> {
         forget(&mut self.small.waiting, now);
         forget(&mut self.large.waiting, now);
@@ -221,7 +222,7 @@ impl Queue {
         Some(waiter.place)
     }
 
-    /// Who of a class is to ask next whether it may begin.
+    /// The place of the body of a class that is to ask next whether it may begin.
     pub(super) fn next_to_begin(&mut self, class: Class, now: Instant) -> Option<Place> {
         forget(&mut self.of(class).beginners, now);
         self.note(now);
@@ -236,7 +237,7 @@ impl Queue {
         }
     }
 
-    /// The place of somebody who asks, a new one if there is none yet.
+    /// The place of the body that asks; a new one if it has none yet.
     fn place(&mut self, place: &mut Option<Place>) -> Place {
         *place.get_or_insert_with(|| {
             self.next_place += 1;
@@ -253,7 +254,7 @@ impl Queue {
         }
     }
 
-    /// Keeps account of the time in which somebody waits.
+    /// Updates the time in which any body waits.
     fn note(&mut self, now: Instant) {
         let waits = [&self.small, &self.large]
             .iter()
@@ -269,7 +270,7 @@ impl Queue {
     }
 }
 
-/// Notes that somebody asks, who is the last one if it was not there.
+/// Notes that a body asks; appends it to the queue if it is not in it.
 fn enter(queue: &mut VecDeque<Waiter>, place: Place, now: Instant) {
     match queue.iter_mut().find(|waiter| waiter.place == place) {
         Some(waiter) => waiter.asked = now,
@@ -277,7 +278,7 @@ fn enter(queue: &mut VecDeque<Waiter>, place: Place, now: Instant) {
     }
 }
 
-/// Takes their places from those in front who do not ask any more.
+/// Removes bodies at the front that have stopped asking.
 fn forget(queue: &mut VecDeque<Waiter>, now: Instant) {
     let is_gone = |first: &Waiter| now.duration_since(first.asked) > PLACE_KEPT;
     while queue.front().is_some_and(is_gone) {

@@ -18,7 +18,7 @@ fn link(up: u64) -> Arc<Link> {
     Link::with_clock(&at_rate(up), &LinkLimit::default(), || 0).unwrap()
 }
 
-/// Sends a body; how long that took.
+/// Sends a body; returns how long that took.
 async fn send(link: &Arc<Link>, len: u64) -> Duration {
     let began = Instant::now();
     let _under_way = Link::begin(Some(link), Way::Up, len).await;
@@ -99,7 +99,7 @@ async fn time_on_the_link_does_not_count_for_limits_and_other_time_does() {
     assert!(slept.is_none() && began.elapsed() == SECOND);
     let slept = in_time(None, SECOND, tokio::time::sleep(60 * SECOND)).await;
     assert!(slept.is_none());
-    // What hangs is given up once nobody is held back any more.
+    // A request that hangs is given up once no body is held back any more.
     let began = Instant::now();
     let other = tokio::spawn({
         let link = Arc::clone(&link);

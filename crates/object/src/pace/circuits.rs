@@ -1,13 +1,12 @@
-//! A circuit for reads and one for changes.
+//! A circuit breaker for reads and one for changes.
 //!
-//! A server that is full refuses every PUT and serves every GET; one whose disk is read-only does the same, and a policy of
-//! a bucket can. So failures of one kind of requests do not predict those of the other kind, and each has a [`Pace`]
-//! of its own: its failures in a row, its probes, its budget of repeats, and its pause when the server asks to slow
-//! down.
+//! A full server refuses every PUT and serves every GET; one with a read-only disk does the same, and a bucket policy
+//! can. So failures of one kind of requests do not predict those of the other kind, and each has a [`Pace`] of its own:
+//! its failures in a row, its probes, its budget of repeats, and its pause when the server asks to slow down.
 //!
-//! A server that does not answer at all is out of reach for both. While both circuits have met that, a probe of
-//! either counts for both: it puts the other one's off when it is not answered, and lets it go at once when it is.
-//! So an outage costs no more requests than with one circuit, and its end is noticed as early.
+//! A server that does not answer at all is unreachable for both. While both circuits have found that, a probe of either
+//! counts for both: without an answer it postpones the other one's probe, and with an answer it allows that probe at
+//! once. So an outage costs no more requests than with one circuit, and its end is noticed as early.
 
 use tokio::time::Instant;
 
@@ -34,7 +33,7 @@ impl Circuits {
         Circuits {
             reads: Pace::new(settings.clone()),
             changes: Pace::new(PaceSettings {
-                // Not the same pauses at the same time.
+                // Different pauses at the same time.
                 seed: settings.seed.map(|seed| seed ^ 1),
                 ..settings.clone()
             }),
@@ -53,7 +52,7 @@ impl Circuits {
         &self.reads
     }
 
-    /// Why requests are not sent, of either circuit.
+    /// Why one of the circuits sends no requests, and since when.
     pub(super) fn away(&self) -> Option<(&str, Instant)> {
         self.reads.away().or_else(|| self.changes.away())
     }
@@ -67,7 +66,7 @@ impl Circuits {
         own.ended(ticket, outcome, now);
         match own.silent_until() {
             Some(next) => other.probe_at(|at| at.max(next)),
-            // The server is back: whether it does the other thing as well is worth a request.
+            // The server answers again: whether it serves the other kind as well is worth a request.
             None if was_silent => other.probe_at(|at| at.min(now)),
             None => {}
         }
@@ -108,7 +107,7 @@ mod tests {
             }
         }
 
-        /// A request of this kind, if one may go, that ends like this. Returns whether one went.
+        /// Sends a request of this kind, if one may go, with this answer. Returns whether one went.
         fn ask(&mut self, kind: Kind, answer: Option<bool>) -> bool {
             let Some(ticket) = self.go(kind) else {
                 return false;
@@ -125,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Answers of the server: to a request as it should, with an error, or not at all.
+    /// Answers of the server to a request: success, an error, or none.
     const WELL: Option<bool> = Some(true);
     const ERROR: Option<bool> = Some(false);
     const SILENCE: Option<bool> = None;
@@ -147,7 +146,7 @@ mod tests {
                     scene.now += SECOND / 10;
                 }
                 assert!(scene.circuits.away().is_some());
-                // Six until it is away, and then a probe every 7 to 15 s, after a few that come sooner.
+                // Six until it counts as unreachable, and then a probe every 7 to 15 s, after a few that come sooner.
                 assert!((240..=530).contains(&failed), "{failed}");
             }
         }

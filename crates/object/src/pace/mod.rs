@@ -1,27 +1,25 @@
-//! One policy for asking again: when a request that failed is repeated, and when none is sent at all.
+//! The retry policy of all requests: when a failed request is repeated, and when none is sent at all.
 //!
-//! [`PacedStore`] stands between the program and any store, and every request of the volume goes
-//! through it: those of packs as well as those that SlateDB makes. Its decisions are in [`policy`], which reads
-//! no clock and does no I/O.
+//! [`PacedStore`] stands between the program and any store, and every request of the volume goes through it: those for
+//! packs as well as those of SlateDB. Its decisions are in [`policy`], which reads no clock and does no I/O.
 //!
-//! * **Reads do not wait for changes.** GET, HEAD and LIST have one circuit, PUT, DELETE and COPY another: each of
-//!   them counts and decides all of the following by itself ([`circuits`]).
-//! * **Nothing waits for ever.** A request has a limit for its answer and for every pause of a body; beyond
-//!   it is cut off and counts as failed. Time in which the [link](crate::link) holds bodies back does not count. A body
-//!   that goes to the store waits for its place on the link before its request asks for a turn here: it keeps nobody out
-//!   meanwhile.
-//! * **Repeats have a budget.** A repeat takes a token and gives it back if it succeeds; requests that
-//!   succeed at once earn a fifth of one; there are never more than twenty. So however many callers there are,
-//!   repeats that fail are at most a fifth of what succeeds, and twenty more.
-//! * **An outage costs a trickle.** After six failures in a row with no answer in between the store is *away*:
-//!   requests fail at once, without being sent, but for one at a time, the probe, from half a second to
-//!   15 s after the last one. An idle volume does not probe.
-//! * **Nobody storms in when it is back.** The probe that is answered lets one request go at a time; each
-//!   answer lets one more go beside it.
-//! * **A store that says "slow down" is obeyed**: nothing is sent for as long as it asks for (at most 20 s),
-//!   and half as many requests go at the same time afterwards.
+//! * **Reads do not wait for changes.** GET, HEAD and LIST have one circuit, PUT, DELETE and COPY another: each of them
+//!   counts and decides all of the following by itself ([`circuits`]).
+//! * **Nothing waits for ever.** A request has a limit for its answer and for every pause of a body; beyond it the
+//!   request is aborted and counts as failed. Time in which the [link](crate::link) holds bodies back does not count. A
+//!   body that goes to the store waits for its place on the link before its request asks for permission here: it blocks
+//!   no other request meanwhile.
+//! * **Repeats have a budget.** A repeat takes a token and returns it if it succeeds; a request that succeeds at the
+//!   first try earns a fifth of a token; there are never more than twenty. So with any number of callers, the failed
+//!   repeats are at most a fifth of the successful requests, plus twenty.
+//! * **An outage costs little traffic.** After six failures in a row without an answer in between the store is *away*:
+//!   requests fail at once, without being sent, except for one at a time, the probe, from half a second to 15 s after
+//!   the last one. An idle volume does not probe.
+//! * **Recovery is gradual.** A successful probe allows one request at a time; each answer allows one more in parallel.
+//! * **A "slow down" of the store is obeyed**: nothing is sent for the time that it asks for (at most 20 s), and half
+//!   as many requests run in parallel afterwards.
 //!
-//! Pauses are jittered: half of each is random, so that many who failed together do not come back together.
+//! Pauses are jittered: half of each is random, so that requests which failed together do not come back together.
 
 mod circuits;
 mod policy;
@@ -52,26 +50,26 @@ use crate::link::{Link, UnderWay, Way, in_time};
 use crate::sort::Answer;
 use crate::{Fault, Refusal};
 
-/// What all requests to one store share: the state of the policy, and who waits for it.
+/// The state that all requests to one store share: the policy, and the waiting requests.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     circuits: Mutex<Circuits>,
     settings: PaceSettings,
-    /// Something has ended: who waits looks again.
+    /// Notified when a request has ended: waiting requests check again.
     ended: Notify,
-    /// Holds bodies back on their way; limits do not run meanwhile.
+    /// Holds bodies back in transit; limits do not run meanwhile.
     link: Option<Arc<Link>>,
     pub(crate) words: Words,
 }
 
-/// How the store has answered lately. Clones look at the same store.
+/// How the store has answered lately. Clones report on the same store.
 #[derive(Clone, Debug)]
 pub struct Health {
     pub(crate) pacer: Arc<Pacer>,
 }
 
 impl Health {
-    /// When the store has answered a read last; none if it never has. A refusal is an answer.
+    /// Time of the store's last answer to a read; `None` if there was none yet. A refusal is an answer.
     pub fn last_read(&self) -> Option<Instant> {
         self.pacer.circuits.lock().reads().last_answer()
     }
@@ -81,13 +79,13 @@ impl Health {
         self.pacer.words.since(since)
     }
 
-    /// Bytes a second that may go to the store at this time of the day; none for as many as there are.
+    /// Bytes per second that may go to the store at this time of the day; `None` for no limit.
     pub fn upload_rate(&self) -> Option<u64> {
         self.pacer.link.as_ref()?.rate(Way::Up)
     }
 
-    /// Why the store is held to be away, for reads or for changes, and since when: such requests fail at once, but for a
-    /// probe now and then.
+    /// Why the store counts as unreachable, for reads or for changes, and for how long it has been so: such requests
+    /// fail at once, except for occasional probes.
     pub fn away(&self) -> Option<(String, Duration)> {
         let circuits = self.pacer.circuits.lock();
         let (why, since) = circuits.away()?;
@@ -98,19 +96,19 @@ impl Health {
 /// How a request may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// As often as one likes: the outcome is the same.
+    /// Any number of times: the outcome is the same.
     Freely,
-    /// Only if the store says that it did nothing: a repeat might meet the work of the first try.
+    /// Only if the store reports that it did nothing: a repeat might meet the effect of the first try.
     IfNothingWasDone,
 }
 
-/// What a request carries, in bytes: it takes longer then.
+/// The bytes that a request carries, which extend its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
     Nothing,
     /// To the store.
     Up(u64),
-    /// From the store, at most.
+    /// From the store; an upper bound.
     Down(u64),
 }
 
@@ -134,8 +132,8 @@ impl Pacer {
         }
     }
 
-    /// Waits for at most `limit`, in which the time that bodies are held back on the link does not count; else the error
-    /// that says so.
+    /// Waits for `what` for at most `limit`, not counting the time in which bodies are held back on the link; after
+    /// that, returns the error for an aborted request.
     pub(crate) async fn in_time<T>(
         &self,
         limit: Duration,
@@ -146,7 +144,7 @@ impl Pacer {
             .unwrap_or_else(|| Err(hung(limit)))
     }
 
-    /// Asks until there is an answer, or repeating is of no use for now.
+    /// Repeats a request until there is an answer, or until a repetition is of no use for now.
     pub(crate) async fn run<T, F>(
         &self,
         kind: Kind,
@@ -161,7 +159,7 @@ impl Pacer {
         Ok(answer)
     }
 
-    /// The same, and whether a try before the one that was answered may have been carried out, or may be yet.
+    /// The same; also returns whether an earlier, unanswered try may have taken effect, or may do so later.
     pub(crate) async fn run_telling<T, F>(
         &self,
         kind: Kind,
@@ -197,7 +195,7 @@ impl Pacer {
         }
     }
 
-    /// Sends one request when it is its turn, and cuts it off if it takes too long.
+    /// Sends one request when the policy permits, and aborts it if it takes too long.
     pub(crate) async fn once<T>(
         &self,
         kind: Kind,
@@ -205,8 +203,8 @@ impl Pacer {
         body: Body,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        // First the link: while the store recovers there are few turns, and who waits for the link with one of them keeps
-        // out all others, down to the smallest read.
+        // First the link: while the store recovers few requests are permitted, and one that waits for the link with a
+        // permission blocks all others, down to the smallest read.
         let _under_way = self.begin(body).await;
         let going = self.admit(kind, repeated).await?;
         let limit = self.limit(body.bytes());
@@ -240,12 +238,12 @@ impl Pacer {
         }
     }
 
-    /// Waits for its turn; an error when the store is away.
+    /// Waits for permission; an error if the store counts as unreachable.
     async fn admit(&self, kind: Kind, repeated: bool) -> Result<Going<'_>> {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
-            // Registered before the look, so that no end falls in between.
+            // Registered before the check, so that no notification falls in between.
             ended.as_mut().enable();
             let admission = self
                 .circuits
@@ -268,7 +266,7 @@ impl Pacer {
     }
 }
 
-/// A request that is under way. Dropping it without an outcome means that its caller has given up.
+/// A request in flight. Dropping it without an outcome means that its caller has given up.
 struct Going<'a> {
     pacer: &'a Pacer,
     kind: Kind,

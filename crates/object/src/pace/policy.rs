@@ -17,33 +17,33 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Failures in a row after which the store is away.
+/// Failures in a row after which the store counts as unreachable (`Away`).
 const FAILURES: u32 = 6;
-/// Requests at the same time from which on a recovered store is one that works.
+/// Number of parallel requests from which on a recovered store counts as working.
 const WIDE: usize = 32;
-/// Longest that a store's "slow down" is obeyed for.
+/// Maximum time for which a store's "slow down" is obeyed.
 const LONGEST_SLOW_DOWN: Duration = Duration::from_secs(20);
-/// Pause before the second try; doubles with each one.
+/// Pause before the second try; doubles with each further try.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Pause before the first probe; doubles with each one.
+/// Pause before the first probe; doubles with each further probe.
 const FIRST_PROBE: Duration = Duration::from_secs(1);
 const LONGEST_PROBE: Duration = Duration::from_secs(15);
-/// Limits of a store's pace. The default is right for every store; tests that have no time choose shorter ones.
+/// Limits of a store's retry policy. The default is right for every store; tests choose shorter ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PaceSettings {
-    /// Until a request without a body has to be answered; default 25 s. One that carries bytes has as much more as
-    /// they take at `slowest_transfer`.
+    /// Time limit for the answer to a request without a body; default 25 s. A request that carries bytes gets in
+    /// addition the time that they take at `slowest_transfer`.
     pub answer_limit: Duration,
-    /// The slowest transfer that is waited for, in bytes per second, 1 or more; default 64 KiB/s.
+    /// The slowest accepted transfer, in bytes per second, 1 or more; default 64 KiB/s.
     pub slowest_transfer: u64,
-    /// How often one call asks, at most; default 4.
+    /// Maximum number of tries of one call; default 4.
     pub attempts: u32,
-    /// Repeats that may fail before any success has to be seen, 1 or more; default 20.
+    /// Repeats that may fail before any request succeeds, 1 or more; default 20.
     pub reserve: f64,
-    /// What one success at the first try adds to the budget of repeats; default 0.2.
+    /// Tokens that one success at the first try adds to the budget of repeats; default 0.2.
     pub earned: f64,
-    /// Seed of the jitter; none draws one.
+    /// Seed of the jitter; `None` for a random one.
     pub seed: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ impl PaceSettings {
 #[derive(Debug)]
 pub(super) enum Admission {
     Go(Ticket),
-    /// Until another one has ended.
+    /// Not before another request has ended.
     Wait,
     WaitUntil(Instant),
     /// No: it would fail.
@@ -81,7 +81,7 @@ pub(super) enum Admission {
     },
 }
 
-/// One request that was let go; has to come back with an outcome.
+/// A permitted request; it has to be returned with an outcome.
 #[derive(Debug)]
 pub(super) struct Ticket {
     probe: bool,
@@ -89,17 +89,17 @@ pub(super) struct Ticket {
     repeated: bool,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The store has answered, be it with a refusal.
+    /// The store has answered, possibly with a refusal.
     Answered,
     SlowDown {
         after: Option<Duration>,
     },
     Failed {
         why: String,
-        /// The server sent an answer, so that it can be reached.
+        /// Whether the server sent an answer, so that it can be reached.
         answered: bool,
     },
     /// The caller did not wait.
@@ -114,7 +114,7 @@ pub(super) struct Pace {
     failures: u32,
     state: State,
     in_flight: usize,
-    /// Nothing is sent before this.
+    /// No request is sent before this.
     quiet_until: Option<Instant>,
     last_answer: Option<Instant>,
     random: Random,
@@ -123,7 +123,7 @@ pub(super) struct Pace {
 #[derive(Debug)]
 enum State {
     Working,
-    /// So many requests at the same time, at most.
+    /// Maximum number of requests at the same time.
     Recovering(usize),
     Away {
         why: String,
@@ -131,7 +131,7 @@ enum State {
         probes: u32,
         probe_at: Instant,
         probing: bool,
-        /// The server sent no answer to the last request, as if it could not be reached.
+        /// Whether the server sent no answer to the last request, as if it could not be reached.
         silent: bool,
     },
 }
@@ -161,7 +161,7 @@ impl Pace {
         }
     }
 
-    /// When the next probe may go, of a store that is away and does not answer.
+    /// The time of the next probe, if the store is `Away` and does not answer.
     pub(super) fn silent_until(&self) -> Option<Instant> {
         match &self.state {
             State::Away {
@@ -173,7 +173,7 @@ impl Pace {
         }
     }
 
-    /// Moves the next probe, of a store that is away and does not answer.
+    /// Moves the next probe, if the store is `Away` and does not answer.
     pub(super) fn probe_at(&mut self, when: impl FnOnce(Instant) -> Instant) {
         if let State::Away {
             probe_at,
@@ -206,8 +206,7 @@ impl Pace {
         Admission::Go(Ticket { probe, repeated })
     }
 
-    /// Whether a request that failed for the `attempt`th time is asked again, and after which pause. Takes
-    /// a token.
+    /// Whether a request that failed for the `attempt`th time is repeated, and after which pause. Takes a token.
     pub(super) fn repeat(&mut self, attempt: u32) -> Option<Duration> {
         let away = matches!(self.state, State::Away { .. });
         if away || attempt >= self.settings.attempts || self.tokens < 1.0 {
@@ -229,7 +228,7 @@ impl Pace {
                 self.slow_down(after, now);
             }
             Outcome::Failed { why, answered } => self.failed(&ticket, &why, answered, now),
-            // Whoever did not wait for a probe has seen no answer either.
+            // A caller that did not wait for a probe has seen no answer either.
             Outcome::GivenUp if ticket.probe => {
                 self.failed(&ticket, "no answer in time", false, now);
             }
@@ -274,7 +273,7 @@ impl Pace {
                         .jitter(doubled(FIRST_PROBE, *probes, LONGEST_PROBE));
                 reason.clone_into(why);
             }
-            // Those that were under way when the store went away say nothing new.
+            // Requests that were in flight when the store became unreachable give no new information.
             State::Away { .. } => {}
             _ if self.failures >= FAILURES => {
                 self.state = State::Away {
@@ -309,12 +308,12 @@ impl Pace {
     }
 }
 
-/// `first`, doubled so many times, and at most `longest`.
+/// `first`, doubled `times` times, and at most `longest`.
 fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
     first.saturating_mul(1 << times.min(16)).min(longest)
 }
 
-/// Pauses that differ from those of others: splitmix64.
+/// A random source for pauses that differ between callers: splitmix64.
 #[derive(Debug)]
 struct Random(u64);
 
@@ -324,7 +323,7 @@ impl Random {
         Random(seed.unwrap_or_else(|| RandomState::new().build_hasher().finish()))
     }
 
-    /// Between a half and all of `pause`.
+    /// A time between a half and all of `pause`.
     fn jitter(&mut self, pause: Duration) -> Duration {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -364,7 +363,7 @@ mod tests {
             }
         }
 
-        /// A request that is let go.
+        /// A permitted request.
         fn go(&mut self, repeated: bool) -> Option<Ticket> {
             match self.pace.admit(repeated, self.now) {
                 Admission::Go(ticket) => Some(ticket),

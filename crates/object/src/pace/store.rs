@@ -22,22 +22,22 @@ use super::{Body, Kind, Pacer, Repeat};
 use crate::Fault;
 use crate::error::{empty, generic, short};
 
-/// Objects up to this size are taken in whole before they are handed on, so that a body that breaks off is
-/// asked for again; so are all ranges.
+/// Objects up to this size are read completely before they are returned, so that the request is repeated if the body
+/// breaks off; so are all ranges.
 const BUFFERED: u64 = 8 << 20;
 /// Most objects that one request may delete.
 const DELETE_BATCH: usize = 1000;
 
-/// Is among the extensions of a [`PutResult`] where a try before the one that succeeded had no answer: it may be
-/// carried out later still, even when the object has been deleted meanwhile.
+/// Extension of a [`PutResult`] if a try before the successful one had no answer: it may still take effect later, even
+/// after the object was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnansweredTry;
 
-/// A store whose requests keep to the policy of [`super`].
+/// A store whose requests follow the policy of [`super`].
 ///
-/// Bodies of ranges and of small objects arrive whole, with the length that was promised, or as an
-/// error. Listings are collected before they are handed on. Conditional puts whose outcome is unknown
-/// are not repeated: who made them finds out what came of them.
+/// Bodies of ranges and of small objects arrive whole, with the promised length, or as an error. Listings are collected
+/// before they are returned. Conditional puts whose outcome is unknown are not repeated: the caller finds out whether
+/// they took effect.
 #[derive(Clone)]
 pub(crate) struct PacedStore {
     inner: Arc<dyn ObjectStore>,
@@ -53,14 +53,14 @@ impl PacedStore {
         self.pacer.limit(0)
     }
 
-    /// Deletes objects with one request. One error for all of them if it is not known of all that they are gone.
+    /// Deletes objects with one request. Returns one error for all of them unless every deletion is confirmed.
     async fn delete_all(&self, locations: Vec<Path>) -> Vec<Result<Path>> {
         let asked = self
             .pacer
             .run(Kind::Change, Repeat::Freely, Body::Nothing, || async {
                 let named = stream::iter(locations.clone().into_iter().map(Ok)).boxed();
                 let mut answers: Vec<_> = self.inner.delete_stream(named).collect().await;
-                // The repeat names the objects that are gone as well: deleting twice does no harm.
+                // The repeat also names the objects that are deleted already: deleting twice does no harm.
                 let failed = answers.iter().position(|answer| {
                     let error = answer.as_ref().err();
                     error.is_some_and(|error| Fault::of(error).is_transient())
@@ -73,7 +73,7 @@ impl PacedStore {
         asked.await.unwrap_or_else(|error| vec![Err(error)])
     }
 
-    /// Takes a body in; an error if it has another length than was promised.
+    /// Reads a body completely; an error if its length differs from the promised one.
     async fn whole(&self, mut result: GetResult, limit: Duration) -> Result<GetResult> {
         let range = result.range.clone();
         let promised = range.end.saturating_sub(range.start);
@@ -82,7 +82,7 @@ impl PacedStore {
             GetResultPayload::File(file, _) => {
                 let read = tokio::task::spawn_blocking(move || read(file, range.start, promised));
                 let read = read.map(|read| read.unwrap_or_else(|died| Err(died.into())));
-                // It shows no progress on its way.
+                // This read shows no progress until its end.
                 let limit = self.pacer.limit(promised);
                 self.pacer.in_time(limit, read.map_err(generic)).await?
             }
@@ -96,9 +96,9 @@ impl PacedStore {
         Ok(result)
     }
 
-    /// Puts a body together. What comes in one part is left as it is; of several each is copied as it comes, and the client
-    /// reads the next one into the same memory. Kept until the last one is there, they would take as much memory as
-    /// the body once more, new to the process each time.
+    /// Joins the parts of a body. A single part is returned as it is; several are copied as they arrive, and the client
+    /// reads the next one into the same memory. If all were kept until the last one is there, they would take as much
+    /// memory as the body once more, new to the process each time.
     async fn collect(
         &self,
         mut parts: BoxStream<'static, Result<Bytes>>,
@@ -135,7 +135,7 @@ impl PacedStore {
     }
 }
 
-/// Hands a large body on, as long as it moves and until it ends where it should.
+/// Forwards a large body; an error if it stops moving, or ends elsewhere than it should.
 fn guarded(result: GetResult, pacer: Arc<Pacer>, limit: Duration) -> GetResult {
     let (meta, range) = (result.meta.clone(), result.range.clone());
     let (attributes, extensions) = (result.attributes.clone(), result.extensions.clone());
@@ -163,7 +163,7 @@ fn guarded(result: GetResult, pacer: Arc<Pacer>, limit: Duration) -> GetResult {
     }
 }
 
-/// So many bytes of a file from `start` on, as far as it has them.
+/// Reads `promised` bytes of a file from `start` on, or fewer at its end.
 fn read(mut file: File, start: u64, promised: u64) -> io::Result<Bytes> {
     let mut bytes = Vec::with_capacity(expected(promised));
     file.seek(SeekFrom::Start(start))?;
@@ -171,7 +171,7 @@ fn read(mut file: File, start: u64, promised: u64) -> io::Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// The memory to begin a body of so many bytes with: a server may promise anything.
+/// Initial memory for a body with this promised length: a server may promise anything.
 fn expected(promised: u64) -> usize {
     promised.min(BUFFERED) as usize
 }
@@ -240,7 +240,7 @@ impl ObjectStore for PacedStore {
         }
         let limit = self.stall_limit();
         let ranged = options.range.is_some();
-        // Each pause of a body has its own limit, so that all of it may take as long as it is long.
+        // Each pause of a body has its own limit, so the whole body may take any time.
         let body = match options.head {
             true => Body::Nothing,
             false => Body::Down(BUFFERED),
@@ -340,7 +340,7 @@ fn listed(
         .boxed()
 }
 
-/// An upload in parts. The trait has no way to send a part again; the store on S3 does that itself.
+/// An upload in parts. The trait has no way to repeat a part; the store on S3 does that itself.
 #[derive(Debug)]
 struct PacedUpload {
     inner: Box<dyn MultipartUpload>,

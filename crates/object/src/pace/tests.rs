@@ -8,7 +8,8 @@ use crate::link::LinkLimit;
 const SECOND: Duration = Duration::from_secs(1);
 const PACK: u64 = 8 << 20;
 
-/// A store that has asked to slow down, so that one request goes at a time, behind a link that lets one pack go at a time.
+/// A store that has asked to slow down, so that one request goes at a time, behind a link that admits one pack at a
+/// time.
 fn recovering() -> (Arc<Pacer>, Arc<Link>) {
     let limit = LinkLimit {
         otherwise: Some(LinkLimit::LOWEST),

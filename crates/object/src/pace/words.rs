@@ -8,13 +8,13 @@ use crate::sort::{Refusal, is_away};
 
 type Lasts = watch::Sender<Option<Refusal>>;
 
-/// The last words of one store.
+/// The last messages of one store.
 #[derive(Debug)]
 pub(crate) struct Words {
     last: Mutex<Option<(Instant, Refusal)>>,
-    /// The last permanent one to a read.
+    /// The last permanent refusal of a read.
     reads: Lasts,
-    /// The same of writes. Deletes are none of them: a volume lives without.
+    /// The same for writes. Deletes do not count: a volume can do without them.
     writes: Lasts,
 }
 
@@ -29,12 +29,12 @@ impl Default for Words {
 }
 
 impl Words {
-    /// Notes why a read has failed for good. An answer that is part of the protocol is no failure.
+    /// Notes a permanent failure of a read. An answer that is part of the protocol is no failure.
     pub(crate) fn note_read(&self, error: &object_store::Error) {
         self.note(error, &self.reads);
     }
 
-    /// The same of a write.
+    /// The same for a write.
     pub(crate) fn note_write(&self, error: &object_store::Error) {
         self.note(error, &self.writes);
     }
@@ -54,14 +54,14 @@ impl Words {
         *self.last.lock() = Some((Instant::now(), refusal));
     }
 
-    /// The last one, if it did not come before `since`.
+    /// The last message, if it did not come before `since`.
     pub(crate) fn since(&self, since: Instant) -> Option<Refusal> {
         let last = self.last.lock();
         let (at, refusal) = last.as_ref()?;
         (*at >= since).then(|| refusal.clone())
     }
 
-    /// Observes permanent refusals from now on, of reads, or of writes as well.
+    /// Observes permanent refusals from now on, of reads, and also of writes if `needs` includes them.
     pub(crate) fn lasting(&self, needs: Needs) -> Lasting {
         Lasting {
             reads: self.reads.subscribe(),
@@ -70,23 +70,23 @@ impl Words {
     }
 }
 
-/// The kinds of requests that some work needs of a store.
+/// The kinds of requests that a task needs a store for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// To read. Writes may be refused.
+    /// Reads. Writes may be refused.
     Reads,
-    /// To read and to write.
+    /// Reads and writes.
     Writes,
 }
 
-/// Refusals that last, as they come.
+/// Permanent refusals, as they occur.
 pub(crate) struct Lasting {
     reads: watch::Receiver<Option<Refusal>>,
     writes: Option<watch::Receiver<Option<Refusal>>>,
 }
 
 impl Lasting {
-    /// Waits for the next one; none if the store is gone.
+    /// Waits for the next one; `None` if the store was dropped.
     pub(crate) async fn next(&mut self) -> Option<Refusal> {
         let Some(writes) = &mut self.writes else {
             return next(&mut self.reads).await;
@@ -97,7 +97,7 @@ impl Lasting {
         }
     }
 
-    /// One that has come already and was not seen.
+    /// A refusal that has occurred already and was not seen.
     pub(crate) fn seen(&self) -> Option<Refusal> {
         seen(&self.reads).or_else(|| self.writes.as_ref().and_then(seen))
     }

@@ -1,8 +1,8 @@
 //! The meaning of the answers of S3 servers, and the remedy for each.
 //!
-//! [`ANSWERS`] has a row for each code of AWS's list of errors that a request of this program can be answered with, for
-//! codes that other servers have added, and for each status that comes without a code. [`FAILURES`] has a row for each way in which there is no
-//! answer at all. The tables in `docs/s3.md` are made from these, and a test compares them.
+//! [`ANSWERS`] has a row for each code of AWS's list of errors that can answer a request of this program, for codes
+//! that other servers have added, and for each status that comes without a code. [`FAILURES`] has a row for each way in
+//! which there is no answer at all. The tables in `docs/s3.md` are made from these, and a test compares them.
 
 mod answers;
 mod failures;
@@ -16,21 +16,21 @@ pub(super) use failures::{Stage, failure};
 /// The program's own reaction to an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It belongs to the protocol; the caller expects it.
+    /// The answer belongs to the protocol; the caller expects it.
     Expected,
-    /// The request is sent again, if a repetition does no harm: its outcome is not known.
+    /// The request is repeated, if that does no harm: its outcome is not known.
     Again,
-    /// The request is sent again: the server did nothing.
+    /// The request is repeated: the server did nothing.
     Untouched,
-    /// Nothing is sent for a while, and then less at a time.
+    /// No request is sent for a while, and fewer in parallel afterwards.
     SlowDown,
-    /// The credentials are read again, and the request is repeated if there are others. Else it fails.
+    /// The credentials are read again, and the request is repeated if they have changed. Else it fails.
     Credentials,
-    /// It fails, until a setting of this program or of the bucket is another one.
+    /// The request fails until a setting of this program or of the bucket changes.
     Configuration,
-    /// It fails until somebody changes the bucket or the server.
+    /// The request fails until somebody changes the bucket or the server.
     Permanent,
-    /// It fails for this object; others are not concerned.
+    /// The request fails for this object; others are not affected.
     Object,
 }
 
@@ -55,7 +55,7 @@ impl Kind {
 pub struct Advice {
     /// The code of the answer; in [`FAILURES`] a name for the failure. Empty for a status without a code.
     pub code: &'static str,
-    /// The HTTP status that it comes with; 0 where there is no answer. Where there is a code, the code counts.
+    /// The HTTP status of the answer; 0 if there is no answer. The code takes precedence over the status.
     pub status: u16,
     /// The program's own reaction.
     pub kind: Kind,
@@ -106,7 +106,7 @@ mod tests {
     fn what_is_repeated_is_what_may_change_by_itself() {
         for row in ANSWERS.iter().chain(FAILURES) {
             let repeated = matches!(row.kind, Kind::Again | Kind::Untouched | Kind::SlowDown);
-            // A clock that is wrong, and a certificate, stay as they are; but a body that waited on its way is late as well.
+            // A wrong clock, and a certificate, stay wrong; but a body that waited in transit is late as well.
             let stays = matches!(row.fault, Fault::Clock | Fault::Untrusted);
             assert_eq!(repeated, row.fault.is_transient() || stays, "{row:?}");
         }

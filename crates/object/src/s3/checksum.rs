@@ -1,4 +1,4 @@
-//! Checksums of uploads: what the server verifies, and what its answer is compared with.
+//! Checksums of uploads: for verification by the server, and for comparison with its answer.
 
 use aws_sdk_s3::config::http::HttpRequest;
 use aws_sdk_s3::types::ServerSideEncryption;
@@ -11,7 +11,7 @@ use object_store::path::Path;
 use super::error;
 use crate::Checksum;
 
-/// Longest body whose MD5 is computed where others wait: a fraction of a millisecond.
+/// Longest body whose MD5 is computed on the async thread, in bytes: a fraction of a millisecond.
 const AT_ONCE: usize = 256 << 10;
 
 /// The checksum of a body.
@@ -52,8 +52,8 @@ impl Sum {
         }
     }
 
-    /// Compares an MD5 with the ETag of the answer, where that is one: it has 32 hexadecimal digits, and no key of a key
-    /// management was used, which makes the ETag of S3 another number.
+    /// Compares an MD5 with the ETag of the answer, if that is an MD5: it has 32 hexadecimal digits, and no key of a
+    /// key management was used, which makes S3 return another ETag.
     pub(super) fn verify(
         self,
         location: &Path,
@@ -79,8 +79,8 @@ impl Sum {
     }
 }
 
-/// Gives a request of the SDK an MD5 in the place of the checksum that it has come with: servers that know no CRC32
-/// want one of deletes of many objects. Does nothing for a body that is not in memory.
+/// Replaces the checksum of a request of the SDK by an MD5: servers without CRC32 require one for deletes of many
+/// objects. Does nothing for a body that is not in memory.
 pub(super) fn with_md5(request: &mut HttpRequest) {
     let Some(sum) = request.body().bytes().map(md5) else {
         return;
@@ -147,7 +147,7 @@ mod tests {
         ] {
             verify(Some(other), Some(&kms)).unwrap();
         }
-        // Of several parts, and of a server with its own ETags.
+        // The ETag of an upload in several parts, and those of a server with its own ETags.
         for other in ["\"00000000000000000000000000000000-2\"", "\"abc\"", ""] {
             verify(Some(other), None).unwrap();
         }

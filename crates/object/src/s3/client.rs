@@ -1,4 +1,4 @@
-//! How the SDK's client is set up.
+//! Setup of the SDK's client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,18 +25,18 @@ use crate::{OpenError, StoreOptions};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How often a part of an upload is sent, and its completion: the trait has no way to ask for that again.
+/// Number of tries of a part of an upload, and of its completion: the trait has no way to repeat them.
 pub(super) const PART_ATTEMPTS: u32 = 3;
 const PART_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_PART_BACKOFF: Duration = Duration::from_secs(5);
 
 const DEFAULT_REGION: &str = "us-east-1";
 
-/// The way to a server.
+/// The client of a server.
 pub(super) struct Connected {
-    /// Its bodies keep to the limits of the link.
+    /// A client whose bodies follow the limits of the link.
     pub(super) client: Client,
-    /// Where it gets its credentials from.
+    /// The source of its credentials.
     pub(super) credentials: CredentialSource,
     /// Whether payloads have to be signed.
     pub(super) sign_payload: bool,
@@ -49,25 +49,25 @@ pub(super) async fn connect(
 ) -> Result<Connected, OpenError> {
     super::check(options)?;
     let endpoint = endpoint(options)?;
-    // Those who hand out credentials are spoken to through TLS, or are on this machine.
+    // Providers of credentials are reached through TLS, or are on this machine.
     let http_client = |is_tls| http_client(options.ca.as_deref(), &options.proxy, is_tls);
     let secure = http_client(true)?;
     let limits_answers = link.as_ref().is_some_and(|link| link.limits(Way::Down));
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
         .http_client(PatientClient::new(secure.clone(), patience, None))
-        // They are found below.
+        // They are set below.
         .no_credentials()
-        // What is asked again, and when, is decided above all stores.
+        // The layer above all stores decides which requests are repeated, and when.
         .retry_config(RetryConfig::disabled())
-        // No limit for answers: that is the patient client's. With one and the same setting for all requests, they
-        // also share one pool of connections.
+        // No limit for answers: the patient client has its own. With the same setting for all requests, they also share
+        // one pool of connections.
         .timeout_config(
             TimeoutConfig::builder()
                 .connect_timeout(CONNECT_TIMEOUT)
                 .build(),
         )
-        // For bodies of answers only: it sees nothing of uploads that come from memory. Where a limit slows them
-        // down, the patient client looks for itself.
+        // For bodies of answers only: it does not notice stalled uploads from memory. If a limit slows bodies down, the
+        // patient client watches them itself.
         .stalled_stream_protection(if limits_answers {
             StalledStreamProtectionConfig::disabled()
         } else {
@@ -122,7 +122,7 @@ pub(super) async fn connect(
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
         .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
         .credentials_provider(credentials.clone())
-        // The source holds them, and knows better when they have changed.
+        // The source caches them, and notices changes better.
         .identity_cache(IdentityCache::no_cache())
         .build();
     Ok(Connected {
@@ -137,7 +137,7 @@ pub(super) fn endpoint(options: &StoreOptions) -> Result<Option<String>, OpenErr
     if let Some(url) = &options.endpoint_url {
         return environment::endpoint("the endpoint", url).map(Some);
     }
-    // The service's own variable comes first, as everywhere in the SDKs.
+    // The service's own variable takes precedence, as in all SDKs.
     for name in ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"] {
         if let Ok(url) = std::env::var(name)
             && !url.is_empty()
@@ -148,9 +148,8 @@ pub(super) fn endpoint(options: &StoreOptions) -> Result<Option<String>, OpenErr
     Ok(None)
 }
 
-/// Where a region is looked for; none leaves it to the SDK, which at last asks the machine's metadata
-/// service. That makes sense only where AWS itself is meant: elsewhere there is no such service, and
-/// asking takes seconds.
+/// The region, or `None` to leave it to the SDK, which asks the machine's metadata service last. That makes sense only
+/// for AWS itself: elsewhere there is no metadata service, and asking takes seconds.
 fn region(options: &StoreOptions, has_endpoint: bool) -> Option<RegionProviderChain> {
     if let Some(region) = &options.region {
         return Some(RegionProviderChain::first_try(Region::new(region.clone())));
@@ -166,7 +165,7 @@ fn region(options: &StoreOptions, has_endpoint: bool) -> Option<RegionProviderCh
     Some(found.or_else(profile.build()))
 }
 
-/// What differs for a part of an upload, and for its completion: see [`PART_ATTEMPTS`].
+/// The settings for a part of an upload, and for its completion: see [`PART_ATTEMPTS`].
 pub(super) fn part_config() -> config::Builder {
     config::Config::builder().retry_config(
         RetryConfig::standard()

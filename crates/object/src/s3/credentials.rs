@@ -6,12 +6,12 @@
 //!
 //! | when | at most |
 //! |---|---|
-//! | one of the files has changed | a look each second in which there are requests |
+//! | one of the files has changed | a check each second in which there are requests |
 //! | the credentials expire within five minutes, or have no time of expiry and are a quarter of an hour old | once a minute |
 //! | the server refuses them | every three seconds |
 //! | [`read_again`](CredentialSource::read_again) was called | |
 //!
-//! During a search, requests go on with the old credentials, unless these have expired. If a search finds nothing,
+//! During a search, requests continue with the old credentials, unless these have expired. If a search finds nothing,
 //! the old ones stay.
 
 use std::fmt;
@@ -31,13 +31,13 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How often the files are looked at.
+/// Interval of checks of the files.
 const LOOK: Duration = Duration::from_secs(1);
 /// The pause before another search after credentials were refused or not found.
 const AGAIN: Duration = Duration::from_secs(3);
-/// How long before credentials expire a search for others begins.
+/// Time before the expiry of credentials at which a search for others begins.
 const EARLY: Duration = Duration::from_secs(300);
-/// How often others are looked for in that time.
+/// Interval of searches in that time.
 const EARLY_AGAIN: Duration = Duration::from_secs(60);
 /// The age at which credentials without a time of expiry are searched for again.
 const OLD: Duration = Duration::from_secs(900);
@@ -45,7 +45,7 @@ const OLD: Duration = Duration::from_secs(900);
 type Found = Result<Credentials, CredentialsError>;
 type Find = Box<dyn Fn() -> BoxFuture<'static, Found> + Send + Sync>;
 
-/// Where requests get their credentials from, however often these change. Clones are one and the same.
+/// The source of credentials for requests, which may change. Clones share one state.
 #[derive(Clone)]
 pub struct CredentialSource {
     shared: Arc<Source>,
@@ -53,23 +53,23 @@ pub struct CredentialSource {
 
 struct Source {
     find: Find,
-    /// Files that credentials come from, or the right to ask for them.
+    /// Files that contain credentials, or tokens for requesting them.
     files: Vec<PathBuf>,
     state: Mutex<State>,
-    /// Held while they are found again: by one at a time.
+    /// Locked during a search: there is only one at a time.
     finding: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     held: Option<Held>,
-    /// Grows with each change of the credentials.
+    /// Increases with each change of the credentials.
     generation: u64,
-    /// A search is due, independent of all times.
+    /// Whether a search is due, independent of all times.
     is_stale: bool,
     /// The time of the last search, and the reason if it failed.
     tried: Option<(Instant, Option<String>)>,
-    /// The files as they were when it was looked for last.
+    /// The files as they were at the last search.
     stamps: Vec<Stamp>,
     looked: Option<Instant>,
 }
@@ -86,7 +86,7 @@ type Stamp = Option<(i64, i64, u64, u64)>;
 /// The step that is needed before a request.
 enum Need {
     Nothing(Credentials),
-    /// Others would be better; these do.
+    /// A search is due; these credentials still work.
     Better(Credentials),
     Others,
     /// The last search failed a moment ago.
@@ -112,7 +112,7 @@ impl CredentialSource {
         let find = move || -> BoxFuture<'static, Found> {
             let (profile, region, config) = (profile.clone(), region.clone(), config());
             Box::pin(async move {
-                // One that was built before would have read the files already.
+                // A chain that was built before would have read the files already.
                 let mut chain = DefaultCredentialsChain::builder().configure(config);
                 if let Some(profile) = &profile {
                     chain = chain.profile_name(profile);
@@ -126,7 +126,7 @@ impl CredentialSource {
         CredentialSource::new(Box::new(find), files())
     }
 
-    /// Always the same.
+    /// A source of fixed credentials.
     pub fn fixed(credentials: Credentials) -> CredentialSource {
         let find = move || -> BoxFuture<'static, Found> {
             let credentials = credentials.clone();
@@ -146,7 +146,7 @@ impl CredentialSource {
         }
     }
 
-    /// Has the credentials found again before the next request.
+    /// Makes the next request search for the credentials again.
     pub fn read_again(&self) {
         let mut state = self.shared.state.lock();
         state.is_stale = true;
@@ -158,7 +158,7 @@ impl CredentialSource {
         self.shared.state.lock().generation
     }
 
-    /// Searches again for credentials that a server has refused. Returns whether there are others by now than in
+    /// Searches again for credentials that a server has refused. Returns whether they differ by now from those of
     /// `generation`.
     pub async fn refused(&self, generation: u64) -> bool {
         let refused = {
@@ -210,7 +210,7 @@ impl CredentialSource {
         let now = Instant::now();
         if state.looked.is_none_or(|looked| now >= looked + LOOK) {
             state.looked = Some(now);
-            // The first time they are read in any case.
+            // The first search reads them in any case.
             if state.held.is_some() && self.shared.stamps() != state.stamps {
                 state.is_stale = true;
                 state.tried = None;
@@ -219,7 +219,7 @@ impl CredentialSource {
         state.need(now)
     }
 
-    /// Searches for them. If nothing is found, the old ones stay as long as they may be valid.
+    /// Searches for credentials. If nothing is found, the old ones stay while they may be valid.
     async fn find(&self) -> Found {
         let stamps = self.shared.stamps();
         let found = (self.shared.find)().await;
@@ -310,7 +310,7 @@ fn is_same(a: &Credentials, b: &Credentials) -> bool {
 /// The credentials, unless they hold characters that cannot be part of a header: the SDK would panic at them.
 fn sound(credentials: Credentials) -> Found {
     let is_sent = |value: &str| value.bytes().all(|b| b.is_ascii_graphic());
-    // The secret itself is never sent; white space at its ends is none of it all the same.
+    // The secret itself is never sent; but it never contains white space at its ends.
     let is_one = |value: &str| value.trim() == value && !value.contains(char::is_control);
     let key_id = credentials.access_key_id();
     let secret = credentials.secret_access_key();
@@ -327,7 +327,7 @@ fn sound(credentials: Credentials) -> Found {
     )))
 }
 
-/// The files that the environment names, or means.
+/// The files that the environment names, or the default ones.
 fn files() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let home = variable("HOME").map(PathBuf::from);

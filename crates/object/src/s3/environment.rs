@@ -58,7 +58,7 @@ pub(super) fn check_text(name: &str, value: &str) -> Result<(), OpenError> {
 /// Whether `value`, which `name` has set, can be a region.
 ///
 /// # Errors
-/// It cannot.
+/// When it cannot.
 pub fn check_region(name: &str, value: &str) -> Result<(), OpenError> {
     check_text(name, value)?;
     let is_sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -101,11 +101,11 @@ pub(super) fn check_options(options: &StoreOptions) -> Result<(), OpenError> {
     }
 }
 
-/// The endpoint that `name` has set, in the way in which the SDK takes it: a path ends in a slash, without which the bucket
-/// would be glued to it.
+/// The endpoint that `name` has set, in the form that the SDK expects: a path ends in a slash, without which the SDK
+/// would append the bucket to it without a separator.
 ///
 /// # Errors
-/// It is no address of a server.
+/// When it is no address of a server.
 pub fn endpoint(name: &str, url: &str) -> Result<String, OpenError> {
     check_text(name, url)?;
     let no_url = |why: &str| {
@@ -138,7 +138,7 @@ pub fn endpoint(name: &str, url: &str) -> Result<String, OpenError> {
     Ok(format!("{scheme}://{authority}{path}{end}"))
 }
 
-/// Whether this is a host, and perhaps a port.
+/// Whether this is a host, with an optional port.
 fn is_authority(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':') {
         // The colons of an IPv6 address lie within brackets.

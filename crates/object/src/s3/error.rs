@@ -1,4 +1,4 @@
-//! From the SDK's errors to the trait's.
+//! Translates the SDK's errors into the trait's.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::chain::{causes, chain};
 
 const STORE: &str = "S3";
 
-/// What an S3 server, or the way to it, had to say.
+/// An error that an S3 server, or the connection to it, reported.
 #[derive(Debug, thiserror::Error)]
 #[error("{words}")]
 pub(crate) struct S3Error {
@@ -23,9 +23,9 @@ pub(crate) struct S3Error {
     words: String,
     /// The region that the server names.
     region: Option<String>,
-    /// For how long the server wants to be left alone.
+    /// The pause that the server asks for.
     pub(crate) after: Option<Duration>,
-    /// Whether the answer had neither code nor body, so that it may be about the credentials as well.
+    /// Whether the answer had neither code nor body, so that the credentials may be the reason as well.
     is_bare: bool,
 }
 
@@ -63,7 +63,7 @@ impl S3Error {
     }
 }
 
-/// Whether an error of this store may be about the credentials that the request was signed with.
+/// Whether the credentials of the request may be the reason for an error of this store.
 pub(super) fn concerns_credentials(error: &Error) -> bool {
     causes(error)
         .filter_map(|cause| cause.downcast_ref::<S3Error>())
@@ -78,7 +78,7 @@ where
     sorted_sdk(location, error, Asked::Object)
 }
 
-/// The same of a listing, which is there even where nothing is.
+/// The same for a listing, which exists even if it is empty.
 pub(super) fn from_list<E>(prefix: &Path, error: SdkError<E, HttpResponse>) -> Error
 where
     E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
@@ -86,7 +86,7 @@ where
     sorted_sdk(prefix, error, Asked::Listing)
 }
 
-/// The same of a request whose answer has no body.
+/// The same for a request whose answer has no body.
 pub(super) fn from_head<E>(location: &Path, error: SdkError<E, HttpResponse>) -> Error
 where
     E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
@@ -126,7 +126,7 @@ where
         SdkError::TimeoutError(_) => Stage::TooLate,
         _ => Stage::OnItsWay,
     };
-    // The SDK's own text says "dispatch failure" and keeps the reason in the causes.
+    // The SDK's own text is "dispatch failure"; the reason is in the causes.
     let failed = S3Error {
         row: advice::failure(stage, &error),
         words: chain(&error),
@@ -137,7 +137,7 @@ where
     with_fault(location.as_ref(), failed)
 }
 
-/// An answer of success that cannot be read.
+/// The stage of an answer of success that cannot be read.
 fn reading(answer: &HttpResponse) -> Stage {
     let mut headers = answer.headers().iter();
     let is_s3 = headers.any(|(name, value)| {
@@ -146,7 +146,7 @@ fn reading(answer: &HttpResponse) -> Stage {
     Stage::Reading { is_s3 }
 }
 
-/// The content of an element of a small XML document, which holds text alone.
+/// The content of an element of a small XML document; the element contains only text.
 fn element<'a>(xml: &'a [u8], name: &str) -> Option<&'a str> {
     let text = std::str::from_utf8(xml).ok()?;
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
@@ -158,28 +158,28 @@ fn element<'a>(xml: &'a [u8], name: &str) -> Option<&'a str> {
 /// The kind of the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// Something about an object or an upload.
+    /// A request for an object or an upload.
     Object,
-    /// A HEAD: its answers have no body, and so an S3 server sends no code.
+    /// A HEAD: its answers have no body, so an S3 server sends no code.
     #[default]
     Head,
-    /// A listing, which no S3 server does not have.
+    /// A listing, which every S3 server supports.
     Listing,
 }
 
-/// What a server says beside "no".
+/// The details of a refusal.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Words<'a> {
-    /// HTTP status; 0 where there is none.
+    /// HTTP status; 0 if there is none.
     pub(crate) status: u16,
     pub(crate) code: Option<&'a str>,
     pub(crate) message: Option<&'a str>,
-    /// The header `Retry-After`, where it is a number.
+    /// The header `Retry-After`, if it is a number.
     pub(crate) after: Option<Duration>,
-    /// The region that is named beside.
+    /// The region that the answer names.
     pub(crate) region: Option<&'a str>,
     pub(crate) asked: Asked,
-    /// The body is HTML.
+    /// Whether the body is HTML.
     pub(crate) is_page: bool,
 }
 
@@ -191,7 +191,7 @@ impl Words<'_> {
         };
         match self.code {
             Some("AccessDenied") if says("expired") => advice::answer(Some("ExpiredToken"), 400),
-            // It is about the access key as well, if that is none.
+            // An access key that is not one leads to this code as well.
             Some("AuthorizationHeaderMalformed") if self.region.is_none() && !says("region") => {
                 advice::answer(Some("InvalidAccessKeyId"), 403)
             }
@@ -202,7 +202,7 @@ impl Words<'_> {
         }
     }
 
-    /// Whether no S3 server would answer like this. No caller may conclude from it that an object is gone.
+    /// Whether no S3 server would answer like this. No caller may conclude from it that an object is missing.
     fn is_elsewhere(&self) -> bool {
         let is_missing = |code| advice::answer(code, self.status).fault == Fault::NotFound;
         let refusal = matches!(self.status, 400 | 401 | 403 | 405);
@@ -216,7 +216,7 @@ impl Words<'_> {
     }
 }
 
-/// Sorts what the answer to a batch says about one object in it.
+/// Sorts the part of a batch's answer that concerns one object.
 pub(super) fn from_code(location: &str, code: Option<&str>, message: Option<&str>) -> Error {
     let words = Words {
         code,
@@ -237,12 +237,12 @@ pub(super) fn archived(location: &Path, what: &str) -> Error {
     sorted(location.as_ref(), words)
 }
 
-/// A request that the SDK could not even build.
+/// The error for a request that the SDK could not even build.
 pub(super) fn from_build(error: BuildError) -> Error {
     other(error)
 }
 
-/// An error without any meaning but its text.
+/// A generic error with only its text.
 pub(super) fn other(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
     Error::Generic {
         store: STORE,
@@ -250,7 +250,7 @@ pub(super) fn other(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error
     }
 }
 
-/// Sorts an answer by its code, and by its status where it has none (answers to HEAD have no body).
+/// Sorts an answer by its code, or by its status if it has none (answers to HEAD have no body).
 pub(crate) fn sorted(location: &str, words: Words<'_>) -> Error {
     let text = match (words.code, words.message) {
         (Some(code), Some(message)) => format!("{code}: {message}"),
@@ -280,7 +280,7 @@ fn with_fault(location: &str, error: S3Error) -> Error {
         Fault::Denied => Error::PermissionDenied { path, source },
         Fault::BadCredentials | Fault::NoCredentials => Error::Unauthenticated { path, source },
         Fault::Unsupported => Error::NotSupported { source },
-        // A missing bucket is not a missing object: nobody may conclude that the object is gone.
+        // A missing bucket is not a missing object: no caller may conclude that the object is missing.
         _ => Error::Generic {
             store: STORE,
             source,

@@ -56,7 +56,7 @@ impl Shared {
         let asked_len = match &options.range {
             Some(GetRange::Bounded(range)) => range.end.saturating_sub(range.start),
             Some(GetRange::Suffix(len)) => *len,
-            // It is not known, and few are large.
+            // The length is not known, and few are large.
             Some(GetRange::Offset(_)) | None => 0,
         };
         let under_way = Link::begin(self.link.as_ref(), Way::Down, asked_len).await;
@@ -141,7 +141,7 @@ impl Shared {
     }
 }
 
-/// The body, which is under way until it has ended.
+/// The body, which counts as in transit until it has ended.
 fn stream_of(body: ByteStream, under_way: Option<UnderWay>) -> GetResultPayload {
     let chunks = stream::try_unfold((body, under_way), |(mut body, under_way)| async move {
         let chunk = body.try_next().await.map_err(error::other)?;
@@ -150,7 +150,7 @@ fn stream_of(body: ByteStream, under_way: Option<UnderWay>) -> GetResultPayload 
     GetResultPayload::Stream(chunks.boxed())
 }
 
-/// HTTP cannot ask for no bytes at all.
+/// Whether a range contains a byte: HTTP cannot request an empty range.
 fn names_a_byte(range: &GetRange) -> bool {
     match range {
         GetRange::Bounded(range) => range.start < range.end,
@@ -159,7 +159,7 @@ fn names_a_byte(range: &GetRange) -> bool {
     }
 }
 
-/// Range and whole length in a header such as `bytes 8-13/31`.
+/// Parses the range and the whole length from a header such as `bytes 8-13/31`.
 fn parse_content_range(text: &str) -> Option<(Range<u64>, u64)> {
     let (range, size) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;

@@ -12,21 +12,21 @@ use object_store::{Error, ListResult, ObjectMeta, Result};
 use super::get::{from_sdk_time, length};
 use super::{Shared, error};
 
-/// What is listed: the same for all pages.
+/// The parameters that all pages of a listing share.
 struct Listing {
     shared: Arc<Shared>,
     prefix: Path,
     start_after: Option<String>,
 }
 
-/// Which page comes next.
+/// The page to request next.
 enum Next {
     First,
     After(String),
     None,
 }
 
-/// All objects below `prefix`, those at and before `offset` left out, page by page.
+/// All objects below `prefix`, without those at and before `offset`, page by page.
 pub(super) fn stream(
     shared: Arc<Shared>,
     prefix: Option<&Path>,
@@ -107,7 +107,7 @@ impl Shared {
     }
 }
 
-/// Below a prefix means below its slash: `a` has `a/b` in it, and not `ab`.
+/// The prefix of keys to list, which ends in a slash: `a` contains `a/b`, and not `ab`.
 pub(super) fn below(prefix: &Path) -> Option<String> {
     (!prefix.as_ref().is_empty()).then(|| format!("{prefix}/"))
 }
@@ -119,8 +119,8 @@ fn next_page(page: ListObjectsV2Output) -> Next {
     }
 }
 
-/// An object of a listing; none for keys that this trait cannot name, such as the `folder/` that
-/// consoles make: no volume has such objects.
+/// An object of a listing; `None` for keys that the trait cannot represent, such as the `folder/`
+/// that consoles create: no volume has objects with that kind of key.
 fn meta(object: &Object) -> Option<Result<ObjectMeta>> {
     let key = object.key()?;
     if key.ends_with('/') {

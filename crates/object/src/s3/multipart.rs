@@ -19,8 +19,8 @@ use super::put::{Headers, tagging};
 use super::{Shared, client, error};
 use crate::Checksum;
 
-/// Begins an upload. Its object appears when it completes; what is neither completed nor aborted
-/// stays in the bucket, unseen, until a lifecycle rule removes it.
+/// Begins an upload. Its object appears when it completes; an upload that is neither completed nor
+/// aborted stays in the bucket, unseen, until a lifecycle rule removes it.
 pub(super) async fn begin(
     shared: Arc<Shared>,
     location: &Path,
@@ -66,7 +66,7 @@ pub(super) async fn begin(
 
 struct S3Upload {
     target: Arc<Target>,
-    /// Parts so far; they are numbered from 1.
+    /// Number of parts so far; they are numbered from 1.
     parts: i32,
 }
 
@@ -79,8 +79,8 @@ struct Target {
 }
 
 impl Target {
-    /// Puts a part, and again if the server has stored something else: that is no error of the SDK's, which repeats
-    /// the others.
+    /// Puts a part, and repeats that if the server has stored other bytes: the SDK repeats its own errors, and this is
+    /// none of them.
     async fn put_part(&self, number: i32, body: Bytes) -> Result<()> {
         let sum = Sum::of(self.shared.checksum, &body).await?;
         let mut attempt = 1;
@@ -150,7 +150,7 @@ impl MultipartUpload for S3Upload {
 
     async fn complete(&mut self) -> Result<PutResult> {
         if self.parts == 0 {
-            // S3 does not complete an upload without parts; an empty object has an empty one.
+            // S3 does not complete an upload without parts; an empty object has one empty part.
             self.put_part(PutPayload::new()).await?;
         }
         let target = &self.target;

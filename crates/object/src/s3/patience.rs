@@ -1,8 +1,8 @@
-//! How long a request is waited for: as long as it gets on.
+//! Time limits of requests that depend on progress.
 //!
-//! The SDK limits the time from a request to its answer as a whole, which for an upload has to be enough for the slowest
-//! uplink, so that a connection that died is noticed after minutes. Its protection against streams that stall does
-//! not help: a body in memory is taken by the connection in one go, and counts as sent from then on. So the
+//! The SDK limits the time from a request to its answer as a whole. For an upload that limit has to be enough for the
+//! slowest uplink, so that a dead connection is noticed only after minutes. The SDK's protection against stalled
+//! streams does not help: the connection takes a body in memory in one go, which counts as sent from then on. So the
 //! limits are kept here, between the SDK, with its retries, and its HTTP client:
 //!
 //! ```text
@@ -10,19 +10,19 @@
 //!          | 20 s |  | 20 s |                             | 20 s, and up to 16 s |
 //! ```
 //!
-//! * A body goes out in [pieces](Pieces), slices of the one buffer. The connection asks for the next one when it has
-//!   room, so that a socket that does not move is a piece that nobody asks for, and the upload is given up
-//!   [`PATIENCE`] after the last one.
-//! * From the last piece on, or from the start where there is no body, the server has as long for its answer. The end
-//!   of the body is still in the buffers of the connection and of the socket then, where nobody sees it move,
+//! * A body is sent in [pieces](Pieces), slices of the one buffer. The connection asks for the next one when it has
+//!   room, so if the socket does not move, no piece is requested, and the upload is given up [`PATIENCE`] after the
+//!   last one.
+//! * From the last piece on, or from the start if there is no body, the server has the same time for its answer. The
+//!   end of the body is then still in the buffers of the connection and of the socket, where its progress is invisible,
 //!   so it gets the time that the slowest uplink needs for it.
 //!
-//! However long an upload takes in sum is of no interest here; [`crate::pace`] has a limit for that.
+//! The total time of an upload does not matter here; [`crate::pace`] has a limit for that.
 //!
-//! Where the [link](crate::link) has limits, each piece waits for its turn before it is handed over, and so does each
-//! piece of the body of an [answer](Arriving). While it waits the connection is not to blame, and the time does not run.
+//! If the [link](crate::link) has limits, each piece waits for its turn before it is sent, and so does each piece of
+//! the body of an [answer](Arriving). During that wait the connection is not at fault, and the time does not run.
 //!
-//! What is given up is dropped, and its connection with it: whether the server did what it was asked for is unknown.
+//! A request that is given up is dropped, and its connection with it: whether the server carried it out is unknown.
 
 mod arriving;
 mod pieces;
@@ -47,13 +47,13 @@ use crate::link::{Link, Turns, Way};
 use arriving::Arriving;
 use pieces::Pieces;
 
-/// For a body to move on, and then for the first byte of an answer.
+/// Time for a body to make progress, and then for the first byte of an answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-/// The slowest uplink that is waited for.
+/// The slowest accepted uplink.
 const MIN_UPLOAD_BYTES_PER_S: u64 = 64 << 10;
-/// How much of the end of a body is given that time. At 68 KiB/s 1.3 MiB were in buffers after the last piece: up to
-/// 0.4 in hyper's and 0.9 in the socket's, which the kernel sizes by what is on its way. What is more than this comes
-/// out of the time for the answer.
+/// Length of the end of a body that gets extra time. At 68 KiB/s, 1.3 MiB were in buffers after the last piece: up to
+/// 0.4 in hyper's and 0.9 in the socket's, which the kernel sizes by the bytes in flight. Bytes beyond this limit
+/// reduce the time for the answer.
 const UNSEEN: u64 = 1 << 20;
 
 /// Why a request was given up.
@@ -67,16 +67,16 @@ enum GivenUp {
     AnswerStalled { limit: Duration },
 }
 
-/// How far the body of a request is on its way.
+/// Progress of the body of a request.
 #[derive(Debug)]
 struct Upload {
     /// Bytes that the connection has taken.
     sent: u64,
-    /// There are no more.
+    /// Whether it has taken all bytes.
     is_whole: bool,
-    /// It asks for more, which waits for its turn on the link.
+    /// Whether it asks for more, which waits for its turn on the link.
     is_held: bool,
-    /// When it took some; at first, when the request was made.
+    /// Time when it last took some; at first, when the request was made.
     last: Instant,
 }
 
@@ -97,18 +97,18 @@ impl Upload {
         self.last = now;
     }
 
-    /// The connection would go on, if it were let.
+    /// Notes that the connection would continue, and the link holds the body back.
     fn held(&mut self) {
         self.is_held = true;
     }
 
-    /// When it is given up if nothing moves until then.
+    /// The time at which the request is given up if nothing moves until then.
     fn deadline(&self, patience: Duration, now: Instant) -> Instant {
         let since = if self.is_held { now } else { self.last };
         since + self.limit(patience)
     }
 
-    /// How long after the last progress it is given up. Never shorter than it was before.
+    /// Time after the last progress at which the request is given up. Never shorter than it was before.
     fn limit(&self, patience: Duration) -> Duration {
         if self.is_whole {
             let unseen = self.sent.min(UNSEEN);
@@ -129,7 +129,7 @@ impl Upload {
     }
 }
 
-/// An HTTP client that waits for the requests of `inner` no longer than they get on.
+/// An HTTP client that gives up requests of `inner` that make no progress.
 #[derive(Debug)]
 pub(super) struct PatientClient {
     inner: SharedHttpClient,
@@ -138,7 +138,7 @@ pub(super) struct PatientClient {
 }
 
 impl PatientClient {
-    /// `link` says when bodies may move on, where there is a limit for them.
+    /// `link` decides when bodies may move on, if they have a limit.
     pub(super) fn new(
         inner: SharedHttpClient,
         patience: Duration,
@@ -194,12 +194,12 @@ struct PatientConnector {
 }
 
 impl PatientConnector {
-    /// The turns of a body, where its way has a limit.
+    /// The turns of a body, if its direction has a limit.
     fn turns(&self, way: Way, len: Option<u64>) -> Option<Turns> {
         Turns::new(self.link.as_ref()?, way, len)
     }
 
-    /// The answer, whose body comes as fast as the link allows.
+    /// The answer, with a body that arrives as fast as the link allows.
     fn arriving(&self, mut answer: HttpResponse) -> HttpResponse {
         let len = answer.body().content_length();
         if let Some(turns) = self.turns(Way::Down, len) {
@@ -212,7 +212,7 @@ impl PatientConnector {
 }
 
 impl HttpConnector for PatientConnector {
-    /// The request is signed by now, so that its body may be cut into pieces; a retry comes with a body of its own.
+    /// The request is signed by now, so its body may be split into pieces; a retry has a body of its own.
     fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
         let len = request.body().content_length();
         let is_empty = len == Some(0);

@@ -68,7 +68,7 @@ impl Shared {
         answer.map_err(|error| error::from_sdk(&put.location, error))
     }
 
-    /// How the server is asked to encrypt, and with which key.
+    /// The encryption to request from the server, and its key.
     pub(super) fn encryption(&self) -> (Option<ServerSideEncryption>, Option<String>) {
         match &self.encryption {
             Encryption::Bucket => (None, None),
@@ -112,8 +112,8 @@ impl Put {
         })
     }
 
-    /// S3 has one answer, "precondition failed", to a create that meets an object and to an update
-    /// that meets another version; and "not found" to an update that meets nothing.
+    /// S3 has one answer, "precondition failed", for a create that meets an object and for an
+    /// update that meets another version; and "not found" for an update that meets no object.
     fn sorted(&self, error: Error) -> Error {
         match error {
             Error::Precondition { path, source } if self.must_create => {
@@ -172,7 +172,7 @@ impl Headers {
     }
 }
 
-/// A key as it stands in the header that names the source of a copy.
+/// Encodes a key for the header that names the source of a copy.
 pub(super) fn percent_encode(key: &str) -> String {
     key.bytes()
         .fold(String::with_capacity(key.len()), |mut encoded, byte| {

@@ -1,8 +1,8 @@
-//! Archived objects: they are named in the log, and restored if `s3_restore` is set.
+//! Archived objects: they are logged, and restored if `s3_restore` is set.
 //!
-//! A lifecycle rule may move objects into a class whose objects cannot be read (GLACIER, DEEP_ARCHIVE, the archive tiers of
-//! INTELLIGENT_TIERING). A GET of one is answered with 403 `InvalidObjectState`. Nothing of it is lost, and it can be read
-//! some minutes to two days after RestoreObject, for the number of days in that request.
+//! A lifecycle rule may move objects into a class whose objects cannot be read (GLACIER, DEEP_ARCHIVE, the archive
+//! tiers of INTELLIGENT_TIERING). A GET of one is answered with 403 `InvalidObjectState`. Its data are not lost; they
+//! can be read some minutes to two days after RestoreObject, for the number of days in that request.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,17 +20,17 @@ use tokio::time::Instant;
 use super::{Shared, error};
 use crate::{Restore, RestoreTier};
 
-/// How long it takes until the same object is named, and restored, again: a restore may have expired meanwhile.
+/// Time until the same object is logged, and restored, again: a restore may have expired meanwhile.
 const AGAIN: Duration = Duration::from_secs(6 * 3600);
-/// Objects that are remembered.
+/// Maximum number of remembered objects.
 const MOST: usize = 10_000;
 
-/// Archived objects that were met.
+/// Archived objects that requests have met.
 #[derive(Debug, Default)]
 pub(super) struct Archived(Mutex<HashMap<Path, Instant>>);
 
 impl Archived {
-    /// Whether this object is to be named and restored now.
+    /// Whether this object is to be logged and restored now.
     fn is_news(&self, location: &Path) -> bool {
         let mut met = self.0.lock();
         if met.len() >= MOST {
@@ -50,7 +50,7 @@ impl Archived {
         }
     }
 
-    /// A request for a restore failed: the next read tries again.
+    /// Notes that a request for a restore failed: the next read tries again.
     fn forget(&self, location: &Path) {
         self.0.lock().remove(location);
     }
@@ -59,7 +59,7 @@ impl Archived {
 /// The class of an archived object, as the server reports it.
 struct Class {
     name: String,
-    /// Its copy is restored for good, and not for some days.
+    /// Whether its copy is restored for good, and not for some days.
     is_tiered: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The way to the server: which authorities vouch for it, and which proxy lies on it.
+//! The connection to the server: the authorities that it trusts, and the proxy.
 
 use std::fs;
 use std::path::Path;
@@ -14,13 +14,13 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::{OpenError, Proxy};
 
-/// Where machines ask for their own credentials, which no proxy knows of.
+/// Addresses where machines get their own credentials, which no proxy can reach.
 const LINK_LOCAL: &str = "169.254.0.0/16,fd00:ec2::254,fd00:ec2::23";
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
-/// An HTTP client of the AWS SDK, for a server that is spoken to through TLS, or is not. It trusts the system's authorities
-/// and those of the PEM file `ca`, and goes through the proxy that `proxy` means for such a server; without TLS where
-/// it is meant for TLS, it goes through none.
+/// An HTTP client of the AWS SDK, for a server that is reached with or without TLS. It trusts the system's authorities
+/// and those of the PEM file `ca`, and uses the proxy that `proxy` determines for that server. A client without TLS
+/// uses no proxy that is meant for TLS.
 ///
 /// # Errors
 /// [`OpenError::Authorities`] and [`OpenError::Proxy`], when the file or the proxy cannot be used.
@@ -40,7 +40,7 @@ pub fn http_client(
         return Ok(builder.build_https());
     };
     let proxy = route.config(is_tls)?;
-    // As `build_https` does it, which knows no proxy.
+    // As in `build_https`, which does not support a proxy.
     let connector = move |settings: Option<&HttpConnectorSettings>,
                           components: Option<&RuntimeComponents>| {
         let mut builder = Connector::builder();
@@ -57,7 +57,7 @@ pub fn http_client(
     Ok(Builder::new().build_with_connector_fn(connector))
 }
 
-/// Trusts the system's authorities and those of a file. It is looked through here, since the client would panic.
+/// Trusts the system's authorities and those of a file. The file is checked here, since the client would panic.
 fn trusting(path: &Path) -> Result<TlsContext, OpenError> {
     let failed = |why: String| OpenError::Authorities {
         path: path.to_owned(),
@@ -81,14 +81,14 @@ fn trusting(path: &Path) -> Result<TlsContext, OpenError> {
     context.map_err(|error| failed(error.to_string()))
 }
 
-/// The proxy on the way to a server.
+/// The proxy for a server.
 #[derive(PartialEq, Eq)]
 struct Route {
-    /// What has named it.
+    /// The setting or environment variable that names it.
     named_by: String,
-    /// Where it is; there may be a password in it.
+    /// Its URL, which may contain a password.
     url: String,
-    /// Hosts that are spoken to without it, with commas between them.
+    /// Hosts that are reached without it, separated by commas.
     direct: String,
 }
 
@@ -106,13 +106,13 @@ impl Route {
         } else {
             ProxyConfig::http(self.url.as_str())
         };
-        // The client's own words have the URL in them.
+        // The client's own message contains the URL.
         let config = config.map_err(|_| self.failed("it is not the URL of a proxy"))?;
         Ok(config.no_proxy(&self.direct))
     }
 }
 
-/// The proxy for requests through TLS, or for those without it; none if they go directly.
+/// The proxy for requests with TLS, or for those without it; `None` if they go directly.
 fn route(
     proxy: &Proxy,
     is_tls: bool,

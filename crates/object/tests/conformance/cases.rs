@@ -1,4 +1,4 @@
-//! What every store has to do, whatever it is.
+//! Cases that every store has to pass.
 
 use std::sync::Arc;
 
@@ -203,7 +203,7 @@ pub(crate) async fn an_update_replaces_only_the_version_that_it_names(store: &St
     );
     assert_eq!(get(store, "c/up").await.unwrap(), "other");
 
-    // The ETag of a listing is good for it as well.
+    // The ETag of a listing works for it as well.
     let meta = store.store.head(&store.path("c/up")).await.unwrap();
     assert_eq!(meta.e_tag, second.e_tag);
     put(store, "c/up", b"third", PutMode::Update(second.into()))
@@ -354,8 +354,8 @@ pub(crate) async fn an_object_is_copied_and_renamed(store: &Store) {
     assert_eq!(get(store, "y/moved").await.unwrap(), "body");
 }
 
-/// SlateDB marks its conditional puts with an attribute where a store has attributes, and does
-/// without where the store says that it has none.
+/// SlateDB marks its conditional puts with an attribute if a store supports attributes, and does
+/// without if the store reports that it does not.
 pub(crate) async fn attributes_come_back_or_are_refused(store: &Store) {
     let mut attributes = Attributes::new();
     attributes.insert(Attribute::ContentType, "text/plain".into());

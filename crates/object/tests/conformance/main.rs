@@ -1,4 +1,4 @@
-//! One suite for all stores: what holds of one holds of the others.
+//! One conformance suite for all stores.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -6,7 +6,7 @@ mod support;
 mod cases;
 mod options;
 
-/// A module of tests for a backend, which `$open` gives; each test has the attribute.
+/// A module of tests for a backend, which `$open` returns; each test has the attribute.
 macro_rules! conformance {
     (#[$attribute:meta] $backend:ident, $open:expr, [$($case:ident),* $(,)?]) => {
         mod $backend {

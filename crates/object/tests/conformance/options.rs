@@ -1,4 +1,4 @@
-//! Options of the store on S3 before real servers: what they accept, and what they say of it afterwards.
+//! Options of the store on S3 with real servers: which options they accept, and what they report afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use crate::support::authority::Authority;
 use crate::support::real_s3::Server;
 
-/// Puts a pack and an object of metadata, in one piece and in parts, reads and deletes.
+/// Puts a pack and an object of metadata, in one piece and in parts, reads and deletes them.
 async fn use_it(store: &Store) {
     probe(store).await.unwrap();
     let bytes = vec![7; 700_000];
@@ -53,7 +53,7 @@ async fn use_it(store: &Store) {
     assert!(gone.iter().all(Result::is_ok), "{gone:?}");
 }
 
-/// A client of the test's own, for what the store does not ask.
+/// A separate client, for requests that the store does not make.
 struct Inspector(Client);
 
 impl Inspector {
@@ -155,7 +155,7 @@ async fn on_minio_everything_is_encrypted_as_was_asked_for() {
         (Encryption::Kms { key: None }, ServerSideEncryption::AwsKms),
         (Encryption::Kms { key }, ServerSideEncryption::AwsKms),
     ] {
-        // An MD5 is no ETag of what a key of the key management encrypts.
+        // An object that a key of the key management encrypts has an ETag that is no MD5.
         let options = StoreOptions {
             encryption,
             checksum: Checksum::Md5,
@@ -204,7 +204,7 @@ async fn a_limit_takes_its_time_and_fails_nothing() {
         ..server.options()
     };
     let store = server.open(&options).await;
-    // 12 MiB each way, less what may be ahead.
+    // 12 MiB in each direction, less the bytes that may be ahead.
     let least = Duration::from_millis(2800);
     let names: Vec<_> = (0..6).map(|name| store.path(&name.to_string())).collect();
     let bytes = vec![7; 2 * MIB];

@@ -1,4 +1,4 @@
-//! An authority of the tests' own, and certificates of servers from it.
+//! A certificate authority for the tests, and server certificates from it.
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct Authority {
     pub(crate) pem: String,
 }
 
-/// What a server shows, and the key to it.
+/// The certificate of a server, and its private key.
 pub(crate) struct Identity {
     pub(crate) certificate: String,
     pub(crate) key: String,
@@ -37,12 +37,12 @@ impl Authority {
         }
     }
 
-    /// For a server with these names and addresses.
+    /// An identity for a server with these names and addresses.
     pub(crate) fn identity(&self, names: &[&str]) -> Identity {
         self.identity_of(names, (2000, 3000))
     }
 
-    /// The same, which is valid from the begin of one year to the begin of another.
+    /// The same, valid from the start of one year to the start of another.
     pub(crate) fn identity_of(&self, names: &[&str], (from, to): (i32, i32)) -> Identity {
         let key = KeyPair::generate().unwrap();
         let mut params = named(names);
@@ -61,7 +61,7 @@ fn named(names: &[&str]) -> CertificateParams {
 }
 
 impl Identity {
-    /// One that vouches for itself, as an authority does or as a server does; and its certificate.
+    /// A self-signed identity, of an authority or of a server; and its certificate.
     pub(crate) fn self_signed(names: &[&str], is_authority: bool) -> (Identity, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = named(names);

@@ -1,5 +1,5 @@
-//! An S3 server in memory, on `s3s`, which brings the protocol and the signatures. It has one
-//! bucket, called `bucket`, and checks what the adapter is meant to send.
+//! An S3 server in memory, based on `s3s`, which provides the protocol and the signatures. It has
+//! one bucket, called `bucket`, and checks that the adapter sends the right requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -16,27 +16,27 @@ use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
 pub(crate) use super::server::Server;
 
-/// Few enough that listings have several pages.
+/// Small enough that listings have several pages.
 const PAGE_LEN: usize = 3;
 
-/// In what the server differs from a good one.
+/// The differences of the server from a correct one.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Behaviour {
-    /// Conditions of puts have no effect, as with Garage.
+    /// Conditions of puts have no effect, as in Garage.
     pub(crate) ignores_conditions: bool,
-    /// Nobody may do anything.
+    /// No request has permission.
     pub(crate) denies: bool,
-    /// Puts work, and are answered as if they had not.
+    /// Puts take effect, and are answered as if they had failed.
     pub(crate) loses_answers_to_puts: bool,
-    /// So many puts meet a conflict, and do nothing.
+    /// This number of puts meet a conflict, and have no effect.
     pub(crate) conflicts: u32,
-    /// So many puts fail first.
+    /// This number of puts fail first.
     pub(crate) failures: u32,
-    /// What is put need not have a checksum.
+    /// Puts need not have a checksum.
     pub(crate) needs_no_checksum: bool,
-    /// Objects whose names hold `archived` are, until RestoreObject has asked for this number of days.
+    /// Objects whose names contain `archived` are archived, until RestoreObject has asked for this number of days.
     pub(crate) archives: Option<i32>,
-    /// ETags are MD5s, as those of S3 are, but for so many puts at first, which have another one.
+    /// ETags are MD5s, as in S3, except for this number of puts at first, which get another ETag.
     pub(crate) md5_e_tags_after: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ impl MemoryS3 {
         }
     }
 
-    /// The ETag of what was put as the `number`th one, if it is not just any.
+    /// The ETag of the `number`th put, if it matters.
     fn e_tag(&self, number: u32, bytes: &[u8]) -> Option<ETag> {
         let after = self.behaviour.md5_e_tags_after?;
         let sum: [u8; 16] = Md5::digest(bytes).into();
@@ -124,7 +124,7 @@ impl MemoryS3 {
         Ok(self.state.lock().unwrap())
     }
 
-    /// Reads what is put, with its CRC32 and its MD5.
+    /// Reads the body of a put, with its CRC32 and its MD5.
     async fn read(
         &self,
         body: Option<StreamingBlob>,
@@ -136,7 +136,7 @@ impl MemoryS3 {
                 bytes.extend_from_slice(&chunk.map_err(|_| s3_error!(IncompleteBody))?);
             }
         }
-        // The adapter must send one, and the right one.
+        // The adapter must send one checksum, and the right one.
         let right = match (crc32, md5) {
             (Some(sum), None) => sum == base64::encode(crc32fast::hash(&bytes).to_be_bytes()),
             (None, Some(sum)) => sum == base64::encode(Md5::digest(&bytes)),
@@ -152,7 +152,7 @@ impl MemoryS3 {
 }
 
 fn body(bytes: Bytes) -> StreamingBlob {
-    // Two pieces, so that readers have to put them together.
+    // Two pieces, so that readers have to join them.
     let (front, back) = (
         bytes.slice(..bytes.len() / 2),
         bytes.slice(bytes.len() / 2..),

@@ -11,7 +11,7 @@ pub(crate) mod server;
 use forebay_object::{Credentials, Store, StoreOptions, open};
 use tempfile::TempDir;
 
-/// A store, and what must live as long as it.
+/// A store, and its resources, which must live as long as the store.
 pub(crate) struct Backend {
     pub(crate) store: Store,
     _keep: Box<dyn std::any::Any + Send>,
@@ -49,7 +49,7 @@ pub(crate) async fn s3() -> Backend {
     Backend::new(store, server)
 }
 
-/// Options that lead to an S3 server at `address`, and to nothing in the environment.
+/// Options for an S3 server at `address`, without values from the environment.
 pub(crate) fn s3_options(address: &str, secret: &str) -> StoreOptions {
     StoreOptions {
         endpoint_url: Some(format!("http://{address}")),

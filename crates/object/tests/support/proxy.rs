@@ -1,4 +1,4 @@
-//! A proxy that knows one server, under whatever name, and keeps what it was asked.
+//! A proxy that forwards every name to one server, and records its requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Leads to the server at `address`.
+    /// A proxy to the server at `address`.
     pub(crate) async fn start(address: String) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -28,14 +28,14 @@ impl Proxy {
         Proxy { url, heads, task }
     }
 
-    /// The first lines of what each connection began with.
+    /// The first line of each connection.
     pub(crate) fn asked(&self) -> Vec<String> {
         let heads = self.heads.lock().unwrap();
         let first = |head: &String| head.lines().next().unwrap().to_owned();
         heads.iter().map(first).collect()
     }
 
-    /// The headers of that as well.
+    /// The first line of each connection, with the headers.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }

@@ -1,5 +1,5 @@
-//! A real S3 server, started from the program that `FOREBAY_TEST_S3_SERVER` names: `versitygw` or
-//! `minio`. Tests that need one are ignored, and run by `.ci/run` or with `-- --ignored`.
+//! A real S3 server, started from the program in `FOREBAY_TEST_S3_SERVER`: `versitygw` or `minio`.
+//! Tests that need one are ignored, and are run by `.ci/run` or with `-- --ignored`.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -34,13 +34,13 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts the server that is named, with TLS if it gets a certificate.
+    /// Starts the configured server, with TLS if it gets a certificate.
     pub(crate) fn start(identity: Option<&Identity>) -> Server {
         let program = std::env::var_os("FOREBAY_TEST_S3_SERVER")
             .expect("FOREBAY_TEST_S3_SERVER names the program of versitygw or MinIO");
         let folder = TempDir::new().unwrap();
         let (data, certificates) = (folder.path().join("data"), folder.path().join("tls"));
-        // Both servers take a folder of their data for a bucket.
+        // Both servers use a folder of their data as a bucket.
         std::fs::create_dir_all(data.join("bucket")).unwrap();
         std::fs::create_dir(&certificates).unwrap();
         let certificate = certificates.join("public.crt");
@@ -94,7 +94,7 @@ impl Server {
         }
     }
 
-    /// Options that lead to it.
+    /// Options for this server.
     pub(crate) fn options(&self) -> StoreOptions {
         StoreOptions {
             endpoint_url: Some(format!("{}://{}", self.scheme, self.address)),
@@ -102,12 +102,12 @@ impl Server {
         }
     }
 
-    /// Where a test may keep files.
+    /// A folder for files of a test.
     pub(crate) fn folder(&self) -> &Path {
         self.data.path()
     }
 
-    /// A store in its bucket, when it is up.
+    /// Opens a store in its bucket, once the server is up.
     pub(crate) async fn open(&self, options: &StoreOptions) -> Store {
         for _ in 0..100 {
             match open("s3://bucket/a/volume", options).await {

@@ -29,7 +29,7 @@ impl Answer {
         }
     }
 
-    /// As S3 servers refuse.
+    /// An error answer in the form of S3 servers.
     pub(crate) fn error(status: u16, code: &str, message: &str) -> Answer {
         let body = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>"
@@ -92,7 +92,7 @@ impl Scripted {
         }
     }
 
-    /// How many requests have come so far whose first line begins like that.
+    /// Number of requests so far whose first line begins with `line`.
     pub(crate) fn count(&self, line: &str) -> usize {
         let asked = self.asked.lock().unwrap();
         let begins = |asked: &&Asked| format!("{} {}", asked.method, asked.path).starts_with(line);
@@ -100,7 +100,7 @@ impl Scripted {
     }
 }
 
-/// The next request of a connection, with its body read; none at its end.
+/// The next request of a connection, with its body read; `None` at its end.
 async fn next(stream: &mut tokio::net::TcpStream, bytes: &mut Vec<u8>) -> Option<Asked> {
     let end = loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! Serves the S3 server in memory, and keeps what it was asked.
+//! Serves the S3 server in memory, and records its requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,10 +18,10 @@ use super::memory_s3::{Behaviour, MemoryS3};
 use super::s3_options;
 
 const SECRET: &str = "testsecret";
-/// The server has this name as well, where a proxy leads to it.
+/// A second name of the server, which a proxy resolves.
 pub(crate) const DOMAIN: &str = "s3.test";
 
-/// A request that the server has seen.
+/// A recorded request.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) method: String,
@@ -94,7 +94,7 @@ impl Server {
         s3_options(&self.address, SECRET)
     }
 
-    /// What was asked so far with this method, and with this text in the path or behind it.
+    /// The requests so far with this method, and with this text in the path or the query.
     pub(crate) fn seen(&self, method: &str, text: &str) -> Vec<Seen> {
         let seen = self.seen.lock().unwrap();
         let wanted = |seen: &&Seen| {

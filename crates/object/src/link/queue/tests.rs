@@ -19,7 +19,7 @@ struct Body {
     moved: u64,
 }
 
-/// A link whose bodies all ask whenever they may, and a clock that goes on as the queue says.
+/// A link whose bodies all ask whenever they may, and a clock that advances as the queue demands.
 struct Scene {
     queue: Queue,
     now: Instant,
@@ -191,7 +191,7 @@ fn who_asks_no_more_holds_nobody_up() {
     for body in [1, 2] {
         assert!(matches!(scene.ask(body), Turn::Wait(_)));
     }
-    // The first one is gone without a word; the others ask every second.
+    // The first body has stopped without notice; the others ask every second.
     for _ in 0..10 {
         scene.now += SECOND;
         for body in [1, 2] {

@@ -24,7 +24,7 @@ const fn row(
     }
 }
 
-/// A redirection to anywhere: S3 has 301 and 307 only.
+/// A redirection without a row of its own: S3 has 301 and 307 only.
 pub(super) static OTHER_REDIRECT: Advice = row(
     "",
     302,

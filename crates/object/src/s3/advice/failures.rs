@@ -180,7 +180,7 @@ pub static FAILURES: &[Advice] = &[
     CANNOT_BE_SENT,
 ];
 
-/// In which way a request failed, as far as the SDK reports it.
+/// The stage at which a request failed, as far as the SDK reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::s3) enum Stage {
     /// There were no credentials to sign it with.
@@ -189,9 +189,9 @@ pub(in crate::s3) enum Stage {
     Building,
     /// It was not sent, or not answered.
     OnItsWay,
-    /// The time was over.
+    /// The time limit was reached.
     TooLate,
-    /// The answer could not be read; whether it is one of a server for S3 at all.
+    /// The answer could not be read; `is_s3` is whether an S3 server sent it.
     Reading { is_s3: bool },
 }
 
@@ -229,7 +229,7 @@ fn on_its_way(error: &(dyn StdError + 'static)) -> &'static Advice {
             _ => {}
         }
     }
-    // hyper's have none that is built here.
+    // hyper's errors have no constructor here.
     match text.contains("connection closed") || text.contains("channel closed") {
         true => &BROKEN,
         false if text.contains("no answer within") || text.contains("stands still") => &SILENT,
@@ -237,7 +237,7 @@ fn on_its_way(error: &(dyn StdError + 'static)) -> &'static Advice {
     }
 }
 
-/// An I/O error holds the one of TLS, and does not name it as its cause.
+/// The TLS error within an I/O error, which does not report it as its source.
 fn tls_error<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a TlsError> {
     if let Some(tls) = cause.downcast_ref::<TlsError>() {
         return Some(tls);
@@ -254,14 +254,14 @@ fn of_tls(error: &TlsError) -> &'static Advice {
         };
     };
     match why {
-        // A bad signature is one of another authority that has the same name.
+        // A bad signature comes from another authority with the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => &UNKNOWN_AUTHORITY,
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => &EXPIRED,
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => &NOT_YET,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             &OTHER_NAME
         }
-        // The verifier's own error, which is of a crate that is no dependency here.
+        // The verifier's own error, whose crate is no dependency here.
         other if format!("{other:?}").contains("CaUsedAsEndEntity") => &AUTHORITY_AS_SERVER,
         _ => &BAD_CERTIFICATE,
     }

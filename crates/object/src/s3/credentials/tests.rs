@@ -1,4 +1,4 @@
-//! When credentials are found again.
+//! Searches for changed credentials.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -63,7 +63,7 @@ async fn credentials_are_found_once_for_many_requests() {
         assert_eq!(agent.key().await.unwrap(), "first");
     }
     assert_eq!((agent.searches(), agent.source.generation()), (1, 1));
-    // Without a time of expiry, for a quarter of an hour.
+    // Credentials without a time of expiry, for a quarter of an hour.
     tokio::time::advance(OLD - SECOND).await;
     agent.gives("second", None);
     assert_eq!(agent.key().await.unwrap(), "first");
@@ -80,7 +80,7 @@ async fn a_file_that_has_changed_is_noticed_without_a_failure() {
     assert_eq!(agent.key().await.unwrap(), "first");
     agent.gives("second", None);
     std::fs::write(&file, "of another length").unwrap();
-    // It is looked at once a second.
+    // The file is checked once a second.
     assert_eq!(agent.key().await.unwrap(), "first");
     tokio::time::advance(LOOK).await;
     assert_eq!(agent.key().await.unwrap(), "second");
@@ -97,7 +97,7 @@ async fn a_file_that_has_changed_is_noticed_without_a_failure() {
 async fn a_refusal_has_them_found_again_and_not_more_often_than_every_few_seconds() {
     let agent = Agent::new(Vec::new());
     agent.key().await.unwrap();
-    // Of the first request, before which there were none: they are the same still.
+    // The first request was refused, before which there were no credentials: they have not changed.
     assert!(!agent.source.refused(0).await);
     assert_eq!(agent.searches(), 1);
     tokio::time::advance(AGAIN).await;
@@ -112,7 +112,7 @@ async fn a_refusal_has_them_found_again_and_not_more_often_than_every_few_second
     tokio::time::advance(AGAIN).await;
     assert!(agent.source.refused(first).await);
     assert_eq!(agent.searches(), 3);
-    // Of a request that was signed before: the others are there already.
+    // A request that was signed before was refused: the new credentials are there already.
     assert!(agent.source.refused(first).await);
     assert_eq!(agent.searches(), 3);
     assert_eq!(agent.key().await.unwrap(), "second");

@@ -1,4 +1,4 @@
-//! The body of an answer that comes as fast as the link allows.
+//! The body of an answer, slowed down to the limit of the link.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,21 +12,21 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::GivenUp;
 use crate::link::{PIECE, Turns};
 
-/// A reader that looks so late was away, and the connection is not to blame.
+/// A reader that polls later than this after the deadline was busy elsewhere, and the connection is not at fault.
 const AWAY: Duration = Duration::from_secs(1);
 
 /// The bytes of `body` unchanged, in pieces that have waited for their turn. The connection reads on when they are
-/// taken, and the server is slowed down by that.
+/// taken, which slows the server down.
 ///
-/// The SDK would take such a wait for a connection that stands still, so that this looks for those itself: a body of
-/// which nothing comes for as long as the patience lasts ends with an error.
+/// The SDK would take that wait for a stalled connection, so this detects stalls itself: a body of which nothing
+/// arrives for the time limit ends with an error.
 pub(super) struct Arriving {
     body: SdkBody,
-    /// What came of `body` and did not have its turn yet.
+    /// Bytes of `body` that have not had their turn yet.
     rest: Bytes,
     turns: Turns,
     patience: Duration,
-    /// When nothing has come for too long; none while there is something.
+    /// Runs out when nothing has arrived for too long; `None` while bytes are available.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -41,7 +41,7 @@ impl Arriving {
         }
     }
 
-    /// Whether nothing has come for too long, asked when nothing has come.
+    /// Whether nothing has arrived for too long; called when nothing has arrived.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<GivenUp> {
         let limit = self.patience;
         loop {

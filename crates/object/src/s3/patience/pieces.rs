@@ -1,4 +1,4 @@
-//! A body that goes out in pieces.
+//! The body of a request, sent in pieces.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Upload;
-// Small enough that an uplink of 64 KiB/s takes one a second, large enough that cutting it off costs nothing beside
-// sending it; the connection gathers several for one system call.
+// Small enough that an uplink of 64 KiB/s takes one per second, large enough that splitting costs nothing compared with
+// sending; the connection gathers several for one system call.
 use crate::link::{PIECE, Turns};
 
-/// The bytes of `body` unchanged, at most [`PIECE`] of them at a time and none of them copied, with a note of
-/// when each piece was taken. Where the link has a limit, each waits for its turn.
+/// The bytes of `body` unchanged, at most [`PIECE`] of them at a time and without copies; notes when each piece was
+/// taken. If the link has a limit, each waits for its turn.
 pub(super) struct Pieces {
     body: SdkBody,
-    /// What came of `body` and was not taken yet.
+    /// Bytes of `body` that were not taken yet.
     rest: Bytes,
     upload: Arc<Mutex<Upload>>,
     turns: Option<Turns>,
@@ -70,7 +70,7 @@ impl Body for Pieces {
             return Poll::Pending;
         }
         let piece = self.rest.split_to(len);
-        // The connection need not ask again once this says that there is nothing left.
+        // The connection need not poll again once this reports the end.
         self.took(len, self.is_end_stream());
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

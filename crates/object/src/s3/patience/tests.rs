@@ -1,4 +1,4 @@
-//! Servers that take and answer uploads as they like, and what becomes of the uploads.
+//! Uploads to servers that read and answer slowly, in part, or not at all.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -19,14 +19,14 @@ use super::*;
 use crate::s3::S3Store;
 use crate::{Credentials, Fault, StoreOptions};
 
-/// What tests have: enough for a machine with other work, too.
+/// Time limit of the tests: enough for a machine with other work, too.
 const SHORT: Duration = Duration::from_secs(2);
-/// Most that a test takes; beyond it has failed.
+/// Maximum time of a test; beyond it the test has failed.
 const TEST_LIMIT: Duration = Duration::from_secs(120);
-/// More than all the buffers between two ends of a connection take.
+/// More than all buffers between the two ends of a connection hold.
 const LARGE: usize = 8 << 20;
 
-/// Bytes that tell where they belong.
+/// Bytes that show their position.
 fn body(len: usize) -> Bytes {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
@@ -48,7 +48,7 @@ impl Server {
         link: Option<Arc<Link>>,
     ) -> Server {
         let socket = TcpSocket::new_v4().unwrap();
-        // Little is on its way between the two, so that the upload moves as the server reads.
+        // Few bytes are in transit between the two, so the upload moves as the server reads.
         socket.set_recv_buffer_size(64 << 10).unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(8).unwrap();
@@ -67,7 +67,7 @@ impl Server {
         Server { listener, store }
     }
 
-    /// Puts an object of `len` bytes, beside what the test does as the server.
+    /// Puts an object of `len` bytes, while the test acts as the server.
     fn put(&self, len: usize) -> JoinHandle<Result<PutResult>> {
         let store = self.store.clone();
         tokio::spawn(async move {
@@ -91,12 +91,12 @@ impl Server {
 
 struct Connection {
     stream: TcpStream,
-    /// What came and belongs to no head.
+    /// Bytes that were read and belong to no head.
     read: Vec<u8>,
 }
 
 impl Connection {
-    /// Reads until there are `len` bytes, or the other side has ended it.
+    /// Reads until there are `len` bytes, or the peer has ended the connection.
     async fn read_to(&mut self, len: usize) {
         let mut piece = vec![0; 64 << 10];
         while self.read.len() < len {
@@ -107,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// The request line, and the headers by their names in lower case.
+    /// The request line, and the headers with names in lower case.
     async fn head(&mut self) -> (String, HashMap<String, String>) {
         let end = loop {
             let end = self.read.windows(4).position(|four| four == b"\r\n\r\n");
@@ -145,7 +145,7 @@ async fn an_upload_that_the_server_stops_reading_is_given_up_with_its_connection
     let error = put.await.unwrap().unwrap_err();
     assert_eq!(Fault::of(&error), Fault::Unreachable);
     assert!(error.to_string().contains("stands still"), "{error}");
-    // Nothing holds the rest of the body for a server that may come back.
+    // The rest of the body is not kept for a server that may come back.
     let rest = connection.read_to(LARGE);
     tokio::time::timeout(TEST_LIMIT, rest).await.unwrap();
     assert!(connection.read.len() < LARGE);
@@ -197,7 +197,7 @@ async fn a_request_without_a_body_has_to_be_answered() {
     assert!(error.to_string().contains("no answer"), "{error}");
 }
 
-/// The SDK asks again with the body that it kept, not with the one that was cut into pieces.
+/// The SDK repeats the request with the body that it kept, not with the one that was split into pieces.
 #[tokio::test]
 async fn a_part_that_stands_still_is_sent_again_as_a_whole() {
     let server = Server::start(SHORT, true).await;
@@ -228,7 +228,7 @@ async fn a_part_that_stands_still_is_sent_again_as_a_whole() {
     assert!(second.read == body(LARGE));
 }
 
-/// Cutting the body into pieces shows nowhere but in time.
+/// Splitting the body into pieces has no effect except in time.
 #[tokio::test]
 async fn pieces_are_sent_under_the_headers_of_a_whole_body() {
     for (unsigned, hash) in [
@@ -273,7 +273,7 @@ fn limits_run_from_the_last_progress() {
     upload.took(4 << 20, false, later);
     assert_eq!((upload.last, upload.limit(PATIENCE)), (later, PATIENCE));
     upload.took(4 << 20, true, later);
-    // What is in buffers, at 64 KiB/s.
+    // The bytes in buffers, at 64 KiB/s.
     let rest = Duration::from_secs(16);
     assert_eq!(upload.limit(PATIENCE), PATIENCE + rest);
 

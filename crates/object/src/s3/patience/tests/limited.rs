@@ -1,4 +1,4 @@
-//! Servers behind a link with limits: bodies take their time, and nothing is given up for it.
+//! Servers behind a link with limits: bodies are slow, and no request is given up because of that.
 
 use super::*;
 use crate::link::{LinkLimit, Way};
