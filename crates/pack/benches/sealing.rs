@@ -1,16 +1,16 @@
-//! What compressing and sealing cost: frames written and opened, raw, compressed, sealed and both, beside a copy of
-//! the same bytes, `zstd -b` and `openssl speed`; and the cipher alone.
+//! The cost of compressing and sealing: frames written and opened, raw, compressed, sealed and both, compared with a
+//! copy of the same bytes, `zstd -b` and `openssl speed`; and the cipher alone.
 //! `cargo bench -p forebay-pack --bench sealing`.
 //!
-//! A round measures all of them, one after the other, on one core, in time of the processor, as `openssl speed`
-//! does: it is not longer on a busy machine. `zstd -b` alone goes by the clock on the wall: what stands beside it counts
-//! on an idle machine only. Frames have 256 KiB, as those of streams have, or 4 KiB. `openssl` and `zstd` are asked if
-//! they are there: Debian has them as the packages of these names.
+//! A round measures all of them, one after the other, on one core, in processor time, as `openssl speed` does: a busy
+//! machine does not increase it. Only `zstd -b` measures wall-clock time: its figures are valid on an idle machine
+//! only. Frames have 256 KiB, as those of streams, or 4 KiB. `openssl` and `zstd` run if they are installed: Debian has
+//! them as the packages of these names.
 //!
-//! * `--rounds N`: 15 if it is not given.
-//! * `--update FILE`: puts the tables in that text, between their marks.
+//! * `--rounds N`: number of rounds, 15 by default.
+//! * `--update FILE`: writes the tables into that file, between their marks.
 //!
-//! Run by `cargo test`, it does a little of each, and shows that it works. The allocator is the one of the program.
+//! Under `cargo test` it does a little of each, to show that it works. The allocator is that of the program.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -36,7 +36,7 @@ const BLOCK: BlockKey = BlockKey {
     block: BlockIndex(0),
 };
 
-/// Frame lengths, and how they are called.
+/// Frame lengths, and their names.
 const SIZES: [(usize, &str); 2] = [(256 << 10, "256 KiB"), (4 << 10, "4 KiB")];
 /// Raw bytes that are written into one pack.
 const PACK_LEN: usize = 16 << 20;
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         None if arguments.full() => 15,
         None => 1,
     };
-    // Bytes that each figure of a round is taken over.
+    // Bytes that each figure of a round covers.
     let bytes = if arguments.full() { 128 << 20 } else { 1 << 20 };
     let rounds = (0..count).map(|_| round(bytes, arguments.full()));
     let rounds = Rounds::new(rounds.collect());
@@ -64,7 +64,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Frames written and opened, and beside what each kind stands: a copy of the same bytes, `zstd -b`, and `openssl speed`.
+/// Frames written and opened, and the comparison for each kind: a copy of the same bytes, `zstd -b`, and `openssl
+/// speed`.
 fn frames(rounds: &Rounds) -> String {
     let mut text = table::head(&[
         "frames",
@@ -181,8 +182,8 @@ fn round(bytes: usize, full: bool) -> Round {
     round
 }
 
-/// One frame after the other into packs that have room for them, and out of them again, each in memory of its
-/// own, as it comes from the bucket. The first pack is not counted: its memory was never touched before.
+/// Writes one frame after the other into packs that have room for them, and opens them again, each in memory of its
+/// own, as it comes from the bucket. The first pack does not count: its memory was never touched before.
 fn write_and_open(raw: &[u8], keys: &PackKeys, turns: usize) -> (f64, f64) {
     let range = ByteRange::at(0, raw.len() as u64);
     let frames_in_pack = turns.min(PACK_LEN / raw.len());
@@ -220,7 +221,7 @@ fn write_and_open(raw: &[u8], keys: &PackKeys, turns: usize) -> (f64, f64) {
     (bytes / writing.as_secs_f64(), bytes / opening.as_secs_f64())
 }
 
-/// What `openssl speed` says, if there is an `openssl`.
+/// The result of `openssl speed`, if there is an `openssl`.
 fn rate_of_openssl(len: usize, full: bool) -> Option<f64> {
     if !full {
         return None;
@@ -244,7 +245,7 @@ fn rate_of_openssl(len: usize, full: bool) -> Option<f64> {
     Some(thousands.parse::<f64>().ok()? / 1e3)
 }
 
-/// What `zstd -b` says of these bytes as one block, at the level that frames have, if there is a `zstd`.
+/// The result of `zstd -b` for these bytes as one block, at the level of frames, if there is a `zstd`.
 fn rates_of_zstd(bytes: &[u8], full: bool) -> Option<(f64, f64)> {
     if !full {
         return None;
@@ -266,12 +267,12 @@ fn rates_of_zstd(bytes: &[u8], full: bool) -> Option<(f64, f64)> {
     Some((rate(0)?, rate(1)?))
 }
 
-/// MB/s of an action over so many bytes.
+/// MB/s of an action over `bytes` bytes.
 fn rate(bytes: usize, action: impl FnOnce()) -> f64 {
     bytes as f64 / 1e6 / time_of(action).as_secs_f64()
 }
 
-/// Time of the processor that an action takes on this thread.
+/// Processor time that an action takes on this thread.
 fn time_of(action: impl FnOnce()) -> Duration {
     let now = || {
         let now = clock_gettime(ClockId::ThreadCPUTime);
@@ -289,7 +290,7 @@ fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that do: lines of a log.
+/// Bytes that compress: lines of a log.
 fn text(len: usize) -> Vec<u8> {
     let lines = (0_u64..).flat_map(|number| {
         let word = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;

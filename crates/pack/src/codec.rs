@@ -1,10 +1,10 @@
-//! Whether and how the raw bytes of a frame are compressed.
+//! Compression of the raw bytes of a frame, and the decision whether to compress.
 
 use std::cell::RefCell;
 
 use zstd::bulk::{Compressor, Decompressor};
 
-/// How the payload of a frame is made from its raw bytes.
+/// The relation of a frame's payload to its raw bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     /// The payload is the raw bytes.
@@ -14,7 +14,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The number that stands for it in a frame.
+    /// The number of the codec in a frame.
     pub(crate) fn id(self) -> u8 {
         match self {
             Codec::Raw => 0,
@@ -51,7 +51,7 @@ impl Default for Compression {
 }
 
 impl Compression {
-    /// The zstd level; none where nothing is compressed.
+    /// The zstd level; `None` if nothing is compressed.
     fn level(self) -> Option<i32> {
         match self {
             Compression::Off => None,
@@ -60,28 +60,27 @@ impl Compression {
     }
 }
 
-/// A frame stays raw unless compression saves one part in this many. Below that the bytes saved
-/// are not worth what each later read pays to decompress them.
+/// A frame stays raw unless compression saves at least one part in this many. The savings below
+/// that are not worth the decompression in each later read.
 const MIN_SAVING: usize = 8;
 
-/// Pieces that are taken from a frame as its sample, spread evenly, and their length in bytes. There
-/// are so many that a compressible header or tail in front of or behind an incompressible bulk
-/// does not tip the balance; together they are so short that finding out costs a sixty-fourth of
-/// what compressing a whole block does.
+/// Pieces that are taken from a frame as its sample, spread evenly, and their length in bytes. There are enough of them
+/// that a compressible header or tail in front of or behind an incompressible bulk does not tip the balance; together
+/// they are short enough that the sample costs a sixty-fourth of compressing a whole block.
 const SAMPLE_PIECES: usize = 16;
 const SAMPLE_PIECE_LEN: usize = 4 << 10;
 
 /// Frames up to this length are compressed without taking a sample first.
 const SAMPLE_FROM: usize = 2 * SAMPLE_PIECES * SAMPLE_PIECE_LEN;
 
-/// Frames below this length stay raw: next to the frame header there is nothing to save.
+/// Frames below this length stay raw: compared with the frame header they have nothing to save.
 const MIN_COMPRESSED_LEN: usize = 256;
 
-/// Compresses the frames of a pack one after the other, with one context and one buffer that are
-/// made when the first frame needs them.
+/// Compresses the frames of a pack one after the other, with one context and one buffer, which are
+/// created for the first frame that needs them.
 pub(crate) struct FrameCompressor {
     level: Option<i32>,
-    /// And the level that it is set to.
+    /// The context, and its current level.
     context: Option<(i32, Compressor<'static>)>,
     sample: Vec<u8>,
     compressed: Vec<u8>,
@@ -97,13 +96,13 @@ impl FrameCompressor {
         }
     }
 
-    /// Frames are compressed in this way from here on.
+    /// Sets the compression of the frames from here on.
     pub(crate) fn set(&mut self, compression: Compression) {
         self.level = compression.level();
     }
 
-    /// Whether compression may pay for the `len` bytes that `raw` gives in order, as judged by their length and a sample
-    /// of them.
+    /// Whether compression may pay for the `len` bytes that `raw` yields in order, as judged by their length and a
+    /// sample of them.
     pub(crate) fn may_pay<'a>(&mut self, raw: impl Iterator<Item = &'a [u8]>, len: usize) -> bool {
         if self.level.is_none() || len < MIN_COMPRESSED_LEN {
             return false;
@@ -118,7 +117,7 @@ impl FrameCompressor {
         pays
     }
 
-    /// The compressed form of `raw`; none where it does not pay. A compressor that fails (out of
+    /// The compressed form of `raw`; `None` if it does not pay. A compressor that fails (out of
     /// memory) is no reason to lose data: the frame is then stored raw as well.
     pub(crate) fn compress(&mut self, raw: &[u8]) -> Option<&[u8]> {
         let level = self.level?;
@@ -135,7 +134,7 @@ impl FrameCompressor {
     }
 }
 
-/// Takes pieces of the `len` bytes that `raw` gives, from the first to the last.
+/// Takes pieces of the `len` bytes that `raw` yields, from the first to the last.
 fn take_sample<'a>(raw: impl Iterator<Item = &'a [u8]>, len: usize, sample: &mut Vec<u8>) {
     sample.clear();
     let stride = (len - SAMPLE_PIECE_LEN) / (SAMPLE_PIECES - 1);
@@ -158,8 +157,8 @@ fn take_sample<'a>(raw: impl Iterator<Item = &'a [u8]>, len: usize, sample: &mut
     }
 }
 
-/// Fills `compressed`, unless it would be longer than what counts as a saving: zstd gives up as soon
-/// as the room that it is given is used up.
+/// Fills `compressed`, unless it would be longer than the limit for a saving: zstd stops as soon as its output buffer
+/// is full.
 fn compress_if_it_pays(
     context: &mut Compressor<'static>,
     raw: &[u8],
@@ -179,7 +178,7 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// The raw bytes in a zstd payload; none unless there are exactly `raw_len`. Never allocates more
+/// The raw bytes in a zstd payload; `None` unless there are exactly `raw_len`. Never allocates more
 /// than that, whatever the payload claims.
 pub(crate) fn decompress(payload: &[u8], raw_len: usize) -> Option<Vec<u8>> {
     DECOMPRESSOR.with_borrow_mut(|cached| {
@@ -199,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes without any pattern that zstd could find, the same in every run.
+    /// Bytes without any pattern for zstd, the same in every run.
     fn noise(len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         blake3::Hasher::new().finalize_xof().fill(&mut bytes);
@@ -210,7 +209,7 @@ mod tests {
         FrameCompressor::new(Compression::default())
     }
 
-    /// As a writer of packs does it.
+    /// As in the writer of packs.
     fn tried<'a>(compressor: &'a mut FrameCompressor, raw: &[u8]) -> Option<&'a [u8]> {
         let may_pay = compressor.may_pay(once(raw), raw.len());
         may_pay.then(|| compressor.compress(raw)).flatten()
@@ -267,7 +266,7 @@ mod tests {
         raw[..100_000].fill(0);
         let mut compressor = auto();
         assert!(tried(&mut compressor, &raw).is_none());
-        // The sample alone decided: the attempt never went beyond it.
+        // The sample alone decided: the attempt never read beyond it.
         assert!(compressor.compressed.len() <= SAMPLE_PIECES * SAMPLE_PIECE_LEN);
     }
 

@@ -1,6 +1,6 @@
-//! Fixed-width fields at fixed places: the few lines that every layout here is read with.
+//! Fixed-width fields at fixed offsets, for reading and writing all layouts of this crate.
 
-/// The `N` bytes from `at` on; none when `bytes` ends before them.
+/// The `N` bytes from `at` on; `None` if `bytes` ends before them.
 pub(crate) fn take<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }

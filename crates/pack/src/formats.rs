@@ -1,15 +1,15 @@
-//! Formats whose bytes are compressed already, by what files of them begin with.
+//! Formats whose bytes are compressed already, recognized by the first bytes of a file.
 //!
-//! That a file begins like one of these is a hint and no proof: a container may hold something in it as it is. So nothing is
-//! left uncompressed for this alone.
+//! The start of a file is a hint and no proof: a container may hold uncompressed contents. So no frame is left
+//! uncompressed for this reason alone.
 
-/// Bytes of a file that [`is_compressed`] looks at, at most.
+/// Maximum number of bytes of a file that [`is_compressed`] reads.
 pub const HEAD_LEN: usize = 16;
 
-/// Bytes, and where in the file they are.
+/// Offset in the file, and the bytes there.
 type Mark = (usize, &'static [u8]);
 
-/// The formats: a file is of one if it has all of its marks. Those that share a beginning have one row.
+/// The formats: a file has a format if it has all of its marks. Formats with the same start share one row.
 const FORMATS: &[(&str, &[Mark])] = &[
     // Compressed files and archives.
     ("gzip", &[(0, b"\x1f\x8b\x08")]),
@@ -53,14 +53,14 @@ const FORMATS: &[(&str, &[Mark])] = &[
     // Fonts.
     ("woff", &[(0, b"wOFF")]),
     ("woff2", &[(0, b"wOF2")]),
-    // What is encrypted compresses no better.
+    // Encrypted data do not compress either.
     ("age", &[(0, b"age-encryption.o")]),
     ("openssl enc", &[(0, b"Salted__")]),
     ("luks", &[(0, b"LUKS\xba\xbe")]),
 ];
 
-/// Whether a file that begins with `head` seems to be compressed already. [`HEAD_LEN`] bytes are enough; of fewer, fewer formats
-/// are recognised.
+/// Whether a file that begins with `head` seems to be compressed already. [`HEAD_LEN`] bytes are enough; with fewer
+/// bytes, fewer formats are recognized.
 pub fn is_compressed(head: &[u8]) -> bool {
     let has = |(at, bytes): &Mark| head.get(*at..).is_some_and(|rest| rest.starts_with(bytes));
     FORMATS.iter().any(|(_, marks)| marks.iter().all(has))
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn files_of_these_formats_are_recognised() {
-        // The first bytes of real files, as the named programs have made them.
+        // The first bytes of real files, as the named programs write them.
         let files: [(&str, &[u8]); 20] = [
             (
                 "gzip",

@@ -9,28 +9,28 @@ use crate::header::sealed::{SEALED_AT, SEALED_PAYLOAD_AT, SealedHeader, Unsealab
 use crate::header::{FRAME_HEADER_LEN, FrameHeader, HeaderFault, SEALED_FRAME_VERSION};
 use crate::{FrameRef, IndexEntry, PackKeys};
 
-/// The raw bytes of a range of a block, verified: they are what was given to
-/// [`crate::PackWriter::push`], for this block and range of this volume.
+/// The raw bytes of a range of a block, verified: they are the bytes that
+/// [`crate::PackWriter::push`] received for this block and range of this volume.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// The block that the bytes belong to.
     pub block: BlockKey,
-    /// Which bytes of the block they are.
+    /// The range of the block that they hold.
     pub range: ByteRange,
-    /// The bytes themselves, as many as `range` has.
+    /// The bytes; as many as `range` has.
     pub data: Bytes,
-    /// Whether `data` lies in the memory of the fetched bytes, header included: it does when the
-    /// frame is stored raw, and, if it is sealed, nobody else held those bytes when it was opened.
+    /// Whether `data` lies in the memory of the fetched bytes, header included: it does if the frame
+    /// is stored raw, and, for a sealed frame, if those bytes had no other holder when it was opened.
     pub is_in_stored: bool,
     reference: FrameRef,
     hash: Option<[u8; 32]>,
 }
 
 impl Frame {
-    /// Compares the bytes with their keyed BLAKE3, for scrubbing and salvage. [`open_frame`] has
-    /// already done so for compressed frames; for raw ones it adds certainty against damage that a
-    /// CRC32 misses (one in four thousand million) at a fraction of the CRC's speed. A sealed
-    /// frame that is stored raw has no hash, since the tag that opened it has covered the same bytes.
+    /// Compares the bytes with their keyed BLAKE3, for scrubbing and salvage. [`open_frame`] has already done so for
+    /// compressed frames; for raw ones it adds certainty against damage that a CRC32 misses (one in four thousand
+    /// million) at a fraction of the CRC's speed. A sealed frame that is stored raw has no hash, since the tag that
+    /// opened it has covered the same bytes.
     pub fn verify_hash(&self, keys: &PackKeys) -> Result<(), FrameError> {
         // The comparison of `blake3::Hash` takes constant time.
         if self.hash.is_none_or(|hash| keys.hash(&self.data) == hash) {
@@ -40,7 +40,7 @@ impl Frame {
     }
 }
 
-/// A frame could not be opened, and which one. Its bytes must not be served.
+/// A frame that could not be opened, and the reason. Its bytes must not be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("frame at byte {offset} of pack {pack}: {fault}")]
 pub struct FrameError {
@@ -48,7 +48,7 @@ pub struct FrameError {
     pub pack: PackId,
     /// Where the frame should begin in the pack.
     pub offset: u32,
-    /// What is wrong with it.
+    /// The defect.
     pub fault: FrameFault,
 }
 
@@ -61,8 +61,8 @@ impl FrameError {
         }
     }
 
-    /// Whether the bytes may have been damaged on their way, so that fetching them once more is
-    /// worth a try. All other faults lie in what is stored, in the reference, or in this program.
+    /// Whether the bytes may have been damaged in transit, so that fetching them once more is worth
+    /// a try. The cause of all other faults is the stored frame, the reference, or this program.
     pub fn is_worth_another_fetch(&self) -> bool {
         match self.fault {
             FrameFault::Length { .. } | FrameFault::Damaged(_) | FrameFault::Hash => true,
@@ -78,18 +78,18 @@ impl FrameError {
     }
 }
 
-/// What is wrong with a frame.
+/// The defect of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameFault {
-    /// The store answered with more or fewer bytes than the frame has.
+    /// The store returned more or fewer bytes than the frame has.
     #[error("{got} bytes came where {expected} are stored; the pack is cut off or another one")]
     Length {
         /// Bytes that the frame has.
         expected: u32,
-        /// Bytes that came.
+        /// Bytes that arrived.
         got: usize,
     },
-    /// The bytes are not what was written.
+    /// The bytes differ from those that were written.
     #[error("damaged: {0}")]
     Damaged(&'static str),
     /// The raw bytes do not match their keyed hash.
@@ -98,23 +98,24 @@ pub enum FrameFault {
     /// The reference has numbers that no frame can have: the block map is damaged.
     #[error("the reference to it has impossible numbers; the block map is damaged")]
     Reference,
-    /// An undamaged frame, but not the one that was asked for.
+    /// An undamaged frame, but not the requested one.
     #[error("the bucket holds another frame there ({what} is {found}, not {expected})")]
     Identity {
         /// The part of the identity that differs.
         what: &'static str,
-        /// What the frame says.
+        /// The value in the frame.
         found: String,
-        /// What was asked for.
+        /// The requested value.
         expected: String,
     },
-    /// Written in another version of the layout.
+    /// The frame has another version of the layout.
     #[error(
         "its layout has version {0} and this program reads versions up to {SEALED_FRAME_VERSION}: use \
          the program that wrote it, or a newer one"
     )]
     Version(u16),
-    /// Sealed, and the keys are not at hand; or sealed in a way that this version does not know.
+    /// The frame is sealed, and its keys are not available; or it is sealed in a way that this
+    /// version does not support.
     #[error(
         "it is sealed (algorithm {algorithm}, key {key_id}) and there are no keys here that open it: \
          open the volume with its key ring, by the program that wrote it or a newer one"
@@ -122,22 +123,22 @@ pub enum FrameFault {
     Sealed {
         /// The algorithm's number.
         algorithm: u8,
-        /// Which data key of the volume it was sealed with.
+        /// The data key of the volume that it was sealed with.
         key_id: u32,
     },
-    /// Not sealed, and all that was written for this volume is.
+    /// The frame is not sealed, in a volume in which all frames are.
     #[error("it is not sealed, so that nobody who has the volume's keys has written it")]
     NotSealed,
-    /// Sealed with a data key that was not in the key ring when it was read.
+    /// The frame was sealed with a data key that was not in the key ring when that was read.
     #[error(transparent)]
     UnknownKey(UnknownDataKey),
-    /// It is not what was sealed, with these keys, for this volume, pack and place.
+    /// The frame was not sealed with these keys for this volume, pack and offset.
     #[error(
         "it is not what was sealed there: somebody without the keys has changed or moved it, or these \
          are not its keys"
     )]
     Forged,
-    /// Compressed in a way that this version does not know.
+    /// The frame is compressed in a way that this version does not support.
     #[error("its codec {0} is unknown here: use the program that wrote it, or a newer one")]
     Codec(u8),
 }
@@ -163,17 +164,16 @@ impl From<Unsealable> for FrameFault {
     }
 }
 
-/// Opens the frame that `expected` refers to and that belongs to `block`. `stored` is what lies in
-/// the pack at [`FrameRef::stored_range`], no byte more or less.
+/// Opens the frame that `expected` refers to and that belongs to `block`. `stored` holds exactly
+/// the bytes of the pack at [`FrameRef::stored_range`].
 ///
-/// Verifies in this order: the length, the magic and version, the CRC32 of all stored bytes, of a
-/// sealed frame its tag, then the identity (volume, pack, block, range, and the CRC32 in `expected`), and
-/// after decompression, which never yields more than 4 MiB, the raw length and the keyed BLAKE3. See the
+/// Verifies in this order: the length, the magic and version, the CRC32 of all stored bytes, the tag of a sealed frame,
+/// then the identity (volume, pack, block, range, and the CRC32 in `expected`), and, after decompression, which never
+/// yields more than 4 MiB, the raw length and the keyed BLAKE3. See the
 /// [crate's documentation](crate) for why frames stored raw are not hashed here.
 ///
-/// With the keys of a sealed volume only sealed frames are opened, and with those of one that is not sealed
-/// only others. A sealed frame is opened in the memory of `stored` if nobody else holds it, and
-/// in a copy otherwise.
+/// With the keys of a sealed volume only sealed frames are opened, and with those of a volume that is not sealed only
+/// others. A sealed frame is opened in the memory of `stored` if that has no other holder, and in a copy otherwise.
 pub fn open_frame(
     stored: Bytes,
     expected: &FrameRef,
@@ -213,7 +213,7 @@ fn open(
         return Err(identity("offset", offset, expected.offset));
     }
     if crc32 != expected.crc32 {
-        // Same place, same range, other bytes: a pack that was written twice.
+        // Same place, same range, other bytes: the pack was written twice.
         return Err(identity(
             "CRC32",
             format_args!("{crc32:08x}"),
@@ -251,8 +251,8 @@ fn open(
     })
 }
 
-/// What the frame that lies at `offset` of `pack` is of, by its own words. Its checksum is verified, and its tag if it is
-/// sealed; that it is one of this pack is not, unless it is sealed.
+/// The identity of the frame that lies at `offset` of `pack`, according to its header. Verifies its checksum, and its
+/// tag if it is sealed; only for a sealed frame does this prove that it belongs to this pack.
 pub(crate) fn describe(
     stored: Bytes,
     pack: PackId,
@@ -282,10 +282,10 @@ pub(crate) fn describe(
     Ok(IndexEntry { block, frame })
 }
 
-/// A frame whose stored bytes are what was written, whatever it is of.
+/// A frame whose stored bytes are undamaged, whatever its identity.
 struct Opened {
     header: FrameHeader,
-    /// Where the frame was written, if it says so.
+    /// Offset at which the frame was written, if its header has that.
     offset: Option<u32>,
     crc32: u32,
     payload: Bytes,
@@ -303,7 +303,7 @@ fn open_plain(stored: Bytes) -> Result<Opened, FrameFault> {
     })
 }
 
-/// A frame that authenticates as one of this pack.
+/// Opens a frame and authenticates it as one of this pack.
 fn open_sealed(stored: Bytes, pack: PackId, keys: &DataKeys) -> Result<Opened, FrameFault> {
     let header = SealedHeader::open(&stored)?;
     let sealed = stored.slice(SEALED_AT..);

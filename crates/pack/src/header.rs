@@ -21,8 +21,8 @@
 //! 128            payload
 //! ```
 //!
-//! That is version 1. The room for sealing in it was never used: sealed frames have version 2, whose
-//! header is as long and hides what the frame is of ([`mod@sealed`]).
+//! That is version 1. Its fields for sealing were never used: sealed frames have version 2, whose header has the same
+//! length and hides the identity of the frame ([`mod@sealed`]).
 
 pub mod sealed;
 
@@ -75,7 +75,7 @@ pub(crate) struct FrameHeader {
     pub(crate) start: u32,
     pub(crate) raw_len: u32,
     pub(crate) payload_len: u32,
-    /// Of the raw bytes. None where a tag covers those very bytes.
+    /// Of the raw bytes. `None` if a tag covers the same bytes.
     pub(crate) hash: Option<[u8; 32]>,
 }
 
@@ -86,17 +86,17 @@ pub(crate) enum HeaderFault {
     Damaged(&'static str),
     /// A version of the layout that this program does not know.
     Version(u16),
-    /// Not sealed, where it should be.
+    /// Not sealed, in a volume in which all frames are.
     NotSealed,
     /// Sealed, by this algorithm and key.
     Sealed { algorithm: u8, key_id: u32 },
-    /// A codec that this version does not know.
+    /// A codec that this version does not support.
     Codec(u8),
 }
 
 impl FrameHeader {
-    /// Writes the header into the first bytes of `stored`, behind which its payload already lies,
-    /// and returns the CRC32.
+    /// Writes the header into the first bytes of `stored`, in front of the payload that is already
+    /// there, and returns the CRC32.
     pub(crate) fn write_into(&self, stored: &mut [u8]) -> u32 {
         self.write_fields(stored);
         let crc32 = stored_crc32(stored, CRC32_AT);
@@ -104,7 +104,7 @@ impl FrameHeader {
         crc32
     }
 
-    /// The same for who has seen the payload: `header` has no more than its own bytes.
+    /// The same, given the CRC state of the payload: `header` holds only the bytes of the header.
     pub(crate) fn write_before(&self, header: &mut [u8], payload: &crc32fast::Hasher) -> u32 {
         self.write_fields(header);
         let mut crc32 = crc32fast::Hasher::new();
@@ -115,7 +115,7 @@ impl FrameHeader {
         crc32
     }
 
-    /// All but the CRC32.
+    /// Writes all fields but the CRC32.
     fn write_fields(&self, stored: &mut [u8]) {
         put(stored, MAGIC_AT, MAGIC);
         put(stored, VERSION_AT, FRAME_VERSION.to_le_bytes());
@@ -135,8 +135,8 @@ impl FrameHeader {
         put(stored, RESERVED_AT, [0; 4]);
     }
 
-    /// Reads the header of a frame that is not sealed at the start of `stored`, and verifies the CRC32 over all of it, which it
-    /// returns as well.
+    /// Reads the header of a frame that is not sealed at the start of `stored`, and verifies the CRC32 over all of it,
+    /// which it also returns.
     pub(crate) fn open(stored: &[u8]) -> Result<(FrameHeader, u32), HeaderFault> {
         let short = HeaderFault::Damaged("it ends within its header");
         match version(stored)? {
@@ -160,7 +160,7 @@ impl FrameHeader {
             .map(|header| (header, crc32))
     }
 
-    /// The fields of a header whose checksum was right; none when bytes are missing.
+    /// The fields of a header whose checksum was right; `None` if bytes are missing.
     fn fields(stored: &[u8]) -> Option<Result<FrameHeader, HeaderFault>> {
         let [codec, algorithm] = take(stored, CODEC_AT)?;
         let key_id = take_u32(stored, KEY_ID_AT)?;
@@ -207,8 +207,7 @@ pub(crate) fn version(stored: &[u8]) -> Result<u16, HeaderFault> {
     take_u16(stored, VERSION_AT).ok_or(short)
 }
 
-/// Bytes of the frame at the start of `stored`, of either version, whose checksum is verified; for
-/// who has no keys.
+/// Length of the frame at the start of `stored`, of either version, after verifying its checksum; needs no keys.
 pub(crate) fn verify_crc32(stored: &[u8]) -> Result<usize, HeaderFault> {
     let (payload_len_at, crc32_at) = places(stored)?;
     let short = HeaderFault::Damaged("it is cut off");
@@ -221,7 +220,7 @@ pub(crate) fn verify_crc32(stored: &[u8]) -> Result<usize, HeaderFault> {
     }
 }
 
-/// Where the length of the payload and the CRC32 are in the frame at the start of `stored`.
+/// Offsets of the payload's length and of the CRC32 in the frame at the start of `stored`.
 fn places(stored: &[u8]) -> Result<(usize, usize), HeaderFault> {
     match version(stored)? {
         FRAME_VERSION => Ok((PAYLOAD_LEN_AT, CRC32_AT)),
@@ -230,8 +229,8 @@ fn places(stored: &[u8]) -> Result<(usize, usize), HeaderFault> {
     }
 }
 
-/// Bytes of the payload, as the frame at the start of `stored` says, which nothing has verified; none where it does not
-/// say so.
+/// Length of the payload, as the frame at the start of `stored` claims, which is not verified; `None` if it has no such
+/// field.
 pub(crate) fn payload_len(stored: &[u8]) -> Option<usize> {
     let (payload_len_at, _) = places(stored).ok()?;
     Some(take_u32(stored, payload_len_at)? as usize)
@@ -275,7 +274,7 @@ mod tests {
         stored
     }
 
-    /// What a program of another version would have written: right checksum, other field.
+    /// A frame as a program of another version would write it: right checksum, other field.
     fn with_byte(at: usize, byte: u8) -> Result<(FrameHeader, u32), HeaderFault> {
         let mut stored = stored();
         stored[at] = byte;

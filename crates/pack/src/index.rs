@@ -1,4 +1,4 @@
-//! The frame around the frames: pack header, index entries and index footer.
+//! The parts of a pack around its frames: pack header, index entries and index footer.
 //!
 //! ```text
 //! pack header, at the start of the pack
@@ -33,8 +33,7 @@
 //!  80
 //! ```
 //!
-//! The footer has a checksum of its own so that what it says about the length of the index can be
-//! trusted before the index is fetched.
+//! The footer has a checksum of its own so that the length of the index can be trusted before the index is fetched.
 //!
 //! That is version 1. In a sealed pack header and footer have version 2, and the index entries are
 //! sealed ([`mod@sealed`]).
@@ -94,20 +93,20 @@ mod footer_at {
     pub(super) const END: usize = CRC32 + 4;
 }
 
-/// Bytes in front of the first frame.
+/// Length of the pack header, in bytes: the offset of the first frame.
 pub const PACK_HEADER_LEN: usize = header_at::END;
-/// Bytes that each frame takes in the index.
+/// Length of a frame's index entry, in bytes.
 pub const INDEX_ENTRY_LEN: usize = entry_at::END;
-/// Bytes behind the last index entry.
+/// Length of the index footer, in bytes.
 pub const INDEX_FOOTER_LEN: usize = footer_at::END;
 const _: () = assert!(PACK_HEADER_LEN == 40 && INDEX_ENTRY_LEN == 44 && INDEX_FOOTER_LEN == 80);
 
-/// A frame as its pack's index tells it.
+/// A frame as described by its pack's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// The block that the frame holds a range of.
+    /// The block of which the frame holds a range.
     pub block: BlockKey,
-    /// Where the frame lies, and which range of the block it holds.
+    /// The location of the frame, and the range of the block that it holds.
     pub frame: FrameRef,
 }
 
@@ -139,7 +138,7 @@ impl IndexEntry {
     }
 }
 
-/// What a pack says about itself.
+/// The contents of a pack, as its index describes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackIndex {
     /// The volume that the pack was written for.
@@ -148,30 +147,30 @@ pub struct PackIndex {
     pub pack: PackId,
     /// Bytes of the whole pack.
     pub pack_len: u32,
-    /// The frames in the order in which they lie in the pack, without gaps.
+    /// The frames in their order in the pack, without gaps.
     pub entries: Vec<IndexEntry>,
 }
 
-/// The index of a pack could not be read.
+/// Why the index of a pack could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
     /// The pack is sound so far, but its index begins before the bytes given.
     #[error("the index takes the last {needed} bytes of the pack: read that many from its end")]
     TailTooShort {
-        /// How many of the pack's last bytes [`read_index`] needs.
+        /// Number of bytes at the end of the pack that [`read_index`] needs.
         needed: usize,
     },
-    /// Not a pack, cut off, or damaged.
+    /// Not a pack, truncated, or damaged.
     #[error("not a sound pack: {0}")]
     Damaged(&'static str),
-    /// Written in another version of the layout.
+    /// The pack has another version of the layout.
     #[error(
         "the layout of the pack has version {0} and this program reads versions up to \
          {SEALED_PACK_VERSION}: use the program that wrote it, or a newer one"
     )]
     Version(u16),
-    /// The index is sealed, and the keys are not at hand; or sealed in a way that this version does not
-    /// know.
+    /// The index is sealed, and its keys are not available; or it is sealed in a way that this version does not
+    /// support.
     #[error(
         "the index of the pack is sealed (algorithm {algorithm}, key {key_id}) and there are no keys \
          here that open it: open the volume with its key ring, by the program that wrote it or a newer \
@@ -180,16 +179,16 @@ pub enum PackError {
     Sealed {
         /// The algorithm's number.
         algorithm: u8,
-        /// Which data key of the volume it was sealed with.
+        /// The data key of the volume that it was sealed with.
         key_id: u32,
     },
-    /// Not sealed, and all that was written for this volume is.
+    /// The pack is not sealed, in a volume in which all packs are.
     #[error("the pack is not sealed, so that nobody who has the volume's keys has written it")]
     NotSealed,
-    /// Sealed with a data key that was not in the key ring when it was read.
+    /// The index was sealed with a data key that was not in the key ring when that was read.
     #[error(transparent)]
     UnknownKey(UnknownDataKey),
-    /// The index is not what was sealed with these keys for this pack.
+    /// The index was not sealed with these keys for this pack.
     #[error(
         "the index of the pack is not what was sealed there: somebody without the keys has changed it or \
          put it there, or these are not its keys"
@@ -201,7 +200,7 @@ pub enum PackError {
 }
 
 /// Reads the index at the end of a pack of the volume that the keys belong to. Like [`read_index`],
-/// and opens what is sealed: with the keys of a sealed volume only that.
+/// but opens sealed packs: with the keys of a sealed volume only those.
 pub fn open_index(tail: &[u8], keys: &PackKeys) -> Result<PackIndex, PackError> {
     match keys.data_keys() {
         None => read_index(tail),
@@ -210,8 +209,8 @@ pub fn open_index(tail: &[u8], keys: &PackKeys) -> Result<PackIndex, PackError> 
 }
 
 /// Reads the index at the end of a pack that is not sealed. `tail` is the whole pack or its last bytes;
-/// [`PackError::TailTooShort`] says how many are needed. Given the whole pack it verifies the pack
-/// header as well. The frames themselves are left to [`crate::open_frame`].
+/// [`PackError::TailTooShort`] reports how many are needed. Given the whole pack it also verifies the pack header. It
+/// does not verify the frames; [`crate::open_frame`] does.
 pub fn read_index(tail: &[u8]) -> Result<PackIndex, PackError> {
     let Some((before, footer)) = tail.split_last_chunk::<INDEX_FOOTER_LEN>() else {
         return Err(PackError::Damaged("it is shorter than an index footer"));
@@ -232,7 +231,7 @@ pub fn read_index(tail: &[u8]) -> Result<PackIndex, PackError> {
     })
 }
 
-/// Where a footer says that its index lies.
+/// Location of the index according to a footer.
 struct Place {
     frames: u32,
     index_offset: u32,
@@ -240,9 +239,9 @@ struct Place {
 }
 
 impl Place {
-    /// The bytes of the index, whose checksum is right, and the length of the pack. `before` is what was
-    /// read before the footer; if that is the whole pack, it has to begin with `header`: every field of
-    /// that is known from the footer, so comparing is reading.
+    /// The bytes of the index, after verifying their checksum, and the length of the pack. `before` is the data read
+    /// before the footer; if that is the whole pack, it has to begin with `header`: the footer determines every field
+    /// of the header, so comparing is enough.
     fn find<'a>(
         &self,
         before: &'a [u8],
@@ -271,8 +270,8 @@ impl Place {
     }
 }
 
-/// The entries of an index whose checksum was right. They must tile the pack from its header to
-/// its index, so that no byte of a pack is unaccounted for.
+/// The entries of an index whose checksum was right. They must tile the pack from its header to its
+/// index, so that every byte of a pack is accounted for.
 fn decode_entries(
     index: &[u8],
     pack: PackId,
@@ -301,7 +300,7 @@ fn decode_entries(
     Ok(entries)
 }
 
-/// Whether `start`, the first bytes of an object, are the header of this pack, sealed or not.
+/// Whether `start`, the first bytes of an object, is the header of this pack, sealed or not.
 pub fn is_header_of(start: &[u8], volume: VolumeId, pack: PackId) -> bool {
     [PACK_VERSION, SEALED_PACK_VERSION]
         .iter()
@@ -325,7 +324,7 @@ pub(crate) fn encode_pack_header(
     bytes
 }
 
-/// The volume and pack that a pack header names; none if that is none.
+/// The volume and pack that a pack header names; `None` if the bytes are no pack header.
 pub(crate) fn decode_pack_header(bytes: &[u8]) -> Option<(VolumeId, PackId)> {
     let version = take_u16(bytes, header_at::VERSION)?;
     let volume = VolumeId(take(bytes, header_at::VOLUME)?);

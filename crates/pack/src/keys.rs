@@ -1,4 +1,4 @@
-//! What a volume's packs are identified and verified with.
+//! The keys by which a volume's packs are identified, verified and sealed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ const HASH_CONTEXT: &str = "forebay 2026-11 frame hash of raw bytes v1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameHash(pub [u8; 32]);
 
-/// The identity of a volume and the keys for its packs, derived from the volume's secret; and, if it
-/// is sealed, its data keys. With those, packs are written sealed, and nothing that is not sealed is
-/// taken for one of them: whoever can write to the bucket could have made it.
+/// The identity of a volume and the keys for its packs, derived from the volume's secret; and, if it is sealed, its
+/// data keys. With data keys, packs are written sealed, and a pack that is not sealed is refused: anyone with write
+/// access to the bucket could have made it.
 #[derive(Clone)]
 pub struct PackKeys {
     volume: VolumeId,
@@ -24,9 +24,8 @@ pub struct PackKeys {
 }
 
 impl PackKeys {
-    /// Keys of `volume`, which is not sealed, and whose `secret` was drawn at random when it was
-    /// formatted. The hash of a frame is keyed so that nobody who only sees the packs can test a guess
-    /// of what is in it.
+    /// Keys of `volume`, which is not sealed, and whose `secret` was drawn at random when it was formatted. The hash of
+    /// a frame is keyed so that a reader of the packs who has no key cannot test a guess of a frame's content.
     pub fn new(volume: VolumeId, secret: &[u8; 32]) -> PackKeys {
         let mut derivation = blake3::Hasher::new_derive_key(HASH_CONTEXT);
         derivation.update(secret);
@@ -38,7 +37,7 @@ impl PackKeys {
         }
     }
 
-    /// Keys of a sealed volume: that of `data_keys`. Each [`crate::PackWriter`] asks `entropy` for its salt.
+    /// Keys of the sealed volume of `data_keys`. Each [`crate::PackWriter`] draws its salt from `entropy`.
     pub fn sealed(
         secret: &[u8; 32],
         data_keys: Arc<DataKeys>,
@@ -74,15 +73,14 @@ impl PackKeys {
         self.sealing.as_ref().map(|sealing| &*sealing.keys)
     }
 
-    /// What seals a pack with this number, if the volume is sealed. Another one, with another key,
-    /// each time.
+    /// A sealer for a pack with this number, if the volume is sealed. Each call returns another one, with another key.
     pub(crate) fn sealer(&self, pack: PackId) -> Option<Sealer> {
         let Sealing { keys, entropy } = self.sealing.as_ref()?;
         Some(keys.sealer(Purpose::Pack, pack.0, &**entropy))
     }
 
-    /// Keyed BLAKE3 of the raw bytes of a frame, which `raw` gives in order: two frames of a volume that have the same
-    /// have the same bytes. For [`crate::PackWriter::push_hashed`], and to find a frame again by its content.
+    /// Keyed BLAKE3 of the raw bytes of a frame, which `raw` yields in order: two frames of a volume with the same hash
+    /// have the same bytes. For [`crate::PackWriter::push_hashed`], and for finding a frame by its content.
     pub fn frame_hash<'a>(&self, raw: impl Iterator<Item = &'a [u8]>) -> FrameHash {
         let mut hasher = self.frame_hasher();
         for piece in raw {
@@ -91,7 +89,7 @@ impl PackKeys {
         FrameHash(*hasher.finalize().as_bytes())
     }
 
-    /// What makes such a hash, of bytes that come one after the other.
+    /// A hasher for this hash, for bytes that come one after the other.
     pub(crate) fn frame_hasher(&self) -> blake3::Hasher {
         blake3::Hasher::new_keyed(&self.hash)
     }

@@ -1,16 +1,16 @@
-//! The memory in which a pack is put together.
+//! The buffer in which a pack is assembled.
 
-/// Bytes that are added one behind the other, over those of a former pack where there are any: these are replaced, and
-/// whole lines of them past the processor's caches ([`Memory::put_past_caches`]).
+/// A buffer that grows at its end, and reuses the bytes of a former pack if there are any: they are replaced, whole
+/// cache lines of them with stores that bypass the processor's caches ([`Memory::put_past_caches`]).
 pub(crate) struct Memory {
-    /// As long as what was ever written, former packs included.
+    /// As long as the longest pack so far, former packs included.
     bytes: Vec<u8>,
-    /// As many are of this pack.
+    /// Length of this pack.
     len: usize,
 }
 
 impl Memory {
-    /// Nothing yet, in place of `former`.
+    /// An empty pack in the memory of `former`.
     pub(crate) fn over(former: Vec<u8>) -> Memory {
         Memory {
             bytes: former,
@@ -22,7 +22,7 @@ impl Memory {
         self.len
     }
 
-    /// What was put from `at` on.
+    /// The bytes from `at` on.
     pub(crate) fn since(&self, at: usize) -> &[u8] {
         &self.bytes[at..self.len]
     }
@@ -31,12 +31,12 @@ impl Memory {
         &mut self.bytes[at..self.len]
     }
 
-    /// Forgets what was put from `at` on.
+    /// Drops the bytes from `at` on.
     pub(crate) fn truncate(&mut self, at: usize) {
         self.len = self.len.min(at);
     }
 
-    /// Has room for so many bytes more, if they should be all.
+    /// Makes room for `bytes` more bytes. If the capacity is too small, the rest of a former pack is dropped.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         if self.bytes.capacity() < self.len + bytes {
             self.bytes.truncate(self.len);
@@ -52,8 +52,8 @@ impl Memory {
         self.len += data.len();
     }
 
-    /// The same for what nobody looks at soon; `show` is given all of `data`, in pieces, in order, while the processor has it at
-    /// hand.
+    /// The same for data that are not read soon; `show` receives all of `data`, in pieces, in order, while they are in
+    /// the processor's caches.
     pub(crate) fn put_past_caches(&mut self, data: &[u8], mut show: impl FnMut(&[u8])) {
         match self.former(data.len()) {
             Some(target) => forebay_copy::stream(target, data, show),
@@ -65,13 +65,13 @@ impl Memory {
         self.len += data.len();
     }
 
-    /// All of the pack, for the next one to be put over it.
+    /// The bytes of the pack; the vector can be reused for the next pack.
     pub(crate) fn into_vec(mut self) -> Vec<u8> {
         self.bytes.truncate(self.len);
         self.bytes
     }
 
-    /// The next so many bytes, if a former pack had them all.
+    /// The next `bytes` bytes, if a former pack had them all.
     fn former(&mut self, bytes: usize) -> Option<&mut [u8]> {
         self.bytes.get_mut(self.len..self.len + bytes)
     }

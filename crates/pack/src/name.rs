@@ -2,18 +2,17 @@
 
 use forebay_types::PackId;
 
-/// Everything below it in a volume's prefix is a pack.
+/// Prefix, in a volume's prefix, of all packs. Everything below it is a pack.
 pub const PACK_PREFIX: &str = "packs";
 
 /// Name of a pack's object below the volume's prefix, for instance
 /// `packs/2a/000000000000012a.pack`. The lowest byte of the number comes first: packs are numbered
-/// in sequence, and stores spread load, and folders their entries, by how names begin.
+/// in sequence, and stores spread load by the start of names, as folders spread their entries.
 pub fn object_name(pack: PackId) -> String {
     format!("{PACK_PREFIX}/{:02x}/{pack}.pack", pack.0 & 0xff)
 }
 
-/// The pack that has this name below the volume's prefix; none when it is not what
-/// [`object_name`] gives for any pack.
+/// The pack that has this name below the volume's prefix; `None` if [`object_name`] returns that name for no pack.
 pub fn parse_object_name(name: &str) -> Option<PackId> {
     let (_, file) = name.rsplit_once('/')?;
     let pack = PackId(u64::from_str_radix(file.strip_suffix(".pack")?, 16).ok()?);

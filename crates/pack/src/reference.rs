@@ -1,13 +1,13 @@
-//! Where a frame lies and what it must look like.
+//! References to frames: location, and properties to verify.
 
 use forebay_types::{BLOCK_SIZE, ByteRange, PackId};
 
 use crate::fields::{put, take_u32, take_u64};
 use crate::header::FRAME_HEADER_LEN;
 
-/// What the block map keeps of a frame: where it lies, and enough to tell whether fetched bytes are
-/// that frame, without the pack's index. The block that the frame belongs to is not in it, because
-/// the block map has it as its key.
+/// The reference to a frame in a block map: its location, and enough to decide whether fetched
+/// bytes are that frame, without the pack's index. It does not contain the block that the frame
+/// belongs to, because that is the key of the block map.
 ///
 /// Its encoding has a fixed size and is part of the format of block maps:
 ///
@@ -24,13 +24,13 @@ use crate::header::FRAME_HEADER_LEN;
 pub struct FrameRef {
     /// The pack that holds it.
     pub pack: PackId,
-    /// Where its header begins, in bytes from the start of the pack.
+    /// Offset of its header in the pack, in bytes.
     pub offset: u32,
-    /// Bytes of header and payload together: what a ranged GET has to fetch.
+    /// Length of header and payload together, in bytes: the length of a ranged GET.
     pub stored_len: u32,
-    /// Where its range begins, in bytes from the start of its block.
+    /// Offset of its range in its block, in bytes.
     pub start: u32,
-    /// Bytes of the block that it holds, 1 to 4 MiB.
+    /// Length of its range, in bytes: 1 to 4 MiB.
     pub raw_len: u32,
     /// CRC32 (IEEE) of header and payload, without the four bytes of the header that hold it.
     pub crc32: u32,
@@ -46,20 +46,20 @@ const FRAME_REF_LEN: usize = CRC32_AT + 4;
 const _: () = assert!(FRAME_REF_LEN == 28);
 
 impl FrameRef {
-    /// Bytes of an encoded reference.
+    /// Length of an encoded reference, in bytes.
     pub const LEN: usize = FRAME_REF_LEN;
 
-    /// Which bytes of its block the frame holds.
+    /// The range of its block that the frame holds.
     pub fn range(&self) -> ByteRange {
         ByteRange::at(u64::from(self.start), u64::from(self.raw_len))
     }
 
-    /// Which bytes of the pack hold the frame: the range of a ranged GET.
+    /// The range of the pack that holds the frame, for a ranged GET.
     pub fn stored_range(&self) -> ByteRange {
         ByteRange::at(u64::from(self.offset), u64::from(self.stored_len))
     }
 
-    /// Writes the reference in its fixed size.
+    /// Encodes the reference.
     pub fn encode(&self) -> [u8; FrameRef::LEN] {
         let mut bytes = [0; FrameRef::LEN];
         put(&mut bytes, PACK_AT, self.pack.0.to_le_bytes());
@@ -71,8 +71,8 @@ impl FrameRef {
         bytes
     }
 
-    /// Reads what [`FrameRef::encode`] wrote. Refuses numbers that no frame can have; the encoding
-    /// itself carries no checksum and relies on that of the block map around it.
+    /// Decodes the output of [`FrameRef::encode`]. Refuses numbers that no frame can have; the
+    /// encoding itself has no checksum and relies on that of the block map around it.
     pub fn decode(bytes: &[u8; FrameRef::LEN]) -> Result<FrameRef, InvalidFrameRef> {
         FrameRef::parse(bytes).ok_or(InvalidFrameRef)
     }
@@ -89,8 +89,8 @@ impl FrameRef {
         reference.is_possible().then_some(reference)
     }
 
-    /// Whether a frame can be like this: its range lies in a block, its payload is neither empty nor
-    /// longer than the raw bytes, and it ends within reach of a pack's offsets.
+    /// Whether a frame can have these numbers: its range lies in a block, its payload is neither empty nor longer than
+    /// the raw bytes, and it ends within the limit of a pack's offsets.
     pub fn is_possible(&self) -> bool {
         let payload = self.stored_len.checked_sub(FRAME_HEADER_LEN as u32);
         payload.is_some_and(|len| 0 < len && len <= self.raw_len)

@@ -1,4 +1,4 @@
-//! Looking for damage without keys.
+//! Detection of damage without keys.
 
 use crate::frame::{FrameError, FrameFault};
 use crate::header;
@@ -7,9 +7,8 @@ use crate::index::{
     sealed,
 };
 
-/// Verifies every checksum of a whole pack, sealed or not, and gives the number of its frames. It
-/// needs no keys, and so notices damage, and not what somebody has changed who repaired the
-/// checksums behind him.
+/// Verifies every checksum of a whole pack, sealed or not, and returns the number of its frames. It
+/// needs no keys, so it detects damage, but not changes by an attacker who has repaired the checksums.
 pub fn verify_checksums(pack: &[u8]) -> Result<u32, PackError> {
     let Some((volume, id)) = decode_pack_header(pack) else {
         return Err(PackError::Damaged("it does not begin with a pack header"));

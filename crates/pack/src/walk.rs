@@ -1,4 +1,4 @@
-//! Frames by themselves: for packs whose index is damaged, and whose metadata are lost.
+//! Frames without an index: for packs whose index is damaged, and whose metadata are lost.
 
 use std::ops::Range;
 
@@ -9,19 +9,18 @@ use crate::frame::{Frame, FrameError, describe, open_frame};
 use crate::header::{self, FRAME_HEADER_LEN};
 use crate::{IndexEntry, MAX_FRAME_LEN, PackKeys};
 
-/// What of some bytes of a pack are frames.
+/// The frames in some bytes of a pack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundFrames {
-    /// Where frames lie whose checksum is right, in order. Of what volume and pack they are is left to
-    /// [`open_any_frame`].
+    /// Ranges of frames whose checksum is right, in order. Their volume and pack are checked by [`open_any_frame`].
     pub frames: Vec<Range<usize>>,
-    /// Bytes that were searched. The others, at most a frame, may be the beginning of one: search them again with
-    /// what follows.
+    /// Number of bytes that were searched. The others, at most a frame, may be the start of one: search them again
+    /// together with the bytes that follow.
     pub searched: usize,
 }
 
-/// Looks for frames, sealed or not, from wherever in a pack on. What is damaged is passed over: the next frame is found
-/// by its magic. `is_end` says that nothing follows.
+/// Looks for frames, sealed or not, from any offset of a pack on. Damaged bytes are skipped: the next frame is found by
+/// its magic. `is_end` means that no bytes follow.
 ///
 /// Bytes that look like a frame within the payload of a damaged one are found as well, if their checksum is right.
 pub fn find_frames(bytes: &[u8], is_end: bool) -> FoundFrames {
@@ -58,7 +57,7 @@ fn next_magic(bytes: &[u8]) -> Option<usize> {
         .position(|window| window == header::MAGIC)
 }
 
-/// Whether what begins like a frame may be whole with bytes that follow.
+/// Whether bytes that begin like a frame may be a whole frame together with following bytes.
 fn goes_on(rest: &[u8]) -> bool {
     match header::payload_len(rest) {
         Some(payload_len) => {
@@ -68,8 +67,8 @@ fn goes_on(rest: &[u8]) -> bool {
     }
 }
 
-/// Opens a frame of which only the place is known: `stored` is all of it, and lies at `offset` of `pack`. Verifies what
-/// [`open_frame`] does, and the keyed BLAKE3 in any case. Gives what it is of as well.
+/// Opens a frame of which only the location is known: `stored` is all of it, and lies at `offset` of `pack`. Verifies
+/// the same as [`open_frame`], and the keyed BLAKE3 in any case. Also returns the frame's identity.
 pub fn open_any_frame(
     stored: Bytes,
     pack: PackId,

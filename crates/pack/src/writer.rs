@@ -17,33 +17,33 @@ use crate::{FrameHash, FrameRef, MAX_PACK_LEN, PackKeys};
 pub struct PackWriter {
     pack: PackId,
     keys: PackKeys,
-    /// With a salt of its own. None if the volume is not sealed.
+    /// Each sealer has a salt of its own. `None` if the volume is not sealed.
     sealer: Option<Sealer>,
     compressor: FrameCompressor,
     bytes: Memory,
     entries: Vec<IndexEntry>,
 }
 
-/// A pack that is complete and ready to be put into the bucket.
+/// A complete pack, for putting into the bucket.
 #[derive(Clone, Debug)]
 pub struct FinishedPack {
-    /// Its number, from which [`crate::object_name`] makes its name.
+    /// Its number, from which [`crate::object_name`] derives its name.
     pub id: PackId,
     /// The whole object.
     pub bytes: Bytes,
-    /// Its frames in the order in which they were pushed.
+    /// Its frames in the order of the calls of `push`.
     pub frames: Vec<IndexEntry>,
 }
 
 impl PackWriter {
-    /// Begins the pack with the number `pack`, which no other pack of the volume may ever have had. (If
-    /// one had, sealing is safe all the same: this one has another key.)
+    /// Begins the pack with the number `pack`, which no other pack of the volume may ever have had. (Even if one had,
+    /// sealing is safe: this pack has another key.)
     pub fn new(pack: PackId, keys: &PackKeys, compression: Compression) -> PackWriter {
         PackWriter::new_in(Vec::new(), pack, keys, compression)
     }
 
-    /// The same in memory that is there already. What it holds is replaced: best a former pack, of whose bytes the processor
-    /// need not fetch what is about to be replaced.
+    /// The same in existing memory, whose contents are replaced: preferably that of a former pack, whose bytes the
+    /// processor need not fetch before they are replaced.
     pub fn new_in(
         memory: Vec<u8>,
         pack: PackId,
@@ -67,26 +67,26 @@ impl PackWriter {
         }
     }
 
-    /// Frames that are pushed from here on are compressed in this way.
+    /// Sets the compression of the frames that are pushed from here on.
     pub fn set_compression(&mut self, compression: Compression) {
         self.compressor.set(compression);
     }
 
-    /// Bytes of memory that a pack of so many frames takes, whose raw bytes come to `raw_bytes`, while it is put
-    /// together: what [`PackWriter::new_in`] is given should have this capacity, or it grows step by step.
+    /// Maximum memory that a pack of `frames` frames takes while it is assembled, if their raw bytes add up to
+    /// `raw_bytes`: the memory for [`PackWriter::new_in`] should have this capacity, or it grows step by step.
     pub fn most_bytes(frames: usize, raw_bytes: usize) -> usize {
         let headers = frames * (FRAME_HEADER_LEN + INDEX_ENTRY_LEN);
         PACK_HEADER_LEN + raw_bytes + headers + INDEX_FOOTER_LEN
     }
 
-    /// Adds the bytes of `range`, counted within `block`, as one frame. `raw` gives them in order, in
-    /// pieces of any length.
+    /// Adds the bytes of `range`, counted within `block`, as one frame. `raw` yields them in order, in pieces of any
+    /// length.
     ///
     /// # Panics
     ///
     /// When the caller breaks the contract: `range` is empty or reaches beyond the block, `raw`
-    /// does not give as many bytes as `range` has, or the pack would grow beyond
-    /// [`MAX_PACK_LEN`]; a frame adds at most its raw bytes and 172 more to [`PackWriter::len`].
+    /// does not yield as many bytes as `range` has, or the pack would grow beyond [`MAX_PACK_LEN`];
+    /// a frame adds at most its raw bytes and 172 more to [`PackWriter::len`].
     pub fn push<'a>(
         &mut self,
         block: BlockKey,
@@ -96,8 +96,9 @@ impl PackWriter {
         self.push_hashed(block, range, raw, None).0
     }
 
-    /// The same for who knows the hash of `raw` already ([`PackKeys::frame_hash`]) or wants to know it: gives it beside
-    /// the frame if it was given or the frame needs it. A frame of a sealed volume that is stored raw does not.
+    /// The same for a caller that knows the hash of `raw` already ([`PackKeys::frame_hash`]) or needs it: returns the
+    /// hash with the frame if it was given or the frame needs it. A frame of a sealed volume that is stored raw does
+    /// not.
     ///
     /// # Panics
     ///
@@ -154,8 +155,8 @@ impl PackWriter {
         (frame, hash.or(known))
     }
 
-    /// Puts the payload behind the place of the header at `offset`, and the header there, of a frame that is compressed if that
-    /// pays, or is sealed. Gives its CRC32, and the hash if it needs it.
+    /// Writes a frame that is sealed, or compressed if that pays: its payload behind the space for the header at
+    /// `offset`, and then the header. Returns its CRC32, and the hash if the frame needs it.
     fn put_at_hand<'a>(
         &mut self,
         offset: usize,
@@ -164,8 +165,7 @@ impl PackWriter {
         may_shrink: bool,
         known: Option<FrameHash>,
     ) -> (u32, Option<FrameHash>) {
-        // The raw bytes go where a raw frame has its payload: if compression does not pay, they
-        // already lie right.
+        // The raw bytes go where a raw frame has its payload: if compression does not pay, they are already in place.
         let payload = offset + FRAME_HEADER_LEN;
         for piece in raw {
             self.bytes.put(piece);
@@ -193,7 +193,7 @@ impl PackWriter {
         (crc32, hash)
     }
 
-    /// The same for a frame that is neither: all that there is to know of its payload is found out on the way there.
+    /// The same for a frame that is neither: its checksum and hash are computed while the payload is copied.
     fn put_as_it_is<'a>(
         &mut self,
         offset: usize,
@@ -217,22 +217,22 @@ impl PackWriter {
         (header.write_before(header_at, &crc32), hash)
     }
 
-    /// Bytes that the pack would have if it were finished now.
+    /// Length that the pack would have if it were finished now, in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() + self.entries.len() * INDEX_ENTRY_LEN + INDEX_FOOTER_LEN
     }
 
-    /// Whether there is no frame in it.
+    /// Whether it has no frames.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Number of frames in it.
+    /// Number of its frames.
     pub fn frames(&self) -> usize {
         self.entries.len()
     }
 
-    /// Adds the index and hands the pack out.
+    /// Adds the index and returns the pack.
     pub fn finish(self) -> FinishedPack {
         let id = self.pack;
         let (bytes, frames) = self.finish_in_memory();
@@ -243,8 +243,8 @@ impl PackWriter {
         }
     }
 
-    /// The same for who uses the memory again ([`PackWriter::new_in`]): the whole object, and its frames in the order in
-    /// which they were pushed.
+    /// The same for a caller that reuses the memory ([`PackWriter::new_in`]): the whole object, and its frames in the
+    /// order in which they were pushed.
     pub fn finish_in_memory(mut self) -> (Vec<u8>, Vec<IndexEntry>) {
         let index_offset = self.bytes.len() as u32;
         let index = match self.sealer {

@@ -21,7 +21,7 @@ fn every_flipped_byte_is_noticed() {
                 damaged[at] ^= mask;
                 let damaged = Bytes::from(damaged);
                 if (first..index).contains(&at) {
-                    // The reader who has the reference from the block map, not from the index.
+                    // A reader that has the reference from the block map, not from the index.
                     let noticed = pack.frames.iter().filter(|entry| {
                         let stored = fetch(&damaged, &entry.frame);
                         open_frame(stored, &entry.frame, entry.block, &keys()).is_err()
@@ -120,7 +120,7 @@ fn a_sound_frame_of_something_else_is_not_served() {
     other.crc32 ^= 1;
     assert_eq!(refused(other, third.block, &keys()), "CRC32");
 
-    // The answer to a request for one frame with another frame in it.
+    // The answer to a request for one frame contains another frame.
     let error = open_frame(
         fetch(&pack.bytes, &first.frame),
         &second.frame,

@@ -1,4 +1,4 @@
-//! The formats of versions 1 and 2 (sealed), kept as files: what was written once is read for ever.
+//! The formats of versions 1 and 2 (sealed), kept as files: every released format stays readable.
 
 mod common;
 
@@ -127,7 +127,7 @@ fn checksums_of_golden_packs_are_right_and_those_of_damaged_ones_wrong() {
     }
 }
 
-/// Writes the fixtures of the present version. They are never written again once released: a new
+/// Writes the fixtures of the present version. Released fixtures are never written again: a new
 /// version of the format adds files of its own.
 #[test]
 #[ignore = "writes tests/fixtures, which are made once per version of the format"]

@@ -1,4 +1,4 @@
-//! What goes into a pack comes out of it.
+//! Packs return the bytes that were written to them.
 
 mod common;
 

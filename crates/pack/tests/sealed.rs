@@ -1,4 +1,4 @@
-//! Sealed packs: what they hide, what opens them, and what is refused.
+//! Sealed packs: the data that they hide, the keys that open them, and the packs that are refused.
 
 mod common;
 
@@ -19,7 +19,7 @@ use forebay_types::{ByteRange, PackId, VolumeId};
 
 const BOTH: [Compression; 2] = [Compression::Off, Compression::Auto { level: 1 }];
 
-/// What is wrong with the frame that the pack has in the place of `entry`.
+/// The fault of the frame in the pack at the place of `entry`.
 fn fault(pack: &Bytes, entry: &IndexEntry, keys: &PackKeys) -> FrameFault {
     let error = open_frame(fetch(pack, &entry.frame), &entry.frame, entry.block, keys);
     let error = error.expect_err("a frame that must not be opened");
@@ -27,7 +27,7 @@ fn fault(pack: &Bytes, entry: &IndexEntry, keys: &PackKeys) -> FrameFault {
     error.fault
 }
 
-/// A pack with one frame for each of these bytes, one block behind the other.
+/// A pack with one frame for each of these contents, in consecutive blocks.
 fn pack_of(keys: &PackKeys, pack: PackId, contents: &[&[u8]]) -> FinishedPack {
     let mut writer = PackWriter::new(pack, keys, Compression::Off);
     for (at, raw) in contents.iter().enumerate() {
@@ -47,7 +47,7 @@ fn what_is_sealed_comes_back_with_the_keys() {
         assert_eq!(index.entries, pack.frames);
         assert_eq!((index.volume, index.pack), (keys().volume(), PACK));
         assert_eq!(index.pack_len as usize, pack.bytes.len());
-        // Sealing takes no room.
+        // Sealing adds no bytes.
         assert_eq!(pack.bytes.len(), write(compression).bytes.len());
     }
 }
@@ -69,7 +69,7 @@ fn a_sealed_pack_shows_neither_contents_nor_what_they_are_of() {
     };
     assert!(!shows(&raw[..8]));
     assert!(!shows(&inode.to_le_bytes()));
-    // Neither that two frames are the same: behind the 24 bytes that number them nothing is.
+    // Nor does it show that two frames are equal: behind the 24 bytes that number them no byte is the same.
     let stored = pack
         .frames
         .iter()
@@ -115,7 +115,7 @@ fn a_sealed_volume_takes_nothing_that_is_not_sealed() {
 #[test]
 fn a_frame_of_another_volume_is_refused() {
     let pack = write_with(&sealed_keys(), Compression::Off);
-    // Even one that has the same data keys.
+    // Not even a volume that has the same data keys.
     let other = data_keys(VolumeId([9; 16]), 1);
     let other = PackKeys::sealed(&[0x5a; 32], other, Arc::new(SystemEntropy));
     assert_eq!(
@@ -218,13 +218,13 @@ fn a_raw_frame_is_opened_in_the_memory_that_it_came_in_unless_that_is_shared() {
     let opened = open_frame(shared.clone(), &entry.frame, entry.block, &keys).unwrap();
     assert!(!opened.is_in_stored);
     assert_eq!(&opened.data[..], &sample()[1].2[..]);
-    // What the others hold is as it was.
+    // The bytes of the other holders have not changed.
     assert_eq!(shared, fetch(&pack.bytes, &entry.frame));
     open_frame(shared, &entry.frame, entry.block, &keys).unwrap();
 }
 
-/// What the key of a pack, and its nonces, follow from besides the volume: data key, number of the
-/// pack, and salt; with number of the frame, or that it is the index.
+/// The inputs of a pack's key, and of its nonces, beside the volume: data key, number of the pack,
+/// and salt; with the number of the frame, or `None` for the index.
 type Nonce = (Vec<u8>, PackId, Vec<u8>, Option<Vec<u8>>);
 
 fn nonces(pack: &FinishedPack) -> Vec<Nonce> {
@@ -240,8 +240,8 @@ fn nonces(pack: &FinishedPack) -> Vec<Nonce> {
     frames.chain([index]).collect()
 }
 
-/// Lives of gateways, each of which writes packs under the same numbers: restarts that count on from the
-/// same published number, copies of a volume, logs that were rolled back.
+/// Lives of gateways, each of which writes packs under the same numbers: restarts that continue from the same published
+/// number, copies of a volume, logs that were rolled back.
 fn lives(entropy: impl Fn() -> Arc<dyn Entropy>) -> Vec<Nonce> {
     let mut all = Vec::new();
     for newest in [1, 1, 1, 2, 2, 1] {
@@ -259,7 +259,7 @@ fn no_nonce_comes_again_in_restarts_copies_and_rollbacks() {
     let all = lives(|| Arc::new(SystemEntropy));
     assert_eq!(all.len(), 6 * 10 * 4);
     assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
-    // It would be noticed: with randomness that comes again, nonces do.
+    // The test would notice: if randomness repeats, nonces do.
     let all = lives(|| Arc::new(SeededEntropy::new(1)));
     assert_eq!(all.iter().collect::<HashSet<_>>().len(), 2 * 10 * 4);
 }

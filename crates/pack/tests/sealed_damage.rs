@@ -1,5 +1,5 @@
-//! No change to a sealed pack goes unnoticed, whether checksums are repaired behind it or not, and
-//! none makes its reader panic.
+//! Every change of a sealed pack is noticed, whether its checksums are repaired or not, and none
+//! makes the reader panic.
 
 mod common;
 
@@ -19,8 +19,8 @@ fn flipped(pack: &FinishedPack, at: usize, mask: u8) -> Vec<u8> {
     damaged
 }
 
-/// Puts the checksum of a frame right, and the one in the reference: what an attacker does who can
-/// write to the bucket, had he the metadata as well.
+/// Repairs the checksum of a frame, and the one in the reference: an attacker with write access to
+/// the bucket could do the same if the metadata were writable as well.
 fn repair_frame(pack: &mut [u8], entry: &mut IndexEntry) {
     let range = entry.frame.stored_range();
     let stored = &mut pack[range.start as usize..range.end as usize];
@@ -31,7 +31,7 @@ fn repair_frame(pack: &mut [u8], entry: &mut IndexEntry) {
     stored[56..60].copy_from_slice(&entry.frame.crc32.to_le_bytes());
 }
 
-/// Puts the checksums of header, index and footer right.
+/// Repairs the checksums of header, index and footer.
 fn repair_index(pack: &mut [u8]) {
     let crc32 = crc32fast::hash(&pack[..36]);
     pack[36..40].copy_from_slice(&crc32.to_le_bytes());
@@ -45,7 +45,7 @@ fn repair_index(pack: &mut [u8]) {
     footer[76..].copy_from_slice(&crc32.to_le_bytes());
 }
 
-/// Which of the pack's frames are not opened.
+/// Number of the pack's frames that are not opened.
 fn refused(pack: &Bytes, frames: &[IndexEntry], keys: &PackKeys) -> usize {
     let refused = frames.iter().filter(|entry| {
         let stored = fetch(pack, &entry.frame);
@@ -72,7 +72,7 @@ fn every_flipped_byte_is_noticed() {
                     assert!(open_index(&damaged, &keys).is_err(), "{case}");
                 }
                 assert!(read_with(&keys, &damaged).is_err(), "{case}");
-                // Nor does it take keys to notice.
+                // Noticing does not take keys either.
                 assert!(verify_checksums(&damaged).is_err(), "{case}");
             }
         }
@@ -93,7 +93,7 @@ fn every_flipped_byte_of_a_frame_is_noticed_with_its_checksum_repaired() {
                     repair_frame(&mut damaged, &mut entry);
                     let stored = fetch(&damaged.into(), &entry.frame);
                     let opened = open_frame(stored, &entry.frame, entry.block, &keys);
-                    // The checksum itself is the one that was repaired.
+                    // The checksum itself was repaired.
                     let at = at - range.start as usize;
                     match (at, opened) {
                         (56..60, opened) => assert!(opened.is_ok(), "byte {at}"),
@@ -124,7 +124,7 @@ fn every_flipped_byte_around_the_frames_is_noticed_with_checksums_repaired() {
             forged += usize::from(error == PackError::Forged);
         }
     }
-    // All entries, the tag, and the salt; what else there is contradicts itself before the tag does.
+    // All entries, the tag, and the salt; other changes contradict themselves before the tag does.
     assert!(forged >= 3 * (3 * 44 + 16 + 16), "{forged}");
 }
 
@@ -142,8 +142,8 @@ fn a_sealed_pack_cut_anywhere_is_noticed() {
     }
 }
 
-/// Frames taken out at the end, and an index that was cut to fit: the index is authenticated with
-/// the number of its entries and its place.
+/// Frames removed from the end, and an index shortened to fit: the index is authenticated with the
+/// number of its entries and its offset.
 #[test]
 fn a_pack_that_was_made_shorter_is_noticed() {
     let keys = sealed_keys();

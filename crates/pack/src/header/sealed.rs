@@ -24,8 +24,8 @@
 //! 128            payload
 //! ```
 //!
-//! It is as long as that of version 1, so that the length of a frame says nothing of its version,
-//! and references to frames have one form. What is sealed is one piece, which is opened in place.
+//! It has the length of the header of version 1, so that the length of a frame does not depend on its
+//! version, and references to frames have one form. The sealed bytes are one piece, which is opened in place.
 
 use forebay_seal::{
     ALGORITHM_AES_256_GCM, DataKeyId, DataKeys, Forged, Part, Purpose, SALT_LEN, Salt, Sealer,
@@ -51,10 +51,10 @@ const SALT_AT: usize = NUMBER_AT + 8;
 const TAG_AT: usize = SALT_AT + SALT_LEN;
 pub(super) const CRC32_AT: usize = TAG_AT + TAG_LEN;
 
-/// What is sealed of a frame begins here.
+/// Offset of the sealed bytes in a frame.
 pub(crate) const SEALED_AT: usize = CRC32_AT + 4;
 
-/// Offsets in what is sealed.
+/// Offsets in the sealed bytes.
 mod sealed_at {
     pub(super) const CODEC: usize = 0;
     pub(super) const RESERVED: usize = CODEC + 1;
@@ -68,13 +68,13 @@ mod sealed_at {
     pub(super) const END: usize = HASH + 32;
 }
 
-/// The payload begins here in what is sealed.
+/// Offset of the payload in the sealed bytes.
 pub(crate) const SEALED_PAYLOAD_AT: usize = sealed_at::END;
 const _: () = assert!(SEALED_AT + SEALED_PAYLOAD_AT == FRAME_HEADER_LEN);
 
 impl FrameHeader {
-    /// Writes the header into the first bytes of `stored`, behind which its payload already lies, seals
-    /// all of it, and returns the CRC32. `offset` is where `stored` begins in the pack.
+    /// Writes the header into the first bytes of `stored`, in front of the payload that is already there, seals all of
+    /// it, and returns the CRC32. `offset` is the offset of `stored` in the pack.
     pub(crate) fn seal_into(&self, stored: &mut [u8], offset: u32, sealer: &mut Sealer) -> u32 {
         put(stored, MAGIC_AT, MAGIC);
         put(stored, VERSION_AT, SEALED_FRAME_VERSION.to_le_bytes());
@@ -101,8 +101,8 @@ impl FrameHeader {
         crc32
     }
 
-    /// Reads what was sealed, once it is opened: the header of a frame of this volume and pack, which
-    /// its key has proven, and where in the pack it was written. None when bytes are missing.
+    /// Reads the opened bytes: the header of a frame of this volume and pack, which its key has proven, and the offset
+    /// in the pack at which it was written. `None` if bytes are missing.
     pub(crate) fn unsealed(
         sealed: &[u8],
         volume: VolumeId,
@@ -138,24 +138,24 @@ impl FrameHeader {
     }
 }
 
-/// What a sealed frame shows to everybody.
+/// The unencrypted part of a sealed frame's header.
 pub(crate) struct SealedHeader {
     pub(crate) key_id: DataKeyId,
     pub(crate) crc32: u32,
     number: u64,
     salt: Salt,
     tag: Tag,
-    /// All before the tag, which is authenticated.
+    /// All bytes before the tag, which are authenticated.
     also: [u8; TAG_AT],
 }
 
 impl SealedHeader {
-    /// Reads the header at the start of `stored`, and verifies the CRC32 over all of it and that it is
-    /// as long as it says. Nothing of it is authenticated yet.
+    /// Reads the header at the start of `stored`, and verifies the CRC32 over the whole frame and that it has the
+    /// length that it claims. Nothing of it is authenticated yet.
     pub(crate) fn open(stored: &[u8]) -> Result<SealedHeader, HeaderFault> {
         match version(stored)? {
             SEALED_FRAME_VERSION => {}
-            // A sealed one whose version was damaged is not what this says.
+            // Unless its checksum is right, this may be a sealed frame whose version field is damaged.
             FRAME_VERSION => {
                 return Err(verify_crc32(stored).err().unwrap_or(HeaderFault::NotSealed));
             }
@@ -169,7 +169,7 @@ impl SealedHeader {
         SealedHeader::fields(stored, crc32).ok_or(short).flatten()
     }
 
-    /// The fields of a header whose checksum was right; none when bytes are missing.
+    /// The fields of a header whose checksum was right; `None` if bytes are missing.
     fn fields(stored: &[u8], crc32: u32) -> Option<Result<SealedHeader, HeaderFault>> {
         let [reserved, algorithm] = take(stored, RESERVED_AT)?;
         let key_id = take_u32(stored, KEY_ID_AT)?;
@@ -197,7 +197,7 @@ impl SealedHeader {
         }))
     }
 
-    /// Opens in place what is sealed, all from [`SEALED_AT`] on, as a frame of `pack`.
+    /// Opens the sealed bytes in place, all from [`SEALED_AT`] on, as a frame of `pack`.
     pub(crate) fn unseal(
         &self,
         sealed: &mut [u8],
@@ -211,11 +211,11 @@ impl SealedHeader {
     }
 }
 
-/// Why something sealed cannot be opened.
+/// Why sealed bytes cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsealable {
     /// There is no such data key.
     UnknownKey(UnknownDataKey),
-    /// It is not what was sealed there.
+    /// They were not sealed there with this key.
     Forged,
 }

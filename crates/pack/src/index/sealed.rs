@@ -1,7 +1,7 @@
 //! The index of a sealed pack.
 //!
 //! ```text
-//! pack header     as in version 1, but for the version, which is 2
+//! pack header     as in version 1, except for the version, which is 2
 //!
 //! index entries   as in version 1, sealed as one piece: the closing part of the pack
 //!
@@ -22,7 +22,7 @@
 //!  80
 //! ```
 //!
-//! The volume is in the key and the pack header, and not in the footer.
+//! The volume is part of the key and of the pack header, and not of the footer.
 
 use forebay_seal::{
     ALGORITHM_AES_256_GCM, DataKeyId, DataKeys, Forged, Part, Purpose, SALT_LEN, Salt, Sealer,
@@ -58,7 +58,7 @@ const _: () = assert!(
     "readers fetch as many bytes before they know the version"
 );
 
-/// Bytes of the footer that are authenticated: all before the tag, and from the salt to the checksums.
+/// Authenticated bytes of the footer: all before the tag, and from the salt to the checksums.
 const ALSO_LEN: usize = footer_at::TAG + footer_at::INDEX_CRC32 - footer_at::SALT;
 
 /// Index entries, sealed, and footer of a pack whose frames end at `index_offset`.
@@ -105,7 +105,7 @@ pub(super) fn open_index(tail: &[u8], keys: &DataKeys) -> Result<PackIndex, Pack
     })
 }
 
-/// What there is to say of a footer of this version without keys.
+/// The error for a footer of this version without keys.
 pub(super) fn sealed_by(footer: &[u8; INDEX_FOOTER_LEN]) -> PackError {
     match Footer::decode(footer) {
         Ok(footer) => PackError::Sealed {
@@ -116,8 +116,8 @@ pub(super) fn sealed_by(footer: &[u8; INDEX_FOOTER_LEN]) -> PackError {
     }
 }
 
-/// Number of frames of a whole pack and where its index begins, with header, footer and checksum of
-/// the index verified; for who has no keys.
+/// Number of frames of a whole pack and the offset of its index, after verifying header, footer and
+/// checksum of the index; needs no keys.
 pub(crate) fn verify_crc32(pack: &[u8], volume: VolumeId) -> Result<(u32, u32), PackError> {
     let Some((before, footer)) = pack.split_last_chunk::<INDEX_FOOTER_LEN>() else {
         return Err(PackError::Damaged("it is shorter than an index footer"));
@@ -151,7 +151,7 @@ impl Footer {
         }
     }
 
-    /// What is authenticated of it.
+    /// The authenticated bytes of the footer.
     fn also(&self) -> [u8; ALSO_LEN] {
         let encoded = self.encode();
         let mut also = [0; ALSO_LEN];

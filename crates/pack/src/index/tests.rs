@@ -1,3 +1,5 @@
+//! Index footers of other versions, and indexes that do not fit their pack.
+
 use super::*;
 
 const VOLUME: VolumeId = VolumeId([1; 16]);
@@ -13,7 +15,7 @@ fn footer() -> Footer {
     }
 }
 
-/// A footer as a program of another version would have written it: right checksum, other byte.
+/// A footer as a program of another version would write it: right checksum, other byte.
 fn with_byte(at: usize, byte: u8) -> Result<Footer, PackError> {
     let mut bytes = footer().encode();
     bytes[at] = byte;

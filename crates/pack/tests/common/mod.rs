@@ -1,4 +1,4 @@
-//! A small pack with every kind of frame, and how to read a pack from outside.
+//! A small pack with every kind of frame, and functions that read packs.
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
 use std::sync::Arc;
@@ -16,13 +16,13 @@ pub(crate) fn keys() -> PackKeys {
     PackKeys::new(VolumeId(*b"a sample volume!"), &[0x5a; 32])
 }
 
-/// Data keys 1 to `newest` of a volume; each is its number, 32 times.
+/// Data keys 1 to `newest` of a volume; each consists of its number, 32 times.
 pub(crate) fn data_keys(volume: VolumeId, newest: u32) -> Arc<DataKeys> {
     let key = |id: u32| (DataKeyId(id), Secret::take(&mut [id as u8; 32]));
     Arc::new(DataKeys::new(volume, key(newest), (1..newest).map(key)))
 }
 
-/// Keys of the same volume, sealed, whose salts come from here.
+/// Keys of the same volume, sealed, with salts from `entropy`.
 pub(crate) fn sealed_keys_with(newest: u32, entropy: Arc<dyn Entropy>) -> PackKeys {
     let data_keys = data_keys(keys().volume(), newest);
     PackKeys::sealed(&[0x5a; 32], data_keys, entropy)
@@ -44,8 +44,7 @@ pub(crate) fn block(inode: u64, block: u64) -> BlockKey {
     }
 }
 
-/// What the sample pack holds: a byte at the very end of a block, a line of text, and text that
-/// compresses.
+/// The contents of the sample pack: a byte at the very end of a block, a line of text, and text that compresses.
 pub(crate) fn sample() -> Vec<(BlockKey, u64, Vec<u8>)> {
     vec![
         (block(2, 7), BLOCK_SIZE - 1, b"!".to_vec()),
@@ -67,14 +66,14 @@ pub(crate) fn write_with(keys: &PackKeys, compression: Compression) -> FinishedP
     writer.finish()
 }
 
-/// The bytes that a ranged GET of the frame answers with; fewer where the pack ends before it does.
+/// The answer to a ranged GET of the frame; shorter if the pack ends before the frame does.
 pub(crate) fn fetch(pack: &Bytes, frame: &FrameRef) -> Bytes {
     let range = frame.stored_range();
     let end = pack.len().min(range.end as usize);
     pack.slice(end.min(range.start as usize)..end)
 }
 
-/// Reads a pack with nothing but its bytes, and gives what is in it.
+/// Reads a pack from its bytes alone, and returns its contents.
 pub(crate) fn read_all(pack: &Bytes) -> Result<Vec<(BlockKey, u64, Vec<u8>)>, String> {
     read_with(&keys(), pack)
 }
