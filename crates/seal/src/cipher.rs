@@ -1,10 +1,9 @@
-//! AES-256-GCM, and the only place that knows whose it is.
+//! AES-256-GCM, and the only module that depends on its implementation.
 //!
-//! The crate `ring`, which TLS brings along, uses the processor's instructions for AES and carry-less
-//! multiplication where it finds them when the program runs (AES-NI, VAES and PCLMULQDQ; the ARMv8 ones), and
-//! constant-time code elsewhere. It does not wipe its expanded keys, so that is done here. Any other AES-256-GCM
-//! gives the same bytes, so to change to one is to change this file; a test holds the output against that of
-//! another.
+//! The crate `ring`, which TLS depends on as well, uses the processor's instructions for AES and carry-less
+//! multiplication if it finds them at run time (AES-NI, VAES and PCLMULQDQ; the ARMv8 ones), and constant-time code
+//! elsewhere. It does not wipe its expanded keys, so this module does. Any other AES-256-GCM gives the same bytes, so a
+//! change of the implementation affects only this file; a test compares the output with that of another one.
 
 use std::mem::MaybeUninit;
 
@@ -13,30 +12,29 @@ use zeroize::Zeroize;
 
 use crate::Secret;
 
-/// Bytes of a tag.
+/// Length of a tag, in bytes.
 pub const TAG_LEN: usize = 16;
 
-/// What authenticates sealed bytes, and what goes with them.
+/// Authenticates sealed bytes, and the bytes that accompany them.
 pub type Tag = [u8; TAG_LEN];
 
 pub(crate) const NONCE_LEN: usize = 12;
 
-/// The bytes are not what was sealed with this key, for this place: they were changed, moved,
-/// swapped for others, or sealed with another key. Which of these cannot be told.
+/// The bytes were not sealed with this key, for this place: they were changed, moved, swapped for
+/// others, or sealed with another key. The cases cannot be distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes do not authenticate: they are not what was sealed there with this key")]
 pub struct Forged;
 
-/// An expanded key. It lies on the heap, so that moving it leaves no copies behind, and is wiped when it is
-/// dropped.
+/// An expanded key. It lies on the heap, so that moving it leaves no copies behind, and is wiped when it is dropped.
 pub(crate) struct Cipher {
-    /// Always there until it is wiped.
+    /// Initialized until it is wiped.
     expanded: Box<MaybeUninit<LessSafeKey>>,
     #[cfg(test)]
     key: [u8; crate::SECRET_LEN],
 }
 
-// Wiping the memory of an expanded key is all that has to be done to be rid of it.
+// To dispose of an expanded key, wiping its memory is enough.
 const _: () = assert!(!std::mem::needs_drop::<LessSafeKey>());
 
 impl Cipher {
@@ -51,8 +49,8 @@ impl Cipher {
     }
 
     fn expanded(&self) -> &LessSafeKey {
-        // SAFETY: `new` has put it there, and nothing but `drop` takes it away, which nobody calls while
-        // there are references to `self`.
+        // SAFETY: `new` has initialized it, and only `drop` wipes it, which is not called while there are references to
+        // `self`.
         unsafe { self.expanded.assume_init_ref() }
     }
 
@@ -73,7 +71,7 @@ impl Cipher {
         tag
     }
 
-    /// Opens `buffer` in place. It has to be taken for nothing when that fails.
+    /// Opens `buffer` in place. If that fails, its contents must not be used.
     pub(crate) fn open(
         &self,
         nonce: &[u8; NONCE_LEN],
@@ -95,12 +93,12 @@ impl Cipher {
 
 impl Drop for Cipher {
     fn drop(&mut self) {
-        // All bytes of it, since it counts as memory that nobody has written to.
+        // All of its bytes, since it counts as uninitialized memory.
         self.expanded.zeroize();
     }
 }
 
-/// Which keys met which nonces on this thread, for the tests that no two meet twice.
+/// The pairs of key and nonce used on this thread, for the tests that no pair is used twice.
 #[cfg(test)]
 pub(crate) mod used {
     use std::cell::RefCell;
@@ -118,7 +116,7 @@ pub(crate) mod used {
         PAIRS.with_borrow_mut(|pairs| pairs.push((key, nonce)));
     }
 
-    /// All of them since it was asked last.
+    /// All pairs since the last call.
     pub(crate) fn take() -> Vec<Pair> {
         PAIRS.take()
     }

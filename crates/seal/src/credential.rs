@@ -1,4 +1,4 @@
-//! What people have to open a volume with.
+//! Credentials of people for opening a volume.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::Secret;
 
-/// A passphrase: its bytes as they were given, and nothing is done to them but that they are wiped.
+/// A passphrase: its bytes as given, without any normalization; wiped when dropped.
 pub struct Passphrase(Zeroizing<String>);
 
 impl Passphrase {
-    /// Most bytes of a passphrase.
+    /// Maximum length of a passphrase, in bytes.
     pub const MAX_LEN: usize = 4096;
 
     /// A passphrase of 1 to [`Passphrase::MAX_LEN`] bytes.
@@ -29,7 +29,7 @@ impl Passphrase {
 }
 
 impl fmt::Debug for Passphrase {
-    /// Not even its length.
+    /// Shows not even its length.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Passphrase(..)")
     }
@@ -38,14 +38,14 @@ impl fmt::Debug for Passphrase {
 /// Derives the key of a key file.
 const KEY_FILE_CONTEXT: &str = "forebay 2026-11 key file v1";
 
-/// What a key file holds, as a key. All of its bytes count, a line break at its end too.
+/// The contents of a key file, as a key. All of its bytes count, including a line break at its end.
 #[derive(Debug)]
 pub struct KeyFile(Secret);
 
 impl KeyFile {
-    /// Fewest bytes of a key file. They have to be random: nothing here makes guessing them slow.
+    /// Minimum length of a key file, in bytes. They have to be random: nothing here makes guessing them slow.
     pub const MIN_LEN: usize = 32;
-    /// Most bytes of a key file.
+    /// Maximum length of a key file, in bytes.
     pub const MAX_LEN: usize = 64 << 10;
 
     /// The key of a file with this content.
@@ -70,24 +70,24 @@ impl KeyFile {
     }
 }
 
-/// Something cannot be a passphrase or key file.
+/// Why a text or file cannot be a passphrase or key file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCredential {
     /// An empty passphrase.
     #[error("the passphrase is empty")]
     Empty,
-    /// A key file that can be guessed.
+    /// A key file that is short enough to be guessed.
     #[error(
         "the key file has fewer than {len} bytes; make one of as many random bytes",
         len = KeyFile::MIN_LEN
     )]
     TooShort,
-    /// More bytes than anybody means.
+    /// More bytes than a passphrase or key file can plausibly have.
     #[error("the passphrase or key file is too long; is it the right file?")]
     TooLong,
 }
 
-/// One of the two, to open a key ring with.
+/// A passphrase or key file for opening a key ring.
 #[derive(Clone, Copy, Debug)]
 pub enum Credential<'a> {
     /// A passphrase.

@@ -1,4 +1,4 @@
-//! The keys that data is sealed with.
+//! The keys that data are sealed with.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,8 +17,7 @@ impl fmt::Display for DataKeyId {
     }
 }
 
-/// There is no data key with this number: the key ring is older than what was sealed, or the number
-/// is not one that was written.
+/// There is no data key with this number: the key ring is older than the sealed data, or the number was never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no data key {0} in the key ring that was read; read `forebay.keys` again, or put \
@@ -26,8 +25,8 @@ impl fmt::Display for DataKeyId {
 )]
 pub struct UnknownDataKey(pub DataKeyId);
 
-/// All data keys of a volume: what a gateway has to keep of the key ring. The newest one seals, and
-/// each opens what it has sealed.
+/// All data keys of a volume: the part of the key ring that a gateway keeps. The newest one seals,
+/// and each opens what it has sealed.
 pub struct DataKeys {
     volume: VolumeId,
     current: (DataKeyId, Secret),
@@ -35,7 +34,7 @@ pub struct DataKeys {
 }
 
 impl DataKeys {
-    /// The keys of `volume`; `current` seals. An older one that bears its number is left out.
+    /// The keys of `volume`; `current` seals. An older key with the same number as `current` is left out.
     pub fn new(
         volume: VolumeId,
         current: (DataKeyId, Secret),
@@ -61,12 +60,12 @@ impl DataKeys {
         self.current.0
     }
 
-    /// Seals an object of the volume that has a number. Each call makes another key.
+    /// A sealer for an object of the volume that has a number. Each call makes another key.
     pub fn sealer(&self, purpose: Purpose, number: u64, entropy: &dyn Entropy) -> Sealer {
         self.sealer_of(self.numbered(purpose, number), entropy)
     }
 
-    /// Opens an object of the volume that was sealed under this number, with this data key and salt.
+    /// An opener for an object of the volume that was sealed under this number, with this data key and salt.
     pub fn opener(
         &self,
         purpose: Purpose,
@@ -77,12 +76,12 @@ impl DataKeys {
         self.opener_of(self.numbered(purpose, number), id, salt)
     }
 
-    /// Seals an object of the volume that has a name. Each call makes another key.
+    /// A sealer for an object of the volume that has a name. Each call makes another key.
     pub fn named_sealer(&self, purpose: Purpose, name: &str, entropy: &dyn Entropy) -> Sealer {
         self.sealer_of(self.named(purpose, name), entropy)
     }
 
-    /// Opens an object of the volume that was sealed under this name, with this data key and salt.
+    /// An opener for an object of the volume that was sealed under this name, with this data key and salt.
     pub fn named_opener(
         &self,
         purpose: Purpose,
@@ -93,7 +92,8 @@ impl DataKeys {
         self.opener_of(self.named(purpose, name), id, salt)
     }
 
-    /// Seals an object of the volume that has a number, and parts at places of their own. Each call makes another key.
+    /// A sealer for an object of the volume that has a number, and parts at places of their own. Each call makes
+    /// another key.
     pub fn place_sealer(
         &self,
         purpose: Purpose,
@@ -142,7 +142,7 @@ impl DataKeys {
 }
 
 impl fmt::Debug for DataKeys {
-    /// Names the volume and the numbers, and never a key.
+    /// Shows the volume and the numbers, and never a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DataKeys")
             .field("volume", &self.volume)

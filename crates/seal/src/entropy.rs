@@ -1,28 +1,27 @@
-//! Where keys and salts come from.
+//! The source of keys and salts.
 
-/// A source of bytes that nobody can guess and that never come again: not after a restart, not in a
-/// copy of this machine.
+/// A source of unpredictable bytes that never repeat: not after a restart, not in a copy of this machine.
 pub trait Entropy: Send + Sync {
-    /// Fills `bytes`. Never returns without having done so.
+    /// Fills `bytes`. Never returns before they are filled.
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// The operating system's generator. It is asked anew each time and nothing of it is kept in this
-/// process, which may be resumed twice from one image of the machine's memory: the kernel learns of
-/// that, a process does not.
+/// The operating system's generator. Each call asks it, and none of its output is cached in this
+/// process, which may be resumed twice from one image of the machine's memory: the kernel can
+/// detect that, a process cannot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     /// # Panics
     ///
-    /// Where the system has no generator. Nothing may be sealed there.
+    /// When the system has no generator. Nothing may be sealed then.
     fn fill(&self, bytes: &mut [u8]) {
         getrandom::fill(bytes).expect("the system gives random bytes");
     }
 }
 
-/// Bytes that follow from a seed, the same in every run. Only for tests.
+/// Bytes derived from a seed, the same in every run. Only for tests.
 #[cfg(feature = "fake")]
 #[derive(Debug)]
 pub struct SeededEntropy {
@@ -32,7 +31,7 @@ pub struct SeededEntropy {
 
 #[cfg(feature = "fake")]
 impl SeededEntropy {
-    /// A source that gives the same bytes whenever it is made with the same seed.
+    /// A source that yields the same bytes whenever it is made with the same seed.
     pub fn new(seed: u64) -> SeededEntropy {
         SeededEntropy {
             seed,

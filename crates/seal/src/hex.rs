@@ -1,6 +1,6 @@
 //! Bytes as hexadecimal digits, for the text of the key ring.
 
-/// Two lower-case digits a byte.
+/// Encodes each byte as two lower-case digits.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes
@@ -9,8 +9,8 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     digits.map(char::from).collect()
 }
 
-/// What [`encode`] wrote; none for anything else, upper-case digits included, so that no bytes have
-/// two texts.
+/// Decodes the output of [`encode`]; `None` for anything else, upper-case digits included, so that
+/// no bytes have two texts.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -26,7 +26,7 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     bytes.collect()
 }
 
-/// The same for as many bytes as are expected.
+/// The same for an expected number of bytes.
 pub(crate) fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
     decode(text)?.try_into().ok()
 }

@@ -1,6 +1,6 @@
 //! The key ring: the object that opens a sealed volume.
 //!
-//! It is text of three lines, written as a whole whenever something in it changes:
+//! It is text of three lines, written as a whole at each change:
 //!
 //! ```text
 //! {"forebay":"keys","format":1,"volume":"<32 hex digits>","generation":<number>,
@@ -14,9 +14,9 @@
 //! crc32 <8 hex digits>\n         of both lines before
 //! ```
 //!
-//! The first line has no line breaks of its own. Numbers of slots and of data keys ascend; the data
-//! key with the highest number seals. *Wrapped* and *sealed* keys are AES-256-GCM, 32 bytes and their
-//! tag, with a nonce of zeros under a key that is used for nothing else:
+//! The first line contains no other line breaks. Numbers of slots and of data keys ascend; the data key with the
+//! highest number seals. *Wrapped* and *sealed* keys are AES-256-GCM, 32 bytes and their tag, with a nonce of zeros
+//! under a key that is used only once:
 //!
 //! ```text
 //! slot       derive_key("forebay 2026-11 key of a passphrase slot v1" or "... key file slot v1",
@@ -28,20 +28,19 @@
 //! secret     derive_key("forebay 2026-11 secret of a volume v1", volume key: 32 | volume: 16)
 //! ```
 //!
-//! # What each line of defence tells
+//! # Meaning of each failed check
 //!
 //! | found | means |
 //! |---|---|
 //! | wrong CRC32, or no such text | damaged: [`RingError::Damaged`] |
 //! | a higher format | a newer program wrote it: [`RingError::Newer`] |
 //! | another volume | the object was copied from elsewhere: [`RingError::OtherVolume`] |
-//! | no slot opens | the credential is wrong, or somebody changed its slot: [`RingError::WrongPassphrase`] and so on |
-//! | a slot opens, the MAC is wrong | somebody changed it who does not have the keys: [`RingError::Changed`] |
+//! | no slot opens | the credential is wrong, or its slot was changed: [`RingError::WrongPassphrase`] and so on |
+//! | a slot opens, the MAC is wrong | it was changed without the keys: [`RingError::Changed`] |
 //! | a lower generation than one seen before | an old one was put back: [`RingError::Older`] |
 //!
-//! An old key ring opens with the credentials that it had then. So whoever has both an old copy and a
-//! passphrase that was changed since has the volume key; to take that away from him is to move
-//! the data to a new volume.
+//! An old key ring opens with the credentials that it had then. So anyone who has both an old copy and a passphrase
+//! that was changed since has the volume key; revoking that access takes a new volume, into which the data are moved.
 
 mod locked;
 mod text;
@@ -63,18 +62,18 @@ use wrapped::{Use, WrappedKey};
 /// Name of the object under the volume's prefix.
 pub const KEY_RING_NAME: &str = "forebay.keys";
 
-/// The newest format that this program reads and the one that it writes.
+/// The newest format that this program reads, and the one that it writes.
 pub const KEY_RING_VERSION: u32 = 1;
 
-/// Longest key ring that is read.
+/// Longest key ring that is read, in bytes.
 pub const MAX_KEY_RING_LEN: usize = 2 << 20;
-/// Most slots. Each may cost the time and memory of Argon2 when the ring is opened.
+/// Maximum number of slots. Each may cost the time and memory of Argon2 when the ring is opened.
 pub const MAX_SLOTS: usize = 16;
-/// Most data keys: a new one every day for eleven years.
+/// Maximum number of data keys: a new one every day for eleven years.
 pub const MAX_DATA_KEYS: usize = 4096;
-/// Most bytes of a volume key that a key service has wrapped.
+/// Maximum length of a volume key that a key service has wrapped, in bytes.
 pub const MAX_WRAPPED_LEN: usize = 8 << 10;
-/// Most bytes of the name of a key service, and of that of its key.
+/// Maximum length of the name of a key service, and of that of its key, in bytes.
 pub const MAX_SERVICE_NAME_LEN: usize = 2048;
 const _: () = assert!(
     MAX_SLOTS * (2 * MAX_WRAPPED_LEN + 12 * MAX_SERVICE_NAME_LEN + 512) + MAX_DATA_KEYS * 256
@@ -92,7 +91,7 @@ impl fmt::Display for SlotId {
     }
 }
 
-/// What opens a slot.
+/// The kind of credential that opens a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotKind {
     /// A passphrase, at this cost.
@@ -108,16 +107,16 @@ pub enum SlotKind {
     },
 }
 
-/// A slot, as it may be shown.
+/// The public properties of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotInfo {
     /// Its number.
     pub id: SlotId,
-    /// What opens it.
+    /// The kind of credential that opens it.
     pub kind: SlotKind,
 }
 
-/// The volume key, wrapped for one who may open the volume.
+/// The volume key, wrapped for one credential.
 #[derive(Clone)]
 enum Slot {
     Passphrase {
@@ -147,7 +146,7 @@ impl Slot {
     }
 }
 
-/// A data key as it lies in the ring.
+/// A data key as stored in the ring.
 #[derive(Clone)]
 struct SealedDataKey {
     /// In seconds since 1970-01-01 00:00 UTC.
@@ -155,8 +154,8 @@ struct SealedDataKey {
     sealed: WrappedKey,
 }
 
-/// The keys of a volume, open: slots can be added and removed, and the data key be changed for a
-/// new one. Nothing takes effect before what [`KeyRing::encode`] gives has replaced the object.
+/// The keys of a volume, opened: slots can be added and removed, and a new data key can be made.
+/// Changes take effect only when the output of [`KeyRing::encode`] replaces the object.
 pub struct KeyRing {
     volume: VolumeId,
     generation: u64,
@@ -167,8 +166,8 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// A new ring for a new volume, with a volume key, a first data key made at `created` (seconds
-    /// since 1970-01-01 00:00 UTC), and no slot yet.
+    /// Creates a ring for a new volume, with a volume key, a first data key made at `created`
+    /// (seconds since 1970-01-01 00:00 UTC), and no slot yet.
     pub fn create(volume: VolumeId, created: u64, entropy: &dyn Entropy) -> KeyRing {
         let mut ring = KeyRing {
             volume,
@@ -187,12 +186,12 @@ impl KeyRing {
         self.volume
     }
 
-    /// How often it was written: 0 before the first time.
+    /// Number of times that it was written: 0 before the first time.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The same, unless it is older than a generation that was seen before.
+    /// Returns the ring, or an error if it is older than a generation that was seen before.
     pub fn not_older_than(self, seen: u64) -> Result<KeyRing, RingError> {
         match self.generation < seen {
             true => Err(RingError::Older {
@@ -203,13 +202,13 @@ impl KeyRing {
         }
     }
 
-    /// The slot that it was opened with; none of a new one.
+    /// The slot that it was opened with; `None` for a new ring.
     pub fn opened_by(&self) -> Option<SlotId> {
         self.opened_by
     }
 
-    /// The secret of the volume, for what is neither sealed nor may change when the data key does: hashes of frames,
-    /// file handles. It follows from the volume key, which cannot be told from it.
+    /// The secret of the volume, for keys that must not change with the data key, of data that are not sealed: hashes
+    /// of frames, file handles. It is derived from the volume key, which cannot be computed from it.
     pub fn volume_secret(&self) -> Secret {
         let context = "forebay 2026-11 secret of a volume v1";
         self.volume_key.derive(context, &[&self.volume.0])
@@ -220,13 +219,13 @@ impl KeyRing {
         infos(&self.slots)
     }
 
-    /// Its data keys and when each was made, in the order of their numbers.
+    /// Its data keys and when each was made (seconds since 1970-01-01 00:00 UTC), in the order of their numbers.
     pub fn data_keys(&self) -> impl Iterator<Item = (DataKeyId, u64)> {
         let keys = self.data_keys.iter();
         keys.map(|(id, (sealed, _))| (*id, sealed.created))
     }
 
-    /// Lets a passphrase open the volume.
+    /// Adds a slot for a passphrase.
     pub fn add_passphrase(
         &mut self,
         passphrase: &Passphrase,
@@ -242,7 +241,7 @@ impl KeyRing {
         Ok(id)
     }
 
-    /// Lets a key file open the volume.
+    /// Adds a slot for a key file.
     pub fn add_key_file(
         &mut self,
         key_file: &KeyFile,
@@ -256,9 +255,9 @@ impl KeyRing {
         Ok(id)
     }
 
-    /// Lets whoever may use the key service open the volume. The service is asked whether it unwraps what it has wrapped:
-    /// nobody wants to find that out when nothing else opens the volume. When that fails, or the future is dropped, nothing
-    /// has changed.
+    /// Adds a slot for a key service. Checks that the service unwraps the key that it has wrapped: a failure would
+    /// otherwise be found only when nothing else opens the volume. If that fails, or the future is dropped, nothing has
+    /// changed.
     pub async fn add_service(&mut self, service: &dyn KeyService) -> Result<SlotId, RingError> {
         let id = self.next_slot()?;
         let wrapped = service.wrap(&self.volume_key, self.volume).await?;
@@ -282,7 +281,7 @@ impl KeyRing {
         Ok(id)
     }
 
-    /// Takes a slot away. The last one stays: without it nobody could ever open the volume again.
+    /// Removes a slot. The last one cannot be removed: without it the volume could never be opened again.
     pub fn remove_slot(&mut self, id: SlotId) -> Result<(), RingError> {
         if !self.slots.contains_key(&id) {
             return Err(RingError::NoSuchSlot(id));
@@ -294,8 +293,8 @@ impl KeyRing {
         Ok(())
     }
 
-    /// Makes a new data key, which seals from the next start of a gateway on. The older ones go on opening what they
-    /// have sealed.
+    /// Makes a new data key, which seals from the next start of a gateway on. The older ones still open the data that
+    /// they have sealed.
     pub fn rotate(&mut self, created: u64, entropy: &dyn Entropy) -> Result<DataKeyId, RingError> {
         let last = self.data_keys.last_key_value().map_or(0, |(id, _)| id.0);
         match last.checked_add(1) {
@@ -306,8 +305,8 @@ impl KeyRing {
         }
     }
 
-    /// The object as it has to be written, in place of the one that was read and only if that is still
-    /// there. Each call gives a higher generation.
+    /// Encodes the object, which has to replace the one that was read, and only if that is still there. Each call
+    /// increases the generation.
     pub fn encode(&mut self) -> Result<Vec<u8>, RingError> {
         if self.slots.is_empty() {
             return Err(RingError::LastSlot);
@@ -321,7 +320,7 @@ impl KeyRing {
         }))
     }
 
-    /// What a gateway needs of it while it runs. The volume key is wiped.
+    /// The data keys, which a running gateway needs. The volume key is wiped.
     pub fn into_data_keys(self) -> DataKeys {
         let mut keys = self.data_keys;
         let (current, (_, secret)) = keys
@@ -350,7 +349,7 @@ impl KeyRing {
 }
 
 impl fmt::Debug for KeyRing {
-    /// What lies in the bucket in the clear, and never a key.
+    /// Shows the parts that are stored unencrypted, and never a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyRing")
             .field("volume", &self.volume)
@@ -380,10 +379,10 @@ fn mac(volume_key: &Secret, volume: VolumeId, line: &[u8]) -> blake3::Hash {
     blake3::keyed_hash(volume_key.derive(context, &[&volume.0]).expose(), line)
 }
 
-/// A key ring could not be read, opened or changed.
+/// Why a key ring could not be read, opened or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
-    /// It is not what was written.
+    /// It differs from the key ring that was written.
     #[error(
         "the key ring {KEY_RING_NAME} is damaged: {0}; put an undamaged copy of it back (an earlier \
          version of the object, or a backup)"
@@ -406,7 +405,7 @@ pub enum RingError {
     OtherVolume {
         /// The volume that it names.
         found: VolumeId,
-        /// The volume that is to be opened.
+        /// The volume that was to be opened.
         expected: VolumeId,
     },
     /// The passphrase opens no slot.
@@ -415,7 +414,7 @@ pub enum RingError {
          somebody has damaged its slot)"
     )]
     WrongPassphrase {
-        /// How many there are.
+        /// Number of passphrase slots.
         slots: usize,
     },
     /// The key file opens no slot.
@@ -424,19 +423,19 @@ pub enum RingError {
          has damaged its slot)"
     )]
     WrongKeyFile {
-        /// How many there are.
+        /// Number of key file slots.
         slots: usize,
     },
-    /// There is no slot for what was given.
+    /// There is no slot for this kind of credential.
     #[error("the volume has no {0} slot; open it with what it has")]
     NoSlotFor(&'static str),
-    /// It opens, and is not what was written by one who could open it.
+    /// A slot opens, but the ring was not written by a holder of the keys.
     #[error(
         "the key ring {KEY_RING_NAME} was changed by somebody who does not have the keys; put an \
          earlier version of the object back, and find out who can write to the bucket"
     )]
     Changed,
-    /// An old one lies in the place of a newer one.
+    /// An old ring has replaced a newer one.
     #[error(
         "the key ring {KEY_RING_NAME} has generation {found}, and generation {seen} was seen before: \
          an old one was put back"
@@ -447,19 +446,19 @@ pub enum RingError {
         /// The highest one known.
         seen: u64,
     },
-    /// The parameters of a passphrase cannot be used.
+    /// The Argon2 parameters of a passphrase cannot be used.
     #[error(transparent)]
     Cost(#[from] InvalidCost),
-    /// The key service did not do as asked.
+    /// The key service failed or refused.
     #[error(transparent)]
     Service(#[from] ServiceError),
     /// There is no slot with this number.
     #[error("the key ring has no slot {0}")]
     NoSuchSlot(SlotId),
-    /// Nothing would open the volume any more.
+    /// The change would remove the last slot.
     #[error("a key ring needs at least one slot, or nothing opens the volume; add one first")]
     LastSlot,
-    /// More than a ring holds.
+    /// The limit of a ring is exceeded.
     #[error("a key ring cannot hold so many {0}")]
     TooMuch(&'static str),
 }

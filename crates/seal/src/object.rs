@@ -7,28 +7,28 @@
 //!         4  u64  number of the part, or its place; 0 for the closing one
 //! ```
 //!
-//! Numbers are little-endian. What has a number has no name, and what has a name has the number 0: the
-//! name is last, so that its length need not be fixed.
+//! Numbers are little-endian. An object with a number has no name, and an object with a name has the number 0: the name
+//! is last, so its length need not be fixed.
 
 use forebay_types::VolumeId;
 
 use crate::cipher::{Cipher, NONCE_LEN};
 use crate::{DataKeyId, Entropy, Forged, Secret, Tag};
 
-/// Bytes of a salt.
+/// Length of a salt, in bytes.
 pub const SALT_LEN: usize = 16;
 
-/// What tells the key of one object from those of all other objects that may have, or have had, its
-/// number. It is no secret, and lies beside what is sealed.
+/// Distinguishes the key of one object from those of all other objects that have, or have had, its
+/// number. It is no secret, and is stored beside the sealed bytes.
 pub type Salt = [u8; SALT_LEN];
 
-/// What an object is for. Each has keys of its own, so that nothing of one kind can be passed off as
-/// something of another.
+/// The purpose of an object. Each has keys of its own, so that an object of one kind cannot be passed off as one of
+/// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A pack, numbered as packs are.
     Pack,
-    /// An object of the metadata store, named by where it lies below it.
+    /// An object of the metadata store, named by its location below the store's folder.
     Metadata,
     /// One life of a segment of the log, with the number of the segment.
     Log,
@@ -44,25 +44,25 @@ impl Purpose {
     }
 }
 
-/// Which object it is. It is part of the key, and need not be stored to be authenticated.
+/// The identity of an object. It is part of the key, and need not be stored to be authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectId<'a> {
     /// What it is for.
     pub purpose: Purpose,
     /// The volume that it belongs to.
     pub volume: VolumeId,
-    /// Its number among those of its purpose; 0 where they have names.
+    /// Its number among those of its purpose; 0 if they have names.
     pub number: u64,
-    /// Its name among those of its purpose; empty where they have numbers.
+    /// Its name among those of its purpose; empty if they have numbers.
     pub name: &'a str,
 }
 
-/// Which part of an object.
+/// A part of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// One of those that are counted up from 0, or that lie each at a place of their own.
+    /// A part that is numbered from 0, or has a place of its own.
     Counted(u64),
-    /// The one that closes the object, or is its head.
+    /// The part that closes the object, or its head.
     Closing,
 }
 
@@ -81,7 +81,7 @@ impl Part {
 
 fn cipher(data_key: &Secret, object: ObjectId<'_>, salt: &Salt) -> Cipher {
     let number = object.number.to_le_bytes();
-    // Of all of these only the last one has no fixed length.
+    // Only the last of these has no fixed length.
     let parts: [&[u8]; 4] = [&object.volume.0, &number, salt, object.name.as_bytes()];
     Cipher::new(&data_key.derive(object.purpose.context(), &parts))
 }
@@ -96,7 +96,7 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// A sealer with a salt, and so a key, that no other one has.
+    /// A sealer with a salt, and so a key, of its own.
     pub(crate) fn new(
         key_id: DataKeyId,
         data_key: &Secret,
@@ -113,7 +113,7 @@ impl Sealer {
         }
     }
 
-    /// Which data key the sealer's key comes from: to be stored.
+    /// The data key from which the sealer's key is derived: to be stored.
     pub fn key_id(&self) -> DataKeyId {
         self.key_id
     }
@@ -123,19 +123,19 @@ impl Sealer {
         &self.salt
     }
 
-    /// Number of the part that is sealed next: to be stored, or known by its place.
+    /// Number of the next part: to be stored, or known from its position.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Seals the next part in place. `also` is authenticated with it; who opens it has to know it.
+    /// Seals the next part in place. `also` is authenticated with it; the opener needs the same bytes.
     ///
     /// # Panics
     ///
     /// When there are 2^64 parts already.
     pub fn seal(&mut self, also: &[u8], part: &mut [u8]) -> Tag {
         let nonce = Part::Counted(self.next).nonce();
-        // Before it is used: whatever happens then, it is not used again.
+        // Before the nonce is used: whatever happens then, it is not used again.
         self.next = self.next.checked_add(1).expect("fewer than 2^64 parts");
         self.cipher.seal(&nonce, also, part)
     }
@@ -146,12 +146,12 @@ impl Sealer {
     }
 }
 
-/// Seals the parts of one object that lie each at a place of their own, in any order and by several threads
-/// at once: for a log, whose records are written where their turn came and not when.
+/// Seals the parts of one object at places of their own, in any order and by several threads in parallel: for a log,
+/// whose records are written to assigned places and not in order.
 ///
-/// Its key is as unlike all others as that of a [`Sealer`]. That its nonces do not repeat is up to who
-/// gives out the places, each to one part and never again; so it is for those who have such places in
-/// any case, and cannot be cloned either.
+/// Its key is as unique as that of a [`Sealer`]. The caller ensures that its nonces do not repeat: it assigns each
+/// place to one part and never again. So this type is only for callers whose parts have unique places in any case; it
+/// cannot be cloned either.
 pub struct PlaceSealer {
     cipher: Cipher,
     key_id: DataKeyId,
@@ -159,7 +159,7 @@ pub struct PlaceSealer {
 }
 
 impl PlaceSealer {
-    /// A sealer with a salt, and so a key, that no other one has.
+    /// A sealer with a salt, and so a key, of its own.
     pub(crate) fn new(
         key_id: DataKeyId,
         data_key: &Secret,
@@ -179,7 +179,7 @@ impl PlaceSealer {
         }
     }
 
-    /// Which data key the sealer's key comes from: to be stored.
+    /// The data key from which the sealer's key is derived: to be stored.
     pub fn key_id(&self) -> DataKeyId {
         self.key_id
     }
@@ -189,17 +189,17 @@ impl PlaceSealer {
         &self.salt
     }
 
-    /// Seals the part at `place` in place; an [`Opener`] knows it as [`Part::Counted`] with that number. `also` is
-    /// authenticated with it; who opens it has to know it.
+    /// Seals the part at `place` in place; an [`Opener`] refers to it as [`Part::Counted`] with that number. `also` is
+    /// authenticated with it; the opener needs the same bytes.
     ///
-    /// With one sealer, each place is for one call: a second one gives away what both have sealed.
+    /// With one sealer, each place is for one call: a second one discloses the contents of both.
     pub fn seal_at(&self, place: u64, also: &[u8], part: &mut [u8]) -> Tag {
         self.cipher.seal(&Part::Counted(place).nonce(), also, part)
     }
 
-    /// Authenticates the head of the object, of which nothing is hidden: [`Part::Closing`], of no bytes.
+    /// Authenticates the head of the object, which stays readable: [`Part::Closing`], of no bytes.
     ///
-    /// With one sealer, there is one head.
+    /// Call it once for each sealer.
     pub fn seal_head(&self, head: &[u8]) -> Tag {
         self.cipher.seal(&Part::Closing.nonce(), head, &mut [])
     }
@@ -217,7 +217,7 @@ impl Opener {
         }
     }
 
-    /// Opens a part in place. When that fails, the bytes are to be taken for nothing.
+    /// Opens a part in place. If that fails, the bytes must not be used.
     pub fn open(&self, part: Part, also: &[u8], bytes: &mut [u8], tag: &Tag) -> Result<(), Forged> {
         self.cipher.open(&part.nonce(), also, bytes, tag)
     }

@@ -1,4 +1,4 @@
-//! From a passphrase to a key.
+//! Derivation of a key from a passphrase.
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use serde::{Deserialize, Serialize};
@@ -7,17 +7,17 @@ use zeroize::Zeroize;
 use crate::object::SALT_LEN;
 use crate::{Passphrase, SECRET_LEN, Secret};
 
-/// What one guess of a passphrase costs: the parameters of Argon2id (RFC 9106). They are kept with
-/// what they were used for, so that the default may change.
+/// The cost of one guess of a passphrase: the parameters of Argon2id (RFC 9106). They are stored
+/// with the data that they were used for, so that the default may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Argon2Cost {
-    /// KiB of memory, from 8 a lane to [`Argon2Cost::MAX_MEMORY_KIB`].
+    /// Memory in KiB, from 8 per lane to [`Argon2Cost::MAX_MEMORY_KIB`].
     pub memory_kib: u32,
     /// Passes over the memory, from 1 to [`Argon2Cost::MAX_PASSES`].
     pub passes: u32,
-    /// Lanes of the memory, from 1 to [`Argon2Cost::MAX_LANES`]. Who has more cores than we use can
-    /// go through them at the same time.
+    /// Lanes of the memory, from 1 to [`Argon2Cost::MAX_LANES`]. An attacker with more cores than
+    /// this program uses can process them in parallel.
     pub lanes: u32,
 }
 
@@ -29,8 +29,8 @@ impl Default for Argon2Cost {
 }
 
 impl Argon2Cost {
-    /// The second recommended choice of RFC 9106, section 4: 64 MiB, 3 passes, 4 lanes. The first one
-    /// takes 2 GiB, which is more than a gateway may have.
+    /// The second recommended choice of RFC 9106, section 4: 64 MiB, 3 passes, 4 lanes. The first one takes 2 GiB, more
+    /// than a gateway may have.
     pub const RECOMMENDED: Argon2Cost = Argon2Cost {
         memory_kib: 64 << 10,
         passes: 3,
@@ -38,15 +38,15 @@ impl Argon2Cost {
     };
 
     /// The memory of the first recommended choice of RFC 9106. The parameters are read from the
-    /// bucket before anything there is authenticated, so who can write to it must not be able to
-    /// have us take any amount.
+    /// bucket before any of it is authenticated, so write access to the bucket must not be enough
+    /// to make this program allocate any amount.
     pub const MAX_MEMORY_KIB: u32 = 2 << 20;
-    /// Most passes, for the same reason: with the most memory they take minutes, not days.
+    /// Maximum number of passes, for the same reason: with the maximum of memory they take minutes, not days.
     pub const MAX_PASSES: u32 = 64;
-    /// Most lanes.
+    /// Maximum number of lanes.
     pub const MAX_LANES: u32 = 64;
 
-    /// Whether they are within the bounds.
+    /// Checks that the parameters are within the bounds.
     pub(crate) fn check(&self) -> Result<(), InvalidCost> {
         let is_valid = (1..=Self::MAX_LANES).contains(&self.lanes)
             && (1..=Self::MAX_PASSES).contains(&self.passes)
@@ -54,7 +54,7 @@ impl Argon2Cost {
         is_valid.then_some(()).ok_or(InvalidCost::Bounds)
     }
 
-    /// The key that a passphrase and a salt stand for.
+    /// Derives a key from a passphrase and a salt.
     pub(crate) fn stretch(
         &self,
         passphrase: &Passphrase,
@@ -74,7 +74,7 @@ impl Argon2Cost {
     }
 }
 
-/// A passphrase could not be made a key of with these parameters.
+/// Why no key can be derived from a passphrase with these parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCost {
     /// The parameters are beyond the bounds.
@@ -86,12 +86,12 @@ pub enum InvalidCost {
         max_memory = Argon2Cost::MAX_MEMORY_KIB
     )]
     Bounds,
-    /// There is not so much memory.
+    /// The machine does not have that much memory.
     #[error("there is not as much memory as the passphrase's cost asks for")]
     Memory,
 }
 
-/// What Argon2 works in. It is wiped: whoever finds it tests a guess at the price of one block.
+/// The working memory of Argon2. It is wiped: with it, an attacker could test a guess at the price of one block.
 struct Memory(Vec<Block>);
 
 impl Memory {

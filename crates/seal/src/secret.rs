@@ -6,7 +6,7 @@ use zeroize::Zeroize;
 
 use crate::Entropy;
 
-/// Bytes of every key here.
+/// Length of every key here, in bytes.
 pub const SECRET_LEN: usize = 32;
 
 /// A key of 32 bytes. It lies on the heap, so that moving it leaves no copies behind, is wiped when
@@ -26,14 +26,14 @@ impl Secret {
         secret
     }
 
-    /// A key that `fill` writes to where it stays.
+    /// A key that `fill` writes directly to its final place.
     pub(crate) fn filled(fill: impl FnOnce(&mut [u8; SECRET_LEN])) -> Secret {
         let mut secret = Secret(Box::new([0; SECRET_LEN]));
         fill(&mut secret.0);
         secret
     }
 
-    /// The same for what may fail; what was written until then is wiped.
+    /// The same for a `fill` that may fail; the bytes written until then are wiped.
     pub(crate) fn try_filled<E>(
         fill: impl FnOnce(&mut [u8; SECRET_LEN]) -> Result<(), E>,
     ) -> Result<Secret, E> {
@@ -42,8 +42,8 @@ impl Secret {
         Ok(secret)
     }
 
-    /// A key derived from this one: BLAKE3's key derivation, with a context that is used for
-    /// nothing else. `parts` have to have fixed lengths, or else two lists of them could read the same.
+    /// A key derived from this one: BLAKE3's key derivation, with a context that has only this use. `parts` must have
+    /// fixed lengths, or else two lists of them could be the same bytes.
     pub(crate) fn derive(&self, context: &str, parts: &[&[u8]]) -> Secret {
         let mut derivation = blake3::Hasher::new_derive_key(context);
         derivation.update(&self.0[..]);
@@ -57,7 +57,7 @@ impl Secret {
         derived
     }
 
-    /// The key itself, for who hands it to a key service.
+    /// The key itself, for passing it to a key service.
     pub fn expose(&self) -> &[u8; SECRET_LEN] {
         &self.0
     }
@@ -70,7 +70,7 @@ impl Drop for Secret {
 }
 
 impl fmt::Debug for Secret {
-    /// Nothing of the key.
+    /// Shows nothing of the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
     }

@@ -1,4 +1,4 @@
-//! Key services: somebody else who keeps the key that the volume key is wrapped with.
+//! Key services: external services that keep the key which wraps the volume key.
 
 use std::pin::Pin;
 
@@ -6,28 +6,28 @@ use forebay_types::VolumeId;
 
 use crate::Secret;
 
-/// What a key service answers with. It comes from a server, so it takes time; who asks brings the
-/// executor.
+/// The answer of a key service. It comes from a server, so it takes time; the caller provides the executor.
 pub type ServiceFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ServiceError>> + Send + 'a>>;
 
 /// Wraps the volume key with a key that never leaves the service, such as AWS KMS.
 ///
-/// The volume is to be authenticated along with the wrapped key (in KMS: the encryption context), so
-/// that what was wrapped for one volume is not unwrapped for another.
+/// The service should authenticate the volume along with the wrapped key (in KMS: the encryption context), so that a
+/// key wrapped for one volume is not unwrapped for another.
 pub trait KeyService: Send + Sync {
     /// The kind of service, such as `aws-kms`. It is stored in the clear.
     fn service(&self) -> &str;
 
-    /// Which of its keys new slots are wrapped with, in its own words (in KMS: an ARN). It is stored
-    /// in the clear.
+    /// The key of the service that wraps new slots, in the service's own notation (in KMS: an ARN). It is stored in the
+    /// clear.
     fn key(&self) -> &str;
 
-    /// Wraps `volume_key`. Gives at most [`crate::key_ring::MAX_WRAPPED_LEN`] bytes.
+    /// Wraps `volume_key`. Returns at most [`crate::key_ring::MAX_WRAPPED_LEN`] bytes.
     fn wrap<'a>(&'a self, volume_key: &'a Secret, volume: VolumeId) -> ServiceFuture<'a, Vec<u8>>;
 
-    /// Unwraps what [`wrap`](Self::wrap) gave for `volume`. The slot says that this was with the service's key `key`. That
-    /// comes from the bucket and is authenticated by nothing: who writes there can have wrapped a volume key of his own with
-    /// a key of his own. So a service unwraps only with keys that its own configuration names.
+    /// Unwraps the output of [`wrap`](Self::wrap) for `volume`. According to the slot, it was wrapped with the
+    /// service's key `key`. That comes from the bucket and is not authenticated: an attacker with write access to the
+    /// bucket can have wrapped another volume key with another key. So a service unwraps only with keys that its own
+    /// configuration names.
     fn unwrap<'a>(
         &'a self,
         wrapped: &'a [u8],
@@ -36,25 +36,25 @@ pub trait KeyService: Send + Sync {
     ) -> ServiceFuture<'a, Secret>;
 }
 
-/// A key service did not do as asked. The texts are the service's and hold no secret.
+/// An error of a key service. The texts are the service's and contain no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceError {
-    /// It could not be reached or had no time; asking again may help.
+    /// It could not be reached or is overloaded; a repetition may help.
     #[error("the key service could not be asked: {0}")]
     Unavailable(String),
-    /// It does not do that: no permission, no such key, or not what it has wrapped.
+    /// It refuses: no permission, no such key, or a key that it has not wrapped.
     #[error("the key service refused: {0}")]
     Refused(String),
 }
 
-/// A key service in memory, for tests. Its key follows from its name.
+/// A key service in memory, for tests. Its key is derived from its name.
 #[cfg(feature = "fake")]
 #[derive(Debug)]
 pub struct FakeKeyService {
     name: String,
-    /// What it answers instead, if anything.
+    /// The error that it returns to every request, if set.
     pub fault: Option<ServiceError>,
-    /// What it answers instead when it is to unwrap, if anything.
+    /// The result of every unwrapping, if set.
     pub unwraps: Option<Result<[u8; 32], ServiceError>>,
 }
 
@@ -69,7 +69,7 @@ impl FakeKeyService {
         }
     }
 
-    /// One-time pads are safe for nothing but a test.
+    /// One-time pads are safe only in tests.
     fn pad(name: &str, volume: VolumeId) -> Secret {
         let mut key = blake3::derive_key("forebay test fake key service", name.as_bytes());
         Secret::take(&mut key).derive("forebay test fake key service pad", &[&volume.0])

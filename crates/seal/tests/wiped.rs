@@ -1,7 +1,7 @@
-//! No memory that is given back holds a key or a passphrase.
+//! Freed memory contains no key or passphrase.
 //!
-//! The allocator of this program looks through every block before it is given back. Randomness comes
-//! from a seed, so the keys are known.
+//! The allocator of this program searches every block before it is freed. Randomness comes from a seed, so the keys are
+//! known.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use forebay_seal::{
 };
 use forebay_types::VolumeId;
 
-/// As much of each secret is looked for. Longer than anything that is equal by chance.
+/// Number of bytes of each secret to search for. Longer than any match by chance.
 const NEEDLE_LEN: usize = 16;
 const MAX_NEEDLES: usize = 8;
 
@@ -24,16 +24,16 @@ static FOUND: AtomicUsize = AtomicUsize::new(0);
 
 struct Watching;
 
-// SAFETY: memory is the system's; it is cleared when it is taken, so that all of it may be looked at.
+// SAFETY: the memory is the system's; it is zeroed on allocation, so all of it may be read.
 unsafe impl GlobalAlloc for Watching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps to the contract of `alloc`, which is that of `alloc_zeroed`.
+        // SAFETY: the caller fulfils the contract of `alloc`, which is that of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if WATCHING.load(Ordering::Relaxed) {
-            // SAFETY: the block is the caller's until it is given back below, and was cleared.
+            // SAFETY: the block is the caller's until it is freed below, and was zeroed.
             let bytes = unsafe { std::slice::from_raw_parts(block, layout.size()) };
             let needles = NEEDLES.lock().unwrap();
             let (needles, count) = &*needles;
@@ -57,7 +57,7 @@ fn look_for(secret: &[u8]) {
     *count += 1;
 }
 
-/// How often a secret was found in memory that `action` gave back.
+/// Number of times that a secret was found in memory that `action` freed.
 fn found_in(action: impl FnOnce()) -> usize {
     FOUND.store(0, Ordering::Relaxed);
     WATCHING.store(true, Ordering::Relaxed);
@@ -106,8 +106,8 @@ fn life_of_a_volume() {
     assert!(refused.is_err());
 }
 
-/// The key of one pack, expanded for sealing and for opening. Its first bytes are its first round key as well, so it
-/// is found in the expanded form too.
+/// The key of one pack, expanded for sealing and for opening. Its first bytes are also its first round key, so it is
+/// found in the expanded form too.
 fn life_of_a_pack_key() {
     const DATA_KEY: [u8; 32] = [9; 32];
     let keys = DataKeys::new(
@@ -133,10 +133,10 @@ fn life_of_a_pack_key() {
     opener.unwrap().open(part, b"", &mut bytes, &tag).unwrap();
 }
 
-/// One test, since the allocator watches everything that goes on.
+/// A single test, since the allocator watches all allocations of the process.
 #[test]
 fn memory_that_is_given_back_holds_no_secret() {
-    // The volume key and the first data key are what is drawn first and second.
+    // The volume key is drawn first and the first data key second.
     let entropy = SeededEntropy::new(5);
     let mut drawn = [0; 32];
     for _ in 0..2 {
@@ -146,7 +146,7 @@ fn memory_that_is_given_back_holds_no_secret() {
     look_for(WORDS.as_bytes());
     look_for(&[0x77; NEEDLE_LEN]);
 
-    // The allocator does find what is not wiped.
+    // The allocator does find a secret that is not wiped.
     let careless = found_in(|| drop(std::hint::black_box(WORDS.to_owned())));
     assert_eq!(careless, 1);
     let careless = found_in(|| drop(std::hint::black_box(Box::new(drawn))));
@@ -155,7 +155,7 @@ fn memory_that_is_given_back_holds_no_secret() {
     assert_eq!(found_in(life_of_a_volume), 0);
     assert_eq!(found_in(life_of_a_pack_key), 0);
 
-    // And the keys are those that are looked for: one that is taken out is there until it is wiped.
+    // And the keys are the ones that are searched for: a copy is found until it is wiped.
     let mut copy = drawn;
     let secret = Secret::take(&mut copy);
     assert_eq!(secret.expose(), &drawn);

@@ -1,4 +1,4 @@
-//! A key ring as it comes from the bucket.
+//! A key ring as read from the bucket, before it is opened.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::{KeyRing, RingError, Slot, SlotId, SlotInfo, infos, mac};
 use crate::{Credential, DataKeyId, InvalidCost, KeyService, Secret, ServiceError};
 
 /// A key ring that was read and not opened. Its checksum is right; nothing of it is authenticated
-/// yet, so that it is good for nothing but to be opened, and to tell people what opens it.
+/// yet, so it is only good for opening it, and for showing people which slots it has.
 pub struct LockedRing {
     line: Box<str>,
     mac: blake3::Hash,
@@ -18,7 +18,7 @@ pub struct LockedRing {
 }
 
 impl LockedRing {
-    /// Reads what [`KeyRing::encode`] gave.
+    /// Decodes the output of [`KeyRing::encode`].
     pub fn decode(object: &[u8]) -> Result<LockedRing, RingError> {
         let (line, mac) = text::open(object)?;
         Ok(LockedRing {
@@ -28,7 +28,7 @@ impl LockedRing {
         })
     }
 
-    /// A ring with this content, which need not be one that can be written.
+    /// A ring with this content, which need not be valid.
     #[cfg(test)]
     pub(super) fn of_content(content: Content, volume_key: &Secret) -> LockedRing {
         let line = "of a test";
@@ -49,7 +49,7 @@ impl LockedRing {
         self.content.generation
     }
 
-    /// What opens it, in the order of their numbers.
+    /// Its slots, in the order of their numbers.
     pub fn slots(&self) -> impl Iterator<Item = SlotInfo> {
         infos(&self.content.slots)
     }
@@ -60,8 +60,8 @@ impl LockedRing {
         keys.map(|(id, sealed)| (*id, sealed.created))
     }
 
-    /// Opens the ring of `volume` with a passphrase or key file. Each slot for a passphrase that is tried takes the
-    /// time and memory of its Argon2.
+    /// Opens the ring of `volume` with a passphrase or key file. Each passphrase slot that is tried takes the time and
+    /// memory of its Argon2.
     pub fn unlock(
         &self,
         volume: VolumeId,
@@ -73,7 +73,7 @@ impl LockedRing {
             match self.try_slot(*id, slot, credential, &mut tried) {
                 Ok(Some(volume_key)) => return self.unlocked(*id, volume_key),
                 Ok(None) => {}
-                // A slot that was made on a larger machine. Another one may open.
+                // A slot that was made on a larger machine. Another slot may open.
                 Err(cost) => too_costly = Some(cost),
             }
         }
@@ -88,9 +88,9 @@ impl LockedRing {
         })
     }
 
-    /// Opens the ring of `volume` with a key service, which is asked for each slot of its kind until one
-    /// opens. The error is that of the last slot. A service that is away is not asked for the next one, so that an
-    /// outage takes no longer than one question does.
+    /// Opens the ring of `volume` with a key service, which is asked for each slot of its kind until one opens. Returns
+    /// the error of the last slot. An unreachable service is not asked for the next slot, so that an outage takes no
+    /// longer than one request.
     pub async fn unlock_with_service(
         &self,
         volume: VolumeId,
@@ -127,7 +127,7 @@ impl LockedRing {
         }
     }
 
-    /// The volume key if the credential opens this slot. Counts the slots that it might have opened.
+    /// The volume key if the credential opens this slot. Counts the slots of the credential's kind that were tried.
     fn try_slot(
         &self,
         id: SlotId,

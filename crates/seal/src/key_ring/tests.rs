@@ -1,3 +1,5 @@
+//! Creating, opening and changing key rings, and refusing damaged, changed and old ones.
+
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -11,7 +13,7 @@ const CHEAP: Argon2Cost = Argon2Cost {
     lanes: 1,
 };
 
-/// The fake answers at once.
+/// Polls once: the fake service answers at once.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -51,7 +53,7 @@ fn sample() -> (KeyRing, Vec<u8>) {
     (ring, object)
 }
 
-/// The secrets of a ring, to be compared: the volume key and the data keys.
+/// The secrets of a ring, for comparison: the volume key and the data keys.
 fn secrets(ring: &KeyRing) -> Vec<[u8; 32]> {
     let data_keys = ring.data_keys.values().map(|(_, secret)| *secret.expose());
     std::iter::once(*ring.volume_key.expose())
@@ -59,7 +61,7 @@ fn secrets(ring: &KeyRing) -> Vec<[u8; 32]> {
         .collect()
 }
 
-/// The object with a changed first line under a right checksum, as somebody without keys would make it.
+/// The object with a changed first line under a right checksum, as an attacker without keys would make it.
 fn rewritten(object: &[u8], change: impl FnOnce(String) -> String) -> Vec<u8> {
     let text = String::from_utf8(object.to_vec()).unwrap();
     let lines = text.rsplit_once("crc32").unwrap().0;
@@ -149,7 +151,7 @@ fn a_service_that_does_not_unwrap_what_it_wraps_gets_no_slot() {
 #[test]
 fn a_slot_that_this_machine_has_no_memory_for_does_not_keep_another_from_opening() {
     let (mut opened, _) = sample();
-    // Bounds are checked when a ring is read, so this stands for memory that is not there.
+    // Bounds are checked when a ring is read, so this stands for insufficient memory.
     let Some(Slot::Passphrase { cost, .. }) = opened.slots.get_mut(&SlotId(1)) else {
         panic!("the first slot is for a passphrase");
     };
@@ -323,7 +325,7 @@ fn what_was_changed_without_the_keys_is_noticed() {
     let other_mac = other_mac.lines().nth(1).unwrap().to_owned();
     let mac = |text: String| format!("{}\n{other_mac}\n", text.lines().next().unwrap());
     assert_eq!(changed(&mac), RingError::Changed);
-    // A cost that takes less to guess gives another key, and no help to who guesses.
+    // A cost that makes guessing cheaper gives another key, so it does not help an attacker.
     let cost = |text: String| text.replace(r#""memory_kib":8"#, r#""memory_kib":9"#);
     assert_eq!(changed(&cost), RingError::WrongPassphrase { slots: 1 });
 }
@@ -350,7 +352,7 @@ fn every_flipped_byte_is_noticed_with_the_checksum_repaired_or_not() {
             damaged[at] ^= mask;
             let error = LockedRing::decode(&damaged).map(|_| ()).unwrap_err();
             assert!(matches!(error, RingError::Damaged(_)), "byte {at}: {error}");
-            // A checksum that was repaired where the text still is text of three lines.
+            // The checksum is repaired if the text still has three lines.
             let Some(body) = damaged.len().checked_sub("crc32 00000000\n".len()) else {
                 continue;
             };
@@ -420,7 +422,7 @@ fn neither_debug_output_nor_errors_show_a_key() {
     assert!(!shown.contains("wrong words") && !shown.contains("sesame"));
 }
 
-/// The layout of version 1 for ever: what was written once can be opened.
+/// The layout of version 1 stays readable for ever.
 #[test]
 fn golden_ring_is_opened() {
     let golden = include_bytes!("../../tests/fixtures/ring-v1.keys");

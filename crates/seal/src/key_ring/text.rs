@@ -1,4 +1,4 @@
-//! The text of a key ring.
+//! The text format of a key ring.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{Argon2Cost, DataKeyId, hex};
 
-/// The first line as it is written.
+/// The first line.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -54,14 +54,14 @@ struct DataKeyText {
     sealed: String,
 }
 
-/// What every format's first line has.
+/// The fields of the first line in every format.
 #[derive(Deserialize)]
 struct AnyFormat {
     forebay: String,
     format: u32,
 }
 
-/// What a key ring says, not yet authenticated.
+/// The contents of a key ring, not yet authenticated.
 pub(super) struct Content {
     pub(super) volume: VolumeId,
     pub(super) generation: u64,
@@ -69,7 +69,7 @@ pub(super) struct Content {
     pub(super) data_keys: BTreeMap<DataKeyId, SealedDataKey>,
 }
 
-/// The first line, with its line break.
+/// Encodes the first line, with its line break.
 pub(super) fn encode<'a>(
     volume: VolumeId,
     generation: u64,
@@ -91,7 +91,7 @@ pub(super) fn encode<'a>(
             })
             .collect(),
     };
-    // Strings and numbers only: there is nothing that could fail to be written as JSON.
+    // Strings and numbers only: writing them as JSON cannot fail.
     let mut line = serde_json::to_vec(&text).unwrap_or_default();
     line.push(b'\n');
     line
@@ -124,7 +124,7 @@ fn slot_text((id, slot): (&SlotId, &Slot)) -> SlotText {
     }
 }
 
-/// The whole object: the first line, its MAC and the checksum.
+/// Builds the whole object: the first line, its MAC and the checksum.
 pub(super) fn close(line: Vec<u8>, mac: impl FnOnce(&[u8]) -> blake3::Hash) -> Vec<u8> {
     let mac = mac(&line);
     let mut object = line;
@@ -134,7 +134,7 @@ pub(super) fn close(line: Vec<u8>, mac: impl FnOnce(&[u8]) -> blake3::Hash) -> V
     object
 }
 
-/// The first line with its line break, and the MAC, of an object whose checksum is right.
+/// Verifies the checksum of an object; returns its first line with the line break, and the MAC.
 pub(super) fn open(object: &[u8]) -> Result<(&str, blake3::Hash), RingError> {
     if object.len() > MAX_KEY_RING_LEN {
         return Err(damaged("it is far too long"));
@@ -147,7 +147,7 @@ pub(super) fn open(object: &[u8]) -> Result<(&str, blake3::Hash), RingError> {
         return Err(damaged("it does not have three lines"));
     };
     let expected = crc32fast::hash(&object[..line.len() + mac.len()]);
-    // Compared as text, so that no checksum has two.
+    // Compared as text, so that a checksum cannot be written in two ways.
     if crc32 != format!("crc32 {expected:08x}\n") {
         return Err(damaged("its checksum does not match"));
     }
@@ -161,11 +161,11 @@ pub(super) fn open(object: &[u8]) -> Result<(&str, blake3::Hash), RingError> {
     Ok((line, mac))
 }
 
-/// What the first line says.
+/// Decodes the first line.
 pub(super) fn decode(line: &str) -> Result<Content, RingError> {
     let not_read =
         |error: serde_json::Error| damaged(&error.to_string().escape_debug().to_string());
-    // The format comes first: what else a newer one says need not make sense to us.
+    // The format comes first: the other fields of a newer one need not make sense here.
     let any: AnyFormat = serde_json::from_str(line).map_err(not_read)?;
     if any.forebay != "keys" {
         return Err(damaged("it is not a key ring"));
@@ -237,7 +237,7 @@ fn slot_of(text: SlotText) -> Option<(SlotId, Slot)> {
     })
 }
 
-/// A map of what has ascending numbers.
+/// A map of entries whose numbers must ascend.
 fn ascending<K: Ord + Copy, V>(
     entries: impl Iterator<Item = Result<(K, V), RingError>>,
 ) -> Result<BTreeMap<K, V>, RingError> {

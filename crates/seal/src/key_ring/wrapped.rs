@@ -1,4 +1,4 @@
-//! A key under another key.
+//! A key that is wrapped with another key.
 
 use forebay_types::VolumeId;
 
@@ -8,10 +8,10 @@ use crate::{Forged, SECRET_LEN, Salt, Secret, Tag, hex};
 /// Bytes of a wrapped key.
 const WRAPPED_LEN: usize = SECRET_LEN + TAG_LEN;
 
-/// The salt makes the wrapping key one that is used once.
+/// The salt ensures that a wrapping key is used once.
 const NONCE: [u8; NONCE_LEN] = [0; NONCE_LEN];
 
-/// What a wrapping key is for.
+/// The purpose of a wrapping key.
 #[derive(Clone, Copy)]
 pub(super) enum Use {
     PassphraseSlot,
@@ -38,7 +38,7 @@ impl Use {
     }
 }
 
-/// Where a wrapped key lies. It does not unwrap elsewhere.
+/// The place of a wrapped key. The key does not unwrap in another place.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     purpose: Use,
@@ -46,7 +46,7 @@ pub(super) struct Place {
     id: u32,
 }
 
-/// A key under a key that follows from another one, from its place, and from its salt.
+/// A key, wrapped with a key that is derived from a source key, from its place, and from its salt.
 #[derive(Clone, Copy)]
 pub(super) struct WrappedKey {
     pub(super) salt: Salt,
@@ -54,7 +54,7 @@ pub(super) struct WrappedKey {
 }
 
 impl WrappedKey {
-    /// Wraps `key`. `salt` was drawn for this and is used for nothing else.
+    /// Wraps `key`. `salt` was drawn for this call and is used only here.
     pub(super) fn wrap(source: &Secret, place: Place, salt: Salt, key: &Secret) -> WrappedKey {
         let mut bytes = [0; WRAPPED_LEN];
         let (wrapped, tag) = bytes.split_at_mut(SECRET_LEN);

@@ -1,3 +1,5 @@
+//! Sealing and opening parts of objects, and the uniqueness of nonces.
+
 use std::collections::HashSet;
 
 use super::*;
@@ -12,7 +14,7 @@ fn data_keys(volume: VolumeId) -> DataKeys {
     DataKeys::new(volume, (DataKeyId(2), secret(2)), older)
 }
 
-/// What lies in the bucket of one object with two parts and a closing one.
+/// The stored form of one object with two parts and a closing one.
 struct Sealed {
     id: DataKeyId,
     salt: Salt,
@@ -68,7 +70,7 @@ fn parts_open_in_their_place_and_nowhere_else() {
             ..sealed
         };
         assert_eq!(open(&keys, 7, &other_key, part, stored), Err(Forged));
-        // What another life of the object has in the same place.
+        // The part of another life of the object in the same place.
         let other_life = seal(&keys, 7, &entropy);
         assert_eq!(open(&keys, 7, &other_life, part, stored), Err(Forged));
     }
@@ -186,7 +188,7 @@ fn life(ring: &[u8], entropy: &dyn Entropy) {
     let keys = ring.unwrap().into_data_keys();
     for number in 0..20 {
         seal(&keys, number, entropy);
-        // A segment of a log that was rolled back goes on at the same places.
+        // A segment of a log that was rolled back continues at the same places.
         let segment = keys.place_sealer(Purpose::Log, number, entropy);
         segment.seal_head(b"head");
         for place in [0, 64, 4096] {
@@ -212,8 +214,8 @@ fn no_key_meets_a_nonce_twice_in_restarts_copies_and_rollbacks() {
     used::take();
     let entropy = SystemEntropy;
     let (mut ring, first) = ring(&entropy);
-    // Restarts, which count packs from the same published number each time: so do copies of the volume
-    // that are served beside it, and gateways whose log was rolled back.
+    // Restarts, which count packs from the same published number each time, as copies of the volume that are served
+    // beside it and gateways whose log was rolled back do.
     for _ in 0..5 {
         life(&first, &entropy);
     }
@@ -235,7 +237,7 @@ fn no_key_meets_a_nonce_twice_in_restarts_copies_and_rollbacks() {
     assert_eq!(repeats(&pairs), 0);
 }
 
-/// The test above would notice: with randomness that comes again, nonces do.
+/// The test above would notice: if randomness repeats, nonces do.
 #[test]
 fn randomness_that_comes_again_is_what_it_depends_on() {
     let (_, ring) = ring(&SeededEntropy::new(1));
