@@ -1,8 +1,8 @@
-//! The volume key never goes through a network in the clear.
+//! Ensures that the volume key never crosses a network in the clear.
 //!
-//! It is part of requests and answers, and KMS is spoken to through TLS. An endpoint that someone has set may have none, such
-//! as one of `AWS_ENDPOINT_URL` that is meant for S3. So each request is looked at before it leaves, whoever has
-//! named its endpoint: without TLS it goes to this machine alone.
+//! The key is part of requests and answers, and KMS is reached through TLS. A configured endpoint may have no TLS, such
+//! as one of `AWS_ENDPOINT_URL` that is meant for S3. So each request is checked before it is sent, whatever the source
+//! of its endpoint: without TLS it may only go to this machine.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use aws_sdk_kms::config::interceptors::BeforeTransmitInterceptorContextRef;
 use aws_sdk_kms::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_kms::error::BoxError;
 
-/// Refuses requests that others could read.
+/// Refuses requests that others on a network could read.
 #[derive(Debug)]
 pub(crate) struct NotInTheClear;
 
@@ -32,7 +32,7 @@ impl Intercept for NotInTheClear {
     }
 }
 
-/// A request would have gone through a network without TLS.
+/// The error of a request that would have crossed a network without TLS.
 #[derive(Debug)]
 pub(crate) struct InTheClear;
 
@@ -44,7 +44,7 @@ impl std::fmt::Display for InTheClear {
 
 impl std::error::Error for InTheClear {}
 
-/// Whether nobody on a network reads what is sent to this URL.
+/// Whether a request to this URL is unreadable for others on a network.
 fn is_private(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else {
         return false;

@@ -1,4 +1,4 @@
-//! From the SDK's errors to those of key services, with what can be done.
+//! Translates the SDK's errors into those of key services, with the remedy.
 
 use std::error::Error as StdError;
 
@@ -9,7 +9,7 @@ use forebay_seal::ServiceError;
 
 use crate::clear::InTheClear;
 
-/// Sorts an error that came of asking for `key`.
+/// Sorts the error of a request that concerns `key`.
 pub(crate) fn sorted<E>(error: SdkError<E, HttpResponse>, key: &str) -> ServiceError
 where
     E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
@@ -71,20 +71,20 @@ fn is_about_credentials(code: &str) -> bool {
     )
 }
 
-/// What it makes no sense to ask again for, though the service said yes.
+/// The error for an answer of success that is not usable; a repetition makes no sense.
 pub(crate) fn odd(why: &str) -> ServiceError {
     ServiceError::Refused(format!("AWS KMS: {why}; check the endpoint if one is set"))
 }
 
-/// Nobody says in which region the key is.
+/// The error if the region of the key is not known.
 pub(crate) fn no_region(key: &str) -> ServiceError {
     ServiceError::Refused(format!(
         "nothing says in which region {key} is: set it (kms_region, AWS_REGION), or name the key by its ARN"
     ))
 }
 
-/// Adds what the slot says about its key to why it was not unwrapped with `own`. Whatever the slot says comes from the
-/// bucket, and may be anything.
+/// Adds the key that the slot names to the reason why it was not unwrapped with `own`. The slot comes from the bucket,
+/// so it may contain anything.
 pub(crate) fn of_slot(error: ServiceError, named: &str, own: &str) -> ServiceError {
     match error {
         ServiceError::Refused(why) if named != own => {

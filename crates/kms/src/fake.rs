@@ -1,8 +1,8 @@
-//! A service that speaks the protocol of KMS (JSON 1.1) and wraps by writing down: it keeps no secret, and is for tests
-//! alone.
+//! A fake KMS service, for tests only: it speaks the protocol of KMS (JSON 1.1), and "wraps" keys as plain text, so it
+//! keeps no secret.
 //!
-//! What it has wrapped says all that unwrapping takes, so that any of these services unwraps what another has wrapped.
-//! Keys are whatever they are called, but for [`ALIAS`], which is another name of [`KEY`].
+//! A wrapped key contains all inputs of unwrapping, so any of these services unwraps what another has wrapped. Any name
+//! is a valid key, except that [`ALIAS`] is another name of [`KEY`].
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,25 +16,25 @@ use tokio::net::{TcpListener, TcpStream};
 pub const KEY: &str =
     "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab";
 
-/// The same key.
+/// Another name of the same key.
 pub const ALIAS: &str = "alias/forebay";
 
-/// What it answers.
+/// The answer to requests.
 #[derive(Clone, Copy, Debug)]
 pub enum Answer {
-    /// What is right.
+    /// The right answer.
     Well,
-    /// The same, after so many errors.
+    /// The right answer, after this number of errors.
     WellAfter(usize),
     /// A status and a code.
     Error(u16, &'static str),
-    /// These bytes, whatever is to be unwrapped.
+    /// These bytes as the result of every unwrapping.
     Plaintext(&'static [u8]),
-    /// Nothing.
+    /// None.
     Never,
 }
 
-/// A request that it has had.
+/// A request that the service has received.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The operation, as in `TrentService.Encrypt`.
@@ -47,7 +47,7 @@ pub struct Request {
 
 type Requests = Arc<Mutex<Vec<Request>>>;
 
-/// The service, without TLS, at a port of its own of this machine.
+/// The service, without TLS, at a port of its own on this machine.
 #[derive(Debug)]
 pub struct FakeKms {
     /// Host and port.
@@ -58,10 +58,10 @@ pub struct FakeKms {
 }
 
 impl FakeKms {
-    /// Listens until the runtime ends that this is called in.
+    /// Listens until the current runtime ends.
     ///
     /// # Errors
-    /// When there is no port to listen at.
+    /// When no port is available.
     pub async fn start(answer: Answer) -> io::Result<FakeKms> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
@@ -79,7 +79,7 @@ impl FakeKms {
         })
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub fn requests(&self) -> Vec<Request> {
         kept(&self.requests).clone()
     }
@@ -89,7 +89,7 @@ fn kept(requests: &Requests) -> MutexGuard<'_, Vec<Request>> {
     requests.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One request on one connection. A connection that breaks off is the client's affair.
+/// Serves one request on one connection. A connection that breaks is the client's problem.
 async fn serve(mut stream: TcpStream, answer: Answer, seen: Requests) {
     let Some(request) = read(&mut stream).await else {
         return;
@@ -116,7 +116,7 @@ async fn serve(mut stream: TcpStream, answer: Answer, seen: Requests) {
 
 const CONTENT_TYPE: &str = "application/x-amz-json-1.1";
 
-/// None if it breaks off, or is nothing that this service is asked.
+/// Reads a request; `None` if the connection breaks, or the request is not one of KMS.
 async fn read(stream: &mut TcpStream) -> Option<Request> {
     let mut bytes = Vec::new();
     loop {
@@ -150,7 +150,7 @@ fn error(code: &str) -> Value {
     json!({ "__type": code, "message": "what the service says" })
 }
 
-/// The wrapped key is what there was to wrap, with key and context, as text.
+/// The right answer. The wrapped key is the plaintext, with key and context, as text.
 fn well(request: &Request) -> (u16, Value) {
     let body = &request.body;
     let of = |name: &str| body[name].clone();

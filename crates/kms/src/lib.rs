@@ -1,18 +1,19 @@
 //! AWS KMS as a [`KeyService`]: the volume key is wrapped with a key that never leaves KMS.
 //!
-//! It is a crate of its own so that `forebay-seal` stays without AWS. Wrapping is `Encrypt` and unwrapping is `Decrypt`, both with
-//! the volume's identity as encryption context ([`CONTEXT`]), so that what was wrapped for one volume is not unwrapped for
-//! another, and that AWS CloudTrail names the volume. Who runs a gateway needs `kms:Decrypt` for the key; who adds a slot
-//! `kms:Encrypt` as well.
+//! It is a crate of its own so that `forebay-seal` does not depend on AWS. Wrapping is `Encrypt` and unwrapping is
+//! `Decrypt`, both with the volume's identity as encryption context ([`CONTEXT`]), so that a key wrapped for one volume
+//! is not unwrapped for another, and that AWS CloudTrail names the volume. Running a gateway requires `kms:Decrypt` for
+//! the key; adding a slot requires `kms:Encrypt` as well.
 //!
-//! * **The key** is the one of the [options](KmsOptions), for unwrapping too. Which key a slot names is not asked for: that lies in the
-//!   bucket, and whoever can write there could name a key of his own and have wrapped a volume key of his own with it.
-//! * **Credentials** come from where the SDKs look for them: `AWS_*` variables, profiles, the machine's role. Refused ones are
-//!   read again, and the request is repeated if there are others.
-//! * **Time.** Connecting takes at most 3 s, an answer 10 s; what the service has no time for is asked up to three times. So a service
-//!   that is away is an error within a minute, never a hang.
-//! * **Secrets.** The key that came is wiped here. The SDK's own copies of it, in the bodies of one request or answer,
-//!   are given back to the allocator as they are. Without TLS nothing but this machine is asked.
+//! * **The key** is the one of the [options](KmsOptions), for unwrapping too. The key that a slot names is ignored: the
+//!   slot lies in the bucket, and an attacker with write access could name another key there, and wrap another volume
+//!   key with it.
+//! * **Credentials** come from the usual sources of the SDKs: `AWS_*` variables, profiles, the machine's role. Refused
+//!   ones are read again, and the request is repeated if they have changed.
+//! * **Time.** Connecting takes at most 3 s, an answer 10 s; a request that finds the service overloaded is sent up to
+//!   three times. So an unreachable service is an error within a minute, never a hang.
+//! * **Secrets.** The key in an answer is wiped here. The SDK's own copies of it, in the bodies of one request or
+//!   answer, are freed without being wiped. Without TLS, requests go only to this machine.
 
 #![forbid(unsafe_code)]
 
@@ -61,25 +62,25 @@ const _: () = assert!(
     "a service that is away is an error within a minute"
 );
 
-/// What may name the endpoint in the environment; the service's own comes first, as everywhere in the SDKs.
+/// Variables that may name the endpoint; the service's own takes precedence, as in all SDKs.
 const ENDPOINT_VARIABLES: [&str; 2] = ["AWS_ENDPOINT_URL_KMS", "AWS_ENDPOINT_URL"];
 
-/// Where there is an endpoint and nobody says which region it is in.
+/// The region if there is an endpoint, and no other source names a region.
 const DEFAULT_REGION: &str = "us-east-1";
 
-/// Which key, where, and the way there.
+/// The key, its location, and the connection to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KmsOptions {
     /// The key: its ARN, its id, or an alias (`alias/forebay`) or its ARN.
     pub key: String,
-    /// Its region. None is the one in the key's ARN, else the one that the SDK finds.
+    /// Its region. `None`: the one in the key's ARN, else the one that the SDK finds.
     pub region: Option<String>,
-    /// URL of the service, for others than AWS's own. None is the one of `AWS_ENDPOINT_URL_KMS`, `AWS_ENDPOINT_URL`, or
-    /// the region. Without TLS it has to be on this machine, and is then spoken to without a proxy.
+    /// URL of the service, if it is not AWS's own. `None`: the one of `AWS_ENDPOINT_URL_KMS`, `AWS_ENDPOINT_URL`, or
+    /// the region. Without TLS it has to be on this machine, and no proxy is used then.
     pub endpoint: Option<String>,
-    /// PEM file with authorities that its certificate may come from, beside those of the system.
+    /// PEM file with certificate authorities for the service, beside those of the system.
     pub ca: Option<PathBuf>,
-    /// Through which proxy it is spoken to, and those who hand out credentials are.
+    /// The proxy for the service, and for the providers of credentials.
     pub proxy: Proxy,
 }
 
@@ -87,18 +88,18 @@ pub struct KmsOptions {
 pub struct Kms {
     options: KmsOptions,
     http: SharedHttpClient,
-    /// Made when it is asked for first, since region and endpoint may have to be looked for.
+    /// Created at the first request, since region and endpoint may have to be looked up.
     client: OnceCell<Connected>,
 }
 
-/// A client, and where it gets its credentials from.
+/// A client, and the source of its credentials.
 struct Connected {
     client: Client,
     credentials: CredentialSource,
 }
 
 impl Kms {
-    /// The key that `options` name, with the credentials that the environment leads to. It makes no request yet.
+    /// The key that `options` name, with credentials from the environment. It makes no request yet.
     ///
     /// # Errors
     /// When the authorities or the proxy cannot be used, or the name of the region, the endpoint or the key cannot
@@ -111,7 +112,7 @@ impl Kms {
         if let Some(url) = &options.endpoint {
             endpoint("kms_endpoint", url)?;
         }
-        // What goes without TLS stays on this machine, so that a proxy is for TLS alone.
+        // Requests without TLS stay on this machine, so a proxy is for TLS alone.
         let http = http_client(options.ca.as_deref(), &options.proxy, true)?;
         Ok(Kms {
             options,
@@ -120,7 +121,7 @@ impl Kms {
         })
     }
 
-    /// Asks, and once more if the credentials were refused and there are others by now.
+    /// Sends a request, and repeats it once if the credentials were refused and others are available by now.
     async fn ask<T, E, F>(
         &self,
         ask: impl Fn(Client) -> F,
@@ -148,14 +149,14 @@ impl Kms {
         let options = &self.options;
         let mut loader = aws_config::defaults(BehaviorVersion::latest())
             .http_client(self.http.clone())
-            // They are found below.
+            // They are set below.
             .no_credentials();
         let is_set = |name: &&str| std::env::var_os(name).is_some_and(|url| !url.is_empty());
         let elsewhere = options.endpoint.is_some() || ENDPOINT_VARIABLES.iter().any(is_set);
         if let Some(region) = options.region.as_deref().or(region_of(&options.key)) {
             loader = loader.region(Region::new(region.to_owned()));
         } else if elsewhere {
-            // Else the SDK would ask the machine's metadata service as well, which only AWS has.
+            // Else the SDK would also ask the machine's metadata service, which only AWS has.
             let found = RegionProviderChain::first_try(EnvironmentVariableRegionProvider::new())
                 .or_else(ProfileFileRegionProvider::builder().build())
                 .or_else(Region::from_static(DEFAULT_REGION));
@@ -173,7 +174,7 @@ impl Kms {
         let credentials = CredentialSource::of_environment(None, &loaded);
         let config = config::Builder::from(&loaded)
             .credentials_provider(credentials.clone())
-            // The source holds them, and knows better when they have changed.
+            // The source caches them, and notices changes better.
             .identity_cache(IdentityCache::no_cache());
         Ok(Connected {
             client: set_up(config, ANSWER_TIMEOUT),
@@ -194,7 +195,7 @@ fn set_up(config: config::Builder, answer: Duration) -> Client {
 }
 
 impl fmt::Debug for Kms {
-    /// Without what a client knows of credentials.
+    /// Omits the client's data on credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kms")
             .field("key", &self.options.key)
@@ -202,7 +203,7 @@ impl fmt::Debug for Kms {
     }
 }
 
-/// The region in an ARN: `arn:PARTITION:kms:REGION:ACCOUNT:...`. None if the key is named in another way.
+/// The region in an ARN: `arn:PARTITION:kms:REGION:ACCOUNT:...`. `None` if the key is not named by an ARN.
 pub fn region_of(key: &str) -> Option<&str> {
     let mut parts = key.split(':');
     let is_arn = parts.next() == Some("arn") && parts.nth(1) == Some("kms");

@@ -1,4 +1,4 @@
-//! Against a [service in this process](crate::fake).
+//! Tests with a [service in this process](crate::fake).
 
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::error::CredentialsError;
@@ -28,7 +28,7 @@ fn config(endpoint: &str) -> config::Builder {
         .http_client(way())
 }
 
-/// The key of this name, asked for in this way.
+/// The key of this name, reached with this configuration.
 fn over(config: config::Builder, key: &str, answer: Duration) -> Kms {
     Kms {
         options: KmsOptions {
@@ -75,7 +75,7 @@ async fn a_key_is_unwrapped_for_the_volume_that_it_was_wrapped_for_and_no_other(
     );
 }
 
-/// Whoever can write to the bucket can have put a slot there whose key is his own.
+/// An attacker with write access to the bucket can have put a slot there that names another key.
 #[tokio::test]
 async fn what_another_key_has_wrapped_is_refused_whatever_the_slot_says() {
     let fake = service(Answer::Well).await;
@@ -103,7 +103,7 @@ async fn what_another_key_has_wrapped_is_refused_whatever_the_slot_says() {
 
 #[tokio::test]
 async fn the_volume_key_goes_through_no_network_in_the_clear() {
-    // The documentation's network, which leads nowhere.
+    // A network reserved for documentation, which leads nowhere.
     let kms = over(config("http://192.0.2.1:9000"), KEY, ANSWER_TIMEOUT);
     let started = std::time::Instant::now();
     let refused = kms.wrap(&secret_of(7), VOLUME).await.unwrap_err();
@@ -147,7 +147,7 @@ async fn a_key_ring_is_unlocked_with_it() {
     locked.unlock_with_service(VOLUME, &kms).await.unwrap();
 }
 
-/// However many slots there are: each question may take half a minute.
+/// A single request for any number of slots: each request may take half a minute.
 #[tokio::test]
 async fn a_service_that_is_away_is_asked_for_one_slot() {
     let fake = service(Answer::Well).await;
@@ -214,7 +214,7 @@ async fn a_service_that_is_away_may_be_asked_again() {
         assert!(matches!(refused, ServiceError::Unavailable(_)), "{refused}");
         assert!(fake.requests().len() <= ATTEMPTS as usize);
     }
-    // Nobody listens there.
+    // No server listens there.
     let nowhere = over(config("http://127.0.0.1:1"), KEY, ANSWER_TIMEOUT);
     let refused = nowhere.unwrap(b"wrapped", KEY, VOLUME).await.unwrap_err();
     let ServiceError::Unavailable(why) = refused else {
@@ -286,7 +286,7 @@ fn a_region_is_taken_from_an_arn() {
     }
 }
 
-/// Whoever prints a service shows no secret.
+/// Debug output of a service contains no secret.
 #[tokio::test]
 async fn debug_output_has_no_secret() {
     let fake = service(Answer::Well).await;
