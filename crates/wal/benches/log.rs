@@ -1,14 +1,14 @@
-//! What the log costs, beside the bare copy and checksum of the same bytes, and beside a published
-//! log of the same purpose, whose own benchmarks are done here as `published`: its records, and state that need not
-//! be made anew.
+//! The cost of the log, beside a bare copy and checksum of the same bytes, and beside a published log of the same
+//! purpose. The benchmarks of that log are repeated here as `published`: its records, and state that need not be
+//! created again.
 //!
-//! The log lies in the temporary folder (`TMPDIR`) and is recycled as it goes. `append/log` recycles
-//! before the background flush sets in, as with a publisher that keeps up, and so shows what an
-//! append costs; `append/log_to_disk` recycles late, so that every segment is flushed first, and is
-//! bound by the disk. Both go round in more memory than the processor's caches hold, and so does the bare copy.
+//! The log lies in the temporary folder (`TMPDIR`) and is recycled during the run. `append/log` recycles before the
+//! background flush begins, as with a publisher that keeps up, and so measures the append alone; `append/log_to_disk`
+//! recycles late, so that every segment is flushed first, and is limited by the disk. Both use more memory than the
+//! processor's caches hold, and so does the bare copy.
 //!
-//! In processor time of the appending thread, which does not depend on what else the machine does, appends are held beside
-//! the bare work in turns by the benchmark `bare`, and so are stores into a mapped file beside `pwrite`.
+//! The benchmark `bare` compares appends with the bare work in turns, and stores into a mapped file with `pwrite`, in
+//! processor time of the appending thread, which does not depend on other load of the machine.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -29,7 +29,7 @@ const SIZES: [(&str, usize); 3] = [("512B", 512), ("32KiB", 32 << 10), ("1MiB", 
 /// Bytes that are retained before they are recycled.
 const RECYCLED_EARLY: u64 = 48 << 20;
 const RECYCLED_LATE: u64 = 512 << 20;
-/// Bytes that the bare copy goes round in: what the log retains, the prepared segment and a spare.
+/// Bytes of memory that the bare copy cycles through: what the log retains, the prepared segment and a spare.
 const BARE_ROUND: usize = 128 << 20;
 
 struct Unpark(Thread);
@@ -102,7 +102,7 @@ fn appending(c: &mut Criterion) {
         group.throughput(Throughput::Bytes(size as u64));
         for (kind, retained) in [("log", RECYCLED_EARLY), ("log_to_disk", RECYCLED_LATE)] {
             let log = open();
-            // Far enough round that every segment has had a former life.
+            // Long enough that every segment has had an earlier life.
             append_and_recycle(
                 &log.wal,
                 &payload,
@@ -133,7 +133,7 @@ fn appending(c: &mut Criterion) {
     group.finish();
 }
 
-/// What is written before it is recovered: records of 1 KiB that belong to files, some of which are removed again.
+/// Records that are written before the recovery: 1 KiB each, of files, some of which are removed again.
 struct Content {
     name: &'static str,
     records: u64,
@@ -162,7 +162,7 @@ const CONTENTS: [Content; 3] = [
     },
 ];
 
-/// Finds what there is of the files that are left.
+/// Counts the remaining records of the files that were not removed.
 fn recover(storage: &Arc<dyn Storage>, ending: WriterEnd) -> usize {
     let mut recovery =
         Recovery::scan_after(Arc::clone(storage), VOLUME, Lsn::ZERO, ending).expect("scanned");
@@ -178,8 +178,8 @@ fn recover(storage: &Arc<dyn Storage>, ending: WriterEnd) -> usize {
     files.values().map(Vec::len).sum()
 }
 
-/// `published`: after an orderly stop, as theirs. The others: after a kill, when it has to be found out what the
-/// log's last segment holds behind its end. `256MiB`: more than the processor's caches hold.
+/// `published`: after an orderly stop, like the published benchmark. The others: after a kill, when recovery has to
+/// search the log's last segment behind its end. `256MiB`: more than the processor's caches hold.
 fn recovering(c: &mut Criterion) {
     let mut group = c.benchmark_group("recover");
     for content in CONTENTS {
@@ -219,8 +219,8 @@ fn recovering(c: &mut Criterion) {
     group.finish();
 }
 
-/// `published`: a mark of a few bytes that says that a file is gone, and a recycling that finds nothing to do. `segment`:
-/// one that gives a segment of 32 MiB its next life.
+/// `published`: a mark of a few bytes for a removed file, and a recycling that finds nothing to do. `segment`: one
+/// that reuses a segment of 32 MiB.
 fn recycling(c: &mut Criterion) {
     let mut group = c.benchmark_group("recycle");
     let log = open();
@@ -258,7 +258,7 @@ fn recycling(c: &mut Criterion) {
     group.finish();
 }
 
-/// `published`: of what is durable already, which flushes nothing. The others flush for real.
+/// `published`: a commit of records that are already durable, which flushes nothing. The others flush for real.
 fn committing(c: &mut Criterion) {
     let mut group = c.benchmark_group("commit");
     let log = open();

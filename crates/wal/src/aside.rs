@@ -1,5 +1,4 @@
-//! Logs that must not be replayed: putting them aside, letting go of them, and the folder as somebody
-//! sees it who owns no lock on it.
+//! Logs that must not be replayed: archiving and discarding them, and access to the folder without its lock.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,18 +15,18 @@ use crate::recovery::cursor::{SegmentCursor, first_record};
 use crate::segment::{AsideKind, AsideName, FileName};
 use crate::storage::{SegmentReader, Storage, open_for_reading};
 
-/// Archives a log that must not be replayed: of another volume, or written by a gateway that was fenced. Its segments are
-/// renamed to `<label>-<its name>`, so that the log no longer sees them, and cut behind their last record. Returns
-/// their number and the label. The operator recognises them by their names; renaming them back brings the log back.
-/// Segments that were cut off behind a damaged place go along. A segment without records, or without records at or
-/// behind `published` where that is given, becomes a spare file for the next log.
+/// Archives a log that must not be replayed: one of another volume, or one that a fenced gateway wrote. Its segments
+/// are renamed to `<label>-<its name>`, so that the log no longer sees them, and cut behind their last record.
+/// Returns the number of archived files and the label. The operator recognises the files by their names; renaming
+/// them back restores the log. Segments that were cut off behind a damaged place are archived as well. A segment
+/// without records, or without records at or behind `published` where that is given, becomes a spare file for the
+/// next log.
 ///
 /// Nothing that was archived before is replaced: if `label` has a file of the same name already,
 /// the label becomes `<label>-2`, and so on.
 ///
-/// # Errors
-/// `InvalidInput` for a label that is empty or has other characters than ASCII letters, digits and
-/// `-`; otherwise what the storage says, with some of the segments renamed: call it again.
+/// `InvalidInput` for a label that is empty or has other characters than ASCII letters, digits and `-`. Otherwise an
+/// error of the storage; some of the segments are renamed then, and the call can be repeated.
 pub fn put_aside(
     storage: &dyn Storage,
     label: &str,
@@ -42,7 +41,8 @@ pub fn put_aside(
     }
     let names = storage.list()?;
     let segments: Vec<&String> = names.iter().filter(|name| belongs_to_log(name)).collect();
-    // A label whose log is complete has a note; without one it may be this log, of which a part was renamed.
+    // A completely archived log has a note. A label without a note may belong to this log, of which a part was
+    // renamed.
     let is_free = |label: &str| {
         let taken = |name: &&String| names.contains(&format!("{label}-{name}"));
         !segments.iter().any(taken) && !names.contains(&format!("{label}.note"))
@@ -97,7 +97,7 @@ enum Content {
 impl Content {
     fn of(storage: &dyn Storage, name: &str) -> Content {
         let Some(FileName::Segment(number)) = FileName::parse(name) else {
-            // Behind a damaged place nothing is cut.
+            // Files that were cut off behind a damaged place are not shortened.
             return Content::Unknown;
         };
         let found = || -> io::Result<Content> {
@@ -107,7 +107,7 @@ impl Content {
             reader.read_at(0, &mut page)?;
             let header = match SegmentHeader::decode_page(&page) {
                 HeaderBytes::Valid(header) if header.number == number => header,
-                // Prepared, and not begun.
+                // Prepared, but not begun.
                 HeaderBytes::Valid(_) => return Ok(Content::Nothing),
                 HeaderBytes::Invalid if bytes >= SEGMENT_HEADER as u64 => {
                     return Ok(match first_record(&*reader, bytes)? {
@@ -130,7 +130,7 @@ impl Content {
         found().unwrap_or(Content::Unknown)
     }
 
-    /// Whether nothing is lost with it.
+    /// Whether discarding the file loses nothing.
     fn is_published(self, published: Option<Lsn>) -> bool {
         match self {
             Content::Nothing => true,
@@ -140,9 +140,9 @@ impl Content {
     }
 }
 
-/// Cuts an archived segment behind its last record. Where that fails, it takes more room.
+/// Cuts an archived segment behind its last record. If that fails, the file only takes more room.
 fn shorten(storage: &dyn Storage, name: &str, bytes: u64) {
-    // It is no longer as long as it was made.
+    // The file becomes shorter than its recorded size.
     let cleared = storage.open(name).map(|memory| memory.clear(SIZE_BYTES));
     let _ = cleared.and_then(|()| storage.shorten(name, bytes));
 }
@@ -150,7 +150,7 @@ fn shorten(storage: &dyn Storage, name: &str, bytes: u64) {
 /// The archived logs of a folder, and the bytes of their files.
 ///
 /// # Errors
-/// An error of the system.
+/// An error of the operating system.
 pub fn archived(files: &(impl LogFiles + ?Sized)) -> io::Result<BTreeMap<Label, u64>> {
     let mut found = BTreeMap::new();
     for name in files.list()? {
@@ -162,17 +162,17 @@ pub fn archived(files: &(impl LogFiles + ?Sized)) -> io::Result<BTreeMap<Label, 
     Ok(found)
 }
 
-/// Whether a file is a segment of the log as it is, or was cut off from it.
+/// Whether a file is a segment of the current log, or was cut off from it.
 fn belongs_to_log(name: &str) -> bool {
     matches!(FileName::parse(name), Some(FileName::Segment(_)))
         || AsideName::parse(name).is_some_and(|aside| aside.label.is_none())
 }
 
-/// Lets go of a log whose every record is in the bucket: its segments become spare files, which the
-/// next log uses. Says how many there were.
+/// Discards a log whose every record is in the bucket: its segments become spare files for the next log. Returns the
+/// number of segments.
 ///
 /// # Errors
-/// What the storage says, with some of the segments renamed: call it again.
+/// An error of the storage; some of the segments are renamed then, and the call can be repeated.
 pub fn discard(storage: &dyn Storage) -> io::Result<usize> {
     position::forget(storage)?;
     let mut discarded = 0;
@@ -185,18 +185,18 @@ pub fn discard(storage: &dyn Storage) -> io::Result<usize> {
     Ok(discarded)
 }
 
-/// A log's folder seen from outside: for reading while a gateway may be using it, and for
-/// forgetting what was put aside, which no gateway looks at. Takes no lock.
+/// A log's folder seen from outside: for reading while a gateway may be using it, and for deleting archived logs,
+/// which no gateway reads. Takes no lock.
 #[derive(Debug)]
 pub struct LogFolder {
     path: PathBuf,
 }
 
 impl LogFolder {
-    /// A folder that must be there already.
+    /// Opens a folder, which must exist.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// An error of the operating system.
     pub fn open(path: impl AsRef<Path>) -> io::Result<LogFolder> {
         let path = path.as_ref().to_path_buf();
         std::fs::read_dir(&path)?;
@@ -208,12 +208,12 @@ impl LogFolder {
         &self.path
     }
 
-    /// Deletes all files that were put aside under `label`, and says how many bytes they had. They
-    /// are gone for good, also after a power cut, when it returns.
+    /// Deletes all files that were archived under `label`, and returns the number of bytes that they had. When it
+    /// returns, the deletion survives a power cut.
     ///
     /// # Errors
-    /// `InvalidInput` for the log itself, which is not put aside; otherwise what the operating
-    /// system says, with some of the files deleted: call it again.
+    /// `InvalidInput` for the current log, which is not archived. Otherwise an error of the operating system; some of
+    /// the files are deleted then, and the call can be repeated.
     pub fn forget(&self, label: &Label) -> io::Result<u64> {
         if *label == Label::Current {
             return Err(io::Error::new(
@@ -238,7 +238,7 @@ impl LogFiles for LogFolder {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
-            // A name that is no UTF-8 is none of ours.
+            // A name that is not UTF-8 is not a name of the log.
             names.extend(entry?.file_name().into_string());
         }
         Ok(names)

@@ -1,4 +1,4 @@
-//! Errors, sorted by what the caller can do.
+//! Errors, grouped by what the caller can do.
 
 use std::io;
 
@@ -47,18 +47,18 @@ pub enum OpenError {
         /// The epoch of the options.
         ours: Epoch,
     },
-    /// A number that no log reaches, and with which counting on would overflow.
+    /// A number that no log reaches, and that would overflow when counted on.
     #[error(
         "{what} is {number}, which no log reaches: it was not written by this program, or is \
          damaged; move that file out of the log folder, or restore the volume's metadata"
     )]
     OutOfRange {
-        /// What the number is, and of which file.
+        /// The meaning of the number, and its file.
         what: String,
         /// The number.
         number: u64,
     },
-    /// Records that should be replayed do not exist any more: the log begins after `from`.
+    /// Records that should be replayed no longer exist: the log begins after `from`.
     #[error(
         "the log begins at LSN {first}, but the volume is published only up to LSN {from}: the \
          records in between are missing; bring back the missing log segments, or put the log aside \
@@ -70,7 +70,7 @@ pub enum OpenError {
         /// The first record that could be there.
         first: Lsn,
     },
-    /// The log is sealed, and there are no keys.
+    /// The log is sealed, and no keys were given.
     #[error(
         "log segment {segment} is sealed, and there are no keys to open it with: open the volume with what \
          opens it (encryption = \"aes-256-gcm\"), or put the log aside"
@@ -79,7 +79,7 @@ pub enum OpenError {
         /// The file.
         segment: String,
     },
-    /// The log has to be sealed, and is not.
+    /// The log must be sealed, but is not.
     #[error(
         "log segment {segment} is not sealed, and holds what the bucket does not have, or may: a log that is \
          sealed from its beginning has no such segment, and nobody can tell who has written it. If sealing was just \
@@ -90,15 +90,15 @@ pub enum OpenError {
         /// The file.
         segment: String,
     },
-    /// The log was sealed with a key that is not there.
+    /// The log was sealed with a key that is missing.
     #[error("log segment {segment}: {error}")]
     UnknownKey {
         /// The file.
         segment: String,
-        /// Which one.
+        /// The key that is missing.
         error: UnknownDataKey,
     },
-    /// What lies there is whole, and not what a gateway of this volume has sealed for that place.
+    /// The bytes are whole, but are not what a gateway of this volume sealed for that place.
     #[error(
         "{what} in log segment {segment} does not authenticate: it is whole, so neither a crash nor a bad \
          disk has made it so; somebody has changed the log, or put parts of another one in its place. Nothing was \
@@ -108,7 +108,7 @@ pub enum OpenError {
     Forged {
         /// The file.
         segment: String,
-        /// What of it.
+        /// The part of the file.
         what: String,
     },
     /// The options contradict themselves or the log.
@@ -117,7 +117,7 @@ pub enum OpenError {
     /// The operating system refused.
     #[error("log: {action}: {source}")]
     Io {
-        /// What was attempted, with the name of the file.
+        /// The attempted action, with the name of the file.
         action: String,
         /// Why it failed.
         source: io::Error,
@@ -125,7 +125,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Adds what was attempted to an error of the operating system.
+    /// Adds the attempted action to an error of the operating system.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> OpenError {
         let action = action.into();
         move |source| OpenError::Io { action, source }
@@ -157,8 +157,8 @@ pub enum AppendError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the log has stopped after LSN {durable}: {reason}")]
 pub struct LogFailed {
-    /// What is durable all the same.
+    /// The LSN up to which records are durable nevertheless.
     pub durable: Lsn,
-    /// What happened.
+    /// The reason.
     pub reason: String,
 }

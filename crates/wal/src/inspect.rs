@@ -1,13 +1,13 @@
-//! Looking at logs without changing anything: the one that a gateway writes or left behind, and
-//! those that were [put aside](crate::put_aside).
+//! Reads logs without changing anything: the one that a gateway writes or left behind, and those that were
+//! [archived](crate::put_aside).
 //!
-//! Recovery stops at the first record that is not valid in sequence, since nothing behind it may be
-//! replayed. Here the reader is a person who wants whatever is there: reading goes on behind a
-//! damaged place or a missing segment at the next record that is whole, and says what it
-//! [passed over](Gap). A record that is shown has passed every check all the same.
+//! Recovery stops at the first record that is not valid in sequence, since nothing behind it may be replayed. Here
+//! the reader is a person who wants everything that can be read: reading continues behind a damaged place or a
+//! missing segment at the next whole record, and reports what it [skipped](Gap). Every record that is shown has
+//! passed all checks.
 //!
-//! Nothing is locked and nothing is mapped, so the log of a running gateway may be looked at. What is
-//! recycled meanwhile reads as the end of a segment, or as missing.
+//! Nothing is locked and nothing is mapped, so the log of a running gateway may be read. Segments that are recycled
+//! meanwhile read as the end of a segment, or as missing.
 
 mod reader;
 mod summary;
@@ -32,15 +32,15 @@ pub use summary::{Counts, Ending, SegmentSummary, Summary};
 /// Which log of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Label {
-    /// The one that is written, or replayed at the next start: `current`.
+    /// The log that is written, or replayed at the next start: `current`.
     Current,
-    /// One that was put aside under this label. Segments that were cut off behind a damaged place
-    /// have a label that ends in `cut-off`.
+    /// A log that was archived under this label. Segments that were cut off behind a damaged place have a label that
+    /// ends in `cut-off`.
     Aside(String),
 }
 
 impl Label {
-    /// The label that a person has typed.
+    /// Parses a label that a person has typed.
     pub fn parse(text: &str) -> Label {
         if text == "current" {
             Label::Current
@@ -69,9 +69,9 @@ pub struct KeptLog {
     label: Label,
     files: Arc<dyn LogFiles>,
     keys: Option<Arc<DataKeys>>,
-    /// Whether what is not sealed does not count, where any of it has to be sealed.
+    /// Whether records that are not sealed are skipped, in a log that must be sealed.
     only_sealed: bool,
-    /// By number.
+    /// Ordered by number.
     segments: Vec<Segment>,
     unusable: Vec<(String, String)>,
     /// Bytes of all files, spare ones included.
@@ -95,9 +95,10 @@ impl Inspection {
         Inspection::open_with(files, None, false)
     }
 
-    /// The same, with the keys of a volume: sealed segments of that volume are read with them. With `only_sealed`, which is
-    /// for a gateway that seals its log, records that are not sealed are [gaps](GapReason::NotSealed): all of those
-    /// of the current log, and those of a log that was put aside and has sealed ones. One that has none is from before.
+    /// Like [`open`](Self::open), with the keys of a volume: sealed segments of that volume are read with them. With
+    /// `only_sealed`, for a gateway that seals its log, records that are not sealed are [gaps](GapReason::NotSealed):
+    /// all of those of the current log, and those of an archived log that has sealed segments. An archived log
+    /// without sealed segments dates from before sealing was switched on.
     pub fn open_with(
         files: Arc<dyn LogFiles>,
         keys: Option<Arc<DataKeys>>,
@@ -176,17 +177,17 @@ impl KeptLog {
                     format!("it has format version {version}, which only a newer program reads");
                 self.unusable.push((name, why));
             }
-            // Prepared for its next life, or torn while it was being begun: nothing in it counts.
+            // Prepared for its next life, or torn while it was being begun: it has no valid records.
             HeaderBytes::Valid(_) | HeaderBytes::Invalid => {}
         }
     }
 
-    /// Which log it is.
+    /// The label of this log.
     pub fn label(&self) -> &Label {
         &self.label
     }
 
-    /// Volume of the newest segment; `None` when there is none with a valid header.
+    /// Volume of the newest segment; `None` if no segment has a valid header.
     pub fn volume(&self) -> Option<VolumeId> {
         self.segments.last().map(|segment| segment.header.volume)
     }
@@ -207,7 +208,7 @@ impl KeptLog {
         &self.unusable
     }
 
-    /// Whether it has records that cannot be read without keys which are not there.
+    /// Whether it has records that cannot be read because their keys are missing.
     pub fn is_locked(&self) -> bool {
         let keys = self.keys();
         let mut sealed = self.segments.iter().filter_map(|segment| {
@@ -240,8 +241,8 @@ impl KeptLog {
         LogReader::new(files, (self.keys(), only_sealed), segments, from)
     }
 
-    /// Whether it is certain that the log holds no record at `published` or behind it: then nothing
-    /// is lost with it. False also where something there is damaged.
+    /// Whether it is certain that the log holds no record at `published` or behind it, so that deleting it loses
+    /// nothing. Also false where something in it is damaged.
     pub fn has_nothing_from(&self, published: Lsn) -> bool {
         let mut reader = self.read_from(published);
         let is_empty = reader.next().is_none();
@@ -251,7 +252,7 @@ impl KeptLog {
             && self.reached() <= Some(published)
     }
 
-    /// The LSN up to which the log has had records, by its own notes.
+    /// The LSN up to which the log has had records, by its headers and its position.
     fn reached(&self) -> Option<Lsn> {
         let durable = self.segments.iter().map(|segment| segment.header.durable);
         let noted = self.volume().filter(|_| self.label == Label::Current);
@@ -260,7 +261,7 @@ impl KeptLog {
         durable.chain(noted).max()
     }
 
-    /// Reads everything once and says what is there.
+    /// Reads everything once and counts it.
     pub fn summarize(&self) -> Summary {
         summary::of(self)
     }

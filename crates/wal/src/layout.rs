@@ -1,4 +1,4 @@
-//! What lies where in a segment file. All numbers are little-endian.
+//! The layout of a segment file. All numbers are little-endian.
 //!
 //! ```text
 //! segment file
@@ -34,12 +34,12 @@
 //!                                     140  4  CRC32 of bytes 0 to 140
 //! ```
 //!
-//! In a sealed segment the last 16 bytes of each payload are its tag, and those before are encrypted; what is
-//! authenticated how is in [`seal`](crate::seal). All else is as in others, so that a record that is not
-//! whole is told by its CRC, and counted, without a key.
+//! In a sealed segment the last 16 bytes of each payload are its tag, and those before are encrypted;
+//! [`seal`](crate::seal) describes what is authenticated, and how. Everything else is the same as in other segments,
+//! so that a torn record is recognised by its CRC, and whole ones are counted, without a key.
 //!
 //! Behind the header, at 256: bytes of the file (8), and the CRC32 (4) of them and the salt. Earlier versions of
-//! Forebay have left zeros there, or bytes of an earlier use of the file: then the size is not known.
+//! Forebay left zeros there, or bytes of an earlier use of the file: then the size is not known.
 //!
 //! The used part of a segment header fits into one 512-byte sector, so a power cut leaves the
 //! old header, the new one, or a mixture whose CRC is wrong.
@@ -57,7 +57,7 @@ pub(crate) const SEGMENT_HEADER: usize = 4096;
 pub(crate) const RECORD_HEADER: usize = RECORD_ZERO + 4;
 /// The format of segments that are not sealed.
 const PLAIN: u32 = 1;
-/// The format of those that are.
+/// The format of sealed segments.
 const SEALED: u32 = 2;
 /// The newest format that is read.
 pub(crate) const VERSION: u32 = SEALED;
@@ -88,14 +88,14 @@ pub(crate) const SEGMENT_HEADER_USED: usize = SEG_SEALED_CRC + 4;
 /// The offset of the file's size in a segment.
 const SIZE: usize = 256;
 const SIZE_CRC: usize = SIZE + 8;
-/// Bytes of the header's page that have a meaning.
+/// Bytes of the header's page that are defined.
 pub(crate) const SEGMENT_PAGE_USED: usize = SIZE_CRC + 4;
 /// The place of the size.
 pub(crate) const SIZE_BYTES: std::ops::Range<usize> = SIZE..SEGMENT_PAGE_USED;
 
 const RECORD_MAGIC: [u8; 2] = *b"FR";
 const RECORD_CRC: usize = 0;
-/// What the CRC of a record covers begins here.
+/// The CRC of a record covers the bytes from here on.
 pub(crate) const RECORD_TAG: usize = RECORD_CRC + 4;
 const RECORD_KIND: usize = RECORD_TAG + 2;
 const RECORD_LSN: usize = RECORD_KIND + 2;
@@ -116,12 +116,12 @@ const _: () = {
     assert!(RECORD_HEADER == 32 && (RECORD_HEADER as u64).is_multiple_of(ALIGNMENT));
 };
 
-/// Bytes that a record with this payload takes in the log.
+/// Bytes that a record with this payload occupies in the log.
 pub(crate) fn record_bytes(payload: u64) -> u64 {
     (RECORD_HEADER as u64 + payload).next_multiple_of(ALIGNMENT)
 }
 
-/// What a record is about. The log does not look further.
+/// The kind of a record. The log itself does not interpret payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKind {
     /// Bytes of a file.
@@ -155,11 +155,11 @@ impl RecordKind {
     }
 }
 
-/// Random number that tells one life of a segment's file from the others.
+/// Random number that distinguishes one life of a segment's file from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Salt(pub(crate) u64);
 
-/// Which segment: counts up, never used again within a log.
+/// Number of a segment: counts up, never used again within a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentNumber(pub(crate) u64);
 
@@ -182,27 +182,27 @@ pub(crate) struct SegmentHeader {
     /// Where the history before this segment ends. Equal to `base` unless the log was
     /// restarted further on; there are no records in between.
     pub(crate) previous_end: Lsn,
-    /// What was known to be durable when the segment was begun.
+    /// The durable LSN when the segment was begun.
     pub(crate) durable: Lsn,
-    /// How it is sealed, if it is.
+    /// The seal, if the segment is sealed.
     pub(crate) seal: Option<HeaderSeal>,
 }
 
-/// What the header of a sealed segment says of that. Nothing of a header is authentic before
-/// [`SegmentOpener::of`](crate::seal::SegmentOpener::of) has found it so.
+/// The fields of a sealed segment's header. Nothing in a header is authentic before
+/// [`SegmentOpener::of`](crate::seal::SegmentOpener::of) has verified it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeaderSeal {
     /// The data key that the segment's key comes from.
     pub(crate) key: DataKeyId,
     /// The salt of the segment's key.
     pub(crate) salt: forebay_seal::Salt,
-    /// That of the segment before; zeros if there is none, or it is not sealed.
+    /// The salt of the segment before; zeros if there is none, or it is not sealed.
     pub(crate) previous: forebay_seal::Salt,
-    /// Authenticates what lies before it.
+    /// Authenticates the bytes before it.
     pub(crate) tag: Tag,
 }
 
-/// What the first bytes of a segment file are.
+/// The first bytes of a segment file, classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderBytes {
     /// A header.
@@ -276,7 +276,7 @@ impl SegmentHeader {
         crc.finalize()
     }
 
-    /// What the tag of a sealed segment's header authenticates.
+    /// The bytes that the tag of a sealed segment's header authenticates.
     pub(crate) fn authenticated(&self) -> [u8; SEG_TAG] {
         take(&self.encode(), 0)
     }
@@ -318,8 +318,7 @@ impl SegmentHeader {
     }
 }
 
-/// The header of a record. Says nothing about the payload before [`RecordHeader::crc`] was
-/// compared.
+/// The header of a record. The payload is valid only if its [`RecordHeader::crc`] matches as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
     pub(crate) kind: RecordKind,
@@ -329,7 +328,7 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The CRC of what it covers of the header. The payload goes into that next, the result to
+    /// Begins the CRC with the header's bytes that it covers. The caller adds the payload, and passes the result to
     /// [`RecordHeader::write`].
     #[inline]
     pub(crate) fn begin_crc(&self) -> crc32fast::Hasher {
@@ -338,8 +337,8 @@ impl RecordHeader {
 
     /// Writes the header with its finished CRC.
     ///
-    /// In two steps, of which the first leaves LSN and salt alone, so that a process that is killed in between
-    /// leaves no whole header whose CRC or length is a former one's.
+    /// Writes in two steps. The first one leaves LSN and salt unchanged, so that a process that is killed in between
+    /// does not leave a whole header with the CRC or the length of an earlier record.
     #[inline]
     pub(crate) fn write(&self, bytes: &mut [u8; RECORD_HEADER], crc: u32) {
         let mut first = [0; RECORD_LSN];
@@ -347,21 +346,21 @@ impl RecordHeader {
         put(&mut first, RECORD_TAG, &RECORD_MAGIC);
         put(&mut first, RECORD_KIND, &[self.kind.code()]);
         put(bytes, 0, &first);
-        // With the zeros behind it.
+        // Including the zeros behind it.
         put(bytes, RECORD_LENGTH, &u64::from(self.payload).to_le_bytes());
         compiler_fence(Ordering::Release);
         put(bytes, RECORD_LSN, &self.lsn.0.to_le_bytes());
         put(bytes, RECORD_SALT, &self.salt.0.to_le_bytes());
     }
 
-    /// What the tag of a sealed record authenticates beside its payload: all of the header but the CRC.
+    /// The bytes that the tag of a sealed record authenticates beside its payload: the whole header but the CRC.
     pub(crate) fn authenticated(&self) -> [u8; RECORD_HEADER - RECORD_TAG] {
         let mut bytes = [0; RECORD_HEADER];
         self.write(&mut bytes, 0);
         take(&bytes, RECORD_TAG)
     }
 
-    /// The header and the CRC that it claims, if these bytes have the form of one.
+    /// The header and the CRC that it claims, if these bytes have the form of a record header.
     pub(crate) fn decode(bytes: &[u8; RECORD_HEADER]) -> Option<(RecordHeader, u32)> {
         let zeros = bytes[RECORD_KIND + 1] == 0 && take::<4>(bytes, RECORD_ZERO) == [0; 4];
         if take::<2>(bytes, RECORD_TAG) != RECORD_MAGIC || !zeros {
@@ -376,8 +375,7 @@ impl RecordHeader {
         Some((header, u32::from_le_bytes(take(bytes, RECORD_CRC))))
     }
 
-    /// Whether a record could begin with these bytes: a quick look, before
-    /// [`decode`](RecordHeader::decode).
+    /// Whether a record could begin with these bytes: a cheap check before [`decode`](RecordHeader::decode).
     pub(crate) fn may_begin_with(bytes: &[u8; ALIGNMENT as usize]) -> bool {
         const MAGIC: u64 = u16::from_le_bytes(RECORD_MAGIC) as u64;
         u64::from_le_bytes(*bytes) >> (8 * RECORD_TAG) & 0xffff == MAGIC

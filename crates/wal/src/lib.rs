@@ -1,34 +1,31 @@
 //! Forebay: the memory-mapped write-ahead log.
 //!
-//! What a client writes is copied into the log before it is answered; one flush of the local disk
-//! then makes everything so far durable. After a crash the log is read again from the published LSN
-//! on, and what was published is recycled.
+//! The bytes of a client's write are copied into the log before the reply leaves; one flush of the local disk then
+//! makes everything so far durable. After a crash the log is replayed from the published LSN on; what is published is
+//! recycled.
 //!
 //! ```text
 //!  append --> reserve: LSN and place (under a lock) --> copy and checksum (outside) --> complete
 //!                                                                                          |
-//!  durable --> syncer thread: one flush for all who wait <---------------------------------+
+//!  durable --> syncer thread: one flush for all waiters  <---------------------------------+
 //!  recycle --> preparer thread: renames a spare segment or creates one, has it in memory, ready
 //! ```
 //!
-//! * [`Recovery::scan`] looks through what is there and yields its records; [`Recovery::into_wal`]
-//!   goes on from there. A new log begins the same way, in an empty folder.
+//! * [`Recovery::scan`] checks the log in a folder and yields its records; [`Recovery::into_wal`] continues it. A new
+//!   log begins the same way, in an empty folder.
 //! * [`Wal`] is the log that is written.
-//! * [`Inspection`] reads logs without changing anything: this one, and those that were
-//!   [put aside](put_aside).
-//! * [`Storage`] is the I/O: [`FileStorage`] for real, [`MemoryStorage`] for tests that
-//!   cut the power.
+//! * [`Inspection`] reads logs without changing anything: the current one, and the [archived](put_aside) ones.
+//! * [`Storage`] is the I/O: [`FileStorage`] for real, [`MemoryStorage`] for tests that cut the power.
 //!
-//! A log may be sealed: with the keys of its volume ([`Options::sealing`], [`LogKeys`]) nobody who has the disk
-//! alone can read records, or have others replayed.
+//! A log may be sealed with the keys of its volume ([`Options::sealing`], [`LogKeys`]). Access to the disk alone is
+//! then not enough to read records, or to have forged ones replayed.
 //!
-//! Two LSNs matter to a caller. A reply may leave when everything up to its record is **complete**:
-//! a hole before it would cut it off at recovery. What is to survive a power cut must be
-//! **durable**.
+//! Two LSNs matter to a caller. A reply may leave when everything up to its record is **complete**: a hole before the
+//! record would cut it off at recovery. Data that must survive a power cut must be **durable**.
 //!
-//! There is no runtime here: waiting is done with plain futures, flushing and preparing in two threads of the
-//! log's own. Nor is there a clock, but for the one by which the flushing thread waits, a part of a
-//! millisecond, until those whom it has woken have come back.
+//! The log has no async runtime: callers wait with plain futures, and two threads of the log do the flushing and the
+//! preparing. It has no clock either, with one exception: the syncer thread waits, for a fraction of a millisecond,
+//! until the tasks that it has woken come back.
 
 mod aside;
 mod error;

@@ -1,5 +1,5 @@
-//! The files of a log folder as a reader sees them, locked or not: [`inspect`](crate::inspect) reads logs through them,
-//! and [`position`](crate::position) its own file.
+//! The files of a log folder for reading, whether the folder is locked or not: [`inspect`](crate::inspect) reads logs
+//! through them, and [`position`](crate::position) its own file.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The mapped memory of a segment that is being written, cut into slots that never overlap.
+//! The mapped memory of a segment that is being written, divided into slots that never overlap.
 
 use std::io;
 use std::ops::{Deref, Range};
@@ -6,21 +6,20 @@ use std::sync::Arc;
 
 use crate::storage::SegmentMemory;
 
-/// Bytes between a record and what is fetched when it is written: memory takes about as long to come as so much takes to
-/// be written.
+/// Distance in bytes between a record and the memory that is prefetched when it is written: memory takes about as
+/// long to arrive as this many bytes take to write.
 #[cfg(target_arch = "x86_64")]
 const FETCHED_AHEAD: usize = 512;
-/// Bytes that are fetched as one.
+/// Bytes per prefetch.
 #[cfg(target_arch = "x86_64")]
 const CACHE_LINE: usize = 64;
 
-/// A mapped segment, shared by all who write or flush parts of it.
+/// A mapped segment, shared by all threads that write or flush parts of it.
 pub(crate) struct SegmentMap {
     memory: Box<dyn SegmentMemory>,
 }
 
-/// The end of a segment that was not handed out yet. There is one of it for a map, so that each byte is handed out
-/// once.
+/// The part of a segment that is not yet handed out. There is one per map, so that each byte is handed out once.
 pub(crate) struct Unwritten {
     map: Arc<SegmentMap>,
     /// Bytes of the memory.
@@ -29,33 +28,33 @@ pub(crate) struct Unwritten {
     reserved: usize,
 }
 
-/// Some bytes of a segment that nobody else can write. Whoever takes it along shares the map; whoever fills
-/// it on the spot borrows it.
+/// Some bytes of a segment that nothing else can write. A slot that outlives the call shares the map; one that is
+/// filled at once borrows it.
 pub(crate) struct Slot<M = Arc<SegmentMap>> {
     map: M,
     range: Range<usize>,
 }
 
 impl SegmentMap {
-    /// Puts a range on stable storage that is not being written to.
+    /// Flushes a range to stable storage. The range must not be written to meanwhile.
     pub(crate) fn flush(&self, range: Range<usize>) -> io::Result<()> {
         self.memory.flush(range)
     }
 
-    /// Whether it is to stay mapped when it is flushed and full.
+    /// Whether it stays mapped when it is flushed and full.
     pub(crate) fn stays(&self) -> bool {
         self.memory.is_in_memory()
     }
 
-    /// Gives the memory back, for another life of the segment. There are no slots any more, since
-    /// each of them shares the ownership that is given up here.
+    /// Returns the memory, for another life of the segment. No slots are left then, since each of them shares the
+    /// ownership that is given up here.
     pub(crate) fn into_memory(self) -> Box<dyn SegmentMemory> {
         self.memory
     }
 }
 
 impl Unwritten {
-    /// All of a segment, which nobody else has.
+    /// A whole segment, of which nothing is handed out yet.
     pub(crate) fn new(memory: Box<dyn SegmentMemory>) -> Unwritten {
         Unwritten {
             limit: memory.memory().len(),
@@ -64,7 +63,7 @@ impl Unwritten {
         }
     }
 
-    /// The next `bytes` bytes, or `None` when so many are not left.
+    /// Reserves the next `bytes` bytes; `None` when fewer are left.
     #[inline]
     pub(crate) fn reserve(&mut self, bytes: usize) -> Option<Slot<&SegmentMap>> {
         let range = self.hand_out(bytes)?;
@@ -74,7 +73,7 @@ impl Unwritten {
         })
     }
 
-    /// The same, to take along.
+    /// Like [`reserve`](Self::reserve), for a slot that outlives the call.
     pub(crate) fn reserve_shared(&mut self, bytes: usize) -> Option<Slot> {
         let range = self.hand_out(bytes)?;
         let map = Arc::clone(&self.map);
@@ -100,31 +99,30 @@ impl Unwritten {
         self.limit - self.reserved
     }
 
-    /// The map, to be flushed.
+    /// The map, for a flush.
     pub(crate) fn share(&self) -> Arc<SegmentMap> {
         Arc::clone(&self.map)
     }
 
-    /// Whether the map is to stay when it is flushed and full.
+    /// Whether the map stays when it is flushed and full.
     pub(crate) fn stays(&self) -> bool {
         self.map.stays()
     }
 
-    /// The map, when nothing more is to be handed out.
+    /// The map, when nothing more will be handed out.
     pub(crate) fn into_map(self) -> Arc<SegmentMap> {
         self.map
     }
 
-    /// Makes the memory ready to be written without faults.
+    /// Prepares the memory so that writes to it do not fault.
     pub(crate) fn prefault(&self) {
         self.map.memory.prefault();
     }
 }
 
 impl<M: Deref<Target = SegmentMap>> Slot<M> {
-    /// Has the processor fetch the memory that the records to come will be written to, as many bytes as this slot
-    /// has. The log's lock keeps stores from running on into the next append, so that each would
-    /// otherwise wait for memory of its own.
+    /// Has the processor fetch the memory of the next records, as many bytes as this slot has. The log's lock keeps
+    /// stores from overlapping with the next append, so that each append would otherwise wait for memory of its own.
     #[inline]
     pub(crate) fn fetch_ahead(&self) {
         #[cfg(target_arch = "x86_64")]
@@ -142,12 +140,11 @@ impl<M: Deref<Target = SegmentMap>> Slot<M> {
     #[inline]
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         let memory = self.map.memory.memory();
-        // SAFETY: the range lies within the memory (checked by `hand_out`), which stays mapped at
-        // the same place while `map` lives (promise of `SegmentMemory`); `map` is a reference of one
-        // kind or the other, and always leads to the same. `hand_out` gives each byte away once, as there is one `Unwritten` for
-        // a map, and `&mut self` excludes a second slice of this slot. The log maps a file only
-        // once at a time (promise of the callers of `Storage::open`), and the storage belongs to
-        // one process.
+        // SAFETY: the range lies within the memory (checked by `hand_out`), which stays mapped at the same place
+        // while `map` lives (promise of `SegmentMemory`); `map` is a borrow or an `Arc`, and always leads to the same
+        // `SegmentMap`. `hand_out` hands out each byte once, as there is one `Unwritten` for a map, and `&mut self`
+        // excludes a second slice of this slot. The log maps a file only once at a time (promise of the callers of
+        // `Storage::open`), and the storage belongs to one process.
         unsafe {
             std::slice::from_raw_parts_mut(
                 memory.cast::<u8>().as_ptr().add(self.range.start),

@@ -19,8 +19,8 @@ pub struct Options {
     pub volume: VolumeId,
     /// The epoch under which new segments are written.
     pub epoch: Epoch,
-    /// What new segments are sealed with, each under a key of its own; `None` for not at all. What was written
-    /// before stays as it is.
+    /// What new segments are sealed with, each under a key of its own; `None` leaves them unsealed. Existing segments
+    /// stay as they are.
     pub sealing: Option<Sealing>,
 }
 
@@ -69,17 +69,17 @@ impl Options {
         }
     }
 
-    /// Full segments are flushed without being asked for once they add up to this many bytes. Not
-    /// each at once: a segment that is published and recycled before costs the disk nothing, and
-    /// flushing everything holds appends to the disk's pace (the next segment's name has to reach
-    /// the disk behind it). Not later: it bounds what a commit may have to flush, and what is mapped.
+    /// Full segments are flushed without a request once they add up to this many bytes. Not each at once: a segment
+    /// that is published and recycled before that costs the disk nothing, and flushing everything would slow appends
+    /// down to the disk's pace (the next segment's name has to reach the disk behind it). Not later: this bounds the
+    /// bytes that a commit may have to flush, and the memory that is mapped.
     pub(crate) fn flush_backlog(&self) -> u64 {
         (self.limit_bytes / 16).min(64 << 20)
     }
 
-    /// Segments that are prepared ahead at the most, for appends that use them up faster than one at a time can be
-    /// prepared. Four: each takes a segment's bytes of page cache. At the most a quarter of the log, since
-    /// they are a part of what is kept rather than deleted.
+    /// Maximum number of segments that are prepared ahead, for appends that use them up faster than one at a time can
+    /// be prepared. Four, because each takes a segment's bytes of page cache. At most a quarter of the log, because
+    /// they are a part of the segments that are kept rather than deleted.
     pub(crate) fn most_prepared(&self) -> usize {
         let quarter = (self.limit_bytes / 4 / self.segment_bytes).clamp(1, 4);
         quarter as usize

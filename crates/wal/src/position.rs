@@ -37,7 +37,7 @@ const USED: usize = DURABLE + 16;
 
 const _: () = assert!(COMPLETE.is_multiple_of(align_of::<AtomicU64>()) && USED <= POSITION_BYTES);
 
-/// How far a log had come.
+/// How far a log has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reached {
     /// Every record before it was completely in memory.
@@ -46,14 +46,14 @@ pub(crate) struct Reached {
     pub(crate) durable: Lsn,
 }
 
-/// The file of a log that is written. All accesses to its memory are atomic ones, made here.
+/// The position file of a log that is being written. All accesses to its memory are atomic, and are made here.
 pub(crate) struct Position {
     memory: Box<dyn SegmentMemory>,
 }
 
 impl Position {
-    /// Begins with the LSNs in `reached`. `None` where the storage has no such file, or no room for one: the log
-    /// does without.
+    /// Begins with the LSNs in `reached`. `None` if the storage has no position file, or no room for one: the log
+    /// works without it.
     pub(crate) fn begin(
         storage: &dyn Storage,
         volume: VolumeId,
@@ -64,7 +64,7 @@ impl Position {
             return None;
         }
         let position = Position { memory };
-        // Nothing is known of a log whose numbers are another's.
+        // The file is invalid while its numbers may be those of another log.
         position.word(0).store(0, Ordering::Relaxed);
         position.set(reached);
         for (at, word) in volume.0.as_chunks::<8>().0.iter().enumerate() {
@@ -76,7 +76,7 @@ impl Position {
         Some(position)
     }
 
-    /// Notes how far the log has come.
+    /// Stores how far the log has come.
     #[inline]
     pub(crate) fn set(&self, reached: Reached) {
         for (at, Lsn(lsn)) in [(COMPLETE, reached.complete), (DURABLE, reached.durable)] {
@@ -89,14 +89,14 @@ impl Position {
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at + 8 <= USED && at.is_multiple_of(8));
         let start: NonNull<u64> = self.memory.memory().cast();
-        // SAFETY: `at` is one of the offsets above, so the word lies within the memory, whose length `begin` has checked;
-        // memory is page-aligned and stays mapped while `self` lives (promise of `SegmentMemory`), and all accesses to this
-        // file's memory are atomic ones, since no slots are made of it.
+        // SAFETY: `at` is one of the offsets above, so the word lies within the memory, whose length `begin` has
+        // checked. The memory is page-aligned and stays mapped while `self` lives (promise of `SegmentMemory`). All
+        // accesses to this file's memory are atomic, since no slots are made of it.
         unsafe { AtomicU64::from_ptr(start.as_ptr().byte_add(at)) }
     }
 }
 
-/// The content of the file of a log; `None` if there is no file, or it is not valid.
+/// Reads the position file; `None` if it does not exist or is not valid.
 pub(crate) fn reached(
     files: &(impl LogFiles + ?Sized),
     volume: VolumeId,
@@ -125,7 +125,7 @@ fn decode(bytes: &[u8; USED], volume: VolumeId) -> Option<Reached> {
     })
 }
 
-/// Removes the file, before segments are removed: without them it would report missing records.
+/// Removes the file. Called before segments are removed: otherwise the file would report them as missing records.
 pub(crate) fn forget(storage: &dyn Storage) -> io::Result<()> {
     match storage.list()?.iter().any(|name| name == POSITION_FILE) {
         true => storage.remove(POSITION_FILE),

@@ -1,73 +1,70 @@
-//! Reading a log again after its process has ended, however it did.
+//! Recovery: reads a log after its process has ended, in whatever way.
 //!
-//! What may be replayed is the longest unbroken sequence of records that begins at `from` (the
-//! published LSN). Three tables decide, row by row, the first row that applies; [`rules`] executes
-//! them.
+//! Replay yields the longest unbroken sequence of records that begins at `from` (the published LSN). Four tables
+//! decide: in each of them the first row that applies. [`rules`] executes them.
 //!
-//! **What is a file named `<N>.seg`?**
+//! **How is a file named `<N>.seg` classified?**
 //!
-//! | its first bytes | so it is | because |
+//! | its first bytes | verdict | because |
 //! |---|---|---|
 //! | a header of a later format | an error | only the newer program can judge it |
 //! | no valid header | void | prepared and never begun, or torn while being begun: then nothing in it was ever acknowledged |
 //! | a header with a number other than N | void | renamed for its next life and not begun |
-//! | a header of another volume | an error | somebody else's data |
+//! | a header of another volume | an error | it holds the data of that volume |
 //! | a header or a name with a number from 2^62 on | an error | no log reaches it, and counting on from it would overflow |
-//! | the header of a sealed segment, and there are no keys, or not that one | an error | nothing in it can be judged |
-//! | the header of a sealed segment that does not authenticate | an error | a crash leaves no right CRC over what was never written |
+//! | the header of a sealed segment whose key is missing | an error | nothing in it can be judged |
+//! | the header of a sealed segment that does not authenticate | an error | a crash does not leave a valid CRC over bytes that were never written |
 //! | the header of a segment that is not sealed, where [it has to be](LogKeys::Required), and a record of it may have to be replayed | an error | anybody can have written it |
-//! | the same, of which all is published | void | what is left from before sealing was switched on |
+//! | the same, but everything in it is published | void | it dates from before sealing was switched on |
 //! | a header | begun | |
 //!
-//! **What lies at the place of the record with LSN L?**
+//! **How are the bytes at the place of the record with LSN L classified?**
 //!
-//! | bytes | so it is | because |
+//! | bytes | verdict | because |
 //! |---|---|---|
 //! | fewer than a record header | the end | a record never crosses a segment |
 //! | no magic, unknown kind, another LSN, another salt, or a length beyond the segment | the end | never written, or of a former life |
 //! | a CRC that does not match | the end, torn | written in part |
-//! | in a sealed segment, a tag that does not match | an error | the CRC is written last, over the tag: what is whole and not authentic was put there |
+//! | in a sealed segment, a tag that does not match | an error | the CRC is written last, over the tag: a whole record that is not authentic was put there |
 //! | anything else | a record | |
 //!
-//! **The records of a segment end at E: does the next begun segment (by number) go on?**
+//! **The records of a segment end at E: does the next begun segment (by number) continue the log?**
 //!
-//! | next segment | so | because |
+//! | next segment | verdict | because |
 //! |---|---|---|
 //! | there is none | the log ends | |
 //! | has a lower epoch | the log ends | a fenced writer's leftover |
 //! | says that its predecessor ended elsewhere than at E | the log ends | records before it are missing: a hole |
 //! | begins before E | the log ends | contradicts itself |
 //! | is sealed, and does not name the segment before and the salt of its key | an error | a part of another history of this log |
-//! | anything else | it goes on at its base | (which lies after E only where a restart left numbers out) |
+//! | anything else | the log continues at its base | (which lies after E only if a restart skipped LSNs) |
 //!
-//! Replay starts in the last begun segment with base <= `from`. If a record lies exactly at `from`,
-//! it starts there; otherwise it walks from the base, and what does not reach `from` has nothing to
-//! replay. When no segment begins that early, the first one is used if its predecessor ended at or
-//! before `from`; otherwise records are [missing](OpenError::Missing), if it is known that they
-//! were there.
+//! Replay starts in the last begun segment with base <= `from`. If a record lies exactly at `from`, replay starts
+//! there; otherwise it walks from the base, and if the walk does not reach `from`, there is nothing to replay. If no
+//! segment begins that early, the first one is used if its predecessor ended at or before `from`; otherwise records
+//! are [missing](OpenError::Missing), if it is known that they existed.
 //!
-//! **The log ends: was it cut off, or damaged?** What is known of how its writer [ended](WriterEnd) decides as
-//! well.
+//! **The log ends: was it cut off, or damaged?** This also depends on how its writer [ended](WriterEnd), as far as
+//! that is known.
 //!
-//! | behind the end | the writer | so it is | because |
+//! | behind the end | the writer | verdict | because |
 //! |---|---|---|---|
 //! | a header, or the log's position, shows that more had been durable | any | damaged | |
-//! | anything | is known to have come further: stopped in order there, or was killed and has noted so | damaged | |
-//! | a file that is shorter than it was made | is not known to have come no further | damaged | its lost content is not known |
+//! | anything | is known to have written further: it stopped in order there, or it was killed and the position says so | damaged | |
+//! | a file that is shorter than it was made | is not known to have stopped at the end | damaged | its lost content is not known |
 //! | no trace of a record | any | clean | |
 //! | any trace | stopped in order | damaged | the log was flushed to its end, with no append under way |
-//! | the whole header of a record whose payload does not match, or records in a segment whose header is gone | was killed | damaged | the kernel kept all that was written; a record's header is written after its payload, a segment's before its records |
-//! | any other trace | | torn | an append that was under way leaves a hole; a power cut takes unflushed pages in any order |
+//! | the whole header of a record whose payload does not match, or records in a segment without a valid header | was killed | damaged | the kernel kept all that was written; a record's header is written after its payload, a segment's before its records |
+//! | any other trace | | torn | an append that was under way leaves a hole; a power cut loses unflushed pages in any order |
 //!
-//! Where the writer had come is known after [a stop in order](WriterEnd::StopAt), and after a kill by
-//! [a file of its own](crate::position), which the log writes as it goes on. Otherwise damage that leaves no trace behind
-//! it (the last file removed, or all of it overwritten) cannot be distinguished from a log that ends there. Where
-//! the writer stopped where the records end, the rest of the last segment is not looked through either, which takes
-//! longer than reading a short log.
+//! The writer's last position is known after [a stop in order](WriterEnd::StopAt), and after a kill from [the
+//! position file](crate::position), which the log writes as it grows. Otherwise damage without traces (the last file
+//! removed, or all of it overwritten) cannot be distinguished from a log that ends there. If the writer stopped where
+//! the records end, the rest of the last segment is not searched for traces: that would take longer than reading a
+//! short log.
 //!
-//! What follows the end is never read again: [`Recovery::into_wal`] first puts the recovered
-//! records on stable storage, takes later segments out of the way, and then goes on in a new
-//! segment with a new salt.
+//! Bytes behind the end are never read again: [`Recovery::into_wal`] first flushes the recovered records to stable
+//! storage, renames later segments, and then continues in a new segment with a new salt.
 
 pub(crate) mod cursor;
 mod folder;
@@ -92,14 +89,14 @@ use folder::Folder;
 use rules::NextVerdict;
 pub(crate) use rules::follows;
 
-/// No LSN and no number of a segment is as large as this when a log is opened: one that writes a GiB
-/// every second gets there in 136 years.
+/// No LSN and no segment number reaches this when a log is opened: a log that writes a GiB every second gets there in
+/// 136 years.
 const LIMIT: u64 = 1 << 62;
 
 /// A record that has passed all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// What it is about.
+    /// The kind of the record.
     pub kind: RecordKind,
     /// LSN of its first byte.
     pub lsn: Lsn,
@@ -114,13 +111,13 @@ pub struct Record<'a> {
 pub enum Tail {
     /// After a whole record, and no trace of another was found.
     Clean,
-    /// Within something that was being written when the power or the process went. Nothing that is
-    /// known to have been durable is lost.
+    /// Within an unfinished write, at a power cut or when the process ended. Nothing that is known to have been
+    /// durable is lost.
     Torn {
         /// Where the readable log ends.
         at: Lsn,
-        /// Whole records were found behind, up to here. They are not replayed, for something is
-        /// missing before them.
+        /// Whole records were found behind the end, up to here. They are not replayed, because something is missing
+        /// before them.
         beyond: Option<Lsn>,
     },
     /// Records are lost that had been in the log: the disk was damaged, or files were removed, cut or
@@ -128,30 +125,30 @@ pub enum Tail {
     Damaged {
         /// Where the readable log ends.
         at: Lsn,
-        /// Up to here, at least, there had been records. The same as `at` where a file was cut and it is not known
-        /// whether it had any there.
+        /// Records existed at least up to here. The same as `at` if a file was cut and it is not known whether it had
+        /// records there.
         until: Lsn,
     },
 }
 
-/// How the process that wrote a log has ended, as far as that is known.
+/// How the process that wrote a log has ended, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriterEnd {
-    /// Perhaps with the power: of what was not flushed any part may be missing.
+    /// Perhaps by a power cut: any part of the unflushed bytes may be missing.
     PowerCut,
     /// Without a power cut: the kernel kept every byte that was written.
     Kill,
     /// In order: no append was under way, and the log was flushed to its end.
     Stop,
-    /// The same, and this was its end: what [`Wal::next_lsn`] said when it was closed.
+    /// In order, at this LSN: the value of [`Wal::next_lsn`] when it was closed.
     StopAt(Lsn),
 }
 
-/// How the log's writer has ended, and how far it had come.
+/// How the log's writer has ended, and how far it had written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     how: WriterEnd,
-    /// Where the log ended, if that is known.
+    /// The end of the log, if it is known.
     end: Option<Lsn>,
     /// Every record before it was on stable storage.
     durable: Lsn,
@@ -164,7 +161,7 @@ impl Known {
             how,
             end: match how {
                 WriterEnd::StopAt(stop) => Some(stop),
-                // The kernel kept all that was written.
+                // The kernel kept every byte that was written.
                 WriterEnd::Kill | WriterEnd::Stop => complete,
                 WriterEnd::PowerCut => None,
             },
@@ -183,7 +180,7 @@ struct LogFile {
 struct Begun {
     file: LogFile,
     header: SegmentHeader,
-    /// The size that it was made with, if that is known.
+    /// The size that the file was made with, if it is known.
     made_with: Option<u64>,
 }
 
@@ -195,7 +192,7 @@ impl Begun {
     }
 }
 
-/// A stretch of a segment whose records are to be replayed.
+/// The part of a segment whose records are replayed.
 struct Stretch {
     segment: Begun,
     /// Where to start; not before the segment's base.
@@ -203,22 +200,22 @@ struct Stretch {
     end: Lsn,
 }
 
-/// A log that has been looked through and can be replayed.
+/// A log that has been scanned and can be replayed.
 pub struct Recovery {
     storage: Arc<dyn Storage>,
     volume: VolumeId,
     keys: LogKeys,
     from: Lsn,
     chain: Vec<Stretch>,
-    /// Segments before the chain: wholly below `from`.
+    /// Segments before the chain: completely below `from`.
     older: Vec<Begun>,
-    /// Segments after it: cut off.
+    /// Segments after the chain: cut off.
     cut_off: Vec<Begun>,
     /// Files without records.
     void: Vec<LogFile>,
-    /// Files of records that are published, and that must not be read again.
+    /// Files whose records are published and must not be read again.
     let_go: Vec<LogFile>,
-    /// Files with records and without a header.
+    /// Files with records but without a valid header.
     headless: Vec<LogFile>,
     end: Lsn,
     tail: Tail,
@@ -228,19 +225,19 @@ pub struct Recovery {
     epoch: Option<Epoch>,
     /// The highest segment number that appears anywhere.
     numbers: u64,
-    /// The stretch that is being replayed, its cursor, and the LSN to go on at.
+    /// The stretch that is being replayed, its cursor, and the LSN of the next record.
     replaying: usize,
     cursor: Option<SegmentCursor>,
     at: Lsn,
 }
 
 impl Recovery {
-    /// Looks through the log of `volume` and checks every record from `from` on, the published LSN.
-    /// Changes nothing. Files with foreign names are ignored.
+    /// Scans the log of `volume` and checks every record from `from`, the published LSN, on. Changes nothing. Files
+    /// with foreign names are ignored.
     ///
-    /// If the log ends before `from`, there is nothing to replay, and it will go on at `from`.
+    /// If the log ends before `from`, there is nothing to replay, and the log continues at `from`.
     ///
-    /// This expects a power cut; see [`scan_after`](Self::scan_after) where more is known.
+    /// This assumes a power cut; see [`scan_after`](Self::scan_after) if more is known.
     pub fn scan(
         storage: Arc<dyn Storage>,
         volume: VolumeId,
@@ -249,9 +246,8 @@ impl Recovery {
         Recovery::scan_after(storage, volume, from, WriterEnd::PowerCut)
     }
 
-    /// Like [`scan`](Self::scan), with what is known of how the log's writer has ended: the more that
-    /// is, the more damage can be told from a log that was merely cut off. What is replayed does not
-    /// depend on it.
+    /// Like [`scan`](Self::scan), with the knowledge of how the log's writer has ended: the more is known, the more
+    /// damage can be distinguished from a log that was merely cut off. It does not change which records are replayed.
     pub fn scan_after(
         storage: Arc<dyn Storage>,
         volume: VolumeId,
@@ -261,11 +257,11 @@ impl Recovery {
         Recovery::scan_with(storage, volume, from, ending, LogKeys::None)
     }
 
-    /// Like [`scan_after`](Self::scan_after), of a log that is or may be sealed.
+    /// Like [`scan_after`](Self::scan_after), for a log that is or may be sealed.
     ///
     /// # Errors
-    /// As well when it is not as `keys` say that it has to be, and when anything of it that might be
-    /// replayed does not authenticate. Nothing is changed then.
+    /// In addition: when the log is not sealed as `keys` requires, and when anything in it that might be replayed
+    /// does not authenticate. Nothing is changed then.
     pub fn scan_with(
         storage: Arc<dyn Storage>,
         volume: VolumeId,
@@ -321,7 +317,7 @@ impl Recovery {
             storage,
         };
         let mut traces = recovery.follow(begun)?;
-        // A record of a life that is over lies below what is in the bucket.
+        // A record of an earlier life of the file lies below the published LSN.
         let lost = first_records
             .into_iter()
             .filter(|(first, _)| *first >= recovery.end);
@@ -337,8 +333,8 @@ impl Recovery {
         Ok(recovery)
     }
 
-    /// Sorts the begun segments into those before, in and after the unbroken sequence. Gives what lies
-    /// behind its end.
+    /// Divides the begun segments into those before, in and after the unbroken sequence. Returns the traces behind
+    /// its end.
     fn follow(&mut self, mut begun: Vec<Begun>) -> Result<Traces, OpenError> {
         let Some(start) = self.first_segment(&begun)? else {
             let cut = begun.iter().any(Begun::is_cut);
@@ -376,16 +372,17 @@ impl Recovery {
                 start,
                 end,
             });
-            // A walk that has not reached `from` has met what is in the bucket anyway.
+            // A walk that has not reached `from` has read only records that are in the bucket.
             self.end = end.max(self.from);
             let next = rest.peek().map(|next| &next.header);
             if rules::next_segment(self.end, epoch, next) == NextVerdict::LogEnds {
-                // Up to where the writer stopped it is known what there was, and behind it is nothing.
+                // If the writer stopped at or behind the end, it is known what was written, and nothing follows its
+                // stop.
                 if !matches!(self.ending.how, WriterEnd::StopAt(stop) if self.end <= stop) {
                     traces = cursor.traces_after(end)?;
                 }
                 traces.cut = is_cut;
-                // Of a record below what is in the bucket nothing is needed.
+                // A torn record below the published LSN is not needed.
                 traces.half = place == Place::Torn && end >= self.from;
                 traces.any |= traces.half;
                 break;
@@ -410,7 +407,7 @@ impl Recovery {
         Ok(traces)
     }
 
-    /// Where replay starts, if there is anything.
+    /// The segment in which replay starts, if there is one.
     fn first_segment(&self, begun: &[Begun]) -> Result<Option<usize>, OpenError> {
         let covers = |segment: &Begun| segment.header.base <= self.from;
         if let Some(index) = begun.iter().rposition(covers) {
@@ -426,7 +423,7 @@ impl Recovery {
         let previous_is_there = headerless
             .into_iter()
             .any(|file| file.name.number() == first.previous);
-        // A power cut may have taken a header that was not flushed; nothing else does.
+        // Only a power cut loses a header, if it was not flushed.
         if self.durable > self.from || !previous_is_there || self.ending.how != WriterEnd::PowerCut
         {
             return Err(OpenError::Missing {
@@ -437,11 +434,10 @@ impl Recovery {
         Ok(None)
     }
 
-    /// The next record to replay, the first one being the first at or after `from`; `None` after
-    /// the last.
+    /// The next record to replay. The first one is the first at or after `from`; `None` after the last.
     ///
     /// # Errors
-    /// When the disk does not give again what [`scan`](Self::scan) has read.
+    /// When the disk does not return again the records that [`scan`](Self::scan) has read.
     #[allow(
         clippy::should_implement_trait,
         reason = "lends, which Iterator cannot"
@@ -489,43 +485,42 @@ impl Recovery {
         Ok(None)
     }
 
-    /// Where the log goes on: after the last record, or at `from` if that is larger.
+    /// Where the log continues: after the last record, or at `from` if that is larger.
     pub fn end(&self) -> Lsn {
         self.end
     }
 
-    /// How the log ends. Look at it before replaying anything: it is up to the caller whether to go
-    /// on with a damaged log.
+    /// How the log ends. Check it before replaying anything: the caller decides whether to continue with a damaged
+    /// log.
     pub fn tail(&self) -> Tail {
         self.tail
     }
 
-    /// The highest epoch under which a segment was written, or `None` when there is none. A caller
-    /// who finds here an epoch other than the one that wrote the bucket last must not replay the
-    /// log: [`put_aside`](crate::put_aside) it.
+    /// The highest epoch under which a segment was written; `None` if there is no segment. If it is not the epoch
+    /// that last wrote the bucket, the caller must not replay the log, but archive it with
+    /// [`put_aside`](crate::put_aside).
     pub fn epoch(&self) -> Option<Epoch> {
         self.epoch
     }
 
-    /// Goes on with the log at [`end`](Self::end), in a new segment. The replayed segments stay
-    /// until they are recycled; replay need not be finished.
+    /// Continues the log at [`end`](Self::end), in a new segment. The replayed segments stay until they are recycled;
+    /// replay need not be finished.
     ///
-    /// After this, what lay behind the end is gone, except after [`Tail::Damaged`]: then the
-    /// segments that were cut off are renamed to `<number>.aside`, for the operator.
+    /// After this, the bytes behind the end are deleted, except after [`Tail::Damaged`]: then the segments that were
+    /// cut off are renamed to `<number>.aside`, for the operator.
     pub fn into_wal(self, options: Options) -> Result<Wal, OpenError> {
         let storage = Arc::clone(&self.storage);
         Wal::start(storage, reopen::state(self, options)?)
     }
 
-    /// Like [`into_wal`](Self::into_wal), but without threads: the [`Hand`] does their work when it is
-    /// told to.
+    /// Like [`into_wal`](Self::into_wal), but without threads: calls of the [`Hand`] do their work.
     pub fn into_wal_by_hand(self, options: Options) -> Result<(Wal, Hand), OpenError> {
         let storage = Arc::clone(&self.storage);
         Wal::start_by_hand(storage, reopen::state(self, options)?)
     }
 }
 
-/// Refuses a number that leaves no room to count on.
+/// Refuses a number from which counting on could overflow.
 fn within_limit(number: u64, what: impl FnOnce() -> String) -> Result<(), OpenError> {
     if number < LIMIT {
         return Ok(());
@@ -536,17 +531,17 @@ fn within_limit(number: u64, what: impl FnOnce() -> String) -> Result<(), OpenEr
     })
 }
 
-/// What lies behind the end of the unbroken sequence.
+/// Traces of records behind the end of the unbroken sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Traces {
-    /// Anything of this log's.
+    /// Any trace of this log.
     any: bool,
     /// The whole header of a record whose payload does not match, right at the end.
     half: bool,
-    /// Records in a segment whose header is gone.
+    /// Records in a segment without a valid header.
     headless: bool,
     /// The file in which the records end, or one without a whole header, is shorter than it was made.
     cut: bool,
-    /// Up to where there are whole records.
+    /// Whole records were found up to here.
     beyond: Option<Lsn>,
 }

@@ -1,11 +1,11 @@
-//! Sealing the records of a segment, and opening them.
+//! Seals and opens the records of a segment.
 //!
-//! A segment that is begun by a log with keys is sealed, all of it:
+//! A log with keys seals every segment that it begins, completely:
 //!
 //! ```text
-//! key       of this life of the segment: from a data key of the volume, the volume, the number of the segment
-//!           and 16 random bytes, which its header has (`forebay-seal`)
-//! record    payload: what was appended, encrypted; then a tag of 16 bytes
+//! key       of this life of the segment: derived from a data key of the volume, the volume, the number of the segment
+//!           and 16 random bytes, which are in its header (`forebay-seal`)
+//! record    payload: the appended bytes, encrypted; then a tag of 16 bytes
 //!           nonce: the LSN of the record
 //!           authenticated with it: bytes 4 to 32 of its header (kind, LSN, salt, length)
 //! header    tag: authenticates bytes 0 to 124 of it, with the nonce of the closing part
@@ -13,18 +13,17 @@
 //!
 //! # Why no nonce repeats
 //!
-//! A key is drawn for each segment that is prepared, lives in memory alone, and is never made again for
-//! sealing: after a restart, however the process ended, the log goes on in a new segment. So all that is sealed under it is
-//! sealed by one process in one life of the segment. There the LSN of a record is the place of its bytes, and
-//! [`Unwritten`](crate::map::Unwritten) gives each byte away once; an append that fails leaves a hole, which nobody fills. Whatever was on the disk before, or is put
-//! back there, has no part in this: copies of a volume, rolled-back logs and reused files meet the
-//! same key only if 128 random bits come again.
+//! A key is drawn for each segment that is prepared, lives in memory only, and is never derived again for sealing:
+//! after a restart, however the process ended, the log continues in a new segment. So everything that is sealed under
+//! a key is sealed by one process in one life of the segment. Within it, the LSN of a record is the place of its
+//! bytes, and [`Unwritten`](crate::map::Unwritten) hands out each byte once; an append that fails leaves a hole,
+//! which is never filled. Earlier content of the disk, or content that is restored to it, makes no difference: copies
+//! of a volume, rolled-back logs and reused files get the same key only if the same 128 random bits are drawn again.
 //!
-//! # What never reaches the disk
+//! # Plaintext never reaches the disk
 //!
-//! The memory of a segment is its file: the system writes it out when it likes, and a killed process
-//! leaves it as it is. So a payload is sealed in a buffer of the appending thread, and only then copied
-//! into its place.
+//! The memory of a segment is its file: the system writes it out at any time, and a killed process leaves it as it
+//! is. So a payload is sealed in a buffer of the appending thread, and only then copied into its place.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -38,24 +37,24 @@ use crate::layout::{HeaderSeal, RecordHeader, SegmentHeader, SegmentNumber};
 /// Bytes that sealing adds to a payload.
 pub(crate) const SEAL_BYTES: u64 = TAG_LEN as u64;
 
-/// Bytes of a thread's buffer that are kept for the next record: as many as the largest write has, and names.
+/// Bytes of a thread's buffer that are kept for the next record: enough for the largest write and its names.
 const KEPT_BUFFER: usize = (1 << 20) + (64 << 10);
 
-/// Keys that a log is read with, and what is expected of it.
+/// The keys that a log is read with, and whether it must be sealed.
 ///
 /// | | sealed segments | others |
 /// |---|---|---|
 /// | `None` | [refused](OpenError::Sealed) | read |
 /// | `Optional` | opened | read |
-/// | `Required` | opened | [refused](OpenError::NotSealed), unless all that they hold is published: then they are let go of |
+/// | `Required` | opened | [refused](OpenError::NotSealed), unless everything in them is published: then they are discarded |
 #[derive(Clone, Debug, Default)]
 pub enum LogKeys {
-    /// There are none: of a volume that is not sealed.
+    /// No keys: the volume is not sealed.
     #[default]
     None,
-    /// The log may be sealed or not, as one whose sealing was switched off.
+    /// The log may be sealed or not, for example because sealing was switched off.
     Optional(Arc<DataKeys>),
-    /// The log has to be sealed: whoever can write to its disk must not have records of his own replayed.
+    /// The log must be sealed: write access to its disk must not be enough to have forged records replayed.
     Required(Arc<DataKeys>),
 }
 
@@ -93,7 +92,7 @@ pub(crate) struct SegmentSealer {
 }
 
 impl SegmentSealer {
-    /// A sealer with a key that no other one has.
+    /// A sealer with a new key, which no other sealer has.
     pub(crate) fn new(sealing: &Sealing, number: SegmentNumber) -> SegmentSealer {
         let entropy = &*sealing.entropy;
         SegmentSealer {
@@ -108,8 +107,8 @@ impl SegmentSealer {
         *self.sealer.salt()
     }
 
-    /// The header of the segment with its seal; `previous` is the salt of the key of the segment before,
-    /// zeros where there is none. Called once.
+    /// The sealed header of the segment; `previous` is the salt of the key of the segment before, zeros if there is
+    /// none. Called once.
     pub(crate) fn seal_header(
         &self,
         header: SegmentHeader,
@@ -133,7 +132,7 @@ impl SegmentSealer {
         header
     }
 
-    /// Gives `done` the sealed payload of a record, in two parts. Called once for each LSN.
+    /// Passes the sealed payload of a record to `done`, in two parts. Called once for each LSN.
     pub(crate) fn seal_record(
         &self,
         record: &RecordHeader,
@@ -164,7 +163,7 @@ impl SegmentSealer {
 pub(crate) struct SegmentOpener(Opener);
 
 impl SegmentOpener {
-    /// What opens the segment with this header, which has to be authentic; `None` if that is not sealed.
+    /// The opener of the segment with this header, which must be authentic; `None` if the segment is not sealed.
     pub(crate) fn of(
         keys: &LogKeys,
         header: &SegmentHeader,
@@ -194,7 +193,7 @@ impl SegmentOpener {
         }
     }
 
-    /// Opens the payload of a record, as it was stored, in place, and gives the part of it that is left.
+    /// Opens the stored payload of a record in place, and returns the plaintext part of it.
     pub(crate) fn open_record<'a>(
         &self,
         record: &RecordHeader,
@@ -207,7 +206,7 @@ impl SegmentOpener {
     }
 }
 
-/// The error about a record that does not authenticate.
+/// The error for a record that does not authenticate.
 pub(crate) fn forged_record(segment: &str, lsn: Lsn) -> OpenError {
     OpenError::Forged {
         segment: segment.to_owned(),
@@ -215,14 +214,14 @@ pub(crate) fn forged_record(segment: &str, lsn: Lsn) -> OpenError {
     }
 }
 
-/// Which keys met which nonces, for the tests that no two meet twice.
+/// Which keys were used with which nonces, for the tests that no pair is used twice.
 #[cfg(test)]
 pub(crate) mod used {
     use parking_lot::Mutex;
 
     use super::{Part, SegmentSealer};
 
-    /// What a key follows from, beside the volume's data keys: data key, number and salt. And what the nonce does.
+    /// The inputs of a key, beside the volume's data keys: data key, number and salt. The last field is the nonce.
     pub(crate) type Pair = (u32, u64, forebay_seal::Salt, Option<u64>);
 
     static PAIRS: Mutex<Vec<Pair>> = Mutex::new(Vec::new());
@@ -236,7 +235,7 @@ pub(crate) mod used {
         PAIRS.lock().push((key, sealer.number.0, salt, place));
     }
 
-    /// All of them, of all tests.
+    /// All pairs, of all tests.
     pub(crate) fn all() -> Vec<Pair> {
         PAIRS.lock().clone()
     }

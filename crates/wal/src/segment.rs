@@ -1,4 +1,4 @@
-//! Segments as the log keeps book of them, and the names of their files.
+//! Segments in the state of the log, and the names of their files.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::map::Unwritten;
 use crate::seal::SegmentSealer;
 use crate::storage::SegmentMemory;
 
-/// What a file of the log's folder is, by its name.
+/// The role of a file in the log's folder, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileName {
-    /// `<number>.seg`: a segment, begun or prepared to be.
+    /// `<number>.seg`: a segment, begun or prepared.
     Segment(SegmentNumber),
     /// `<number>.spare`: a file whose content is void, kept for its space.
     Spare(SegmentNumber),
@@ -49,16 +49,16 @@ impl FileName {
     }
 }
 
-/// What a file of the log's folder is that the log itself does not look at any more.
+/// The name of a file in the log's folder that the log itself no longer reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AsideName {
-    /// The label under which it was put aside; none for `<number>.aside`.
+    /// The label under which it was archived; none for `<number>.aside`.
     pub(crate) label: Option<String>,
     pub(crate) number: SegmentNumber,
     pub(crate) kind: AsideKind,
 }
 
-/// What a file was before it was put aside.
+/// The role of a file before it was archived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AsideKind {
     Segment,
@@ -68,7 +68,7 @@ pub(crate) enum AsideKind {
 }
 
 impl AsideName {
-    /// Reads `<label>-<number>.seg`, `.spare` and `.aside`, and `<number>.aside`.
+    /// Parses `<label>-<number>.seg`, `.spare` and `.aside`, and `<number>.aside`.
     pub(crate) fn parse(name: &str) -> Option<AsideName> {
         let (label, plain) = match name.rsplit_once('-') {
             Some((label, plain)) => (Some(label.to_owned()), plain),
@@ -95,7 +95,7 @@ impl AsideName {
     }
 }
 
-/// A segment that holds records which may be needed again.
+/// A segment with records that may be needed again.
 pub(crate) struct Retained {
     pub(crate) name: String,
     pub(crate) salt: Salt,
@@ -105,11 +105,12 @@ pub(crate) struct Retained {
     pub(crate) base: Lsn,
     /// Where the records end; `None` while they are still being appended.
     pub(crate) end: Option<Lsn>,
-    /// Mapped until it is full and flushed, or recycled if it lies in memory; never for segments of an earlier run.
+    /// Mapped until it is full and flushed, or until it is recycled if it lies in memory; never for segments of an
+    /// earlier run.
     pub(crate) unwritten: Option<Unwritten>,
     /// Whether the header is on stable storage.
     pub(crate) header_flushed: bool,
-    /// Seals its records, if they are to be sealed; never for segments of an earlier run.
+    /// Seals its records, if the log is sealed; never for segments of an earlier run.
     pub(crate) sealer: Option<Arc<SegmentSealer>>,
 }
 
@@ -127,16 +128,15 @@ pub(crate) struct Prepared {
     pub(crate) salt: Salt,
     pub(crate) bytes: u64,
     pub(crate) unwritten: Unwritten,
-    /// Seals what is written to it, if that is to be sealed.
+    /// Seals its records, if the log is sealed.
     pub(crate) sealer: Option<Arc<SegmentSealer>>,
 }
 
-/// A file whose records are not needed any more.
+/// A file whose records are no longer needed.
 pub(crate) struct Spare {
     pub(crate) name: String,
     pub(crate) bytes: u64,
-    /// Kept when it was still mapped: its pages are present and dirty, which makes it the fastest
-    /// to write again.
+    /// Kept if it was still mapped: its pages are present and dirty, so that it is the fastest one to write again.
     pub(crate) memory: Option<Box<dyn SegmentMemory>>,
 }
 

@@ -1,4 +1,4 @@
-//! The log's state machine: everything that changes under the one lock, and no I/O.
+//! The log's state machine: everything that changes under the log's one lock. No I/O.
 //!
 //! ```text
 //!            flushed <= complete <= next
@@ -24,14 +24,14 @@ use crate::segment::{Prepared, Retained, Spare};
 use crate::stats::Stats;
 use crate::waiting::Waiters;
 
-/// Recycled segments that stay mapped, beyond the current and the prepared ones: as many as are prepared at once, so that
-/// those need neither be mapped nor faulted in again. All of them, where there is no disk.
+/// Recycled segments that stay mapped, beyond the current and the prepared ones: as many as are prepared at once, so
+/// that those need neither be mapped nor faulted in again. All of them if there is no disk.
 const MAPPED_SPARES: usize = 4;
 
-/// How the log ends.
+/// How the log is being closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Closing {
-    /// It does not.
+    /// It is not.
     Open,
     /// Everything is flushed first.
     Flush,
@@ -41,9 +41,9 @@ pub(crate) enum Closing {
 
 pub(crate) struct State {
     pub(crate) options: Options,
-    /// Bytes of full segments that wait for a flush nobody asks for.
+    /// Bytes of full segments that may wait before they are flushed without a request.
     pub(crate) flush_backlog: u64,
-    /// Where the next record goes.
+    /// LSN of the next record.
     pub(crate) next: Lsn,
     /// Every record before it is completely in memory.
     pub(crate) complete: Lsn,
@@ -54,35 +54,35 @@ pub(crate) struct State {
     pub(crate) in_flight: InFlight,
     /// Oldest first. The last one is being appended to if its `end` is `None`.
     pub(crate) retained: VecDeque<Retained>,
-    /// The segment that was begun last, recycled or not.
+    /// The segment that was begun last, even if it is recycled.
     pub(crate) last: SegmentNumber,
-    /// The salt of its key; zeros if it is not sealed, or there was none.
+    /// The salt of the last segment's key; zeros if it is not sealed, or if there was none.
     pub(crate) last_key: forebay_seal::Salt,
-    /// In the order of their numbers, which is that in which they are begun.
+    /// In the order of their numbers, in which they are begun.
     pub(crate) prepared: VecDeque<Prepared>,
-    /// How many of them are wanted.
+    /// How many prepared segments are wanted.
     pub(crate) ahead: usize,
     pub(crate) spares: Vec<Spare>,
-    /// Maps to be dropped outside the lock.
+    /// Maps that are dropped outside the lock.
     pub(crate) unmap: Vec<Arc<SegmentMap>>,
-    /// Bytes of all files, including one that the preparer is making.
+    /// Bytes of all files, including one that the preparer is creating.
     pub(crate) file_bytes: u64,
     /// The highest segment number that was ever used.
     pub(crate) numbers: u64,
-    /// Waiters that the syncer holds the next flush back for.
+    /// Number of waiters that the syncer waits for before the next flush.
     pub(crate) gathering: Option<usize>,
     /// The syncer is flushing segments that begin below this.
     pub(crate) flushing_below: Option<Lsn>,
-    /// The preparer is at work.
+    /// The preparer is working.
     pub(crate) preparing: bool,
-    /// A restart is under way: the preparer keeps still.
+    /// A restart is under way: the preparer does nothing.
     pub(crate) restarting: bool,
     /// The highest LSN that `recycle` was called with.
     pub(crate) recycle_below: Lsn,
     pub(crate) failure: Option<LogFailed>,
     /// Why the last attempt to prepare a segment failed.
     pub(crate) shortage: Option<String>,
-    /// Another attempt is due in spite of the shortage.
+    /// Another attempt is due despite the shortage.
     pub(crate) try_again: bool,
     pub(crate) closing: Closing,
     pub(crate) for_complete: Waiters,
@@ -92,11 +92,11 @@ pub(crate) struct State {
     pub(crate) stats: Stats,
 }
 
-/// What one flush has to do.
+/// The work of one flush.
 pub(crate) struct Flush {
-    /// Where it ends.
+    /// The LSN up to which it flushes.
     pub(crate) upto: Lsn,
-    /// What to write, in order.
+    /// The ranges to write, in order.
     pub(crate) parts: Vec<(Arc<SegmentMap>, Range<usize>)>,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct Reserved {
     pub(crate) sealer: Option<Arc<SegmentSealer>>,
 }
 
-/// What an append needs to know of its place.
+/// The fields of a record's header that depend on its place.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordPlace {
     pub(crate) lsn: Lsn,
@@ -127,14 +127,14 @@ impl State {
         }
     }
 
-    /// Whether the next append with this payload finds its place at once.
+    /// Whether the next append with this payload gets its place at once.
     pub(crate) fn has_room(&self, payload: u64) -> bool {
         let stored = payload + self.options.seal_bytes();
         !self.prepared.is_empty()
             || self.left().map(|left| left as u64) >= Some(record_bytes(stored))
     }
 
-    /// Bytes that are left of the segment that is being appended to, if there is one.
+    /// Bytes that are left in the current segment, if there is one.
     #[inline]
     fn left(&self) -> Option<usize> {
         let last = self.retained.back().filter(|last| last.end.is_none());
@@ -156,7 +156,7 @@ impl State {
         })
     }
 
-    /// Assigns LSN and place to a record that `fill` fills on the spot.
+    /// Assigns LSN and place to a record that `fill` fills at once.
     #[inline]
     pub(crate) fn append_here(
         &mut self,
@@ -174,18 +174,18 @@ impl State {
         Ok(place)
     }
 
-    /// Whether somebody waits for what an append may bring about.
+    /// Whether a task waits for an event that an append may cause.
     #[inline]
     pub(crate) fn somebody_waits(&self) -> bool {
         !self.for_complete.is_empty() || !self.for_durable.is_empty()
     }
 
-    /// Takes the wakers of those who waited for what is complete by now; they are woken without the lock.
+    /// Takes the wakers of tasks whose LSN is complete by now. The caller wakes them without the lock.
     pub(crate) fn take_complete(&mut self, due: &mut Vec<Waker>) {
         self.for_complete.take_due(self.complete, due);
     }
 
-    /// Where the next record of so many bytes goes. Begins a prepared segment if the current one is full.
+    /// The place of the next record of this many bytes. Begins a prepared segment if the current one is full.
     #[inline]
     fn place(&mut self, bytes: u64) -> Result<(&mut Unwritten, usize, RecordPlace), AppendError> {
         if self.failure.is_some() || self.closing > Closing::Open {
@@ -205,7 +205,7 @@ impl State {
         Ok((unwritten, size, place))
     }
 
-    /// Begins prepared segments until one has room for so many bytes.
+    /// Begins prepared segments until one has room for this many bytes.
     #[cold]
     fn make_way(&mut self, bytes: usize) -> Result<(), AppendError> {
         while self.left() < Some(bytes) {
@@ -221,13 +221,13 @@ impl State {
         Ok(())
     }
 
-    /// Why nothing is appended any more.
+    /// Why the log takes no more appends.
     #[cold]
     fn refusal(&self) -> LogFailed {
         self.failure.clone().unwrap_or_else(|| self.closed())
     }
 
-    /// Counts a record that has its place.
+    /// Counts a record that has been placed.
     #[inline]
     fn passed(&mut self, place: RecordPlace) {
         self.stats.appends += 1;
@@ -259,7 +259,7 @@ impl State {
         });
     }
 
-    /// The header of a segment that would be begun now.
+    /// The header of a segment, if it were begun now.
     fn header(&self, prepared: &Prepared) -> SegmentHeader {
         let header = SegmentHeader {
             volume: self.options.volume,
@@ -278,7 +278,7 @@ impl State {
         }
     }
 
-    /// Ends the current segment where its records end now.
+    /// Ends the current segment at the end of its records.
     fn seal(&mut self) {
         let next = self.next;
         if let Some(current) = self.retained.back_mut().filter(|last| last.end.is_none()) {
@@ -286,7 +286,7 @@ impl State {
         }
     }
 
-    /// Notes that an append has filled its place. The wakers in `due` are woken without the lock.
+    /// Notes that an append has filled its place. The caller wakes the wakers in `due` without the lock.
     pub(crate) fn finish(&mut self, sequence: u64, due: &mut Vec<Waker>) {
         if let Some(complete) = self.in_flight.finish(sequence) {
             self.complete = complete;
@@ -307,7 +307,7 @@ impl State {
             })
     }
 
-    /// Whether a flush is due and would be for as many as the syncer is waiting for, if it is.
+    /// Whether a flush is due, and enough waiters have arrived if the syncer waits for more.
     pub(crate) fn flush_may_begin(&self) -> bool {
         self.flush_is_due()
             && self
@@ -315,8 +315,7 @@ impl State {
                 .is_none_or(|expected| self.for_durable.count() >= expected)
     }
 
-    /// Plans a flush up to `complete`. Until [`State::flush_done`] none of
-    /// these segments is recycled.
+    /// Plans a flush up to `complete`. None of its segments is recycled until [`State::flush_done`].
     pub(crate) fn begin_flush(&mut self) -> Flush {
         let (from, upto) = (self.flushed, self.complete);
         let mut parts = Vec::new();
@@ -340,7 +339,7 @@ impl State {
         Flush { upto, parts }
     }
 
-    /// Notes how a flush went.
+    /// Records the outcome of a flush.
     pub(crate) fn flush_done(
         &mut self,
         upto: Lsn,
@@ -388,18 +387,17 @@ impl State {
         self.for_failure.take_all(due);
     }
 
-    /// Turns segments that end at or below `below` into spares, except those that are being
-    /// flushed.
+    /// Turns segments that end at or below `below` into spares, except those that are being flushed.
     pub(crate) fn recycle(&mut self, below: Lsn, due: &mut Vec<Waker>) {
         self.recycle_below = self.recycle_below.max(below.min(self.complete));
         let below = self.recycle_below;
         if self.failure.is_some() {
-            // What the failed flush has left behind stays as it is for the restart.
+            // The segments of the failed flush stay as they are until the restart.
             return;
         }
         self.advance_durable(below, due);
-        // With no other way to get a segment, the current one is given up if nothing in it is
-        // needed.
+        // If there is no other way to get a segment, the current one is recycled, provided that none of its records
+        // is needed.
         let stuck = self.prepared.is_empty()
             && !self.preparing
             && self.spares.is_empty()
@@ -452,7 +450,7 @@ impl State {
         self.file_bytes + self.options.segment_bytes <= self.options.limit_bytes
     }
 
-    /// Bytes that records take, with the ends of full segments that are too short to be used.
+    /// Bytes that records occupy, including the unusable ends of full segments.
     pub(crate) fn used_bytes(&self) -> u64 {
         let used = |segment: &Retained| match (&segment.unwritten, segment.end) {
             (Some(unwritten), None) => unwritten.reserved() as u64,
@@ -461,7 +459,7 @@ impl State {
         self.retained.iter().map(used).sum()
     }
 
-    /// What appends and waiters get once the log is closed.
+    /// The error for appends and waiters once the log is closed.
     pub(crate) fn closed(&self) -> LogFailed {
         LogFailed {
             durable: self.durable,
@@ -469,15 +467,15 @@ impl State {
         }
     }
 
-    /// Ends the log: nobody waits any longer for what will not come.
+    /// Ends the log: wakes all tasks that wait for events which will not come.
     pub(crate) fn close(&mut self, how: Closing, due: &mut Vec<Waker>) {
         self.closing = self.closing.max(how);
         self.for_room.take_all(due);
-        // Whoever still has something to wait for enters again.
+        // Tasks that can still wait for something enter again.
         self.for_durable.take_all(due);
     }
 
-    /// Whether an answer of `durable(upto)` can be given.
+    /// The answer of `durable(upto)`, if it is known.
     pub(crate) fn durability(&self, upto: Lsn) -> Option<Result<(), LogFailed>> {
         if upto <= self.durable {
             Some(Ok(()))
@@ -493,12 +491,12 @@ impl State {
     }
 }
 
-/// Appends that have a place and may still be copying, in the order of their LSNs.
+/// Appends that have a place and may still be copying, in LSN order.
 #[derive(Default)]
 pub(crate) struct InFlight {
-    /// Where each ends, and whether it is done.
+    /// The end of each, and whether it is done.
     appends: VecDeque<(Lsn, bool)>,
-    /// Sequence number of the first.
+    /// Sequence number of the first one.
     first: u64,
 }
 
@@ -508,7 +506,7 @@ impl InFlight {
         self.first + self.appends.len() as u64 - 1
     }
 
-    /// An append that ends at `end` has begun and is done; as [`finish`](Self::finish).
+    /// An append that ends at `end` begins and is done at once; returns like [`finish`](Self::finish).
     #[inline]
     fn pass(&mut self, end: Lsn) -> Option<Lsn> {
         if self.appends.is_empty() {
@@ -519,7 +517,7 @@ impl InFlight {
         None
     }
 
-    /// The new end of what has no hole before it, if that has moved.
+    /// Marks an append as done. Returns the new complete LSN if it has moved.
     fn finish(&mut self, sequence: u64) -> Option<Lsn> {
         let index = usize::try_from(sequence.checked_sub(self.first)?).ok()?;
         self.appends.get_mut(index)?.1 = true;

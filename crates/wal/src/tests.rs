@@ -1,4 +1,4 @@
-//! The log as a whole, over storage in memory. Grouped by what they prove.
+//! The log as a whole, over storage in memory. Grouped by what the tests prove.
 
 mod commit;
 mod concurrency;
@@ -34,7 +34,7 @@ thread_local! {
     static SEALED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a test with logs that are not sealed, and with some that are and have to be.
+/// Runs a test with logs that are not sealed, and with logs that are and must be.
 fn both(test: impl Fn()) {
     for sealed in [false, true] {
         SEALED.set(sealed);
@@ -43,7 +43,7 @@ fn both(test: impl Fn()) {
     SEALED.set(false);
 }
 
-/// The data keys of a volume, of which the one with this number seals.
+/// The data keys of a volume. The key with number `current` seals.
 fn data_keys(volume: VolumeId, current: u32) -> Arc<DataKeys> {
     let key = |id: u32| (DataKeyId(id), Secret::take(&mut [id as u8; 32]));
     Arc::new(DataKeys::new(volume, key(current), (1..current).map(key)))
@@ -82,7 +82,7 @@ fn ended(storage: &MemoryStorage, ending: WriterEnd) -> Recovery {
     scan_at(storage, Lsn::ZERO, ending)
 }
 
-/// Bytes that a record with a payload of so many takes in the log.
+/// Bytes that a record with a payload of this size occupies in the log.
 fn record_size(payload: usize) -> u64 {
     let tag = if SEALED.get() { 16 } else { 0 };
     (32 + payload as u64 + tag).next_multiple_of(8)
@@ -111,7 +111,7 @@ fn records(recovery: &mut Recovery) -> Vec<(Lsn, Vec<u8>)> {
     records
 }
 
-/// The storage after a power cut that came before the kernel wrote the page with the log's position.
+/// The storage after a power cut before the kernel wrote the page with the log's position.
 fn without_position(storage: &MemoryStorage) -> MemoryStorage {
     let image = storage.kill();
     image
@@ -120,7 +120,7 @@ fn without_position(storage: &MemoryStorage) -> MemoryStorage {
     image
 }
 
-/// A payload that tells itself: `number`, repeated, in bytes that are hardly ever zero.
+/// A recognisable payload: `number`, repeated, in bytes that are hardly ever zero.
 fn payload(number: u64, bytes: usize) -> Vec<u8> {
     let pattern = number.to_le_bytes().map(|byte| byte ^ 0xa5);
     pattern.into_iter().cycle().take(bytes).collect()
@@ -138,7 +138,7 @@ fn append(wal: &Wal, payload: &[u8]) -> Appended {
     }
 }
 
-/// Appends and returns what replay should yield.
+/// Appends, and returns the records that replay should yield.
 fn append_many(wal: &Wal, numbers: std::ops::Range<u64>, bytes: usize) -> Vec<(Lsn, Vec<u8>)> {
     let one = |number| {
         let payload = payload(number, bytes);
@@ -155,7 +155,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future to its end, which must come within some seconds.
+/// Runs a future to completion, which must take no longer than some seconds.
 fn wait<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = pin!(future);
@@ -182,7 +182,7 @@ fn names(storage: &MemoryStorage, suffix: &str) -> Vec<String> {
     names
 }
 
-/// Waits until something that a thread of the log does has happened.
+/// Waits until a thread of the log has made the condition true.
 pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
     for _ in 0..2000 {
         if condition() {

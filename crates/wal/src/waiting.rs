@@ -1,19 +1,18 @@
-//! Who waits for the log to get somewhere.
+//! Tasks that wait for the log to reach an LSN.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
 
 use forebay_types::Lsn;
 
-/// Waiting tasks, ordered by what they wait for, so that looking whether anyone is due takes one
-/// look at the first.
+/// Waiting tasks, ordered by the LSN that they wait for, so that the first one shows whether any task is due.
 #[derive(Default)]
 pub(crate) struct Waiters {
     waiting: BTreeMap<Ticket, Waker>,
     tickets: u64,
 }
 
-/// A place in the list.
+/// The place of a task in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
     upto: Lsn,
@@ -21,7 +20,7 @@ pub(crate) struct Ticket {
 }
 
 impl Waiters {
-    /// Enters a task, or, with a ticket, renews its waker. True when the task is new.
+    /// Enters a task, or renews its waker if it has a ticket. Returns true if the task is new.
     pub(crate) fn enter(&mut self, upto: Lsn, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
         let new = ticket.is_none();
         let ticket = *ticket.get_or_insert_with(|| {
@@ -40,30 +39,30 @@ impl Waiters {
         new
     }
 
-    /// Forgets a task that no longer waits.
+    /// Removes a task that no longer waits.
     pub(crate) fn leave(&mut self, ticket: Ticket) {
         self.waiting.remove(&ticket);
     }
 
-    /// Whether nobody waits.
+    /// Whether no task waits.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// How many wait.
+    /// Number of waiting tasks.
     pub(crate) fn count(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether somebody waits for `upto` or less.
+    /// Whether any task waits for `upto` or less.
     pub(crate) fn any_due(&self, upto: Lsn) -> bool {
         self.waiting
             .first_key_value()
             .is_some_and(|(first, _)| first.upto <= upto)
     }
 
-    /// Moves the wakers of all who wait for `upto` or less to `due`, to be woken without the lock.
+    /// Moves the wakers of all tasks that wait for `upto` or less to `due`. The caller wakes them without the lock.
     pub(crate) fn take_due(&mut self, upto: Lsn, due: &mut Vec<Waker>) {
         while let Some(first) = self
             .waiting
@@ -74,7 +73,7 @@ impl Waiters {
         }
     }
 
-    /// Moves everybody's waker to `due`.
+    /// Moves all wakers to `due`.
     pub(crate) fn take_all(&mut self, due: &mut Vec<Waker>) {
         due.extend(std::mem::take(&mut self.waiting).into_values());
     }

@@ -1,4 +1,4 @@
-//! The log as its user sees it.
+//! The public interface of the log.
 
 mod fill;
 mod futures;
@@ -29,34 +29,33 @@ use shared::Shared;
 pub use futures::{Complete, Durable, Failed, Room};
 pub use hand::Hand;
 
-/// Records with payloads up to this many bytes are copied under the lock: that takes no longer than giving
-/// it up and taking it again.
+/// Records with payloads up to this many bytes are copied under the lock: that takes no longer than to release the
+/// lock and take it again.
 const COPIED_UNDER_LOCK: u64 = 1 << 10;
 
-/// Where a record was put.
+/// The place of an appended record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// LSN of its first byte.
     pub lsn: Lsn,
-    /// LSN after its last byte, which is what [`Wal::durable`] and [`Wal::complete`] are asked
-    /// about.
+    /// LSN after its last byte: the argument for [`Wal::durable`] and [`Wal::complete`].
     pub end: Lsn,
 }
 
 /// A log that is open for appending. Made by [`Recovery::into_wal`](crate::Recovery::into_wal).
 ///
-/// All methods may be called from any thread. Dropping it stops its threads without a flush, which
-/// loses nothing but in a power cut; [`Wal::close`] flushes first.
+/// All methods may be called from any thread. Dropping it stops its threads without a flush, so only a power cut can
+/// lose records then; [`Wal::close`] flushes first.
 pub struct Wal {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// There are no threads: see [`Hand`].
+    /// The log has no threads: see [`Hand`].
     by_hand: bool,
 }
 
 impl Wal {
-    /// Starts the threads of a log. A first segment is prepared before that if there is room; the
-    /// error says why not when the log holds nothing that could make room.
+    /// Starts the threads of a log. Prepares a first segment before that if there is room. If there is none and the
+    /// log holds nothing that could make room, the error gives the reason.
     pub(crate) fn start(storage: Arc<dyn Storage>, state: State) -> Result<Wal, OpenError> {
         let wal = Wal::prepare(storage, state)?;
         wal.spawn("wal-syncer", syncer::run)?;
@@ -64,7 +63,7 @@ impl Wal {
         Ok(wal)
     }
 
-    /// A log whose threads' work is done by whoever holds the [`Hand`].
+    /// Starts a log without threads; calls of the [`Hand`] do their work.
     pub(crate) fn start_by_hand(
         storage: Arc<dyn Storage>,
         state: State,
@@ -120,12 +119,12 @@ impl Wal {
         Ok(())
     }
 
-    /// Appends a record whose payload is `parts`, one after the other. Copies them; never waits for
-    /// the disk. The record is complete in memory when this returns, but it can be recovered only
-    /// once all before it are: see [`Wal::complete`].
+    /// Appends a record whose payload is `parts`, one after the other. Copies them; never waits for the disk. The
+    /// record is complete in memory when this returns, but it can be recovered only once all records before it are
+    /// complete: see [`Wal::complete`].
     pub fn append(&self, kind: RecordKind, parts: &[&[u8]]) -> Result<Appended, AppendError> {
         let payload = parts.iter().map(|part| part.len() as u64).sum();
-        // Sealing takes longer than the lock does, of few bytes as well.
+        // Sealing takes longer than the lock does, even for few bytes.
         if payload > COPIED_UNDER_LOCK || self.shared.seal_bytes > 0 {
             return Ok(self.reserve(payload)?.fill(kind, parts));
         }
@@ -136,8 +135,7 @@ impl Wal {
             fill(slot, kind, place, payload as u32, parts);
         });
         self.shared.publish(&state);
-        // What else an append may concern: the log's threads, where it has begun a segment or found none, and
-        // whoever waits.
+        // An append may also concern the log's threads, if it has begun a segment or found none, and waiting tasks.
         let turned = place.is_err() || state.last != current;
         if turned || state.somebody_waits() {
             self.shared.tell(state, turned);
@@ -174,36 +172,35 @@ impl Wal {
         })
     }
 
-    /// Ready when an append with a payload of `bytes` would not be [`AppendError::Full`] (if no
-    /// other append comes first: then try again). An error when the log has failed or was closed.
+    /// Ready when an append with a payload of `bytes` would not be [`AppendError::Full`] (unless another append comes
+    /// first: then try again). An error when the log has failed or was closed.
     ///
-    /// Where the disk refused a segment, each poll has it asked again, in the log's own thread: whoever
-    /// waits polls every now and then.
+    /// If the disk refused a segment, each poll makes the log's own thread request it again: a waiting task should
+    /// poll from time to time.
     pub fn room(&self, bytes: u64) -> Room {
         Room::new(&self.shared, bytes)
     }
 
-    /// Ready when every record that ends at or before `upto` is completely in the log, with no hole
-    /// before it: from then on it survives the end of the process. Waits for as long as
-    /// nobody appends that far.
+    /// Ready when every record that ends at or before `upto` is completely in the log, with no hole before it: from
+    /// then on it survives the end of the process. If nothing is ever appended that far, it never becomes ready.
     #[inline]
     pub fn complete(&self, upto: Lsn) -> Complete {
         Complete::new(&self.shared, upto)
     }
 
-    /// Ready when every record that ends at or before `upto` is on stable storage. Asks the syncer when
-    /// first polled; all who wait share a flush; what is durable already costs none.
+    /// Ready when every record that ends at or before `upto` is on stable storage. The first poll requests a flush,
+    /// which all waiting tasks share; if the records are already durable, no flush is needed.
     #[inline]
     pub fn durable(&self, upto: Lsn) -> Durable {
         Durable::new(&self.shared, upto)
     }
 
-    /// Ready when the log is poisoned: a flush has failed. Also when nobody waits for that flush.
+    /// Ready when the log is poisoned: a flush has failed, whether or not a task was waiting for that flush.
     pub fn failed(&self) -> Failed {
         Failed::new(&self.shared)
     }
 
-    /// Where the next record will begin.
+    /// LSN of the next record.
     pub fn next_lsn(&self) -> Lsn {
         self.shared.state.lock().next
     }
@@ -218,8 +215,8 @@ impl Wal {
         Lsn(self.shared.durable.load(Ordering::Acquire))
     }
 
-    /// Says that everything below `below` is safe elsewhere (published in the bucket): it counts as
-    /// durable, and segments wholly below are used again or deleted.
+    /// Declares everything below `below` safe elsewhere (published in the bucket): it counts as durable, and segments
+    /// that are completely below are reused or deleted.
     pub fn recycle(&self, below: Lsn) {
         let due = self.shared.change(|state, due| {
             state.recycle(below, due);
@@ -230,8 +227,7 @@ impl Wal {
         }
     }
 
-    /// Bytes that the log needs for what was not recycled yet; reaches [`Wal::limit_bytes`] when it
-    /// is full.
+    /// Bytes that the log needs for records that are not yet recycled; reaches [`Wal::limit_bytes`] when it is full.
     pub fn used_bytes(&self) -> u64 {
         self.shared.state.lock().used_bytes()
     }
@@ -241,7 +237,7 @@ impl Wal {
         self.shared.limit_bytes
     }
 
-    /// What the log has done so far.
+    /// Counters since the log was opened.
     pub fn stats(&self) -> Stats {
         self.shared.state.lock().stats.clone()
     }
@@ -251,42 +247,42 @@ impl Wal {
         self.shared.state.lock().failure.clone()
     }
 
-    /// Why no segment can be prepared (the disk is full, say), as long as that is so. The log goes
-    /// on with the segments it has, and tries again when something is recycled, an append finds it
-    /// full, or [`Wal::room`] is polled.
+    /// Why no segment can be prepared (the disk is full, for example), as long as this lasts. The log continues with
+    /// the segments it has, and tries again when segments are recycled, when an append finds the log full, or when
+    /// [`Wal::room`] is polled.
     pub fn shortage(&self) -> Option<String> {
         self.shared.state.lock().shortage.clone()
     }
 
-    /// Whether there is no further segment before older ones are recycled: the limit is reached, or the disk refuses one.
-    /// A log that is full and does not need this is about to have room.
+    /// Whether no further segment is available before older ones are recycled: the limit is reached, or the disk
+    /// refuses one. A log that is full but does not need recycling is about to have room.
     pub fn needs_recycling(&self) -> bool {
         let state = self.shared.state.lock();
         state.shortage.is_some() || state.spares.is_empty() && !state.may_create()
     }
 
-    /// Whether the preparer has nothing to do: it has made what it was to make, and more it cannot.
+    /// Whether the preparer has nothing to do: it has prepared what is wanted, or cannot prepare more.
     #[cfg(test)]
     pub(crate) fn is_prepared(&self) -> bool {
         let state = self.shared.state.lock();
         !state.preparing && !preparer::is_due(&state)
     }
 
-    /// Begins again after a failure, in a fresh segment, with the first record at `at`.
+    /// Restarts a failed log in a fresh segment, with the first record at `at`.
     ///
-    /// The caller has made everything before [`Wal::next_lsn`] safe elsewhere (the failed log takes
-    /// no appends, so that it stays put): all old segments are deleted. The new one must pass a
-    /// flush, else the log stays poisoned, and this can be called again.
+    /// The caller has made everything before [`Wal::next_lsn`] safe elsewhere (the failed log takes no appends, so
+    /// `next_lsn` does not move): all old segments are deleted. The new one must pass a flush; otherwise the log
+    /// stays poisoned, and this can be called again.
     ///
     /// # Errors
-    /// `InvalidInput` when the log has not failed, was closed, or `at` lies before `next_lsn`;
-    /// otherwise what the storage says.
+    /// `InvalidInput` if the log has not failed, was closed, or `at` lies before `next_lsn`; otherwise an error of
+    /// the storage.
     pub fn restart(&self, at: Lsn) -> io::Result<()> {
         restart::restart(&self.shared, at)
     }
 
-    /// Flushes everything, stops the threads and waits for them. Appends fail from then on. A
-    /// second call only repeats the answer.
+    /// Flushes everything, stops the threads and waits for them. Appends fail from then on. A second call only
+    /// repeats the result.
     pub fn close(&self) -> Result<(), LogFailed> {
         self.shared.close(Closing::Flush);
         while self.by_hand && syncer::turn(&self.shared) {}
@@ -301,7 +297,7 @@ impl Wal {
 
     fn join(&self) {
         for thread in self.threads.lock().drain(..) {
-            // A panic of a thread was reported by the panic hook; there is nothing to add here.
+            // The panic hook has reported a panic of the thread; there is nothing to add here.
             let _ = thread.join();
         }
     }
@@ -321,12 +317,12 @@ impl Drop for Wal {
     }
 }
 
-/// An append between getting its place and filling it. Dropped unfilled, it leaves a hole, and
-/// nothing after the hole will ever be complete: what a crash at this point does.
+/// An append that has its place but is not filled yet. Dropped unfilled, it leaves a hole, and nothing after the hole
+/// is ever complete: the same as after a crash at this point.
 pub(crate) struct Reservation<'a> {
     shared: &'a Shared,
     reserved: Reserved,
-    /// Bytes of the payload as it is stored.
+    /// Bytes of the payload as stored.
     stored: u32,
 }
 
@@ -343,7 +339,7 @@ impl Reservation<'_> {
             Some(sealer) => fill_sealed(slot.bytes(), kind, place, self.stored, parts, sealer),
             None => fill(slot.bytes(), kind, place, self.stored, parts),
         }
-        // Before completion, after which the map may go.
+        // Before completion, after which the map may be dropped.
         drop(slot);
         self.shared.change(|state, due| state.finish(sequence, due));
         Appended {

@@ -1,4 +1,4 @@
-//! The log over real files, seen from outside.
+//! The log over real files, through its public interface.
 
 use std::path::Path;
 use std::pin::pin;
@@ -11,7 +11,7 @@ use forebay_types::{Epoch, Lsn, VolumeId};
 use forebay_wal::{AppendError, FileStorage, Options, RecordKind, Recovery, Storage, Wal};
 
 const VOLUME: VolumeId = VolumeId([3; 16]);
-/// Tells a test that it is the child of another process, and what folder to use.
+/// Marks a process as the child of a test, and names the folder to use.
 const CHILD: &str = "FOREBAY_WAL_TEST_CHILD";
 
 struct Unpark(Thread);
@@ -70,7 +70,7 @@ fn numbers(storage: &Arc<dyn Storage>, from: Lsn) -> Vec<u64> {
     found
 }
 
-/// Runs one test of this file in a process of its own; tells whether it succeeded.
+/// Runs one test of this file in a process of its own; returns its output.
 fn run_child(test: &str, folder: &std::path::Path) -> std::process::Output {
     Command::new(std::env::current_exe().expect("this program"))
         .args([test, "--exact", "--nocapture"])
@@ -131,7 +131,7 @@ fn a_killed_process_loses_nothing() {
     assert_eq!(numbers(&storage, Lsn::ZERO), (0..130).collect::<Vec<_>>());
 }
 
-/// Records of many lengths: a flush is of part of a page, or of many.
+/// Records of many lengths: a flush covers part of a page, or many pages.
 fn uneven(number: u64) -> Vec<u8> {
     let mut payload = number.to_le_bytes().repeat(4000);
     payload.truncate(8 + (number * 3701 % 31_000) as usize);
@@ -251,10 +251,10 @@ fn every_byte_of_a_new_segment_has_its_space() {
     assert!(made.blocks() * 512 >= bytes, "{} blocks", made.blocks());
 }
 
-/// Pages that this thread has had faulted in, by itself or by the kernel on its behalf.
+/// Number of page faults of this thread, including those in the kernel on its behalf.
 fn faults() -> u64 {
     let told = std::fs::read_to_string("/proc/thread-self/stat").expect("readable");
-    // Behind the program's name, which may hold anything: state, seven numbers, faults.
+    // Behind the program's name, which may contain any character: state, seven numbers, faults.
     let (_, numbers) = told.rsplit_once(')').expect("a name");
     let faults = numbers.split_whitespace().nth(7).expect("faults");
     faults.parse().expect("a number")
@@ -270,7 +270,7 @@ fn a_log_in_memory_is_faulted_in_once() {
         ..options()
     };
     let (wal, hand) = recovery.into_wal_by_hand(options).expect("opened");
-    // Fewer segments than are kept, all of them filled and flushed, and only then used again.
+    // Fewer segments than are kept. All of them are filled and flushed, and only then reused.
     let (segments, pages) = (6, 6 * 256);
     let fill = || {
         let before = faults();

@@ -11,15 +11,14 @@ use forebay_types::{Epoch, Lsn, VolumeId};
 use forebay_wal::{AppendError, MemoryStorage, Options, RecordKind, Recovery, Wal};
 use parking_lot::{Condvar, Mutex};
 
-/// Counts what each thread allocates.
+/// Counts the allocations of each thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is left to the system's allocator; the counter neither allocates nor has a
-// destructor.
+// SAFETY: everything is passed on to the system's allocator; the counter neither allocates nor has a destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
@@ -36,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Appends, and tells how many allocations that took; waiting for a segment does not count.
+/// Appends, and returns the number of allocations that it took; waiting for a segment does not count.
 fn append(wal: &Wal, payload: &[u8]) -> u64 {
     loop {
         let before = ALLOCATIONS.get();
@@ -64,7 +63,7 @@ fn nor_does_an_append_to_a_sealed_log() {
     }));
 }
 
-/// The first time a thread waits for a lock, something is allocated for that thread.
+/// When a thread waits for a lock for the first time, something is allocated for that thread.
 fn wait_once() {
     let lock = Mutex::new(());
     Condvar::new().wait_for(&mut lock.lock(), Duration::from_millis(1));
@@ -81,13 +80,13 @@ fn nothing_is_allocated(sealing: Option<Sealing>) {
     let recovery = Recovery::scan(storage, volume, Lsn::ZERO).expect("scanned");
     let wal = recovery.into_wal(options).expect("opened");
     wait_once();
-    // One that is copied under the log's lock, and one that is not.
+    // One record that is copied under the log's lock, and one that is not.
     let payload = |turn: usize| &[7; 4000][..[500, 4000][turn % 2]];
-    // The lists find their size, here over 16 segments.
+    // The lists grow to their size, here over 16 segments.
     let warming: u64 = (0..16 * 28).map(|turn| append(&wal, payload(turn))).sum();
     assert!(warming > 0, "the counter does not count");
     wal.recycle(wal.next_lsn());
-    // Twelve more segments, beginnings of segments included.
+    // Twelve more segments, including their first records.
     let allocations: u64 = (0..12 * 28).map(|turn| append(&wal, payload(turn))).sum();
     assert_eq!(allocations, 0);
     wal.recycle(wal.next_lsn());

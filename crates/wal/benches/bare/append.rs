@@ -1,10 +1,10 @@
-//! What an append costs, in processor time of the thread that appends.
+//! The cost of an append, in processor time of the appending thread.
 //!
-//! * *copy + CRC*: of the payload alone, into a file that is mapped and prefaulted, as the log's segments are. A log could be no
-//!   cheaper whose records had no headers.
-//! * *sealed*: into a log that is sealed; beside the same log that is not.
-//! * *with a header*: also of 32 bytes in front, in the same way: what a log needs of which each record tells its
-//!   length and its place.
+//! * *copy + CRC*: of the payload alone, into a file that is mapped and prefaulted, like the log's segments. The
+//!   lower bound for a log whose records have no headers.
+//! * *sealed*: into a sealed log, beside the same log without sealing.
+//! * *with a header*: also of 32 bytes in front, in the same way: the lower bound for a log in which each record
+//!   contains its length and its place.
 
 use std::hint::black_box;
 
@@ -26,7 +26,7 @@ pub(crate) const HEADER: usize = 32;
 /// Bytes of payload of one turn.
 const TURN_BYTES: u64 = 128 << 20;
 
-/// ns of processor time for each of the records of a turn.
+/// ns of processor time per record of a turn.
 pub(crate) fn each(
     size: usize,
     bytes: u64,
@@ -77,11 +77,11 @@ pub(crate) fn table(rounds: usize, full: bool) -> Result<String, Failure> {
     let (log, sealed) = (Log::open()?, Log::open_sealed()?);
     let mut region = Region::new()?;
     let payload = vec![0x5a; 1 << 20];
-    // Far enough that every segment of the log and each page of the region has had a former life.
+    // Long enough that every segment of the log and each page of the region has had an earlier life.
     log.append_bytes(&payload, 8 * turn)?;
     sealed.append_bytes(&payload, 8 * turn)?;
     copy(&mut region, &payload, turn);
-    // What is compared comes right one after the other.
+    // The works that are compared run right one after the other.
     let mut once = || {
         let mut round = Round::default();
         for (name, size) in SIZES {

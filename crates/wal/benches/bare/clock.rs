@@ -1,13 +1,13 @@
-//! Processor time: what others do on the machine counts less there than on the wall.
+//! Processor time: other load of the machine affects it less than wall time.
 
 use std::time::Duration;
 
-/// What this thread has had.
+/// Processor time of this thread.
 pub(crate) fn thread_cpu() -> Duration {
     now(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// What all threads of this process have had.
+/// Processor time of all threads of this process.
 pub(crate) fn process_cpu() -> Duration {
     now(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -17,7 +17,7 @@ fn now(clock: libc::clockid_t) -> Duration {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the pointer leads to a `timespec` that is written during the call only.
+    // SAFETY: the pointer is to a `timespec` that is written only during the call.
     let outcome = unsafe { libc::clock_gettime(clock, &raw mut time) };
     assert_eq!(outcome, 0, "Linux has this clock");
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,7 +1,8 @@
-//! Clients who each append 4 KiB, wait until that is durable, and begin again, beside bare flushes of as many bytes
-//! (`pwrite` and `fdatasync`, of a file that was written before): if each flush were for all of them, and they
-//! took no time between two, both rates would be the same. On the disk that there is, and on one [that takes 4 ms](crate::slow)
-//! for a flush. What a flush of the log has the disk write is counted [by the kernel](crate::disk).
+//! Clients that each append 4 KiB, wait until it is durable, and repeat, beside bare flushes of as many bytes
+//! (`pwrite` and `fdatasync`, of a file that was written before): if each flush served all clients, and they took no
+//! time between two flushes, both rates would be the same. On the actual disk, and on one [that takes 4
+//! ms](crate::slow) for a flush. The writes that a flush of the log causes on the disk are counted [by the
+//! kernel](crate::disk).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,7 +21,7 @@ const RECORD: usize = 4 << 10;
 const HEADER: usize = 32;
 /// Bytes of the log above which it is recycled.
 const RECYCLED: u64 = 32 << 20;
-/// Of one turn.
+/// Duration of one turn.
 const TIME: Duration = Duration::from_millis(250);
 
 const RECORDS: &str = "records";
@@ -29,13 +30,13 @@ const WRITES: &str = "writes";
 const WRITTEN: &str = "written";
 const BARE: &str = "bare";
 
-/// Says which clients are to be polled.
+/// The clients that are due to be polled.
 #[derive(Default)]
 struct Ready {
     clients: Mutex<Vec<usize>>,
 }
 
-/// Has a client polled by the thread that polls all of them.
+/// The waker of a client: makes the thread that polls all clients poll this one.
 struct Poll {
     client: usize,
     ready: Arc<Ready>,
@@ -50,14 +51,14 @@ impl Wake for Poll {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         clients.push(self.client);
-        // The others find it awake.
+        // Otherwise the thread is already awake.
         if clients.len() == 1 {
             self.thread.unpark();
         }
     }
 }
 
-/// What so many clients do in a while. All are tasks of one thread, as those of a server are of a few.
+/// Runs this many clients for a while. All are tasks of one thread, as those of a server are of a few.
 fn clients(
     log: &Log,
     count: usize,
@@ -120,7 +121,7 @@ fn clients(
     Ok(())
 }
 
-/// A file that was written before, and is written again round and round.
+/// A file that was written before, and is overwritten cyclically.
 struct Written {
     file: File,
     at: u64,
@@ -137,7 +138,7 @@ impl Written {
         Ok(Written { file, at: 0, slow })
     }
 
-    /// Flushes a second of as many bytes as so many clients append.
+    /// Flushes per second, each of as many bytes as this many clients append.
     fn flushes(&mut self, count: usize, time: Duration) -> Result<f64, Failure> {
         let bytes = vec![0x5a; count * (HEADER + RECORD)];
         let began = Instant::now();
@@ -194,10 +195,10 @@ pub(crate) fn table(rounds: usize, full: bool) -> Result<String, Failure> {
         },
     ];
     for Disk { log, .. } in &disks {
-        // Each segment has had a former life, as the file has.
+        // Each segment has had an earlier life, like the file.
         log.append_bytes(&vec![1; 1 << 20], if full { 1 << 30 } else { 64 << 20 })?;
     }
-    // What is compared comes right one after the other: a disk that others use changes within seconds.
+    // The works that are compared run right one after the other: the speed of a shared disk changes within seconds.
     let mut once = || {
         let mut round = Round::default();
         for Disk { name, log, written } in &mut disks {

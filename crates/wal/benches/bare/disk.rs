@@ -1,11 +1,11 @@
-//! What the disk of the temporary folder is asked, as the kernel counts it for all who use that disk.
+//! The requests to the disk of the temporary folder, as the kernel counts them for all processes that use the disk.
 
 use std::os::unix::fs::MetadataExt;
 
-/// The unit of what the kernel counts, whatever the disk's own sectors are.
+/// The unit of the kernel's counts, whatever the disk's own sectors are.
 const SECTOR: u64 = 512;
 
-/// Since the machine began.
+/// Counts since the machine was started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     /// Writes. A flush of the disk counts as one.
@@ -14,7 +14,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// What it was asked since then.
+    /// The requests since `before`.
     pub(crate) fn since(self, before: Asked) -> Asked {
         Asked {
             writes: self.writes - before.writes,
@@ -23,7 +23,7 @@ impl Asked {
     }
 }
 
-/// `None` where the folder is on no disk of its own: in memory, or on a file system that has several.
+/// `None` if the folder has no single disk: in memory, or on a file system that has several.
 pub(crate) fn asked() -> Option<Asked> {
     let device = std::env::temp_dir().metadata().ok()?.dev();
     let (major, minor) = (libc::major(device), libc::minor(device));
@@ -32,7 +32,7 @@ pub(crate) fn asked() -> Option<Asked> {
         .split_whitespace()
         .map(|field| field.parse().ok())
         .collect();
-    // Four of reads, then of writes: how many, how many of them were merged, and sectors.
+    // Four numbers of reads, then of writes: count, merged ones, and sectors.
     let &[_, _, _, _, writes, _, sectors, ..] = counts?.as_slice() else {
         return None;
     };

@@ -1,6 +1,6 @@
-//! A GiB in records that are appended, flushed every 8 MiB and recycled some time later, as of clients that write without a
-//! break: processor time of all threads, and time on the wall. Beside it the same records by system calls to
-//! [files that were written before](crate::mapped), with `fdatasync`.
+//! Appends a GiB in records, flushed every 8 MiB and recycled some time later, as of clients that write without
+//! pause: processor time of all threads, and wall time. Beside it the same records by system calls to [files that
+//! were written before](crate::mapped), with `fdatasync`.
 
 use std::time::Instant;
 
@@ -50,7 +50,7 @@ fn bare(written: &mut Written, payload: &[u8], bytes: u64) -> Result<(), Failure
     Ok(())
 }
 
-/// Seconds of processor time, and on the wall.
+/// Seconds of processor time, and of wall time.
 fn taken(work: impl FnOnce() -> Result<(), Failure>) -> Result<[f64; 2], Failure> {
     let (began, before) = (Instant::now(), process_cpu());
     work()?;
@@ -69,7 +69,7 @@ pub(crate) fn table(rounds: usize, full: bool) -> Result<String, Failure> {
     let turn = if full { TURN_BYTES } else { 16 << 20 };
     let (opened, mut written) = (Log::open()?, Written::new()?);
     let payload = vec![0x5a; 1 << 20];
-    // Each segment has had a former life.
+    // Each segment has had an earlier life.
     log(&opened, &payload, turn)?;
     let mut once = || {
         let mut round = Round::default();

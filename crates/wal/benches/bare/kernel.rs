@@ -1,9 +1,9 @@
-//! What a MiB of the log costs the kernel: processor time of the thread that asks for it, by the storage that the log
-//! has, and by system calls that write the same.
+//! The kernel's cost per MiB of the log: processor time of the calling thread, with the storage of the log, and with
+//! system calls that write the same bytes.
 //!
-//! A segment of 32 MiB is made, faulted in, stored into, flushed a MiB at a time, unmapped, and mapped and faulted in once more, as
-//! one that is recycled; then it is stored into again, and flushed by `msync` alone. Beside it the same bytes are written by
-//! `pwrite` to a file that was written before, and flushed by `fdatasync`, a MiB at a time.
+//! A segment of 32 MiB is made, faulted in, stored into, flushed a MiB at a time, unmapped, and mapped and faulted in
+//! once more, like a recycled one; then it is stored into again, and flushed by `msync` alone. Beside it the same
+//! bytes are written by `pwrite` to a file that was written before, and flushed by `fdatasync`, a MiB at a time.
 
 use std::fs::File;
 use std::ops::Range;
@@ -70,7 +70,7 @@ fn mapped(bytes: usize, round: &mut Round) -> Result<(), Failure> {
             .open(folder.path().join(NAME))?,
     )?;
     map.advise(Advice::PopulateWrite)?;
-    // SAFETY: all of the map, which nobody else uses.
+    // SAFETY: within the map, which nothing else uses.
     unsafe { map.as_mut_ptr().write_bytes(1, bytes) };
     let flush = || Ok(each_mib(bytes).try_for_each(|mib| map.flush_range(mib.start, mib.len()))?);
     keep(MSYNC, each(MIB, bytes as u64, flush)?);

@@ -1,4 +1,4 @@
-//! A log in the temporary folder, used as a volume uses it.
+//! A log in the temporary folder, used as by a volume.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::Failure;
 use crate::slow::SlowStorage;
 
 const VOLUME: VolumeId = VolumeId([1; 16]);
-/// Bytes that are retained before they are recycled: less than what the log flushes without being asked, as
+/// Bytes that are retained before they are recycled: less than the backlog at which the log flushes by itself, as
 /// with a publisher that keeps up.
 const RETAINED: u64 = 48 << 20;
 
@@ -40,7 +40,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// What appends have waited for segments.
+/// The waits of appends for segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
     pub(crate) count: u64,
@@ -53,17 +53,17 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A new one with the usual options.
+    /// A new log with the usual options.
     pub(crate) fn open() -> Result<Log, Failure> {
         Log::open_with(None, |files| Arc::new(files))
     }
 
-    /// The same, on a disk that takes its time.
+    /// Like [`open`](Self::open), on a slow disk.
     pub(crate) fn open_slow() -> Result<Log, Failure> {
         Log::open_with(None, |files| Arc::new(SlowStorage(files)))
     }
 
-    /// The same, that is sealed.
+    /// Like [`open`](Self::open), but sealed.
     pub(crate) fn open_sealed() -> Result<Log, Failure> {
         let key = (DataKeyId(1), Secret::draw(&SystemEntropy));
         let sealing = Sealing {

@@ -1,20 +1,21 @@
-//! The log beside the bare work that no log can avoid, in turns. `cargo bench -p forebay-wal --bench bare`.
+//! The log beside the minimal work that no log can avoid, in turns. `cargo bench -p forebay-wal --bench bare`.
 //!
 //! * [Append](append): beside a copy and a checksum of the same bytes.
 //! * [Waiting for a segment](segments): how often and how long an append at full speed finds no segment prepared.
-//! * [Commit](commit): 64 clients who each wait for their record, beside 64 times the rate of bare flushes. As well
-//!   on a disk that [takes 4 ms](slow) for a flush.
-//! * [Flushed](flushed): what records cost that go to the disk a little later, beside system calls that write them.
-//! * [Mapped](mapped): what the bare work is done by, stores into a file that is mapped, beside system calls that write.
-//! * [Kernel](kernel): what a MiB of a segment costs the kernel, from its first page to its flush.
+//! * [Commit](commit): 64 clients that each wait for their record, beside 64 times the rate of bare flushes. Also on
+//!   a disk that [takes 4 ms](slow) for a flush.
+//! * [Flushed](flushed): records that reach the disk a little later, beside system calls that write them.
+//! * [Mapped](mapped): stores into a mapped file, which do the minimal work, beside system calls that write.
+//! * [Kernel](kernel): the kernel's cost per MiB of a segment, from its first page to its flush.
 //!
-//! All of it lies in the temporary folder (`TMPDIR`), which has to be on the disk that is meant.
+//! Everything lies in the temporary folder (`TMPDIR`), which has to be on the disk under test.
 //!
-//! * `append`, `segments`, `commit`, `flushed`, `mapped`, `kernel`: only tables whose names contain one of these words.
-//! * `--rounds N`: 9 of what writes a GiB in each, and 31 of the others if it is not given.
-//! * `--update FILE`: puts the tables in that text, between their marks. The last two have marks of their own.
+//! * `append`, `segments`, `commit`, `flushed`, `mapped`, `kernel`: only tables whose names contain one of these
+//!   words.
+//! * `--rounds N`: number of rounds; by default 9 of the works that write a GiB in each, and 31 of the others.
+//! * `--update FILE`: writes the tables into that file, between their marks. The last two have marks of their own.
 //!
-//! Run by `cargo test`, it does a little of each, and shows that it works.
+//! `cargo test` runs a little of each, to show that it works.
 
 mod append;
 mod clock;

@@ -1,14 +1,15 @@
-//! A record by stores into a file that is mapped, as the log writes it, beside a system call that writes the same bytes
-//! (`pwritev`) to a file that was written before. Both copy header and payload and checksum them; no lock, no thread, no
-//! recycling.
+//! A record by stores into a mapped file, as the log writes it, beside a system call that writes the same bytes
+//! (`pwritev`) to a file that was written before. Both copy and checksum header and payload, without locks, threads
+//! and recycling.
 //!
-//! * *Pages present*: the pages that are stored into were prefaulted before, as those of the log's segments are.
-//! * *Pages absent*: they were flushed and not touched since, so that the first store into each waits for a page fault.
-//! * *With a flush*: each record is put on the disk before the next one begins, by `msync` of its pages (which are present) and by
-//!   `fdatasync`.
+//! * *Pages present*: the pages were prefaulted before, like those of the log's segments.
+//! * *Pages absent*: they were flushed and not touched since, so that the first store into each waits for a page
+//!   fault.
+//! * *With a flush*: each record is flushed to the disk before the next one begins, by `msync` of its pages (which
+//!   are present) and by `fdatasync`.
 //!
-//! Without a flush it is processor time of the thread that is told, with one the time on the wall. Before each turn
-//! everything is flushed that earlier ones left behind.
+//! Without a flush the result is processor time of the thread, with a flush it is wall time. Before each turn
+//! everything is flushed that earlier turns left behind.
 
 use std::fs::File;
 use std::io;
@@ -56,7 +57,7 @@ impl Written {
         })
     }
 
-    /// Writes a record, and gives the file that it is in.
+    /// Writes a record, and returns its file.
     pub(crate) fn append(&mut self, number: u64, payload: &[u8]) -> Result<&File, Failure> {
         let header = checksummed(number, payload);
         let bytes = (header.len() + payload.len()) as u64;
@@ -70,7 +71,7 @@ impl Written {
         };
         let parts = [part(&header), part(payload)];
         let at = (self.at % FILE_BYTES) as libc::off_t;
-        // SAFETY: both parts lie in slices that live until the call is over, and are only read.
+        // SAFETY: both parts lie in slices that live until the call returns, and are only read.
         let written = unsafe { libc::pwritev(file.as_raw_fd(), parts.as_ptr(), 2, at) };
         if written != bytes as isize {
             return Err(io::Error::last_os_error().into());
@@ -84,7 +85,7 @@ impl Written {
     }
 }
 
-/// µs on the wall for each of so many pieces of work.
+/// µs of wall time for each of `count` pieces of work.
 fn waited(count: u32, mut piece: impl FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
     let began = Instant::now();
     for _ in 0..count {

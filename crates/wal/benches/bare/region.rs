@@ -1,10 +1,10 @@
-//! A prefaulted file in memory that is written round and round.
+//! A prefaulted file in memory that is overwritten cyclically.
 
 use forebay_wal::{FileStorage, SegmentMemory, Storage};
 
 use crate::Failure;
 
-/// More than the processor's caches hold, and as much as a log goes round in.
+/// More than the processor's caches hold, and as much as a log uses.
 const BYTES: usize = 128 << 20;
 
 pub(crate) struct Region {
@@ -25,22 +25,22 @@ impl Region {
         })
     }
 
-    /// Has all of its pages present, and ready to be stored into.
+    /// Makes all pages present and writable.
     pub(crate) fn prefault(&self) {
         self.memory.prefault();
     }
 
-    /// Puts all of it on the disk.
+    /// Flushes all of it to the disk.
     pub(crate) fn flush(&self) -> Result<(), Failure> {
         Ok(self.memory.flush(0..BYTES)?)
     }
 
-    /// Puts the last bytes on the disk that [`Region::next`] gave.
+    /// Flushes the last bytes that [`Region::next`] returned.
     pub(crate) fn flush_last(&self, bytes: usize) -> Result<(), Failure> {
         Ok(self.memory.flush(self.at - bytes..self.at)?)
     }
 
-    /// The next so many bytes, at most [`BYTES`].
+    /// The next `bytes` bytes, at most [`BYTES`].
     #[inline]
     pub(crate) fn next(&mut self, bytes: usize) -> &mut [u8] {
         assert!(bytes <= BYTES);
@@ -49,8 +49,8 @@ impl Region {
         }
         let start = self.at;
         self.at += bytes;
-        // SAFETY: within the memory (checked above), which stays mapped while `self` lives; nobody else has it, and
-        // `&mut self` keeps a second slice away.
+        // SAFETY: within the memory (checked above), which stays mapped while `self` lives; nothing else uses it, and
+        // `&mut self` excludes a second slice.
         unsafe {
             let first = self.memory.memory().cast::<u8>().as_ptr().add(start);
             std::slice::from_raw_parts_mut(first, bytes)

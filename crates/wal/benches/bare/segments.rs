@@ -1,4 +1,4 @@
-//! Appends as fast as they go: how many had to wait for a segment, for how long in all, and the rate.
+//! Appends at full speed: how many had to wait for a segment, for how long in total, and the rate.
 
 use std::time::Instant;
 

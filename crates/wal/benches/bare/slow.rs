@@ -1,5 +1,5 @@
-//! A disk that takes 4 ms for each flush, as those did for which the goals were set: what is written goes to the disk
-//! that there is, and the flush then takes that long in all.
+//! A disk that takes 4 ms for each flush, like the disks for which the goals were set: writes go to the actual disk,
+//! and the flush then takes that long in total.
 
 use std::io;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use forebay_wal::{FileStorage, SegmentMemory, SegmentReader, Storage};
 
 pub(crate) const FLUSH: Duration = Duration::from_millis(4);
 
-/// Does it, in no less time than a flush takes.
+/// Runs `work`, and takes at least the time of a flush.
 pub(crate) fn flush<T>(work: impl FnOnce() -> T) -> T {
     let began = Instant::now();
     let done = work();
@@ -57,7 +57,7 @@ impl Storage for SlowStorage {
     }
 }
 
-// SAFETY: all of it is what the other one does, which keeps what is promised.
+// SAFETY: every call is passed on to the wrapped memory, which keeps the promises.
 unsafe impl SegmentMemory for SlowMemory {
     fn memory(&self) -> NonNull<[u8]> {
         self.0.memory()

@@ -1,4 +1,4 @@
-//! Reading records in their order, past what is damaged or missing.
+//! Reads records in their order, and skips what is damaged or missing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::recovery::cursor::{Place, SegmentCursor};
 use crate::recovery::{Record, follows};
 use crate::seal::{LogKeys, SegmentOpener};
 
-/// Behind an unreadable place reading is tried again at the next page.
+/// Behind an unreadable place, reading resumes at the next page.
 const PAGE: u64 = 4096;
 
-/// What is found next in a log.
+/// The next item that the reader finds in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// A record, and the epoch under which it was written.
     Record(Record<'a>, Epoch),
-    /// A record that is sealed, and there is no key to open it with.
+    /// A sealed record without a key to open it.
     Locked(LockedRecord),
     /// A place where records are missing or not whole; others follow.
     Gap(Gap),
 }
 
-/// What can be told of a sealed record without its key. It may have been forged.
+/// The fields of a sealed record that can be read without its key. They may be forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockedRecord {
-    /// What it is about.
+    /// The kind of the record.
     pub kind: RecordKind,
     /// LSN of its first byte.
     pub lsn: Lsn,
@@ -48,46 +48,45 @@ pub struct LockedRecord {
 pub struct Gap {
     /// Where it begins.
     pub from: Lsn,
-    /// Where records go on; equal to `from` when a file was passed over that is no part of the
-    /// sequence.
+    /// Where records continue; equal to `from` for a skipped file that is not part of the sequence.
     pub to: Lsn,
-    /// What is wrong.
+    /// The reason.
     pub why: GapReason,
 }
 
 /// Why a stretch of the log cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GapReason {
-    /// Bytes of this file are not what was written.
+    /// Bytes of this file differ from the written ones.
     Damaged {
         /// The file.
         file: String,
     },
-    /// The disk does not give these bytes of the file.
+    /// The disk cannot read these bytes of the file.
     Unreadable {
         /// The file.
         file: String,
-        /// What it says.
+        /// The error.
         error: String,
     },
-    /// What this file has there is whole, and does not authenticate, or the file is one of another history of the log:
-    /// somebody has changed it.
+    /// The bytes at that place of the file are whole but do not authenticate, or the file belongs to another history
+    /// of the log: somebody has changed it.
     Forged {
         /// The file.
         file: String,
     },
-    /// What this file has there is not sealed, and has to be: anybody can have written it.
+    /// The records at that place of the file are not sealed, although they must be: anybody can have written them.
     NotSealed {
         /// The file.
         file: String,
     },
-    /// The segment with this number, at least, is not there or has lost its header.
+    /// The segment with this number, at least, is missing or has lost its header.
     Missing {
         /// Its number, as in the name of its file.
         number: u64,
     },
-    /// The file does not go on where the one before it ended: another volume's, an older epoch's, or
-    /// one that says of itself that it lies elsewhere.
+    /// The file does not continue where the one before it ended: it belongs to another volume or an older epoch, or
+    /// its header names another place.
     Misplaced {
         /// The file.
         file: String,
@@ -125,16 +124,16 @@ impl fmt::Display for GapReason {
 pub struct LogReader {
     files: Arc<dyn LogFiles>,
     keys: LogKeys,
-    /// Whether what is not sealed does not count.
+    /// Whether records that are not sealed are skipped.
     only_sealed: bool,
     segments: std::vec::IntoIter<Segment>,
     from: Lsn,
     reading: Option<Reading>,
-    /// The segment that was read before.
+    /// The segment that was read last.
     before: Option<SegmentHeader>,
     at: Lsn,
     torn: bool,
-    /// A segment that was looked at and comes after a gap.
+    /// A segment that follows a gap, already taken from `segments`.
     pending: Option<Segment>,
 }
 
@@ -143,7 +142,7 @@ struct Reading {
     segment: Segment,
 }
 
-/// What lies at a place, without borrowing it.
+/// The item at a place, without a borrow of its bytes.
 enum Found {
     Record {
         kind: RecordKind,
@@ -162,7 +161,7 @@ impl LogReader {
         segments: Vec<Segment>,
         from: Lsn,
     ) -> LogReader {
-        // Where records begin is known from the base of a segment on.
+        // The places of records are known from the base of a segment on.
         let first = segments
             .iter()
             .rposition(|segment| segment.header.base <= from)
@@ -239,12 +238,12 @@ impl LogReader {
         }
     }
 
-    /// Where the records end that have been read so far.
+    /// The LSN behind the records that have been read so far.
     pub fn position(&self) -> Lsn {
         self.at
     }
 
-    /// Whether the last segment that was read ended within something that was being written.
+    /// Whether the last segment that was read ended within an unfinished write.
     pub(super) fn is_torn(&self) -> bool {
         self.torn
     }
@@ -255,8 +254,7 @@ impl LogReader {
         Some(&reading.segment.file)
     }
 
-    /// Takes the next segment in hand. A gap before it is given first; `None` when there is no
-    /// segment.
+    /// Takes the next segment. Returns the gap before it first, if there is one; `None` when no segment is left.
     fn next_segment(&mut self) -> Option<Option<Gap>> {
         if let Some(segment) = self.pending.take() {
             return Some(self.begin(segment));
@@ -301,7 +299,7 @@ impl LogReader {
         Some(Some(gap))
     }
 
-    /// Opens a segment; a gap if that fails.
+    /// Opens a segment; returns a gap if that fails.
     fn begin(&mut self, segment: Segment) -> Option<Gap> {
         self.torn = false;
         match self.files.read(&segment.file) {
@@ -316,10 +314,10 @@ impl LogReader {
                             why: GapReason::Forged { file: name },
                         });
                     }
-                    // Its records are counted.
+                    // Its records are counted only.
                     Err(_) => None,
                 };
-                // A restart may leave numbers out.
+                // A restart may skip LSNs.
                 self.at = header.base;
                 let cursor = SegmentCursor::new(reader, name, header, segment.bytes, opener);
                 self.reading = Some(Reading { cursor, segment });
@@ -404,7 +402,7 @@ impl LogReader {
     }
 }
 
-/// The first record behind a place that the disk does not give.
+/// The first record behind a place that the disk cannot read.
 fn next_readable(cursor: &mut SegmentCursor, from: Lsn, end: Lsn) -> Option<Lsn> {
     let mut at = from;
     while at < end {

@@ -1,4 +1,4 @@
-//! What is in a log, counted.
+//! Counts the records of a log.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use forebay_types::{Epoch, Lsn};
 use super::{Gap, KeptLog, Piece};
 use crate::layout::RecordKind;
 
-/// What is in a log.
+/// The content of a log, counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// LSN of the first record.
@@ -16,13 +16,13 @@ pub struct Summary {
     pub end: Lsn,
     /// Its segments in their order.
     pub segments: Vec<SegmentSummary>,
-    /// Stretches that cannot be read though others follow.
+    /// Stretches that cannot be read although records follow them.
     pub gaps: Vec<Gap>,
     /// How it ends.
     pub ending: Ending,
 }
 
-/// A segment that was begun, and what it has.
+/// A segment that was begun, and its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentSummary {
     /// Its file.
@@ -46,7 +46,7 @@ pub struct SegmentSummary {
 /// Records of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How many.
+    /// The number of records.
     pub records: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
@@ -57,11 +57,11 @@ pub struct Counts {
 pub enum Ending {
     /// After a whole record.
     Clean,
-    /// Within something that was being written.
+    /// Within an unfinished write.
     Torn,
-    /// Before records that were once on stable storage, at least up to this.
+    /// Before records that were once on stable storage.
     Damaged {
-        /// So far records had been durable.
+        /// Records had been durable at least up to this LSN.
         durable_until: Lsn,
     },
 }
@@ -85,7 +85,7 @@ impl SegmentSummary {
             RecordKind::Data => &mut self.data,
             RecordKind::Metadata => &mut self.metadata,
             RecordKind::Truncate => &mut self.truncate,
-            // Not written by this version.
+            // This version does not write any.
             RecordKind::Checkpoint => &mut Counts::default(),
         };
         counts.records += 1;

@@ -1,8 +1,9 @@
-//! The CRC32 of a record's header, without going through its bytes one after the other.
+//! Computes the CRC32 of a record's header by table, instead of byte after byte.
 //!
-//! A header is too short for what makes a CRC fast, and a small record would spend as much on it as on its payload. But a
-//! CRC is linear: that of a header is that of zeros, changed by what each byte changes at its place, whatever
-//! the others are. That is looked up for all bytes at once. The bytes that are always zero are left out.
+//! A header is too short for the fast CRC algorithms, and a small record would spend as much time on its header as on
+//! its payload. But a CRC is linear: the CRC of a header is that of a header of zeros, XORed with the change that
+//! each byte makes at its place, whatever the other bytes are. All changes are looked up independently of one
+//! another. Bytes that are always zero are left out.
 
 use super::{
     RECORD_HEADER, RECORD_LENGTH, RECORD_LSN, RECORD_MAGIC, RECORD_SALT, RECORD_TAG, RECORD_ZERO,
@@ -11,10 +12,10 @@ use super::{
 
 /// The polynomial of zlib and Ethernet, reflected.
 const POLYNOMIAL: u32 = 0xedb8_8320;
-/// Bytes that are covered.
+/// Bytes that the CRC covers.
 const COVERED: usize = RECORD_HEADER - RECORD_TAG;
 
-/// What a byte changes by which so many others are followed that are covered.
+/// The change that a byte makes, by the number of covered bytes that follow it.
 static CHANGES: [[u32; 256]; COVERED] = changes();
 
 /// The CRC of a header of zeros.
@@ -28,7 +29,7 @@ const OF_ZEROS: u32 = {
     !crc
 };
 
-/// The remainder, one byte of zeros further on.
+/// The remainder after one more byte of zeros.
 const fn followed_by_zero(mut crc: u32) -> u32 {
     let mut bit = 0;
     while bit < 8 {
@@ -54,7 +55,7 @@ const fn changes() -> [[u32; 256]; COVERED] {
     changes
 }
 
-/// What a field changes that begins at this place of the header.
+/// The change that a field makes which begins at this offset of the header.
 #[inline]
 fn of_field<const N: usize>(at: usize, field: [u8; N]) -> u32 {
     let mut change = 0;
@@ -64,7 +65,7 @@ fn of_field<const N: usize>(at: usize, field: [u8; N]) -> u32 {
     change
 }
 
-/// The CRC of all that is covered of a header.
+/// The CRC of the covered bytes of a header.
 #[inline]
 pub(super) fn header_crc(header: &RecordHeader) -> u32 {
     const { assert!(RECORD_ZERO == RECORD_LENGTH + 4, "the rest is zeros") }

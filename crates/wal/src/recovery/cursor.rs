@@ -1,5 +1,5 @@
-//! Reading records of one segment, through a buffer rather than mapped memory: a bad sector is an
-//! error then, and not a SIGBUS.
+//! Reads the records of one segment through a buffer rather than mapped memory, so that a bad sector is an error and
+//! not a SIGBUS.
 
 use std::io;
 use std::ops::Range;
@@ -23,27 +23,27 @@ pub(crate) struct SegmentCursor {
     reader: Box<dyn SegmentReader>,
     name: String,
     header: SegmentHeader,
-    /// Opens the records of a sealed segment; without it they can only be counted.
+    /// Opens the records of a sealed segment; without it records are only counted.
     opener: Option<SegmentOpener>,
     /// The payload of the record that was opened last.
     opened: Vec<u8>,
     /// Bytes of the file.
     bytes: u64,
     buffer: Vec<u8>,
-    /// Where in the file the buffer begins, and how much of it is filled.
+    /// The range of the file that is in the buffer.
     buffered: Range<u64>,
 }
 
-/// What lies at an LSN.
+/// The result of a look at an LSN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A valid record, whose payload [`SegmentCursor::payload`] gives.
+    /// A valid record; [`SegmentCursor::payload`] returns its payload.
     Record {
         kind: RecordKind,
         end: Lsn,
         payload: Range<usize>,
     },
-    /// A whole record that is sealed, with so many bytes of payload, and there is no key.
+    /// A whole sealed record with this many bytes of payload, whose key is missing.
     Locked {
         kind: RecordKind,
         end: Lsn,
@@ -51,7 +51,7 @@ pub(crate) enum Place {
     },
     /// A whole record that does not authenticate.
     Forged { end: Lsn },
-    /// A record was begun here and is not whole.
+    /// A record that was begun here and is not whole.
     Torn,
     /// No record of this life.
     End,
@@ -93,7 +93,7 @@ impl SegmentCursor {
         }
     }
 
-    /// Applies the table to the bytes at `lsn`.
+    /// Applies the second table to the bytes at `lsn`.
     pub(crate) fn look(&mut self, lsn: Lsn) -> Result<Place, OpenError> {
         let Some(position) = self.position(lsn) else {
             return Ok(Place::End);
@@ -124,7 +124,7 @@ impl SegmentCursor {
             let bytes = u64::from(record.payload).saturating_sub(SEAL_BYTES);
             return Ok(Place::Locked { kind, end, bytes });
         };
-        // Beside what was read, which is looked at again.
+        // Not in place: the buffer is read again.
         self.opened.clear();
         let stored = self.buffer.get(payload).unwrap_or_default();
         self.opened.extend_from_slice(stored);
@@ -146,7 +146,7 @@ impl SegmentCursor {
         }
     }
 
-    /// What of this life lies after `lsn`, up to the end of the file: behind a hole, that is.
+    /// Traces of this life after `lsn`, up to the end of the file: behind a hole, that is.
     pub(super) fn traces_after(&mut self, lsn: Lsn) -> Result<Traces, OpenError> {
         let mut traces = Traces::default();
         let mut at = lsn;
@@ -163,7 +163,8 @@ impl SegmentCursor {
         Ok(traces)
     }
 
-    /// Where the last record of this life ends that is there, whole or not, and behind which damage ever.
+    /// The end of the last record of this life in the file, whether it is whole or not, and whatever damage precedes
+    /// it.
     pub(crate) fn content_end(&mut self) -> Result<Lsn, OpenError> {
         let (mut at, mut end) = (self.header.base, self.header.base);
         while let Some(found) = self.candidate(at)? {
@@ -211,8 +212,8 @@ impl SegmentCursor {
         }
     }
 
-    /// The first valid record behind `lsn`, wherever the sequence is broken before it. For
-    /// looking at a damaged log; replay never goes on behind the first break.
+    /// The first valid record behind `lsn`, wherever the sequence is broken before it. For the inspection of a
+    /// damaged log; replay never continues behind the first break.
     pub(crate) fn find_after(&mut self, lsn: Lsn) -> Result<Option<Lsn>, OpenError> {
         let mut from = lsn.advance(8);
         while let Some(start) = self.position(from).filter(|start| *start < self.bytes) {
@@ -251,7 +252,7 @@ impl SegmentCursor {
         Ok(self.bytes(range).first_chunk().copied())
     }
 
-    /// Has these bytes of the file in the buffer and says where; fewer when the file has become
+    /// Loads these bytes of the file into the buffer and returns where they are; fewer if the file has become
     /// shorter. `count` was checked against the size of the file.
     fn load(&mut self, position: u64, count: usize) -> Result<Range<usize>, OpenError> {
         let end = position.saturating_add(count as u64);
@@ -265,7 +266,7 @@ impl SegmentCursor {
                 let buffer = self.buffer.get_mut(..count).unwrap_or_default();
                 self.reader.read_at(position, buffer)
             };
-            // A bad sector further on is no reason not to have what lies before it.
+            // A bad sector further on must not hide the bytes before it.
             let filled = read(wanted)
                 .or_else(|_| read(count))
                 .map_err(OpenError::io(format!("read {}", self.name)))?;
@@ -277,11 +278,11 @@ impl SegmentCursor {
     }
 }
 
-/// Bytes that are looked at in one go: so many that the processor compares several at once.
+/// Bytes that are checked together: enough for the processor to compare several words at once.
 const STRIDE: usize = 128;
 
-/// Where in these bytes, of which the first is aligned, records could begin. Behind the end of a log nearly all is
-/// passed over, at the pace of memory.
+/// Offsets at which records could begin in these bytes, of which the first is aligned. Behind the end of a log nearly
+/// everything is skipped, at the speed of memory.
 fn possible_records(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let within = |stride: &[u8]| {
         let mut found = false;
@@ -301,7 +302,7 @@ fn possible_records(bytes: &[u8]) -> impl Iterator<Item = usize> {
         })
 }
 
-/// LSN and end of the record at the first place of a file without a header, if there is a whole one.
+/// LSN and end of the first record in a file without a header, if that record is whole.
 pub(crate) fn first_record(
     reader: &dyn SegmentReader,
     bytes: u64,
@@ -313,7 +314,7 @@ pub(crate) fn first_record(
         return Ok(None);
     };
     let payload_start = start + RECORD_HEADER as u64;
-    // No log reaches so far, and counting on from there would overflow.
+    // No log reaches this LSN, and counting on from it would overflow.
     if record.lsn.0 >= LIMIT || u64::from(record.payload) > bytes.saturating_sub(payload_start) {
         return Ok(None);
     }

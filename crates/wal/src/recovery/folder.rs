@@ -1,4 +1,4 @@
-//! The files of a log: what each of them is, by the first table.
+//! Classifies the files of a log by the first table.
 
 use forebay_types::{Lsn, VolumeId};
 
@@ -11,12 +11,12 @@ use crate::seal::{LogKeys, SegmentOpener};
 use crate::segment::FileName;
 use crate::storage::Storage;
 
-/// A segment that has records and has lost its header.
+/// A segment that has records but has lost its header.
 pub(super) struct Headless {
     pub(super) file: LogFile,
     /// LSN of its first record.
     pub(super) first: Lsn,
-    /// Where that ends.
+    /// The end of that record.
     pub(super) end: Lsn,
 }
 
@@ -28,15 +28,15 @@ pub(super) struct Folder {
     pub(super) headless: Vec<Headless>,
     /// Segments that are shorter than a header's page and have no header: their former content is not known.
     pub(super) stumps: Vec<LogFile>,
-    /// Segments of which nothing is to be replayed, though their headers say that they were begun.
+    /// Segments whose headers are valid, but of which nothing is to be replayed.
     pub(super) let_go: Vec<LogFile>,
-    /// The highest number that appears in a name or a header: a file may carry the header of a name
-    /// that is gone.
+    /// The highest number that appears in a name or a header: a file may carry the header of a name that no longer
+    /// exists.
     pub(super) numbers: u64,
 }
 
 impl Folder {
-    /// Lets go of segments that are not sealed, or refuses them.
+    /// Sorts segments that are not sealed into `let_go`, or refuses them.
     pub(super) fn let_go_of_unsealed(
         &mut self,
         storage: &dyn Storage,
@@ -88,7 +88,7 @@ pub(super) fn classify(
         let reader = storage.read(&text).map_err(failed)?;
         let bytes = reader.size().map_err(failed)?;
         let mut page = [0; SEGMENT_PAGE_USED];
-        // A file that is too short leaves zeros, which are no header.
+        // A file that is too short leaves zeros, which are not a header.
         reader.read_at(0, &mut page).map_err(failed)?;
         let header = SegmentHeader::decode_page(&page);
         folder.numbers = folder.numbers.max(name.number().0);
@@ -119,7 +119,7 @@ pub(super) fn classify(
                 };
                 match record {
                     Some((first, end)) => folder.headless.push(Headless { file, first, end }),
-                    // Segments have their whole length before they have their names.
+                    // A segment gets its whole length before it gets its name.
                     None if lost && bytes < SEGMENT_HEADER as u64 => folder.stumps.push(file),
                     None => folder.void.push(file),
                 }

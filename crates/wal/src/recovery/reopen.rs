@@ -1,4 +1,4 @@
-//! From a recovered log to one that is written again.
+//! Reopens a recovered log for writing.
 
 use forebay_types::Lsn;
 
@@ -10,12 +10,12 @@ use crate::segment::{FileName, Retained, Spare};
 use crate::state::{Closing, State};
 use crate::storage::Storage;
 
-/// Puts the folder in order and gives the state from which the log goes on.
+/// Cleans up the folder and returns the state from which the log continues.
 pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenError> {
     options.check()?;
     check_owner(&recovery, &options)?;
-    // First of all: a power cut that took back the end of what was replayed would make the new
-    // segment the continuation of something that is no longer there.
+    // Must come first: if a power cut lost the end of the replayed records later, the new segment would continue
+    // records that no longer exist.
     make_durable(&recovery)?;
     forget_halves(&recovery)?;
     let put_away = put_away_cut_off(&recovery)?;
@@ -76,8 +76,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         forget_life(&*storage, name)?;
     }
     let mut spares = Vec::new();
-    // Where headers contradict names, a file may have been renamed over another one: the last one is
-    // there.
+    // Where headers contradict names, a file may have been renamed over another one: only the last one still exists.
     let files: std::collections::BTreeMap<_, _> = files.into_iter().collect();
     for (name, bytes) in files {
         if bytes == options.segment_bytes {
@@ -147,12 +146,11 @@ fn check_owner(recovery: &Recovery, options: &Options) -> Result<(), OpenError> 
     }
 }
 
-/// Flushes what was replayed and may so far be in the page cache only. It is written again before
-/// that: a flush may have failed in the process before, and the system then takes for written what
-/// is not.
+/// Flushes the replayed records, which may so far be in the page cache only. They are written again before that: a
+/// flush of the previous process may have failed, and the system then regards pages as written that are not.
 fn make_durable(recovery: &Recovery) -> Result<(), OpenError> {
     let known = recovery.durable.max(recovery.from);
-    // A sealed segment names the one before it, which must not be lost for having no records.
+    // A sealed segment names the one before it, so that one must not be lost even if it has no records.
     let is_named =
         |stretch: &&Stretch| stretch.segment.header.seal.is_some() && stretch.start == stretch.end;
     let needed = |stretch: &&Stretch| stretch.end > known || is_named(stretch);
@@ -174,10 +172,10 @@ fn make_durable(recovery: &Recovery) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Takes the header away of a record at the end of which a power cut has left only a part, and of the
-/// first record of a segment whose own header it took. They were judged, with what was known of how their
-/// writer ended; after a kill of the next one they would be taken for damage. Not flushed: a power cut that
-/// brings them back is known for one.
+/// Clears the header of the record at the end that a power cut has left in part, and of the first record in each
+/// segment whose own header the power cut lost. The scan has judged them with the knowledge of how their writer
+/// ended; after a kill of the next writer they would be taken for damage. Not flushed: a power cut that restores them
+/// is known to be a power cut.
 fn forget_halves(recovery: &Recovery) -> Result<(), OpenError> {
     let last = recovery.chain.last().map(|last| {
         let end = last.end.0.saturating_sub(last.segment.header.base.0) as usize;
@@ -193,16 +191,16 @@ fn forget_halves(recovery: &Recovery) -> Result<(), OpenError> {
         let memory = memory.map_err(OpenError::io(format!("open {name}")))?;
         memory.clear(SEGMENT_HEADER + at..SEGMENT_HEADER + at + RECORD_HEADER);
         if kept {
-            // The message about the cut is logged once.
+            // So that the message about the cut is logged only once.
             memory.clear(SIZE_BYTES);
         }
     }
     Ok(())
 }
 
-/// Takes its header away from a segment of which nothing is replayed. In a folder whose headers contradict one
-/// another it would otherwise be a part of the log as soon as the one that stands for it is used again. Not
-/// flushed, since a log that a crash can have left has no such headers.
+/// Clears the header of a segment of which nothing is replayed. In a folder whose headers contradict one another it
+/// would otherwise become part of the log as soon as the segment that replaced it is reused. Not flushed, since a
+/// crash does not leave contradicting headers.
 fn forget_life(storage: &dyn Storage, name: &str) -> Result<(), OpenError> {
     let memory = storage.open(name);
     memory
@@ -211,8 +209,8 @@ fn forget_life(storage: &dyn Storage, name: &str) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Sees to it, durably, that no segment after the end is ever taken for a part of the log. Returns
-/// the files that can be used again: all, unless the log is damaged.
+/// Makes sure, durably, that no segment after the end is ever taken for a part of the log. Returns the files that can
+/// be reused: all, unless the log is damaged.
 fn put_away_cut_off(recovery: &Recovery) -> Result<Vec<(String, u64)>, OpenError> {
     let cut_off = recovery.cut_off.iter().map(|segment| &segment.file);
     if !matches!(recovery.tail, Tail::Damaged { .. }) {

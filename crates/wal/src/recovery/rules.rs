@@ -1,5 +1,4 @@
-//! The tables of the parent module, executed: each is a list of rows, and the first that applies
-//! decides.
+//! The tables of the parent module as code: each is a list of rows, and the first row that applies decides.
 
 use forebay_types::{Epoch, Lsn, VolumeId};
 
@@ -7,7 +6,7 @@ use super::{Known, Tail, Traces, WriterEnd};
 use crate::layout::{HeaderBytes, RecordHeader, Salt, SegmentHeader};
 use crate::segment::FileName;
 
-/// What a file is.
+/// The classification of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileVerdict {
     Begun(SegmentHeader),
@@ -29,7 +28,7 @@ pub(super) fn segment_file(name: FileName, header: HeaderBytes, volume: VolumeId
     }
 }
 
-/// What lies where a record could begin, before its payload was read.
+/// The classification of a possible record header, before its payload is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderVerdict {
     End,
@@ -37,8 +36,8 @@ pub(super) enum HeaderVerdict {
     Claimed(RecordHeader, u32),
 }
 
-/// Second table, up to the CRC. `room` is what is left of the segment after the record's header, or
-/// `None` when not even that fits.
+/// Second table, up to the CRC. `room` is the number of bytes of the segment after the record's header; `None` if not
+/// even the header fits.
 pub(super) fn record_header(
     decoded: Option<(RecordHeader, u32)>,
     lsn: Lsn,
@@ -56,7 +55,7 @@ pub(super) fn record_header(
     }
 }
 
-/// Whether a log goes on.
+/// Whether the log continues in the next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextVerdict {
     LogEnds,
@@ -75,7 +74,8 @@ pub(super) fn next_segment(end: Lsn, epoch: Epoch, next: Option<&SegmentHeader>)
     }
 }
 
-/// Third table, its row about sealed segments: whether the next one, which goes on there, was begun behind this one.
+/// Third table, the row about sealed segments: whether the next one, which continues there, was begun behind this
+/// one.
 pub(crate) fn follows(last: &SegmentHeader, next: &SegmentHeader) -> bool {
     let salt = last.seal.map(|seal| seal.salt).unwrap_or_default();
     next.seal
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(tail(at, at, half, WriterEnd::Kill), damaged(900));
         assert_eq!(tail(at, at, headless, WriterEnd::Kill), damaged(900));
         assert_eq!(tail(at, at, hole, WriterEnd::Kill), torn);
-        // The log's position: both LSNs count while the kernel lives, the durable one always.
+        // The log's position: both LSNs count after a kill, the durable one in every case.
         let noted = |complete, durable, how, traces| {
             let reached = Reached {
                 complete: Lsn(complete),

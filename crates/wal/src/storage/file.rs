@@ -17,31 +17,32 @@ use memmap2::{Advice, MmapRaw, UncheckedAdvice};
 use super::{PAGE, SegmentMemory, SegmentReader, Storage};
 use crate::position::{POSITION_BYTES, POSITION_FILE};
 
-/// Bytes that the page cache is to hold as one: what was written to a new file with one call, as far as the file system
-/// knows such pieces (ext4 from Linux 6.16 on, XFS). They are made present, write-protected and flushed as one: more of them are cheaper, and have
-/// more written to the disk for a short record (`docs/decisions/0032-what-a-flush-costs-the-kernel.md`).
+/// Bytes per write call into a new file, which the page cache keeps as one folio if the file system supports large
+/// folios (ext4 from Linux 6.16 on, XFS). A folio is made present, write-protected and flushed as a whole: larger
+/// ones cost less, but make a short record write more to the disk
+/// (`docs/decisions/0032-what-a-flush-costs-the-kernel.md`).
 const PIECE: usize = 32 << 10;
 
-/// Name of a segment that is being made. Only one is at a time.
+/// Name of a segment that is being made. There is only one at a time.
 const NEW_FILE: &str = "segment.new";
 
 /// A folder of segment files, locked against other processes.
 ///
-/// A file system that reserves space for overwriting (ext4, XFS, tmpfs) is expected: on one that
-/// copies on write a full disk can still end the process with SIGBUS.
+/// Expects a file system that reserves space for overwriting (ext4, XFS, tmpfs): on one that copies on write, a full
+/// disk can still end the process with SIGBUS.
 #[derive(Debug)]
 pub struct FileStorage {
     path: PathBuf,
-    /// Open for the whole life: carries the lock, and flushes changes of the folder.
+    /// Open for the whole life of the value: holds the lock, and flushes changes of the folder.
     folder: File,
 }
 
 impl FileStorage {
-    /// Opens the folder, makes it if there is none, and locks it until the value is dropped.
+    /// Opens the folder, creates it if it does not exist, and locks it until the value is dropped.
     ///
     /// # Errors
-    /// `WouldBlock` when another process (or another `FileStorage` of this one) has it open;
-    /// otherwise what the operating system says, with the path.
+    /// `WouldBlock` if another process (or another `FileStorage` of this one) has it open; otherwise an error of the
+    /// operating system, with the path.
     pub fn open(path: impl AsRef<Path>) -> io::Result<FileStorage> {
         let path = path.as_ref().to_path_buf();
         let named = |error: io::Error| {
@@ -91,7 +92,7 @@ impl Storage for FileStorage {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
-            // A name that is no UTF-8 is none of ours.
+            // A name that is not UTF-8 is not a name of the log.
             names.extend(entry?.file_name().into_string());
         }
         Ok(names)
@@ -102,7 +103,7 @@ impl Storage for FileStorage {
         if path.try_exists()? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        // It has its name once it has its size: a segment that is shorter was cut.
+        // A file gets its name after it has its size: a segment that is shorter was cut.
         let beside = self.path.join(NEW_FILE);
         let mut last = beside.as_path();
         let made = OpenOptions::new()
@@ -123,7 +124,7 @@ impl Storage for FileStorage {
         match made {
             Ok(mapped) => Ok(Box::new(mapped)),
             Err(error) => {
-                // The first error is the one to report; a leftover is found at the next start.
+                // Report the first error; a leftover file is found at the next start.
                 let _ = std::fs::remove_file(last);
                 Err(error)
             }
@@ -181,12 +182,12 @@ impl Storage for FileStorage {
     }
 }
 
-/// Opens a segment that is only looked at.
+/// Opens a segment for reading only.
 pub(crate) fn open_for_reading(path: &Path) -> io::Result<Box<dyn SegmentReader>> {
     Ok(Box::new(Opened(File::open(path)?)))
 }
 
-/// Gives a file its size and all its blocks.
+/// Gives a file its size and allocates all its blocks.
 fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     let bytes = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
     // SAFETY: the descriptor belongs to `file`, which outlives the call; no memory is passed.
@@ -196,7 +197,7 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Fills the page cache's part of a new file with zeros, by [`PIECE`]s. They need not be on the disk: space that was reserved reads
+/// Fills the page cache of a new file with zeros, in [`PIECE`]s. They need not reach the disk: reserved space reads
 /// as zeros.
 fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
     let zeros = [0; PIECE];
@@ -210,12 +211,12 @@ fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// How many names lead to a file. Nothing else is asked: who asks for its times has the next change set them, and the next flush
-/// write the file system's journal for them (Linux from 6.13 on).
+/// Number of names of a file. Requests no other field: after a request for its times, the next change of the file
+/// would update them, and the next flush would write the file system's journal for them (Linux from 6.13 on).
 fn links(file: &File) -> io::Result<u64> {
     let mut found = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: the descriptor belongs to `file`, which outlives the call; the path is empty and ends with a zero; `found` has room
-    // for what is written.
+    // SAFETY: the descriptor belongs to `file`, which outlives the call; the path is empty and ends with a zero;
+    // `found` has room for the result.
     let outcome = unsafe {
         libc::statx(
             file.as_raw_fd(),
@@ -226,19 +227,19 @@ fn links(file: &File) -> io::Result<u64> {
         )
     };
     if outcome != 0 {
-        // Some sandboxes do not know that call.
+        // Some sandboxes do not support that call.
         return Ok(file.metadata()?.nlink());
     }
-    // SAFETY: zeros are a valid value, and the call has written over them.
+    // SAFETY: zeros are a valid value, and the call has overwritten them.
     Ok(unsafe { found.assume_init() }.stx_nlink.into())
 }
 
-/// Whether a file lies in a file system that is all in memory and writes nothing anywhere.
+/// Whether a file lies in a file system that is kept in memory and writes nothing to a disk.
 fn is_in_memory(file: &File) -> bool {
     let mut found = MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the descriptor belongs to `file`, which outlives the call; `found` has room for what is written.
+    // SAFETY: the descriptor belongs to `file`, which outlives the call; `found` has room for the result.
     let outcome = unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) };
-    // SAFETY: zeros are a valid value, and a call that succeeds has written over them.
+    // SAFETY: zeros are a valid value, and a successful call has overwritten them.
     outcome == 0 && unsafe { found.assume_init() }.f_type == libc::TMPFS_MAGIC
 }
 
@@ -246,7 +247,7 @@ fn is_in_memory(file: &File) -> bool {
 struct Mapped {
     map: MmapRaw,
     file: File,
-    /// Whether it lies in a file system that is all in memory.
+    /// Whether the file lies in a file system that is kept in memory.
     in_memory: bool,
     /// Whether its pages have been made present.
     faulted_in: AtomicBool,
@@ -263,26 +264,28 @@ impl Mapped {
         })
     }
 
-    /// Takes those pages out of the page table that lie in `range` to their end: nothing more is stored there as a rule, and if it is, the page
-    /// is faulted in again. All of them together cost the other processors one interruption; those that are still mapped when they
-    /// are flushed are write-protected one by one, with an interruption for each. Of a few pages that is no more.
+    /// Removes the pages from the beginning of `range` to the end of its last page from the page table. Normally
+    /// nothing more is stored there; if it is, the page faults in again. Removing them together costs the other
+    /// processors one interruption; pages that are still mapped when they are flushed are write-protected one by one,
+    /// with an interruption for each. For a few pages that costs no more.
     fn forget_mapping(&self, range: &Range<usize>) {
         let first = range.start / PAGE * PAGE;
         let bytes = (range.end / PAGE * PAGE).saturating_sub(first);
         if bytes >= PIECE {
-            // SAFETY: the map is shared and of a file, so that its content is that of the page cache, and does not change.
+            // SAFETY: the map is shared and backed by a file, so its content is that of the page cache, and does not
+            // change.
             let forgotten = unsafe {
                 self.map
                     .unchecked_advise_range(UncheckedAdvice::DontNeed, first, bytes)
             };
-            // Refused for memory that is locked, which can be flushed as it is.
+            // Fails for locked memory, which can be flushed as it is.
             let _ = forgotten;
         }
     }
 }
 
-// SAFETY: the map is made once and unmapped when `Mapped` is dropped, so its address and length
-// stay; it starts at a page. `flush` is done by the kernel.
+// SAFETY: the map is made once and unmapped when `Mapped` is dropped, so its address and length stay the same; it
+// starts at a page. The kernel does the flush.
 unsafe impl SegmentMemory for Mapped {
     fn memory(&self) -> NonNull<[u8]> {
         let start = NonNull::new(self.map.as_mut_ptr()).unwrap_or(NonNull::dangling());
@@ -294,7 +297,7 @@ unsafe impl SegmentMemory for Mapped {
             self.forget_mapping(&range);
         }
         self.map.flush_range(range.start, range.len())?;
-        // What no name leads to cannot be read again after a crash.
+        // A file without a name cannot be read again after a crash.
         if links(&self.file)? == 0 {
             return Err(io::Error::other("its file was removed"));
         }
@@ -302,11 +305,11 @@ unsafe impl SegmentMemory for Mapped {
     }
 
     fn prefault(&self) {
-        // Nobody takes these out of the page table again, but to swap them.
+        // These pages leave the page table only when they are swapped out.
         if self.in_memory && self.faulted_in.swap(true, Ordering::Relaxed) {
             return;
         }
-        // Linux before 5.14 does not know it: then the stores fault one by one.
+        // Linux before 5.14 does not support this: then the stores fault one by one.
         let _ = self.map.advise(Advice::PopulateWrite);
     }
 

@@ -1,4 +1,4 @@
-//! Segments in memory, for tests: they can lose power, run full and fail.
+//! Segments in memory, for tests: the storage can lose power, run full and fail.
 
 use std::alloc::{self, Layout};
 use std::collections::BTreeMap;
@@ -12,15 +12,14 @@ use parking_lot::{Condvar, Mutex};
 use super::{PAGE, SegmentMemory, SegmentReader, Storage};
 use crate::position::{POSITION_BYTES, POSITION_FILE};
 
-/// Bytes that a disk writes as one.
+/// The unit in which a disk writes.
 const SECTOR: usize = 512;
 
-/// A folder in memory. Each file has two images: what the page cache holds, and what is on stable
-/// storage. Clones are the same folder. As on Linux, what a failed flush was to write counts as clean
-/// from then on, though it is not on stable storage.
+/// A folder in memory. Each file has two images: the page cache, and the stable storage. Clones are the same folder.
+/// As on Linux, bytes of a failed flush count as clean from then on, although they are not on stable storage.
 ///
-/// Images are taken ([`kill`](Self::kill), [`power_cut`](Self::power_cut)) and files edited only
-/// while no append is running.
+/// Images are taken ([`kill`](Self::kill), [`power_cut`](Self::power_cut)) and files edited only while no append is
+/// running.
 #[derive(Clone, Default)]
 pub struct MemoryStorage {
     disk: Arc<Disk>,
@@ -51,8 +50,8 @@ impl MemoryStorage {
         MemoryStorage::default()
     }
 
-    /// What the next process finds after `kill -9`: everything that was written. Whether it is on
-    /// stable storage has not changed. Faults and limits are gone.
+    /// The storage as the next process finds it after `kill -9`: everything that was written. The stable image does
+    /// not change. The copy has no faults and no limits.
     pub fn kill(&self) -> MemoryStorage {
         self.image(|file| MemoryFile {
             cache: Pages::holding(file.cache.bytes()),
@@ -61,8 +60,8 @@ impl MemoryStorage {
         })
     }
 
-    /// What the next process finds after a power cut: of each sector that was not flushed the old
-    /// bytes, the new ones, or a mixture, as `seed` decides. Faults and limits are gone.
+    /// The storage as the next process finds it after a power cut: for each unflushed sector the old bytes, the new
+    /// ones, or a mixture, as `seed` decides. The copy has no faults and no limits.
     pub fn power_cut(&self, seed: u64) -> MemoryStorage {
         let mut random = Random(seed);
         self.image(|file| {
@@ -85,7 +84,7 @@ impl MemoryStorage {
         })
     }
 
-    /// What the next process finds after a power cut that took everything that was not flushed.
+    /// The storage as the next process finds it after a power cut that lost everything unflushed.
     pub fn power_cut_losing_all(&self) -> MemoryStorage {
         self.image(|file| MemoryFile::flushed(file.stable.lock().clone()))
     }
@@ -109,34 +108,34 @@ impl MemoryStorage {
         }
     }
 
-    /// From now on all files together may have this many bytes; `None` lifts the limit.
+    /// Limits the bytes of all files together from now on; `None` lifts the limit.
     pub fn limit_capacity(&self, bytes: Option<u64>) {
         self.disk.state.lock().capacity_bytes = bytes;
     }
 
-    /// From now on flushes fail (or work again).
+    /// Makes flushes fail from now on, or work again.
     pub fn fail_flushes(&self, fail: bool) {
         self.disk.state.lock().flushes_fail = fail;
     }
 
-    /// From now on flushes wait (or go on).
+    /// Makes flushes wait from now on, or continue.
     pub fn hold_flushes(&self, hold: bool) {
         self.disk.state.lock().flushes_held = hold;
         self.disk.released.notify_all();
     }
 
-    /// Flushes that were asked for so far, failed ones included.
+    /// Number of flushes requested so far, including failed ones.
     pub fn flushes(&self) -> u64 {
         self.disk.state.lock().flushes
     }
 
-    /// Calls `observer` before every change of the folder and every flush: the moments between
-    /// which a crash makes a difference.
+    /// Calls `observer` before every change of the folder and every flush: a crash has different results before and
+    /// after each of them.
     pub fn observe(&self, observer: impl Fn() + Send + Sync + 'static) {
         self.disk.state.lock().observer = Some(Arc::new(observer));
     }
 
-    /// Changes a file behind the log's back, in both images; an empty one is made if there is none.
+    /// Changes a file behind the log's back, in both images. Creates an empty one if it does not exist.
     pub fn edit(&self, name: &str, edit: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.disk.state.lock();
         let mut bytes = state
@@ -149,7 +148,7 @@ impl MemoryStorage {
             .insert(name.to_owned(), Arc::new(MemoryFile::flushed(bytes)));
     }
 
-    /// Tells the observer, without holding the lock that it needs to take an image.
+    /// Calls the observer without holding the lock, which it needs to take an image.
     fn step(&self) {
         let observer = self.disk.state.lock().observer.clone();
         if let Some(observer) = observer {
@@ -182,7 +181,7 @@ impl Storage for MemoryStorage {
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn SegmentMemory>> {
         self.step();
         let mut state = self.disk.state.lock();
-        // The one page beside them is none of the segments.
+        // The position's page is not a segment.
         let segments = state
             .files
             .iter()
@@ -262,8 +261,8 @@ impl Storage for MemoryStorage {
 struct MemoryFile {
     cache: Pages,
     stable: Mutex<Vec<u8>>,
-    /// By page, where the bytes of a failed flush begin and what they were: the page counts as clean
-    /// until it changes.
+    /// By page, the offset and the old content of the bytes of a failed flush: the page counts as clean until it
+    /// changes.
     given_up: Mutex<BTreeMap<usize, (usize, Vec<u8>)>>,
 }
 
@@ -277,7 +276,7 @@ impl MemoryFile {
         }
     }
 
-    /// Brings bytes to stable storage, except on pages that a failed flush has left behind.
+    /// Writes bytes to the stable image, except on pages that a failed flush has left behind.
     fn flush(&self, range: Range<usize>) -> Option<()> {
         let mut stable = self.stable.lock();
         let given_up = self.given_up.lock();
@@ -298,7 +297,7 @@ impl MemoryFile {
         Some(())
     }
 
-    /// What a flush leaves behind that fails.
+    /// The effect of a failed flush.
     fn give_up(&self, range: Range<usize>) {
         let mut given_up = self.given_up.lock();
         for page in pages(range) {
@@ -309,7 +308,7 @@ impl MemoryFile {
     }
 }
 
-/// A range, cut at the beginnings of pages.
+/// A range, divided at page boundaries.
 fn pages(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let first = range.start / PAGE * PAGE;
     (first..range.end)
@@ -322,8 +321,7 @@ struct Handle {
     file: Arc<MemoryFile>,
 }
 
-// SAFETY: the pages belong to the file, which this handle keeps alive, and never move. `flush`
-// reads its range only.
+// SAFETY: the pages belong to the file, which this handle keeps alive, and never move. `flush` reads only its range.
 unsafe impl SegmentMemory for Handle {
     fn memory(&self) -> NonNull<[u8]> {
         self.file.cache.0
@@ -371,12 +369,11 @@ impl SegmentReader for Reader {
     }
 }
 
-/// Page-aligned memory that is shared as mapped memory is: whoever writes sees to it that nobody
-/// else touches the same bytes.
+/// Page-aligned memory that is shared like mapped memory: a writer excludes all other users of the same bytes.
 struct Pages(NonNull<[u8]>);
 
-// SAFETY: plain memory without owner thread; who may touch which bytes is the concern of the users,
-// as with memory mapped from a file.
+// SAFETY: plain memory without an owner thread; the users decide which thread may access which bytes, as with memory
+// mapped from a file.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
@@ -406,20 +403,19 @@ impl Pages {
         self.0.len()
     }
 
-    /// All bytes. Only while nobody writes (the rule of [`MemoryStorage`]).
+    /// All bytes. Only while nothing writes (the rule of [`MemoryStorage`]).
     fn bytes(&self) -> &[u8] {
-        // SAFETY: allocated and initialised as long as `self` lives; the rule of `MemoryStorage`
-        // keeps writers away.
+        // SAFETY: allocated and initialised as long as `self` lives; the rule of `MemoryStorage` excludes writers.
         unsafe { self.0.as_ref() }
     }
 
-    /// Some bytes, which nobody is writing to.
+    /// Some bytes, which nothing is writing to.
     fn part(&self, range: Range<usize>) -> Option<&[u8]> {
         if range.start > range.end || range.end > self.len() {
             return None;
         }
-        // SAFETY: within the allocation (checked above); the log flushes only what has been written
-        // completely, so nobody writes there.
+        // SAFETY: within the allocation (checked above); the log flushes only bytes that are completely written, so
+        // nothing writes there.
         Some(unsafe {
             std::slice::from_raw_parts(self.0.cast::<u8>().as_ptr().add(range.start), range.len())
         })
@@ -433,7 +429,7 @@ impl Drop for Pages {
     }
 }
 
-/// SplitMix64: enough chance for a test, the same every time.
+/// SplitMix64: random enough for a test, and repeatable.
 struct Random(u64);
 
 impl Random {

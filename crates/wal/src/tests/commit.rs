@@ -1,4 +1,4 @@
-//! Flushes: as few as possible, and none that does not hold.
+//! Flushes: as few as possible, and none that does not keep its promise.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn many_waiters_share_one_flush() {
         };
         let mut waiters = vec![ask(first.end)];
         eventually(|| storage.flushes() == 1);
-        // These come while a flush is under way; the next one is for all of them.
+        // These waiters come while a flush is under way; the next flush is for all of them.
         let ends: Vec<_> = (0..64).map(|_| append(&wal, b"more").end).collect();
         waiters.extend(ends.into_iter().map(ask));
         storage.hold_flushes(false);
@@ -36,14 +36,14 @@ fn many_waiters_share_one_flush() {
 #[test]
 fn whoever_asked_before_the_record_was_there_is_woken_by_its_append() {
     both(|| {
-        // Polled once only: without being woken they would never know.
+        // Polled only once: without a wake-up they would never become ready.
         struct Woken(std::sync::atomic::AtomicBool);
         impl Wake for Woken {
             fn wake(self: Arc<Self>) {
                 self.0.store(true, std::sync::atomic::Ordering::SeqCst);
             }
         }
-        // One that is copied under the lock, and one that is not.
+        // One record that is copied under the lock, and one that is not.
         for bytes in [100, 2000] {
             let storage = MemoryStorage::new();
             let wal = open(&storage);

@@ -1,10 +1,10 @@
-//! What is left after the power went.
+//! The log after a power cut.
 
 use super::*;
 use parking_lot::Mutex;
 
-/// What must hold whenever the power goes: every durable record is there, what is there is a prefix
-/// of what was appended, and the log can go on.
+/// The invariants after any power cut: every durable record exists, the existing records are a prefix of the appended
+/// ones, and the log can continue.
 fn check_image(image: &MemoryStorage, durable: Lsn, appended: &[(Lsn, Vec<u8>)], hint: &str) {
     let mut recovery = scan(image, Lsn::ZERO);
     assert!(
@@ -25,7 +25,7 @@ fn check_image(image: &MemoryStorage, durable: Lsn, appended: &[(Lsn, Vec<u8>)],
     assert_eq!(more[0].0, end, "{hint}");
     wait(wal.durable(wal.next_lsn())).expect("durable");
     wal.abandon();
-    // A second cut right after must keep both lives.
+    // Both lives must survive a second cut right after.
     let expected = [found, more].concat();
     assert_eq!(
         replay(&image.power_cut_losing_all(), Lsn::ZERO),
@@ -87,7 +87,7 @@ fn torn_tail_at_every_sector_ends_the_log_there() {
 fn power_cut_at_every_step_of_a_life_with_recycling_and_recovery() {
     both(|| {
         let moments: Arc<Mutex<Vec<(MemoryStorage, Lsn, Lsn)>>> = Arc::default();
-        // What the world outside knows: published LSN, and what durable() has answered.
+        // The state that is known outside the log: the published LSN, and the LSN that durable() has confirmed.
         let known = Arc::new(Mutex::new((Lsn::ZERO, Lsn::ZERO)));
         let storage = MemoryStorage::new();
         let (taken, seen, disk) = (Arc::clone(&moments), Arc::clone(&known), storage.clone());
@@ -107,7 +107,7 @@ fn power_cut_at_every_step_of_a_life_with_recycling_and_recovery() {
                     life * 1000 + round * 10..life * 1000 + round * 10 + 7,
                     800,
                 ));
-                // No append runs while an image is taken: the syncer and the preparer are awaited.
+                // No append runs while an image is taken: the test waits for the syncer and the preparer.
                 wait(wal.durable(wal.next_lsn())).expect("durable");
                 known.lock().1 = wal.next_lsn();
                 if round % 3 == 2 {
@@ -218,8 +218,7 @@ fn a_hole_cuts_off_what_was_appended_after_it() {
         assert_eq!(recovery.tail(), hole_only);
         assert_eq!(ended(&killed, WriterEnd::Kill).tail(), hole_only);
         assert_eq!(records(&mut recovery), [(before.lsn, b"before".to_vec())]);
-        // What lies behind the hole stays dead, even when the hole's place is taken by a record of its
-        // size.
+        // Records behind the hole are never replayed, even when a record of the hole's size takes its place.
         let wal = recovery.into_wal(options()).expect("opened");
         append(&wal, b"new");
         wal.abandon();
@@ -251,7 +250,7 @@ fn completion_waits_for_the_slower_append() {
 #[test]
 fn records_of_a_former_life_are_never_trusted() {
     both(|| {
-        // Records of one size, so that former ones lie exactly where new ones could.
+        // All records have one size, so that earlier records lie exactly where new ones could.
         let storage = MemoryStorage::new();
         let wal = open_with(
             &storage,
@@ -301,8 +300,8 @@ fn records_with_the_right_lsn_and_crc_but_of_another_life_are_not_trusted() {
 #[test]
 fn trap_6_a_mark_covers_only_what_came_before_it() {
     both(|| {
-        // "Removed" and "published" are positions in the sequence: what is appended after a mark comes
-        // back after it, and recycling up to the mark takes nothing behind it.
+        // "Removed" and "published" are positions in the sequence: records that are appended after a mark come back
+        // after it, and recycling up to the mark loses nothing behind it.
         let storage = MemoryStorage::new();
         let wal = open(&storage);
         append_many(&wal, 0..20, 900);
@@ -313,8 +312,7 @@ fn trap_6_a_mark_covers_only_what_came_before_it() {
         wal.recycle(mark.end);
         wal.close().expect("flushed");
         assert_eq!(replay(&storage.power_cut_losing_all(), mark.end), after);
-        // Replayed from an older published LSN within the same segment, the order is that of the
-        // appends.
+        // Replay from an older published LSN within the same segment yields the order of the appends.
         let mut recovery = scan(&storage, mark.lsn);
         let first = recovery
             .next()

@@ -59,7 +59,7 @@ fn every_length_to_which_the_last_segment_is_cut_is_noticed() {
                 true => assert_eq!(recovery.tail(), Tail::Clean, "{length}"),
                 false => is_said(&recovery, Some(end)),
             }
-            // With nothing but the segments the recovery reports possible damage.
+            // From the segments alone, recovery reports possible damage.
             for ending in [WriterEnd::Kill, WriterEnd::PowerCut, WriterEnd::Stop] {
                 let recovery = ended(&cut(&bare, &last, length), ending);
                 assert!(
@@ -209,7 +209,7 @@ fn an_archived_log_takes_no_more_than_its_records_and_is_read_as_before() {
         assert_eq!((summary.end, summary.ending), (end, crate::Ending::Clean));
         let counted: u64 = summary.segments.iter().map(|it| it.data.records).sum();
         assert_eq!(counted, written.len() as u64);
-        // The next log begins without it.
+        // The next log does not contain it.
         let wal = open_with(&storage, Lsn(1 << 20), options());
         append_many(&wal, 0..3, 100);
         wal.close().expect("flushed");

@@ -1,4 +1,4 @@
-//! Logs that are not as they should be.
+//! Damaged and incomplete logs.
 
 use super::*;
 use crate::{OpenError, put_aside};
@@ -121,7 +121,7 @@ fn a_removed_segment_is_damage_or_missing_records() {
         ),
         "{error}"
     );
-    // A bucket that has it all does not miss it.
+    // A bucket that has everything up to there does not need it.
     let later = written[20].0;
     assert_eq!(replay(&image, later), written[20..]);
 }
@@ -318,7 +318,7 @@ fn records_far_behind_a_hole_are_found() {
 fn the_last_segment_without_its_header_is_damage_where_the_power_stayed() {
     let (storage, written) = filled();
     let segments = names(&storage, ".seg");
-    // The very last one is prepared for what comes next.
+    // The very last one is prepared for the next records.
     let holds_records = |name: &&String| {
         let mut first = [0; 4];
         let file = storage.read(name).expect("there");
@@ -361,7 +361,7 @@ fn a_log_that_does_not_reach_to_where_its_writer_stopped_has_lost_something() {
     let storage = without_position(&storage);
     let tail = |ending| ended(&storage, ending).tail();
     assert_eq!(tail(WriterEnd::StopAt(stop)), Tail::Clean);
-    // What lies behind the end of the log's last segment was never written; nobody looks at it.
+    // Bytes behind the end of the log's last segment were never written, and are not read.
     let begun = |name: &&String| {
         let mut first = [0; 4];
         let file = storage.read(name).expect("there");
@@ -391,8 +391,8 @@ fn an_end_that_was_noted_too_early_hides_nothing() {
     assert_eq!(ended(&storage, exact).tail(), Tail::Damaged { at, until });
 }
 
-/// After a power cut a log is opened; before anything is appended the process is killed. What the power cut has
-/// left must not be laid at the door of the kill.
+/// After a power cut a log is opened; before anything is appended the process is killed. Damage of the power cut must
+/// not be attributed to the kill.
 fn killed_after_a_power_cut(left: MemoryStorage) -> Tail {
     let shared = Arc::new(left.clone());
     let recovery = Recovery::scan_after(shared, VOLUME, Lsn::ZERO, WriterEnd::PowerCut);

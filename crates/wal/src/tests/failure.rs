@@ -20,7 +20,7 @@ fn failed_flush_poisons_and_is_never_acknowledged() {
         let failure = wal.failure().expect("poisoned");
         assert_eq!(failure.durable, lost.lsn);
         assert!(failure.reason.contains("flush"), "{failure}");
-        // The disk works again, and yet nothing of it counts.
+        // The disk works again, but the log stays failed.
         storage.fail_flushes(false);
         let flushes = storage.flushes();
         assert!(wait(wal.durable(lost.end)).is_err());
@@ -121,7 +121,7 @@ fn what_a_failed_flush_left_behind_is_written_again_after_a_kill() {
         let (storage, wal, lost) = poisoned();
         wal.abandon();
         let killed = storage.kill();
-        // The kernel has the record and takes it for written.
+        // The kernel has the record and regards it as written.
         let wal = scan(&killed, Lsn::ZERO)
             .into_wal(options())
             .expect("opened");

@@ -1,4 +1,4 @@
-//! Looking at logs that are as they should be, damaged, incomplete, or still written.
+//! Inspection of logs that are valid, damaged, incomplete, or still being written.
 
 use super::*;
 use crate::{Ending, GapReason, Inspection, KeptLog, Label, Piece, discard, put_aside};
@@ -113,7 +113,7 @@ fn a_segment_without_its_header_is_missing() {
 #[test]
 fn records_that_are_gone_from_the_end_are_known_of() {
     let (storage, written) = filled();
-    // Their headers stay, and say what was durable when they were begun.
+    // Their headers stay, with the LSN that was durable when they were begun.
     for name in &names(&storage, ".seg")[3..5] {
         storage.edit(name, |bytes| bytes[4096..].fill(0));
     }
@@ -223,7 +223,7 @@ fn segments_behind_a_damaged_place_stay_readable_under_a_label_of_their_own() {
     let (found, _) = read(cut_off, Lsn::ZERO);
     assert!(found.len() > 10);
     assert_eq!(found, written[40 - found.len()..]);
-    // They go along when the whole log is put aside.
+    // They are archived with the rest of the log.
     put_aside(&storage, "epoch-1", None).expect("renamed");
     let inspection = inspect(&storage);
     let kept = inspection
@@ -272,7 +272,7 @@ fn a_log_has_nothing_behind_what_is_published_only_if_it_is_whole() {
     assert!(nothing_from(&storage, end));
     assert!(!nothing_from(&storage, written[39].0));
     assert!(!nothing_from(&storage, Lsn::ZERO));
-    // The last record is damaged: it was there, whatever it was.
+    // The last record is damaged: it existed, whatever its content was.
     let fifth = names(&storage, ".seg").remove(4);
     storage.edit(&fifth, |bytes| bytes[4096 + 7 * 1432 + 100] ^= 1);
     assert!(!nothing_from(&storage, written[39].0));

@@ -5,14 +5,14 @@ use crate::{AppendError, Hand, SegmentMemory, SegmentReader};
 use parking_lot::Mutex;
 use std::io;
 
-/// A folder that notes how many files get new names at a time, and fails within that when told to.
+/// A folder that counts the files of each renaming, and fails in the middle of one on request.
 #[derive(Default)]
 struct Folder {
     memory: MemoryStorage,
     batches: Mutex<Vec<usize>>,
-    /// Renamings that still work, where not all do.
+    /// Number of renamings that still succeed, if not all do.
     fails_after: Mutex<Option<usize>>,
-    /// Called before each of them.
+    /// Called before each renaming.
     before: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
@@ -66,7 +66,7 @@ fn open_by_hand() -> (Arc<Folder>, Arc<Wal>, Hand) {
     (folder, Arc::new(wal), hand)
 }
 
-/// Appends until there is no segment any more.
+/// Appends until no segment is left.
 fn use_up(wal: &Wal, number: &Mutex<u64>, written: &Mutex<Vec<(Lsn, Vec<u8>)>>) {
     loop {
         let payload = payload(*number.lock(), 1000);
@@ -79,7 +79,7 @@ fn use_up(wal: &Wal, number: &Mutex<u64>, written: &Mutex<Vec<(Lsn, Vec<u8>)>>) 
     }
 }
 
-/// Appends until nothing can be prepared any more.
+/// Appends until nothing more can be prepared.
 fn fill(wal: &Wal, hand: &Hand, number: &Mutex<u64>, written: &Mutex<Vec<(Lsn, Vec<u8>)>>) {
     loop {
         use_up(wal, number, written);
@@ -95,15 +95,15 @@ fn a_writer_that_was_faster_than_the_preparer_finds_more_segments_the_next_time(
     both(|| {
         let (folder, wal, hand) = open_by_hand();
         let (number, written) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(Vec::new())));
-        // All segments have been there, and none is in use.
+        // All segments have existed, and none is in use.
         fill(&wal, &hand, &number, &written);
         wal.recycle(wal.next_lsn());
-        // Nobody is in a hurry: one at a time.
+        // No append waits: one at a time.
         hand.prepare();
         use_up(&wal, &number, &written);
         hand.prepare();
         assert_eq!(*folder.batches.lock(), [1, 1]);
-        // Now the appends go on while segments are being renamed. The power may go at each of these moments.
+        // Now the appends continue while segments are being renamed. Each of these moments is a possible power cut.
         let images = Arc::new(Mutex::new(Vec::new()));
         let (appends, noted, next) = (Arc::clone(&wal), Arc::clone(&written), Arc::clone(&number));
         let (disk, taken) = (folder.memory.clone(), Arc::clone(&images));
@@ -173,7 +173,7 @@ fn files_of_which_only_some_were_renamed_are_all_used_again() {
         for round in 0..6 {
             fill(&wal, &hand, &number, &written);
             assert_eq!(names(""), SEGMENTS, "round {round}");
-            // None, one, two or three get their names before the disk refuses.
+            // None, one, two or three are renamed before the disk refuses.
             *folder.fails_after.lock() = Some(round % 4);
             wal.recycle(wal.next_lsn());
             hand.prepare();
@@ -206,7 +206,7 @@ fn prepared_segments_and_spares_together_are_bounded() {
         use_up(&wal, &number, &written);
         wal.recycle(wal.next_lsn());
         hand.prepare();
-        // The current one, a quarter of the log, and one that is prepared.
+        // The current one, a quarter of the log, and a prepared one.
         assert!(names(&folder.memory, "").len() as u64 <= 1 + SEGMENTS / 4 + 1);
     });
 }

@@ -1,4 +1,4 @@
-//! What was appended comes back.
+//! Appended records come back.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn replay_starts_at_from_wherever_it_lies() {
         wal.close().expect("flushed");
         for (index, (lsn, _)) in written.iter().enumerate() {
             assert_eq!(replay(&storage, *lsn), written[index..]);
-            // Between two records: the next one is the first.
+            // An LSN between two records: the next record is the first.
             assert_eq!(replay(&storage, lsn.advance(8)), written[index + 1..]);
         }
         assert_eq!(replay(&storage, wal.next_lsn()), []);

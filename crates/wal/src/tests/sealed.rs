@@ -1,4 +1,4 @@
-//! Logs that are sealed: what shows, and what is noticed.
+//! Sealed logs: what the disk reveals, and which changes are detected.
 
 mod nonces;
 mod person;
@@ -7,7 +7,7 @@ use super::*;
 use crate::OpenError;
 use crate::layout::{HeaderBytes, SEGMENT_HEADER_USED, SegmentHeader};
 
-/// Sealed with the data key of this number.
+/// Options that seal with the data key of this number.
 fn sealed_with(current: u32) -> Options {
     Options {
         sealing: Some(sealing(current)),
@@ -42,7 +42,7 @@ fn go_on(storage: &MemoryStorage, from: Lsn, keys: LogKeys, options: Options) ->
     recovery.into_wal(options).expect("opened")
 }
 
-/// Three segments and what was written to them.
+/// Three segments and the records in them.
 fn filled() -> (MemoryStorage, Vec<(Lsn, Vec<u8>)>) {
     let storage = MemoryStorage::new();
     let wal = go_on(&storage, Lsn::ZERO, required(), sealed_with(1));
@@ -58,12 +58,13 @@ fn bytes_of(storage: &MemoryStorage, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Whether a segment has been begun: by the length of its first record, which is never 0, as a byte of a CRC may be.
+/// Whether a segment has been begun: decided by the length of its first record, which is never 0, unlike a byte of a
+/// CRC.
 fn has_records(storage: &MemoryStorage, name: &str) -> bool {
     bytes_of(storage, name)[4096 + 24..4096 + 28] != [0; 4]
 }
 
-/// Changes the record at `at` in a file, and gives it the CRC that it has to have then.
+/// Changes the record at `at` in a file, and corrects its CRC.
 fn change_record(storage: &MemoryStorage, name: &str, at: usize, change: impl FnOnce(&mut [u8])) {
     storage.edit(name, |bytes| {
         let length = u32::from_le_bytes(bytes[at + 24..at + 28].try_into().expect("four"));
@@ -74,7 +75,7 @@ fn change_record(storage: &MemoryStorage, name: &str, at: usize, change: impl Fn
     });
 }
 
-/// The same for the header of a segment.
+/// Like [`change_record`], for the header of a segment.
 fn change_header(storage: &MemoryStorage, name: &str, change: impl FnOnce(&mut [u8])) {
     storage.edit(name, |bytes| {
         change(bytes);
@@ -105,7 +106,7 @@ fn nothing_that_was_appended_is_found_in_any_file() {
             std::thread::yield_now();
         }
     }
-    // One that is never finished, as of a process that was killed in the middle of it.
+    // A record that is never finished, as of a process that was killed in the middle of an append.
     drop(wal.reserve(100).expect("room"));
     wal.abandon();
     let mut records = 0;
@@ -139,7 +140,7 @@ fn whatever_of_a_record_is_changed_and_given_its_crc_is_refused_and_nothing_cut_
             let place = format!("the record at LSN {}", written[2].0);
             assert!(text.contains(&place) && text.contains(&name), "{text}");
         }
-        // Below what is published nobody needs it.
+        // Below the published LSN it is not needed.
         let later = written[3].0;
         assert!(scan_with(&image, later, required()).is_ok(), "{what}");
         // At the published LSN it is needed.
@@ -162,7 +163,7 @@ fn a_length_that_was_changed_is_refused() {
     let name = names(&storage, ".seg").remove(0);
     let at = 4096 + written[2].0.0 as usize;
     storage.edit(&name, |bytes| {
-        // Shorter by so much that the next record is still found behind it.
+        // Shorter by eight bytes, so that the next record is still found behind it.
         let record = &mut bytes[at..at + 32 + 1416 - 8];
         record[24..28].copy_from_slice(&(1416_u32 - 8).to_le_bytes());
         let crc = crc32fast::hash(&record[4..]);
@@ -202,7 +203,7 @@ fn a_record_put_in_another_place_is_refused() {
 fn whatever_of_a_header_is_changed_and_given_its_crc_is_refused() {
     let (storage, _) = filled();
     let name = names(&storage, ".seg").remove(1);
-    // Epoch, base, salt, segment before and its end, what was durable, salts of keys, tag.
+    // Epoch, base, salt, segment before and its end, durable LSN, salts of keys, tag.
     for byte in [32, 48, 56, 64, 72, 80, 92, 107, 108, 123, 124, 139] {
         let image = storage.kill();
         change_header(&image, &name, |bytes| bytes[byte] ^= 1);
@@ -220,7 +221,7 @@ fn whatever_of_a_header_is_changed_and_given_its_crc_is_refused() {
 
 #[test]
 fn a_segment_of_another_history_of_the_log_is_refused() {
-    // The log is rolled back once, as by a snapshot of its disk, and goes on otherwise.
+    // The log is rolled back once, as by a snapshot of its disk, and then has a different continuation.
     let storage = MemoryStorage::new();
     let wal = go_on(&storage, Lsn::ZERO, required(), sealed_with(1));
     append_many(&wal, 0..4, 1400);
@@ -243,7 +244,7 @@ fn a_segment_of_another_history_of_the_log_is_refused() {
         .filter(|name| has_records(&one, name))
         .collect();
     assert!(begun.len() >= 3 && begun.iter().all(|name| has_records(&other, name)));
-    // The second segment of the one, and behind it the third of the other: it lies where it should.
+    // The second segment of one history, and behind it the third of the other: it lies where it should.
     let (second, third) = (begun[1], begun[2]);
     assert_eq!(
         header(&one, third).previous_end,
@@ -269,7 +270,7 @@ fn records_of_a_log_without_seal_are_not_replayed_where_it_has_to_be_sealed() {
     // The last record alone is enough.
     let error = refused(&storage, written[4].0, required());
     assert!(matches!(error, OpenError::NotSealed { .. }), "{error}");
-    // Where it need not be it is read, and goes on sealed.
+    // If the log need not be sealed, the record is read, and the log continues sealed.
     let wal = go_on(&storage, Lsn::ZERO, optional(), sealed_with(1));
     let sealed = append_many(&wal, 10..15, 1000);
     wal.abandon();
@@ -287,7 +288,7 @@ fn one_segment_without_seal_among_sealed_ones_is_refused() {
     wal.close().expect("flushed");
     let name = names(&forger, ".seg").remove(0);
     let mut bytes = bytes_of(&forger, &name);
-    // Where it would go on.
+    // The LSN at which it would continue.
     bytes[40..48].copy_from_slice(&90_u64.to_le_bytes());
     let crc = crc32fast::hash(&bytes[..124]);
     bytes[124..128].copy_from_slice(&crc.to_le_bytes());
@@ -308,7 +309,7 @@ fn sealing_is_switched_on_once_all_is_published_and_off_at_any_time() {
     let mut written = append_many(&wal, 100..105, 1000);
     assert_eq!(written[0].0, published);
     wal.abandon();
-    // What was left of the log without seal is not in the way any more.
+    // The remaining segments without a seal do no harm any more.
     let mut recovery = scan_with(&storage, published, required()).expect("scanned");
     assert_eq!(records(&mut recovery), written);
     let wal = go_on(&storage, published, optional(), options());
@@ -327,7 +328,7 @@ fn a_hole_in_a_log_that_was_published_is_no_reason_to_refuse_sealing() {
     drop(wal.reserve(3).expect("room"));
     append_many(&wal, 0..5, 1000);
     wal.abandon();
-    // Killed, started again, stopped in order: the records behind the hole are still there, and dead.
+    // Killed, started again, stopped in order: the records behind the hole still exist, but are never replayed.
     let wal = open(&storage);
     append(&wal, b"new");
     wal.close().expect("flushed");
@@ -371,7 +372,7 @@ fn after_a_rotation_old_segments_are_read_and_new_ones_have_the_new_key() {
     wal.abandon();
     let mut recovery = scan_with(&storage, Lsn::ZERO, keys()).expect("scanned");
     assert_eq!(records(&mut recovery), written);
-    // Who still has the old ring cannot read what came later.
+    // The old key ring cannot read later records.
     let error = refused(&storage, Lsn::ZERO, required());
     assert!(matches!(error, OpenError::UnknownKey { .. }), "{error}");
     assert!(error.to_string().contains("data key 3"), "{error}");

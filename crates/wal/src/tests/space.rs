@@ -8,7 +8,7 @@ fn file_bytes(storage: &MemoryStorage) -> u64 {
         let names = storage.list().expect("listed");
         let segments = names.iter().filter(|name| name.contains('.'));
         let sizes = segments.map(|name| storage.read(name)?.size());
-        // A file may have been given another name meanwhile.
+        // A file may have been renamed meanwhile.
         if let Ok(bytes) = sizes.sum::<std::io::Result<u64>>() {
             return bytes;
         }
@@ -249,7 +249,7 @@ fn options_that_could_never_work_are_refused() {
     });
 }
 
-/// A folder whose renames fail while told to.
+/// A folder whose renames fail on request.
 struct Stubborn(MemoryStorage, std::sync::atomic::AtomicBool);
 
 impl Storage for Stubborn {
@@ -298,7 +298,7 @@ fn a_spare_that_could_not_be_renamed_is_used_when_the_disk_lets_it() {
         eventually(|| wal.shortage().is_some());
         let shortage = wal.shortage().expect("told");
         assert!(shortage.contains("cannot reuse"), "{shortage}");
-        // Nobody recycles anything more; whoever waits is served when the disk is well again.
+        // Nothing more is recycled; a waiting task is served when the disk works again.
         let mut room = pin!(wal.room(1000));
         let mut context = Context::from_waker(Waker::noop());
         assert!(room.as_mut().poll(&mut context).is_pending());

@@ -1,7 +1,7 @@
-//! Filling the place of a record: header, payload and checksum, sealed or not.
+//! Fills the place of a record: header, payload and checksum, sealed or not.
 //!
-//! The [log](super) gets the place from its [state](crate::state). How the bytes lie there is said in
-//! [`layout`](crate::layout), and how they are sealed in [`seal`](crate::seal).
+//! The [log](super) gets the place from its [state](crate::state). [`layout`](crate::layout) describes the bytes of a
+//! record, and [`seal`](crate::seal) how they are sealed.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -9,7 +9,7 @@ use crate::layout::{ALIGNMENT, RECORD_HEADER, RecordHeader, RecordKind};
 use crate::seal::SegmentSealer;
 use crate::state::RecordPlace;
 
-/// Writes a record into its place. The payload's length is that of all `parts`.
+/// Writes a record into its place. The payload's length is the sum of all `parts`.
 #[inline]
 pub(super) fn fill(
     slot: &mut [u8],
@@ -28,25 +28,25 @@ pub(super) fn fill(
     let Some((head, mut rest)) = slot.split_first_chunk_mut::<RECORD_HEADER>() else {
         return;
     };
-    // The padding; the payload goes over what is none.
+    // The padding; the payload then overwrites the rest of these bytes.
     if let Some(last) = rest.last_chunk_mut::<{ ALIGNMENT as usize }>() {
         *last = [0; ALIGNMENT as usize];
     }
     for part in parts {
         let (to, after) = rest.split_at_mut(part.len());
-        // What is checksummed last gives the copy time to reach memory: the lock's instructions, which come next, would
-        // wait for it.
+        // Checksumming behind the copy gives the stores time to reach memory: the lock's instructions, which follow,
+        // would wait for them.
         forebay_copy::stream(to, part, |piece| crc.update(piece));
         rest = after;
     }
     let crc = crc.finalize();
-    // After the payload: a header over a payload that does not match is then the mark of damage,
-    // not of a process that was killed here.
+    // After the payload: a header over a payload that does not match then proves damage, not a process that was
+    // killed here.
     compiler_fence(Ordering::Release);
     record.write(head, crc);
 }
 
-/// Seals a record and writes it into its place. The tag counts among the bytes of the payload.
+/// Seals a record and writes it into its place. The stored payload includes the tag.
 pub(super) fn fill_sealed(
     slot: &mut [u8],
     kind: RecordKind,

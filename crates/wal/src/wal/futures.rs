@@ -1,4 +1,4 @@
-//! Waiting for the log without a runtime: plain futures over wakers.
+//! Futures that wait for the log without an async runtime: plain wakers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::error::LogFailed;
 use crate::state::{Closing, State};
 use crate::waiting::{Ticket, Waiters};
 
-/// A place in one of the log's lists, given up when the future is dropped.
+/// A place in one of the log's lists. Dropping the future removes it.
 struct Place {
     shared: Arc<Shared>,
     ticket: Option<Ticket>,
@@ -28,7 +28,7 @@ impl Place {
         }
     }
 
-    /// Asks the state; enters the list if there is no answer yet.
+    /// Asks the state; enters the list if the state has no answer yet.
     fn poll<T>(
         &mut self,
         upto: Lsn,
@@ -62,15 +62,15 @@ impl Drop for Place {
 #[must_use = "futures do nothing unless polled"]
 pub struct Complete {
     upto: Lsn,
-    /// None where there was nothing to wait for from the beginning.
+    /// None if there was nothing to wait for.
     place: Option<Place>,
 }
 
-/// How often it is looked whether others have filled their records meanwhile: one to four microseconds, as long as 32 KiB are copied.
-/// To sleep and be woken takes longer, of both sides.
+/// Number of checks whether other threads have filled their records meanwhile: one to four microseconds, the time of
+/// a 32 KiB copy. Sleeping and waking takes longer, for both threads.
 const LOOKS: u32 = 64;
 
-/// Whether everything before `upto` is complete, or is in a moment.
+/// Whether everything before `upto` is complete, now or after a short spin.
 #[inline]
 fn is_complete_soon(shared: &Shared, upto: Lsn) -> bool {
     let is_complete = || upto.0 <= shared.complete.load(Ordering::Acquire);
@@ -110,7 +110,7 @@ impl Future for Complete {
 #[must_use = "futures do nothing unless polled"]
 pub struct Durable {
     upto: Lsn,
-    /// None where there was nothing to wait for from the beginning.
+    /// None if there was nothing to wait for.
     place: Option<Place>,
 }
 

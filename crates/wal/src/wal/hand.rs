@@ -1,15 +1,15 @@
-//! Doing the work of the log's threads by hand.
+//! Runs the work of the log's threads by hand.
 
 use std::sync::Arc;
 
 use super::shared::Shared;
 use super::{preparer, syncer};
 
-/// Does what the threads of a log do, when it is told to: for simulations, which decide what happens
-/// when. Without it nothing becomes durable and no segment is prepared.
+/// Does the work of a log's threads on request: for simulations, which decide the order of events. Without calls of
+/// it nothing becomes durable and no segment is prepared.
 ///
-/// [`Wal::restart`](super::Wal::restart) must not be called while a call of this is running, as there
-/// is nobody else who could end it.
+/// [`Wal::restart`](super::Wal::restart) must not be called while a call of this is running, as nothing else could
+/// end that call.
 pub struct Hand {
     shared: Arc<Shared>,
 }
@@ -19,13 +19,13 @@ impl Hand {
         Hand { shared }
     }
 
-    /// The syncer's turn: one flush if somebody waits for one or enough has gathered. Says whether
-    /// there was something to do.
+    /// The work of the syncer: one flush if a task waits for one or enough bytes have accumulated. Returns whether
+    /// there was work.
     pub fn sync(&self) -> bool {
         syncer::turn(&self.shared)
     }
 
-    /// The preparer's turn: has the next segment ready, and clears away what is one too many.
+    /// The work of the preparer: prepares the next segments, and removes surplus files.
     pub fn prepare(&self) {
         preparer::work_off(&self.shared);
     }

@@ -1,10 +1,9 @@
-//! The thread that has the next segment ready before it is needed, and clears away what is left
-//! over.
+//! The preparer thread: prepares segments before they are needed, and removes surplus files.
 //!
-//! One is ready as a rule. Where appends were faster, and had to wait for it, more are kept, up to a limit.
-//! They are made from old files of which several get their new names with one flush of the folder, which is most of
-//! what a segment costs the disk: the faster segments are used up, the more of them share a flush. A crash leaves any number of
-//! them behind, which are known by their headers as not begun.
+//! Normally one is ready. If appends were faster and had to wait for a segment, more are kept ready, up to a limit.
+//! They are made from old files, of which several get their new names with one flush of the folder, which is most of
+//! the cost of a segment on the disk: the faster segments are used up, the more of them share a flush. A crash leaves
+//! any number of prepared segments behind; their headers show that they were not begun.
 
 use std::io;
 use std::sync::Arc;
@@ -17,15 +16,15 @@ use crate::segment::{FileName, Prepared, Spare};
 use crate::state::{Closing, State};
 use crate::storage::Storage;
 
-/// One piece of work, done without the lock.
+/// One job, done without the lock.
 enum Job {
     /// Make a new file.
     Create(SegmentNumber),
-    /// Give old files their next lives.
+    /// Reuse old files under new numbers.
     Reuse(Vec<(Spare, SegmentNumber)>),
-    /// Delete a file that is one too many.
+    /// Delete a surplus file.
     Remove(Spare),
-    /// Give up maps.
+    /// Drop maps.
     Unmap(Vec<Arc<SegmentMap>>),
 }
 
@@ -42,7 +41,7 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-/// Does all work that there is now.
+/// Does all jobs that are due now.
 pub(super) fn work_off(shared: &Shared) {
     loop {
         let mut state = shared.state.lock();
@@ -71,8 +70,8 @@ pub(super) fn work_off(shared: &Shared) {
             },
             Job::Remove(spare) => {
                 drop(spare.memory);
-                // What cannot be removed keeps counting against the limit and is met again at the
-                // next start.
+                // A file that cannot be removed keeps counting against the limit and is found again at the next
+                // start.
                 let removed = shared.storage.remove(&spare.name).is_ok();
                 shared.change(|state, _| {
                     state.preparing = false;
@@ -87,7 +86,7 @@ pub(super) fn work_off(shared: &Shared) {
     }
 }
 
-/// Whether [`pick`] would find something.
+/// Whether [`pick`] would find a job.
 pub(super) fn is_due(state: &State) -> bool {
     let settled = state.failure.is_none() && !state.restarting && state.closing == Closing::Open;
     let may_try = state.shortage.is_none() || state.try_again;
@@ -98,14 +97,14 @@ pub(super) fn is_due(state: &State) -> bool {
             || state.spares.len() > spares_kept(state))
 }
 
-/// Whether segments are to be prepared: once half of those that are wanted are used up, so that several share a flush.
+/// Whether segments should be prepared: once half of the wanted ones are used up, so that several share a flush.
 fn are_wanted(state: &State) -> bool {
     let prepared = state.prepared.len();
     prepared < state.ahead && 2 * prepared <= state.ahead
 }
 
-/// Spares that are kept rather than deleted: with the prepared segments but one a quarter of the log, so that what one
-/// checkpoint gives back is there for the next burst, and the disk is not held for ever.
+/// Number of spares that are kept rather than deleted. With all prepared segments but one, they are a quarter of the
+/// log, so that the files of one checkpoint are ready for the next burst, but the disk space is not held for ever.
 fn spares_kept(state: &State) -> usize {
     let quarter = state.options.limit_bytes / 4 / state.options.segment_bytes;
     let kept = usize::try_from(quarter).unwrap_or(usize::MAX).max(1);
@@ -118,7 +117,7 @@ fn pick(state: &mut State) -> Option<Job> {
     }
     let may_try = state.shortage.is_none() || state.try_again;
     if are_wanted(state) && may_try {
-        // The last ones in are most likely to be in memory still.
+        // The last ones added are most likely still in memory.
         let left = state.spares.len();
         let taken = state.ahead.saturating_sub(state.prepared.len()).min(left);
         let spares = state.spares.split_off(left - taken);
@@ -138,16 +137,16 @@ fn pick(state: &mut State) -> Option<Job> {
     if !state.unmap.is_empty() {
         return Some(Job::Unmap(std::mem::take(&mut state.unmap)));
     }
-    // The oldest, for the reason above.
+    // The oldest one, for the reason above.
     (state.spares.len() > spares_kept(state)).then(|| Job::Remove(state.spares.remove(0)))
 }
 
-/// Why old files were not given their next lives.
+/// Why old files could not be reused.
 struct Refused {
     why: String,
     /// Files that can be tried again.
     spares: Vec<Spare>,
-    /// Bytes of files that are not there any more.
+    /// Bytes of files that no longer exist.
     freed: u64,
 }
 
@@ -161,9 +160,9 @@ impl Refused {
     }
 }
 
-/// Files under new names. The names are durable before the first record is, so that a record that
-/// was acknowledged is found under them; the header still tells another number until the segment is
-/// begun. Each is there for appends as soon as it is in memory.
+/// Reuses files under new names. The names are durable before the first record is, so that an acknowledged record is
+/// found under them; the header has another number until the segment is begun. Each segment is available to appends
+/// as soon as it is in memory.
 fn reuse(shared: &Shared, files: Vec<(Spare, SegmentNumber)>) -> Result<(), Refused> {
     let storage = &*shared.storage;
     let name = |number: SegmentNumber| FileName::Segment(number).text();
@@ -184,7 +183,7 @@ fn reuse(shared: &Shared, files: Vec<(Spare, SegmentNumber)>) -> Result<(), Refu
                 shared,
                 ready(shared, number, name(number), spare.bytes, memory),
             ),
-            // A file that cannot be opened is of no more use, and its space is.
+            // A file that cannot be opened is of no use, but its space is.
             Err(error) => {
                 let refused = refused.get_or_insert_with(|| Refused::because(&spare, &error));
                 if storage.remove(&name(number)).is_ok() {
@@ -196,7 +195,7 @@ fn reuse(shared: &Shared, files: Vec<(Spare, SegmentNumber)>) -> Result<(), Refu
     refused.map_or(Ok(()), Err)
 }
 
-/// After a failed renaming: the names may have changed all the same, and only not be durable.
+/// After a failed rename: the names may have changed nevertheless, but not durably.
 fn keep_what_is_there(
     storage: &dyn Storage,
     files: Vec<(Spare, SegmentNumber)>,
@@ -226,7 +225,7 @@ fn keep_what_is_there(
     })
 }
 
-/// A segment that has its place in memory, its salts and its key.
+/// A mapped segment with its salts and its key.
 pub(super) fn ready(
     shared: &Shared,
     number: SegmentNumber,
@@ -258,19 +257,19 @@ fn finish(shared: &Shared, prepared: Prepared) {
     });
 }
 
-/// The disk has refused a segment. `spares` are files that may be tried again, `freed` are bytes of
-/// files that are not there.
+/// The disk has refused a segment. `spares` are files that can be tried again, `freed` are bytes of files that no
+/// longer exist.
 fn not_ready(shared: &Shared, why: String, spares: Vec<Spare>, freed: u64) {
     shared.change(|state, due| {
         state.preparing = false;
         state.file_bytes -= freed;
         state.shortage = Some(why);
-        // Behind the others.
+        // Behind the other spares.
         state.spares.splice(0..0, spares);
         let before = state.spares.len();
         // Perhaps the current segment can be used again.
         state.recycle(forebay_types::Lsn::ZERO, due);
-        // Else there is nothing new to try: whoever waits has it tried again.
+        // Otherwise there is nothing new to try: a waiting task triggers the next attempt.
         state.try_again = state.spares.len() > before;
     });
 }

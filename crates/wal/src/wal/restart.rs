@@ -1,4 +1,4 @@
-//! Beginning again after a failed flush.
+//! Restarts a log after a failed flush.
 
 use std::io;
 
@@ -38,7 +38,7 @@ pub(super) fn restart(shared: &Shared, at: Lsn) -> io::Result<()> {
     outcome
 }
 
-/// Deletes every file: what the failed flush has left in them must never be read again.
+/// Deletes every file: the bytes that the failed flush has left in them must never be read again.
 fn clear(shared: &Shared) -> io::Result<()> {
     loop {
         let mut state = shared.state.lock();
@@ -84,7 +84,7 @@ fn take_file(state: &mut State) -> Option<Spare> {
     state.spares.pop()
 }
 
-/// Begins a new segment at `at` and proves with a flush that the disk takes it.
+/// Begins a new segment at `at` and proves with a flush that the disk accepts it.
 fn begin(shared: &Shared, at: Lsn) -> io::Result<()> {
     let mut state = shared.state.lock();
     state.numbers += 1;
@@ -116,7 +116,7 @@ fn begin(shared: &Shared, at: Lsn) -> io::Result<()> {
         header.write(page.bytes(), bytes);
     }
     if let Err(error) = fresh.unwritten.share().flush(0..SEGMENT_HEADER) {
-        // The failure to report is that of the flush; the file is void and found at the next start.
+        // Report the failure of the flush; the file is void and is found at the next start.
         let _ = shared.storage.remove(&fresh.name);
         return Err(error);
     }

@@ -1,5 +1,5 @@
-//! The part of a log that its handle, its threads and its futures share: the state under its lock, and who is woken when
-//! it changes.
+//! The state that a log's handle, threads and futures share: its lock, and the condition variables and wakers for its
+//! changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,29 +12,29 @@ use crate::position::Position;
 use crate::state::{Closing, State};
 use crate::storage::Storage;
 
-/// What the log, its threads and its futures share.
+/// The part that the log, its threads and its futures share.
 pub(crate) struct Shared {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) state: Mutex<State>,
-    /// What records are sealed with, if they are.
+    /// Seals new segments, if the log is sealed.
     pub(super) sealing: Option<Sealing>,
-    /// Bytes that this adds to each payload.
+    /// Bytes that sealing adds to each payload.
     pub(super) seal_bytes: u64,
     pub(super) largest_payload: u64,
     pub(super) limit_bytes: u64,
-    /// Copies of the state's numbers, to be read without the lock.
+    /// Copies of the state's numbers, read without the lock.
     pub(super) complete: AtomicU64,
     pub(super) durable: AtomicU64,
-    /// The same, for recovery after a crash.
+    /// The same numbers in the position file, for recovery after a crash.
     pub(super) position: Option<Position>,
     pub(super) syncer: Condvar,
     pub(super) preparer: Condvar,
-    /// Signalled when something that a restart waits for has ended.
+    /// Notified when an event has happened that a restart waits for.
     pub(super) settled: Condvar,
 }
 
 impl Shared {
-    /// Changes the state, publishes its numbers, wakes whom the change concerns.
+    /// Changes the state, publishes its numbers, and wakes the threads and tasks that the change concerns.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut State, &mut Vec<Waker>) -> T) -> T {
         let mut due = Vec::new();
         let mut state = self.state.lock();
@@ -44,7 +44,7 @@ impl Shared {
         result
     }
 
-    /// Makes the state's numbers known to whoever reads them without the lock.
+    /// Publishes the state's numbers to readers without the lock.
     #[inline]
     pub(super) fn publish(&self, state: &State) {
         self.complete.store(state.complete.0, Ordering::Release);
@@ -54,7 +54,7 @@ impl Shared {
         }
     }
 
-    /// Tells of an append: the preparer if it has begun a segment or found none, and whom it concerns.
+    /// Announces an append: to the preparer if the append has begun a segment or found none, and to waiting tasks.
     #[cold]
     pub(super) fn tell(&self, mut state: MutexGuard<'_, State>, turned: bool) {
         if turned {
@@ -65,7 +65,7 @@ impl Shared {
         self.wake(state, due);
     }
 
-    /// Wakes the syncer if a flush is due, and whoever else is due.
+    /// Wakes the syncer if a flush is due, and the tasks in `due`.
     pub(super) fn wake(&self, state: MutexGuard<'_, State>, due: Vec<Waker>) {
         if state.flush_may_begin() || state.closing > Closing::Open {
             self.syncer.notify_one();
@@ -79,7 +79,7 @@ impl Shared {
         }
     }
 
-    /// Has the disk asked once more for a segment that it has refused.
+    /// Makes the preparer request a segment again that the disk has refused.
     pub(super) fn look_again(&self) {
         let mut state = self.state.lock();
         if state.shortage.is_some() && !state.preparing {

@@ -1,9 +1,9 @@
-//! The thread that flushes: one flush for all who wait.
+//! The syncer thread: one flush for all waiting tasks.
 //!
-//! Who was woken by a flush often commits again at once. The next flush would begin with the first of them, and leave
-//! the others to the one after it, so that each took a part of them only. So it is held back until as many wait as did
-//! before, for a small share of the time that a flush takes at the most: who commits alone waits for nobody, and
-//! who waits in vain does not wait for long.
+//! A task that a flush has woken often commits again at once. The next flush would begin with the first of these
+//! tasks and leave the others to the flush after it, so that each flush served only a part of them. So the syncer
+//! delays a flush until as many tasks wait as waited before, for at most a small fraction of a flush's time. A single
+//! committing task never waits for others, and a delay for tasks that do not come is short.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use parking_lot::MutexGuard;
 use super::shared::Shared;
 use crate::state::{Closing, Flush, State};
 
-/// The share of a flush's time for which the next one may be held back.
+/// The next flush may be delayed by at most one part in this many of the time that the last one took.
 const PATIENCE: u32 = 8;
-/// What it comes to at the most, on a disk that is slow for once.
+/// The longest delay, for a disk that is slow for a moment.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(1);
 
 pub(super) fn run(shared: &Shared) {
@@ -43,7 +43,7 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-/// Waits until so many wait for the flush that is due, or patience is at its end.
+/// Waits until `expected` tasks wait for the flush that is due, or `patience` has elapsed.
 fn gather(shared: &Shared, state: &mut MutexGuard<'_, State>, expected: usize, patience: Duration) {
     let until = Instant::now() + patience;
     state.gathering = Some(expected);
@@ -55,7 +55,7 @@ fn gather(shared: &Shared, state: &mut MutexGuard<'_, State>, expected: usize, p
     state.gathering = None;
 }
 
-/// Flushes if somebody waits for it; says whether there was something to do.
+/// Flushes if a flush is due. Returns whether there was work.
 pub(super) fn turn(shared: &Shared) -> bool {
     let state = shared.state.lock();
     let due = state.closing != Closing::Abandon && state.flush_is_due();
@@ -65,16 +65,16 @@ pub(super) fn turn(shared: &Shared) -> bool {
     due
 }
 
-/// Flushes, and tells how many wait or have waited at its end.
+/// Flushes, and returns the number of tasks that waited for it or wait at its end.
 fn flush(shared: &Shared, mut state: MutexGuard<'_, State>) -> usize {
     let Flush { upto, parts } = state.begin_flush();
     drop(state);
 
-    // In the order of the log, so that what a later segment's header claims is true.
+    // In log order, so that a later segment's header is never ahead of the records that it claims.
     let outcome = parts
         .iter()
         .try_for_each(|(map, range)| map.flush(range.clone()));
-    // Before recycling, which takes over maps that nobody else holds.
+    // Before recycling, which takes over maps that have no other owner.
     drop(parts);
 
     let (unmap, waiters) = shared.change(|state, due| {
@@ -105,7 +105,7 @@ mod tests {
         recovery.into_wal_by_hand(options).expect("opened")
     }
 
-    /// Appends, and waits for what it has appended until the future is dropped.
+    /// Appends, and waits for the record to be durable until the future is dropped.
     fn commit(wal: &Wal) -> Pin<Box<Durable>> {
         let appended = wal.append(RecordKind::Data, &[b"committed"]);
         let mut waiting = Box::pin(wal.durable(appended.expect("room").end));

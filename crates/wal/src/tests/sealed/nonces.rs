@@ -1,4 +1,4 @@
-//! That no nonce comes twice, whatever becomes of the disk.
+//! No nonce is used twice, whatever happens to the disk.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::seal::used;
 
-/// The pairs of key and nonce that were used with this data key, and how many of them came again.
+/// The number of pairs of key and nonce that were used with this data key, and the number of repeated ones.
 fn pairs_of(key: u32) -> (usize, usize) {
     let pairs = used::all();
     let own: Vec<_> = pairs.iter().filter(|pair| pair.0 == key).collect();
@@ -16,11 +16,11 @@ fn pairs_of(key: u32) -> (usize, usize) {
     (own.len(), own.len() - different.len())
 }
 
-/// A disk, and up to where its log is published.
+/// A disk, and the published LSN of its log.
 type Disk = (MemoryStorage, Lsn);
 
-/// What one life of a gateway does to a log: it goes on, is restarted after a failed flush, and ends in the middle of
-/// an append. Gives the disk as it was at every step of it, and at last.
+/// One life of a gateway: the log is opened, restarted after a failed flush, and ends in the middle of an append.
+/// Returns the disk at every step, and at the end.
 fn life((storage, published): &Disk, key: u32, entropy: Option<u64>) -> Vec<Disk> {
     let images: Arc<Mutex<Vec<Disk>>> = Arc::default();
     let known = Arc::new(Mutex::new(*published));
@@ -62,13 +62,13 @@ fn life((storage, published): &Disk, key: u32, entropy: Option<u64>) -> Vec<Disk
 fn no_key_meets_a_nonce_twice_in_restarts_rollbacks_and_copies() {
     const KEY: u32 = 70;
     let images = life(&(MemoryStorage::new(), Lsn::ZERO), KEY, None);
-    // How many it is depends on how far the log's own threads get ahead.
+    // The number of images depends on how far the log's own threads get ahead.
     assert!(images.len() > 10, "{}", images.len());
-    // Copies of the disk as it was at each moment go on, beside one another.
+    // Copies of the disk at each moment continue independently of one another.
     for (image, published) in &images {
         life(&(image.kill(), *published), KEY, None);
     }
-    // Restarts one after the other, and between them the disk as it was at first.
+    // Restarts one after the other, with the first state of the disk in between.
     let mut disk = images.last().cloned().expect("the last");
     for _ in 0..3 {
         disk = life(&disk, KEY, None).pop().expect("the last");
@@ -81,7 +81,7 @@ fn no_key_meets_a_nonce_twice_in_restarts_rollbacks_and_copies() {
     assert_eq!(repeated, 0);
 }
 
-/// The test above would notice.
+/// Proves that the test above can fail: with repeated randomness, nonces repeat.
 #[test]
 fn randomness_that_comes_again_is_what_nonces_depend_on() {
     const KEY: u32 = 77;

@@ -1,4 +1,4 @@
-//! What a person gets to see of a sealed log.
+//! What an operator can read of a sealed log.
 
 use super::*;
 use crate::{GapReason, Inspection, Label, Piece};
@@ -81,7 +81,7 @@ fn a_person_reads_past_what_was_forged_and_is_told_of_it() {
     );
 }
 
-/// What a person reads of a log: records, and files about which something is said.
+/// The part of a log that a person can read: records, and the files of the gaps.
 fn read_by_a_person(
     storage: &MemoryStorage,
     only_sealed: bool,
@@ -108,7 +108,7 @@ fn a_person_gets_nothing_that_is_not_sealed_where_all_has_to_be() {
     all.extend(append_many(&wal, 20..23, 100));
     wal.close().expect("flushed");
     let segments = names(&storage, ".seg");
-    // Behind it may lie what was being made ready when the log was closed: it has no header.
+    // Behind it may lie the segment that was being prepared when the log was closed: it has no header.
     let last = segments
         .iter()
         .filter(|name| has_records(&storage, name))
@@ -134,7 +134,7 @@ fn a_person_is_told_of_a_segment_of_another_history() {
     go_on(&copy);
     let (own, gaps) = read_by_a_person(&storage, true);
     assert_eq!((own.len(), gaps), (40, Vec::new()));
-    // The first one that is new may be of either; the second one names the first.
+    // The first new segment may belong to either; the second one names the first.
     let name = &names(&storage, ".seg")[4];
     let foreign = bytes_of(&copy, name);
     storage.edit(name, |bytes| bytes.clone_from(&foreign));
