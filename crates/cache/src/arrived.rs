@@ -1,27 +1,27 @@
-//! Bytes that somebody has fetched, which pieces may keep where they lie.
+//! Fetched bytes, whose memory pieces may share instead of copying it.
 
 use crate::pool::Pool;
 use bytes::Bytes;
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of the bucket, in the memory in which they arrived. Once a block buffer has taken some of it over, all of that
-/// memory counts as allocated for block buffers, until the last one that shares it is gone.
+/// Bytes of the bucket, in the memory in which they arrived. Once a block buffer has taken over some of it, all of
+/// that memory counts as allocated for block buffers, until the last owner drops it.
 #[derive(Clone, Debug)]
 pub struct Arrived {
     bytes: Bytes,
     memory: Arc<Memory>,
 }
 
-/// The account of memory that came from elsewhere.
+/// The account of memory that came from outside the pool.
 #[derive(Debug)]
 struct Memory {
     len: u64,
-    /// Where it is counted; nowhere before somebody has taken it over.
+    /// The pool that counts it; none before a block buffer has taken it over.
     counted: OnceLock<Arc<Pool>>,
 }
 
 impl Arrived {
-    /// All that lies in one piece of memory.
+    /// All bytes of one piece of memory.
     pub fn new(bytes: Bytes) -> Arrived {
         let memory = Memory {
             len: bytes.len() as u64,
@@ -33,7 +33,7 @@ impl Arrived {
         }
     }
 
-    /// Other bytes that lie in the same memory.
+    /// Other bytes in the same memory.
     pub fn beside(&self, bytes: Bytes) -> Arrived {
         Arrived {
             bytes,
@@ -46,12 +46,12 @@ impl Arrived {
         &self.bytes
     }
 
-    /// Bytes of the memory in which they lie.
+    /// Bytes of the memory that contains them.
     pub fn memory_len(&self) -> u64 {
         self.memory.len
     }
 
-    /// Whether that memory counts as allocated for block buffers already.
+    /// Whether that memory already counts as allocated for block buffers.
     pub fn is_counted(&self) -> bool {
         self.memory.counted.get().is_some()
     }
@@ -61,7 +61,7 @@ impl Arrived {
         Arc::ptr_eq(&self.memory, &other.memory)
     }
 
-    /// Some of them.
+    /// Some of the bytes.
     ///
     /// # Panics
     /// When they have no such range.
@@ -69,7 +69,7 @@ impl Arrived {
         self.beside(self.bytes.slice(range))
     }
 
-    /// Those that `part`, which must be some of them, has, for a piece to keep.
+    /// The bytes of `part`, which must be some of these, for a piece to keep.
     pub(crate) fn kept(&self, part: &[u8], pool: &Arc<Pool>) -> Arrived {
         self.memory.counted.get_or_init(|| {
             pool.count_taken_over(self.memory.len);

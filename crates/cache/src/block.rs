@@ -9,8 +9,8 @@ use crate::{BlockVersion, Cache};
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, CheckpointId, Lent};
 use std::sync::Arc;
 
-/// What a block costs beside its heap memory that is counted: itself, its entry in the file's map
-/// and its place in the order of use.
+/// Memory of a block beside its counted heap memory: the block itself, its entry in the file's map and its place in
+/// the order of use.
 const BASE_BYTES: u64 = size_of::<Block>() as u64 + 128;
 
 /// The state of one block. Offsets are within the block.
@@ -19,22 +19,22 @@ pub(crate) struct Block {
     pieces: Pieces,
     coverage: RangeBitmap,
     dirty: Dirty,
-    /// Checkpoints that closed before `dirty` began and are not published, ascending.
+    /// Checkpoints older than `dirty` that are closed and not published, ascending.
     closed: Vec<Closed>,
     /// Tick of the last read or write.
     pub(crate) last_use: u64,
-    /// The tick under which it waits in the order of use.
+    /// The tick under which it is queued for eviction.
     pub(crate) queued: Option<u64>,
-    /// Whether anything in it did not come from the bucket by a fill.
+    /// Whether any of its bytes came from a write rather than from a fill.
     pub(crate) was_written: bool,
-    /// What the accounts have of it.
+    /// Its part of the accounts.
     pub(crate) accounted: Footprint,
 }
 
 /// The newest dirty ranges.
 #[derive(Debug, Default)]
 struct Dirty {
-    /// Whose they are. Means nothing while there are none.
+    /// Their checkpoint. Meaningless while there are no dirty ranges.
     checkpoint: Option<CheckpointId>,
     version: BlockVersion,
     ranges: RangeBitmap,
@@ -42,22 +42,22 @@ struct Dirty {
     handed_over: bool,
 }
 
-/// The dirty ranges of a checkpoint that a newer one has written to this block after.
+/// The dirty ranges of a checkpoint that is closed for this block, because a newer one has written to it.
 #[derive(Debug)]
 struct Closed {
     checkpoint: CheckpointId,
     version: BlockVersion,
     ranges: RangeBitmap,
-    /// The bytes as of its close; none once a snapshot has them.
+    /// The bytes at its close; none once a snapshot has them.
     pieces: Option<Pieces>,
 }
 
-/// What a block adds to the accounts.
+/// A block's contribution to the accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Footprint {
     /// Memory beside the buffers of its pieces.
     pub(crate) overhead_bytes: u64,
-    /// Dirty bytes; those of each checkpoint count.
+    /// Dirty bytes, counted for each checkpoint.
     pub(crate) dirty_bytes: u64,
 }
 
@@ -85,12 +85,12 @@ impl Block {
         self.pieces.buffer_bytes() + self.footprint().overhead_bytes
     }
 
-    /// Whether an unpublished checkpoint has bytes in it.
+    /// Whether an unpublished checkpoint has dirty bytes in it.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.dirty.ranges.is_empty() || !self.closed.is_empty()
     }
 
-    /// Whether nothing is left that anybody could ask for.
+    /// Whether nothing is left that could be read or uploaded.
     pub(crate) fn is_vacant(&self) -> bool {
         self.coverage.is_empty() && !self.is_dirty()
     }
@@ -100,7 +100,7 @@ impl Block {
         self.pieces.is_shared()
     }
 
-    /// Lets it wait for eviction if it may go and does not wait already.
+    /// Queues it for eviction if it is clean and not yet queued.
     pub(crate) fn queue_if_clean(&mut self, key: BlockKey, cache: &Cache) {
         if self.queued.is_none() && !self.is_dirty() && !self.coverage.is_empty() {
             self.queued = Some(self.last_use);
@@ -108,8 +108,8 @@ impl Block {
         }
     }
 
-    /// Puts newer bytes in; they are dirty for `open`. Returns the checkpoint in which the block
-    /// became dirty by this, if it did.
+    /// Writes newer bytes, which are dirty for `open`. Returns the checkpoint in which this made the block dirty, if
+    /// it was not dirty there before.
     pub(crate) fn write(
         &mut self,
         at: u64,
@@ -132,8 +132,8 @@ impl Block {
         self.dirty.checkpoint.filter(|_| began)
     }
 
-    /// Makes covered bytes of `range` that are clean dirty for `open`, as they are. Gives how many these are, and the
-    /// checkpoint in which the block became dirty by this, if it did.
+    /// Makes covered, clean bytes of `range` dirty for `open`, unchanged. Returns their number, and the checkpoint in
+    /// which this made the block dirty, if it was not dirty there before.
     pub(crate) fn upload_again(
         &mut self,
         range: ByteRange,
@@ -159,12 +159,12 @@ impl Block {
         self.dirty.ranges.union(&clean);
         self.dirty.version = BlockVersion(tick);
         self.dirty.handed_over = false;
-        // Once it is in the bucket again and evicted, a fetch of its former place is out of date.
+        // Once these bytes are in the bucket again and evicted, a fetch from their old place is out of date.
         self.was_written = true;
         (clean.len(), self.dirty.checkpoint.filter(|_| began))
     }
 
-    /// Puts clean bytes in where none are: `data`, which is a part of what has arrived if that is given.
+    /// Fills in clean bytes where none are covered: `data`, which is a part of `arrived` if that is given.
     pub(crate) fn fill(
         &mut self,
         at: u64,
@@ -203,7 +203,7 @@ impl Block {
         at > 0 && self.coverage.contains(before)
     }
 
-    /// Copies what is covered of the bytes from `at` on, and reports the ranges that are not.
+    /// Copies the covered bytes from `at` on, and reports the ranges that are not covered.
     pub(crate) fn read(&self, at: u64, out: &mut [u8], mut missing: impl FnMut(ByteRange)) {
         let range = ByteRange::at(at, out.len() as u64);
         if self.coverage.contains(range) {
@@ -216,7 +216,7 @@ impl Block {
         self.coverage.unset_ranges(range).for_each(&mut missing);
     }
 
-    /// The bytes of `range`, all of which must be covered, without a copy where that pays.
+    /// Lends the bytes of `range`, all of which must be covered, without a copy where that pays.
     pub(crate) fn lend(&self, range: ByteRange) -> impl Iterator<Item = Lent> {
         self.pieces.lend(range)
     }
@@ -238,8 +238,8 @@ impl Block {
         self.coverage.contains(range)
     }
 
-    /// Forgets everything from `from` on, in the name of `open`: closed checkpoints keep theirs. Returns the
-    /// checkpoint in which the block is no longer dirty by this, if there is one.
+    /// Drops everything from `from` on, for `open`: closed checkpoints keep their bytes. Returns the checkpoint in
+    /// which this made the block clean, if there is one.
     pub(crate) fn truncate(
         &mut self,
         from: u64,
@@ -259,7 +259,7 @@ impl Block {
         was.filter(|_| self.dirty.ranges.is_empty())
     }
 
-    /// The state of this checkpoint's dirty ranges, if it has any.
+    /// The version of this checkpoint's dirty ranges, if it has any.
     pub(crate) fn version(&self, checkpoint: CheckpointId) -> Option<BlockVersion> {
         if self.dirty.is_of(checkpoint) {
             return Some(self.dirty.version);
@@ -269,8 +269,8 @@ impl Block {
         Some(found.version)
     }
 
-    /// Hands the dirty bytes of a checkpoint over; nothing if it has none here, or if they were
-    /// handed over before and a newer checkpoint has written since.
+    /// Hands over the dirty bytes of a checkpoint; none if it has none here, or if they were handed over before and a
+    /// newer checkpoint has written since.
     pub(crate) fn snapshot(
         &mut self,
         block: BlockIndex,
@@ -294,7 +294,7 @@ impl Block {
         })
     }
 
-    /// Takes back what [`snapshot`](Self::snapshot) handed over, unless it is out of date.
+    /// Takes back the bytes of a [`snapshot`](Self::snapshot), unless it is out of date.
     pub(crate) fn put_back(&mut self, snapshot: Snapshot) {
         if self.version(snapshot.checkpoint) != Some(snapshot.version) {
             return;
@@ -310,13 +310,13 @@ impl Block {
         }
     }
 
-    /// Whether a whole block is dirty in this checkpoint, the newest one that changed it.
+    /// Whether the whole block is dirty in this checkpoint, and no newer one has changed it.
     pub(crate) fn is_whole_in(&self, checkpoint: CheckpointId) -> bool {
         self.dirty.is_of(checkpoint) && self.dirty.ranges.len() == BLOCK_SIZE
     }
 
-    /// These dirty ranges of this checkpoint are in the bucket: clean. False, and nothing changes, if they are
-    /// not what they were.
+    /// Marks this checkpoint's dirty ranges as uploaded: clean. Returns false, and changes nothing, if they are no
+    /// longer of this version.
     pub(crate) fn uploaded(&mut self, checkpoint: CheckpointId, version: BlockVersion) -> bool {
         if self.version(checkpoint) != Some(version) {
             return false;
@@ -329,7 +329,7 @@ impl Block {
         true
     }
 
-    /// Everything up to this checkpoint is in the bucket: clean.
+    /// Marks everything up to this checkpoint as published: clean.
     pub(crate) fn published(&mut self, checkpoint: CheckpointId) {
         if self.dirty.checkpoint.is_some_and(|own| own <= checkpoint) {
             self.dirty = Dirty::default();
@@ -340,8 +340,8 @@ impl Block {
         }
     }
 
-    /// Puts the dirty ranges of an older checkpoint aside, with their bytes unless they were handed
-    /// over already. From here on they change no more.
+    /// Closes the dirty ranges of an older checkpoint, with their bytes unless those were handed over already. They
+    /// do not change from here on.
     fn close_before(&mut self, open: CheckpointId) {
         let Some(checkpoint) = self.dirty.checkpoint.filter(|own| *own < open) else {
             return;

@@ -1,4 +1,4 @@
-//! What all block buffers share: the pool, the accounts and the order of use.
+//! The parts that all block buffers share: the pool, the accounts and the order of use.
 
 use crate::block::Footprint;
 use crate::lru::Order;
@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Memory budget of all block buffers of a gateway. Every method may be called from any thread.
 ///
-/// The limit is not enforced here: [`FileBlocks::write`](crate::FileBlocks::write) always works,
-/// for a writer that holds a file's lock cannot wait. Whoever admits writers asks
-/// [`has_room`](Self::has_room) first, and evicts or waits while there is none.
+/// The limit is not enforced here: [`FileBlocks::write`](crate::FileBlocks::write) always works, because a writer
+/// that holds a file's lock cannot wait. Admission calls [`has_room`](Self::has_room) first, and evicts or waits
+/// while there is no room.
 #[derive(Debug)]
 pub struct Cache {
     pub(crate) pool: Arc<Pool>,
@@ -27,8 +27,8 @@ impl Cache {
         Cache::with_reserve(limit_bytes, 0)
     }
 
-    /// A budget of `limit_bytes` with nothing allocated, of which `reserve_bytes` are for those who
-    /// [`draw`](Self::draw) on it: nobody else finds room there.
+    /// A budget of `limit_bytes` with nothing allocated, of which `reserve_bytes` are only for callers that
+    /// [`draw`](Self::draw) on it.
     pub fn with_reserve(limit_bytes: u64, reserve_bytes: u64) -> Arc<Cache> {
         Arc::new(Cache {
             pool: Pool::new(limit_bytes, reserve_bytes),
@@ -43,21 +43,21 @@ impl Cache {
         self.pool.limit_bytes()
     }
 
-    /// Bytes allocated for block buffers: the buffers of all pieces alive, also those that only
-    /// snapshots or closed checkpoints hold, plus bitmaps, tables and an estimate of what the maps
-    /// around a block cost. Idle buffers are not in it.
+    /// Bytes allocated for block buffers: the buffers of all live pieces, including those that only snapshots or
+    /// closed checkpoints hold, plus bitmaps, tables and an estimate of the maps around a block. Idle buffers are not
+    /// included.
     pub fn allocated_bytes(&self) -> u64 {
         self.pool.allocated_bytes()
     }
 
-    /// Bytes of the memory of all pieces alive: the part of
-    /// [`allocated_bytes`](Self::allocated_bytes) that is exact to the byte.
+    /// Bytes of the memory of all live pieces: the part of [`allocated_bytes`](Self::allocated_bytes) that is exact
+    /// to the byte.
     pub fn piece_bytes(&self) -> u64 {
         self.pool.used_bytes()
     }
 
-    /// Bytes of idle buffers that wait to be used again. Together with
-    /// [`allocated_bytes`](Self::allocated_bytes) they stay below the limit as long as that does.
+    /// Bytes of idle buffers that can be used again. Together with [`allocated_bytes`](Self::allocated_bytes) they
+    /// stay below the limit as long as the latter does.
     pub fn pooled_bytes(&self) -> u64 {
         self.pool.idle_bytes()
     }
@@ -67,34 +67,33 @@ impl Cache {
         self.pool.trim();
     }
 
-    /// Frees idle buffers that nobody needed since this was last called.
+    /// Frees idle buffers that were not needed since the last call.
     pub fn free_unused(&self) {
         self.pool.free_unused();
     }
 
-    /// Dirty bytes of all files. A byte that was written again after its checkpoint closed counts
-    /// for both checkpoints, since both bring it to the bucket.
+    /// Dirty bytes of all files. A byte that was written again after its checkpoint closed counts for both
+    /// checkpoints, since both upload it.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes.load(Relaxed)
     }
 
-    /// Whether `bytes` more fit in the budget beside what is allocated, leased and held in reserve. Frees idle
-    /// buffers first if they stand in the way.
-    /// A write of n bytes needs at most n plus 128 KiB for its two ragged ends, and up to 64 KiB
-    /// for each piece that it has to copy.
+    /// Whether `bytes` more fit in the budget beside the bytes that are allocated, leased and reserved. Frees idle
+    /// buffers first if that makes the room. A write of n bytes needs at most n plus 128 KiB for its two ragged ends,
+    /// and up to 64 KiB for each piece that it has to copy.
     pub fn has_room(&self, bytes: u64) -> bool {
         self.pool.make_room(bytes);
         self.pool.has_room(bytes)
     }
 
-    /// Bytes of the budget that others have beside the block buffers: what is leased and what is drawn.
+    /// Bytes of the budget in use outside the block buffers: leased and drawn.
     pub fn leased_bytes(&self) -> u64 {
         self.pool.lent_bytes()
     }
 
-    /// Takes `bytes` of the budget for as long as what this gives lives, if [there is room](Self::has_room): for
-    /// memory of others beside the block buffers, such as what is on its way into one. Of several who ask at once,
-    /// no two are given the same room.
+    /// Takes `bytes` of the budget for as long as the returned lease lives, if [there is room](Self::has_room): for
+    /// memory outside the block buffers, for example of bytes on their way into one. The same room is never given to
+    /// two concurrent callers.
     pub fn try_lease(&self, bytes: u64) -> Option<Lease> {
         self.pool.make_room(bytes);
         self.pool.lend(bytes).then(|| Lease {
@@ -104,7 +103,7 @@ impl Cache {
         })
     }
 
-    /// Takes `bytes` of the reserve for as long as what this gives lives, if so much of it is left.
+    /// Takes `bytes` of the reserve for as long as the returned lease lives, if that many are left.
     pub fn try_draw(&self, bytes: u64) -> Option<Lease> {
         self.pool.draw_reserve(bytes).then(|| Lease {
             pool: Arc::clone(&self.pool),
@@ -113,8 +112,8 @@ impl Cache {
         })
     }
 
-    /// Takes `bytes` of the budget for as long as what this gives lives, whether there is room or not, of the reserve
-    /// first: for those without whom nothing would go on, such as what brings dirty bytes to the bucket.
+    /// Takes `bytes` of the budget for as long as the returned lease lives, whether there is room or not, from the
+    /// reserve first: for work without which nothing would make progress, such as the upload of dirty bytes.
     pub fn draw(&self, bytes: u64) -> Lease {
         self.pool.draw(bytes);
         Lease {
@@ -124,24 +123,22 @@ impl Cache {
         }
     }
 
-    /// Takes the block that comes first for eviction out of the order of use, or none if no clean
-    /// block waits. The caller must then call [`FileBlocks::evict`] for it under the lock of its
-    /// file: that puts the block back where it belongs if it cannot go. Ask again until enough is
-    /// evicted.
+    /// Takes the first block for eviction out of the order of use; none if no clean block is queued. The caller must
+    /// then call [`FileBlocks::evict`] for it under the lock of its file, which queues the block again if it cannot
+    /// be evicted. Repeat until enough is evicted.
     ///
     /// [`FileBlocks::evict`]: crate::FileBlocks::evict
     pub fn coldest(&self) -> Option<BlockKey> {
         self.order.pop()
     }
 
-    /// Number of blocks in the order of use: an upper limit for the rounds of one search for
-    /// something to evict.
+    /// Number of blocks in the order of use: an upper limit for the rounds of one search for a block to evict.
     pub fn candidates(&self) -> usize {
         self.order.len()
     }
 
-    /// How many pieces were copied since the start, because a snapshot, a closed checkpoint or a reader held them, or
-    /// because they had been taken over as they arrived. For metrics.
+    /// Number of pieces that were copied since the start, because a snapshot, a closed checkpoint or a reader held
+    /// them, or because their memory had been taken over. For metrics.
     pub fn copied_pieces(&self) -> u64 {
         self.pool.copied_pieces()
     }
@@ -156,7 +153,7 @@ impl Cache {
         self.ticks.load(Relaxed)
     }
 
-    /// Replaces what one block adds to the accounts.
+    /// Replaces the contribution of one block to the accounts.
     pub(crate) fn account(&self, before: Footprint, after: Footprint) {
         self.pool
             .change_overhead(before.overhead_bytes, after.overhead_bytes);
@@ -174,22 +171,22 @@ impl Drop for Cache {
     }
 }
 
-/// Bytes of the budget that somebody else has. See [`Cache::try_lease`] and [`Cache::draw`].
+/// Bytes of the budget in use outside the block buffers. See [`Cache::try_lease`] and [`Cache::draw`].
 #[derive(Debug)]
 pub struct Lease {
     pool: Arc<Pool>,
     bytes: u64,
-    /// Whether they were taken without asking.
+    /// Whether they were drawn, so that they may come from the reserve.
     drawn: bool,
 }
 
 impl Lease {
-    /// How many bytes they are.
+    /// The number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Gives some of them back; all, if there are not as many.
+    /// Gives back some of the bytes; all of them if there are fewer.
     pub fn give_back(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -240,7 +237,7 @@ mod tests {
         assert!(!cache.has_room((3 << 18) + 1));
         assert!(cache.try_lease((3 << 18) + 1).is_none());
         let lease = cache.try_lease(3 << 18).unwrap();
-        // The reserve is there for him whatever the others have, and is not counted twice.
+        // The reserve is available to it whatever is leased, and is not counted twice.
         let drawn = cache.try_draw(1 << 18).unwrap();
         assert!(cache.has_room(0));
         assert!(cache.try_draw(1).is_none(), "it is used up");

@@ -1,24 +1,25 @@
-//! Copies of short stretches for readers, in memory that the thread has used for earlier ones: it is in the processor's
-//! caches, and neither the allocator nor the kernel is asked for it.
+//! Copies of short stretches for readers, in memory that the thread has used for earlier copies: it is in the
+//! processor's caches, and needs no call of the allocator or the kernel.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-/// Copies whose memory a thread keeps, and the length up to which it does: 2 MiB of them at most.
+/// Number of copies whose memory a thread keeps, and the longest copy that it keeps: at most 2 MiB together.
 const KEPT: usize = 128;
 const KEPT_BYTES: usize = 16 << 10;
 
-/// Memory is used again for copies of at least this part of it, so that no reader holds much more than it reads.
+/// Memory is reused only for copies of at least one part in this many of its length, so that a reader does not hold
+/// much more than it reads.
 const LEAST_PART: usize = 4;
 
 thread_local! {
-    /// The memory of copies, of the oldest one first, whether their readers are done with them or not.
+    /// The memory of copies, the oldest one first, whether or not their readers are done.
     static COPIES: Cell<VecDeque<BytesMut>> = const { Cell::new(VecDeque::new()) };
 }
 
-/// These bytes, for whoever reads them later.
+/// A copy of these bytes, for a later reader.
 pub(crate) fn copied(bytes: &[u8]) -> Bytes {
     if bytes.len() > KEPT_BYTES {
         return Bytes::copy_from_slice(bytes);
@@ -33,14 +34,15 @@ pub(crate) fn copied(bytes: &[u8]) -> Bytes {
     copy
 }
 
-/// The memory of the oldest copy, if nobody reads in it any more, and it is neither too short for so many bytes nor much
-/// too long.
+/// The memory of the oldest copy, if no reader holds it any more, and it is neither too short for this many bytes nor
+/// much too long.
 fn reused(copies: &mut VecDeque<BytesMut>, bytes: usize) -> Option<BytesMut> {
     let mut oldest = copies.pop_front()?;
     if oldest.try_reclaim(bytes) && oldest.capacity() <= bytes.saturating_mul(LEAST_PART) {
         return Some(oldest);
     }
-    // Most likely it is still being read; of those for other lengths there will be none too many.
+    // Most likely it is still being read. If its length does not fit, it is kept as well: there are not too many of
+    // other lengths.
     if copies.len() < KEPT - 1 {
         copies.push_back(oldest);
     }

@@ -1,9 +1,10 @@
-//! Telling a fetch that is still good from one that was overtaken.
+//! Distinguishes a fetch that is still valid from one that is out of date.
 
 use forebay_types::{BlockIndex, ByteRange};
 use std::collections::BTreeMap;
 
-/// The moment at which a fetch of missing bytes was planned: see [`FileBlocks::fetch_token`](crate::FileBlocks::fetch_token).
+/// The moment at which a fetch of missing bytes was planned: see
+/// [`FileBlocks::fetch_token`](crate::FileBlocks::fetch_token).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchToken(u64);
 
@@ -13,7 +14,7 @@ impl FetchToken {
     }
 }
 
-/// When coverage went away that a fetch under way might have relied on.
+/// When coverage was lost on which a fetch under way may rely.
 #[derive(Debug)]
 pub(crate) struct Lost {
     /// Tick of the last loss that may concern any block.
@@ -23,7 +24,7 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    /// Beyond so many, a loss concerns all blocks: fetches are short, and so is their memory.
+    /// Above this number, a loss concerns all blocks: fetches are short, and so is the time for which a loss is kept.
     const MAX_BLOCKS: usize = 64;
 
     pub(crate) fn all_before(tick: u64) -> Lost {
@@ -46,7 +47,7 @@ impl Lost {
         }
     }
 
-    /// Whether none of the range's coverage went away since the token was taken.
+    /// Whether no coverage of the range was lost since the token was taken.
     pub(crate) fn nothing_since(&self, token: FetchToken, range: ByteRange) -> bool {
         let since = |lost: &u64| *lost > token.0;
         let block_lost = |(block, _)| self.blocks.get(&block).is_some_and(since);

@@ -23,18 +23,18 @@ pub struct FileBlocks {
     lost: Lost,
 }
 
-/// What became of a block that was to be evicted.
+/// The result of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// It is gone, and gave back so many bytes; what it has [taken over](FileBlocks::take_over) counts as its pieces, and
-    /// is given back with the last one of the memory that arrived with it.
+    /// The block is evicted, and freed this many bytes. Memory that it has [taken over](FileBlocks::take_over) counts
+    /// as its pieces, but is freed with the last piece that shares that memory.
     Evicted(u64),
-    /// It was used since it was queued, and is queued again by that use.
+    /// It was used since it was queued, and that use queues it again.
     Touched,
-    /// It is dirty, and will be queued when it is published; or a snapshot holds its memory, and
-    /// it is queued again as if just used.
+    /// It is dirty, and is queued when it is published; or a snapshot holds its memory, and it is queued again as if
+    /// just used.
     Busy,
-    /// It is not there.
+    /// There is no such block.
     Absent,
 }
 
@@ -43,7 +43,7 @@ impl FileBlocks {
     pub fn new(inode: Inode, cache: Arc<Cache>) -> FileBlocks {
         FileBlocks {
             inode,
-            // Fetches of a former life of this value are out of date.
+            // Fetches for an earlier value of this inode are out of date.
             lost: Lost::all_before(cache.tick()),
             cache,
             blocks: BTreeMap::new(),
@@ -52,14 +52,14 @@ impl FileBlocks {
         }
     }
 
-    /// Copies `data` to `offset`. The bytes are covered and dirty for `open`, the checkpoint that
-    /// is open now. If an older one has dirty bytes in a block that this touches, that one is taken
-    /// to be closed, and keeps its bytes as they were.
+    /// Copies `data` to `offset`. The bytes are covered and dirty for `open`, the checkpoint that is open now. If an
+    /// older one has dirty bytes in a block that this touches, that checkpoint is considered closed, and keeps its
+    /// bytes as they were.
     ///
-    /// `open` never goes back while dirty bytes of a newer one are here; where it does, the bytes
-    /// go with the newer one.
+    /// `open` must not go back while dirty bytes of a newer one are here; if it does, the bytes belong to the newer
+    /// one.
     ///
-    /// Gives the last block of which by this every byte is dirty in `open`, and not before.
+    /// Returns the last block that became completely dirty in `open` by this call.
     pub fn write(&mut self, offset: u64, data: &[u8], open: CheckpointId) -> Option<BlockIndex> {
         let tick = self.cache.tick();
         let mut data = data;
@@ -82,8 +82,8 @@ impl FileBlocks {
         filled
     }
 
-    /// Makes what is covered and clean of `range` dirty for `open`, as it is: it goes to the bucket once more. For bytes
-    /// whose copy there is damaged. Gives how many bytes these are.
+    /// Makes covered and clean bytes of `range` dirty for `open`, unchanged, so that they are uploaded once more. For
+    /// bytes whose copy in the bucket is damaged. Returns their number.
     pub fn upload_again(&mut self, range: ByteRange, open: CheckpointId) -> u64 {
         let tick = self.cache.tick();
         let mut bytes = 0;
@@ -100,9 +100,8 @@ impl FileBlocks {
         bytes
     }
 
-    /// Copies the covered ones of the bytes from `offset` on to `out`; the newest ones, dirty or
-    /// clean. Ranges of the file that are not covered are pushed to `missing`, merged and
-    /// ascending, and their bytes of `out` are left as they are.
+    /// Copies the covered bytes from `offset` on to `out`: the newest ones, dirty or clean. Ranges of the file that
+    /// are not covered are pushed to `missing`, merged and ascending, and their bytes of `out` are left unchanged.
     pub fn read(&mut self, offset: u64, out: &mut [u8], missing: &mut Vec<ByteRange>) {
         let tick = self.cache.tick();
         let own = missing.len();
@@ -126,11 +125,12 @@ impl FileBlocks {
         }
     }
 
-    /// The bytes of `range`, the newest ones, in order; `None`, and no use of the blocks, if one of them is not here.
+    /// The newest bytes of `range`, in order. `None`, without counting as a use of the blocks, if one of them is not
+    /// covered.
     ///
-    /// They stay as they are, whatever is written meanwhile. Most of them are not copied: they share memory with the
-    /// blocks, which counts as allocated and keeps these from being evicted until they are dropped. That is at most
-    /// twice as much memory as there are bytes.
+    /// The bytes do not change, whatever is written meanwhile. Most of them are not copied: they share memory with
+    /// the blocks, which counts as allocated, and keeps the blocks from being evicted until the bytes are dropped.
+    /// That is at most twice as much memory as there are bytes.
     pub fn lend(&mut self, range: ByteRange) -> Option<Pieces> {
         if !self.is_covered(range) {
             return None;
@@ -146,7 +146,7 @@ impl FileBlocks {
         Some(lent)
     }
 
-    /// Whether every byte of the range is here.
+    /// Whether every byte of the range is covered.
     pub fn is_covered(&self, range: ByteRange) -> bool {
         BlockIndex::split(range).all(|(index, within)| {
             let block = self.blocks.get(&index);
@@ -154,8 +154,8 @@ impl FileBlocks {
         })
     }
 
-    /// The ranges of `range` of which nothing is here, ascending, pushed to `missing`. Unlike
-    /// [`read`](Self::read), this is no use of the blocks.
+    /// The parts of `range` that are not covered, ascending, pushed to `missing`. Unlike [`read`](Self::read), this
+    /// does not count as a use of the blocks.
     pub fn uncovered(&self, range: ByteRange, missing: &mut Vec<ByteRange>) {
         for (index, within) in BlockIndex::split(range) {
             let start = index.start();
@@ -167,15 +167,14 @@ impl FileBlocks {
         }
     }
 
-    /// Puts in bytes that the bucket has, only where nothing is covered; never makes anything
-    /// dirty. Bytes that were fetched without the file's lock must not be put in unless
-    /// [`is_current`](Self::is_current) says so.
+    /// Fills in bytes of the bucket, only where nothing is covered; never makes anything dirty. Bytes that were
+    /// fetched without the file's lock must not be filled in unless [`is_current`](Self::is_current) returns true.
     pub fn fill(&mut self, offset: u64, data: &[u8]) {
         self.fill_with(offset, data, None);
     }
 
-    /// The same without a copy where that pays: pieces that lie in what has arrived for half of their length or more
-    /// share its memory, which counts as allocated for as long as one of them does.
+    /// Like [`fill`](Self::fill), without a copy where that pays: pieces that lie in the arrived memory for half of
+    /// their length or more share that memory, which counts as allocated as long as one of them does.
     pub fn take_over(&mut self, offset: u64, arrived: &Arrived) {
         self.fill_with(offset, arrived.bytes(), Some(arrived));
     }
@@ -193,24 +192,23 @@ impl FileBlocks {
         }
     }
 
-    /// To be taken under the file's lock when a fetch of missing bytes is planned.
+    /// Must be taken under the file's lock when a fetch of missing bytes is planned.
     ///
-    /// While the fetch is under way, the file may be written, published and evicted, or truncated
-    /// and extended again. What comes back is then older than the file, and no coverage is left to
-    /// keep it out.
+    /// While the fetch is under way, the file may be written, published and evicted, or truncated and extended again.
+    /// The fetched bytes are then older than the file, and no coverage is left to keep them out.
     pub fn fetch_token(&self) -> FetchToken {
         FetchToken::at(self.cache.now())
     }
 
-    /// Whether bytes of `range` that were fetched since the token was taken may still be served
-    /// and filled in, where nothing is covered. False after a truncate of the file, and after an
-    /// eviction of a block of the range that had been written to; then plan the fetch again.
+    /// Whether bytes of `range` that were fetched since the token was taken may still be served, and filled in where
+    /// nothing is covered. False after a truncate of the file, and after an eviction of a block of the range that had
+    /// been written to; plan the fetch again then.
     pub fn is_current(&self, token: FetchToken, range: ByteRange) -> bool {
         self.lost.nothing_since(token, range)
     }
 
-    /// Drops everything at and behind `size`, covered or dirty in `open`. What an older checkpoint
-    /// has dirty there is kept for its snapshot, and is not readable any more.
+    /// Drops everything at and behind `size` that is covered or dirty in `open`. Bytes that are dirty there in an
+    /// older checkpoint are kept for its snapshot, and are no longer readable.
     pub fn truncate(&mut self, size: u64, open: CheckpointId) {
         let tick = self.cache.tick();
         self.lost.everything(tick);
@@ -232,8 +230,7 @@ impl FileBlocks {
         }
     }
 
-    /// The file is gone: drops all of it but what an older checkpoint than `open` still has to
-    /// bring to the bucket.
+    /// Drops all of a deleted file except the bytes that a checkpoint older than `open` still has to upload.
     pub fn clear(&mut self, open: CheckpointId) {
         self.truncate(0, open);
     }
@@ -244,27 +241,26 @@ impl FileBlocks {
         dirty.map_or_else(Vec::new, |dirty| dirty.iter().copied().collect())
     }
 
-    /// Names the state of this checkpoint's dirty ranges in the block; none if it has none. Changes
-    /// with each write to the block, each [`upload_again`](Self::upload_again) of some of it, and each truncate that takes bytes from it while the checkpoint
-    /// is open, and with nothing else. Comparing it with [`Snapshot::version`] tells whether an
-    /// early upload is still good.
+    /// Identifies the state of this checkpoint's dirty ranges in the block; none if it has none. Changes with each
+    /// write to the block, with each [`upload_again`](Self::upload_again) of some of it, and with each truncate that
+    /// drops bytes of it while the checkpoint is open, and with nothing else. An early upload is still valid if this
+    /// equals the [`Snapshot::version`] of its snapshot.
     pub fn version(&self, block: BlockIndex, checkpoint: CheckpointId) -> Option<BlockVersion> {
         self.blocks.get(&block)?.version(checkpoint)
     }
 
-    /// Hands the dirty ranges of a checkpoint in this block over, with their bytes as they are, or
-    /// as they were when the checkpoint closed.
+    /// Hands over the dirty ranges of a checkpoint in this block, with their current bytes, or those at the close of
+    /// the checkpoint.
     ///
-    /// The caller answers for these bytes until they are in the bucket: it keeps the snapshot to
-    /// try again, or gives it to [`put_back`](Self::put_back). None if the checkpoint has no dirty
-    /// range here, or if they were handed over before and a newer checkpoint has changed the block
-    /// since.
+    /// The caller is responsible for these bytes until they are in the bucket: it keeps the snapshot to try again, or
+    /// passes it to [`put_back`](Self::put_back). None if the checkpoint has no dirty range here, or if they were
+    /// handed over before and a newer checkpoint has changed the block since.
     pub fn snapshot(&mut self, block: BlockIndex, checkpoint: CheckpointId) -> Option<Snapshot> {
         self.change_if_there(block, |found| found.snapshot(block, checkpoint))?
     }
 
-    /// Takes back a snapshot that was not uploaded, so that it can be asked for again. One that is
-    /// out of date or published is dropped.
+    /// Takes back a snapshot that was not uploaded, so that another one can be taken. A snapshot that is out of date
+    /// or published is dropped.
     pub fn put_back(&mut self, snapshot: Snapshot) {
         self.change_if_there(snapshot.block(), |block| block.put_back(snapshot));
     }
@@ -275,7 +271,7 @@ impl FileBlocks {
         block.is_some_and(|block| block.is_whole_in(checkpoint))
     }
 
-    /// The blocks that the range touches and of which that is so.
+    /// The blocks in the range for which [`is_whole_in`](Self::is_whole_in) is true.
     pub fn whole_in(
         &self,
         range: ByteRange,
@@ -285,10 +281,10 @@ impl FileBlocks {
         touched.filter(move |block| self.is_whole_in(*block, checkpoint))
     }
 
-    /// The dirty ranges that this checkpoint has in the block are in the bucket, though it is not published: they are
-    /// clean from now on, and who evicts them must know where they lie. For what
-    /// [`version`](Self::version) named when its snapshot was taken; false, and nothing changes, if that is not
-    /// what is there.
+    /// Marks the dirty ranges of this checkpoint in the block as uploaded, although the checkpoint is not published:
+    /// they are clean from now on, and a caller that evicts them must know where they lie in the bucket. `version` is
+    /// the [`version`](Self::version) at the time of the snapshot. Returns false, and changes nothing, if it has
+    /// changed.
     pub fn uploaded(
         &mut self,
         block: BlockIndex,
@@ -303,8 +299,8 @@ impl FileBlocks {
         uploaded
     }
 
-    /// Everything up to and including this checkpoint is in the bucket: its ranges are clean.
-    /// Blocks that no other checkpoint has dirty ranges in may be evicted from now on.
+    /// Marks everything up to and including this checkpoint as published: its ranges are clean. Blocks without dirty
+    /// ranges of other checkpoints may be evicted from now on.
     pub fn published(&mut self, checkpoint: CheckpointId) {
         while let Some(first) = self.dirty_in.first_entry() {
             if *first.key() > checkpoint {
@@ -316,8 +312,8 @@ impl FileBlocks {
         }
     }
 
-    /// Lets go of a block if it is clean, nobody holds it, and it was not used since it was
-    /// queued. For the block that [`Cache::coldest`] named, or any other.
+    /// Evicts a block if it is clean, nothing else holds its memory, and it was not used since it was queued. For the
+    /// block that [`Cache::coldest`] returned, or any other.
     pub fn evict(&mut self, block: BlockIndex) -> Eviction {
         let key = self.key(block);
         let Some(found) = self.blocks.get_mut(&block) else {
@@ -347,7 +343,7 @@ impl FileBlocks {
         refused
     }
 
-    /// Dirty bytes of this file, counted as [`Cache::dirty_bytes`] does.
+    /// Dirty bytes of this file, counted like [`Cache::dirty_bytes`].
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes
     }
@@ -373,7 +369,7 @@ impl FileBlocks {
         }
     }
 
-    /// Changes a block, made if need be, and all that follows from it.
+    /// Changes a block, which is created if needed, and updates everything that depends on it.
     fn change<R>(&mut self, index: BlockIndex, change: impl FnOnce(&mut Block, &Cache) -> R) -> R {
         let key = self.key(index);
         let block = self.blocks.entry(index).or_default();
@@ -382,7 +378,7 @@ impl FileBlocks {
         result
     }
 
-    /// Changes a block if there is one, and all that follows from it.
+    /// Changes a block if it exists, and updates everything that depends on it.
     fn change_if_there<R>(
         &mut self,
         index: BlockIndex,
@@ -418,7 +414,7 @@ impl Drop for FileBlocks {
     }
 }
 
-/// Brings the accounts and the order of use up to date after a change of a block.
+/// Updates the accounts and the order of use after a change of a block.
 fn settle(block: &mut Block, key: BlockKey, cache: &Cache, dirty_bytes: &mut u64) {
     let after = block.footprint();
     let before = std::mem::replace(&mut block.accounted, after);

@@ -1,4 +1,4 @@
-//! In which order clean blocks may leave.
+//! The order in which clean blocks may be evicted.
 
 use forebay_types::BlockKey;
 use parking_lot::Mutex;
@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 
 /// The blocks that wait to be evicted, by the tick of their use *when they were queued*.
 ///
-/// A use only stores a tick in the block, so it takes no lock. The order is put right when a block
-/// comes out: whoever evicts compares the ticks and queues it again if it was used since. A block
-/// that came out unused since is therefore the least recently used of all that wait.
+/// A use only stores a tick in the block, so it takes no lock. The order is corrected when a block is taken out: the
+/// evictor compares the ticks and queues the block again if it was used since. A block that is taken out and was not
+/// used since is therefore the least recently used of all queued ones.
 ///
-/// An ordered set rather than a heap: a block that goes away takes its entry with it, so that
-/// files which come and go without any eviction leave nothing behind.
+/// An ordered set rather than a heap: a dropped block removes its entry, so that files which come and go without any
+/// eviction leave nothing behind.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     waiting: Mutex<BTreeSet<(u64, BlockKey)>>,

@@ -1,4 +1,4 @@
-//! What only the benchmarks reach from outside.
+//! Internals of this crate for the benchmarks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +7,8 @@ use crate::pool::{Buffer, Class};
 
 static RECYCLES: AtomicBool = AtomicBool::new(true);
 
-/// Whether all pools of this process recycle buffers from now on, as they do by default, or give them to the allocator.
+/// Whether all pools of this process recycle buffers from now on, as they do by default, or return them to the
+/// allocator.
 pub fn recycle(recycled: bool) {
     RECYCLES.store(recycled, Ordering::Relaxed);
 }
@@ -16,14 +17,14 @@ pub(crate) fn recycles() -> bool {
     RECYCLES.load(Ordering::Relaxed)
 }
 
-/// Bytes of the buffers that there are.
+/// The buffer sizes, in bytes.
 pub const BUFFER_SIZES: [usize; 3] = [
     Class::Small.size(),
     Class::Middle.size(),
     Class::Whole.size(),
 ];
 
-/// Goes back to its pool when dropped.
+/// A buffer that returns to its pool when dropped.
 #[derive(Debug)]
 pub struct TakenBuffer(#[allow(dead_code, reason = "it is there to be dropped")] Buffer);
 

@@ -1,11 +1,11 @@
 //! Pieces: the 64 KiB stretches that a block buffer is made of.
 //!
-//! A piece has memory only for a *window* of its 64 KiB: 4, 16 or 64 KiB, aligned to its own size.
-//! Bytes beyond the window make it grow to the smallest one that holds both; two steps lead from
-//! the smallest to the whole, so a byte is moved twice at most.
+//! A piece has memory only for a *window* of its 64 KiB: 4, 16 or 64 KiB, aligned to its own size. Bytes beyond the
+//! window make it grow to the smallest one that holds both; two steps lead from the smallest window to the whole
+//! piece, so a byte is moved at most twice.
 //!
-//! That memory comes from the pool, or is part of what somebody else has fetched: such a piece is never written to,
-//! but replaced.
+//! That memory comes from the pool, or is part of the memory in which fetched bytes arrived: such a piece is never
+//! written to, but replaced.
 
 use crate::arrived::Arrived;
 use crate::bitmap::RangeBitmap;
@@ -19,7 +19,7 @@ pub(crate) const PIECE_SIZE: u64 = Class::Whole.size() as u64;
 
 const _: () = assert!(BLOCK_SIZE.is_multiple_of(PIECE_SIZE));
 
-/// Who writes so many bytes at once over others writes more than the processor's caches keep.
+/// A write of this many bytes over existing ones is longer than the processor's caches can keep.
 const LONG_BYTES: usize = 256 << 10;
 
 /// The part of a piece that has memory.
@@ -39,8 +39,7 @@ impl Window {
         self.start + self.class.size()
     }
 
-    /// The smallest one that holds the bytes `start..end` of a piece, of which there is at least
-    /// one.
+    /// The smallest window that holds the bytes `start..end` of a piece, which are not empty.
     fn around(start: usize, end: usize) -> Window {
         let holds = |class: &Class| start / class.size() == (end - 1) / class.size();
         let class = Class::ALL.into_iter().find(holds).unwrap_or(Class::Whole);
@@ -50,14 +49,14 @@ impl Window {
         }
     }
 
-    /// The smallest one that holds both.
+    /// The smallest window that holds both.
     fn with(self, other: Window) -> Window {
         Window::around(self.start.min(other.start), self.end().max(other.end()))
     }
 }
 
-/// The memory of one piece. Shared between the block and whoever still needs its bytes as they
-/// are; written in place only by a sole owner.
+/// The memory of one piece. Shared between the block and all owners that need its bytes unchanged; written in place
+/// only by a sole owner.
 #[derive(Debug)]
 pub(crate) struct Piece {
     start: usize,
@@ -67,7 +66,7 @@ pub(crate) struct Piece {
 #[derive(Debug)]
 enum Memory {
     Pooled(Buffer),
-    /// All of a piece from its first byte on, or the first half of it and more.
+    /// A whole piece from its first byte on, or the first half of it and more.
     TakenOver(Arrived),
 }
 
@@ -89,7 +88,7 @@ impl Piece {
         }
     }
 
-    /// The memory to write to, if it may be written to.
+    /// The buffer, if it may be written to.
     fn buffer(&mut self) -> Option<&mut Buffer> {
         match &mut self.memory {
             Memory::Pooled(buffer) => Some(buffer),
@@ -97,7 +96,7 @@ impl Piece {
         }
     }
 
-    /// Everything from the start of its window on that was ever put in.
+    /// All bytes from the start of its window on that were ever written.
     fn content(&self) -> &[u8] {
         match &self.memory {
             Memory::Pooled(buffer) => buffer.bytes(),
@@ -137,9 +136,8 @@ fn split(range: ByteRange) -> impl Iterator<Item = (usize, usize, usize)> {
 }
 
 impl Pieces {
-    /// Puts `data` at the offset `at` of the block. Pieces that somebody else holds are left as
-    /// they are, and replaced here by a copy. `streaming`: the bytes just before `at` are there, so
-    /// this is likely a sequential writer.
+    /// Writes `data` at the offset `at` of the block. Shared pieces are left unchanged, and replaced here by a copy.
+    /// `streaming`: the bytes just before `at` exist, so this is likely a sequential writer.
     pub(crate) fn write(&mut self, at: u64, data: &[u8], streaming: bool, pool: &Arc<Pool>) {
         let is_long = data.len() >= LONG_BYTES;
         let mut data = data;
@@ -150,7 +148,7 @@ impl Pieces {
             if index >= self.table.len() {
                 self.table.resize(index + 1, None);
             }
-            // A stream that has filled the piece before will fill this one: skip the steps.
+            // A stream that has filled the piece before will fill this one as well: skip the steps.
             let whole = streaming && start == 0 && self.is_whole(index.wrapping_sub(1));
             let slot = &mut self.table[index];
             let needed = if whole {
@@ -177,8 +175,8 @@ impl Pieces {
         }
     }
 
-    /// Copies the pieces that share the memory in which this arrived once they are not half of it any more: a block
-    /// that was read and then written all over would else be there twice.
+    /// Copies the pieces that share the arrived memory once they are less than half of it. Otherwise a block that was
+    /// read and then completely rewritten would occupy its memory twice.
     fn let_go(&mut self, arrived: &Arrived, pool: &Arc<Pool>) {
         let shares = |piece: &Piece| matches!(&piece.memory, Memory::TakenOver(own) if own.is_beside(arrived));
         let pieces = self.table.iter().flatten();
@@ -196,8 +194,8 @@ impl Pieces {
         }
     }
 
-    /// Puts `data`, a part of what has arrived, at the offset `at` of the block, where nothing is covered. Pieces of
-    /// which it has all from their first byte on, or half of them and more, take its memory over; others copy.
+    /// Fills in `data`, a part of `arrived`, at the offset `at` of the block, where nothing is covered. Pieces that
+    /// `data` holds from their first byte on, completely or at least half, take over its memory; others are copied.
     pub(crate) fn take_over(
         &mut self,
         at: u64,
@@ -238,8 +236,8 @@ impl Pieces {
         })
     }
 
-    /// The bytes of `range`, all of which must have been written, for somebody who reads them later: as they are
-    /// now, whatever is written meanwhile.
+    /// Lends the bytes of `range`, all of which must have been written, to a later reader: they do not change,
+    /// whatever is written meanwhile.
     pub(crate) fn lend(&self, range: ByteRange) -> impl Iterator<Item = Lent> {
         split(range).filter_map(|(index, start, end)| {
             let piece = self.table.get(index)?.as_ref();
@@ -262,8 +260,8 @@ impl Pieces {
         Pieces { table }
     }
 
-    /// Lets go of the pieces at and behind the one that holds byte `from` of the block, unless
-    /// `coverage` has a byte in them.
+    /// Drops the pieces at and behind the one that holds byte `from` of the block, unless `coverage` has a byte in
+    /// them.
     pub(crate) fn drop_uncovered(&mut self, from: u64, coverage: &RangeBitmap) {
         let first = (from / PIECE_SIZE) as usize;
         for (index, slot) in self.table.iter_mut().enumerate().skip(first) {
@@ -288,7 +286,7 @@ impl Pieces {
         (self.table.capacity() * size_of::<Option<Arc<Piece>>>()) as u64
     }
 
-    /// Whether anybody else holds one of the pieces.
+    /// Whether another owner holds one of the pieces.
     pub(crate) fn is_shared(&self) -> bool {
         let mut pieces = self.table.iter().flatten();
         pieces.any(|piece| Arc::strong_count(piece) > 1)
@@ -302,8 +300,8 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-/// Shares the memory where the stretch is half of it or more. Less is copied: it would keep more than twice as much from
-/// being evicted for as long as its reader takes.
+/// Shares the memory if the stretch is half of it or more. A shorter one is copied: it would keep more than twice its
+/// length from being evicted until its reader is done.
 fn lent(piece: &Arc<Piece>, start: usize, end: usize) -> Lent {
     if (end - start) * 2 < piece.window().class.size() {
         return copied(piece.bytes(start, end)).into();
@@ -312,8 +310,8 @@ fn lent(piece: &Arc<Piece>, start: usize, end: usize) -> Lent {
     Lent::shared(Arc::clone(piece) as _, range)
 }
 
-/// Writes to a piece that exists: in place where it is ours alone, of the pool and large enough, else to a new
-/// one that starts with what the old one held. `is_long`: the bytes are part of a long write.
+/// Writes to an existing piece: in place if it has no other owner, is of the pool and large enough, otherwise to a
+/// new one that starts with the bytes of the old one. `is_long`: the bytes are part of a long write.
 fn overwrite(
     shared: &mut Arc<Piece>,
     needed: Window,

@@ -1,12 +1,11 @@
-//! Buffers in three size classes, recycled, and the account of all memory that blocks cost, and of what others
-//! have of the same budget.
+//! Buffers in three size classes, recycled, and the account of all memory of blocks and of leases on the same budget.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How large a buffer is.
+/// The size class of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// 4 KiB.
@@ -32,38 +31,38 @@ impl Class {
 }
 
 thread_local! {
-    /// A reference of the last buffer that this thread gave back, for the next one that it takes: all threads count their
-    /// references at the same place, and a locked instruction is a fifth of what a recycled buffer costs.
+    /// The pool reference of the last buffer that this thread returned, for the next one that it takes: all threads
+    /// count references at the same place, and a locked instruction is a fifth of the cost of a recycled buffer.
     static SPARE: Cell<Option<Arc<Pool>>> = const { Cell::new(None) };
 }
 
-/// Where buffers come from and go back to. The counters are exact sums of what was taken and given
-/// back; between two of them, a reader on another thread may see one change before the other.
+/// The source of buffers, to which they return. The counters are exact sums of the buffers taken and returned;
+/// between two of them, a reader on another thread may see one change before the other.
 #[derive(Debug)]
 pub(crate) struct Pool {
     limit_bytes: u64,
     classes: [Buffers; Class::ALL.len()],
     /// Memory that pieces took over.
     taken_over_bytes: AtomicU64,
-    /// What blocks cost beside their buffers.
+    /// Memory of blocks beside their buffers.
     overhead_bytes: AtomicU64,
-    /// What others have beside all that: those for whom there was room.
+    /// Memory outside the blocks that was leased because there was room.
     leased_bytes: AtomicU64,
-    /// And those who take without asking, of the reserve first.
+    /// Memory outside the blocks that was drawn without a check, from the reserve first.
     drawn_bytes: AtomicU64,
-    /// What is kept free for them.
+    /// Bytes kept free for drawing.
     reserve_bytes: u64,
-    /// Pieces copied because a snapshot or a closed checkpoint held them, or because they had been taken over.
+    /// Pieces copied because a snapshot or a closed checkpoint held them, or because their memory was taken over.
     copied_pieces: AtomicU64,
 }
 
-/// The buffers of a class. Its counters change only under its lock, so that a change costs no more than a load and a store.
+/// The buffers of a class. Its counters change only under its lock, so that a change costs only a load and a store.
 #[derive(Debug, Default)]
 struct Buffers {
     idle: Mutex<Idle>,
-    /// All that there are: those that pieces own and those that wait in `idle`.
+    /// All existing buffers: those that pieces own and those in `idle`.
     made_bytes: AtomicU64,
-    /// Buffers that wait in `idle`.
+    /// Buffers in `idle`.
     idle_bytes: AtomicU64,
 }
 
@@ -75,15 +74,15 @@ impl Buffers {
         }
     }
 
-    /// Those that pieces own.
+    /// Buffers that pieces own.
     fn used_bytes(&self) -> u64 {
         let idle = self.idle_bytes.load(Relaxed);
-        // Less where one was freed in between.
+        // Could be less if a buffer was freed in between.
         self.made_bytes.load(Relaxed).saturating_sub(idle)
     }
 }
 
-/// The buffers of a class, whose counters may be changed.
+/// The buffers of a class, locked so that its counters may be changed.
 struct Locked<'a> {
     idle: MutexGuard<'a, Idle>,
     counters: &'a Buffers,
@@ -103,14 +102,14 @@ fn change(counter: &AtomicU64, by: i64) {
     counter.store(counter.load(Relaxed).wrapping_add_signed(by), Relaxed);
 }
 
-/// Buffers of a class that wait to be used again.
+/// Buffers of a class that can be used again.
 #[derive(Debug, Default)]
 struct Idle {
-    /// The last one that came back is used first.
+    /// The last returned one is used first.
     buffers: Vec<Vec<u8>>,
-    /// As many of the first ones were not needed since this was last looked at.
+    /// Number of buffers at the front that were not needed since the last check.
     unused: usize,
-    /// Nobody takes any more.
+    /// No buffers are taken any more.
     is_closed: bool,
 }
 
@@ -146,13 +145,13 @@ impl Pool {
         self.limit_bytes
     }
 
-    /// Buffers that pieces own, and memory that they took over.
+    /// Buffers that pieces own, and memory that they have taken over.
     pub(crate) fn used_bytes(&self) -> u64 {
         let used: u64 = self.classes.iter().map(Buffers::used_bytes).sum();
         used + self.taken_over_bytes.load(Relaxed)
     }
 
-    /// Buffers that wait to be used again.
+    /// Buffers that can be used again.
     pub(crate) fn idle_bytes(&self) -> u64 {
         let idle = self.classes.iter().map(|class| &class.idle_bytes);
         idle.map(|bytes| bytes.load(Relaxed)).sum()
@@ -170,7 +169,7 @@ impl Pool {
         self.copied_pieces.fetch_add(1, Relaxed);
     }
 
-    /// Changes the overhead from what one block cost before to what it costs now.
+    /// Replaces the overhead of one block in the account.
     pub(crate) fn change_overhead(&self, before: u64, after: u64) {
         if after != before {
             // Adding the wrapped difference subtracts.
@@ -179,7 +178,7 @@ impl Pool {
         }
     }
 
-    /// A buffer of the class, recycled where one waits.
+    /// A buffer of the class, recycled if one is idle.
     pub(crate) fn take(self: &Arc<Pool>, class: Class) -> Buffer {
         let bytes = self.recycled(class).unwrap_or_else(|| {
             self.make_room(class.size() as u64);
@@ -193,7 +192,7 @@ impl Pool {
         }
     }
 
-    /// The reference that this thread has to spare, or a new one.
+    /// The spare reference of this thread, or a new one.
     fn reference(self: &Arc<Pool>) -> Arc<Pool> {
         // A thread that is ending has none.
         let spare = SPARE.try_with(Cell::take).ok().flatten();
@@ -214,23 +213,23 @@ impl Pool {
         &self.classes[class as usize]
     }
 
-    /// Counts memory that pieces have and that came from elsewhere.
+    /// Counts memory of pieces that came from outside the pool.
     pub(crate) fn count_taken_over(&self, bytes: u64) {
         self.make_room(bytes);
         self.taken_over_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Counts it no longer.
+    /// Stops counting it.
     pub(crate) fn count_gone(&self, bytes: u64) {
         self.taken_over_bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Bytes that others have.
+    /// Bytes leased and drawn.
     pub(crate) fn lent_bytes(&self) -> u64 {
         self.leased_bytes.load(Relaxed) + self.drawn_bytes.load(Relaxed)
     }
 
-    /// Whether `bytes` fit, idle buffers aside, and the reserve stays for those it is for.
+    /// Whether `bytes` fit without idle buffers, leaving the reserve untouched.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.fits(self.leased_bytes.load(Relaxed), bytes)
     }
@@ -252,7 +251,7 @@ impl Pool {
             .is_ok()
     }
 
-    /// Counts `bytes` as drawn if so much of the reserve is left.
+    /// Counts `bytes` as drawn if that many are left of the reserve.
     pub(crate) fn draw_reserve(&self, bytes: u64) -> bool {
         let left = |drawn: u64| (drawn + bytes <= self.reserve_bytes).then_some(drawn + bytes);
         self.make_room(bytes);
@@ -267,7 +266,7 @@ impl Pool {
         self.drawn_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Counts bytes no longer that were lent.
+    /// Stops counting `bytes` that were leased or drawn.
     pub(crate) fn take_back(&self, bytes: u64, drawn: bool) {
         let account = if drawn {
             &self.drawn_bytes
@@ -277,7 +276,7 @@ impl Pool {
         account.fetch_sub(bytes, Relaxed);
     }
 
-    /// Memory that there is: what is allocated, idle or lent.
+    /// All memory in use: allocated, idle, leased or drawn.
     fn real_bytes(&self) -> u64 {
         let made = self.classes.iter().map(|class| &class.made_bytes);
         made.chain([&self.taken_over_bytes, &self.overhead_bytes])
@@ -296,7 +295,7 @@ impl Pool {
         self.free_idle(|| false);
     }
 
-    /// Frees idle buffers that were not needed since this was last called.
+    /// Frees idle buffers that were not needed since the last call.
     pub(crate) fn free_unused(&self) {
         for class in Class::ALL {
             let mut buffers = self.class(class).lock();
@@ -309,8 +308,8 @@ impl Pool {
         }
     }
 
-    /// Frees every idle buffer, and all that are still given back: threads may have a reference to the pool long after its
-    /// cache is gone.
+    /// Frees every idle buffer, and all that are returned later: threads may hold a reference to the pool long after
+    /// its cache is dropped.
     pub(crate) fn close(&self) {
         for class in Class::ALL {
             self.class(class).lock().idle.is_closed = true;
@@ -333,7 +332,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a buffer, or gives back what there is no room for.
+    /// Keeps a buffer, or returns it if there is no room for it.
     fn give_back(&self, class: Class, bytes: Vec<u8>) -> Option<Vec<u8>> {
         let size = class.size() as i64;
         let mut buffers = self.class(class).lock();
@@ -350,17 +349,16 @@ impl Pool {
     }
 }
 
-/// Memory of one size class that goes back to its pool when dropped.
+/// Memory of one size class that returns to its pool when dropped.
 ///
-/// A recycled buffer still has bytes of its former life in it, and a new one has none at all: it is
-/// as long as what was written to it. Neither is zeroed, since nobody reads what no coverage
-/// vouches for.
+/// A recycled buffer still contains bytes of its earlier use, and a new one is empty: it is as long as the bytes that
+/// were written to it. Neither is zeroed, since only covered bytes are read.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     /// Never longer than the class, and never reallocated.
     bytes: Vec<u8>,
     class: Class,
-    /// None when it is on its way there.
+    /// None while it returns there.
     pool: Option<Arc<Pool>>,
 }
 
@@ -369,25 +367,26 @@ impl Buffer {
         self.class
     }
 
-    /// Everything from the start that was ever written, former lives included.
+    /// Everything from the start that was ever written, earlier uses included.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Puts `data` at `at`; both ends lie within the class.
+    /// Writes `data` at `at`; both ends lie within the class.
     pub(crate) fn write(&mut self, at: usize, data: &[u8]) {
         let end = at + data.len();
         debug_assert!(end <= self.class.size());
         if let Some(target) = self.bytes.get_mut(at..end) {
             target.copy_from_slice(data);
         } else {
-            // Reaches beyond what was ever written: what lies behind `at` is replaced as a whole.
+            // Reaches beyond the written part: everything behind `at` is replaced.
             self.bytes.resize(at, 0);
             self.bytes.extend_from_slice(data);
         }
     }
 
-    /// The same, into memory that the processor's caches have most likely lost, and need not fetch to have it replaced.
+    /// Like [`write`](Self::write), for memory that is most likely not in the processor's caches, and need not be
+    /// fetched before it is replaced.
     pub(crate) fn write_past_caches(&mut self, at: usize, data: &[u8]) {
         match self.bytes.get_mut(at..at + data.len()) {
             Some(target) => forebay_copy::stream(target, data, |_| ()),
@@ -402,7 +401,7 @@ impl Drop for Buffer {
             return;
         };
         let bytes = std::mem::take(&mut self.bytes);
-        // Freed when nothing is locked any more.
+        // Freed when no lock is held any more.
         drop(pool.give_back(self.class, bytes));
         let _ = SPARE.try_with(|spare| spare.set(Some(pool)));
     }
@@ -469,7 +468,7 @@ mod tests {
         drop((second, spare));
         let spare = pool.upgrade().expect("this thread has a reference");
         assert_eq!((spare.idle_bytes(), spare.used_bytes()), (0, 0));
-        // Of another pool nothing is mixed up with it, and that takes its place.
+        // The spare reference of another pool is not confused with it, and replaces it.
         drop(spare);
         let other = Pool::new(1 << 20, 0);
         drop(other.take(Class::Small));

@@ -1,15 +1,15 @@
-//! What a checkpoint has to bring to the bucket for one block.
+//! The bytes of one block that a checkpoint has to upload.
 
 use crate::BlockVersion;
 use crate::bitmap::RangeBitmap;
 use crate::piece::Pieces;
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId};
 
-/// The dirty ranges of one block in one checkpoint, and their bytes as they were when it was taken
-/// (or, if writers of a newer checkpoint came first, when the checkpoint closed).
+/// The dirty ranges of one block in one checkpoint, and their bytes at the time of the snapshot (or, if writers of a
+/// newer checkpoint came first, at the close of the checkpoint).
 ///
-/// Shares memory with the block and costs no copy: writers that come later copy the pieces that
-/// they change. Its pieces count as allocated until it is dropped. No lock is needed to read it.
+/// Shares memory with the block and costs no copy: later writers copy the pieces that they change. Its pieces count
+/// as allocated until it is dropped. Reading it needs no lock.
 #[derive(Debug)]
 pub struct Snapshot {
     pub(crate) block: BlockIndex,
@@ -20,18 +20,18 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Which block of the file.
+    /// The index of the block in its file.
     pub fn block(&self) -> BlockIndex {
         self.block
     }
 
-    /// Whose dirty ranges these are.
+    /// The checkpoint of these dirty ranges.
     pub fn checkpoint(&self) -> CheckpointId {
         self.checkpoint
     }
 
-    /// The state of the block that this is: as long as [`FileBlocks::version`] gives the same for
-    /// this block and checkpoint, an upload of this snapshot is complete.
+    /// The version of the block in this snapshot: as long as [`FileBlocks::version`] returns the same for this block
+    /// and checkpoint, an upload of this snapshot is complete.
     ///
     /// [`FileBlocks::version`]: crate::FileBlocks::version
     pub fn version(&self) -> BlockVersion {
@@ -48,9 +48,9 @@ impl Snapshot {
         self.ranges.ranges()
     }
 
-    /// The bytes of `range` (offsets within the block) in order, in as many slices as pieces of
-    /// 64 KiB are touched. Gives exactly `range` when it lies in one of [`ranges`](Self::ranges);
-    /// bytes that are not in the snapshot are left out.
+    /// The bytes of `range` (offsets within the block) in order, in one slice for each piece of 64 KiB that it
+    /// touches. Returns exactly `range` if it lies in one of [`ranges`](Self::ranges); bytes that are not in the
+    /// snapshot are left out.
     pub fn slices(&self, range: ByteRange) -> impl Iterator<Item = &[u8]> + '_ {
         let known = self.ranges.set_ranges(range);
         known.flat_map(|range| self.pieces.slices(range))

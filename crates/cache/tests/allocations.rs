@@ -1,5 +1,4 @@
-//! What the heap really does, counted by an allocator, for each thread by itself: the test harness
-//! allocates as well.
+//! Actual heap use, counted by an allocator, separately for each thread, because the test harness allocates as well.
 
 use forebay_cache::{Cache, FileBlocks};
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};
@@ -10,12 +9,12 @@ use std::sync::Arc;
 struct Counting;
 
 thread_local! {
-    // Constant, and nothing to drop: using them in the allocator never allocates.
+    // Constants without a destructor: using them in the allocator never allocates.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     static BUFFER_BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Buffers of pieces are the only byte-aligned allocations of exactly these sizes here.
+/// Buffers of pieces are the only byte-aligned allocations of exactly these sizes in this test.
 fn is_buffer(layout: Layout) -> bool {
     layout.align() == 1 && matches!(layout.size(), 4096 | 16384 | 65536)
 }
@@ -96,7 +95,7 @@ fn lending_allocates_nothing() {
         let lent = file.lend(ByteRange::new(0, 1 << 20));
         assert_eq!(lent.map(|lent| lent.len()), Some(16));
     };
-    // A thread keeps the memory of its lists.
+    // Each thread keeps the memory of its lists: let it allocate them first.
     read(&mut file);
     let (before, buffers) = (ALLOCATIONS.get(), BUFFER_BYTES.get());
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Memory: what is counted, what small things cost, and who leaves first.
+//! Memory: the counted bytes, the cost of small files, and the order of eviction.
 
 use forebay_cache::{Cache, Eviction, FileBlocks};
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, CheckpointId, Inode};
@@ -18,7 +18,7 @@ fn key(inode: u64, block: u64) -> BlockKey {
     }
 }
 
-/// Evicts until nothing is left, as an evictor does, and returns who went in which order.
+/// Evicts until nothing is left, like an evictor, and returns the order of the evicted blocks.
 fn evict_all(cache: &Cache, file: &mut FileBlocks) -> Vec<u64> {
     let mut gone = Vec::new();
     while let Some(key) = cache.coldest() {

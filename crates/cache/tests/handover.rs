@@ -1,4 +1,4 @@
-//! Snapshots: who answers for the bytes, and what copying costs.
+//! Snapshots: responsibility for the bytes, and the cost of copies.
 
 use forebay_cache::{Cache, Eviction, FileBlocks, Snapshot};
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};

@@ -1,8 +1,7 @@
 //! Random operations against a model with a flag and a value for every byte.
 //!
-//! The file is looked at through two windows, one at its start and one around the border of its
-//! first two blocks, so that operations meet each other, the borders of granules, pieces and
-//! blocks, and every size class.
+//! The file is accessed through two windows, one at its start and one around the boundary of its first two blocks, so
+//! that operations overlap, cross the boundaries of granules, pieces and blocks, and use every size class.
 
 use forebay_cache::{Arrived, BlockVersion, Cache, Eviction, FileBlocks, Snapshot};
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};
@@ -16,7 +15,7 @@ const WINDOW: usize = 80 << 10;
 const WINDOWS: [u64; 2] = [0, BLOCK_SIZE - WINDOW as u64 / 2];
 /// Bytes that the model knows, one window behind the other.
 const SPACE: usize = WINDOW * WINDOWS.len();
-/// What `read` must leave untouched.
+/// The content of bytes that `read` must not change.
 const UNTOUCHED: u8 = 0xEE;
 
 /// A place in the model's space.
@@ -38,7 +37,7 @@ impl Place {
     }
 }
 
-/// Where a cell of the model lies in the file.
+/// The offset of a model cell in the file.
 fn offset_of(cell: usize) -> u64 {
     WINDOWS[cell / WINDOW] + (cell % WINDOW) as u64
 }
@@ -62,7 +61,7 @@ enum Step {
     Evict(u64),
 }
 
-/// What becomes of a snapshot.
+/// The end of a snapshot.
 #[derive(Clone, Copy, Debug)]
 enum Ends {
     Dropped,
@@ -110,14 +109,14 @@ fn content(place: &Place, seed: u8) -> Vec<u8> {
         .collect()
 }
 
-/// One checkpoint as the model sees it.
+/// One checkpoint in the model.
 #[derive(Clone)]
 struct Checkpoint {
     id: CheckpointId,
     dirty: Vec<bool>,
     /// The file's bytes when it closed.
     bytes: Vec<u8>,
-    /// Blocks whose bytes of this checkpoint, as they are now, somebody took and did not put back.
+    /// Blocks whose current bytes of this checkpoint are in a snapshot that was not put back.
     handed_over: [bool; 2],
 }
 
@@ -157,7 +156,7 @@ impl Model {
         }
     }
 
-    /// The open checkpoint has changed these cells: what was handed over of it is out of date.
+    /// The open checkpoint has changed these cells: earlier snapshots of them are out of date.
     fn changed(&mut self, cells: Range<usize>) {
         if !cells.is_empty() {
             for cell in [cells.start, cells.end - 1] {
@@ -166,7 +165,7 @@ impl Model {
         }
     }
 
-    /// Makes the clean ones of these cells dirty; gives how many these are.
+    /// Makes the clean ones of these cells dirty; returns their number.
     fn upload_again(&mut self, cells: Range<usize>) -> u64 {
         let closed = self.closed.as_ref().map(|closed| &closed.dirty);
         let is_dirty = |cell: usize| self.open.dirty[cell] || closed.is_some_and(|it| it[cell]);
@@ -205,7 +204,7 @@ impl Model {
 
 fn has_dirty(checkpoint: &Checkpoint, block: BlockIndex) -> bool {
     let cells = &checkpoint.dirty[cells_of(block)];
-    // Comparing slices is a comparison of memory even without optimization.
+    // A comparison of slices compares memory even without optimization.
     *cells != [false; SPACE][..cells.len()]
 }
 
@@ -236,7 +235,7 @@ fn runs(cells: Range<usize>, wanted: impl Fn(usize) -> bool) -> Vec<ByteRange> {
     runs
 }
 
-/// The pieces that a kept snapshot must go on to show.
+/// The content that a kept snapshot must continue to have.
 struct Kept {
     snapshot: Snapshot,
     expected: Vec<u8>,
@@ -411,7 +410,7 @@ impl Run {
             Eviction::Evicted(bytes) => {
                 prop_assert!(!self.model.is_dirty(block) && !cells.is_empty());
                 let now = self.cache.allocated_bytes();
-                // What arrived in one piece goes when the last of it does.
+                // Arrived memory is freed with its last piece.
                 prop_assert!(now + bytes == before || self.took_over && now < before);
                 cells.into_iter().for_each(|cell| self.model.forget(cell));
             }
@@ -422,7 +421,7 @@ impl Run {
         Ok(())
     }
 
-    /// What must hold after every step.
+    /// Invariants after every step.
     fn check(&mut self) -> Result<(), TestCaseError> {
         prop_assert_eq!(self.file.dirty_bytes(), self.model.dirty_bytes());
         prop_assert_eq!(self.cache.dirty_bytes(), self.model.dirty_bytes());
@@ -441,7 +440,7 @@ impl Run {
         Ok(())
     }
 
-    /// Nothing is left behind once everybody lets go.
+    /// Nothing is left once all owners are dropped.
     fn end(mut self) -> Result<(), TestCaseError> {
         for window in 0..WINDOWS.len() {
             self.read(&Place {

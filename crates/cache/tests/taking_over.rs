@@ -15,7 +15,7 @@ fn file() -> (Arc<Cache>, FileBlocks) {
     (cache, file)
 }
 
-/// Memory in which a header and so many bytes arrived, and these bytes.
+/// Memory in which a header and `len` bytes arrived, and these bytes.
 fn arrived(len: u64) -> (Bytes, Arrived) {
     let memory: Vec<u8> = (0..HEADER as u64 + len)
         .map(|at| (at % 253) as u8)
@@ -65,7 +65,7 @@ fn a_writer_copies_the_piece_that_he_changes_and_the_rest_when_half_is_replaced(
     expected[10..30].fill(255);
     expected[40..60].fill(255);
     assert_eq!(content(&mut file, ByteRange::new(0, 4 * PIECE)), expected);
-    // A piece that is replaced as a whole is not copied, but the two that are left are.
+    // A completely replaced piece is not copied, but the two others are.
     file.write(PIECE, &[1; PIECE as usize], FIRST);
     assert_eq!(cache.copied_pieces(), 3);
     assert_eq!(cache.piece_bytes(), 4 * PIECE, "nobody needs what arrived");
@@ -75,7 +75,7 @@ fn a_writer_copies_the_piece_that_he_changes_and_the_rest_when_half_is_replaced(
 
 #[test]
 fn written_bytes_win_and_the_pieces_around_them_are_taken_over() {
-    // Near the beginning of the piece, and behind what would be enough to take it over.
+    // Near the beginning of the piece, and behind the part that is needed to take it over.
     for at in [5, 50_000] {
         let (cache, mut file) = file();
         let written = PIECE + at..PIECE + at + 10;
@@ -102,7 +102,7 @@ fn little_is_copied_and_keeps_nothing() {
     file.take_over(0, &arrived);
     assert_eq!(content(&mut file, ByteRange::at(0, PIECE / 2 - 1)), data);
     assert_eq!(cache.piece_bytes(), PIECE, "a piece of its own");
-    // The second half of a piece, and then all but the end of one.
+    // The second half of a piece, and then all but the end of another.
     let (data, arrived) = self::arrived(PIECE / 2 + PIECE - 1);
     let at = BLOCK_SIZE + PIECE / 2;
     file.take_over(at, &arrived);
@@ -114,7 +114,7 @@ fn little_is_copied_and_keeps_nothing() {
         cache.piece_bytes(),
         2 * PIECE + data.len() as u64 + HEADER as u64
     );
-    // What follows makes a piece of its own of what was taken over.
+    // The next fill makes a piece of its own of the memory that was taken over.
     let end = BLOCK_SIZE + 2 * PIECE - 1;
     file.fill(end, &[7]);
     drop(arrived);

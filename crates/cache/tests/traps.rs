@@ -1,5 +1,4 @@
-//! The traps of earlier systems of this shape, as far as block buffers are concerned. Each lost
-//! data once.
+//! Known defects of earlier systems of this kind that concern block buffers. Each of them lost data once.
 
 use forebay_cache::{Cache, Eviction, FileBlocks, Snapshot};
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};
@@ -12,7 +11,7 @@ fn file() -> FileBlocks {
     FileBlocks::new(Inode(7), Cache::new(64 << 20))
 }
 
-/// The bytes, with `.` for those that are missing, and the missing ranges.
+/// The bytes, with `.` for missing ones, and the missing ranges.
 fn read(file: &mut FileBlocks, offset: u64, len: usize) -> (String, Vec<(u64, u64)>) {
     let mut out = vec![b'.'; len];
     let mut missing = Vec::new();

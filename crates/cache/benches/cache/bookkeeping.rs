@@ -1,4 +1,4 @@
-//! The questions of the read path, the uploader and the evictor.
+//! Queries of the read path, the uploader and the evictor.
 
 use crate::files::{KIB, MIB, OPEN, cache, file, fill, refilled, shuffled};
 use criterion::{BatchSize, BenchmarkId, Criterion};
@@ -8,9 +8,9 @@ use std::hint::black_box;
 
 const CALL: u64 = 32 << 10;
 
-/// Whether 32 KiB are covered. `published`: of a file that is all there, 4 KiB further each time;
-/// `aligned` and `ragged`: the same 32 KiB each time; `scattered`: in any of 256 blocks, each with a
-/// middle part that begins and ends within a granule.
+/// Whether 32 KiB are covered. `published`: of a completely cached file, 4 KiB further each time; `aligned` and
+/// `ragged`: the same 32 KiB each time; `scattered`: in any of 256 blocks, each with a middle part that begins and
+/// ends within a granule.
 pub(crate) fn covered(criterion: &mut Criterion) {
     let cache = cache();
     let mut whole = file(&cache, 1);
@@ -37,7 +37,7 @@ pub(crate) fn covered(criterion: &mut Criterion) {
         for block in 0..256 {
             sparse.write(middle(block), &vec![1; MIB as usize], OPEN);
         }
-        // The ends of the range lie in whole granules, in the first one or in the last one.
+        // The ends of the range lie in full granules, in the first one or in the last one.
         let range = |turn: usize| {
             let room = MIB - CALL;
             let at = [0, 4_099, room / 2 + 1, room][turn / 256];
@@ -53,9 +53,8 @@ pub(crate) fn covered(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Which blocks are dirty. Published: of one file, 64 MiB apart, asked again and again; honest: of
-/// sixteen files in turn, each with a thousand clean blocks beside them, that were published and
-/// written again since they were asked about last.
+/// The dirty blocks. Published: of one file, 64 MiB apart, queried again and again; honest: of sixteen files in turn,
+/// each with a thousand clean blocks as well, that were published and written again since the last query.
 pub(crate) fn dirty_blocks(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("dirty blocks");
     let data = vec![1; CALL as usize];
@@ -97,9 +96,8 @@ pub(crate) fn dirty_blocks(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Says that what was uploaded is in the bucket. Published: of a hundred files with one block each,
-/// of which nothing is dirty any more after the first round; honest: each was written again before.
-/// `blocks` is of one file.
+/// Marks uploaded blocks. Published: of a hundred files with one block each, which are all clean after the first
+/// round; honest: each was written again before. `blocks` is of one file.
 pub(crate) fn uploaded(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("mark uploaded");
     let rewrite = |files: &mut Vec<FileBlocks>| {
@@ -165,9 +163,9 @@ pub(crate) fn snapshots(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// `lru`: lets go of 1 MiB of a thousand clean files of 32 KiB, the least recently used first.
-/// Published: again and again, so that soon there are none; honest: there always are. The others let
-/// go of the only block there is, of so many KiB.
+/// `lru`: evicts 1 MiB of a thousand clean files of 32 KiB, the least recently used first. Published: again and
+/// again, so that soon there are none; honest: there always are some. The others evict the only block, of this many
+/// KiB.
 pub(crate) fn evict(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("evict");
     let data = vec![1; CALL as usize];
@@ -208,7 +206,7 @@ pub(crate) fn evict(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// As an evictor does it; gives how much went.
+/// Evicts like an evictor; returns the number of bytes.
 fn evict_bytes(cache: &Cache, files: &mut [FileBlocks], bytes: u64) -> u64 {
     let mut gone = 0;
     while gone < bytes {

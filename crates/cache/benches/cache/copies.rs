@@ -1,11 +1,11 @@
-//! Files that are made from end to end.
+//! Files that are written from end to end.
 
 use crate::files::{KIB, MIB, OPEN, cache, file, fill};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 
 /// Published: a new file is written in calls of 32 KiB, into memory that was never used before.
-/// Honest: one file is read in calls of 1 MiB and written to another one, which is new each time;
-/// buffers are recycled, as they are in a cache that is full.
+/// Honest: one file is read in calls of 1 MiB and written to another one, which is new each time; buffers are
+/// recycled, as in a full cache.
 pub(crate) fn file_copy(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("file copy");
     group.sample_size(20);

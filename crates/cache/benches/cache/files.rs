@@ -1,4 +1,4 @@
-//! What all of them work on: files in a cache, larger than the processor's caches where that matters.
+//! The files of all benchmarks: in a cache, and larger than the processor's caches where that matters.
 
 use criterion::Bencher;
 use forebay_cache::{Cache, FileBlocks};
@@ -23,14 +23,14 @@ pub(crate) fn file(cache: &Arc<Cache>, inode: u64) -> FileBlocks {
     FileBlocks::new(Inode(inode), Arc::clone(cache))
 }
 
-/// A file that is written through again and again, and published after each time.
+/// A file that is rewritten completely again and again, and published after each time.
 pub(crate) struct Rewritten {
     pub(crate) file: FileBlocks,
     pub(crate) open: CheckpointId,
 }
 
 impl Rewritten {
-    /// `bytes` of it are there, and published.
+    /// A file whose first `bytes` are cached and published.
     pub(crate) fn new(cache: &Arc<Cache>, inode: u64, bytes: u64) -> Rewritten {
         let mut rewritten = Rewritten {
             file: file(cache, inode),
@@ -64,7 +64,7 @@ pub(crate) fn fill(file: &mut FileBlocks, bytes: u64) {
     }
 }
 
-/// Measures `run`, which uses up one of `ready` things that `refill` makes. Refilling is not measured.
+/// Measures `run`, which uses up one of the values in `ready` that `refill` makes. Refilling is not measured.
 pub(crate) fn refilled<S>(
     bencher: &mut Bencher,
     state: &mut S,
@@ -89,7 +89,7 @@ pub(crate) fn refilled<S>(
     });
 }
 
-/// The numbers below `count` in an order that no prefetcher foresees, the same at each start.
+/// The numbers below `count` in an order that no prefetcher predicts, the same at each start.
 pub(crate) fn shuffled(count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

@@ -1,23 +1,22 @@
-//! Criterion benchmarks of the block buffers: what a write, a read, and the questions of the
-//! uploader and the evictor cost. `cargo bench -p forebay-cache`.
+//! Criterion benchmarks of the block buffers: the cost of a write, a read, and the queries of the uploader and the
+//! evictor. `cargo bench -p forebay-cache`.
 //!
-//! A published cache of the same purpose comes with benchmarks of its own, and their results are
-//! what these have to beat. Wherever it has one, there are two here. `published` does the same work:
-//! small working sets, the same ranges again and again, state that is used up after the first
-//! round. Beside it stands the same question asked honestly: more bytes than the processor's caches
-//! hold, state that is made anew for each iteration, files of one's own for each thread.
+//! A published cache of the same purpose has benchmarks of its own, whose results are the goal of these. For each of
+//! them, there are two here. `published` does the same work: small working sets, the same ranges again and again,
+//! state that is used up after the first round. Beside it stands an honest version: more bytes than the processor's
+//! caches hold, new state for each iteration, separate files for each thread.
 //!
 //! | module | |
 //! |---|---|
-//! | `writes` | in sequence, to many files, from several threads, over what is there, read in between |
-//! | `reads` | copied out, after many small writes, lent |
-//! | `bookkeeping` | what is covered, what is dirty, what was uploaded, what leaves |
+//! | `writes` | in sequence, to many files, from several threads, over existing bytes, with reads in between |
+//! | `reads` | copied, after many small writes, lent |
+//! | `bookkeeping` | covered ranges, dirty blocks, uploads, evictions |
 //! | `copies` | files made from end to end |
 //! | `buffers` | the pool, on and off |
 //!
-//! The allocator is the one of the program.
+//! The allocator is that of the program.
 
-// The macro of criterion makes a public function without documentation.
+// The macro of criterion generates a public function without documentation.
 #![allow(missing_docs)]
 
 mod bookkeeping;

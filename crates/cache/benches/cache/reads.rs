@@ -1,4 +1,4 @@
-//! Reads of what is there.
+//! Reads of cached bytes.
 
 use crate::files::{KIB, MIB, OPEN, WORKING_SET, cache, file, fill, shuffled};
 use criterion::{BenchmarkId, Criterion, Throughput};
@@ -50,8 +50,8 @@ fn overlap(file: &mut FileBlocks, offset: u64, count: u64) {
     }
 }
 
-/// Reads 32 KiB that were written in many overlapping small calls. Published: the same again and
-/// again; honest: any of the working set.
+/// Reads 32 KiB that were written in many overlapping small calls. Published: the same bytes again and again; honest:
+/// any of the working set.
 pub(crate) fn overlapped(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("read overlapped");
     group.throughput(Throughput::Bytes(CALL));
@@ -83,7 +83,7 @@ pub(crate) fn overlapped(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a read of an NFS client costs here: the pieces are lent, and nothing is copied.
+/// The cost of a read of an NFS client in this crate: the pieces are lent, and nothing is copied.
 pub(crate) fn lent(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("lend");
     for size in [4, 32, 64, 1024].map(|kib| kib * KIB as u64) {

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 const FILES: u64 = 8;
 const CALL: usize = 32 * KIB;
 
-/// Honest: every write goes to a place that was not touched for a whole round of the working set,
-/// over eight files in turn; they are published each time they were written through. Published: one
-/// file of 64 MiB, over and over in one checkpoint.
+/// Honest: every write goes to a place that was not touched for a whole round of the working set, over eight files in
+/// turn; they are published after each complete rewrite. Published: one file of 64 MiB, over and over in one
+/// checkpoint.
 pub(crate) fn sequential(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("sequential write");
     for size in [4, 16, 32, 64, 128].map(|kib| kib * KIB) {
@@ -52,8 +52,8 @@ pub(crate) fn sequential(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// 32 KiB to each of many files in turn, found by name. Published: the same 32 KiB of each; honest:
-/// all of the working set, in an order that cannot be foreseen, published after each round.
+/// 32 KiB to each of many files in turn, found by name. Published: the same 32 KiB of each; honest: all of the
+/// working set, in an unpredictable order, published after each round.
 pub(crate) fn many_files(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("write to files");
     group.throughput(Throughput::Bytes(CALL as u64));
@@ -93,9 +93,8 @@ pub(crate) fn many_files(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// As many threads as processors, each file under a lock as the file system has it. Published: all
-/// threads write the same 32 KiB of the same hundred files. Honest: each its own share of the
-/// working set, in files of its own.
+/// As many threads as processors, each file under a lock as in the file system. Published: all threads write the same
+/// 32 KiB of the same hundred files. Honest: each thread writes a part of the working set, in files of its own.
 pub(crate) fn concurrent(criterion: &mut Criterion) {
     let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
     let mut group = criterion.benchmark_group("concurrent write");
@@ -143,8 +142,7 @@ pub(crate) fn concurrent(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Splits `count` calls among threads that begin together; the time that one call takes of all of
-/// them, times `count`.
+/// Divides `count` calls among threads that begin together. Returns the time per call of all of them, times `count`.
 fn together(threads: u64, count: u64, run: impl Fn(u64, u64) + Sync) -> Duration {
     let each = count.div_ceil(threads);
     let begin = Barrier::new(threads as usize + 1);
@@ -167,7 +165,7 @@ fn together(threads: u64, count: u64, run: impl Fn(u64, u64) + Sync) -> Duration
     taken.mul_f64(count as f64 / (each * threads) as f64)
 }
 
-/// The same 32 KiB again and again: the bookkeeping without the memory.
+/// The same 32 KiB again and again: the bookkeeping without the memory accesses.
 pub(crate) fn in_place(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("overwrite in place");
     for size in [4, 32].map(|kib| kib * KIB) {

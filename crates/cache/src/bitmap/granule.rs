@@ -1,4 +1,4 @@
-//! A granule of which some bytes are set and some are not.
+//! A granule that is neither empty nor full.
 
 use super::words;
 
@@ -9,8 +9,8 @@ const WORDS: usize = GRANULE / u64::BITS as usize;
 
 /// The set bytes of one granule. Its owner keeps it only while it is neither empty nor full.
 ///
-/// Nearly every partly set granule is the ragged end of a file or of an append, which is one run:
-/// that costs nothing beyond this value. Only a granule with holes pays for a bit a byte.
+/// Nearly every partly set granule is the ragged end of a file or of an append, which is one run: that costs nothing
+/// beyond this value. Only a granule with holes has a bit per byte.
 #[derive(Clone, Debug)]
 pub(super) enum Granule {
     /// One run of bytes.
@@ -20,7 +20,7 @@ pub(super) enum Granule {
 }
 
 impl Granule {
-    /// Heap memory of a granule that needs a bit a byte.
+    /// Heap memory of a granule with a bit per byte.
     pub(super) const BITS_BYTES: usize = size_of::<[u64; WORDS]>();
 
     /// The bytes `start..end`, no others.
@@ -99,7 +99,7 @@ impl Granule {
         }
     }
 
-    /// The bit a byte, after turning a run into it.
+    /// The bits, after converting a run to them.
     fn bits(&mut self) -> &mut [u64; WORDS] {
         if let Granule::Run { start, end } = *self {
             let mut bits = Box::new([0; WORDS]);

@@ -7,9 +7,8 @@
 //!                                                         +-- 0..1717
 //! ```
 //!
-//! A granule that is in neither has no byte set; none is in both. Aligned traffic therefore sees
-//! words only: a test of 32 KiB is one mask. Ragged edges cost a list entry each, and a granule
-//! with holes 512 bytes.
+//! A granule in neither list has no byte set; none is in both. Aligned ranges are therefore handled in words only: a
+//! test of 32 KiB is one mask. A ragged edge costs a list entry, and a granule with holes 512 bytes.
 
 mod granule;
 mod words;
@@ -25,7 +24,7 @@ const WORDS: usize = GRANULES / u64::BITS as usize;
 
 const _: () = assert!(GRANULES * GRANULE == BLOCK_SIZE as usize);
 const _: () = assert!(WORDS * u64::BITS as usize == GRANULES);
-// Both kinds of numbers are held in 16 bits.
+// Both kinds of numbers fit in 16 bits.
 const _: () = assert!(GRANULE <= u16::MAX as usize);
 const _: () = assert!(GRANULES <= u16::MAX as usize);
 
@@ -37,7 +36,7 @@ pub struct RangeBitmap {
     full: [u64; WORDS],
     /// Granules of which some bytes are set and some are not, ascending.
     partial: Vec<(u16, Granule)>,
-    /// How many of `partial` own memory for a bit a byte.
+    /// Number of entries of `partial` that own a bit per byte.
     dense: usize,
     /// Number of set bytes.
     len: usize,
@@ -139,11 +138,11 @@ impl RangeBitmap {
             return false;
         }
         let (start, end) = (range.start as usize, range.end as usize);
-        // Granules that the range touches: when all are full, nothing else matters.
+        // Granules that the range touches: if all are full, nothing else needs checking.
         if words::all_set(&self.full, start / GRANULE, end.div_ceil(GRANULE)) {
             return true;
         }
-        // Else those at its ends need not be, as long as the bytes in question are set.
+        // Otherwise those at its ends need not be full, as long as the bytes of the range are set.
         let (first, last) = (start / GRANULE, (end - 1) / GRANULE);
         if first == last {
             return self.contains_within(first, start % GRANULE, (end - 1) % GRANULE + 1);
@@ -195,7 +194,7 @@ impl RangeBitmap {
             .binary_search_by_key(&granule, |(partial, _)| usize::from(*partial))
     }
 
-    /// Empties the partly set ones of these granules.
+    /// Removes the partly set ones of these granules.
     fn forget_partial(&mut self, granules: std::ops::Range<usize>) {
         if self.partial.is_empty() {
             return;
@@ -236,7 +235,7 @@ impl RangeBitmap {
         self.change(at, |partial| partial.clear(from, to));
     }
 
-    /// Changes a partly set granule, and moves it where it belongs once it is full or empty.
+    /// Changes a partly set granule, and moves it to its place if that makes it full or empty.
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Granule)) {
         let (granule, partial) = &mut self.partial[at];
         let granule = usize::from(*granule);
@@ -310,7 +309,7 @@ impl RangeBitmap {
     }
 }
 
-/// Equal when the same bytes are set, however they are held.
+/// Equal if the same bytes are set, in whatever representation.
 impl PartialEq for RangeBitmap {
     fn eq(&self, other: &RangeBitmap) -> bool {
         self.len == other.len && self.full == other.full && self.ranges().eq(other.ranges())

@@ -1,3 +1,5 @@
+//! Tests of [`RangeBitmap`] against a set of single bytes.
+
 use super::*;
 use proptest::prelude::*;
 

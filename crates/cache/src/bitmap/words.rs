@@ -1,4 +1,4 @@
-//! Runs of bits in slices of words: what both levels of the bitmap are made of.
+//! Runs of bits in slices of words, for both levels of the bitmap.
 
 const BITS: usize = u64::BITS as usize;
 
@@ -17,7 +17,7 @@ fn masks(start: usize, end: usize) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// Sets the bits `start..end`; returns how many were not set before.
+/// Sets the bits `start..end`; returns the number of bits that were not set before.
 pub(super) fn set(words: &mut [u64], start: usize, end: usize) -> usize {
     let mut changed = 0;
     for (word, mask) in masks(start, end) {
@@ -27,7 +27,7 @@ pub(super) fn set(words: &mut [u64], start: usize, end: usize) -> usize {
     changed
 }
 
-/// Clears the bits `start..end`; returns how many were set before.
+/// Clears the bits `start..end`; returns the number of bits that were set before.
 pub(super) fn clear(words: &mut [u64], start: usize, end: usize) -> usize {
     let mut changed = 0;
     for (word, mask) in masks(start, end) {
@@ -47,7 +47,7 @@ pub(super) fn all_set(words: &[u64], start: usize, end: usize) -> bool {
     masks(start, end).all(|(word, mask)| words[word] & mask == mask)
 }
 
-/// How many bits are set.
+/// Number of set bits.
 pub(super) fn count(words: &[u64]) -> usize {
     words.iter().map(|word| word.count_ones() as usize).sum()
 }
