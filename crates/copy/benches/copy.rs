@@ -1,7 +1,8 @@
-//! Copies into memory that no cache has, as always and past the caches: `cargo bench -p forebay-copy`.
+//! Copies into memory that is in no cache, with ordinary stores and past the caches: `cargo bench -p forebay-copy`.
 //!
-//! What is copied was just read, as a record is that came from a socket. It goes on through memory that is larger than any cache,
-//! and 32 bytes further each time, so that it begins anywhere in a line as records of the log do.
+//! The source was just read, like a record that came from a socket. The destination moves through memory that is
+//! larger than any cache, and 32 bytes further each time, so that it begins anywhere in a line, like the records of
+//! the log.
 
 use std::hint::black_box;
 

@@ -1,26 +1,28 @@
-//! Forebay: copies into memory that is not read again soon, past the processor's caches.
+//! Forebay: copies into memory that is not read again soon, with stores that bypass the processor's caches.
 //!
-//! An ordinary store fetches the line that it changes from memory first, though all of it is about to be replaced, and then keeps it in
-//! the caches, in place of what is needed there. [`stream`] stores whole lines that nobody fetches, as fast as memory takes
-//! them; what they are copied from stays in the caches. A few bytes are copied as they always are, and so are all on
-//! processors without AVX.
+//! An ordinary store first fetches the cache line that it changes from memory, even if the whole line is about to be
+//! replaced, and then keeps the line in the caches, in place of data that is needed there. [`stream`] stores whole
+//! lines without fetching them, as fast as memory takes them; the source stays in the caches. Short copies use
+//! ordinary stores, and so do all copies on processors without AVX.
 
 #[cfg(target_arch = "x86_64")]
 mod lines;
 
-/// From so many bytes on a copy goes past the caches. Below that, to wait until the last lines have left costs more than it saves.
+/// Copies of at least this many bytes bypass the caches. For shorter ones, the wait for the last stores costs more
+/// than it saves.
 pub const STREAMED_BYTES: usize = 4 << 10;
 
-/// Bytes that are copied, and then shown, at a time: whoever looks at them finds them in the nearest cache.
+/// Bytes that are copied, and then shown, at a time: few enough that the callback finds them in the nearest cache.
 const SHOWN_BYTES: usize = 8 << 10;
 
 const _: () = assert!(STREAMED_BYTES <= SHOWN_BYTES);
 
-/// Copies `from` to `to`, and shows each piece of `from` to `show`, in order, when it was copied: to make a checksum of it, say, which
-/// fills the time that stores take to leave. When this returns, other threads find what was copied as after any other copy.
+/// Copies `from` to `to` (equal lengths), and passes each piece of `from` to `show`, in order, after it was copied:
+/// for example to compute a checksum during the time that the stores take to reach memory. When this returns, other
+/// threads see the copied bytes as after an ordinary copy.
 ///
 /// # Panics
-/// When the two are not of the same length.
+/// When the lengths differ.
 #[inline]
 pub fn stream(to: &mut [u8], from: &[u8], mut show: impl FnMut(&[u8])) {
     assert_eq!(to.len(), from.len());
@@ -48,7 +50,7 @@ pub fn stream(to: &mut [u8], from: &[u8], mut show: impl FnMut(&[u8])) {
 mod tests {
     use super::*;
 
-    /// No two bytes that are a power of two apart are the same, mostly.
+    /// Bytes that mostly differ from those at distances of a power of two.
     fn noise(len: usize) -> Vec<u8> {
         (0..len as u64)
             .map(|at| (at * at * 31 + at / 7) as u8)
