@@ -1,4 +1,4 @@
-//! What only this crate reads and writes, for the fuzz targets.
+//! Access to the internal formats of this crate, for the fuzz targets.
 
 use std::io;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use forebay_types::PackId;
 use crate::layout::{ENTRY_HEADER, Entry, Life, encode_entry, encode_index};
 use crate::{FrameKey, recovery};
 
-/// The entries of a region, and where in it their frames lie. `None` if it holds nothing.
+/// The entries of a region, and the ranges of their frames in it. `None` if it holds nothing.
 pub fn entries(region: &[u8]) -> Option<Vec<(FrameKey, Range<usize>)>> {
     let read = |at: u64, len: usize| {
         let part = region.get(at as usize..at as usize + len);
@@ -23,7 +23,7 @@ pub fn entries(region: &[u8]) -> Option<Vec<(FrameKey, Range<usize>)>> {
     Some(entries.collect())
 }
 
-/// A region of so many bytes with frames of these lengths, of which the index names the first ones, as many as are said.
+/// A region of `bytes` bytes with frames of these lengths, of which the index names the first `indexed`.
 pub fn region(bytes: usize, frames: &[u32], indexed: usize) -> Vec<u8> {
     let life = Life {
         order: 7,

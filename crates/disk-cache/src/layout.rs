@@ -1,4 +1,4 @@
-//! What lies where in the file of a region. All numbers are little-endian.
+//! The layout of a region's file. All numbers are little-endian.
 //!
 //! ```text
 //! region
@@ -26,10 +26,11 @@
 //!                                                                   12  4  CRC32 of the index and bytes 0 to 12
 //! ```
 //!
-//! Frames have no checksum here: whoever reads one knows it from the block map.
+//! Frames have no checksum here: the reader of a frame knows it from the block map.
 //!
-//! A salt is drawn at random for each life. What clients write lies in frames as it is where the volume is not sealed; who
-//! could guess a salt could write what looks like an entry, and have another frame taken for it after a crash.
+//! A salt is drawn at random for each life. If the volume is not sealed, frames contain the bytes of clients as they
+//! are. A client that could guess a salt could write bytes that look like an entry, and have another frame taken for
+//! it after a crash.
 
 use bytes::{Buf, BufMut};
 use forebay_types::PackId;
@@ -49,10 +50,10 @@ const VERSION: u32 = 1;
 const REGION_MAGIC: u64 = u64::from_le_bytes(*b"FBAYDSK\n");
 const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"FDCE");
 
-/// Most entries of a region: what all entries together take in memory has a limit with it.
+/// Maximum number of entries of a region: it limits the memory that all entries take together.
 pub(crate) const MAX_ENTRIES: usize = 16 << 10;
 
-/// What tells one life of a region from its others.
+/// Identifies one life of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
     /// Higher than that of every region that was begun before.
@@ -60,28 +61,28 @@ pub(crate) struct Life {
     pub(crate) salt: u64,
 }
 
-/// Where a frame lies in the file of its region.
+/// The place of a frame in the file of its region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) key: FrameKey,
-    /// Place of its first byte, behind the entry's header.
+    /// Offset of its first byte, behind the entry's header.
     pub(crate) at: u32,
     pub(crate) len: u32,
 }
 
 impl Entry {
-    /// Where the next entry's header lies.
+    /// Offset of the next entry's header.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.at) + u64::from(self.len)
     }
 }
 
-/// Bytes at the end of a region that an index of so many entries takes.
+/// Bytes that an index of this many entries takes at the end of a region.
 pub(crate) const fn index_bytes(entries: usize) -> usize {
     entries * INDEX_ENTRY + TRAILER
 }
 
-/// Appends the CRC of what `header` has so far.
+/// Fills `header` by `write`, and appends the CRC of it.
 fn with_crc<const N: usize>(mut header: [u8; N], write: impl FnOnce(&mut &mut [u8])) -> [u8; N] {
     let mut rest = &mut header[..N - 4];
     write(&mut rest);
@@ -91,7 +92,7 @@ fn with_crc<const N: usize>(mut header: [u8; N], write: impl FnOnce(&mut &mut [u
     header
 }
 
-/// What the last four bytes are the CRC of.
+/// The bytes before the last four, if those are their CRC.
 fn checked(bytes: &[u8]) -> Option<&[u8]> {
     let (covered, mut crc) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
     (crc.get_u32_le() == crc32fast::hash(covered)).then_some(covered)
@@ -107,7 +108,7 @@ impl Life {
         })
     }
 
-    /// `None` for what is no header of a region, or that of another version.
+    /// `None` if it is not the header of a region, or one of another version.
     pub(crate) fn decode(header: &[u8; REGION_HEADER]) -> Option<Life> {
         let mut header = checked(header)?;
         let known = header.get_u64_le() == REGION_MAGIC && header.get_u32_le() == VERSION;
@@ -129,7 +130,7 @@ pub(crate) fn encode_entry(entry: &Entry, salt: u64) -> [u8; ENTRY_HEADER] {
     })
 }
 
-/// The entry whose header lies at `place`; `None` if it is none of the life with this salt.
+/// The entry whose header lies at `place`; `None` if it is not of the life with this salt.
 pub(crate) fn decode_entry(header: &[u8; ENTRY_HEADER], place: u32, salt: u64) -> Option<Entry> {
     let mut header = checked(header)?;
     if header.get_u32_le() != ENTRY_MAGIC {
@@ -144,7 +145,7 @@ pub(crate) fn decode_entry(header: &[u8; ENTRY_HEADER], place: u32, salt: u64) -
     (header.get_u64_le() == salt).then_some(Entry { key, at, len })
 }
 
-/// Index and trailer, for the end of the region.
+/// Encodes index and trailer, for the end of the region.
 pub(crate) fn encode_index(entries: &[Entry], salt: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(index_bytes(entries.len()));
     for entry in entries {
@@ -159,7 +160,7 @@ pub(crate) fn encode_index(entries: &[Entry], salt: u64) -> Vec<u8> {
     bytes
 }
 
-/// Entries that the index before this trailer has; `None` if that is none of the life with this salt. Not verified.
+/// Number of entries in the index before this trailer; `None` if it is not of the life with this salt. Not verified.
 pub(crate) fn decode_trailer(trailer: &[u8; TRAILER], salt: u64) -> Option<usize> {
     let mut trailer = &trailer[..];
     let own = trailer.get_u64_le() == salt;
@@ -200,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Each byte of it changed makes it unreadable.
+    /// A change of any byte makes it invalid.
     fn assert_guarded<const N: usize>(bytes: [u8; N], reads: impl Fn(&[u8; N]) -> bool) {
         assert!(reads(&bytes));
         for at in 0..N {

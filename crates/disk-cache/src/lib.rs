@@ -3,29 +3,29 @@
 //! ```text
 //!  FrameCache ---- all of it: get, put, forget, close
 //!    |
-//!    +-- table ------- in memory: which frame lies where, which region is given up next
+//!    +-- table ------- in memory: the place of each frame, the region that is reused next
 //!    |
 //!    +-- region ------ one of up to 256 files of the same size, preallocated
 //!          |
-//!          +-- recovery --- what an earlier run has left in it
-//!          +-- layout ----- what lies where in it
+//!          +-- recovery --- finds the entries that an earlier run has left
+//!          +-- layout ----- its file format
 //! ```
 //!
-//! Frames are appended to one region after the other. When the last one is full, the one whose turn it is is begun
-//! anew, and all that it had is forgotten: the oldest, but for those of which much was read since their turn
-//! last came, which are passed over once.
+//! Frames are appended to one region after the other. When the last one is full, the region that comes next in turn
+//! is reused, and all its frames are dropped. That is the oldest region, except that a region of which much was read
+//! since its last turn is skipped once.
 //!
-//! A frame is known by the place that it has in the bucket, and that never gets other bytes. So nothing here
-//! becomes wrong, and nothing has to be told of changes.
+//! A frame is identified by its place in the bucket, whose bytes never change. So the cache never becomes stale, and
+//! needs no invalidation.
 //!
-//! # What survives what
-//! Nothing is ever flushed. After kill -9 all is found again that was written; after [`FrameCache::close`] without looking
-//! for it. After a power cut, anything may be missing, or something else than was written: **what
-//! [`get`](FrameCache::get) gives was not verified**, and who reads it has to, as if it came from the bucket. On a disk
-//! that somebody else has written to it is the same.
+//! # Durability
+//! Nothing is ever flushed. After kill -9, everything that was written is found again; after [`FrameCache::close`]
+//! without a search. After a power cut, anything may be missing, or differ from the written bytes: **the result of
+//! [`get`](FrameCache::get) is not verified**, and the reader must verify it like bytes from the bucket. The same is
+//! true of a disk that something else has written to.
 //!
-//! Plain synchronous code: reads and writes wait for the disk. One may put while others get; two who put wait for one
-//! another.
+//! Plain synchronous code: reads and writes wait for the disk. One thread may put while others get; two threads that
+//! put wait for one another.
 
 #![forbid(unsafe_code)]
 
@@ -48,14 +48,15 @@ use layout::{ENTRY_HEADER, REGION_HEADER, index_bytes};
 use region::RegionFile;
 use table::Table;
 
-/// Least bytes of a disk cache: a few dozen of the largest frames.
+/// Minimum size of a disk cache, in bytes: a few dozen of the largest frames.
 pub const MIN_DISK_CACHE: u64 = 256 << 20;
-/// Most bytes of one.
+/// Maximum size of a disk cache, in bytes.
 pub const MAX_DISK_CACHE: u64 = 512 << 30;
 
-/// What is given up at once, and so the size of a file: large enough for several of the largest frames.
+/// Minimum size of a region, in bytes: large enough for several of the largest frames. A region is reused as a whole,
+/// and is one file.
 const MIN_REGION: u64 = 16 << 20;
-/// At most so many files, each of which is kept open.
+/// Maximum number of regions; the file of each is kept open.
 const MAX_REGIONS: u64 = 256;
 
 const _: () = {
@@ -65,19 +66,19 @@ const _: () = {
     assert!((REGION_HEADER + ENTRY_HEADER + MAX_FRAME + index_bytes(1)) as u64 <= MIN_REGION);
 };
 
-/// Most bytes that a frame may have.
+/// Maximum size of a frame, in bytes.
 pub const MAX_FRAME: usize = 8 << 20;
 
-/// Where a frame lies in the bucket.
+/// The place of a frame in the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameKey {
-    /// The pack that has it.
+    /// The pack that contains it.
     pub pack: PackId,
-    /// Place of its first byte in the pack.
+    /// Offset of its first byte in the pack.
     pub offset: u32,
 }
 
-/// How large a cache is, and in how many files.
+/// The size of a cache, and the number of its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     regions: u64,
@@ -85,7 +86,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// For a cache of up to `limit` bytes, from [`MIN_DISK_CACHE`] to [`MAX_DISK_CACHE`].
+    /// The shape of a cache of up to `limit` bytes, from [`MIN_DISK_CACHE`] to [`MAX_DISK_CACHE`].
     pub fn of(limit: u64) -> Shape {
         let limit = limit.clamp(MIN_DISK_CACHE, MAX_DISK_CACHE);
         let region = (limit / MAX_REGIONS).max(MIN_REGION);
@@ -96,7 +97,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of disk that it takes, all of them from the start.
+    /// Bytes of disk space, all of them allocated from the start.
     pub fn bytes(&self) -> u64 {
         self.regions * self.region_bytes
     }
@@ -112,17 +113,18 @@ impl std::fmt::Display for Shape {
 #[derive(Debug)]
 pub struct FrameCache {
     files: Vec<RegionFile>,
-    /// Never held while anything is read or written.
+    /// Never held during reads and writes.
     table: Mutex<Table>,
-    /// Of who puts. Taken before the table.
+    /// Held by the thread that puts. Taken before the table.
     writing: Mutex<()>,
 }
 
 impl FrameCache {
-    /// Opens the cache in `folder`, which exists and where all caches had this shape; with what it held before.
+    /// Opens the cache in `folder`, with its previous content. The folder exists, and all earlier caches in it had
+    /// this shape.
     ///
     /// # Errors
-    /// The disk has no room for all of it, or cannot be read or written.
+    /// When the disk has no room for all of it, or cannot be read or written.
     pub fn open(folder: &Path, shape: Shape) -> io::Result<FrameCache> {
         let mut files = Vec::new();
         let mut found = Vec::new();
@@ -140,15 +142,15 @@ impl FrameCache {
         })
     }
 
-    /// Whether the frame is here. Does not wait for the disk.
+    /// Whether the frame is cached. Does not wait for the disk.
     pub fn has(&self, key: FrameKey) -> bool {
         self.table.lock().has(&key)
     }
 
-    /// What lies where the frame is; `None` if it is not here. Not verified.
+    /// Reads the frame; `None` if it is not cached. The bytes are not verified.
     ///
     /// # Errors
-    /// The disk could not be read.
+    /// When the disk cannot be read.
     pub fn get(&self, key: FrameKey) -> io::Result<Option<Bytes>> {
         let Some(place) = self.table.lock().find(&key) else {
             return Ok(None);
@@ -156,16 +158,16 @@ impl FrameCache {
         let file = self.files.get(place.region);
         let file = file.ok_or(io::ErrorKind::NotFound)?;
         let bytes = file.read(u64::from(place.at), place.len as usize)?;
-        // Others may have begun the region anew meanwhile.
+        // Another thread may have reused the region meanwhile.
         let still = self.table.lock().is_still(&place);
         Ok(still.then(|| bytes.into()))
     }
 
-    /// Keeps frames. One that is here already, or longer than [`MAX_FRAME`], is left out. `random` draws a number that nobody
-    /// can guess.
+    /// Caches frames, except those that are already cached or longer than [`MAX_FRAME`]. `random` returns a number
+    /// that cannot be guessed.
     ///
     /// # Errors
-    /// The disk could not be written. What was put is not here then; later frames may be put.
+    /// When the disk cannot be written. The frames of that write are not cached then; later frames may be put.
     pub fn put(
         &self,
         frames: impl IntoIterator<Item = (FrameKey, Bytes)>,
@@ -195,22 +197,22 @@ impl FrameCache {
         Ok(())
     }
 
-    /// Forgets the frame: it turned out to be something else. `true` if it was written before this start, so that a
-    /// power cut may be the reason.
+    /// Removes a frame whose bytes turned out to be wrong. Returns `true` if it was written before this start, so
+    /// that a power cut may be the reason.
     pub fn forget(&self, key: FrameKey) -> bool {
         self.table.lock().forget(&key)
     }
 
-    /// Makes the next opening quick. What is put after it is found all the same.
+    /// Makes the next opening fast. Frames that are put afterwards are found as well.
     ///
     /// # Errors
-    /// The disk could not be written; nothing is lost by that.
+    /// When the disk cannot be written; no frame is lost by that.
     pub fn close(&self) -> io::Result<()> {
         let _alone = self.writing.lock();
         self.finish()
     }
 
-    /// Gives the region that is being filled its index.
+    /// Writes the index of the region that is being filled.
     fn finish(&self) -> io::Result<()> {
         let (region, salt, entries) = {
             let table = self.table.lock();

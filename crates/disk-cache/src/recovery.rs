@@ -1,13 +1,13 @@
-//! What a region holds, told from its file alone. No I/O but what the caller does.
+//! Determines the content of a region from its file alone. All I/O is done by the caller.
 //!
-//! | region header | trailer | what is found |
+//! | region header | trailer | result |
 //! |---|---|---|
-//! | none, or damaged | | nothing: it is begun anew when its turn comes |
-//! | whole | of this life, its index whole | what the index names, and what was appended behind that |
-//! | whole | of another life, none, or damaged | what was appended, from the first entry on |
+//! | missing or damaged | | nothing: the region is reused when its turn comes |
+//! | whole | of this life, its index whole | the entries of the index, and those that were appended behind them |
+//! | whole | of another life, missing, or damaged | the appended entries, from the first one on |
 //!
-//! *What was appended* ends at the first place where no whole header of an entry of this life lies: at the end, or where
-//! a crash or damage left something else. Frames are not looked at.
+//! *Appended entries* end at the first place without a whole entry header of this life: at the end of the entries, or
+//! where a crash or damage left other bytes. Frames are not read.
 
 use std::io;
 
@@ -19,7 +19,8 @@ use crate::layout::{
 /// A life of a region, and its entries in the order in which they were written.
 pub(crate) type Found = (Life, Vec<Entry>);
 
-/// What lies in a region of so many bytes, of which `read` gives a number of bytes from a place on. `None` for nothing.
+/// The content of a region of `bytes` bytes; `read` returns a number of bytes from an offset on. `None` if it has
+/// none.
 pub(crate) fn find(
     bytes: u64,
     read: impl Fn(u64, usize) -> io::Result<Vec<u8>>,
@@ -47,7 +48,7 @@ pub(crate) fn find(
     Ok(Some((life, entries)))
 }
 
-/// The entries that the index names; none if it is not there, or damaged.
+/// The entries that the index names; none if the index is missing or damaged.
 fn indexed(
     bytes: u64,
     salt: u64,
@@ -65,7 +66,7 @@ fn indexed(
         return Ok(Vec::new());
     };
     let entries = decode_index(&read(at, len)?).unwrap_or_default();
-    // One behind the other, and before the index.
+    // Each entry follows the one before, and ends before the index.
     let mut end = REGION_HEADER as u64;
     let follows = |entry: &Entry| {
         let begins = u64::from(entry.at).checked_sub(ENTRY_HEADER as u64);
@@ -103,7 +104,7 @@ mod tests {
         Entry { key, at, len: 100 }
     }
 
-    /// A region with so many entries, of which an index names so many.
+    /// A region with `entries` entries, and an index that names `in_index` of them.
     fn region(entries: u32, in_index: Option<u32>) -> Vec<u8> {
         let mut bytes = vec![0; BYTES];
         bytes[..REGION_HEADER].copy_from_slice(&LIFE.encode());

@@ -1,4 +1,4 @@
-//! The file of one region: reading and writing at places of it.
+//! The file of one region: reads and writes at offsets.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -12,7 +12,7 @@ use rustix::io::{pread, pwritev};
 use crate::layout::{ENTRY_HEADER, Entry, Life, encode_entry, encode_index};
 use crate::recovery::{self, Found};
 
-/// Most pieces that the system takes in one call.
+/// Maximum number of slices that the system takes in one call.
 const MAX_SLICES: usize = 1024;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct RegionFile {
 }
 
 impl RegionFile {
-    /// Opens the file, or makes it, and has the disk set all of its space aside.
+    /// Opens the file, or creates it, and reserves all of its space on the disk.
     pub(crate) fn open(path: &Path, bytes: u64) -> io::Result<RegionFile> {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
@@ -34,7 +34,7 @@ impl RegionFile {
         Ok(RegionFile { file, bytes })
     }
 
-    /// `len` bytes at `at`. An error, too, if there are fewer.
+    /// Reads `len` bytes at `at`. Fewer are an error, too.
     pub(crate) fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         while bytes.len() < len {
@@ -67,12 +67,12 @@ impl RegionFile {
         Ok(())
     }
 
-    /// Begins a life: nothing that was in the file is an entry any more.
+    /// Begins a life: no entry of the file's earlier content is valid any more.
     pub(crate) fn begin(&self, life: Life) -> io::Result<()> {
         self.write(0, &mut [IoSlice::new(&life.encode())])
     }
 
-    /// Writes entries that lie one behind the other.
+    /// Writes consecutive entries.
     pub(crate) fn append(&self, entries: &[(Entry, Bytes)], salt: u64) -> io::Result<()> {
         let Some((first, _)) = entries.first() else {
             return Ok(());
@@ -88,13 +88,13 @@ impl RegionFile {
         self.write(u64::from(first.at) - ENTRY_HEADER as u64, &mut pieces)
     }
 
-    /// Writes the index of all entries, so that nobody has to look for them.
+    /// Writes the index of all entries, so that the next start need not search for them.
     pub(crate) fn finish(&self, entries: &[Entry], salt: u64) -> io::Result<()> {
         let index = encode_index(entries, salt);
         self.write(self.bytes - index.len() as u64, &mut [IoSlice::new(&index)])
     }
 
-    /// What earlier runs have left in it.
+    /// Finds the entries that earlier runs have left.
     pub(crate) fn find(&self) -> io::Result<Option<Found>> {
         recovery::find(self.bytes, |at, len| self.read(at, len))
     }

@@ -1,12 +1,12 @@
-//! Which frame lies where, and which region is given up next. No I/O.
+//! The place of each frame, and the order in which regions are reused. No I/O.
 //!
 //! ```text
 //!            turn: oldest first                          being filled
 //!   [ region 4 | region 7 | region 0 | region 2 | ... ]   [ region 5 ]
 //!        |                                           ^         |
-//!        | read much since its last turn: once more -'         | full
-//!        | else its frames are forgotten                       |
-//!        '---------------> filled anew                         '-> at the end of the turn
+//!        | read much since its last turn: skipped ---'         | full
+//!        | otherwise its frames are dropped                    |
+//!        '---------------> filled again                        '-> at the end of the turn
 //! ```
 
 use std::collections::{HashMap, VecDeque};
@@ -17,23 +17,23 @@ use crate::FrameKey;
 use crate::layout::{ENTRY_HEADER, Entry, Life, MAX_ENTRIES, REGION_HEADER, index_bytes};
 use crate::recovery::Found;
 
-/// A region is spared when at least this part of its bytes was read since its turn last came.
+/// A region is skipped if the bytes read from it since its last turn are at least one part in this many of its bytes.
 const SPARED_FROM: u64 = 4;
 
-/// Where a frame lies.
+/// The place of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) region: usize,
     pub(crate) at: u32,
     pub(crate) len: u32,
-    /// Its region's; another one by the time it was read means that it was something else that was read.
+    /// Salt of its region. If it has changed by the time the frame was read, other bytes were read.
     pub(crate) salt: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     region: u16,
-    /// Found by the start: written by an earlier run.
+    /// Found at the start: written by an earlier run.
     earlier: bool,
     at: u32,
     len: u32,
@@ -41,15 +41,15 @@ struct Slot {
 
 #[derive(Debug)]
 struct Region {
-    /// Salt of no life: nothing was ever in it.
+    /// With a salt of no life if the region was never used.
     life: Life,
     entries: Vec<Entry>,
-    /// Where the next entry's header goes.
+    /// Offset of the next entry's header.
     end: u64,
     bytes_read: u64,
 }
 
-/// A region, its salt, and where in it the frames go.
+/// A region, its salt, and the places of the frames in it.
 pub(crate) type Placed = (usize, u64, Vec<(Entry, Bytes)>);
 
 const EMPTY: Life = Life { order: 0, salt: 0 };
@@ -70,7 +70,7 @@ impl Region {
 pub(crate) struct Table {
     slots: HashMap<FrameKey, Slot>,
     regions: Vec<Region>,
-    /// All regions but the one that is being filled; who comes first is given up next.
+    /// All regions but the one that is being filled. The first one is reused next.
     turn: VecDeque<usize>,
     filled: usize,
     region_bytes: u64,
@@ -78,7 +78,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Of what was found in each region: its life, and its entries in the order in which they were written.
+    /// `found` is, for each region, its life and its entries in the order in which they were written.
     pub(crate) fn new(region_bytes: u64, found: Vec<Option<Found>>) -> Table {
         let regions = found.into_iter().map(|found| {
             let Some((life, entries)) = found else {
@@ -96,7 +96,7 @@ impl Table {
         let mut slots = HashMap::new();
         for region in &by_age {
             for entry in &regions[*region].entries {
-                // Of a frame that is there twice the newer one counts: what was damaged was fetched again.
+                // If a frame is there twice, the newer one counts: a damaged frame was fetched again.
                 slots.insert(entry.key, slot(*region, entry, true));
             }
         }
@@ -117,7 +117,7 @@ impl Table {
         self.slots.contains_key(key)
     }
 
-    /// Where the frame lies, for one who will read it.
+    /// The place of the frame, for a reader.
     pub(crate) fn find(&mut self, key: &FrameKey) -> Option<Place> {
         let slot = self.slots.get(key)?;
         let region = self.regions.get_mut(usize::from(slot.region))?;
@@ -130,13 +130,13 @@ impl Table {
         })
     }
 
-    /// Whether what lies at `place` is what lay there when it was found.
+    /// Whether `place` still holds the frame that it held when it was found.
     pub(crate) fn is_still(&self, place: &Place) -> bool {
         let region = self.regions.get(place.region);
         region.is_some_and(|region| region.life.salt == place.salt)
     }
 
-    /// Forgets the frame. `true` if an earlier run had written it.
+    /// Removes the frame. Returns `true` if an earlier run had written it.
     pub(crate) fn forget(&mut self, key: &FrameKey) -> bool {
         self.slots.remove(key).is_some_and(|slot| slot.earlier)
     }
@@ -148,8 +148,9 @@ impl Table {
         has_life.then_some((self.filled, region.life.salt, &region.entries))
     }
 
-    /// Sets place aside, in the region that is being filled, for as many of the frames as fit, and takes those. `None` if
-    /// none does. They are found once they are [added](Self::add), which or [`take_back`](Self::take_back) comes next.
+    /// Reserves room in the region that is being filled for as many of the frames as fit, and removes those from
+    /// `frames`. `None` if none fits. They are found once they are [added](Self::add). The next call is that or
+    /// [`take_back`](Self::take_back).
     pub(crate) fn place(&mut self, frames: &mut VecDeque<(FrameKey, Bytes)>) -> Option<Placed> {
         let region = self.regions.get_mut(self.filled)?;
         if region.life == EMPTY {
@@ -174,7 +175,7 @@ impl Table {
         (!placed.is_empty()).then_some((self.filled, region.life.salt, placed))
     }
 
-    /// From now on these are found at the places that were set aside for them, and are there.
+    /// The frames are written at the places that were reserved for them, and can be found from now on.
     pub(crate) fn add(&mut self, placed: &[(Entry, Bytes)]) {
         for (entry, _) in placed {
             self.slots
@@ -182,7 +183,7 @@ impl Table {
         }
     }
 
-    /// Nothing was written to these places.
+    /// Nothing was written to the reserved places.
     pub(crate) fn take_back(&mut self, placed: &[(Entry, Bytes)]) {
         let region = self.regions.get_mut(self.filled);
         if let (Some(region), Some((first, _))) = (region, placed.first()) {
@@ -191,9 +192,9 @@ impl Table {
         }
     }
 
-    /// Begins a region anew: what was in it is forgotten. `None` if there are no regions.
+    /// Reuses the next region: its entries are dropped. `None` if there are no regions.
     pub(crate) fn begin(&mut self, salt: u64) -> Option<(usize, Life)> {
-        // Who is spared once has nothing left to be spared for.
+        // Ends, because a skipped region has no reads left for which it would be skipped again.
         let next = loop {
             let Some(next) = self.turn.pop_front() else {
                 break self.filled;

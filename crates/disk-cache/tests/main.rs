@@ -1,4 +1,4 @@
-//! The cache on a real disk: what is found again after which end, what makes room, and what damage does.
+//! The cache on a real disk: its content after each kind of end, the reuse of regions, and the effects of damage.
 
 mod model;
 
@@ -40,7 +40,7 @@ fn key(n: u32) -> FrameKey {
     }
 }
 
-/// What only this frame has.
+/// Bytes that only this frame has.
 fn frame(n: u32, len: usize) -> Bytes {
     let mut state = u64::from(n) + 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -52,7 +52,7 @@ fn frame(n: u32, len: usize) -> Bytes {
     bytes.into()
 }
 
-/// Salts that nobody had before.
+/// Salts that were never used before.
 fn salts() -> impl FnMut() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     || NEXT.fetch_add(1, Ordering::Relaxed)
@@ -87,7 +87,7 @@ fn what_was_put_is_there_after_a_clean_end_and_after_a_kill() {
         drop(cache);
         let cache = disk.open();
         assert!((0..100).all(|n| has(&cache, n, 5000)), "clean: {clean}");
-        // And goes on behind it, in both cases.
+        // Entries are appended behind the old ones in both cases.
         put(&cache, 100..200, 5000);
         drop(cache);
         let cache = disk.open();
@@ -109,7 +109,7 @@ fn frames_of_any_length_up_to_the_longest_are_kept_and_longer_ones_left_out() {
 
 const MIB: usize = 1 << 20;
 
-/// Frames of 1 MiB that a region has room for.
+/// Number of frames of 1 MiB that fit into a region.
 const OF_A_REGION: u32 = 15;
 const REGIONS: u32 = 16;
 
@@ -123,7 +123,7 @@ fn the_oldest_make_room_region_by_region() {
     for n in 0..OF_A_REGION * REGIONS {
         assert_eq!(cache.has(key(n)), n >= OF_A_REGION, "frame {n}");
     }
-    // Over a restart the order stays.
+    // A restart keeps the order.
     cache.close().unwrap();
     drop(cache);
     let cache = disk.open();
@@ -185,7 +185,7 @@ fn a_region_begun_anew_has_nothing_of_its_former_life() {
     let disk = Disk::new();
     let cache = disk.open();
     put(&cache, 0..OF_A_REGION * REGIONS, MIB);
-    // The same places, so that what follows the new ones begins with valid headers of old ones.
+    // At the same places, so that valid headers of old entries follow the new ones.
     put(&cache, [9999], MIB);
     drop(cache);
     let cache = disk.open();
@@ -195,7 +195,7 @@ fn a_region_begun_anew_has_nothing_of_its_former_life() {
     }
 }
 
-/// Clients choose what lies in frames: it must not be taken for entries.
+/// Clients choose the content of frames: it must not be taken for entries.
 #[test]
 fn a_frame_that_looks_like_entries_brings_none() {
     let disk = Disk::new();
@@ -211,7 +211,7 @@ fn a_frame_that_looks_like_entries_brings_none() {
     let cache = victim.open();
     cache.put([(key(500), forged.clone())], salts()).unwrap();
     drop(cache);
-    // The header before it is damaged, and all of it lies where entries are looked for.
+    // The header before it is damaged, and all of it lies where entries are searched.
     let file = fs::File::options().write(true).open(&victim.files()[0]);
     file.unwrap().write_all_at(&forged[32..], 32).unwrap();
     let cache = victim.open();
@@ -228,7 +228,7 @@ fn files_that_are_missing_or_of_any_length_or_content_hold_nothing_and_are_used_
     let files = disk.files();
     assert_eq!(files.len() as u32, REGIONS);
     let whole = fs::metadata(&files[0]).unwrap().len();
-    // Four of them were used, the first ones.
+    // The first four of them were used.
     fs::remove_file(&files[0]).unwrap();
     fs::write(&files[1], b"").unwrap();
     fs::write(&files[2], frame(1, whole as usize)).unwrap();
@@ -292,12 +292,12 @@ fn frames_are_read_while_others_are_put() {
             let (cache, all_are_put) = (&cache, &all_are_put);
             scope.spawn(move || {
                 let mut found = 0;
-                // Once more when all are put: then the last ones are there.
+                // Once more after all puts: then the last frames are cached.
                 let mut is_last = false;
                 while !is_last {
                     is_last = all_are_put.load(Ordering::Relaxed);
                     for n in 0..rounds {
-                        // Never anything but the frame, even where its region is begun anew at this moment.
+                        // Never other bytes than the frame's, even if its region is reused at this moment.
                         found += u32::from(has(cache, (n * 7 + reader) % rounds, MIB / 16));
                     }
                 }

@@ -1,4 +1,5 @@
-//! Any sequence of what a cache is asked to do, beside what was put: it may forget, and never gives anything else.
+//! Any sequence of calls, compared with the frames that were put: the cache may drop frames, but never returns other
+//! bytes.
 
 use std::collections::HashMap;
 
@@ -9,11 +10,11 @@ use super::{Disk, frame, key, salts};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Frames with numbers from the first on, of so many bytes.
+    /// Frames with numbers from the first one on: how many, and of how many bytes.
     Put(u32, u32, usize),
     Get(u32),
     Forget(u32),
-    /// The process ends, and another one opens the cache; cleanly or not.
+    /// The process ends, cleanly or not, and another one opens the cache.
     Restart(bool),
 }
 
@@ -40,7 +41,7 @@ proptest! {
                 Step::Put(first, count, len) => {
                     let numbers = first..first + count;
                     let frames = numbers.clone().map(|n| (key(n), frame(n ^ turn as u32, len)));
-                    // What is there stays, what is not there is there afterwards: a batch is less than a region.
+                    // Cached frames stay, and missing ones are cached afterwards: a batch is smaller than a region.
                     let missing: Vec<u32> = numbers.filter(|n| !cache.has(key(*n))).collect();
                     cache.put(frames, salts()).unwrap();
                     for n in missing {
