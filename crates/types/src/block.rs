@@ -5,7 +5,7 @@ use crate::{ByteRange, Inode};
 /// Bytes in a block.
 pub const BLOCK_SIZE: u64 = 4 << 20;
 
-/// Which block of a file, counted from its start.
+/// Index of a block in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockIndex(pub u64);
 
@@ -15,14 +15,14 @@ impl BlockIndex {
         BlockIndex(offset / BLOCK_SIZE)
     }
 
-    /// Where the block begins in its file; the largest number there is from 2^42 blocks on, which
-    /// no file has but damaged metadata may name.
+    /// Offset of the block in its file; `u64::MAX` from 2^42 blocks on, which no file has but which damaged metadata
+    /// may name.
     pub fn start(self) -> u64 {
         self.0.saturating_mul(BLOCK_SIZE)
     }
 
-    /// Splits a byte range of a file at block borders: each item is a block and the range within
-    /// that block (0 to [`BLOCK_SIZE`]), in order.
+    /// Splits a byte range of a file at block boundaries. Each item is a block and the range within that block (0 to
+    /// [`BLOCK_SIZE`]), in order.
     pub fn split(range: ByteRange) -> impl Iterator<Item = (BlockIndex, ByteRange)> {
         let mut at = range.start;
         std::iter::from_fn(move || {
@@ -38,7 +38,7 @@ impl BlockIndex {
     }
 }
 
-/// Name of a block: which block of which file.
+/// Name of a block: its file and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockKey {
     /// The file.

@@ -1,4 +1,5 @@
-//! Bytes on their way to a reader, where they lie: nothing is copied, and nothing allocated, to hand them on.
+//! Bytes on their way to a reader, in the memory where they lie: passing them on copies nothing and allocates
+//! nothing.
 
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -9,8 +10,8 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
-/// Lists that a thread keeps for the next long reads, and the length up to which it does: 1 MiB in pieces of 64 KiB has 18 at
-/// the most.
+/// Number of lists that a thread keeps for the next long reads, and the longest list that it keeps: 1 MiB in pieces
+/// of 64 KiB has at most 18 entries.
 const KEPT_LISTS: usize = 32;
 const KEPT_LEN: usize = 32;
 
@@ -18,10 +19,10 @@ thread_local! {
     static LISTS: Cell<Vec<Vec<Lent>>> = const { Cell::new(Vec::new()) };
 }
 
-/// Whose memory is lent: the same bytes at the same place for as long as it lives.
+/// The owner of the lent memory: the same bytes at the same place for as long as it lives.
 type Lender = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// A stretch of bytes that is lent to whoever sends it. They stay as they are for as long as this lives.
+/// A stretch of bytes that is lent to its sender. The bytes do not change as long as this lives.
 #[derive(Clone)]
 pub struct Lent(Memory);
 
@@ -30,7 +31,7 @@ enum Memory {
     Bytes(Bytes),
     Shared {
         lender: Lender,
-        // Of 32 bits, so that this takes no more room than `Bytes`: lists of both are moved with each read.
+        // 32 bits, so that this is no larger than `Bytes`: lists of both are moved with each read.
         start: u32,
         end: u32,
     },
@@ -39,10 +40,10 @@ enum Memory {
 const _: () = assert!(size_of::<Lent>() == size_of::<Bytes>());
 
 impl Lent {
-    /// The bytes `range` of what somebody shares, without asking an allocator for a handle, as [`Bytes::from_owner`] does.
+    /// The bytes `range` of shared memory, without an allocation for a handle such as that of [`Bytes::from_owner`].
     ///
     /// # Panics
-    /// When he has no such range, or it ends beyond 4 GiB.
+    /// When `lender` has no such range, or the range ends beyond 4 GiB.
     pub fn shared(lender: Lender, range: Range<usize>) -> Lent {
         assert!(range.start <= range.end && range.end <= (*lender).as_ref().len());
         assert!(u32::try_from(range.end).is_ok());
@@ -53,10 +54,10 @@ impl Lent {
         })
     }
 
-    /// Takes the first `count` bytes off.
+    /// Drops the first `count` bytes.
     ///
     /// # Panics
-    /// When there are not as many.
+    /// When there are fewer bytes.
     pub fn advance(&mut self, count: usize) {
         match &mut self.0 {
             Memory::Bytes(bytes) => bytes.advance(count),
@@ -107,13 +108,13 @@ impl fmt::Debug for Lent {
     }
 }
 
-/// What a read gives: stretches that follow one another. The list of a short read needs no memory of its own, and that of a long one has
-/// the memory of an earlier one of its thread.
+/// The result of a read: consecutive stretches. The list of a short read needs no memory of its own, and that of a
+/// long one reuses the memory of an earlier list of its thread.
 #[derive(Default, PartialEq, Eq)]
 pub struct Pieces(SmallVec<[Lent; 2]>);
 
 impl Pieces {
-    /// An empty list, with room for so many stretches.
+    /// An empty list with room for `count` stretches.
     pub fn with_capacity(count: usize) -> Pieces {
         let mut pieces = Pieces::default();
         if count > pieces.0.inline_size() {
@@ -130,15 +131,15 @@ impl Pieces {
         pieces
     }
 
-    /// Adds a stretch behind the others.
+    /// Appends a stretch.
     pub fn push(&mut self, lent: impl Into<Lent>) {
         self.0.push(lent.into());
     }
 
-    /// Gives all stretches away, in order.
+    /// Passes all stretches to `give`, in order.
     pub fn give(mut self, give: impl FnMut(Lent)) {
         if self.0.spilled() {
-            // What is left is the memory of the list.
+            // The memory of the list remains, to be kept.
             self.0.drain(..).for_each(give);
         } else {
             std::mem::take(&mut self.0).into_iter().for_each(give);
@@ -240,7 +241,7 @@ mod tests {
         drop(first);
         let second = Pieces::with_capacity(5);
         assert_eq!((second.as_ptr(), second.len()), (place, 0));
-        // One that was emptied as well.
+        // An emptied one as well.
         let place = other.as_ptr();
         let mut given = Vec::new();
         other.give(|lent| given.extend_from_slice(&lent));

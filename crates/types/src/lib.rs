@@ -1,6 +1,6 @@
-//! Forebay: the numbers and names that every layer shares, and the form in which bytes go from one to the other.
+//! Forebay: the numbers and names that all layers share, and the form in which bytes are passed between them.
 //!
-//! Every number that could be mistaken for another has a type of its own. Nothing here does I/O.
+//! Every number that could be mistaken for another has a type of its own. No I/O.
 
 #![forbid(unsafe_code)]
 
@@ -16,8 +16,8 @@ pub use range::ByteRange;
 
 use std::fmt;
 
-/// Number of a file, directory or other object of a volume. Starts at 1 (the root directory), is
-/// never used again after its object is gone, and never zero.
+/// Number of a file, directory or other object of a volume. Starts at 1 (the root directory), is never zero, and is
+/// never reused after its object is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode(pub u64);
 
@@ -54,8 +54,8 @@ impl CheckpointId {
     }
 }
 
-/// The number that a gateway takes when it opens a volume for writing. Who has an older one can
-/// no longer write.
+/// The number that a gateway takes when it opens a volume for writing. A gateway with an older one can no longer
+/// write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 

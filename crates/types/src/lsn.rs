@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Lsn(pub u64);
 
 impl Lsn {
-    /// Before everything.
+    /// The beginning of the log.
     pub const ZERO: Lsn = Lsn(0);
 
     /// The position `bytes` further on.

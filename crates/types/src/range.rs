@@ -31,12 +31,12 @@ impl ByteRange {
         self.end - self.start
     }
 
-    /// Whether there is no byte in it.
+    /// Whether it contains no byte.
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }
 
-    /// The bytes that both hold; empty when they do not meet.
+    /// The bytes in both ranges; empty if they do not overlap.
     pub fn intersect(self, other: ByteRange) -> ByteRange {
         ByteRange::new(self.start.max(other.start), self.end.min(other.end))
     }
