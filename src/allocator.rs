@@ -1,19 +1,21 @@
-//! The allocator of the program: mimalloc, told to give memory back, with huge pages for data alone.
+//! The allocator of the program: mimalloc, configured to return memory to the system, with huge pages for data only.
 //!
-//! Frames and records are buffers of up to some MiB that come and go at a high rate. Under the C library's allocator what
-//! was freed stayed with the process: it peaked at 517 MiB where 308 MiB were in use. With the settings below it was
-//! 330 MiB, and a third faster than with a C library that was made to map and unmap each buffer (`tests/memory.sh`).
+//! Frames and records are buffers of up to some MiB that are allocated and freed at a high rate. With the C library's
+//! allocator, freed memory stayed with the process: it peaked at 517 MiB while 308 MiB were in use. With the settings
+//! below it peaked at 330 MiB, and was a third faster than with a C library that was made to map and unmap each
+//! buffer (`tests/memory.sh`).
 //!
 //! # Huge pages
 //!
-//! With huge pages the system takes 2 MiB where the program touches 4 KiB, and knows of nothing that is given back below
-//! that size. Block buffers gain from them: they are many, of a few sizes, and used again. Names, attributes and metadata gain
-//! nothing and lose memory: 600,000 files that were made as fast as possible took 304 MiB with huge pages and 201 MiB
-//! without. So data have an arena of their own, which asks for huge pages, and nothing else does.
+//! With huge pages the system provides 2 MiB where the program touches 4 KiB, and cannot take back any part of that
+//! below this size. Block buffers benefit from them: they are many, of a few sizes, and reused. Names, attributes and
+//! metadata do not benefit, and cost more memory: 600,000 files that were created as fast as possible took 304 MiB
+//! with huge pages and 201 MiB without. So data have an arena of their own, which requests huge pages, and nothing
+//! else does.
 //!
 //! ```text
-//!   bytes, 64 KiB or more, or a block buffer --> arena of `memory_limit` bytes, huge pages   if it is full, or there is none:
-//!   everything else -------------------------> arenas of the allocator, small pages     <----------------------------------'
+//!   bytes, 64 KiB or more, or a block buffer --> arena of `memory_limit` bytes, huge pages   if full, or missing:
+//!   everything else ---------------------------> arenas of the allocator, small pages       <-------------------'
 //! ```
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -29,14 +31,14 @@ use libmimalloc_sys::{
 use mimalloc::MiMalloc;
 
 unsafe extern "C" {
-    /// Where an arena lies, and its bytes. The crate does not declare it.
+    /// The address of an arena, and its size in bytes. The crate does not declare this function.
     fn mi_arena_area(arena: mi_arena_id_t, size: *mut usize) -> *mut c_void;
 }
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// Where block buffers come from; null for where everything else does.
+/// The heap of block buffers; null if they come from the same heap as everything else.
 static BUFFERS: AtomicPtr<mi_heap_t> = AtomicPtr::new(ptr::null_mut());
 
 /// Bytes of the largest block buffer.
@@ -47,14 +49,14 @@ const MOST_FOR_BUFFERS: u64 = 16 << 30;
 
 struct Allocator;
 
-/// Whether it is of the size and alignment of block buffers (`forebay_cache`), or of what they are filled from and put
-/// into: calls, frames and packs.
+/// Whether an allocation has the size and alignment of block buffers (`forebay_cache`), or of the buffers that fill
+/// and empty them: calls, frames and packs.
 fn is_of_data(layout: Layout) -> bool {
     layout.align() == 1 && (layout.size() >= LARGE || matches!(layout.size(), 0x1000 | 0x4000))
 }
 
-// SAFETY: each call goes to mimalloc, which frees and grows what any of its heaps gave. `mi_heap_malloc`,
-// `mi_heap_zalloc` and `mi_heap_realloc` give at least the size that is asked for, aligned to more than 1, or null.
+// SAFETY: each call is passed on to mimalloc, which frees and grows memory of any of its heaps. `mi_heap_malloc`,
+// `mi_heap_zalloc` and `mi_heap_realloc` return at least the requested size, aligned to more than 1, or null.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -99,7 +101,7 @@ unsafe impl GlobalAlloc for Allocator {
         if layout.align() == 1 && new_size >= LARGE {
             let heap = BUFFERS.load(Ordering::Acquire);
             if !heap.is_null() {
-                // SAFETY: as below; where it gives null, nothing has changed.
+                // SAFETY: as below; if it returns null, nothing has changed.
                 let buffer = unsafe { mi_heap_realloc(heap, pointer.cast(), new_size) };
                 if !buffer.is_null() {
                     return buffer.cast();
@@ -111,15 +113,15 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Has freed memory returned to the system after 10 ms: at once costs a fifth of the processor time of small reads, for
-/// memory that is asked for again right away. Has nothing committed before it is needed, and no huge pages taken by what did
-/// not ask for them. To be called before the first thread is started.
+/// Returns freed memory to the system after 10 ms. At once would cost a fifth of the processor time of small reads,
+/// for memory that is soon requested again. Commits no memory before it is needed, and keeps huge pages away from
+/// memory that does not request them. Must be called before the first thread is started.
 pub(crate) fn give_back_soon() {
-    /// Numbers of the enumeration `mi_option_t` in `mimalloc.h`, which the crate does not name.
+    /// Numbers of the enumeration `mi_option_t` in `mimalloc.h`, which the crate does not define.
     const ARENA_EAGER_COMMIT: mi_option_t = 4;
     const PURGE_DELAY: mi_option_t = 15;
-    // SAFETY: both set a number in a table of the allocator, which is there from the start of the
-    // process; no other thread runs yet.
+    // SAFETY: both set a number in a table of the allocator, which exists from the start of the process; no other
+    // thread runs yet.
     unsafe {
         mi_option_set(PURGE_DELAY, 10);
         mi_option_set(ARENA_EAGER_COMMIT, 0);
@@ -127,8 +129,8 @@ pub(crate) fn give_back_soon() {
     no_huge_pages_unasked();
 }
 
-/// mimalloc is built so that it asks for none. A system that gives them to everybody is told not to: since Linux 6.18 to what
-/// does not ask, before that to the whole program.
+/// mimalloc is built so that it requests none. A system that gives them to all memory is told not to: since Linux
+/// 6.18 for memory that does not request them, before that for the whole program.
 fn no_huge_pages_unasked() {
     const EXCEPT_ADVISED: c_ulong = 1 << 1;
     let path = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -139,20 +141,20 @@ fn no_huge_pages_unasked() {
         // SAFETY: it sets flags of the process and reads no memory.
         unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1 as c_ulong, how, 0, 0) == 0 }
     };
-    // That it fails costs memory, and nothing else.
+    // A failure costs memory, and nothing else.
     let _ = disable(EXCEPT_ADVISED) || disable(0);
 }
 
-/// Gives block buffers huge pages, as many as `bytes` take. Without them, as the system may have none, nothing is lost but
-/// some time. To be called once.
+/// Gives block buffers huge pages, for `bytes` in total. If the system has none, only some time is lost. Must be
+/// called at most once.
 pub(crate) fn huge_pages_for_buffers(bytes: u64) {
-    // What is committed is not there before it is touched. Some of it is for what mimalloc knows of the arena.
+    // Committed memory takes no space before it is touched. A part of it is for mimalloc's own data about the arena.
     let bytes = (bytes + bytes / 8 + (64 << 20)).min(MOST_FOR_BUFFERS);
     let Ok(bytes) = usize::try_from(bytes) else {
         return;
     };
     let mut arena: mi_arena_id_t = ptr::null_mut();
-    // SAFETY: the arena stays for ever; its area is memory of this process, which the advice does not change.
+    // SAFETY: the arena is never freed; its area is memory of this process, which the advice does not change.
     unsafe {
         let failed: c_int = mi_reserve_os_memory_ex(bytes, true, false, true, &raw mut arena);
         if failed != 0 {
@@ -167,11 +169,10 @@ pub(crate) fn huge_pages_for_buffers(bytes: u64) {
     }
 }
 
-/// How often it is looked for what should have been given back: the allocator notices that the time has come only when it
-/// is asked for something.
+/// Interval of the checks for memory that is due to be returned: the allocator notices that only when it is called.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Has memory given back also while nothing is allocated. Never returns.
+/// Returns memory to the system while nothing is allocated as well. Never returns.
 pub(crate) async fn give_back_while_idle() {
     loop {
         tokio::time::sleep(LOOK).await;

@@ -1,16 +1,14 @@
-//! `forebay bench DIR`: how fast a mounted folder is, whoever serves it.
+//! `forebay bench DIR`: measures the speed of a mounted folder, whatever serves it.
 //!
-//! It uses the folder as programs do, through the system's calls, and knows nothing of what is behind it: so
-//! the table of a Forebay mount can be laid beside that of any other folder. What that means for the figures:
+//! It uses the folder as programs do, through system calls, and knows nothing of the file system behind it: so the
+//! table of a Forebay mount can be compared with that of any other folder. Consequences for the figures:
 //!
-//! * What is written is flushed (`fsync`) before the clock stops: a writer that was merely believed counts
-//!   for nothing.
-//! * What is read was dropped from this machine's page cache before, as far as the system does that when it is
-//!   asked; the server may well have it in memory.
-//! * The data does not compress, and what is read is compared with what was written.
+//! * Written data is flushed (`fsync`) before the clock stops: a write that only reached a cache does not count.
+//! * Data is dropped from this machine's page cache before it is read, as far as the system does that on request; the
+//!   server may well have it in memory.
+//! * The data does not compress, and everything that is read is compared with the written data.
 //!
-//! Everything happens in a folder of its own in `DIR`, which is removed at the end, after an error and
-//! after SIGINT too.
+//! Everything happens in a new folder in `DIR`, which is removed at the end, after an error and after SIGINT as well.
 
 mod data;
 mod place;
@@ -29,63 +27,63 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use place::Place;
 pub use report::{Latencies, Line, Report};
 
-/// What is to be measured.
+/// The parameters of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The folder.
     pub folder: PathBuf,
     /// Bytes of the large file: at least 1 MiB, whole MiB.
     pub file_bytes: u64,
-    /// How many small files there are: at least 1.
+    /// Number of small files: at least 1.
     pub files: u64,
-    /// How many threads do what is done in parallel: 1 to 256.
+    /// Number of threads of the parallel steps: 1 to 256.
     pub parallel: usize,
 }
 
-/// Why nothing was measured, or not all.
+/// Why nothing was measured, or not everything.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// A call of the system failed.
     #[error("{what}: {error}")]
     Io {
-        /// What was being done.
+        /// The attempted action.
         what: String,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// What was read is not what was written.
+    /// The data differ from those that were written.
     #[error(
         "{path} at offset {offset}: what was read is not what was written; the folder must not be trusted"
     )]
     Different {
         /// The file.
         path: PathBuf,
-        /// Where the piece begins that differs.
+        /// Offset of the piece that differs.
         offset: u64,
     },
-    /// The folder does not list what was made in it.
+    /// The folder does not list the files that were created in it.
     #[error(
         "{path} lists {found} files where {expected} were made; the folder must not be trusted"
     )]
     Listed {
         /// The folder that was listed.
         path: PathBuf,
-        /// What it listed.
+        /// Number of files that it listed.
         found: u64,
-        /// What was made.
+        /// Number of files that were created.
         expected: u64,
     },
-    /// The user wanted no more of it.
+    /// The user interrupted the run.
     #[error("interrupted; what was made is removed")]
     Interrupted,
 }
 
-/// Tells a run that it is to end.
+/// A request to end a run.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// The run ends at its next operation, with [`BenchError::Interrupted`].
+    /// Ends the run at its next operation, with [`BenchError::Interrupted`].
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -98,12 +96,12 @@ impl Interrupt {
     }
 }
 
-/// Measures. `progress` is told what is done now.
+/// Runs the benchmark. Calls `progress` with the name of each step.
 ///
 /// # Errors
 ///
-/// Of the system, of an interruption, and when data comes back other than it was written. What was made
-/// in the folder is removed in each case, as far as that can be done.
+/// An error of the system, an interruption, or data that differ from those that were written. The files that were
+/// created in the folder are removed in each case, as far as possible.
 pub fn run(
     plan: &Plan,
     interrupt: &Interrupt,

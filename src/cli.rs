@@ -1,13 +1,12 @@
 //! The commands and their flags.
 //!
-//! Each command that reads the configuration takes a flag for every setting of the table in
-//! [`crate::config`]; none of them is written down here a second time.
+//! Each command that reads the configuration takes a flag for every setting of the table in [`crate::config`]; the
+//! flags are derived from that table.
 //!
-//! Exit codes: 0 it worked, 1 it failed, 2 the command line or the configuration is wrong, 3 (of `serve`) another gateway
-//! holds the volume, at the start or since then. `fsck` and `gc` have their
-//! own: 1 there are findings (with `--repair`: all were repaired), or there is garbage; 2 the volume could not be looked
-//! at; 4 something is left that could not be repaired. `status --check`: 1 the gateway is degraded, 2 it is failing or does
-//! not run.
+//! Exit codes: 0 success, 1 failure, 2 the command line or the configuration is wrong, 3 (of `serve`) another gateway
+//! holds the volume, at the start or later. `fsck` and `gc` have their own: 1 there are findings (with `--repair`:
+//! all were repaired), or there is garbage; 2 the volume could not be examined; 4 something is left that could not be
+//! repaired. `status --check`: 1 the gateway is degraded, 2 it is failing or not running.
 
 mod bench;
 mod fsck;
@@ -38,12 +37,12 @@ pub use scrub::ScrubCommand;
 /// The flag of `serve` that is short for `--takeover=allow`.
 const TAKE_OVER: &str = "take-over";
 
-/// What the user wants done.
+/// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Serve a volume until SIGTERM or SIGINT.
     Serve {
-        /// Whether it may be made first if there is none.
+        /// Whether it may be made first if it does not exist.
         new: NewVolume,
     },
     /// Make a volume.
@@ -52,19 +51,19 @@ pub enum Request {
     Config(ConfigForm),
     /// Have a running gateway publish everything now.
     Flush {
-        /// How long to wait for it; without end if nothing is said.
+        /// How long to wait for it; without a limit if not given.
         timeout: Option<Duration>,
     },
-    /// Print how a running gateway is.
+    /// Print the status of a running gateway.
     Status {
         /// As JSON.
         json: bool,
     },
-    /// Print in one line whether the gateway is healthy, degraded or failing; the exit code has the same meaning.
+    /// Print in one line whether the gateway is healthy, degraded or failing; the exit code says the same.
     Check,
     /// Set, remove or print quotas of the volume that a running gateway serves.
     Quota {
-        /// What is to be done.
+        /// The request to the gateway.
         request: QuotaRequest,
         /// As JSON.
         json: bool,
@@ -74,21 +73,21 @@ pub enum Request {
         /// As JSON.
         json: bool,
     },
-    /// Look at, salvage or forget what a gateway's logs hold.
+    /// Print, salvage or delete the logs of a gateway.
     Log(LogRequest),
     /// Check the volume in the store.
     Fsck(FsckRequest),
     /// Look for objects of the volume that nothing refers to.
     Gc(GcRequest),
-    /// Have packs read back.
+    /// Have packs read back and verified.
     Scrub(ScrubCommand),
-    /// Look at or change the key ring of the volume in the store.
+    /// Print or change the key ring of the volume in the store.
     Keys(KeysRequest),
-    /// Write what the packs hold as files.
+    /// Write the content of the packs as files.
     Salvage(SalvageRequest),
-    /// Measure how fast a folder is.
+    /// Measure the speed of a folder.
     Bench {
-        /// What is measured.
+        /// The parameters of the run.
         plan: Plan,
         /// As JSON.
         json: bool,
@@ -97,59 +96,58 @@ pub enum Request {
     Version,
 }
 
-/// What is to be done with the logs in `data_dir`.
+/// A request about the logs in `data_dir`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogRequest {
-    /// Print which there are and what of them is not in the bucket.
+    /// Print all logs, and which of their content is not in the bucket.
     List {
         /// As JSON.
         json: bool,
     },
     /// Print a log record by record.
     Show {
-        /// Which one.
+        /// The log.
         label: String,
-        /// Where to begin; if nothing is said, where the unpublished part begins.
+        /// Where to begin; by default where the unpublished part begins.
         from: Option<u64>,
         /// As JSON, one object a line.
         json: bool,
     },
-    /// Write what is not in the bucket as files.
+    /// Write the content that is not in the bucket as files.
     Salvage {
-        /// Which one.
+        /// The log.
         label: String,
-        /// The folder to make.
+        /// The folder to create.
         to: PathBuf,
-        /// Do without the bucket.
+        /// Do not use the bucket.
         ranges_only: bool,
     },
     /// Delete every archived log that was salvaged.
     ForgetSalvaged,
     /// Delete an archived log.
     Forget {
-        /// Which one.
+        /// The log.
         label: String,
         /// Also if it was not salvaged.
         force: bool,
     },
 }
 
-/// In which form the configuration is printed.
+/// The form in which the configuration is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigForm {
     /// As a file that can be fed back.
     Toml,
     /// As JSON.
     Json,
-    /// The table of all settings, whatever their values are.
+    /// The table of all settings, independent of their values.
     Markdown,
 }
 
-/// Reads the command line. The flags of the configuration, and the environment, are in the second
-/// part.
+/// Parses the command line. The second part of the result has the flags of the configuration, and the environment.
 ///
 /// # Errors
-/// What clap has to say, which may be the help text that was asked for.
+/// The error of clap, which may be the requested help text.
 pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     environment: Inputs,
@@ -160,7 +158,7 @@ pub fn parse(
     if name == "bench" {
         let json = matches.get_flag("json");
         let plan = bench::plan(matches);
-        // It asks no gateway and needs no configuration.
+        // It sends nothing to a gateway and needs no configuration.
         return Ok((Request::Bench { plan, json }, environment));
     }
     let request = match name {
@@ -224,7 +222,7 @@ pub fn parse(
 
 fn log_request(name: &str, matches: &ArgMatches) -> LogRequest {
     let json = || matches.get_flag("json");
-    // Required where it exists.
+    // Required where the argument exists.
     let label = || matches.get_one("label").cloned().unwrap_or_default();
     match name {
         "show" => LogRequest::Show {
@@ -335,7 +333,7 @@ pub fn command() -> Command {
         .subcommand(Command::new("version").about("Print the version"))
 }
 
-/// `log` and what it can do.
+/// `log` and its subcommands.
 fn log_command(json: &Arg) -> Command {
     let label = Arg::new("label")
         .value_name("label")
@@ -409,13 +407,13 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
-/// The flag that has the flags of all settings printed, which would bury a command's own.
+/// The flag that prints the flags of all settings, which would hide a command's own.
 const HELP_SETTINGS: &str = "help-settings";
 
-/// Settings whose flags are printed with every command's own: they identify the gateway or the volume.
+/// Settings whose flags are printed with every command's own, because they identify the gateway or the volume.
 const SHOWN: &[&str] = &["store", "data_dir"];
 
-/// With `--help-settings` among them, the arguments and the command that print the help of settings.
+/// If the arguments contain `--help-settings`: the arguments and the command that print the help of settings.
 fn help_of_settings(arguments: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Command) {
     let asked = OsString::from(format!("--{HELP_SETTINGS}"));
     let mut arguments: Vec<_> = arguments.into_iter().collect();
@@ -423,12 +421,12 @@ fn help_of_settings(arguments: impl IntoIterator<Item = OsString>) -> (Vec<OsStr
         return (arguments, command());
     };
     arguments[at] = "--help".into();
-    // Later arguments could be wrong, and do not matter here.
+    // Later arguments may be wrong, and do not matter here.
     arguments.truncate(at + 1);
     (arguments, showing_settings(command()))
 }
 
-/// The same command, whose help shows the flags of settings and none of its own.
+/// The same command, with a help that shows the flags of settings and none of its own.
 fn showing_settings(command: Command) -> Command {
     command
         .mut_args(|arg| match Setting::find(arg.get_id().as_str()) {
@@ -459,7 +457,7 @@ fn configured(name: &'static str, about: &'static str) -> Command {
         .args(SETTINGS.iter().map(flag))
 }
 
-/// The flag of a setting. Its value is read later, together with those from other sources.
+/// The flag of a setting. Its value is parsed later, together with those from other sources.
 fn flag(setting: &'static Setting) -> Arg {
     let meaning = setting.meaning();
     let first = meaning.split_inclusive(". ").next().unwrap_or_default();
@@ -471,13 +469,13 @@ fn flag(setting: &'static Setting) -> Arg {
         .help(format!("{} {}", first.trim_end(), origins(setting)))
 }
 
-/// Everything about a setting.
+/// The complete help of a setting.
 fn whole_help(setting: &Setting) -> String {
     let (meaning, kind) = (setting.meaning(), setting.type_text());
     format!("{meaning} [{kind}] {}", origins(setting))
 }
 
-/// Where its value comes from if there is no flag.
+/// The other sources of its value, and the default.
 fn origins(setting: &Setting) -> String {
     let (variable, default) = (setting.variable(), setting.default_text());
     format!("[env: {variable}] [default: {default}]")
@@ -531,7 +529,7 @@ mod tests {
         }
     }
 
-    /// Lines that a help text takes on a screen of 100 columns.
+    /// Number of lines of a help text on a screen of 100 columns.
     fn lines(text: &str) -> usize {
         text.lines()
             .map(|line| line.len().div_ceil(100).max(1))

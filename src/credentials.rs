@@ -1,9 +1,9 @@
-//! What opens a sealed volume: a passphrase or key file, from a file that the configuration names, or typed; or the use of
-//! a key service.
+//! The credentials of a sealed volume: a passphrase or key file, read from a file of the configuration or typed; or
+//! the use of a key service.
 //!
-//! Never a secret from an argument or a variable of the environment, which other processes can see. What is read is wiped when it
-//! is not needed any more; that no core dump of the process is written, and that other processes of the same user may not look
-//! into its memory, is seen to when it starts ([`crate::local_users`]).
+//! Secrets never come from an argument or an environment variable, which other processes can see. They are wiped when
+//! they are no longer needed. [`crate::local_users`] makes sure at the start that no core dump of the process is
+//! written, and that other processes of the same user cannot read its memory.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -19,31 +19,31 @@ use zeroize::Zeroizing;
 use crate::config::{Config, Sealing};
 use crate::secret_file::{open_private, unreadable};
 
-/// What others could do with such a file.
+/// The danger if other users can read the file.
 const DANGER: &str = "could open the volume";
 
-/// What a passphrase is typed for.
+/// The purpose of a typed passphrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Typed {
-    /// To open what it opens already.
+    /// To open an existing volume.
     Once,
-    /// To be what opens a volume from now on: a slip would lock everybody out.
+    /// To open the volume from now on: a typo would lock everybody out.
     Twice,
 }
 
-/// What the configuration expects of the volume, and what opens it.
+/// The expected properties of the volume, and its credentials.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// Whether it is sealed, and what opens it then.
+    /// Whether it is sealed, and the credential that opens it then.
     pub expected: Expected,
-    /// Whether that was typed, once: then no new volume may be made with it.
+    /// Whether the credential was typed, once: then no new volume may be made with it.
     pub typed_once: bool,
 }
 
-/// Gets what the configuration says that opens the volume; asks for it at the terminal if it says nothing.
+/// Reads the credentials according to the configuration; asks for the passphrase at the terminal if it names none.
 ///
 /// # Errors
-/// Why there is nothing, and what to do, for the user to read.
+/// Why there are none, and the remedy, as a message to the user.
 pub fn of(config: &Config, typed: Typed) -> Result<Credentials, String> {
     let not_typed = |expected| Credentials {
         expected,
@@ -83,7 +83,7 @@ pub fn of(config: &Config, typed: Typed) -> Result<Credentials, String> {
 /// A new passphrase: from this file, or typed twice.
 ///
 /// # Errors
-/// Why there is none, for the user to read.
+/// Why there is none, as a message to the user.
 pub(crate) fn new_passphrase(file: Option<&Path>) -> Result<Arc<Unlock>, String> {
     match file {
         Some(path) => passphrase_file("--new-passphrase-file", path),
@@ -94,10 +94,10 @@ pub(crate) fn new_passphrase(file: Option<&Path>) -> Result<Arc<Unlock>, String>
     }
 }
 
-/// What a key file holds. `setting` is what names it.
+/// The content of a key file. `setting` is the setting that names it.
 ///
 /// # Errors
-/// Why it cannot be used, and what to do, for the user to read.
+/// Why it cannot be used, and the remedy, as a message to the user.
 pub(crate) fn key_file(setting: &str, path: &Path) -> Result<Arc<Unlock>, String> {
     let content = read(setting, path, KeyFile::MAX_LEN)?;
     let key_file = KeyFile::new(content)
@@ -105,11 +105,11 @@ pub(crate) fn key_file(setting: &str, path: &Path) -> Result<Arc<Unlock>, String
     Ok(Arc::new(Unlock::KeyFile(key_file)))
 }
 
-/// The use of a key of AWS KMS, which is reached as the S3 server is: through the same proxy, and with the same authorities.
-/// It is not asked for anything yet.
+/// The use of a key of AWS KMS, which is reached like the S3 server: through the same proxy, and with the same
+/// authorities. No request is made yet.
 ///
 /// # Errors
-/// What the configuration says about that way and cannot be used, for the user to read.
+/// The part of the configuration for this that cannot be used, as a message to the user.
 pub(crate) fn kms(config: &Config, options: KmsOptions) -> Result<Arc<Unlock>, String> {
     let options = KmsOptions {
         ca: config.s3_ca.path().map(Path::to_owned),
@@ -121,14 +121,14 @@ pub(crate) fn kms(config: &Config, options: KmsOptions) -> Result<Arc<Unlock>, S
 }
 
 fn passphrase_file(setting: &str, path: &Path) -> Result<Arc<Unlock>, String> {
-    // And a line break of two bytes.
+    // Plus a line break of two bytes.
     let content = read(setting, path, Passphrase::MAX_LEN + 2)?;
     let passphrase =
         passphrase(content).map_err(|why| format!("{setting} = {}: {why}", path.display()))?;
     Ok(Arc::new(Unlock::Passphrase(passphrase)))
 }
 
-/// A passphrase from one line; its line break is none of it.
+/// A passphrase from one line, without its line break.
 fn passphrase(mut line: Zeroizing<Vec<u8>>) -> Result<Passphrase, String> {
     for end in [b'\n', b'\r'] {
         if line.last() == Some(&end) {
@@ -148,13 +148,13 @@ fn passphrase(mut line: Zeroizing<Vec<u8>>) -> Result<Passphrase, String> {
     }
 }
 
-/// What a file has that only its owner may read: at most so many bytes and one, by which it is too long.
+/// Reads a file that only its owner may read: at most one byte more than `most`, which shows that it is too long.
 fn read(setting: &str, path: &Path, most: usize) -> Result<Zeroizing<Vec<u8>>, String> {
     let file = open_private(setting, path, DANGER)?;
     read_into_one_place(&file, most).map_err(|error| unreadable(setting, path, &error))
 }
 
-/// Never moves what it has read, which would leave copies behind.
+/// Never moves the bytes that it has read, which would leave copies behind.
 fn read_into_one_place(mut file: &File, most: usize) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut content = Zeroizing::new(vec![0; most + 1]);
     let mut len = 0;
@@ -170,7 +170,7 @@ fn read_into_one_place(mut file: &File, most: usize) -> io::Result<Zeroizing<Vec
     Ok(content)
 }
 
-/// Has it typed at the terminal. `advice` is for where there is none.
+/// Asks for it at the terminal. `advice` is for the case that there is none.
 fn type_passphrase(what: &str, typed: Typed, advice: &str) -> Result<Arc<Unlock>, String> {
     if !io::stdin().is_terminal() {
         return Err(format!(
@@ -179,7 +179,7 @@ fn type_passphrase(what: &str, typed: Typed, advice: &str) -> Result<Arc<Unlock>
     }
     let failed =
         |error: io::Error| format!("cannot read the passphrase from the terminal: {error}");
-    // Before the first prompt, or else what is typed at once would appear.
+    // Before the first prompt; otherwise a quickly typed secret would be shown.
     let silence = Silence::begin().map_err(failed)?;
     let first = silence.line(&format!("{what}: ")).map_err(failed)?;
     if typed == Typed::Twice {
@@ -191,7 +191,7 @@ fn type_passphrase(what: &str, typed: Typed, advice: &str) -> Result<Arc<Unlock>
     Ok(Arc::new(Unlock::Passphrase(passphrase(first)?)))
 }
 
-/// As long as it lives, what is typed does not appear.
+/// As long as it lives, typed text is not shown.
 struct Silence(Termios);
 
 impl Silence {
@@ -203,13 +203,13 @@ impl Silence {
         Ok(Silence(before))
     }
 
-    /// One line, with its line break.
+    /// Reads one line, with its line break.
     fn line(&self, prompt: &str) -> io::Result<Zeroizing<Vec<u8>>> {
         let mut terminal = io::stderr().lock();
         write!(terminal, "{prompt}")?;
         terminal.flush()?;
         let mut line = Zeroizing::new(vec![0; Passphrase::MAX_LEN + 2]);
-        // A terminal gives a line at a time; standard input's own buffer would keep a copy.
+        // A terminal returns one line at a time; standard input's own buffer would keep a copy.
         let len = loop {
             match rustix::io::read(io::stdin(), &mut line[..]) {
                 Err(rustix::io::Errno::INTR) => {}
@@ -224,7 +224,7 @@ impl Silence {
 
 impl Drop for Silence {
     fn drop(&mut self) {
-        // The terminal is gone, then.
+        // It fails only if the terminal is closed.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
     }
 }

@@ -1,8 +1,8 @@
-//! The exports of the configuration as the server has them, and as people read them.
+//! Translates the exports of the configuration to those of the server, and describes them for people.
 //!
-//! Tables of the configuration that name the same path are one export with several rules. Its number in
-//! file handles follows from the path alone, so that neither the order of the tables nor a change of rules
-//! makes clients mount again.
+//! Tables of the configuration with the same path are one export with several rules. Its number in file handles
+//! depends only on the path, so that neither the order of the tables nor a change of rules forces clients to mount
+//! again.
 
 use forebay_fs::{CommitMode, Compression};
 use forebay_nfs::{
@@ -12,7 +12,7 @@ use forebay_nfs::{
 use crate::admin::ExportStatus;
 use crate::config::{self, Config};
 
-/// What may be mounted, by whom, and as whom.
+/// The exports of the server: directories, clients, and identities.
 pub fn served(config: &Config) -> Vec<Export> {
     let mut served: Vec<Export> = Vec::new();
     for entry in &config.exports {
@@ -36,11 +36,11 @@ fn id(path: &str) -> u32 {
     }
     let hash = blake3::hash(path.as_bytes());
     let [a, b, c, d, ..] = *hash.as_bytes();
-    // Far from that of the root.
+    // Far from the number of the root.
     u32::from_be_bytes([a, b, c, d]) | 1 << 31
 }
 
-/// The rules that a table stands for: one, or two where loopback clients are trusted more.
+/// The rules of a table: one, or two if loopback clients are trusted more.
 fn rules(entry: &config::Export) -> Vec<Rule> {
     let rule = |clients, squash| Rule {
         clients,
@@ -80,10 +80,10 @@ fn rules(entry: &config::Export) -> Vec<Rule> {
     }
 }
 
-/// What a view of the volume has below the code of its compression: two bits, the commit mode.
+/// Number of bits of a view for the commit mode, below the code of its compression.
 const MODE_BITS: u32 = 2;
 
-/// Commit mode and compression together are a view of the volume.
+/// The view of the volume with this commit mode and compression.
 fn view(entry: &config::Export) -> View {
     let mode = match entry.commit {
         config::CommitMode::Disk => 0,
@@ -94,7 +94,7 @@ fn view(entry: &config::Export) -> View {
     View(mode | compression.code() << MODE_BITS)
 }
 
-/// What two settings say about compression.
+/// The compression that two settings describe.
 pub fn compressed(compression: config::Compression, levels: forebay_fs::Levels) -> Compression {
     match compression {
         config::Compression::Auto => Compression::Auto(levels),
@@ -102,12 +102,12 @@ pub fn compressed(compression: config::Compression, levels: forebay_fs::Levels) 
     }
 }
 
-/// The compression of a view that [`served`] gave; none of any other.
+/// The compression of a view from [`served`]; `None` for any other view.
 pub fn compression(view: View) -> Option<Compression> {
     Compression::from_code(view.0 >> MODE_BITS)
 }
 
-/// The commit mode of a view that [`served`] gave.
+/// The commit mode of a view from [`served`].
 pub fn commit_mode(view: View) -> CommitMode {
     match view.0 & ((1 << MODE_BITS) - 1) {
         1 => CommitMode::Bucket,
@@ -116,7 +116,7 @@ pub fn commit_mode(view: View) -> CommitMode {
     }
 }
 
-/// The exports as people read them: a line for each client or network.
+/// The exports for people: one line for each client or network.
 pub fn described(exports: &[Export]) -> Vec<ExportStatus> {
     let mut lines = Vec::new();
     for export in exports {
@@ -166,7 +166,7 @@ pub fn described(exports: &[Export]) -> Vec<ExportStatus> {
     lines
 }
 
-/// As exports(5) writes it.
+/// In the form of exports(5).
 fn xprtsec(transports: Transports) -> String {
     let Transports { none, tls, mtls } = transports;
     let ways = [(none, "none"), (tls, "tls"), (mtls, "mtls")];
@@ -259,7 +259,7 @@ mod tests {
             lines.iter().map(squash).collect::<Vec<_>>()
         };
         assert_eq!(squashed(r#"["127.0.0.0/8", "::1"]"#), [false, false]);
-        // Loopback first: the order within an export does not count.
+        // Loopback first: the order within an export does not matter.
         assert_eq!(squashed(r#"["10.0.0.0/8", "127.0.0.1"]"#), [false, true]);
         assert_eq!(squashed(r#"["*"]"#), [true, true]);
     }
@@ -281,7 +281,7 @@ mod tests {
         let one = "[[export]]\npath = \"/\"\n[[export]]\npath = \"/a\"\n";
         let other = "squash = \"all\"\n[[export]]\npath = \"/a/\"\ncommit = \"async\"\n[[export]]\npath = \"/\"\n";
         assert_eq!(ids(one), ids(other));
-        // As they were at the first release.
+        // As in the first release.
         assert_eq!(ids(one)[0], ("/".to_owned(), 1));
         assert_eq!(ids(one)[1].1, id("/a"));
         assert_ne!(id("/a"), id("/b"));

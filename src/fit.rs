@@ -1,5 +1,5 @@
-//! Whether a configuration fits the machine that is to serve it: its memory, and the disk of `data_dir`; whether any client
-//! reaches it; and whether the machine's clock can be right.
+//! Checks whether a configuration fits the machine: its memory, and the disk of `data_dir`; whether any client can
+//! reach the gateway; and whether the machine's clock can be right.
 //!
 //! A value that cannot work is refused, unless it is a default; one that may become too small causes a warning, with
 //! both figures.
@@ -13,19 +13,19 @@ use forebay_fs::FsConfig;
 
 use crate::config::{Config, ConfigError, ConfigErrors, LogMode, Source, Value};
 
-/// Memory that the program needs beside `memory_limit`, `metadata_cache`, and names and attributes.
+/// Memory of the program beside `memory_limit`, `metadata_cache`, and names and attributes.
 const BESIDE: u64 = 128 << 20;
 
-/// The same with names and attributes, which follow `memory_limit`.
+/// The same including names and attributes, whose limit depends on `memory_limit`.
 fn beside(memory_limit: u64) -> u64 {
     let config = FsConfig::new(PathBuf::new()).with_memory(memory_limit);
     BESIDE + config.names_memory()
 }
 
-/// Looks at memory and disk of this machine. `data_dir` is there.
+/// Checks memory and disk of this machine. `data_dir` exists.
 ///
 /// # Errors
-/// Settings that this machine cannot have.
+/// Settings that do not fit this machine.
 pub fn check(config: &Config) -> Result<(), ConfigErrors> {
     check_listen(config).map_err(|error| ConfigErrors(vec![error]))?;
     let memory = memory_verdict(config, Memory::of(Path::new("/")));
@@ -71,9 +71,9 @@ fn check_listen(config: &Config) -> Result<(), ConfigError> {
     })
 }
 
-/// Refuses a time of day that cannot be right. Libraries end the program before 1970, S3 takes no request that is signed
-/// then, and NFS has no numbers for times after 2106; a volume remembers the latest time that it has seen, so
-/// one start with such a clock would have effects for ever.
+/// Refuses a time of day that cannot be right. Libraries end the program before 1970, S3 refuses requests that are
+/// signed before that, and NFS has no numbers for times after 2106; a volume remembers the latest time that it has
+/// seen, so one start with such a clock would have permanent effects.
 ///
 /// # Errors
 /// The time of the clock, and the remedy, as a message to the user.
@@ -199,7 +199,7 @@ fn memory_verdict(config: &Config, memory: Option<Memory>) -> Verdict {
 #[derive(Clone, Copy, Debug)]
 struct Disk {
     total: u64,
-    /// The bytes that this user may still write there, and those that log and disk cache have already.
+    /// Bytes that this user may still write there, plus those of log and disk cache.
     available: u64,
 }
 
@@ -215,7 +215,7 @@ impl Disk {
     }
 }
 
-/// Bytes of disk that the files of a folder, and those of its folders, have.
+/// Bytes of disk that the files in a folder and its subfolders occupy.
 fn allocated(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -322,13 +322,13 @@ mod tests {
             machine(&[MEMINFO, group, unlimited, above]),
             of(512 << 20, true)
         );
-        // A container that sees its own groups alone, and one of version 1.
+        // A container that sees only its own groups, and one of version 1.
         let own = ("sys/fs/cgroup/memory.max", "1073741824");
         assert_eq!(machine(&[MEMINFO, group, own]), of(1 << 30, true));
         let first = ("proc/self/cgroup", "7:cpu:/x\n5:memory:/docker/1\n");
         let limit = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "268435456\n");
         assert_eq!(machine(&[MEMINFO, first, limit]), of(256 << 20, true));
-        // Version 1 writes "no limit" like this.
+        // Version 1 writes "no limit" in this way.
         let none = (
             "sys/fs/cgroup/memory/memory.limit_in_bytes",
             "9223372036854771712\n",

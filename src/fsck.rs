@@ -1,7 +1,7 @@
-//! `forebay fsck`: checks the volume in the bucket, and says what does not fit together.
+//! `forebay fsck`: checks the volume in the bucket, and reports inconsistencies.
 //!
-//! With `--repair` it puts that right. What is checked and repaired is for [`forebay_fsck`] to know; this opens the store,
-//! shows how far the check has come, and puts the report into words and JSON.
+//! With `--repair` it repairs them. [`forebay_fsck`] does the checks and repairs; this opens the store, shows the
+//! progress, and formats the report as text and JSON.
 
 pub(crate) mod bar;
 mod json;
@@ -19,24 +19,25 @@ use crate::cli::FsckRequest;
 use crate::config::Config;
 use crate::store;
 
-/// Findings of each kind that are printed, unless all are wanted.
+/// Number of findings of each kind that are printed, unless all are requested.
 const KEEP: usize = 20;
-/// The share of `memory_limit` that tables may take; pages and frames on their way take less than the rest.
+/// The part of `memory_limit` that tables may take, as a divisor; pages and frames in transit take less than the
+/// rest.
 const MEMORY_SHARE: u64 = 4;
 
-/// What a check has come to.
+/// The outcome of a check.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What is to be printed; nothing, perhaps.
+    /// The text to print; may be empty.
     pub text: String,
     /// The exit code.
     pub code: u8,
 }
 
-/// Checks, or repairs, the volume that the configuration names, and that is as `expected`.
+/// Checks, or repairs, the volume of the configuration, which must be as `expected`.
 ///
 /// # Errors
-/// Why it could not be done, for the user to read.
+/// Why it could not be done, as a message to the user.
 pub async fn run(
     config: &Config,
     expected: Expected,
@@ -54,7 +55,7 @@ pub async fn run(
     let progress = Arc::new(Progress::default());
     let shown = !request.quiet && stderr().is_terminal();
     let bar = shown.then(|| tokio::spawn(bar::show(progress.clone())));
-    // A check goes on without its note in a bucket that takes no writes.
+    // A check works without its note in a bucket that takes no writes.
     let needs = match request.repair {
         true => Needs::Writes,
         false => Needs::Reads,

@@ -37,21 +37,21 @@ use crate::store;
 use crate::tls;
 use crate::watch::{self, Watcher};
 
-/// Share of the time of a stop in which the volume may publish; the rest is for closing everything.
+/// Fraction of a stop's time in which the volume may publish; the rest is for closing everything.
 const FLUSH_SHARE: f64 = 0.9;
 
 /// How long calls may take to finish at a stop.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// How long the bucket must have been away for a stop not to wait for it: a shorter outage may be over at once.
+/// How long the bucket must have been unreachable for a stop not to wait for it: a shorter outage may end soon.
 const AWAY_FOR: Duration = Duration::from_secs(5);
 
-/// How long a stop then goes on, once for calls and once for publishing. Docker kills a process that does not end in
+/// How long a stop may then take, once for calls and once for publishing. Docker kills a process that does not end in
 /// 10 s.
 const AWAY_LIMIT: Duration = Duration::from_secs(3);
 
-/// How long calls may finish, and the volume publish after that, at a stop that may take `limit`; `away` says for how
-/// long the bucket has not answered.
+/// The time for calls to finish, and the time for the volume to publish after that, at a stop that may take `limit`;
+/// `away` is the time for which the bucket has not answered.
 fn stop_times(limit: Duration, away: Option<Duration>) -> (Duration, Duration) {
     match away {
         Some(away) if away >= AWAY_FOR => (limit.min(AWAY_LIMIT), limit.min(AWAY_LIMIT)),
@@ -59,10 +59,10 @@ fn stop_times(limit: Duration, away: Option<Duration>) -> (Duration, Duration) {
     }
 }
 
-/// Makes an empty volume where the configuration says, sealed or not as it is `expected`.
+/// Makes an empty volume in the configured store, sealed or not according to `expected`.
 ///
 /// # Errors
-/// Why the store cannot hold a volume, for the user to read.
+/// Why the store cannot hold a volume, as a message to the user.
 pub async fn format(config: &Config, expected: &Expected) -> Result<String, String> {
     let (store, _) = open_store(config, true)
         .await
@@ -75,7 +75,7 @@ pub async fn format(config: &Config, expected: &Expected) -> Result<String, Stri
     Ok(ready(volume, &store))
 }
 
-/// Proves that a volume may be in a store.
+/// Checks that a store can hold a volume.
 async fn try_out(store: &Store) -> Result<(), String> {
     let probed = forebay_object::probe(store).await;
     probed.map_err(|error| error.to_string())
@@ -85,8 +85,7 @@ fn ready(volume: VolumeId, store: &Store) -> String {
     format!("volume {volume} is ready at {}", store.url)
 }
 
-/// Opens the store and counts what is asked of it.
-/// `create` makes a folder where there is none.
+/// Opens the store and counts the requests to it. `create` creates a missing folder.
 async fn open_store(
     config: &Config,
     create: bool,
@@ -106,32 +105,32 @@ async fn open_store(
 /// A volume that is open and served.
 pub struct NfsGateway {
     volume: Volume,
-    /// Where requests to the bucket get theirs from, if they need some.
+    /// The source of credentials for requests to the bucket, if they need some.
     credentials: Option<CredentialSource>,
     store_url: String,
     data_dir: PathBuf,
     requests: Arc<CountingStore>,
     address: SocketAddr,
     started: Instant,
-    /// Bytes that background work reads and writes in a second, at most.
+    /// Maximum number of bytes that background work reads and writes per second.
     background_rate: u64,
-    /// What may be mounted now.
+    /// The current exports.
     exports: Mutex<Vec<Export>>,
     export_control: ExportControl<Volume>,
     tls_control: TlsControl,
-    /// Sent to, or dropped, to stop the NFS server: how long calls may take to finish.
+    /// Sends the time in which calls may finish, to stop the NFS server; dropping it stops the server as well.
     shutdown: Mutex<Option<oneshot::Sender<Duration>>>,
     server: Mutex<Option<JoinHandle<()>>>,
     watcher: Arc<Watcher>,
-    /// With rpcbind, if there is one.
+    /// The registration with rpcbind, if there is one.
     registration: Mutex<Option<Registration>>,
 }
 
 impl NfsGateway {
-    /// Opens the volume and listens. Where the store has nothing at all, a volume is made first, if `new` allows it.
+    /// Opens the volume and listens. If the store is empty, a volume is made first, if `new` allows it.
     ///
     /// # Errors
-    /// What keeps it from serving, for the user to read.
+    /// Why it cannot serve, as a message to the user.
     pub async fn open(
         config: Config,
         credentials: Credentials,
@@ -140,7 +139,7 @@ impl NfsGateway {
     ) -> Result<NfsGateway, Failure> {
         opening.begin("testing the features of the store");
         let open_files = raise_open_files();
-        // What can be wrong here is found before anything is opened.
+        // Errors of these files are found before anything is opened.
         let tls = tls::load(&config)?;
         let (store, requests) = match open_store(&config, new.is_meant(&config)).await {
             Err(forebay_object::OpenError::FolderMissing { path }) => {
@@ -150,7 +149,7 @@ impl NfsGateway {
             }
             opened => opened.map_err(|error| error.to_string())?,
         };
-        // A port that is taken is found before the volume is, and before a fence is.
+        // A port that is in use is found before the volume is opened, and before a fence is taken.
         let probe = std::net::TcpListener::bind(config.listen);
         drop(probe.map_err(|error| listen_failed(config.listen, &error))?);
         let Credentials {
@@ -213,7 +212,7 @@ impl NfsGateway {
                 stranger_connections: limits
                     .stranger_connections
                     .min(1 + connections as usize / 8),
-                // Of the 128 MiB beside the block buffers.
+                // A part of the 128 MiB beside the block buffers.
                 shared_bytes: 24 << 20,
                 ..limits
             },
@@ -238,7 +237,7 @@ impl NfsGateway {
             vec![volume.troubles(), server.troubles()],
         );
         let (shutdown, stop) = oneshot::channel::<Duration>();
-        // An error of the receiver is the sender's end: a stop as well.
+        // An error of the receiver means that the sender was dropped, which is a stop as well.
         let server = tokio::spawn(server.serve_until(async { stop.await.unwrap_or(DRAIN) }));
         Ok(NfsGateway {
             volume,
@@ -275,8 +274,8 @@ impl NfsGateway {
     }
 }
 
-/// Allows as many open files as the system lets this process have: each connection is one. Gives how many that are, if there is a
-/// limit.
+/// Raises the limit of open files as far as the system allows: each connection is one. Returns the new limit, if
+/// there is one.
 fn raise_open_files() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limits = getrlimit(Resource::Nofile);
@@ -296,12 +295,12 @@ fn raise_open_files() -> Option<u64> {
     }
 }
 
-/// Open files that are kept for everything but connections of clients: the log, the disk cache (256 files at most), requests to the
-/// bucket, a bucket in a folder, the control socket, connections of strangers.
+/// Open files that are reserved for everything but connections of clients: the log, the disk cache (at most 256
+/// files), requests to the bucket, a bucket in a folder, the control socket, and connections of strangers.
 const OTHER_FILES: u64 = 512;
 
-/// The wanted number of connections, or fewer, so that enough open files remain for all else: half of the limit if
-/// that is low.
+/// The wanted number of connections, or fewer, so that enough open files remain for everything else: half of the
+/// limit if that is low.
 fn allowed_connections(wanted: u32, open_files: Option<u64>) -> u32 {
     let Some(files) = open_files else {
         return wanted;
@@ -374,7 +373,7 @@ fn host_name() -> String {
     names.nodename().to_string_lossy().into_owned()
 }
 
-/// What packs hold, in the words of the control socket.
+/// The content of packs, in the types of the control socket.
 fn space(collector: &forebay_fs::CollectorStatus) -> Space {
     let known = collector.space.map(|space| KnownSpace {
         packs: space.packs,
@@ -394,7 +393,7 @@ fn space(collector: &forebay_fs::CollectorStatus) -> Space {
     }
 }
 
-/// The volume as the clients of a rule have it.
+/// The volume as seen by the clients of a rule.
 fn seen(volume: &Volume, view: View) -> Arc<Volume> {
     let seen = volume.with_commit_mode(exports::commit_mode(view));
     Arc::new(match exports::compression(view) {
@@ -576,7 +575,7 @@ impl Gateway for NfsGateway {
     fn replace_exports(&self, config: &Config) -> Result<(), String> {
         let tls = tls::load(config)?;
         let served = exports::served(config);
-        // So long that what is shown is what was put in force last.
+        // Held until the new exports are in force, so that the shown exports are those set last.
         let mut shown = self.exports.lock();
         self.export_control
             .replace(served.clone(), |view| seen(&self.volume, view))
@@ -622,7 +621,7 @@ impl Gateway for NfsGateway {
         }
         let deadline = Instant::now() + publish;
         if let Some(shutdown) = self.shutdown.lock().take() {
-            // There is no receiver if the server has ended.
+            // The receiver is dropped if the server has ended.
             let _ = shutdown.send(drain);
         }
         let server = self.server.lock().take();
@@ -631,7 +630,7 @@ impl Gateway for NfsGateway {
                 .await
                 .map_err(|error| format!("the NFS server failed: {error}"))?;
         }
-        // Calls that take their time leave less for publishing, but not nothing.
+        // Slow calls leave less time for publishing, but not nothing.
         let left = deadline.saturating_duration_since(Instant::now());
         let publish = left.max(publish / 3).mul_f64(FLUSH_SHARE);
         match self.volume.close(publish).await {
@@ -649,7 +648,7 @@ mod tests {
     #[test]
     fn a_stop_without_the_bucket_ends_within_the_10_s_of_docker() {
         let seconds = Duration::from_secs;
-        // With the closing of the metadata, for 3 s at most.
+        // Including the closing of the metadata, which takes at most 3 s.
         let whole = |(drain, publish): (Duration, Duration)| drain + publish + seconds(3);
         for away in [5, 6, 3600] {
             for limit in [0, 1, 30, 3600] {

@@ -1,7 +1,7 @@
-//! `forebay gc`: finds objects of the volume that nothing refers to, and deletes them if it is told to.
+//! `forebay gc`: finds objects of the volume that nothing refers to, and deletes them on request.
 //!
-//! What is garbage is for [`forebay_fsck`] to know; this opens the store, shows how far the search has come, and puts
-//! what it found into words and JSON. To rewrite packs is for the gateway.
+//! [`forebay_fsck`] decides what is garbage; this opens the store, shows the progress of the search, and formats the
+//! result as text and JSON. Packs are rewritten by the gateway.
 
 mod rewriting;
 
@@ -23,13 +23,13 @@ use crate::fsck::{Outcome, bar};
 use crate::store;
 use rewriting::{Rewriting, Watching};
 
-/// Objects that are printed by name.
+/// Maximum number of objects that are printed by name.
 const NAMED: usize = 20;
 
-/// Looks for garbage in the volume that the configuration names, and that is as `expected`.
+/// Searches for garbage in the volume of the configuration, which must be as `expected`.
 ///
 /// # Errors
-/// Why the volume could not be read through, for the user to read.
+/// Why the volume could not be read completely, as a message to the user.
 pub async fn run(
     config: &Config,
     expected: Expected,
@@ -78,7 +78,7 @@ pub async fn run(
     })
 }
 
-/// What is printed as JSON: the numbers of the garbage, and what came of the order to rewrite, if there was one.
+/// The JSON output: the numbers of the garbage, and the outcome of the request to rewrite, if there was one.
 #[derive(Serialize)]
 struct Report<'a> {
     #[serde(flatten)]

@@ -1,10 +1,9 @@
-//! How a gateway is, in one word: healthy, degraded or failing.
+//! The health of a gateway in one word: healthy, degraded or failing.
 //!
 //! ```text
 //! failing    it takes no changes: the volume has stopped, or the log refuses writes
-//! degraded   it serves, and an operator has to look: the bucket is away, the log is nearly full or has no disk,
-//! clients
-//!            wait, bytes are lost
+//! degraded   it serves, but an operator has to act: the bucket is unreachable, the log is nearly full or has
+//!            no disk, clients wait, bytes are lost
 //! healthy    everything else
 //! ```
 //!
@@ -17,16 +16,16 @@ use bytesize::ByteSize;
 use forebay_fs::{Status, Stopped};
 use serde::{Deserialize, Serialize};
 
-/// Hundredths of `log_limit` from which on the log is nearly full.
+/// Percentage of `log_limit` from which on the log is nearly full.
 const LOG_NEARLY_FULL_PERCENT: u64 = 90;
 
-/// How a gateway, or a part of it, is. The later, the worse.
+/// The health of a gateway, or of a part of it. Later ones are worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// All is well.
     Healthy,
-    /// It serves, less well than it should, or is about to.
+    /// It serves, but less well than it should, now or soon.
     Degraded,
     /// It serves nothing, or takes no changes.
     Failing,
@@ -52,12 +51,12 @@ impl State {
     }
 }
 
-/// One reason for not being healthy.
+/// A reason for not being healthy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// How bad it is.
+    /// Its severity.
     pub state: State,
-    /// Its name for programs; the headings of `docs/operations.md`.
+    /// Its name for programs; a heading of `docs/operations.md`.
     pub name: String,
     /// The problem, on one line.
     pub message: String,
@@ -74,7 +73,7 @@ impl Problem {
     }
 }
 
-/// How a gateway is, and why.
+/// The health of a gateway, with the reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
     /// The worst state of all problems.
@@ -93,7 +92,7 @@ impl Health {
 
     /// The health of a gateway with these problems.
     pub fn with(mut problems: Vec<Problem>) -> Health {
-        // Stable: those of one state stay in their order.
+        // Stable sort: problems of the same state keep their order.
         problems.sort_by_key(|problem| std::cmp::Reverse(problem.state));
         let state = problems
             .first()

@@ -1,6 +1,6 @@
-//! `forebay log`: what the logs in `data_dir` hold and the bucket does not.
+//! `forebay log`: the content of the logs in `data_dir` that is not in the bucket.
 //!
-//! What the records mean is for [`forebay_fs::logs`] to know; this puts it into words and JSON.
+//! [`forebay_fs::logs`] interprets the records; this formats them as text and JSON.
 
 mod json;
 mod text;
@@ -19,12 +19,12 @@ use crate::cli::LogRequest;
 use crate::config::{Config, Sealing};
 use crate::store;
 
-/// Name of the list of what was salvaged, for people.
+/// Name of the list of salvaged files, for people.
 const MANIFEST_TEXT: &str = "MANIFEST.txt";
-/// The same for programs.
+/// The same list for programs.
 const MANIFEST_JSON: &str = "manifest.json";
 
-/// Whether this reads the volume in its bucket.
+/// Whether the request reads the volume in its bucket.
 pub fn needs_volume(request: &LogRequest) -> bool {
     matches!(
         request,
@@ -35,20 +35,20 @@ pub fn needs_volume(request: &LogRequest) -> bool {
     )
 }
 
-/// Whether this takes what opens the volume: for the volume itself, or for a log that is sealed, where the configuration
-/// says that the volume is.
+/// Whether the request needs the credentials of the volume: for the volume itself, or for a sealed log if the volume
+/// is sealed according to the configuration.
 pub fn needs_keys(config: &Config, request: &LogRequest) -> bool {
     if needs_volume(request) {
         return true;
     }
     let Ok(logs) = Logs::open(&config.data_dir) else {
-        // Which is said when they are looked at.
+        // The error is reported when the logs are opened again.
         return false;
     };
     config.encryption != Sealing::Off && is_locked(&logs, request)
 }
 
-/// Whether what is asked for needs the records of a sealed log.
+/// Whether the request needs the records of a sealed log.
 fn is_locked(logs: &Logs, request: &LogRequest) -> bool {
     match request {
         LogRequest::List { .. } => logs.is_locked(None),
@@ -59,10 +59,10 @@ fn is_locked(logs: &Logs, request: &LogRequest) -> bool {
     }
 }
 
-/// Does what was asked for, of a volume that is as `expected`, and prints the outcome to `output`.
+/// Executes the request for a volume that must be as `expected`, and prints the result to `output`.
 ///
 /// # Errors
-/// Outside, what kept it from being done, for the user to read; inside, why it could not be printed.
+/// Outer: why it could not be done, as a message to the user; inner: why the result could not be printed.
 pub async fn run(
     config: &Config,
     expected: &Expected,
@@ -101,7 +101,7 @@ pub async fn run(
         .and_then(|()| output.flush()))
 }
 
-/// What sealed logs are opened with. A list can do without.
+/// The keys of sealed logs. A list works without them.
 async fn log_keys(
     config: &Config,
     expected: &Expected,

@@ -1,7 +1,6 @@
-//! `forebay keys`: what opens a sealed volume, and its data keys.
+//! `forebay keys`: the slots of a sealed volume's key ring, and its data keys.
 //!
-//! How the key ring is changed is for [`forebay_meta::volume::keys`] to know; this gets what is needed for it, and says
-//! what has come of it.
+//! [`forebay_meta::volume::keys`] changes the key ring; this gets the secrets for that, and reports the outcome.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::config::{Config, Endpoint, Region, Sealing};
 use crate::credentials::{self, Typed};
 use crate::store;
 
-/// A request with all secrets that it takes.
+/// A request with all secrets that it needs.
 #[derive(Debug)]
 pub enum Prepared {
     /// Print the key ring.
@@ -30,17 +29,17 @@ pub enum Prepared {
     },
     /// Change it.
     Change {
-        /// What opens it.
+        /// The credential that opens it.
         unlock: Arc<Unlock>,
-        /// What is to be done.
+        /// The requested change.
         change: RingChange,
     },
 }
 
-/// Gets the secrets that a request takes: before anything else, since they may have to be typed.
+/// Gets the secrets that a request needs. Called first, because the user may have to type them.
 ///
 /// # Errors
-/// Why it cannot be done, for the user to read.
+/// Why it cannot be done, as a message to the user.
 pub fn prepare(config: &Config, request: KeysRequest) -> Result<Prepared, String> {
     if let KeysRequest::List { json } = request {
         return Ok(Prepared::List { json });
@@ -76,8 +75,8 @@ pub fn prepare(config: &Config, request: KeysRequest) -> Result<Prepared, String
     Ok(Prepared::Change { unlock, change })
 }
 
-/// A key is where the configured one is, unless the words or its ARN say another region: then the configured endpoint is
-/// not the one that knows it.
+/// A key has the configured region, unless the command line or its ARN name another one: then the configured endpoint
+/// is not used, because it is that of another region.
 fn where_it_is(
     config: &Config,
     key: String,
@@ -104,10 +103,10 @@ fn where_it_is(
     }
 }
 
-/// Does what was asked for, and gives what to print.
+/// Executes the request, and returns the text to print.
 ///
 /// # Errors
-/// Why it cannot be done, for the user to read.
+/// Why it cannot be done, as a message to the user.
 pub async fn run(config: &Config, request: Prepared) -> Result<String, String> {
     let store = store::open(config, false).await?;
     store::attempt(&store, Needs::Writes, run_on(config, &store, request)).await
@@ -135,7 +134,7 @@ fn told(error: VolumeError, store: &Store) -> String {
     error.at(&store.url).to_string()
 }
 
-/// The descriptor of the volume, which has to be a sealed one.
+/// The descriptor of the volume, which must be sealed.
 async fn sealed(store: &Store) -> Result<VolumeDescriptor, VolumeError> {
     let descriptor = VolumeDescriptor::load(&store.store, &store.root).await?;
     match descriptor.is_sealed() {
@@ -199,9 +198,9 @@ fn as_text(ring: &LockedRing) -> String {
         ring.volume(),
         ring.generation()
     );
-    // A string takes whatever is written to it.
+    // Writing to a string never fails.
     for slot in ring.slots() {
-        // Names come from the bucket, and this goes to a terminal.
+        // Names come from the bucket, and must not send control characters to the terminal.
         let opened_with = opened_with(&slot).replace(char::is_control, "?");
         let _ = writeln!(text, "{:<5} {opened_with}", slot.id.0);
     }
@@ -212,7 +211,7 @@ fn as_text(ring: &LockedRing) -> String {
     text
 }
 
-/// A volume that is not sealed, in the same form.
+/// A volume that is not sealed, in the same format.
 fn without_ring(descriptor: &VolumeDescriptor) -> serde_json::Value {
     serde_json::json!({
         "volume": descriptor.volume.to_string(),
@@ -249,7 +248,7 @@ fn as_json(ring: &LockedRing) -> serde_json::Value {
     })
 }
 
-/// A moment as people read it; the number itself if it is beyond the calendar, as in a ring that somebody has made up.
+/// A date for people; the number itself if it is beyond the calendar, as in a forged key ring.
 fn date(seconds: u64) -> String {
     /// The end of the year 9999.
     const LAST: u64 = 253_402_300_799;
@@ -260,7 +259,7 @@ fn date(seconds: u64) -> String {
     humantime::format_rfc3339_seconds(moment).to_string()
 }
 
-/// Seconds since 1970; a clock that is set before that counts as there.
+/// Seconds since 1970; 0 if the clock is earlier.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_secs()

@@ -1,28 +1,28 @@
-//! The program: what stands between a shell and the file system.
+//! The program: command line, configuration and wiring around the file system.
 //!
 //! * [`mod@bench`]: `forebay bench`, which measures any folder.
-//! * [`config`]: everything that can be set, from flags, environment and file, in one table.
+//! * [`config`]: all settings, from flags, environment and file, in one table.
 //! * [`cli`]: the commands and their flags.
-//! * [`admin`]: the control socket of a running gateway, and who asks there.
-//! * [`credentials`]: what opens a sealed volume, from a file or typed.
-//! * [`exports`]: what may be mounted, from the configuration's words to the server's.
+//! * [`admin`]: the control socket of a running gateway, and its clients.
+//! * [`credentials`]: passphrase, key file or key service of a sealed volume.
+//! * [`exports`]: translates the exports of the configuration to those of the server.
 //! * [`fit`]: whether a configuration fits the machine.
 //! * [`gc`]: `forebay gc`, which finds objects that nothing refers to.
 //! * [`health`]: whether a gateway is healthy, degraded or failing.
 //! * [`fsck`]: `forebay fsck`, which checks the volume in its bucket, and repairs it.
 //! * [`salvage`]: `forebay salvage`, for a volume whose metadata are lost.
 //! * [`kept_logs`]: `forebay log`.
-//! * [`keys`]: `forebay keys`, which changes what opens a sealed volume.
-//! * [`local_users`]: other users of this machine get nothing.
-//! * [`new_volume`]: whether a volume may be made where there is none.
+//! * [`keys`]: `forebay keys`, which changes the key ring of a sealed volume.
+//! * [`local_users`]: denies other users of this machine access to files and memory of a gateway.
+//! * [`new_volume`]: whether a volume may be made where none exists.
 //! * [`logging`]: the program's messages, on standard error.
-//! * `scrub`: what `forebay scrub` asks of the volume.
+//! * `scrub`: answers `forebay scrub`.
 //! * [`tls`]: the files of TLS.
 //! * [`watch`]: messages about waiting clients and problems.
 //! * [`serve`]: the life of a gateway from start to a clean stop.
 //!
-//! The layers below (NFS, file system, log, cache, bucket) are crates of their own; this one wires
-//! them together and knows no more of them than that.
+//! The layers below (NFS, file system, log, cache, bucket) are crates of their own; this one only wires them
+//! together.
 
 pub mod admin;
 pub mod bench;

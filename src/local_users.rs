@@ -1,14 +1,14 @@
-//! Other users of this machine get nothing: not the files of a gateway, and not its memory.
+//! Denies other users of this machine access to the files and the memory of a gateway.
 //!
-//! * New files are for this user alone, independent of the umask ([`close_process`]).
-//! * No core dump is written, and `/proc` shows memory and environment to root alone: keys of S3, of TLS and of
-//!   sealed volumes are there.
+//! * New files are for this user only, independent of the umask ([`close_process`]).
+//! * No core dump is written, and `/proc` shows memory and environment only to root: they contain keys of S3, of TLS
+//!   and of sealed volumes.
 //! * The start closes existing entries of `data_dir`, and of a bucket in a folder, that were open to other users
-//!   ([`close_folders`]). Folders first, from the top down: from then on no other user can replace the entries that
-//!   it checks next.
+//!   ([`close_folders`]). Folders are closed first, from the top down: after that no other user can replace the
+//!   entries that are checked next.
 //!
-//! A path may be mistyped (`--data-dir /etc`), so only entries that a gateway makes are touched, and a folder that
-//! others may use and that holds anything else is refused.
+//! A path may be mistyped (`--data-dir /etc`), so only entries that a gateway creates are changed, and a folder that
+//! other users may access and that contains anything else is refused.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
@@ -21,7 +21,7 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 
 use crate::config::Config;
 
-/// The names that a gateway makes in `data_dir`, beside the bucket of the default.
+/// The names that a gateway creates in `data_dir`, beside the default bucket.
 const OF_DATA_DIR: &[&str] = &[
     "control.lock",
     "control.sock",
@@ -35,7 +35,7 @@ const OF_DATA_DIR: &[&str] = &[
     "bucket",
 ];
 
-/// The names that a gateway makes in a bucket in a folder.
+/// The names that a gateway creates in a bucket in a folder.
 const OF_BUCKET: &[&str] = &[
     "forebay.volume",
     "forebay.keys",
@@ -45,20 +45,20 @@ const OF_BUCKET: &[&str] = &[
     "update-lock#0",
 ];
 
-/// The name that the system makes in the root of a file system.
+/// The name that the system creates in the root of a file system.
 const OF_SYSTEM: &str = "lost+found";
 
-/// Rights of everybody but the owner.
+/// Permissions of everybody but the owner.
 const OTHERS: u32 = 0o077;
 
-/// Folders in one another that are looked at; a bucket has 4.
+/// Maximum depth of folders that are checked; a bucket has 4 levels.
 const DEPTH: usize = 32;
 
-/// Closes this process: from here on new files are for this user alone, no core dump is written, wherever the system
-/// would put it, and only root may look into the process.
+/// Closes this process: from here on new files are for this user only, no core dump is written, wherever the system
+/// would put it, and only root may read the memory of the process.
 ///
 /// # Errors
-/// That the system refuses it, for the user to read.
+/// If the system refuses it, as a message to the user.
 pub fn close_process() -> Result<(), String> {
     rustix::process::umask(Mode::from_raw_mode(OTHERS));
     let none = Rlimit {
@@ -70,8 +70,8 @@ pub fn close_process() -> Result<(), String> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed)
 }
 
-/// Makes `data_dir`, if there is none, and closes it, and the bucket if that is a folder with a volume. Logs the
-/// entries that were too open.
+/// Creates `data_dir`, if it does not exist, and closes it, as well as the bucket if that is a folder with a volume.
+/// Logs the entries that were too open.
 ///
 /// # Errors
 /// The entry that cannot be closed, and the remedy, as a message to the user.
@@ -92,7 +92,7 @@ pub fn close_folders(config: &Config) -> Result<(), String> {
         .create(&data_dir.path);
     made.map_err(|error| data_dir.failed(&data_dir.path, &error))?;
     data_dir.close()?.say(&data_dir.path);
-    // The opening of the store makes a missing folder.
+    // A missing folder is created when the store is opened.
     let Some(path) = bucket.filter(|path| path.exists()) else {
         return Ok(());
     };
@@ -123,9 +123,9 @@ pub fn close_folders(config: &Config) -> Result<(), String> {
 /// The entries that were closed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Closed {
-    /// The rights of the folder, if others had some.
+    /// The permissions of the folder, if other users had some.
     folder_mode: Option<u32>,
-    /// Files and folders in it that others had rights on.
+    /// Number of files and folders in it on which other users had permissions.
     entries: u64,
 }
 
@@ -156,13 +156,13 @@ struct Place {
     /// Its name in errors.
     what: &'static str,
     path: PathBuf,
-    /// The names that a gateway makes there.
+    /// The names that a gateway creates there.
     names: &'static [&'static str],
-    /// The one of them that shows that a gateway has used the folder.
+    /// The name that shows that a gateway has used the folder.
     mark: &'static str,
-    /// Not looked into: it is a place of its own.
+    /// Not descended into: it is a place of its own.
     except: Option<PathBuf>,
-    /// The user that everything has to belong to.
+    /// The required owner of all entries.
     own: u32,
 }
 
@@ -174,7 +174,7 @@ impl Place {
         Ok(closed)
     }
 
-    /// Closes the folder itself. Gives its rights if others had some.
+    /// Closes the folder itself. Returns its permissions if other users had some.
     fn close_top(&self) -> Result<Option<u32>, String> {
         let failed = |error| self.failed(&self.path, &error);
         let link = fs::symlink_metadata(&self.path).map_err(failed)?;
@@ -225,7 +225,7 @@ impl Place {
         self.path.join(self.mark).exists()
     }
 
-    /// Closes a file, or a folder and everything below. Entries that are gone by now are skipped.
+    /// Closes a file, or a folder and everything below. Entries that no longer exist are skipped.
     fn close_entry(&self, path: &Path, depth: usize, closed: &mut Closed) -> Result<(), String> {
         let Some(link) =
             found(fs::symlink_metadata(path)).map_err(|error| self.failed(path, &error))?
@@ -244,7 +244,7 @@ impl Place {
             }
             true => return Ok(()),
         };
-        // Root alone can change the permissions of root's entries, and no other user reaches them here.
+        // Only root can change the permissions of root's entries, and no other user can reach them here.
         if entry.uid() != self.own {
             return Ok(());
         }
@@ -264,11 +264,11 @@ impl Place {
         Ok(())
     }
 
-    /// An entry that no gateway makes, if there is one.
+    /// An entry that gateways do not create, if there is one.
     fn foreign(&self) -> Option<String> {
         let is_known = |name: &str| {
             let is_place = self.except.as_ref() == Some(&self.path.join(name));
-            // As `object_store` calls an upload under way.
+            // `object_store` uses this name for an upload under way.
             let is_begun = name.starts_with("forebay.volume#");
             self.names.contains(&name) || name == OF_SYSTEM || is_begun || is_place
         };
@@ -277,7 +277,7 @@ impl Place {
         names.find(|name| !is_known(name))
     }
 
-    /// Takes the rights of others away.
+    /// Removes the permissions of other users.
     fn set(&self, path: &Path, mode: u32) -> Result<(), String> {
         let set = fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS));
         match set.and_then(|()| fs::metadata(path)) {
@@ -399,7 +399,7 @@ mod tests {
             "{refusal}"
         );
         assert_eq!(mode(&place.path), 0o755);
-        // Closed by its owner, it is as good as any; and so is one that a gateway has used.
+        // Once closed by its owner, a folder is accepted; and so is one that a gateway has used.
         file(&place.path.join("state"), 0o644);
         place.close().unwrap();
         assert_eq!(mode(&place.path), 0o700);

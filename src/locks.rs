@@ -1,5 +1,5 @@
-//! What the lock manager needs of this machine: a file that survives, a name, and an rpcbind that tells clients its
-//! port.
+//! The parts of this machine that the lock manager uses: a file that survives a restart, a host name, and an rpcbind
+//! that reports its port to clients.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::config::{Auto, Config};
 /// Name of the file in `data_dir`.
 const FILE_NAME: &str = "locks";
 
-/// How the lock manager of this configuration works.
+/// The lock manager's settings for this configuration.
 pub(crate) fn lock_config(config: &Config) -> LockConfig {
     let folder = config.data_dir.clone();
     let system = rustix::system::uname();
@@ -49,10 +49,10 @@ impl Notebook for LockFile {
     }
 }
 
-/// Registers a server that listens at `address` with this machine's rpcbind, if the configuration wants it.
+/// Registers a server that listens at `address` with this machine's rpcbind, if the configuration requests it.
 ///
 /// # Errors
-/// It must be registered (`rpcbind = on`), and cannot be; for the user to read.
+/// If it must be registered (`rpcbind = on`), but cannot be; as a message to the user.
 pub(crate) async fn register_with_rpcbind(
     setting: Auto,
     address: SocketAddr,
@@ -60,8 +60,8 @@ pub(crate) async fn register_with_rpcbind(
     let must = match setting.decided() {
         Some(false) => return Ok(None),
         Some(true) => true,
-        // Who asks this machine's rpcbind from elsewhere would be sent to a port that is closed for it; and a
-        // client on this machine has a lock manager of its own, which takes NLM's place there.
+        // A client elsewhere that asks this machine's rpcbind would be sent to a port that is closed for it; and a
+        // client on this machine has a lock manager of its own, which takes the place of NLM there.
         None if address.ip().is_loopback() => return Ok(None),
         None => false,
     };
@@ -124,7 +124,7 @@ mod tests {
             file.replace(content).unwrap();
             assert_eq!(file.load().unwrap().as_deref(), Some(content));
         }
-        // What a crash left beside it means nothing.
+        // An incomplete file that a crash left beside it is ignored.
         fs::write(dir.path().join("locks.new"), "half").unwrap();
         assert_eq!(file.load().unwrap().as_deref(), Some(&b"short"[..]));
     }

@@ -31,31 +31,31 @@ const CLIENT: &str = "client";
 /// The target of messages about messages, which are not limited themselves.
 const ABOUT_MESSAGES: &str = "forebay::messages";
 
-/// The limit that [`start`] has set up.
+/// The limit that [`start`] has created.
 static LIMIT: OnceLock<Arc<Limit>> = OnceLock::new();
 
-/// Sends messages of this level and above to standard error from now on, for the whole process.
+/// Logs messages of this level and above to standard error from now on, for the whole process.
 ///
-/// Other people's libraries may not say what only their developers want to know before the level
-/// is `debug`; up to `info` their warnings and errors are shown. The AWS SDK never says more than that, at `trace` it would
-/// print whole requests, and one to KMS has the volume key in it.
+/// Libraries of third parties log less: up to `info` only their warnings and errors are shown, and messages that are
+/// only of use to their developers not before `debug`. The AWS SDK never logs more than `debug`: at `trace` it would
+/// print whole requests, and a request to KMS contains the volume key.
 ///
 /// Messages of the level `info` and above are limited; [`say_what_was_held`] has to be called from time to time.
 ///
 /// # Errors
-/// Somebody has set this up in this process before.
+/// Logging was already set up in this process.
 pub fn start(level: LogLevel) -> Result<(), String> {
     let started = Instant::now();
     let limit = Arc::new(Limit::new(move || started.elapsed()));
     subscriber(level, limit.clone(), std::io::stderr)
         .try_init()
         .map_err(|error| error.to_string())?;
-    // The first to set up messages is the first to be here.
+    // Only the first caller gets here.
     let _ = LIMIT.set(limit);
     Ok(())
 }
 
-/// Logs the number of messages that were held within the last minute, once for each kind; of all held messages, if
+/// Logs the number of messages that were held within the last minute, once for each kind; of all held messages if
 /// `all`.
 pub fn say_what_was_held(all: bool) {
     if let Some(limit) = LIMIT.get() {
@@ -80,7 +80,7 @@ fn subscriber<W: std::io::Write + 'static>(
 
 /// The suppressed messages.
 struct Limit {
-    /// Time since some beginning.
+    /// Time since an arbitrary moment.
     now: Box<dyn Fn() -> Duration + Send + Sync>,
     limiter: Mutex<Limiter<Identifier>>,
 }
@@ -240,7 +240,7 @@ mod tests {
             }
             tracing::warn!(client = %IpAddr::from([10, 0, 0, 2]), "says something else");
         });
-        // Each of the first ones, the other client's, and how many there were.
+        // The first messages of the first client, the one of the other client, and the number of held ones.
         assert_eq!(lines.len(), limit::OF_CLIENT as usize + 2);
         let other = lines.iter().filter(|line| line.contains("10.0.0.2"));
         assert_eq!(other.count(), 1);

@@ -1,4 +1,4 @@
-//! `forebay`: reads the command line, does what it says, and turns the outcome into an exit code.
+//! `forebay`: parses the command line, runs the command, and turns its outcome into an exit code.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -16,13 +16,13 @@ use forebay_fs::Expected;
 
 mod allocator;
 
-/// Why the program ends with something else than 0.
+/// Why the program ends with an exit code other than 0.
 enum Failure {
-    /// It could not be done: 1.
+    /// The command failed: 1.
     Failed(String),
     /// The configuration is wrong: 2, as for a wrong command line.
     Configuration(ConfigErrors),
-    /// The check has findings, the repair had something to do, or the gateway is not healthy, which was printed.
+    /// The check has findings, the repair had work to do, or the gateway is not healthy. Details are printed already.
     Findings(u8),
     /// The environment, or the configuration of the bucket, is wrong: 2.
     Environment(String),
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     allocator::give_back_soon();
     let (request, inputs) = match cli::parse(std::env::args_os(), Inputs::of_process()) {
         Ok(parsed) => parsed,
-        // Help that was asked for arrives here too: clap knows stream and exit code of each.
+        // Requested help arrives here too: clap knows the stream and the exit code of each error.
         Err(error) => error.exit(),
     };
     let done = run(request, &inputs);
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 
 fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
     let load = || Config::load(inputs).map_err(Failure::Configuration);
-    // These commands make no file of a gateway, and know no secret.
+    // These commands create no files of a gateway, and read no secrets.
     if !matches!(request, Request::Bench { .. } | Request::Version) {
         local_users::close_process().map_err(Failure::Failed)?;
     }
@@ -172,7 +172,7 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 false => Expected::NotSealed,
             };
             match run_to_end(kept_logs::run(&config, &expected, &request, &mut output)) {
-                // That nobody reads it any more is no failure.
+                // If the reader closes the pipe, that is not a failure.
                 Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
                 Ok(_) => Ok(()),
                 Err(failure) => Err(failure),
@@ -221,7 +221,7 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         Request::Serve { new } => {
             let config = load_with_store()?;
             logging::start(config.log_level).map_err(failed)?;
-            // Before signals mean anything else than the end: it may have to be typed.
+            // Before signals are handled: the passphrase may have to be typed.
             let credentials = credentials(&config, Typed::Once)?;
             local_users::close_folders(&config).map_err(failed)?;
             fit::check(&config).map_err(Failure::Configuration)?;
@@ -240,18 +240,18 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
     }
 }
 
-/// What opens the volume that the configuration names.
+/// The credentials of the volume in the configuration.
 fn credentials(config: &Config, typed: Typed) -> Result<Credentials, Failure> {
     credentials::of(config, typed).map_err(Failure::Failed)
 }
 
-/// The same for who only looks.
+/// The expected volume, for a command that only reads it.
 fn expected_to_look(config: &Config) -> Result<Expected, Failure> {
     let credentials = credentials::of(config, Typed::Once).map_err(Failure::Unchecked)?;
     Ok(credentials.expected)
 }
 
-/// Looks at a volume, and says what was found; with exit codes of its own.
+/// Runs a command that examines a volume, and prints its result. The command has exit codes of its own.
 fn looked_at(look: impl Future<Output = Result<fsck::Outcome, String>>) -> Result<(), Failure> {
     let unchecked = |failure| match failure {
         Failure::Failed(problem) => Failure::Unchecked(problem),
@@ -265,13 +265,13 @@ fn looked_at(look: impl Future<Output = Result<fsck::Outcome, String>>) -> Resul
     }
 }
 
-/// Measures a folder, until it is done or SIGINT comes.
+/// Measures a folder, until the run is complete or SIGINT arrives.
 fn measure(plan: Plan) -> Result<bench::Report, Failure> {
     let interrupt = Interrupt::default();
     let on_signal = interrupt.clone();
     run_to_end(async move {
         tokio::spawn(async move {
-            // The run ends by itself then, and removes what it made.
+            // The run then ends by itself, and removes its files.
             if tokio::signal::ctrl_c().await.is_ok() {
                 on_signal.set();
             }
@@ -285,13 +285,13 @@ fn measure(plan: Plan) -> Result<bench::Report, Failure> {
     })
 }
 
-/// Threads for what blocks: packs that are encoded, files of a bucket in a folder. Each of them keeps some memory of the
-/// allocator, and more of them than disks and processors do at once get nothing done sooner; unbounded, a reader of a
-/// bucket in a folder has 150 of them. Nothing that is done there waits for something else that is done there; for
-/// other processes (the lock of a folder, the names of clients) only a few wait at a time.
+/// Maximum number of threads for blocking work: encoding of packs, and files of a bucket in a folder. Each thread
+/// keeps some memory of the allocator, and more threads than disks and processors can serve speed nothing up; without
+/// a limit, a reader of a bucket in a folder has 150 of them. No work in these threads waits for other work in them;
+/// few at a time wait for other processes (the lock of a folder, the names of clients).
 const BLOCKING_THREADS: usize = 32;
 
-/// Runs a gateway, or what else needs the bucket, to its end.
+/// Runs a gateway, or another command that needs the bucket, to its end.
 fn run_to_end<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -300,8 +300,8 @@ fn run_to_end<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, Fai
         .map_err(failed)?;
     runtime.spawn(allocator::give_back_while_idle());
     let done = runtime.block_on(work);
-    // Tasks of the metadata store that are cut off may wait for each other for ever; the end of the
-    // process, which follows, takes them along.
+    // Tasks of the metadata store that are cut off may wait for each other for ever; the end of the process, which
+    // follows, ends them.
     runtime.shutdown_background();
     done.map_err(Failure::Failed)
 }
@@ -317,7 +317,7 @@ fn block_on<T>(
     runtime.block_on(exchange).map_err(failed)
 }
 
-/// Writes to standard output. That nobody reads it any more (`| head`) is no failure.
+/// Writes to standard output. If the reader closes the pipe (`| head`), that is not a failure.
 fn print(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     match output

@@ -1,11 +1,11 @@
-//! Whether `serve` may make a volume where there is none.
+//! Decides whether `serve` may make a volume where none exists.
 //!
-//! A mistyped prefix, a disk that is not mounted and a bucket that was emptied all look like a place for a new volume, and
-//! clients would find it empty. So a new one [needs a flag](NewVolume::Asked), but for two places that allow no other
-//! reading: the default folder, and a bucket in which no other volume is found.
+//! A mistyped prefix, an unmounted disk and an emptied bucket all look like a place for a new volume, and clients
+//! would find it empty. So a new one [needs a flag](NewVolume::Asked), except in two cases that allow no other
+//! interpretation: the default folder, and a bucket in which no other volume is found.
 //!
-//! Volumes nearby are named: one request for each level of the prefix lists the names beside it, and the
-//! nearest of them are checked for a descriptor.
+//! Nearby volumes are named in the message: one request for each level of the prefix lists the names beside it, and
+//! the nearest of them are checked for a descriptor.
 
 use std::path::Path as Folder;
 use std::time::Duration;
@@ -19,36 +19,37 @@ use tokio::time::timeout;
 
 use crate::config::{Config, Source};
 
-/// How many names beside each part of a prefix are checked for a descriptor, the nearest first.
+/// Number of names beside each part of a prefix that are checked for a descriptor, the nearest first.
 const ASKED: usize = 16;
 
-/// How many levels of a prefix, from the last one up, are looked at.
+/// Number of levels of a prefix that are searched, from the last one up.
 const LEVELS: usize = 3;
 
-/// How long looking for other volumes may take; it is advice.
+/// Time limit for the search for other volumes; its result is only advice.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Names in a folder that are compared.
+/// Number of names in a folder that are compared.
 const NAMES: usize = 10_000;
 
 /// Whether the operator has asked for a new volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewVolume {
-    /// With `serve --create`.
+    /// It was requested with `serve --create`.
     Asked,
-    /// Not at all.
+    /// It was not requested.
     NotAsked,
 }
 
 impl NewVolume {
-    /// Whether one may be made without a search for volumes nearby.
+    /// Whether a volume may be made without a search for nearby volumes.
     pub(crate) fn is_meant(self, config: &Config) -> bool {
-        // Memory holds no volume that could have been meant instead.
+        // No other volume in memory could have been meant.
         let is_memory = config.store.as_str().starts_with("memory:");
         self == NewVolume::Asked || config.source("store") == Source::Default || is_memory
     }
 
-    /// Refuses to make a volume, in `store` or in a folder that does not exist, unless nothing else can be meant.
+    /// Refuses to make a volume, in `store` or in a folder that does not exist, unless no other volume can have been
+    /// meant.
     ///
     /// # Errors
     /// That there is no volume, the volumes nearby, and the remedy, as a message to the user.
@@ -129,7 +130,7 @@ async fn is_volume(store: &Store, place: &[String]) -> bool {
     store.store.head(&descriptor).await.is_ok()
 }
 
-/// Volumes beside a folder, and the one that it is in; the nearest name first.
+/// Volumes beside a folder, and the one that contains it; the nearest name first.
 fn near_folder(folder: &Folder) -> Vec<String> {
     let (Some(parent), Some(own)) = (folder.parent(), folder.file_name()) else {
         return Vec::new();
@@ -145,7 +146,8 @@ fn near_folder(folder: &Folder) -> Vec<String> {
         .collect()
 }
 
-/// Where a volume may be if `own` was mistyped: beside it, and there as far below. The nearest names come first.
+/// Places where a volume may be if `own` was mistyped: each of `names`, with `below` behind it and without. The nearest
+/// names come first.
 fn candidates(
     names: impl Iterator<Item = String>,
     above: &[String],
@@ -165,7 +167,7 @@ fn candidates(
     places.collect()
 }
 
-/// As a sentence begins.
+/// With a capital letter, to begin a sentence.
 fn capital(text: &str) -> String {
     let (first, rest) = text.split_at(text.len().min(1));
     format!("{}{rest}", first.to_ascii_uppercase())

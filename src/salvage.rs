@@ -1,7 +1,7 @@
-//! `forebay salvage`: what the packs hold, as files, for a volume whose metadata are lost.
+//! `forebay salvage`: writes the content of the packs as files, for a volume whose metadata are lost.
 //!
-//! What is in packs is for [`forebay_fsck`] to know; this opens the store, shows how far it has come, and writes down
-//! what could not be salvaged.
+//! [`forebay_fsck`] reads the packs; this opens the store, shows the progress, and lists the data that could not be
+//! salvaged.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -21,13 +21,13 @@ use crate::config::Config;
 use crate::fsck::bar;
 use crate::store;
 
-/// Names of the list of what could not be salvaged, which is there if anything could not: for people, and for programs.
+/// Names of the lists of data that could not be salvaged, which exist if there are any: for people, and for programs.
 const LOST: &str = "LOST.txt";
 const LOST_LINES: &str = "LOST.jsonl";
-/// Name of the text that says what was done, and how far it can be trusted.
+/// Name of the text that describes the result, and its limits.
 const MANIFEST: &str = "MANIFEST.txt";
 
-/// What nobody can know from packs.
+/// The facts that are not in packs.
 const WARNING: &str = "\
 Files are called by their inode numbers: names, folders, owners, modes and times are not in packs. A file ends
 where its last stored byte is, and has zeros where nothing was stored; it may have been longer or shorter. Bytes that
@@ -35,7 +35,7 @@ were stored later were written over earlier ones, by the numbers of the packs. F
 that had been cut off, may be among these.
 ";
 
-/// The list of what could not be salvaged, written as that is met.
+/// The list of data that could not be salvaged, written during the salvage.
 struct List {
     path: PathBuf,
     file: Option<File>,
@@ -82,7 +82,7 @@ fn lines(unsalvaged: &Unsalvaged) -> String {
     out
 }
 
-/// The same for a program.
+/// An entry of the list for programs.
 fn line(unsalvaged: &Unsalvaged) -> Value {
     let of = unsalvaged
         .of
@@ -99,10 +99,10 @@ fn line(unsalvaged: &Unsalvaged) -> Value {
     })
 }
 
-/// Salvages the volume that the configuration names, and that is as `expected`. Gives what is to be printed.
+/// Salvages the volume of the configuration, which must be as `expected`. Returns the text to print.
 ///
 /// # Errors
-/// Why it could not be done, for the user to read.
+/// Why it could not be done, as a message to the user.
 pub async fn run(
     config: &Config,
     expected: Expected,
@@ -149,7 +149,7 @@ pub async fn run(
     })
 }
 
-/// What was salvaged, for a program.
+/// The result for programs.
 fn report(salvaged: &Salvaged, to: &Path) -> Value {
     let list = (salvaged.unsalvaged > 0).then(|| to.join(LOST_LINES));
     json!({

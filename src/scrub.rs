@@ -1,4 +1,4 @@
-//! `forebay scrub`, at the gateway's end: what is asked of the volume, and how it answers.
+//! The gateway's side of `forebay scrub`: passes requests to the volume, and reports the state of the scrub.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,10 +7,10 @@ use forebay_fs::{DamageState, ScrubStatus, ScrubWait, Volume};
 use crate::admin;
 use crate::admin::{LastScrub, ScrubReport, ScrubRequest, ScrubRound, ScrubbedPack};
 
-/// Does what is asked, and says how the scrub is then.
+/// Executes the request, and returns the state of the scrub after it.
 ///
 /// # Errors
-/// Why it cannot be done, for the user to read.
+/// Why it cannot be done, as a message to the user.
 pub(crate) async fn answer(volume: &Volume, request: ScrubRequest) -> Result<ScrubReport, String> {
     match request {
         ScrubRequest::Start { age_seconds } => {

@@ -5,13 +5,14 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Rights of others that must not be.
+/// Permissions of other users that are refused.
 const OTHERS: u32 = 0o077;
 
-/// Opens the file that `setting` names. `danger` is what others could do. The rights are those of the file that is read, so that it cannot be another one by then.
+/// Opens the file that `setting` names. `danger` is what other users could do with its content. The permissions are
+/// checked on the opened file, so that it cannot be replaced in between.
 ///
 /// # Errors
-/// That it cannot be read or others may read it, and what to do, for the user to read.
+/// If it cannot be read or other users may read it: the problem and the remedy, as a message to the user.
 pub(crate) fn open_private(setting: &str, path: &Path, danger: &str) -> Result<File, String> {
     let failed = |error: io::Error| unreadable(setting, path, &error);
     let file = File::open(path).map_err(failed)?;
@@ -27,7 +28,7 @@ pub(crate) fn open_private(setting: &str, path: &Path, danger: &str) -> Result<F
     Ok(file)
 }
 
-/// Why a file cannot be read, and what to do.
+/// Why a file cannot be read, and the remedy.
 pub(crate) fn unreadable(setting: &str, path: &Path, error: &io::Error) -> String {
     let advice = match error.kind() {
         io::ErrorKind::NotFound => "put the file there, or correct the path",

@@ -1,9 +1,9 @@
-//! The life of a gateway: hold the folder, open, say where to mount, serve, stop cleanly.
+//! The life of a gateway: lock the folder, open, print how to mount, serve, stop cleanly.
 //!
-//! What a gateway is made of does not matter here; it is opened by the caller's function and seen
-//! through [`Gateway`]. A first SIGTERM or SIGINT stops it within `shutdown_limit`; a second one
-//! ends the program at once, as SIGKILL would: what is in the log is published after the next
-//! start. SIGHUP has the configuration read again: see `Changes`.
+//! It is independent of the parts of a gateway, which the caller's function opens, and which is used through
+//! [`Gateway`]. The first SIGTERM or SIGINT stops it within `shutdown_limit`; a second one ends the program at once,
+//! like SIGKILL: the content of the log is published after the next start. SIGHUP reads the configuration again: see
+//! `Changes`.
 
 use std::fmt;
 use std::future::Future;
@@ -25,7 +25,7 @@ use crate::watch::watch_opening;
 /// Why a gateway does not serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It could not be started, go on or stop cleanly.
+    /// It could not start, continue or stop cleanly.
     Failed(String),
     /// Another gateway holds the volume: it did so at the start, or has taken it since.
     TakenOver(String),
@@ -42,30 +42,30 @@ impl From<String> for Failure {
 
 /// A gateway that serves clients, from the moment it is opened.
 pub trait Gateway: Control {
-    /// Where it listens; the port is the real one, also where port 0 was asked for.
+    /// The address on which it listens, with the actual port if port 0 was requested.
     fn address(&self) -> SocketAddr;
 
-    /// Logs the waits of clients and problems, as long as this is polled. Never returns.
+    /// Logs waits of clients and problems while it is polled. Never returns.
     fn watch(&self) -> impl Future<Output = ()> + Send;
 
-    /// Returns, with the reason, when it can serve no longer: it was fenced, or its log failed
-    /// for good. Never returns otherwise.
+    /// Returns the reason when the gateway cannot serve any longer: it was fenced, or its log failed permanently.
+    /// Never returns otherwise.
     fn failed(&self) -> impl Future<Output = Failure> + Send;
 
-    /// Puts the exports of this configuration in force, for the next call of every client, and what its files
-    /// for TLS hold, for every client that connects; has the credentials for the bucket read again. On an error, which is for the operator to read, all stays
-    /// as it was.
+    /// Applies the exports of this configuration to the next call of every client, and the content of its files for
+    /// TLS to every client that connects; has the credentials for the bucket read again. On an error, which is a
+    /// message to the operator, nothing changes.
     fn replace_exports(&self, config: &Config) -> Result<(), String>;
 
-    /// Stops: finishes calls, flushes the log, publishes for at most `limit`. Gives the bytes
-    /// that are in the log and not in the bucket.
+    /// Stops: finishes calls, flushes the log, and publishes for at most `limit`. Returns the number of bytes that
+    /// are in the log but not in the bucket.
     fn stop(&self, limit: Duration) -> impl Future<Output = Result<u64, String>> + Send;
 }
 
-/// Serves until the process is told to stop. `again` reads the configuration anew.
+/// Serves until a signal stops the process. `again` reads the configuration again.
 ///
 /// # Errors
-/// What kept the gateway from starting, going on or stopping cleanly, for the user to read.
+/// Why the gateway could not start, continue or stop cleanly, as a message to the user.
 pub async fn serve<G, O>(
     config: &Config,
     again: impl Fn() -> Result<Config, ConfigErrors>,
@@ -79,11 +79,11 @@ where
     serve_until(config, again, open, signals, &mut std::io::stdout()).await
 }
 
-/// The signals that mean something, as they arrive.
+/// The handled signals, as they arrive.
 struct Signals {
-    /// The names of those that ask for a stop.
+    /// The names of signals that request a stop.
     stop: mpsc::Receiver<&'static str>,
-    /// SIGHUP; several that come before the first is looked at are one.
+    /// SIGHUP; several that arrive before the first is handled count as one.
     reload: mpsc::Receiver<()>,
 }
 
@@ -108,7 +108,7 @@ impl Signals {
         });
         tokio::spawn(async move {
             while hangup.recv().await.is_some() {
-                // Full is as good as sent: one that was not looked at yet reads what there is then.
+                // A full channel is as good: the pending SIGHUP will read the latest configuration.
                 let _ = reloads.try_send(());
             }
         });
@@ -127,7 +127,7 @@ where
     G: Gateway,
     O: Future<Output = Result<G, Failure>>,
 {
-    // Before anything of the folder is read: from here on no other gateway uses it.
+    // Before anything in the folder is read: from here on no other gateway uses it.
     let admin = Server::bind(&config.data_dir).map_err(|error| error.to_string())?;
     let opening = Opening::default();
     let (opened, control) = watch::channel(None);
@@ -141,7 +141,7 @@ where
             }
         };
         taken_over::forget(&config.data_dir);
-        // Before the message: a reader of it may send requests at once.
+        // Before the message: its reader may send requests at once.
         opened.send_replace(Some(gateway.clone()));
         // The parent process may have closed the pipe; the gateway does not depend on it.
         let _ = write!(
@@ -165,7 +165,7 @@ where
     }
 }
 
-/// From the first call that is served to the end of the stop.
+/// From the first call to the end of the stop.
 async fn live(
     config: &Config,
     again: impl Fn() -> Result<Config, ConfigErrors>,
@@ -198,7 +198,7 @@ async fn live(
     };
     match stopped {
         Ok(0) => tracing::info!("stopped; the bucket has everything"),
-        // A start would archive that log, and publish nothing of it.
+        // A start would archive that log, and publish none of it.
         Ok(bytes) if matches!(failure, Some(Failure::TakenOver(_))) => tracing::warn!(
             "stopped; up to {bytes} bytes of the log in {0} are not in the volume, and no start publishes them: keep the \
              folder; `forebay log list --data-dir {0}` shows what they are, and `forebay log salvage current --to FOLDER \
@@ -217,8 +217,7 @@ async fn live(
     failure.map_or(Ok(()), Err)
 }
 
-/// Does what SIGHUP asks for, and says what came of it; gives the configuration that counts now if it is
-/// another one.
+/// Handles SIGHUP, and logs the outcome; returns the new configuration if it has changed.
 fn reload(
     started: &Config,
     again: Result<Config, ConfigErrors>,
@@ -251,8 +250,8 @@ fn reload(
     Some(config)
 }
 
-/// What a configuration that was read again says and cannot have before the next start, one sentence each.
-/// Exports, and the settings that they are made of, the files of TLS, and `shutdown_limit` count at once.
+/// Changes in a new configuration that cannot take effect before the next start, one sentence each. Exports, and the
+/// settings that they are derived from, the files of TLS, and `shutdown_limit` take effect at once.
 struct Changes(Vec<String>);
 
 impl Changes {
@@ -273,7 +272,7 @@ impl Changes {
     }
 }
 
-/// What a started gateway says: how to mount it, and where everything is.
+/// The message of a started gateway: how to mount it, and the places of its data.
 struct Banner<'a> {
     config: &'a Config,
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! How the configuration has the store opened.
+//! Opens the store according to the configuration.
 
 use forebay_object::{Checksum, Encryption, Needs, Restore, RestoreTier, Store, StoreOptions};
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::config::{self, Config};
 
-/// What `config` says about the store beside its URL. `create` makes a folder where there is none.
+/// The options of the store beside its URL. `create` creates a missing folder.
 pub(crate) fn options(config: &Config, create: bool) -> StoreOptions {
     StoreOptions {
         create,
@@ -35,10 +35,10 @@ pub(crate) fn options(config: &Config, create: bool) -> StoreOptions {
     }
 }
 
-/// Opens the store of the configuration. `create` makes a folder where there is none.
+/// Opens the store of the configuration. `create` creates a missing folder.
 ///
 /// # Errors
-/// Why it cannot be used, for the user to read.
+/// Why it cannot be used, as a message to the user.
 pub(crate) async fn open(config: &Config, create: bool) -> Result<Store, String> {
     let opened = forebay_object::open(&config.store.to_string(), &options(config, create)).await;
     opened.map_err(|error| error.to_string())
@@ -70,10 +70,11 @@ pub(crate) async fn unless_refused<T, E>(
     done.map_err(|refusal| format!("{}: {refusal}", store.url))
 }
 
-/// The same where the error of the work is for the user as well: the store's last message is added to it.
+/// Like [`unless_refused`], if the error of the work is for the user as well: the store's last message is added to
+/// it.
 ///
 /// # Errors
-/// Why it was not done, for the user to read.
+/// Why it was not done, as a message to the user.
 pub(crate) async fn attempt<T>(
     store: &Store,
     needs: Needs,

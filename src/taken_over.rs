@@ -1,25 +1,25 @@
-//! The note in a local folder about a takeover: the other gateway that has the volume since. `forebay status`
-//! shows it when no gateway runs, until one serves from this folder again.
+//! The note in a local folder about a takeover: it names the gateway that has taken the volume. `forebay status`
+//! shows it while no gateway runs, until one serves from this folder again.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Longest text that is shown.
+/// Maximum length of the text that is shown.
 const LONGEST: u64 = 16 << 10;
 
 fn file(data_dir: &Path) -> PathBuf {
     data_dir.join("taken-over")
 }
 
-/// Notes that the gateway of this folder was taken over. Nothing depends on the note.
+/// Records that the gateway of this folder was taken over. Nothing depends on the note.
 pub(crate) fn note(data_dir: &Path, reason: &str) {
     if let Err(error) = fs::write(file(data_dir), reason) {
         tracing::warn!("{}: {error}", file(data_dir).display());
     }
 }
 
-/// Forgets it: a gateway serves from this folder again.
+/// Deletes the note: a gateway serves from this folder again.
 pub(crate) fn forget(data_dir: &Path) {
     match fs::remove_file(file(data_dir)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -29,7 +29,7 @@ pub(crate) fn forget(data_dir: &Path) {
     }
 }
 
-/// The note, if there is one.
+/// Reads the note, if there is one.
 pub(crate) fn noted(data_dir: &Path) -> Option<String> {
     let file = file(data_dir);
     let is_short = fs::metadata(&file).ok()?.len() <= LONGEST;

@@ -1,4 +1,4 @@
-//! The files of TLS, as the configuration names them.
+//! Reads the files of TLS that the configuration names.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,13 +9,13 @@ use forebay_nfs::{Tls, TlsError};
 use crate::config::Config;
 use crate::secret_file::{open_private, unreadable};
 
-/// No file of certificates or keys is longer.
+/// Maximum size of a file of certificates or keys.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Reads what the gateway shows to clients that ask for TLS; `None` where there is to be no TLS.
+/// Reads the certificates and the key for clients that use TLS; `None` if TLS is not configured.
 ///
 /// # Errors
-/// Which file cannot be used, and what to do, for the user to read.
+/// Which file cannot be used, and the remedy, as a message to the user.
 pub fn load(config: &Config) -> Result<Option<Tls>, String> {
     let files = config.tls_certificate.path().zip(config.tls_key.path());
     let Some((certificate, key)) = files else {

@@ -1,4 +1,4 @@
-//! The asking end of the control socket.
+//! The client side of the control socket.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ use super::{
     ScrubRequest, Status, place,
 };
 
-/// How long a gateway may take to say how it is.
+/// How long a gateway may take to report its status.
 const STATUS_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a gateway may take to change a quota, to find the paths of all, or to look at all packs: it may have to ask
-/// the bucket.
+/// How long a gateway may take to change a quota, to find the paths of all quotas, or to look at all packs: it may
+/// have to read the bucket.
 const METADATA_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// No process listens.
     #[error(
         "no gateway runs with data_dir = {path}{left}; start one with `forebay serve`, \
          or name the folder of the one you mean with --data-dir",
@@ -34,10 +34,10 @@ pub enum ClientError {
     NotRunning {
         /// The folder.
         data_dir: PathBuf,
-        /// What is known about the last one, as part of the sentence.
+        /// The known facts about the last gateway, as part of the sentence.
         left: String,
     },
-    /// The folder or the gateway is somebody else's.
+    /// The folder or the gateway belongs to another user.
     #[error(
         "the gateway with data_dir = {} belongs to another user; ask as that user or as root",
         .0.display()
@@ -48,18 +48,18 @@ pub enum ClientError {
     Silent {
         /// The folder.
         data_dir: PathBuf,
-        /// How long it was waited for.
+        /// The time that the client has waited.
         after: Duration,
     },
-    /// It went away, or is of another version.
+    /// The gateway closed the connection, or is of another version.
     #[error("the gateway with data_dir = {path} broke off: {problem}", path = data_dir.display())]
     Broken {
         /// The folder.
         data_dir: PathBuf,
-        /// What happened.
+        /// The reason.
         problem: String,
     },
-    /// It serves nothing yet.
+    /// It is not serving yet.
     #[error("the gateway with data_dir = {path} is still opening the volume: {step}", path = data_dir.display())]
     Opening {
         /// The folder.
@@ -67,15 +67,15 @@ pub enum ClientError {
         /// The step of the opening.
         step: String,
     },
-    /// It could not do what it was asked to do.
+    /// The gateway could not do what the request asks for.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Asks the gateway that uses `data_dir` how it is.
+/// Requests the status of the gateway that uses `data_dir`.
 ///
 /// # Errors
-/// No gateway, none that may be asked, or none that answers within 10 s.
+/// There is no gateway, it may not be asked, or it does not answer within 10 s.
 pub async fn status(data_dir: &Path) -> Result<Status, ClientError> {
     match ask(data_dir, Command::Status, Some(STATUS_PATIENCE)).await? {
         Reply::Status(status) => Ok(*status),
@@ -83,7 +83,7 @@ pub async fn status(data_dir: &Path) -> Result<Status, ClientError> {
     }
 }
 
-/// Asks the gateway that uses `data_dir` for the rules of its exports that are in force.
+/// Requests the current rules of the exports of the gateway that uses `data_dir`.
 ///
 /// # Errors
 /// As for [`status`].
@@ -94,11 +94,11 @@ pub async fn exports(data_dir: &Path) -> Result<Vec<ExportStatus>, ClientError> 
     }
 }
 
-/// Has the gateway that uses `data_dir` publish everything that has been written so far; returns
-/// when the bucket has it. With a `timeout` it gives up waiting, while the gateway goes on.
+/// Makes the gateway that uses `data_dir` publish everything that has been written so far; returns when the bucket
+/// has it. With a `timeout` the client stops waiting, while the gateway continues.
 ///
 /// # Errors
-/// As for [`status`], and what keeps the gateway from publishing.
+/// As for [`status`], and the reason if the gateway cannot publish.
 pub async fn flush(data_dir: &Path, timeout: Option<Duration>) -> Result<FlushReport, ClientError> {
     match ask(data_dir, Command::Flush, timeout).await? {
         Reply::Flush(report) => Ok(report),
@@ -106,10 +106,10 @@ pub async fn flush(data_dir: &Path, timeout: Option<Duration>) -> Result<FlushRe
     }
 }
 
-/// Has the gateway that uses `data_dir` do what `request` says about quotas.
+/// Sends `request` about quotas to the gateway that uses `data_dir`.
 ///
 /// # Errors
-/// As for [`status`], and why it cannot be done.
+/// As for [`status`], and the reason if the request cannot be done.
 pub async fn quota(
     data_dir: &Path,
     request: QuotaRequest,
@@ -120,10 +120,10 @@ pub async fn quota(
     }
 }
 
-/// Has the gateway that uses `data_dir` do what `request` says about the scrub; gives how it is then.
+/// Sends `request` about the scrub to the gateway that uses `data_dir`; returns the state of the scrub after it.
 ///
 /// # Errors
-/// As for [`status`], and why it cannot be done.
+/// As for [`status`], and the reason if the request cannot be done.
 pub async fn scrub(data_dir: &Path, request: ScrubRequest) -> Result<ScrubReport, ClientError> {
     match ask(data_dir, Command::Scrub(request), Some(METADATA_PATIENCE)).await? {
         Reply::Scrub(report) => Ok(*report),
@@ -131,10 +131,10 @@ pub async fn scrub(data_dir: &Path, request: ScrubRequest) -> Result<ScrubReport
     }
 }
 
-/// Has the gateway that uses `data_dir` rewrite packs that are mostly dead, or asks how far it is with that.
+/// Makes the gateway that uses `data_dir` rewrite packs that are mostly dead, or requests the progress of that.
 ///
 /// # Errors
-/// As for [`status`], and why it cannot be done.
+/// As for [`status`], and the reason if the request cannot be done.
 pub async fn gc(data_dir: &Path, order: GcOrder) -> Result<GcReport, ClientError> {
     match ask(data_dir, Command::Gc(order), Some(STATUS_PATIENCE)).await? {
         Reply::Gc(report) => Ok(report),

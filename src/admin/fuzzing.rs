@@ -1,15 +1,14 @@
-//! The messages of the control socket, for the fuzz targets. Each function reads one, and gives what it read as it would
-//! be written.
+//! The messages of the control socket, for the fuzz targets. Each function parses one, and encodes the result again.
 
 use super::message::{Reply, Request, to_line};
 
-/// What a client sends.
+/// Parses a client's request.
 pub fn request(line: &[u8]) -> Option<Vec<u8>> {
     let request: Request = serde_json::from_slice(line).ok()?;
     to_line(&request).ok()
 }
 
-/// What the gateway answers, and how it is shown.
+/// Parses a gateway's reply; returns it encoded and as shown to a user.
 pub fn reply(line: &[u8]) -> Option<(Vec<u8>, String)> {
     let reply: Reply = serde_json::from_slice(line).ok()?;
     let shown = match &reply {

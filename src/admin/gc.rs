@@ -1,4 +1,4 @@
-//! What is asked of a gateway about packs that are mostly dead, and how it answers.
+//! Requests to a gateway about packs that are mostly dead, and its replies.
 
 use std::fmt;
 
@@ -6,36 +6,36 @@ use serde::{Deserialize, Serialize};
 
 use super::status::size;
 
-/// What a gateway is asked.
+/// A request to the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GcOrder {
-    /// To rewrite all packs that are mostly dead from now on, also those from which little comes, within its rate.
+    /// Rewrite all packs that are mostly dead from now on, including those that free little, within its rate.
     Rewrite,
-    /// How far it is.
+    /// Report the progress.
     Status,
 }
 
-/// How far it is.
+/// The progress of the gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GcReport {
     /// URL of the store that the gateway's volume lives in.
     pub store: String,
-    /// Whether what was asked for is being done.
+    /// Whether the requested rewriting is under way.
     pub running: bool,
-    /// Packs that are mostly dead, as far as accounts are read.
+    /// Packs that are mostly dead, as far as their accounts have been read.
     pub packs_to_rewrite: u64,
-    /// About what rewriting them frees, in bytes of the bucket.
+    /// Approximate number of bytes of the bucket that rewriting them frees.
     pub dead_bytes_to_free: u64,
     /// Packs that were rewritten since the start of the gateway.
     pub packs_rewritten: u64,
-    /// Live bytes that were copied for that, before compression.
+    /// Live bytes that were copied by that, before compression.
     pub bytes_copied: u64,
     /// Packs that could not be rewritten, and are left as they are until the next start.
     pub packs_left_alone: u64,
-    /// Bytes that it reads and writes for that in a second, at most.
+    /// Maximum number of bytes per second that it reads and writes for that.
     pub rate_bytes: u64,
-    /// What it waits for; null while it goes on.
+    /// The reason for a pause; null while it is working.
     pub waits_for: Option<String>,
 }
 

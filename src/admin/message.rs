@@ -1,4 +1,4 @@
-//! What is said over the control socket.
+//! The messages on the control socket.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use super::{
     ScrubRequest, Status,
 };
 
-/// What a client sends. Fields that mean nothing are refused, not ignored.
+/// A client's message. Unknown fields are refused, not ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
     pub(super) command: Command,
 }
 
-/// What a client wants.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Command {
@@ -29,7 +29,7 @@ pub(super) enum Command {
     Gc(GcOrder),
 }
 
-/// What the gateway answers.
+/// A gateway's reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Reply {
@@ -44,24 +44,24 @@ pub(super) enum Reply {
     Error(String),
 }
 
-/// Longest request: one with a path of 2 KiB, whatever its characters are.
+/// Maximum length of a request: one with a path of 2 KiB, whatever its characters are.
 pub(super) const REQUEST_LIMIT: usize = 16 << 10;
 
-/// Longest reply that a client takes. A status has some 2 KiB, a client of an export 200 bytes, a
-/// quota some 200 bytes and its path.
+/// Maximum length of a reply that a client accepts. A status has some 2 KiB, a client of an export 200 bytes, a quota
+/// some 200 bytes and its path.
 pub(super) const REPLY_LIMIT: usize = 64 << 20;
 
-/// A message as a line.
+/// Encodes a message as a line.
 pub(super) fn to_line(message: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
 }
 
-/// Reads up to the end of the line, or of the stream, and gives what is before it.
+/// Reads up to the end of the line, or of the stream, and returns the bytes before it.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] if the line is longer than `limit`, and what reading gives.
+/// [`io::ErrorKind::InvalidData`] if the line is longer than `limit`, and errors of the stream.
 pub(super) async fn read_line(
     stream: &mut (impl AsyncRead + Unpin),
     limit: usize,

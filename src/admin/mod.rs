@@ -1,4 +1,5 @@
-//! The control socket: how `forebay flush`, `status`, `exports`, `quota`, `scrub` and `gc` reach a running gateway.
+//! The control socket: connects `forebay flush`, `status`, `exports`, `quota`, `scrub` and `gc` with a running
+//! gateway.
 //!
 //! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
 //! reply, each one line of JSON:
@@ -13,11 +14,11 @@
 //! anything else               ->      {"error":"..."}\n
 //! ```
 //!
-//! Only the user who runs the gateway, and root, may ask. Lines, waiting times and the number of
-//! connections are bounded, so that a client that sends nonsense, or nothing, or never reads,
-//! costs the gateway a socket for some seconds and nothing else.
+//! Only the user that runs the gateway, and root, may send requests. Lines, waiting times and the number of
+//! connections are bounded, so that a client that sends nonsense, or nothing, or never reads, costs the gateway only
+//! a socket for some seconds.
 //!
-//! Next to the socket lies a lock file. Who holds its lock runs the gateway of this folder, so two
+//! A lock file lies next to the socket. The process that holds its lock runs the gateway of this folder, so two
 //! gateways never share one, and a socket that a killed gateway has left behind is recognised.
 
 mod client;
@@ -53,31 +54,30 @@ pub use status::{
     Status, StoreError,
 };
 
-/// What a gateway must be able to do for those who ask at its control socket.
+/// The operations of a gateway that the control socket needs.
 pub trait Control: Send + Sync + 'static {
-    /// Publishes everything that has been written so far; returns when the bucket has it. Waits
-    /// as long as that takes. Dropping the future gives up the waiting, not the publishing.
+    /// Publishes everything that has been written so far; returns when the bucket has it. Waits without a limit.
+    /// Dropping the future ends the waiting, not the publishing.
     fn flush(&self) -> impl Future<Output = Result<FlushReport, String>> + Send;
 
-    /// How the gateway is. Answers at once, whatever state bucket and log are in.
+    /// The status of the gateway. Answers at once, whatever state bucket and log are in.
     fn status(&self) -> impl Future<Output = Status> + Send;
 
-    /// Does what is asked about quotas; gives those that it was about. A change is stable when this
-    /// returns.
+    /// Executes a request about quotas; returns the quotas that it concerned. A change is stable when this returns.
     fn quota(
         &self,
         request: QuotaRequest,
     ) -> impl Future<Output = Result<Vec<QuotaReport>, String>> + Send;
 
-    /// Does what is asked about the scrub; says how it is then.
+    /// Executes a request about the scrub; returns the state of the scrub after it.
     fn scrub(
         &self,
         request: ScrubRequest,
     ) -> impl Future<Output = Result<ScrubReport, String>> + Send;
 
-    /// Does what is asked about packs that are mostly dead; says how far that is. Answers at once.
+    /// Executes a request about packs that are mostly dead; returns the progress. Answers at once.
     fn gc(&self, order: GcOrder) -> impl Future<Output = Result<GcReport, String>> + Send;
 
-    /// The rules that count for the next call of each client. Answers at once.
+    /// The rules for the next call of each client. Answers at once.
     fn exports(&self) -> impl Future<Output = Vec<ExportStatus>> + Send;
 }

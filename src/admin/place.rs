@@ -1,4 +1,4 @@
-//! Where the control socket is.
+//! The control socket in its folder, and the lock on that folder.
 
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io;
@@ -11,41 +11,41 @@ use tokio::net::{UnixListener, UnixStream};
 const SOCKET: &str = "control.sock";
 const LOCK: &str = "control.lock";
 
-/// Longest path that a socket address holds on Linux, without the zero at its end.
+/// Maximum length of a path in a socket address on Linux, without the terminating zero.
 const ADDRESS_LIMIT: usize = 107;
 
 /// Why a gateway cannot use a folder.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// Another gateway does.
+    /// Another gateway uses it.
     #[error(
         "another gateway uses {}; stop it, or give this one a folder of its own with --data-dir",
         .0.display()
     )]
     InUse(PathBuf),
-    /// Something that is no socket has its name.
+    /// Its name is taken by something that is not a socket.
     #[error("{} is not a socket; move it away", .0.display())]
     NotASocket(PathBuf),
-    /// The system says no.
+    /// The system refuses.
     #[error("cannot use {path}: {error}", path = path.display())]
     Io {
         /// The folder or a file in it.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
 }
 
-/// A gateway's hold on its folder: while this lives, no other gateway gets one.
+/// A gateway's lock on its folder: while this lives, no other gateway gets one.
 #[derive(Debug)]
 pub(super) struct Hold {
     socket: PathBuf,
-    /// Locked until it is closed, also by the end of the process.
+    /// Locked until it is closed, for example by the end of the process.
     _lock: File,
 }
 
 impl Hold {
-    /// Takes the folder, making it if there is none, and listens there.
+    /// Takes the folder, creating it if it does not exist, and listens there.
     pub(super) fn take(data_dir: &Path) -> Result<(Hold, UnixListener), PlaceError> {
         let in_folder = failed(data_dir);
         DirBuilder::new()
@@ -67,7 +67,7 @@ impl Hold {
             Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
         }
 
-        // With the lock held, a socket that is there belongs to nobody.
+        // With the lock held, an existing socket belongs to no process.
         let socket = data_dir.join(SOCKET);
         match fs::symlink_metadata(&socket) {
             Ok(there) if there.file_type().is_socket() => {
@@ -83,7 +83,7 @@ impl Hold {
             socket,
             _lock: lock,
         };
-        // Whoever connects before this is turned away by the check of the peer's user.
+        // A client that connects before this is refused by the check of the peer's user.
         fs::set_permissions(&hold.socket, Permissions::from_mode(0o600))
             .map_err(failed(&hold.socket))?;
         Ok((hold, listener))
@@ -106,7 +106,7 @@ pub(super) async fn connect(data_dir: &Path) -> io::Result<UnixStream> {
 /// The socket's path, short enough for a socket address.
 struct Address {
     path: PathBuf,
-    /// Kept open while the path goes through it.
+    /// Kept open while the path leads through it.
     _folder: Option<File>,
 }
 

@@ -1,51 +1,51 @@
-//! What is asked and said about quotas.
+//! Requests and reports about quotas.
 
 use std::fmt;
 
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
-/// What is to be done. Paths are those of directories within the volume, from its root.
+/// A request. Paths are those of directories within the volume, from its root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum QuotaRequest {
-    /// Name all quotas.
+    /// List all quotas.
     List,
-    /// Say which quota a directory counts in.
+    /// Show the quota that a directory counts in.
     Show {
         /// The directory.
         path: String,
     },
-    /// Limit a directory and all that is below it.
+    /// Limit a directory and everything below it.
     Set {
         /// The directory.
         path: String,
         /// Bytes that files may use.
         bytes: QuotaLimit,
-        /// Objects that there may be.
+        /// Maximum number of objects.
         files: QuotaLimit,
     },
-    /// Take a quota away.
+    /// Remove a quota.
     Remove {
         /// The directory.
         path: String,
     },
 }
 
-/// What becomes of a limit.
+/// The change of a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QuotaLimit {
-    /// It stays as it is.
+    /// Unchanged.
     #[default]
     Keep,
-    /// There is none any more.
+    /// No limit.
     None,
-    /// It is this.
+    /// This limit.
     To(u64),
 }
 
-/// A quota and what its tree holds. `forebay quota list --json` prints a list of these.
+/// A quota and its usage. `forebay quota list --json` prints a list of these.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaReport {
     /// The directory, from the volume's root; bytes that are not UTF-8 are replaced.
@@ -54,13 +54,13 @@ pub struct QuotaReport {
     pub inode: u64,
     /// Bytes that files may use; null for no limit.
     pub limit_bytes: Option<u64>,
-    /// Objects that there may be, the directory among them; null for no limit.
+    /// Maximum number of objects, including the directory; null for no limit.
     pub limit_files: Option<u64>,
     /// Bytes that files use.
     pub used_bytes: u64,
-    /// Objects there are, the directory among them.
+    /// Number of objects, including the directory.
     pub used_files: u64,
-    /// Whether what was there when the quota was set, or removed, is still being counted.
+    /// Whether the objects from before the quota was set, or removed, are still being counted.
     pub counting: bool,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for QuotaTable<'_> {
                 quota
                     .limit_files
                     .map_or_else(none, |files| files.to_string()),
-                // A name must not write to the terminal.
+                // A name must not send control characters to the terminal.
                 quota.path.escape_debug(),
             )?;
         }

@@ -1,4 +1,4 @@
-//! What is asked and said about the scrub.
+//! Requests and reports about the scrub.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -7,33 +7,33 @@ use serde::{Deserialize, Serialize};
 
 use super::status::{age, size};
 
-/// What is to be done.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum ScrubRequest {
     /// Begin a round now.
     Start {
-        /// Leave out packs that were verified within so many seconds.
+        /// Leave out packs that were verified within this many seconds.
         age_seconds: u64,
     },
     /// End the round that is under way.
     Stop,
-    /// Say how it is.
+    /// Report the state.
     Status,
 }
 
-/// How the scrub is. `forebay scrub --status --json` prints it. Times are seconds since 1970.
+/// The state of the scrub. `forebay scrub --status --json` prints it. Times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScrubReport {
-    /// Bytes per second that it reads at most.
+    /// Maximum number of bytes per second that it reads.
     pub rate_bytes: u64,
-    /// How often each pack is verified by itself; null for never.
+    /// Interval at which each pack is verified; null for never.
     pub interval_seconds: Option<u64>,
     /// The round that is under way.
     pub running: Option<ScrubRound>,
     /// The last round since the gateway started.
     pub last: Option<LastScrub>,
-    /// When the next round begins by itself; null if none does, or one is under way.
+    /// When the next round begins by itself; null if none will, or one is under way.
     pub next: Option<u64>,
     /// Packs of the volume.
     pub packs: u64,
@@ -41,26 +41,26 @@ pub struct ScrubReport {
     pub pack_bytes: u64,
     /// Packs that were never verified.
     pub never_verified: u64,
-    /// When the pack was verified that was not for the longest time, of those that ever were.
+    /// Time of the oldest verification, among the packs that were ever verified.
     pub oldest_verified: Option<u64>,
-    /// When the pack was verified that was verified last.
+    /// Time of the newest verification.
     pub newest_verified: Option<u64>,
-    /// Packs that were damaged or missing when they were read last.
+    /// Packs that were damaged or missing when they were last read.
     pub damaged_packs: Vec<ScrubbedPack>,
-    /// How many more there are.
+    /// Number of further ones.
     pub more_damaged_packs: u64,
     /// Damaged frames that readers and the scrub have met since the gateway started.
     pub damaged_frames: Vec<DamagedFrame>,
-    /// How many more there are.
+    /// Number of further ones.
     pub more_damaged_frames: u64,
 }
 
 /// A round that is under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScrubRound {
-    /// Since when.
+    /// Time at which it began.
     pub since: u64,
-    /// Packs that it is for.
+    /// Packs in the round.
     pub packs: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -70,14 +70,14 @@ pub struct ScrubRound {
     pub bytes_done: u64,
     /// Bytes per second since it began.
     pub bytes_per_second: u64,
-    /// What it waits for; null if for nothing but its rate.
+    /// The reason for a pause; null if only its rate limits it.
     pub waits_for: Option<String>,
 }
 
 /// A round that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastScrub {
-    /// When.
+    /// Time of the end.
     pub at: u64,
     /// Packs that were read.
     pub packs: u64,
@@ -94,11 +94,11 @@ pub struct LastScrub {
 pub struct ScrubbedPack {
     /// Name of the object below the volume's prefix.
     pub object: String,
-    /// When it was read.
+    /// Time at which it was read.
     pub verified: u64,
-    /// Whether it was not there.
+    /// Whether it was missing.
     pub missing: bool,
-    /// How many of its frames were damaged; 0 if it is missing, or only its header or its index are damaged.
+    /// Number of its damaged frames; 0 if it is missing, or if only its header or its index is damaged.
     pub damaged_frames: u32,
 }
 
@@ -107,36 +107,36 @@ pub struct ScrubbedPack {
 pub struct DamagedFrame {
     /// Name of the object below the volume's prefix.
     pub object: String,
-    /// Where the frame begins in it, in bytes.
+    /// Offset of the frame in it, in bytes.
     pub offset: u32,
     /// Inode number of the file.
     pub inode: u64,
-    /// A path of the file within the volume; null if there is none, or it is not known. Bytes that are not UTF-8 are
-    /// replaced.
+    /// A path of the file within the volume; null if there is none, or if it is not known. Bytes that are not UTF-8
+    /// are replaced.
     pub path: Option<String>,
     /// First byte of the file that is damaged.
     pub from: u64,
-    /// First byte behind.
+    /// First byte behind the damage.
     pub to: u64,
-    /// What is wrong.
+    /// The kind of damage.
     pub why: String,
-    /// What became of it.
+    /// The state of its repair.
     pub state: DamageState,
-    /// Bytes of it that are lost; null while that is not known.
+    /// Lost bytes; null while they are not known.
     pub lost_bytes: Option<u64>,
 }
 
-/// What became of a damaged frame.
+/// The state of the repair of a damaged frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DamageState {
-    /// A good copy is looked for.
+    /// A good copy is being searched for.
     Found,
     /// A good copy goes to the bucket with the next checkpoint.
     Healed,
-    /// There was one of a part.
+    /// There was a good copy of a part only.
     PartlyHealed,
-    /// There is none.
+    /// There is no good copy.
     Lost,
     /// No file needs it.
     Unused,
@@ -263,7 +263,7 @@ impl fmt::Display for ScrubbedPack {
 impl fmt::Display for DamagedFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = match &self.path {
-            // A name must not write to the terminal.
+            // A name must not send control characters to the terminal.
             Some(path) => format!("{} (inode {})", path.escape_debug(), self.inode),
             None => format!("inode {}", self.inode),
         };
@@ -284,9 +284,9 @@ impl fmt::Display for DamagedFrame {
     }
 }
 
-/// A moment for people.
+/// A time for people.
 fn time(seconds: u64) -> String {
-    // Far beyond any clock it is shown as the number that it is.
+    // A time far beyond any clock is shown as a number.
     let moment = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
     match moment.filter(|_| seconds < 253_402_300_800) {
         Some(moment) => humantime::format_rfc3339_seconds(moment).to_string(),

@@ -1,4 +1,4 @@
-//! The gateway's end of the control socket.
+//! The gateway's side of the control socket.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use super::message::{Command, REQUEST_LIMIT, Reply, Request, read_line, to_line}
 use super::place::Hold;
 use super::{Control, PlaceError};
 
-/// How many connections may be between their first byte and their last at once; more wait to be
-/// accepted. Those that wait for a flush are not counted.
+/// Maximum number of connections between their first byte and their last; more wait to be accepted. Those that wait
+/// for a flush are not counted.
 const CONNECTIONS: usize = 16;
 
-/// How many may wait for a flush at once; all of them wait for the same uploads.
+/// Maximum number of connections that wait for a flush; all of them wait for the same uploads.
 const FLUSHES: usize = 16;
 
 /// How long a client may take to send its line, and to take the reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Pause after an accept that failed, as it does when the process is out of file descriptors.
+/// Pause after a failed accept, as when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The control socket of a gateway, and its hold on `data_dir`. When this is dropped the socket is
-/// gone, and another gateway may use the folder.
+/// The control socket of a gateway, and its lock on `data_dir`. Dropping this removes the socket, and another gateway
+/// may use the folder.
 #[derive(Debug)]
 pub struct Server {
-    // Closed before the hold is let go.
+    // Closed before the lock is released.
     listener: UnixListener,
     _hold: Hold,
     limits: Limits,
@@ -45,11 +45,11 @@ struct Limits {
 }
 
 impl Server {
-    /// Takes hold of the folder, which is made if need be, and listens. Clients wait until
-    /// [`Server::run`]. Must be called within a tokio runtime.
+    /// Locks the folder, which is created if needed, and listens. Clients wait until [`Server::run`]. Must be called
+    /// within a tokio runtime.
     ///
     /// # Errors
-    /// Another gateway uses the folder, or it cannot be used.
+    /// Another gateway uses the folder, or the folder cannot be used.
     pub fn bind(data_dir: &Path) -> Result<Server, PlaceError> {
         let (hold, listener) = Hold::take(data_dir)?;
         let limits = Limits {
@@ -63,8 +63,8 @@ impl Server {
         })
     }
 
-    /// Answers clients, until it is dropped; then those that still wait are cut off. Until `control` has a gateway,
-    /// requests for its status are answered with the step of its opening, and all others wait.
+    /// Answers clients, until it is dropped; clients that still wait are disconnected then. Until `control` has a
+    /// gateway, requests for its status are answered with the step of its opening, and all others wait.
     pub async fn run<C: Control>(
         &self,
         control: watch::Receiver<Option<Arc<C>>>,
@@ -102,7 +102,7 @@ struct Asked<C> {
     limits: Limits,
 }
 
-/// One connection, from its request to its reply.
+/// Handles one connection, from its request to its reply.
 async fn converse<C: Control>(
     mut stream: UnixStream,
     asked: Asked<C>,
@@ -111,7 +111,7 @@ async fn converse<C: Control>(
     if !is_trusted(&stream) {
         return;
     }
-    // A client that sends nothing in time, or goes away, gets no reply: nobody waits for it.
+    // A client that sends nothing in time, or disconnects, gets no reply.
     let Ok(Ok(line)) = timeout(PATIENCE, receive(&mut stream)).await else {
         return;
     };
@@ -120,8 +120,8 @@ async fn converse<C: Control>(
         Err(problem) => Reply::Error(problem),
     };
     if let Ok(line) = to_line(&reply) {
-        // Bytes of the request that were not read would turn the close into a reset, which may
-        // overtake the reply; only a client that sends more than its request can notice.
+        // If bytes of the request were left unread, the close would become a reset, which may overtake the reply;
+        // only a client that sends more than its request can notice.
         let _ = timeout(PATIENCE, stream.write_all(&line)).await;
     }
 }
@@ -142,14 +142,14 @@ async fn answer<C: Control>(
         Some(control) => (control, permit),
         None if command == Command::Status => return Reply::Opening(opening.step().what),
         None => {
-            // It may take long, and others want to know how the gateway is meanwhile.
+            // It may take long, and other clients need the status of the gateway meanwhile.
             drop(permit);
             let Ok(permit) = limits.flushes.clone().try_acquire_owned() else {
                 return Reply::Opening(opening.step().what);
             };
             match control.wait_for(Option::is_some).await.as_deref() {
                 Ok(Some(opened)) => (opened.clone(), permit),
-                // It could not be opened, and ends.
+                // The volume could not be opened, and the gateway ends.
                 Ok(None) | Err(_) => return Reply::Opening(opening.step().what),
             }
         }
@@ -176,7 +176,7 @@ async fn answer<C: Control>(
     }
 }
 
-/// Reads the request; the inner error is for the client.
+/// Reads the request; the inner error is sent to the client.
 async fn receive(stream: &mut UnixStream) -> std::io::Result<Result<Command, String>> {
     let line = match read_line(stream, REQUEST_LIMIT).await {
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
@@ -202,7 +202,7 @@ async fn flush(control: &impl Control, flushes: &Semaphore) -> Reply {
     }
 }
 
-/// Whether the peer is the user who runs this process, or root.
+/// Whether the peer is the user that runs this process, or root.
 fn is_trusted(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();
     stream

@@ -1,45 +1,45 @@
-//! What the bucket has of the volume and what of that is in use, in a gateway's status.
+//! The part of a gateway's status about the content of the bucket and its use.
 
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
-/// What packs hold, and what the collector does about dead bytes.
+/// The content of packs, and the collector's work on dead bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
-    /// All packs together; not there before the first commit since the start, after which they are counted.
+    /// All packs together; missing before the first commit since the start, after which they are counted.
     #[serde(flatten)]
     pub known: Option<KnownSpace>,
     /// Packs that are mostly dead.
     pub packs_to_rewrite: u64,
-    /// About what rewriting them frees.
+    /// Approximate number of bytes that rewriting them frees.
     pub dead_bytes_to_free: u64,
     /// Packs that were rewritten since the start.
     pub packs_rewritten: u64,
-    /// Live bytes that were copied for that, before compression.
+    /// Live bytes that were copied by that, before compression.
     pub bytes_copied: u64,
     /// Packs that could not be rewritten, and are left until the next start.
     pub packs_left_alone: u64,
-    /// Packs that were never published by a gateway before, and were deleted since the start.
+    /// Packs that no gateway ever published, deleted since the start.
     pub orphans_deleted: u64,
 }
 
 /// All packs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownSpace {
-    /// How many there are.
+    /// Number of packs.
     pub packs: u64,
-    /// Bytes that they have in the bucket.
+    /// Their bytes in the bucket.
     pub stored_bytes: u64,
-    /// Bytes of what they hold, before compression.
+    /// Bytes of their content, before compression.
     pub raw_bytes: u64,
-    /// Bytes of files that refer to them. What several files share counts for each.
+    /// Bytes of files that refer to them. Bytes that several files share count for each of them.
     pub live_bytes: u64,
-    /// Of those, what lies in the bucket only once and is referred to more than once: that much at least.
+    /// Of those, the bytes that lie in the bucket only once and are referred to more than once: a lower bound.
     #[serde(default)]
     pub shared_bytes: u64,
 }
 
-/// How much of what packs hold is in use, in hundredths: what is shared counts once.
+/// The part of the packs' content that is in use, in percent: shared bytes count once.
 pub(crate) fn percent_in_use(live_bytes: u64, shared_bytes: u64, raw_bytes: u64) -> u64 {
     let used = u128::from(live_bytes.saturating_sub(shared_bytes));
     match u128::from(raw_bytes) {

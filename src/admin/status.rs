@@ -1,4 +1,4 @@
-//! What a gateway says about itself.
+//! The status of a gateway.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::space::Space;
 use crate::health::Health;
 use crate::watch::Wait;
 
-/// How a gateway is. `forebay status --json` prints it with these names.
+/// The status of a gateway. `forebay status --json` prints it with these names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Whether it is healthy, degraded or failing, and why.
@@ -36,51 +36,51 @@ pub struct Status {
     pub durable_lsn: u64,
     /// End of the log.
     pub log_end_lsn: u64,
-    /// Bytes of the log that are not published: what the bucket does not have.
+    /// Bytes of the log that are not published: missing in the bucket.
     pub unpublished_bytes: u64,
-    /// Age of the oldest change that the bucket does not have; null if it has everything.
+    /// Age of the oldest change that is not in the bucket; null if the bucket has everything.
     pub oldest_unpublished_age_seconds: Option<f64>,
     /// Bytes of file data that are not in the bucket.
     pub dirty_bytes: u64,
-    /// Bytes of memory that block buffers take.
+    /// Bytes of memory of block buffers.
     pub memory_bytes: u64,
-    /// Bytes of memory that they may take.
+    /// Limit for these bytes.
     pub memory_limit_bytes: u64,
-    /// Bytes of memory of unpublished names and attributes, with the memory that their publication will take.
+    /// Bytes of memory of unpublished names and attributes, including the memory that their publication will need.
     pub names_bytes: u64,
-    /// Bytes of memory that they may take.
+    /// Limit for these bytes.
     pub names_limit_bytes: u64,
-    /// Bytes of disk that the log takes; 0 without a log.
+    /// Bytes of disk used by the log; 0 without a log.
     pub log_bytes: u64,
-    /// Bytes of disk that it may take; 0 without a log.
+    /// Limit for these bytes; 0 without a log.
     pub log_limit_bytes: u64,
     /// Logs of earlier epochs that were archived, with records that the bucket may lack.
     pub archived_logs: ArchivedLogs,
-    /// What is wrong with the log, while it is; null when all is well.
+    /// The problem with the log, while it lasts; null if there is none.
     pub log_error: Option<LogError>,
     /// How packs are compressed.
     pub compression: Compression,
     /// The local disk cache; null if there is none.
     pub disk_cache: Option<DiskCache>,
-    /// What packs hold in the bucket, and what is done about dead bytes.
+    /// The content of packs in the bucket, and the work on dead bytes.
     pub space: Space,
-    /// Damaged frames that were met since the start and of which bytes are lost; `forebay scrub --status` names them.
+    /// Damaged frames found since the start of which bytes are lost; `forebay scrub --status` lists them.
     pub damaged_frames: u64,
-    /// What deduplication did since the start; null while it is off.
+    /// The results of deduplication since the start; null while it is off.
     pub dedup: Option<Deduplication>,
     /// Number of the checkpoint that collects changes.
     pub checkpoint: u64,
-    /// What is done about the checkpoint before it.
+    /// The progress of the checkpoint before it.
     pub checkpoint_state: CheckpointState,
-    /// Uploads on their way.
+    /// Uploads under way.
     pub uploads_in_flight: u64,
-    /// The last thing that went wrong with the store, while it still does; null when all is well.
+    /// The last error of the store, while it lasts; null if there is none.
     pub store_error: Option<StoreError>,
     /// Requests served since the start, by kind.
     pub requests: BTreeMap<String, u64>,
 }
 
-/// What is done about the last closed checkpoint.
+/// The progress of the last closed checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckpointState {
@@ -92,80 +92,81 @@ pub enum CheckpointState {
     Publishing,
 }
 
-/// Logs of earlier epochs, kept for `forebay log`.
+/// Archived logs of earlier epochs, kept for `forebay log`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchivedLogs {
-    /// How many there are.
+    /// Number of logs.
     pub logs: u64,
-    /// Bytes of disk that they take.
+    /// Bytes of disk that they occupy.
     pub bytes: u64,
-    /// When the oldest was archived, in seconds since 1970; null if there is none, or it is not known.
+    /// When the oldest was archived, in seconds since 1970; null if there is none, or if it is not known.
     pub oldest_seconds: Option<i64>,
 }
 
-/// Trouble with the log.
+/// A problem with the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogError {
-    /// What the system said.
+    /// The error of the system.
     pub message: String,
-    /// For how long writes have been refused; null if they are not, but may have to wait.
+    /// Seconds for which writes have been refused; null if they are not refused, but may have to wait.
     pub for_seconds: Option<f64>,
 }
 
-/// What compression did since the start.
+/// The results of compression since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compression {
-    /// Level of zstd that the last pack was planned with; null if it had none, or there was none.
+    /// Level of zstd that was planned for the last pack; null if it was not compressed, or if there was none.
     pub level: Option<u8>,
-    /// Bytes of files that went into packs.
+    /// Bytes of file data in packs.
     pub raw_bytes: u64,
     /// Bytes of those packs.
     pub stored_bytes: u64,
 }
 
-/// What the local disk cache did since the start.
+/// Counters of the local disk cache since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskCache {
-    /// Bytes of disk that it has.
+    /// Bytes of disk that it uses.
     pub limit_bytes: u64,
     /// Frames that were read from it.
     pub hits: u64,
-    /// Frames that it did not have.
+    /// Frames that were not in it.
     pub misses: u64,
     /// Frames that were damaged in it, and fetched from the bucket instead.
     pub damaged: u64,
-    /// Whether its disk failed, so that it is not used until the next start.
+    /// Whether its disk has failed, so that it is not used until the next start.
     pub failed: bool,
 }
 
-/// What deduplication did since the start.
+/// The results of deduplication since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deduplication {
     /// Bytes of file data that were not uploaded, because the volume had them already.
     pub saved_bytes: u64,
-    /// Frames that are known by their content.
+    /// Frames that can be found by their content.
     pub known_frames: u64,
-    /// Whether what earlier runs left in the bucket is still being read: what is only there is not found yet.
+    /// Whether the content of earlier runs in the bucket is still being read: frames that exist only there are not
+    /// found yet.
     pub learning: bool,
 }
 
-/// Trouble with the store.
+/// A problem with the store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoreError {
-    /// What it said last.
+    /// Its last error.
     pub message: String,
-    /// For how long nothing has worked.
+    /// Seconds since the last success.
     pub for_seconds: f64,
 }
 
-/// What a flush did.
+/// The result of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlushReport {
     /// The bucket holds at least the state at this LSN.
     pub published_lsn: u64,
-    /// Bytes that were uploaded for it, by this flush or by what was on its way.
+    /// Bytes that were uploaded for it, by this flush or by uploads that were already under way.
     pub uploaded_bytes: u64,
-    /// How long it took.
+    /// Its duration.
     pub seconds: f64,
 }
 
@@ -361,7 +362,7 @@ impl Status {
     }
 }
 
-/// A size for people: rounded.
+/// A size for people, rounded.
 pub(super) fn size(bytes: u64) -> String {
     ByteSize::b(bytes).display().iec().to_string()
 }

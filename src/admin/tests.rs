@@ -1,4 +1,4 @@
-//! The control socket with a gateway behind it that only knows how to answer.
+//! The control socket with a fake gateway behind it that only answers requests.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ use super::*;
 use crate::health::{Health, Problem, State};
 use crate::watch::Wait;
 
-/// A gateway whose flush waits until it is let go.
+/// A gateway whose flush waits until the test releases it.
 #[derive(Default)]
 struct Fake {
     let_go: Notify,
@@ -253,7 +253,7 @@ fn start(data_dir: &Path, fake: Fake) -> (Arc<Fake>, JoinHandle<()>) {
     (fake, tokio::spawn(answers))
 }
 
-/// Sends bytes as they are and gives everything that comes back.
+/// Sends bytes unchanged and returns everything that comes back.
 async fn send(data_dir: &Path, bytes: &[u8]) -> String {
     let mut stream = UnixStream::connect(data_dir.join("control.sock"))
         .await
@@ -261,7 +261,7 @@ async fn send(data_dir: &Path, bytes: &[u8]) -> String {
     stream.write_all(bytes).await.unwrap();
     let mut reply = String::new();
     match stream.read_to_string(&mut reply).await {
-        // The server does not read on after a line that is too long, and closes.
+        // The server does not read past a line that is too long, and closes.
         Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}"),
         _ => reply,
     }
@@ -314,7 +314,7 @@ async fn questions_about_quotas_reach_the_gateway() {
     let (_fake, _server) = start(dir.path(), Fake::default());
     let list = quota(dir.path(), QuotaRequest::List).await.unwrap();
     assert_eq!(list, [some_quota()]);
-    // The longest path that there is, of characters that JSON makes six bytes of.
+    // The longest possible path, of characters that JSON encodes as six bytes.
     let wish = QuotaRequest::Set {
         path: "\u{1}".repeat(2000),
         bytes: QuotaLimit::To(u64::MAX),
@@ -368,7 +368,7 @@ async fn status_is_answered_while_as_many_flushes_wait_as_may() {
             tokio::spawn(async move { flush(&dir, None).await })
         })
         .collect();
-    // All sixteen wait when a further one is refused.
+    // All sixteen are waiting when a further one is refused.
     let refused = loop {
         match flush(dir.path(), Some(Duration::from_millis(50))).await {
             Err(ClientError::Refused(problem)) => break problem,
@@ -385,7 +385,7 @@ async fn status_is_answered_while_as_many_flushes_wait_as_may() {
             fake.let_go.notify_waiters();
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // One that was refused in favour of the further one is fine as well.
+        // One that was refused in favour of the further one is acceptable as well.
         let result = flush.await.unwrap();
         assert!(
             matches!(result, Ok(REPORT) | Err(ClientError::Refused(_))),
@@ -406,7 +406,7 @@ async fn silent_clients_do_not_keep_others_out() {
                 .unwrap(),
         );
     }
-    // More than may talk at once: the first sixteen are cut off when the patience with them ends.
+    // More than may be served at once: the first sixteen are disconnected when their time is over.
     let answer = timeout(Duration::from_secs(30), async {
         loop {
             if let Ok(status) = status(dir.path()).await {
@@ -605,6 +605,6 @@ fn however_much_is_shared_no_more_than_all_is_in_use() {
     assert_eq!(percent_in_use(300, 200, 100), 100);
     assert_eq!(percent_in_use(150, 100, 100), 50);
     assert_eq!(percent_in_use(0, 0, 0), 100);
-    // What says nothing of sharing is of an older gateway.
+    // A missing number of shared bytes comes from an older gateway.
     assert_eq!(percent_in_use(300, 0, 100), 100);
 }

@@ -1,17 +1,17 @@
-//! What is written: bytes that do not compress, and that tell where they belong.
+//! The written data: bytes that do not compress, and that identify their place.
 
 use fastrand::Rng;
 
-/// Bytes of one piece of a file at a time, and the comparison with what came back.
+/// The bytes of one piece of a file at a time, and their comparison with those that were read.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    /// Whose bytes: the file, and how often it was written over.
+    /// Identifies the bytes: the file, and the number of times that it was overwritten.
     file: u64,
     expected: Vec<u8>,
 }
 
 impl Pattern {
-    /// Of file number `file`, in pieces of at most `bytes`.
+    /// The pattern of file number `file`, in pieces of at most `bytes`.
     pub(super) fn new(file: u64, bytes: usize) -> Pattern {
         Pattern {
             file,
@@ -19,10 +19,10 @@ impl Pattern {
         }
     }
 
-    /// What belongs at `offset`, `bytes` long.
+    /// The `bytes` bytes that belong at `offset`.
     pub(super) fn at(&mut self, offset: u64, bytes: usize) -> &[u8] {
         let piece = &mut self.expected[..bytes];
-        // An odd factor: no two pieces of a file have the same seed, and none of two files in practice.
+        // An odd factor: no two pieces of a file have the same seed, and in practice no pieces of two files.
         let seed = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (self.file << 48);
         Rng::with_seed(seed).fill(piece);
         piece

@@ -1,4 +1,4 @@
-//! What is mounted where the folder is: a figure without it says little.
+//! The mount of the folder: a figure without it is of little use.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,22 +10,22 @@ use serde::Serialize;
 pub struct Place {
     /// The folder, without symbolic links.
     pub folder: PathBuf,
-    /// The type of file system, such as `nfs` or `ext4`; none if the system does not tell.
+    /// The type of file system, such as `nfs` or `ext4`; none if the system does not report it.
     pub kind: Option<String>,
-    /// What is mounted: a device, or server and path.
+    /// The source of the mount: a device, or server and path.
     pub source: Option<String>,
     /// The options of the mount.
     pub options: Option<String>,
 }
 
 impl Place {
-    /// Of this folder, as `/proc/self/mounts` has it.
+    /// The mount of this folder, according to `/proc/self/mounts`.
     pub(super) fn of(folder: &Path) -> Place {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         Place::among(folder, &mounts)
     }
 
-    /// Of a folder of which nothing more is known.
+    /// A folder whose mount is not known.
     pub(super) fn unknown(folder: impl Into<PathBuf>) -> Place {
         Place {
             folder: folder.into(),
@@ -46,7 +46,7 @@ impl Place {
             else {
                 continue;
             };
-            // Of several at the same point the last one is seen.
+            // Of several mounts at the same point, the last one is visible.
             let point = Path::new(&point);
             if folder.starts_with(point) && point.components().count() >= depth {
                 depth = point.components().count();
@@ -69,7 +69,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Undoes the octal escapes of the kernel (space, tab, line feed and backslash).
+/// Decodes the octal escapes of the kernel (space, tab, line feed and backslash).
 fn unescape(field: &str) -> String {
     ["\\040", "\\011", "\\012", "\\134"]
         .iter()

@@ -1,4 +1,4 @@
-//! What was measured, as a table to paste and as JSON.
+//! The results, as a table to paste and as JSON.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,50 +10,50 @@ use super::place::Place;
 /// The table. Its `Display` is Markdown.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// What is mounted there.
+    /// The folder and its mount.
     pub place: Place,
     /// Bytes of the large file.
     pub file_bytes: u64,
-    /// How many small files there were.
+    /// Number of small files.
     pub files: u64,
-    /// How many threads did what was done in parallel.
+    /// Number of threads of the parallel steps.
     pub parallel: usize,
     /// In the order in which they were measured.
     pub lines: Vec<Line>,
 }
 
-/// One thing that was measured.
+/// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// What was done.
+    /// The measured action.
     pub what: String,
-    /// How many operations.
+    /// Number of operations.
     pub operations: u64,
-    /// Bytes that were moved, 0 for names.
+    /// Bytes that were transferred, 0 for operations on names.
     pub bytes: u64,
-    /// From the beginning of the first operation to the end of the last, and of the flush behind it.
+    /// From the beginning of the first operation to the end of the last, including the flush behind it.
     pub seconds: f64,
-    /// Of the single operations.
+    /// Latencies of single operations.
     pub latency: Latencies,
 }
 
-/// How long single operations took, in microseconds.
+/// Latencies of single operations, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Latencies {
-    /// Half of them were faster.
+    /// The median.
     pub p50_us: f64,
-    /// 99 of 100 were faster.
+    /// The 99th percentile.
     pub p99_us: f64,
     /// The slowest.
     pub max_us: f64,
 }
 
 impl Latencies {
-    /// Of operations that took so long each; zeros if there was none.
+    /// The latencies of operations with these durations; zeros if there were none.
     pub(super) fn of(mut times: Vec<Duration>) -> Latencies {
         times.sort_unstable();
         let micros = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1e6);
-        // The smallest one that so many of 100 do not exceed.
+        // The smallest time that this percentage of operations does not exceed.
         let percentile = |percent: usize| {
             let rank = (times.len() * percent).div_ceil(100);
             micros(times.get(rank.saturating_sub(1)))

@@ -1,4 +1,4 @@
-//! The order of things: a folder of its own, one measurement after the other, and all of it removed.
+//! The sequence of a run: creates a folder of its own, does one measurement after the other, and removes everything.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use super::steps::{Files, Large};
 use super::work::{Work, failed};
 use super::{BenchError, Interrupt, Plan};
 
-/// A folder that goes away with all that is in it.
+/// A folder that is removed with its content when it is dropped.
 struct Workspace(PathBuf);
 
 impl Workspace {
     fn new(folder: &Path) -> Result<Workspace, BenchError> {
         let path = folder.join(format!("forebay-bench-{}", std::process::id()));
-        // That it exists is an error: it may be somebody's.
+        // An existing folder is an error: it may belong to someone else.
         fs::create_dir(&path).map_err(failed(format!("cannot make {}", path.display())))?;
         Ok(Workspace(path))
     }
@@ -30,7 +30,7 @@ impl Workspace {
 impl Drop for Workspace {
     fn drop(&mut self) {
         if !self.0.as_os_str().is_empty() {
-            // After an error, which is what the user is told.
+            // After an error, which is reported to the user.
             let _ = self.remove();
         }
     }
@@ -43,7 +43,7 @@ struct Run<'a, P> {
 }
 
 impl<P: FnMut(&str)> Run<'_, P> {
-    /// Measures one step. It ends with the flush, if it has one: that is part of its time, but not an operation.
+    /// Measures one step. A step may end with a flush, which is part of its time, but not an operation.
     fn measure(
         &mut self,
         what: &str,

@@ -1,4 +1,4 @@
-//! What is measured, one method each.
+//! The measured steps, one method each.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -15,13 +15,13 @@ use super::{BenchError, Interrupt};
 
 const LARGE_PIECE: usize = 1 << 20;
 const SMALL_PIECE: usize = 4 << 10;
-/// How often a small piece is appended and flushed.
+/// Number of small pieces that are appended and flushed.
 const STABLE_APPENDS: u64 = 256;
-/// One in so many pieces of the large file is written, and read, at random.
+/// One in this many pieces of the large file is written, and read, at random.
 const RANDOM_SHARE: u64 = 8;
 /// The pattern of the large file; those of small files follow.
 const LARGE: u64 = 0;
-/// The same, after it was written over.
+/// The pattern of the large file after it was overwritten.
 const LARGE_AGAIN: u64 = 1;
 const FIRST_SMALL: u64 = 2;
 
@@ -30,7 +30,7 @@ pub(super) struct Large {
     path: PathBuf,
     file: File,
     bytes: u64,
-    /// Which small pieces were written over.
+    /// Which small pieces were overwritten.
     rewritten: Vec<bool>,
 }
 
@@ -50,7 +50,7 @@ impl Large {
         })
     }
 
-    /// From its beginning to its end, and flushed.
+    /// Writes it from beginning to end, and flushes it.
     pub(super) fn write(&mut self, interrupt: &Interrupt) -> Result<Work, BenchError> {
         let mut work = Work::default();
         let mut pattern = Pattern::new(LARGE, SMALL_PIECE);
@@ -67,7 +67,7 @@ impl Large {
         Ok(work)
     }
 
-    /// From its beginning to its end.
+    /// Reads it from beginning to end.
     pub(super) fn read(&self, interrupt: &Interrupt) -> Result<Work, BenchError> {
         let mut work = Work::default();
         let mut pattern = Pattern::new(LARGE, SMALL_PIECE);
@@ -83,7 +83,7 @@ impl Large {
         Ok(work)
     }
 
-    /// Pieces anywhere, and flushed.
+    /// Writes pieces at random places, and flushes them.
     pub(super) fn write_randomly(&mut self, interrupt: &Interrupt) -> Result<Work, BenchError> {
         let mut work = Work::default();
         let mut pattern = Pattern::new(LARGE_AGAIN, SMALL_PIECE);
@@ -100,7 +100,7 @@ impl Large {
         Ok(work)
     }
 
-    /// Pieces anywhere, by several threads at once.
+    /// Reads pieces at random places, in several threads at once.
     pub(super) fn read_randomly(
         &self,
         interrupt: &Interrupt,
@@ -130,7 +130,7 @@ impl Large {
         })
     }
 
-    /// What a log or a database does: each piece is on stable storage before the next.
+    /// Appends like a log or a database: each piece is on stable storage before the next.
     pub(super) fn append_stable(&self, interrupt: &Interrupt) -> Result<Work, BenchError> {
         let mut work = Work::default();
         let mut pattern = Pattern::new(LARGE, SMALL_PIECE);
@@ -146,7 +146,7 @@ impl Large {
         Ok(work)
     }
 
-    /// Has the system drop it from its cache.
+    /// Has the system drop it from the page cache.
     pub(super) fn forget(&self) -> Result<(), BenchError> {
         fadvise(&self.file, 0, None, Advice::DontNeed)
             .map_err(|error| failed("cannot drop a file from the page cache")(error.into()))
@@ -195,7 +195,7 @@ impl Files {
         Ok(Files { folder, count })
     }
 
-    /// Makes each of them, and flushes it.
+    /// Creates each of them, and flushes it.
     pub(super) fn create(&self, interrupt: &Interrupt, threads: usize) -> Result<Work, BenchError> {
         self.each(interrupt, threads, SMALL_PIECE, |path, piece| {
             let mut options = OpenOptions::new();
@@ -205,7 +205,7 @@ impl Files {
         })
     }
 
-    /// Reads the folder and the attributes of all that is in it, as `ls -l` does.
+    /// Reads the folder and the attributes of all entries, like `ls -l`.
     pub(super) fn list(&self, interrupt: &Interrupt) -> Result<Work, BenchError> {
         interrupt.check()?;
         let mut work = Work::default();
@@ -230,7 +230,7 @@ impl Files {
         }
     }
 
-    /// Asks for the attributes of each.
+    /// Reads the attributes of each.
     pub(super) fn stat(&self, interrupt: &Interrupt, threads: usize) -> Result<Work, BenchError> {
         self.each(interrupt, threads, 0, |path, _| {
             fs::metadata(path).map(|_| ())
@@ -249,7 +249,7 @@ impl Files {
         })
     }
 
-    /// Gives each another name.
+    /// Renames each.
     pub(super) fn rename(&self, interrupt: &Interrupt, threads: usize) -> Result<Work, BenchError> {
         self.each(interrupt, threads, 0, |path, _| {
             fs::rename(path, path.with_extension("renamed"))
@@ -263,7 +263,7 @@ impl Files {
         })
     }
 
-    /// Has the system drop all of them from its cache.
+    /// Has the system drop all of them from the page cache.
     pub(super) fn forget(&self) -> Result<(), BenchError> {
         for index in 0..self.count {
             let path = self.path(index);
@@ -275,7 +275,7 @@ impl Files {
         Ok(())
     }
 
-    /// One operation for each file, which gets the path and what belongs in it.
+    /// Runs one operation for each file, which gets its path and its expected content.
     fn each(
         &self,
         interrupt: &Interrupt,
@@ -303,7 +303,7 @@ impl Files {
     }
 }
 
-/// Divides the numbers up to `count` among threads; each gets its number and its part.
+/// Divides the numbers up to `count` among threads; `run` gets the number of the thread and its part.
 fn in_parallel(
     threads: usize,
     count: u64,

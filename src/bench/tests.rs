@@ -1,3 +1,5 @@
+//! Whole runs of the benchmark in a temporary folder, and the errors that it must report.
+
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +15,7 @@ fn plan(folder: &Path) -> Plan {
     }
 }
 
-/// The folder that the run made.
+/// The folder that the run has created.
 fn made_in(folder: &Path) -> PathBuf {
     let mut entries = fs::read_dir(folder).unwrap();
     entries.next().unwrap().unwrap().path()
@@ -74,7 +76,7 @@ fn an_interruption_at_any_step_ends_the_run_and_leaves_nothing() {
     assert!(at > 10, "each step was interrupted: {at}");
 }
 
-/// Runs, and does something in the folder before the step `before`.
+/// Runs the benchmark, and modifies the folder before the step `before`.
 fn run_with(before: &str, meddle: impl Fn(&Path)) -> BenchError {
     let folder = tempfile::tempdir().unwrap();
     let outcome = run(&plan(folder.path()), &Interrupt::default(), |what| {
@@ -97,7 +99,7 @@ fn data_that_comes_back_changed_is_noticed() {
         matches!(error, BenchError::Different { offset: 69_632, .. }),
         "{error}"
     );
-    // One file in the small folder holds what belongs to another.
+    // One file in the small folder has the content of another.
     let error = run_with("open, read", |made| {
         let small = made.join("parallel");
         fs::copy(small.join("file-00000001"), small.join("file-00000002")).unwrap();

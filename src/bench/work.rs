@@ -1,21 +1,21 @@
 //! The work of one measurement: its bytes and the time of each operation, and the error of an operation that failed.
 //!
-//! The [steps](super::steps) do it; the [run](super::run) makes a line of the report of it.
+//! The [steps](super::steps) do the work; the [run](super::run) makes a line of the report from it.
 
 use std::time::{Duration, Instant};
 
 use super::BenchError;
 
-/// What a step did.
+/// The work of a step.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) bytes: u64,
-    /// How long each operation took.
+    /// Duration of each operation.
     pub(super) times: Vec<Duration>,
 }
 
 impl Work {
-    /// Takes the time of an operation that moves so many bytes.
+    /// Times an operation that transfers `bytes` bytes.
     pub(super) fn time<T>(
         &mut self,
         bytes: u64,
@@ -28,14 +28,14 @@ impl Work {
         Ok(done)
     }
 
-    /// Together with what another thread did.
+    /// Adds the work of another thread.
     pub(super) fn join(&mut self, other: Work) {
         self.bytes += other.bytes;
         self.times.extend(other.times);
     }
 }
 
-/// Says what could not be done.
+/// Names the action that failed.
 pub(super) fn failed(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> BenchError {
     let what = what.into();
     |error| BenchError::Io { what, error }

@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use crate::bench::Plan;
 use crate::config::{Size, Value};
 
-/// `bench`, which is about any folder.
+/// `bench`, which measures any folder.
 pub(super) fn command(json: &Arg) -> Command {
     let folder = Arg::new("folder")
         .value_name("folder")

@@ -4,30 +4,30 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::{configured, switch};
 
-/// How a volume is to be checked.
+/// The options of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FsckRequest {
     /// Read every live frame.
     pub read_data: bool,
     /// Keep and print every finding.
     pub all: bool,
-    /// Say nothing if everything fits together, and show no progress.
+    /// Print nothing if there are no findings, and show no progress.
     pub quiet: bool,
-    /// Write nothing to the bucket, not even the note that keeps metadata.
+    /// Write nothing to the bucket, not even the note that pins the metadata.
     pub no_pin: bool,
-    /// Put right what is found.
+    /// Repair the findings.
     pub repair: bool,
-    /// Only say what a repair would do.
+    /// Only print what a repair would do.
     pub dry_run: bool,
-    /// Give up what cannot be read, where it is in the way.
+    /// Give up data that cannot be read, where they prevent a repair.
     pub accept_loss: bool,
-    /// Repair although this machine's log holds what is not in the bucket.
+    /// Repair although this machine's log holds changes that are not in the bucket.
     pub put_log_aside: bool,
     /// As JSON.
     pub json: bool,
 }
 
-/// `fsck`, which looks at the store.
+/// `fsck`, which checks the store.
 pub(super) fn command(json: &Arg) -> Command {
     configured(
         "fsck",

@@ -7,10 +7,10 @@ use clap::{Arg, ArgMatches, Command};
 use super::{configured, switch};
 use crate::config::Value;
 
-/// The age below which an object is left alone, if nothing else is said.
+/// The default age below which an object is left alone.
 const GRACE: Duration = Duration::from_secs(3600);
 
-/// How garbage is to be looked for.
+/// The options of a search for garbage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcRequest {
     /// Delete it.
@@ -19,9 +19,9 @@ pub struct GcRequest {
     pub grace: Duration,
     /// Do not wait until the gateway has rewritten packs.
     pub no_wait: bool,
-    /// Say nothing if there is none, and show no progress.
+    /// Print nothing if there is none, and show no progress.
     pub quiet: bool,
-    /// Write nothing to the bucket, not even the note that keeps metadata.
+    /// Write nothing to the bucket, not even the note that pins the metadata.
     pub no_pin: bool,
     /// As JSON.
     pub json: bool,
@@ -40,7 +40,7 @@ impl Default for GcRequest {
     }
 }
 
-/// `gc`, which looks at the store.
+/// `gc`, which searches the store.
 pub(super) fn command(json: &Arg) -> Command {
     let grace = Arg::new("grace")
         .long("grace")

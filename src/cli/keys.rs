@@ -7,17 +7,17 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use super::configured;
 use crate::config::{Endpoint, KmsKey, Region, Value};
 
-/// What is to be done with the key ring.
+/// A request about the key ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeysRequest {
-    /// Print what opens it, and its data keys.
+    /// Print its slots and its data keys.
     List {
         /// As JSON.
         json: bool,
     },
     /// Let another passphrase open the volume as well.
     AddPassphrase {
-        /// The file that it is in; without one it is asked for.
+        /// The file that contains it; without a file the user is asked for it.
         file: Option<PathBuf>,
     },
     /// Let another key file open the volume as well.
@@ -29,17 +29,17 @@ pub enum KeysRequest {
     AddKms {
         /// The key: its ARN, its id or an alias.
         key: String,
-        /// Its region, if that is said.
+        /// Its region, if given.
         region: Option<Region>,
-        /// URL of the service, if that is said.
+        /// URL of the service, if given.
         endpoint: Option<Endpoint>,
     },
-    /// Put a new passphrase in the place of what opens the volume now.
+    /// Replace the credential that opens the volume now with a new passphrase.
     ChangePassphrase {
-        /// The file that it is in; without one it is asked for.
+        /// The file that contains it; without a file the user is asked for it.
         file: Option<PathBuf>,
     },
-    /// Take a slot away.
+    /// Remove a slot.
     Remove {
         /// Its number.
         slot: u32,
@@ -48,7 +48,7 @@ pub enum KeysRequest {
     Rotate,
 }
 
-/// `keys` and what it can do.
+/// `keys` and its subcommands.
 pub(super) fn command(json: &Arg) -> Command {
     let new_passphrase = Arg::new("new-passphrase-file")
         .long("new-passphrase-file")
@@ -160,7 +160,7 @@ pub(super) fn request(name: &str, matches: &ArgMatches) -> KeysRequest {
     }
 }
 
-/// The name of a key, which `none` is not.
+/// The name of a key; `none` is refused.
 fn kms_key(text: &str) -> Result<String, String> {
     let named = KmsKey::read(text)?.0;
     named.ok_or_else(|| "name the key that is to open the volume".to_owned())

@@ -7,7 +7,7 @@ use crate::admin::{QuotaLimit, QuotaRequest};
 use crate::config::{Size, Value};
 
 pub(super) fn request(name: &str, matches: &ArgMatches) -> QuotaRequest {
-    // Required where it exists.
+    // Required where the argument exists.
     let path = || matches.get_one("path").cloned().unwrap_or_default();
     let limit = |name| matches.get_one(name).copied().unwrap_or_default();
     match name {
@@ -22,7 +22,7 @@ pub(super) fn request(name: &str, matches: &ArgMatches) -> QuotaRequest {
     }
 }
 
-/// `quota` and what it can do.
+/// `quota` and its subcommands.
 pub(super) fn command(json: &Arg) -> Command {
     let path = Arg::new("path")
         .value_name("path")

@@ -6,14 +6,14 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 
 use super::{configured, switch};
 
-/// Where files are to be salvaged to.
+/// The options of a salvage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SalvageRequest {
-    /// The folder to make.
+    /// The folder to create.
     pub to: PathBuf,
     /// Show no progress.
     pub quiet: bool,
-    /// As JSON, the list of what is lost too.
+    /// As JSON, including the list of lost data.
     pub json: bool,
 }
 

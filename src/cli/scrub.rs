@@ -8,16 +8,16 @@ use super::{configured, switch};
 use crate::admin::ScrubRequest;
 use crate::config::Value;
 
-/// What the scrub is to do.
+/// A request about the scrub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrubCommand {
-    /// What is asked of the gateway.
+    /// The request to the gateway.
     pub request: ScrubRequest,
     /// As JSON.
     pub json: bool,
 }
 
-/// `scrub`, which the running gateway does.
+/// `scrub`, which the running gateway executes.
 pub(super) fn command(json: &Arg) -> Command {
     let age = Arg::new("older-than")
         .long("older-than")

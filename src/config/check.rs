@@ -1,4 +1,4 @@
-//! Rules between settings.
+//! Rules that involve several settings.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use forebay_fs::MIN_DISK_CACHE;
 use super::{Config, ConfigError, Encryption, LogMode, Sealing, Size, Source};
 
 impl Config {
-    /// Checks what no value can be checked for alone.
+    /// Checks the rules that involve several values.
     pub(super) fn check(&self, errors: &mut Vec<ConfigError>) {
         let mut conflict = |key: &'static str, problem: String| {
             errors.push(ConfigError::Conflict {
@@ -21,7 +21,7 @@ impl Config {
             });
         };
 
-        // A volume without log needs neither segments nor room for them.
+        // A volume without a log needs neither segments nor space for them.
         if self.log == LogMode::Disk {
             // One segment is written, one is prepared, and one at each end is partly free.
             let least = self.log_segment.times(4);
@@ -32,7 +32,7 @@ impl Config {
                     format!("must be at least {least}, four times {segment}"),
                 );
             }
-            // Else the log would be full before its first checkpoint closes.
+            // Otherwise the log would be full before its first checkpoint closes.
             let least = self.checkpoint_bytes.times(2);
             if self.log_limit < least {
                 let bytes = self.described("checkpoint_bytes");
@@ -43,7 +43,7 @@ impl Config {
             }
         }
 
-        // A certificate is of no use without its key, and the other way round.
+        // A certificate is useless without its key, and vice versa.
         for (key, other) in [
             ("tls_certificate", "tls_key"),
             ("tls_key", "tls_certificate"),
@@ -119,7 +119,7 @@ impl Config {
             }
         }
 
-        // One checkpoint collects, one or two are on their way, and readers need room as well.
+        // One checkpoint is collecting, one or two are being uploaded, and readers need room as well.
         let least = self.checkpoint_bytes.times(4);
         if self.memory_limit < least {
             let bytes = self.described("checkpoint_bytes");
@@ -169,7 +169,7 @@ impl Config {
         file.path().is_some()
     }
 
-    /// A setting with its value and source, for the inside of a sentence.
+    /// A setting with its value and source, for use within a sentence.
     pub(crate) fn described(&self, key: &str) -> String {
         let value = self
             .written(key)
@@ -183,7 +183,7 @@ impl Config {
 }
 
 impl Size {
-    /// So many times the size, up to the largest there is.
+    /// The size times `factor`, at most the largest possible size.
     fn times(self, factor: u64) -> Size {
         Size::from_bytes(self.bytes().saturating_mul(factor))
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration.
+//! The faults of a configuration.
 
 use std::fmt;
 use std::io;
@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use super::{SETTINGS, Setting, Source};
 
-/// One fault of a configuration. Nothing can be done about any of them but to change what the
-/// message names.
+/// One fault of a configuration. The only remedy for each is to change the value that the message names.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The configuration file cannot be read.
@@ -15,9 +14,9 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Who named it.
+        /// The flag or variable that names it.
         named_by: String,
-        /// Why not.
+        /// The error of the system.
         error: io::Error,
     },
     /// The configuration file is not TOML.
@@ -25,36 +24,36 @@ pub enum ConfigError {
     Syntax {
         /// File and line.
         place: Source,
-        /// What the parser says.
+        /// The error of the parser.
         problem: String,
     },
-    /// A key of the file that means nothing.
+    /// An unknown key in the file.
     #[error("{place}: unknown key `{key}`{hint}")]
     UnknownKey {
-        /// Where it stands.
+        /// Its place.
         place: Source,
         /// As written.
         key: String,
-        /// What might have been meant, as the end of the sentence.
+        /// A suggestion, as the end of the sentence.
         hint: String,
     },
-    /// Something about the exports in the file.
+    /// A fault in the exports of the file.
     #[error("{place}: {problem}")]
     Export {
-        /// Where it stands.
+        /// Its place.
         place: Source,
-        /// What is wrong, and what to do.
+        /// The fault and the remedy.
         problem: String,
     },
-    /// An environment variable that begins like ours and means nothing.
+    /// An unknown environment variable with the program's prefix.
     #[error("unknown environment variable `{name}`{hint}")]
     UnknownVariable {
         /// Its name.
         name: String,
-        /// What might have been meant, as the end of the sentence.
+        /// A suggestion, as the end of the sentence.
         hint: String,
     },
-    /// A value that cannot be read as what it should be, or is out of bounds.
+    /// A value that cannot be parsed, or is out of bounds.
     #[error("{place}: {key} = `{value}`: {reason}; expected {expected}")]
     BadValue {
         /// The setting.
@@ -63,20 +62,20 @@ pub enum ConfigError {
         place: Source,
         /// As written.
         value: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
-        /// What would be right.
+        /// The form of a correct value.
         expected: String,
     },
-    /// A value without which the gateway cannot run, and for which there is no default here.
+    /// A required value that has no default here.
     #[error("{key} is not set and has no default here: {reason}")]
     Missing {
         /// The setting.
         key: &'static str,
-        /// Why there is none, and what to do.
+        /// Why there is none, and the remedy.
         reason: &'static str,
     },
-    /// Two values that cannot both be.
+    /// Two values that contradict each other.
     #[error("{key} = {value} ({place}) {problem}")]
     Conflict {
         /// One of them.
@@ -85,12 +84,12 @@ pub enum ConfigError {
         value: String,
         /// Where it was set.
         place: Source,
-        /// The rule, the other value, and the way out.
+        /// The rule, the other value, and the remedy.
         problem: String,
     },
 }
 
-/// All faults of a configuration, one a line.
+/// All faults of a configuration, one per line.
 #[derive(Debug)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
@@ -108,10 +107,10 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// Similarity (0 to 1) below which a suggestion would rather confuse.
+/// Similarity (0 to 1) below which a suggestion would be confusing.
 const NEAR: f64 = 0.75;
 
-/// The end of a sentence about an unknown name: the nearest right one, if one is near.
+/// The end of a sentence about an unknown name: the nearest known one, if one is near.
 pub(super) fn nearest(name: &str, spell: impl Fn(&Setting) -> String) -> String {
     match nearest_of(name, SETTINGS.iter().map(spell)) {
         Some(right) => format!("; did you mean `{right}`?"),
@@ -119,7 +118,7 @@ pub(super) fn nearest(name: &str, spell: impl Fn(&Setting) -> String) -> String 
     }
 }
 
-/// That of the right names which is nearest to `name`, if one is near.
+/// The one of the known names that is nearest to `name`, if one is near.
 pub(crate) fn nearest_of(name: &str, right: impl Iterator<Item = String>) -> Option<String> {
     let rated = right.map(|right| (strsim::jaro_winkler(name, &right), right));
     let near = rated.filter(|(similarity, _)| *similarity >= NEAR);

@@ -12,9 +12,9 @@
 //! access = "ro"
 //! ```
 //!
-//! A table is what exports(5) calls a client entry: some clients of a directory, with their options. What
-//! it does not say is as the setting of the same name says. Without any such table the root of the
-//! volume is exported, with these settings.
+//! A table corresponds to a client entry in exports(5): some clients of a directory, with their options. Options that
+//! it leaves out come from the setting of the same name. Without any such table the root of the volume is exported,
+//! with these settings.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub(super) const TABLE: &str = "export";
 
 /// The end of a sentence about a table of another name.
 pub(super) fn no_such_table(name: &str) -> String {
-    // One letter more or less, or in its place, is a slip.
+    // One letter added, missing or replaced is considered a typo.
     match nearest_of(&name.to_ascii_lowercase(), [TABLE.to_owned()].into_iter()) {
         Some(right) => format!("; did you mean [[{right}]]?"),
         None => format!(
@@ -48,7 +48,7 @@ pub(super) fn no_such_table(name: &str) -> String {
 fn no_such_key(key: &str) -> String {
     let own = OWN.iter().copied();
     let nearest = nearest_of(key, own.chain(["path"]).map(str::to_owned));
-    // A setting of the gateway as a whole is not misspelt.
+    // A setting of the whole gateway is not a misspelt option.
     if let Some(setting) = Setting::find(key) {
         return format!(
             "`{}` is a setting of the whole gateway and none of an [[export]]: write it above the first [[export]]",
@@ -63,8 +63,8 @@ fn no_such_key(key: &str) -> String {
     format!("unknown key `{key}` in [[export]]; it takes path, {others} and {last}")
 }
 
-/// The settings that an export may have its own value of: one row makes the field, its key and how it
-/// is read and shown.
+/// The settings that an export may override: one row creates the field, its key, and the code that reads and shows
+/// it.
 macro_rules! options {
     ($($(#[doc = $documentation:literal])+ $key:ident: $kind:ty;)+) => {
         /// Their keys.
@@ -87,12 +87,12 @@ macro_rules! options {
                 }
             }
 
-            /// The values beside the path, as they are written in a file.
+            /// The values beside the path, in the form of a file.
             pub(super) fn written(&self) -> [(&'static str, Written); OWN.len()] {
                 [$((stringify!($key), self.$key.write()),)+]
             }
 
-            /// What the table says, and what it leaves out as `config` has it.
+            /// Reads the values of a table, and takes those that it leaves out from `config`.
             fn read(
                 path: String,
                 raw: &RawExport,
@@ -109,31 +109,31 @@ macro_rules! options {
 }
 
 options! {
-    /// Whose hosts these are.
+    /// The addresses of the clients.
     clients: Clients;
     /// Whether they may change anything.
     access: Access;
-    /// Whose identity is replaced.
+    /// The callers whose identity is replaced.
     squash: Squash;
-    /// By which user's.
+    /// The user that replaces it.
     anonuid: u32;
-    /// By which group's.
+    /// The group that replaces it.
     anongid: u32;
-    /// Which credentials they may have.
+    /// The accepted flavors of credentials.
     sec: Security;
-    /// From which ports they may connect.
+    /// The ports from which they may connect.
     source_port: SourcePort;
-    /// How their connections have to be protected.
+    /// The required protection of their connections.
     xprtsec: Xprtsec;
-    /// What answers that promise stable storage wait for.
+    /// The commit mode: where data must be before a reply that promises stable storage.
     commit: CommitMode;
-    /// Whether what they write is compressed.
+    /// Whether written data is compressed.
     compression: Compression;
-    /// How hard.
+    /// The levels of compression.
     compression_level: Levels;
 }
 
-/// Takes the tables of a file apart; what is wrong with them goes to `errors`.
+/// Extracts the tables of a file; errors are added to `errors`.
 pub(super) fn gather(
     file: &FileText<'_>,
     place: Source,
@@ -152,7 +152,7 @@ pub(super) fn gather(
     };
     let mut exports = Vec::new();
     for item in items {
-        // The span of a table in a list is its header's.
+        // The span of a table in a list is that of its header.
         let place = file.place(item.span());
         match item.get_ref().as_table() {
             Some(table) => exports.push(one(file, place, table, errors)),
@@ -202,7 +202,7 @@ fn one(
     raw
 }
 
-/// Reads the tables; what they leave out is as `config` has it.
+/// Reads the tables; options that they leave out come from `config`.
 pub(super) fn read(
     raw: &[RawExport],
     config: &Config,
@@ -258,7 +258,7 @@ pub(super) fn read(
     exports
 }
 
-/// Refuses what the gateway as a whole cannot do. `place` tells where a value of the export was set.
+/// Refuses options that the whole gateway does not support. `place` returns where a value of the export was set.
 fn check(
     export: &Export,
     place: &impl Fn(&str) -> Source,
@@ -278,7 +278,7 @@ fn check(
     }
 }
 
-/// An export that nobody could use is a mistake: what its clients need has to be there.
+/// An export that no client could use is a mistake: the files that its clients need must be configured.
 fn check_xprtsec(export: &Export, place: Source, config: &Config, errors: &mut Vec<ConfigError>) {
     let missing = match export.xprtsec {
         Xprtsec { none: true, .. } => return,
@@ -299,7 +299,7 @@ fn check_xprtsec(export: &Export, place: Source, config: &Config, errors: &mut V
     });
 }
 
-/// Clients that an earlier table of the same path names too.
+/// Clients that an earlier table of the same path contains as well.
 fn shared_range(export: &Export, earlier: &[Export]) -> Option<AddressRange> {
     let same_path = earlier.iter().filter(|other| other.path == export.path);
     let named: Vec<AddressRange> = same_path
@@ -310,7 +310,7 @@ fn shared_range(export: &Export, earlier: &[Export]) -> Option<AddressRange> {
     own.find(|range| named.contains(range))
 }
 
-/// A path without slashes that say nothing.
+/// A path without redundant slashes.
 fn check_path(path: &str) -> Result<String, String> {
     if !path.starts_with('/') {
         return Err(format!(

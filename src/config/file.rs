@@ -1,4 +1,4 @@
-//! Reading the configuration file.
+//! Reads the configuration file.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::raw::Raw;
 use super::text::{FileText, scalar_or_list};
 use super::{ConfigError, Setting, exports};
 
-/// Reads the file into `raw`; what is wrong with it goes to `errors`.
+/// Reads the file into `raw`; errors are added to `errors`.
 pub(super) fn read(path: &Path, named_by: &str, raw: &mut Raw, errors: &mut Vec<ConfigError>) {
     match std::fs::read_to_string(path) {
         Ok(text) => parse(&FileText { path, text: &text }, raw, errors),
@@ -21,7 +21,7 @@ pub(super) fn read(path: &Path, named_by: &str, raw: &mut Raw, errors: &mut Vec<
     }
 }
 
-/// Takes the text apart.
+/// Parses the text.
 fn parse(file: &FileText<'_>, raw: &mut Raw, errors: &mut Vec<ConfigError>) {
     let table = match DeTable::parse(file.text) {
         Ok(table) => table.into_inner(),

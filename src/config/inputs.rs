@@ -1,4 +1,4 @@
-//! Gathering what was set, before anything is read as a value.
+//! Collects the values that were set, as text.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use super::error::nearest;
 use super::raw::Raw;
 use super::{ConfigError, SETTINGS, Setting, Source, file};
 
-/// What the names of all environment variables of the program begin with.
+/// Prefix of all environment variables of the program.
 pub const VARIABLE_PREFIX: &str = "FOREBAY_";
 
 /// The variable that names the configuration file.
 pub const CONFIG_VARIABLE: &str = "FOREBAY_CONFIG";
 
-/// The configuration file that is read, if it exists, when none is named.
+/// The configuration file that is read if none is named and this one exists.
 pub const SYSTEM_FILE: &str = "/etc/forebay/forebay.toml";
 
 /// Everything that the configuration depends on.
@@ -25,7 +25,7 @@ pub struct Inputs {
     pub file: Option<PathBuf>,
     /// The environment.
     pub variables: Vec<(OsString, OsString)>,
-    /// The file to read when none is named, if it exists.
+    /// The file that is read if none is named and this one exists.
     pub system_file: PathBuf,
     /// Whether the program runs as root.
     pub is_root: bool,
@@ -59,7 +59,7 @@ impl Inputs {
         raw
     }
 
-    /// The configuration file and who named it.
+    /// The configuration file and the flag or variable that names it.
     fn config_file(&self) -> Option<(PathBuf, String)> {
         if let Some(path) = &self.file {
             return Some((path.clone(), "named by --config".to_owned()));
@@ -67,7 +67,7 @@ impl Inputs {
         if let Some(path) = self.variable(CONFIG_VARIABLE) {
             return Some((path.into(), format!("named by {CONFIG_VARIABLE}")));
         }
-        // A file that is there but cannot be looked at is an error, not an absent one.
+        // A file that exists but cannot be accessed is an error, not a missing file.
         match self.system_file.try_exists() {
             Ok(false) => None,
             _ => Some((self.system_file.clone(), "the system's default".to_owned())),
@@ -106,12 +106,12 @@ impl Inputs {
         }
     }
 
-    /// Where log and state go when nobody says where.
+    /// The default folder for log and state.
     pub(super) fn default_data_dir(&self) -> Option<PathBuf> {
         if self.is_root {
             return Some("/var/lib/forebay".into());
         }
-        // The XDG base directory specification has relative paths ignored.
+        // According to the XDG base directory specification, relative paths are ignored.
         let absolute = |name| {
             self.variable(name)
                 .map(Path::new)
@@ -123,8 +123,8 @@ impl Inputs {
     }
 }
 
-/// What to say about an unknown variable. Kubernetes gives every container variables named after
-/// the services of its namespace, so a service called `forebay` makes some that look like ours.
+/// The hint for an unknown variable. Kubernetes gives every container variables named after the services of its
+/// namespace, so a service called `forebay` creates some that look like variables of the program.
 fn unknown_variable_hint(name: &str) -> String {
     if name.contains("_SERVICE_") || name.contains("_PORT") {
         return "; if Kubernetes set it, say `enableServiceLinks: false` in the pod".to_owned();

@@ -1,24 +1,22 @@
-//! Everything that can be set.
+//! All settings of the program.
 //!
-//! There is one table, in [`settings`](self): each setting has a name, a type, a default, bounds
-//! and a meaning. From the name follow its TOML key (`log_limit`), its flag (`--log-limit`) and
-//! its environment variable (`FOREBAY_LOG_LIMIT`). The help texts, `forebay config`, the typed
-//! [`Config`] and the table in `docs/settings.md` are all made from it.
+//! There is one table, in [`settings`](self): each setting has a name, a type, a default, bounds and a meaning. Its
+//! TOML key (`log_limit`), its flag (`--log-limit`) and its environment variable (`FOREBAY_LOG_LIMIT`) are derived
+//! from the name. The help texts, `forebay config`, the typed [`Config`] and the table in `docs/settings.md` are all
+//! generated from the table.
 //!
-//! Where a value comes from, first match wins:
+//! The sources of a value, the first match wins:
 //!
 //! 1. a flag,
 //! 2. an environment variable,
-//! 3. the file named by `--config` or `FOREBAY_CONFIG`, else `/etc/forebay/forebay.toml` if there
-//!    is one,
+//! 3. the file named by `--config` or `FOREBAY_CONFIG`, else `/etc/forebay/forebay.toml` if it exists,
 //! 4. the default.
 //!
-//! The file alone may also list the directories that clients may mount, each with rules of its own:
-//! [`Export`].
+//! Only the file can also list the directories that clients may mount, each with rules of its own: [`Export`].
 //!
-//! Nothing is guessed and nothing is ignored: an unknown key, variable or flag, a value that cannot
-//! be read, one out of bounds and two that contradict each other are errors. All of them are
-//! reported at once, each with the place it came from and what would be right.
+//! Nothing is guessed and nothing is ignored: an unknown key, variable or flag, a value that cannot be parsed, one
+//! out of bounds and two that contradict each other are errors. All of them are reported at once, each with its place
+//! and a correct form.
 
 mod check;
 mod error;
@@ -50,7 +48,7 @@ pub use value::{
 };
 
 impl Config {
-    /// Reads the configuration from everywhere it may come from, and checks all of it.
+    /// Reads the configuration from all sources, and checks it.
     ///
     /// # Errors
     /// Every fault that was found, not just the first.

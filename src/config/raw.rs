@@ -1,4 +1,4 @@
-//! The text of what was set, and where each value stands, before it is read as a value.
+//! The text of the values that were set, and the place of each, before they are parsed.
 //!
 //! [`inputs`](super::inputs) gathers it, with the file's part from [`file`](super::file) and
 //! [`exports`](super::exports); [`settings`](super::settings) reads the values out of it.
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use super::{ConfigError, Default, SETTINGS, Setting, Source, Value};
 
-/// The text of the values that were set, and where each was.
+/// The text of the values that were set, and the place of each.
 #[derive(Debug, Default)]
 pub(super) struct Raw {
     values: BTreeMap<&'static str, (String, Source)>,
-    /// What the file lists.
+    /// The exports that the file lists.
     pub(super) exports: Vec<RawExport>,
 }
 
@@ -22,8 +22,8 @@ impl Raw {
         self.values.insert(setting.key, (text, source));
     }
 
-    /// Fills in the defaults of what was not set; `data_dir` is that of its setting. A computed default that cannot be
-    /// computed is left out.
+    /// Adds the defaults of values that were not set; `data_dir` is that of its setting. A computed default that
+    /// cannot be computed is left out.
     pub(super) fn add_defaults(&mut self, data_dir: Option<&Path>) {
         let fixed = |setting: &Setting| match setting.default {
             Default::Fixed(text) => Some(text.to_owned()),
@@ -58,7 +58,7 @@ impl Raw {
     ) -> Option<T> {
         let setting = Setting::find(key)?;
         let Some((text, source)) = self.values.get(key) else {
-            // The store lacks a default only where the data_dir is at fault.
+            // The store has no default only if that of data_dir is missing.
             if key == "data_dir" {
                 errors.push(ConfigError::Missing {
                     key,
@@ -83,7 +83,7 @@ impl Raw {
         }
     }
 
-    /// Where every value comes from.
+    /// The source of every value.
     pub(super) fn sources(&self) -> BTreeMap<&'static str, Source> {
         let source =
             |(key, (_, source)): (&&'static str, &(String, Source))| (*key, source.clone());
@@ -102,7 +102,7 @@ pub(super) fn within<T: Value + PartialOrd>(value: T, low: &str, high: &str) -> 
     Ok(value)
 }
 
-/// A bad value as it is shown: what may be a password in a URL is left out.
+/// A wrong value for a message: what may be a password in a URL is left out.
 fn without_credentials(text: &str) -> String {
     match (text.find("://"), text.rfind('@')) {
         (Some(scheme), Some(at)) if scheme < at => {
@@ -112,7 +112,7 @@ fn without_credentials(text: &str) -> String {
     }
 }
 
-/// The text of one table's values, and where each stands.
+/// The text of the values of one table, and the place of each.
 #[derive(Debug)]
 pub(super) struct RawExport {
     pub(super) place: Source,

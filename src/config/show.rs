@@ -1,4 +1,4 @@
-//! The configuration as text: for people, to be fed back, and for other programs.
+//! The configuration as text: for people, as a file, and for other programs.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ pub struct Shown {
     pub setting: &'static Setting,
     /// Its value.
     pub value: Written,
-    /// Where the value came from.
+    /// The source of the value.
     pub source: Source,
 }
 
@@ -28,8 +28,7 @@ impl Config {
         SETTINGS.iter().filter_map(shown).collect()
     }
 
-    /// As a configuration file that gives this configuration, with the source of each value as a
-    /// comment.
+    /// As a configuration file that yields this configuration, with the source of each value as a comment.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         let mut section = "";
@@ -42,7 +41,7 @@ impl Config {
             let line = format!("{} = {}", shown.setting.key, toml_value(&shown.value));
             let _ = writeln!(text, "{line:<44} # {}", one_line(&shown.source.to_string()));
         }
-        // What follows from the settings above must go on to follow from them when they are changed.
+        // Exports that are derived from the settings above are left out, so that they follow changes of these.
         let general = [Export::general(self)];
         for export in self.exports.iter().filter(|_| self.exports != general) {
             let _ = writeln!(text, "\n[[export]]\npath = {}", toml_string(&export.path));
@@ -95,20 +94,19 @@ fn toml_value(value: &Written) -> String {
     }
 }
 
-/// A basic string of TOML. What JSON escapes, TOML reads, and the one character that only TOML
-/// wants escaped (DEL) is added.
+/// A basic string of TOML. TOML reads the escapes of JSON, and requires one more (DEL), which is added.
 fn toml_string(text: &str) -> String {
     serde_json::Value::from(text)
         .to_string()
         .replace('\u{7f}', "\\u007f")
 }
 
-/// A comment ends at the end of its line, whatever a path may contain.
+/// A comment ends at the end of its line, so control characters in a path are replaced.
 fn one_line(text: &str) -> String {
     text.replace(|character: char| character.is_control(), "?")
 }
 
-/// The table of all settings as `docs/settings.md` has it.
+/// The table of all settings as in `docs/settings.md`.
 pub fn markdown_table() -> String {
     let mut text = String::from(
         "| key | type | default | meaning |\n\
@@ -127,7 +125,7 @@ pub fn markdown_table() -> String {
     text
 }
 
-/// A default as code, where it is a value and not a sentence.
+/// A default as code, if it is a value and not a sentence.
 fn code(text: &str) -> String {
     if text.contains(' ') {
         text.to_owned()

@@ -1,12 +1,12 @@
-//! Where a value came from.
+//! The sources of values.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a value came from; its text is what errors and `forebay config` say.
+/// The source of a value; its text appears in errors and in `forebay config`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody set it.
+    /// The value was not set.
     Default,
     /// A line of the configuration file, counted from 1.
     File {

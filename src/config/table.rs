@@ -1,34 +1,34 @@
-//! What one row of the table of settings is, and the macro that makes everything from the rows.
+//! A row of the table of settings, and the macro that generates the configuration from the rows.
 
-/// What a setting is when nobody sets it.
+/// The default of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Default {
     /// This value.
     Fixed(&'static str),
-    /// A value that depends on others or on who runs the program; this says how.
+    /// A value that depends on other settings or on the user of the program; this describes it.
     Computed(&'static str),
 }
 
 /// One setting: a row of the table.
 #[derive(Debug)]
 pub struct Setting {
-    /// Under which heading it is listed.
+    /// The heading under which it is listed.
     pub section: &'static str,
     /// Its name, which is its TOML key.
     pub key: &'static str,
-    /// What kind of value it takes, in one word.
+    /// The kind of its values, in one word.
     pub kind: &'static str,
-    /// What a right value looks like, without choices and bounds.
+    /// An example of a correct value, without choices and bounds.
     pub(super) example: &'static str,
     /// The values it takes, if they can be listed.
     pub choices: &'static [&'static str],
-    /// Whether it takes several values: with commas between them, or as an array in the file.
+    /// Whether it takes several values: separated by commas, or as an array in the file.
     pub is_list: bool,
-    /// What it is when nobody sets it.
+    /// Its default.
     pub default: Default,
     /// Lowest and highest value, if it has bounds.
     pub bounds: Option<(&'static str, &'static str)>,
-    /// What it does.
+    /// Its meaning.
     pub(super) documentation: &'static [&'static str],
 }
 
@@ -38,7 +38,7 @@ impl Setting {
         super::SETTINGS.iter().find(|setting| setting.key == key)
     }
 
-    /// Whether each export may have its own value of it.
+    /// Whether each export may override it.
     pub fn is_of_exports(&self) -> bool {
         super::exports::OWN.contains(&self.key)
     }
@@ -57,18 +57,18 @@ impl Setting {
         )
     }
 
-    /// What it does, as one paragraph.
+    /// Its meaning, as one paragraph.
     pub fn meaning(&self) -> String {
         let lines: Vec<_> = self.documentation.iter().map(|line| line.trim()).collect();
         lines.join(" ")
     }
 
-    /// What values it takes, in short: `size, 1MiB to 1GiB`, or the words to choose from.
+    /// The type of its values, in short: `size, 1MiB to 1GiB`, or the words to choose from.
     pub fn type_text(&self) -> String {
         self.with_choices_and_bounds(self.kind)
     }
 
-    /// What a right value looks like, for errors: `a size such as 64MiB, 1MiB to 1GiB`.
+    /// The form of a correct value, for errors: `a size such as 64MiB, 1MiB to 1GiB`.
     pub fn expected(&self) -> String {
         self.with_choices_and_bounds(self.example)
     }
@@ -84,7 +84,7 @@ impl Setting {
         }
     }
 
-    /// The default as it is written in tables.
+    /// The default as shown in tables.
     pub fn default_text(&self) -> &'static str {
         match self.default {
             Default::Fixed(text) | Default::Computed(text) => text,
@@ -92,9 +92,9 @@ impl Setting {
     }
 }
 
-/// Makes the list of [`Setting`]s, the struct `Config` and the code that reads and shows it from
-/// one list of rows. The documentation of a row is the documentation of the field, the help of the
-/// flag and the text in docs/settings.md.
+/// Generates the list of [`Setting`]s, the struct `Config` and the code that reads and shows it from one list of
+/// rows. The doc comment of a row is the documentation of the field, the help of the flag and the text in
+/// docs/settings.md.
 macro_rules! settings {
     ($(
         $section:literal {
@@ -119,21 +119,20 @@ macro_rules! settings {
             },
         )+)+];
 
-        /// The effective configuration: every value read, within its bounds, and fitting the
-        /// others.
+        /// The effective configuration: every value parsed, within its bounds, and consistent with the others.
         #[derive(Clone, Debug)]
         pub struct Config {
             $($(
                 $(#[doc = $documentation])+
                 pub $key: $kind,
             )+)+
-            /// What clients may mount; at least one directory.
+            /// The directories that clients may mount; at least one.
             pub exports: Vec<Export>,
             sources: BTreeMap<&'static str, Source>,
         }
 
         impl Config {
-            /// Reads every value; pushes what is wrong, and gives nothing if anything was.
+            /// Reads every value; adds all errors to `errors`, and returns nothing if there were any.
             pub(super) fn read(raw: &Raw, errors: &mut Vec<ConfigError>) -> Option<Config> {
                 $($(
                     let $key = raw.read::<$kind>(
@@ -151,12 +150,12 @@ macro_rules! settings {
                 Some(config)
             }
 
-            /// Where the value of a setting came from.
+            /// The source of a setting's value.
             pub fn source(&self, key: &str) -> Source {
                 self.sources.get(key).cloned().unwrap_or(Source::Default)
             }
 
-            /// The value of a setting, as it is written in a file.
+            /// The value of a setting, in the form of a file.
             pub(super) fn written(&self, key: &str) -> Option<Written> {
                 match key {
                     $($(stringify!($key) => Some(self.$key.write()),)+)+

@@ -1,4 +1,4 @@
-//! The configuration as a whole: where values come from, and what is refused.
+//! The configuration as a whole: the sources of values, and the errors.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -13,7 +13,7 @@ mod exports;
 mod kms;
 mod output;
 
-/// The places that a configuration comes from, all empty at first but for a home.
+/// The sources of a configuration, all empty at first but for a home.
 struct Places {
     dir: TempDir,
     inputs: Inputs,
@@ -45,7 +45,7 @@ impl Places {
         self
     }
 
-    /// The file that is read when none is named.
+    /// The file that is read if none is named.
     fn system_file(self, text: &str) -> Places {
         std::fs::write(&self.inputs.system_file, text).unwrap();
         self
@@ -62,7 +62,7 @@ impl Places {
         Config::load(&self.inputs).unwrap_or_else(|errors| panic!("{errors}"))
     }
 
-    /// The one error, with the temporary folder's path taken out.
+    /// The only error, without the temporary folder's path.
     fn error(&self) -> String {
         let errors = Config::load(&self.inputs).expect_err("must be refused");
         assert_eq!(errors.0.len(), 1, "{errors}");

@@ -1,6 +1,6 @@
-//! The text of the configuration file: the place of each part, and values of TOML as flags would give them.
+//! The text of the configuration file: the place of each part, and TOML values in the form of flags.
 //!
-//! [`file`](super::file) takes the settings out of it, and [`exports`](super::exports) the exports.
+//! [`file`](super::file) extracts the settings from it, and [`exports`](super::exports) the exports.
 
 use std::ops::Range;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(super) struct FileText<'a> {
 }
 
 impl FileText<'_> {
-    /// Where a span of the text is.
+    /// The place of a span of the text.
     pub(super) fn place(&self, span: Range<usize>) -> Source {
         Source::File {
             path: self.path.to_owned(),
@@ -25,7 +25,7 @@ impl FileText<'_> {
         }
     }
 
-    /// The error for a value of a TOML type that the setting has no use for.
+    /// The error for a value of a TOML type that the setting does not accept.
     pub(super) fn wrong_type(
         &self,
         setting: &'static Setting,
@@ -42,7 +42,7 @@ impl FileText<'_> {
     }
 }
 
-/// The text of a value as a flag would give it; nothing for types that no setting has.
+/// The text of a value in the form of a flag; nothing for types that no setting has.
 pub(super) fn scalar_or_list(value: &DeValue<'_>, setting: &Setting) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -59,7 +59,7 @@ pub(super) fn scalar_or_list(value: &DeValue<'_>, setting: &Setting) -> Option<S
     }
 }
 
-/// Line of a byte of the text, counted from 1.
+/// Line number of an offset in the text, counted from 1.
 fn line_of(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().get(..offset).unwrap_or(text.as_bytes());
     1 + before.iter().filter(|byte| **byte == b'\n').count()

@@ -1,4 +1,4 @@
-//! The types that settings have, each with one way to be read and one to be written.
+//! The types of settings. Each is parsed and written in one way.
 
 mod choice;
 mod clients;
@@ -30,28 +30,28 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// A type of setting. What [`Value::write`] gives, [`Value::read`] reads back as the same value.
+/// The type of a setting. [`Value::read`] parses the output of [`Value::write`] to the same value.
 pub trait Value: Sized {
     /// The kind of value in one word, for tables and help texts.
     const KIND: &'static str;
-    /// What a right value looks like, for errors.
+    /// The form of a correct value, for errors.
     const EXAMPLE: &'static str;
-    /// All right values, if they are words to choose from.
+    /// All correct values, if they are words to choose from.
     const CHOICES: &'static [&'static str] = &[];
     /// Whether there are several values, separated by commas.
     const IS_LIST: bool = false;
 
-    /// Reads a value as people write it.
+    /// Parses a value as people write it.
     ///
     /// # Errors
     /// What is wrong with the text, without repeating it.
     fn read(text: &str) -> Result<Self, String>;
 
-    /// The value as it would be written in a file.
+    /// The value in the form of a file.
     fn write(&self) -> Written;
 }
 
-/// A value in the form that files have for it.
+/// A value in the form that it has in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
     /// A string.
@@ -63,7 +63,7 @@ pub enum Written {
 }
 
 impl fmt::Display for Written {
-    /// As a flag or variable would have it.
+    /// In the form of a flag or variable.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Written::Text(text) => f.write_str(text),
@@ -103,7 +103,7 @@ impl Value for SocketAddr {
     }
 }
 
-/// A path is made absolute when it is read, from the directory that the program runs in.
+/// A path is made absolute when it is parsed, relative to the current directory of the program.
 impl Value for PathBuf {
     const KIND: &'static str = "path";
     const EXAMPLE: &'static str = "the path of a folder";

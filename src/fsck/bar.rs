@@ -1,4 +1,4 @@
-//! The line that shows how far a check has come, on a terminal.
+//! The progress line of a check, on a terminal.
 
 use std::io::{Write, stderr};
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use forebay_fsck::{Progress, Stage};
 
 /// How often the line is drawn.
 const PERIOD: Duration = Duration::from_millis(500);
-/// A rate over less time than this says little.
+/// A rate over less time than this is not meaningful.
 const SETTLED: Duration = Duration::from_secs(2);
 /// Characters of the bar.
 const WIDTH: u64 = 20;
 
-/// Draws the line over and over. Never returns.
+/// Draws the line again and again. Never returns.
 pub(crate) async fn show(progress: Arc<Progress>) {
     let (mut begun, mut before) = (Instant::now(), (Stage::Opening, 0));
     loop {
         let (stage, done, total) = progress.now();
-        // A stage may come again, in the next pass.
+        // A stage may be repeated, in the next pass.
         if stage != before.0 || done < before.1 {
             begun = Instant::now();
         }
@@ -29,7 +29,7 @@ pub(crate) async fn show(progress: Arc<Progress>) {
     }
 }
 
-/// Takes the line away.
+/// Removes the line.
 pub(crate) fn clear() {
     draw("");
 }
@@ -37,7 +37,7 @@ pub(crate) fn clear() {
 /// Draws this line in its place.
 pub(crate) fn draw(line: &str) {
     let mut output = stderr().lock();
-    // A terminal that is gone needs no line.
+    // A closed terminal needs no line.
     let _ = write!(output, "\r{line}\x1b[K").and_then(|()| output.flush());
 }
 
@@ -50,7 +50,7 @@ fn line(stage: Stage, done: u64, total: Option<u64>, elapsed: Duration) -> Strin
         true => (done as f64 / elapsed.as_secs_f64()) as u64,
         false => 0,
     };
-    // What is known beforehand of objects is the volume's own count, which may be wrong.
+    // The total is the volume's own count of objects, which may be wrong.
     let total = total.filter(|total| done <= *total);
     let mut line = String::new();
     if let Some(total) = total {

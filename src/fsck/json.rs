@@ -1,4 +1,4 @@
-//! The report for programs; `docs/fsck.md` tells of it.
+//! The report for programs; `docs/fsck.md` describes it.
 
 use forebay_fsck::{Finding, Report};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `forebay fsck --repair`: says each step, as it is made, and then what is left.
+//! `forebay fsck --repair`: reports each step as it is done, and then the remaining findings.
 
 use std::fmt::Write as _;
 use std::io::{Write, stdout};
@@ -17,14 +17,14 @@ use super::{Outcome, json, text};
 use crate::cli::FsckRequest;
 use crate::config::Config;
 
-/// Everything fits together.
+/// No findings.
 const NOTHING: u8 = 0;
-/// Everything that was found is repaired, or would be.
+/// All findings are repaired, or would be.
 const REPAIRED: u8 = 1;
-/// Something is left that only a copy of the bucket, or consent to losses, puts right.
+/// Something is left that only a copy of the bucket, or consent to losses, can repair.
 const LEFT: u8 = 4;
 
-/// Steps go to standard output as they are made; as JSON, they are one part of the report.
+/// Steps go to standard output as they are done; as JSON, they are one part of the report.
 enum Told {
     Lines,
     Gathered(Vec<Value>),
@@ -35,10 +35,10 @@ impl Observer for Told {
         match self {
             Told::Lines => {
                 let mut output = stdout().lock();
-                // The repair goes on if nobody reads it any more.
+                // The repair continues if the reader closes the pipe.
                 let _ = writeln!(output, "{}", line(step)).and_then(|()| output.flush());
             }
-            // Numbers and texts always become JSON.
+            // Numbers and texts can always be converted to JSON.
             Told::Gathered(steps) => steps.extend(serde_json::to_value(step)),
         }
     }
@@ -52,7 +52,7 @@ fn line(step: &Step) -> String {
     }
 }
 
-/// Repairs the volume in `store`, or says what that would do.
+/// Repairs the volume in `store`, or reports what a repair would do.
 pub(super) async fn run(
     config: &Config,
     store: &Store,
@@ -60,7 +60,7 @@ pub(super) async fn run(
     request: FsckRequest,
     progress: Arc<Progress>,
 ) -> Result<Outcome, String> {
-    // A claim is held to the end: no gateway starts on this machine's folder.
+    // The claim is held to the end: no gateway can start with this machine's folder.
     let (_claim, seen) = match request.dry_run {
         true => (None, seen(config, store).await?),
         false => {
@@ -103,14 +103,14 @@ pub(super) async fn run(
     Ok(Outcome { text, code })
 }
 
-/// The highest epoch of the volume that the gateway of this machine's folder has seen. It may be running.
+/// The highest epoch of the volume that the gateway of this machine's folder has seen. That gateway may be running.
 async fn seen(config: &Config, store: &Store) -> Result<Epoch, String> {
     let descriptor = VolumeDescriptor::load(&store.store, &store.root).await;
     let volume = descriptor.map_err(|error| error.at(&store.url).to_string())?;
     forebay_fs::epoch_seen(&config.data_dir, volume.volume).map_err(|error| error.to_string())
 }
 
-/// Since 1970. A clock before that is set wrong; the epoch itself is as good an answer.
+/// Time since 1970. An earlier clock is wrong; the epoch itself is as good an answer.
 fn now() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default()

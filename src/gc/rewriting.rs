@@ -1,4 +1,5 @@
-//! Packs that are mostly dead are rewritten by the gateway, which alone writes metadata: here it is asked to, and watched.
+//! Packs that are mostly dead are rewritten by the gateway, because only it writes metadata: this sends the request,
+//! and watches the progress.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,38 +9,38 @@ use serde::Serialize;
 use crate::admin::{self, ClientError, GcOrder, GcReport};
 use crate::fsck::bar;
 
-/// How often the gateway is asked how far it is.
+/// Interval of requests for the progress.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How often in a row it may leave that unanswered.
+/// Maximum number of consecutive requests without an answer.
 const MOST_SILENCES: u32 = 6;
 
-/// What came of asking the gateway.
+/// The outcome of a request to the gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Rewriting {
-    /// It has done all of it; else it goes on, or there is a problem.
+    /// All packs are rewritten; otherwise the gateway is still working, or there is a problem.
     pub(super) done: bool,
-    /// Packs that it has rewritten since it was asked.
+    /// Packs that it has rewritten since the request.
     pub(super) packs_rewritten: u64,
-    /// Live bytes that were copied for that, before compression.
+    /// Live bytes that were copied by that, before compression.
     pub(super) bytes_copied: u64,
-    /// Packs that cannot be rewritten: its messages say why.
+    /// Packs that cannot be rewritten; the gateway's messages give the reason.
     pub(super) packs_left_alone: u64,
-    /// Bytes that it reads and writes for that in a second, at most.
+    /// Maximum number of bytes per second that it reads and writes for that.
     pub(super) rate_bytes: u64,
-    /// Why it was not asked, or not watched to the end.
+    /// Why the request was not sent, or not watched to the end.
     pub(super) problem: Option<String>,
 }
 
-/// How the gateway is watched.
+/// Options of the watching.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watching {
-    /// Until it is done.
+    /// Wait until the gateway is done.
     pub(super) waits: bool,
-    /// With a line on the terminal.
+    /// Show a line on the terminal.
     pub(super) shown: bool,
 }
 
-/// Has the gateway that uses `data_dir` rewrite the packs of the volume in `store`.
+/// Makes the gateway that uses `data_dir` rewrite the packs of the volume in `store`.
 pub(super) async fn ask(data_dir: &Path, store: &str, watching: Watching) -> Rewriting {
     match order(data_dir, store).await {
         Ok(first) => watch(data_dir, first, watching).await,
@@ -92,7 +93,7 @@ impl Rewriting {
     fn between(first: &GcReport, last: &GcReport, problem: Option<String>) -> Rewriting {
         Rewriting {
             done: !last.running && problem.is_none(),
-            // A gateway that was started again meanwhile counts from zero.
+            // The counters of a restarted gateway begin at zero.
             packs_rewritten: last.packs_rewritten.saturating_sub(first.packs_rewritten),
             bytes_copied: last.bytes_copied.saturating_sub(first.bytes_copied),
             packs_left_alone: last.packs_left_alone,
@@ -101,7 +102,7 @@ impl Rewriting {
         }
     }
 
-    /// In words, for a row of its own.
+    /// In words, as a row of its own.
     pub(super) fn described(&self) -> String {
         let size = |bytes| bytesize::ByteSize(bytes).display().iec().to_string();
         let mut text = match (&self.problem, self.done) {

@@ -7,7 +7,7 @@ use forebay_types::{CheckpointId, Epoch, Lsn, VolumeId};
 
 use super::*;
 
-/// A volume with which nothing is wrong.
+/// A volume without problems.
 pub(crate) fn well() -> Status {
     Status {
         volume: VolumeId([7; 16]),

@@ -1,4 +1,4 @@
-//! Logs as JSON. Names and paths are text; what is no UTF-8 in them is replaced.
+//! Logs as JSON. Names and paths are text; bytes that are not UTF-8 are replaced.
 
 use forebay_fs::logs::{Ending, Event, Gap, LogInfo, Logs, NameEvent, Salvage, SalvagedFile, What};
 use serde_json::{Value, json};

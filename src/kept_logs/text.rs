@@ -1,4 +1,4 @@
-//! Logs in words.
+//! Logs as text.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(super) fn time(seconds: i64) -> String {
     }
 }
 
-/// All logs, a paragraph each. A `String` takes whatever is written to it.
+/// All logs, one paragraph each. Writing to a `String` never fails.
 pub(super) fn list(logs: &Logs) -> String {
     let mut text = String::new();
     for info in logs.list() {
@@ -134,7 +134,7 @@ fn describe(text: &mut String, info: &LogInfo, salvaged: Option<&str>) -> std::f
     Ok(())
 }
 
-/// One record on one line, or a line for each change of a batch.
+/// One record on one line, or one line for each change of a batch.
 pub(super) fn event(event: &Event<'_>) -> String {
     let lsn = event.lsn;
     match &event.what {
@@ -183,7 +183,7 @@ pub(super) fn content(content: &Content) -> String {
     }
 }
 
-/// What was salvaged and what was not, file by file.
+/// The salvaged and the lost data, file by file.
 pub(super) fn manifest(salvaged: &Salvage) -> String {
     let mut text = String::new();
     let _ = write_manifest(&mut text, salvaged);
@@ -264,7 +264,7 @@ fn is_complete(salvaged: &Salvage) -> bool {
     salvaged.gaps.is_empty() && salvaged.unusable.is_empty() && salvaged.not_understood.is_empty()
 }
 
-/// What a salvage came to.
+/// The outcome of a salvage.
 pub(super) fn outcome(salvaged: &Salvage, to: &Path) -> String {
     let kept = salvaged.files.iter().filter(|file| file.file.is_some());
     let missing = if is_complete(salvaged) {
@@ -280,7 +280,7 @@ pub(super) fn outcome(salvaged: &Salvage, to: &Path) -> String {
     )
 }
 
-/// What is gone.
+/// The deleted log.
 pub(super) fn forgotten(info: &LogInfo, salvaged: Option<&str>, bytes: u64) -> String {
     let lost = match salvaged {
         Some(folder) => format!("it was salvaged to {folder}"),

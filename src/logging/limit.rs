@@ -6,10 +6,10 @@
 //!                     +--------------------------------+--> after a minute: "N more like this"
 //! ```
 //!
-//! A kind is a place in the code. Each kind and client may print [`OF_CLIENT`] messages a minute, all clients of a kind
-//! together [`OF_KIND`], as many at once. Held messages are counted, and their count is printed when the minute is
-//! over, so that no kind of message is ever lost. Rare messages are always printed: their bucket is full. Time comes
-//! in as an argument.
+//! A kind is a place in the code. Each kind and client may print [`OF_CLIENT`] messages a minute, all clients of a
+//! kind together [`OF_KIND`]; bursts may be as large. Held messages are counted, and their number is printed when the
+//! minute is over, so that no kind of message is ever lost. Rare messages are always printed: their bucket is full.
+//! Time is passed as an argument.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -21,7 +21,7 @@ pub(super) const OF_CLIENT: u32 = 10;
 /// Messages a minute of one kind.
 pub(super) const OF_KIND: u32 = 100;
 
-/// Pairs of kind and client that are known at once. Where there are more, the limit of the kind alone counts.
+/// Maximum number of pairs of kind and client. Beyond it, only the limit of the kind applies.
 pub(super) const CLIENTS: usize = 256;
 
 /// Bytes of a client's name that distinguish it from others.
@@ -32,10 +32,10 @@ const SAMPLE_BYTES: usize = 256;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How often room is made in the table of clients at most: to look at all of them costs something.
+/// Minimum interval between sweeps of the table of clients, because a sweep looks at all entries.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// The printed and held messages of all kinds, which are named by `K`.
+/// The printed and held messages of all kinds, which are identified by `K`.
 #[derive(Debug)]
 pub(super) struct Limiter<K> {
     kinds: HashMap<K, Bucket>,
@@ -47,7 +47,7 @@ pub(super) struct Limiter<K> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) count: u64,
-    /// Of whom, if it was one.
+    /// Their client, if all are about one.
     pub(super) client: Option<String>,
     /// The beginning of the first of them.
     pub(super) sample: String,
@@ -56,13 +56,13 @@ pub(super) struct Held {
 /// The messages that one kind, or one kind and client, may still print.
 #[derive(Debug)]
 struct Bucket {
-    /// Messages that may be printed a minute, and at once.
+    /// Maximum number of messages per minute, and in a burst.
     limit: u32,
-    /// That may be printed now, in thousandths.
+    /// Messages that may be printed now, in thousandths.
     left: u64,
     filled: Duration,
     held: u64,
-    /// When the first of those was held.
+    /// When the first held one was held.
     since: Duration,
     sample: String,
 }
@@ -76,8 +76,8 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
         }
     }
 
-    /// Whether a message of this kind, about this client, is printed `now`. If not it is counted, with the text that
-    /// `sample` gives if it is the first.
+    /// Whether a message of this kind, about this client, is printed `now`. Otherwise it is counted; if it is the
+    /// first held one, its text is taken from `sample`.
     pub(super) fn admit(
         &mut self,
         kind: &K,
@@ -94,7 +94,7 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
         }
         let bucket = match self.kinds.get_mut(kind) {
             Some(bucket) => bucket,
-            // As many as there are places in the code.
+            // There are only as many as places in the code.
             None => self
                 .kinds
                 .entry(kind.clone())
@@ -139,7 +139,7 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
         Some(self.clients.entry(key).or_insert_with(full))
     }
 
-    /// Forgets clients that are as if they had never been there.
+    /// Removes clients without held messages whose bucket is full again.
     fn sweep(&mut self, now: Duration) {
         let is_due = |swept: Duration| now.saturating_sub(swept) >= SWEEP_EVERY;
         if !self.swept.is_none_or(is_due) {
@@ -175,7 +175,7 @@ impl Bucket {
     }
 
     fn fill(&mut self, now: Duration) {
-        // Milliseconds in which one thousandth comes; a fraction comes later.
+        // Whole thousandths only; a fraction is added later.
         let passed = now.saturating_sub(self.filled).as_millis() as u64;
         let comes = passed.saturating_mul(u64::from(self.limit)) * 1000 / MINUTE.as_millis() as u64;
         if comes > 0 {

@@ -1,5 +1,5 @@
-//! One message, one line: a text that a client chose (names of files, of clients, of owners) neither begins a new
-//! line, nor sends control codes to a terminal, nor makes a line without end.
+//! One message, one line: a text that a client chose (names of files, of clients, of owners) cannot begin a new line,
+//! send control codes to a terminal, or make a line of unlimited length.
 
 use std::io::{self, Write};
 
@@ -7,10 +7,10 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::limit::cut;
 
-/// Bytes of a line, without its end. Paths may have 4096, and each of them may need several here.
+/// Maximum length of a line in bytes, without its end. Paths may have 4096 bytes, each of which may take several here.
 const LINE_BYTES: usize = 8 << 10;
 
-/// Writes messages as lines to the writer that the function makes.
+/// Writes messages as lines to the writers that the function returns.
 pub(super) struct Lines<M>(pub(super) M);
 
 impl<'a, M, W> MakeWriter<'a> for Lines<M>
@@ -25,7 +25,7 @@ where
     }
 }
 
-/// Takes one message, with the end of the line, in one piece.
+/// Accepts one message, including the end of its line, in a single call.
 pub(super) struct Line<W>(W);
 
 impl<W: Write> Write for Line<W> {
@@ -33,7 +33,7 @@ impl<W: Write> Write for Line<W> {
         let text = String::from_utf8_lossy(message);
         let mut line = tidy(text.strip_suffix('\n').unwrap_or(&text));
         line.push('\n');
-        // One call, so that messages of other threads do not come in between.
+        // One call, so that messages of other threads cannot be mixed in.
         self.0.write_all(line.as_bytes())?;
         Ok(message.len())
     }
@@ -43,7 +43,7 @@ impl<W: Write> Write for Line<W> {
     }
 }
 
-/// The message without characters that change lines or terminals, and not too long.
+/// The message without characters that affect lines or terminals, limited in length.
 fn tidy(message: &str) -> String {
     let kept = cut(message, LINE_BYTES);
     let mut line = String::with_capacity(kept.len() + 1);

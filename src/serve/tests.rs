@@ -1,4 +1,4 @@
-//! The life of a gateway, with one behind it that only notes what is asked of it.
+//! The life of a gateway, with a fake one that only records its calls.
 
 use std::path::Path;
 
@@ -14,18 +14,18 @@ use crate::admin::{
 use crate::config::Inputs;
 use crate::health::Health;
 
-/// How the fake gateway behaves.
+/// The behaviour of the fake gateway.
 #[derive(Default)]
 struct Fake {
-    /// Reason why it fails as soon as it runs.
+    /// The reason of its failure, if it fails as soon as it runs.
     fails: Option<Failure>,
     /// It never finishes stopping.
     hangs: bool,
     /// Bytes that it leaves unpublished.
     left: u64,
-    /// Told when `stop` is called.
+    /// Notified when `stop` is called.
     stopping: Arc<Notify>,
-    /// Paths of the exports that were put in force, each time anew.
+    /// Paths of the exports, for each time that they were replaced.
     replaced: Arc<Mutex<Vec<String>>>,
     /// It refuses new exports.
     refuses: bool,
@@ -169,12 +169,12 @@ fn signals_by_hand() -> (Sender, Signals) {
     (sender, Signals { stop, reload })
 }
 
-/// Runs the fake, with the signals that come before it is asked for the next.
+/// Runs the fake gateway. Sends the first signal when it is running, and each further one when it has begun to stop.
 async fn run(fake: Fake, signals: &[&'static str]) -> Result<(), Failure> {
     run_in(tempfile::tempdir().unwrap().path(), fake, signals).await
 }
 
-/// Does so in a folder that is looked at afterwards.
+/// Does so in a folder that the test examines afterwards.
 async fn run_in(dir: &Path, fake: Fake, signals: &[&'static str]) -> Result<(), Failure> {
     let config = config(dir, &[]);
     let (sender, receiver) = signals_by_hand();
@@ -215,7 +215,7 @@ async fn until_running(data_dir: &Path) {
 #[tokio::test]
 async fn a_signal_stops_the_gateway_cleanly() {
     assert_eq!(run(Fake::default(), &["SIGTERM"]).await, Ok(()));
-    // What is left is in the log: that is no failure.
+    // Remaining bytes are in the log: that is not a failure.
     assert_eq!(
         run(
             Fake {
@@ -348,7 +348,7 @@ async fn a_folder_in_use_is_refused_before_anything_is_opened() {
 async fn sighup_puts_the_exports_of_the_configuration_in_force() {
     let dir = tempfile::tempdir().unwrap();
     let started = config(dir.path(), &[]);
-    // Each time another configuration, one of them wrong.
+    // A different configuration each time; one of them is wrong.
     let versions = [
         "[[export]]\npath = \"/a\"",
         "[[export]",

@@ -24,7 +24,7 @@ pub use period::{Level, Notice, Watch};
 pub use subjects::{Counting, Manner, SUBJECTS, Subject};
 pub use task::{Watcher, watch_opening};
 
-/// How often there is a look.
+/// The interval of observations.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// One observation: whether a problem is present, and how many calls it concerns.
@@ -46,14 +46,14 @@ pub struct Seen {
     pub counts: Counts,
 }
 
-/// Something that goes on, as `forebay status` shows it.
+/// A condition that lasts, as `forebay status` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
     /// Its name for programs.
     pub name: String,
     /// The message about it.
     pub message: String,
-    /// Since when.
+    /// Its duration so far.
     pub for_seconds: f64,
     /// Calls that wait now.
     pub waiting: u64,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::period::age;
 
-/// How long a step takes before it is logged.
+/// The time after which a step is logged.
 const LONG: Duration = Duration::from_secs(5);
 /// The longest pause between two messages about one step.
 const PAUSE: Duration = Duration::from_secs(60);

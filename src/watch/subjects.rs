@@ -48,7 +48,7 @@ pub struct Subject {
     pub manner: Manner,
 }
 
-/// A call that waits for a moment is no problem.
+/// A call that waits for a moment is not a problem.
 const WAITS: Manner = Manner {
     counting: Counting::Waits,
     looks: 5,
@@ -71,7 +71,7 @@ const STANDS: Manner = Manner {
     said_elsewhere: false,
 };
 
-/// All kinds that have messages of their own.
+/// All kinds with messages of their own.
 pub const SUBJECTS: &[Subject] = &[
     Subject {
         kind: Trouble::LogFull,
@@ -126,7 +126,7 @@ pub const SUBJECTS: &[Subject] = &[
 /// When a problem in the state of the volume is logged.
 pub(super) fn manner(problem: &str) -> Manner {
     Manner {
-        // The code where it happens logs it at once, with more details: the gateway may end with it.
+        // The code that detects these problems logs them at once, with more details: the gateway may end with them.
         said_elsewhere: matches!(
             problem,
             "fenced" | "stopped" | "log_failed" | "bytes_lost" | "disk_cache_failed"

@@ -45,7 +45,7 @@ impl Watcher {
     /// Looks once a second, until it is dropped.
     pub async fn run(self: Arc<Watcher>) {
         loop {
-            // Ends with this future.
+            // The task ends with this future.
             let mut looking = JoinSet::new();
             looking.spawn(self.clone().look_forever());
             if let Some(Err(error)) = looking.join_next().await {

@@ -1,4 +1,4 @@
-//! Exports in the file, and the TLS that they ask for.
+//! Exports in the file, and the TLS settings that they require.
 
 use super::*;
 

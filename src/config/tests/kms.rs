@@ -1,4 +1,4 @@
-//! Which of what opens a sealed volume may stand beside which.
+//! Valid and invalid combinations of the credentials that open a sealed volume.
 
 use super::*;
 

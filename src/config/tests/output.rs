@@ -1,8 +1,8 @@
-//! What `forebay config` prints.
+//! The output of `forebay config`.
 
 use super::*;
 
-/// A configuration in which nothing is at its default.
+/// A configuration in which no value is the default.
 fn unusual() -> Places {
     let mut places = Places::new();
     for (setting, text) in SETTINGS.iter().zip([
@@ -79,7 +79,7 @@ fn what_config_prints_can_be_fed_back() {
     let defaults = Places::new().load();
     for (unusual, default) in config.shown().iter().zip(defaults.shown()) {
         let same = unusual.value == default.value;
-        // The log has only one mode in which all its other settings matter, and one thing opens a volume.
+        // The log has only one mode in which all its other settings matter, and only one credential opens a volume.
         assert_eq!(
             same,
             ["log", "passphrase_file", "key_file"].contains(&unusual.setting.key),
@@ -129,7 +129,7 @@ fn config_says_where_every_value_came_from() {
     assert_eq!(json["log_limit"]["source"], "FOREBAY_LOG_LIMIT");
     assert_eq!(json["upload_parallel"]["value"], 4);
     assert_eq!(json["clients"]["value"][1], "::1");
-    // And the exports.
+    // The exports are the additional entry.
     assert_eq!(json.as_object().unwrap().len(), SETTINGS.len() + 1);
     assert_eq!(json["export"][0]["commit"], "async");
 }
@@ -150,6 +150,6 @@ fn the_markdown_table_has_a_row_for_each_setting() {
     assert!(table.contains(
         "| `log_segment` | size, 4MiB to 1GiB | `32MiB` | Size of one file of the log. |\n"
     ));
-    // A bar within a cell would end it.
+    // A bar within a cell would end the cell.
     assert!(table.lines().all(|line| line.matches('|').count() == 5));
 }

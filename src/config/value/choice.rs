@@ -1,9 +1,9 @@
-//! Settings that are one word of a few.
+//! Settings with one word of a few as value.
 
 use super::{Value, Written};
 
-/// Makes an enum whose variants are the words that a setting may be. After a word may follow shorter ones
-/// that are read as well.
+/// Defines an enum whose variants are the words that a setting may have. A word may be followed by short forms that
+/// are accepted as well.
 macro_rules! choice {
     (
         $(#[$attribute:meta])*
@@ -63,7 +63,7 @@ choice! {
 }
 
 choice! {
-    /// What answers that promise stable storage wait for.
+    /// The commit mode: where data must be before a reply that promises stable storage.
     CommitMode:
     /// The local disk.
     Disk = "disk",
@@ -83,13 +83,13 @@ choice! {
 }
 
 choice! {
-    /// Whether content that the volume already holds is uploaded again.
+    /// Whether content that the volume already has is uploaded again.
     Dedup:
-    /// It is.
+    /// Always.
     Off = "off",
-    /// It is not.
+    /// Never.
     Full = "full",
-    /// It is not, where it is cheap to find.
+    /// Not if the earlier copy is cheap to find.
     Fast = "fast",
 }
 
@@ -103,7 +103,7 @@ choice! {
 }
 
 choice! {
-    /// What an upload to S3 carries so that the server can verify it.
+    /// The checksum of an upload to S3, by which the server can verify it.
     Checksum:
     /// A CRC32.
     Crc32 = "crc32",
@@ -114,9 +114,9 @@ choice! {
 }
 
 choice! {
-    /// Whether archived objects are restored when they are to be read.
+    /// Whether archived objects are restored when they are read.
     Restore:
-    /// They are not.
+    /// Not restored.
     Off = "off",
     /// In minutes.
     Expedited = "expedited",
@@ -127,26 +127,26 @@ choice! {
 }
 
 choice! {
-    /// How an S3 server is asked to encrypt.
+    /// The encryption that is requested from an S3 server.
     Encryption:
-    /// As the bucket says.
+    /// According to the bucket's configuration.
     None = "none",
     /// With keys of the server.
     Aes256 = "AES256",
-    /// With a key of its key management.
+    /// With a key of the server's key management.
     Kms = "aws:kms",
 }
 
 choice! {
-    /// Whose identity is replaced by that of the anonymous user.
+    /// The callers whose identity is replaced by that of the anonymous user.
     Squash:
-    /// Root's, except that of clients on this machine.
+    /// Root, except root of clients on this machine.
     Auto = "auto",
-    /// Nobody's.
+    /// No callers.
     None = "no_root_squash" or "none",
-    /// Root's.
+    /// Root.
     Root = "root_squash" or "root",
-    /// Everybody's.
+    /// All callers.
     All = "all_squash" or "all",
 }
 
@@ -160,20 +160,20 @@ choice! {
 }
 
 choice! {
-    /// From which ports clients may connect.
+    /// The ports from which clients may connect.
     SourcePort:
-    /// From those below 1024.
+    /// Only ports below 1024.
     Secure = "secure",
-    /// From all.
+    /// All ports.
     Insecure = "insecure",
 }
 
 choice! {
-    /// Something that is done or not.
+    /// A feature that is on or off.
     Switch:
-    /// Done.
+    /// On.
     On = "on",
-    /// Not done.
+    /// Off.
     Off = "off",
 }
 
@@ -185,18 +185,18 @@ impl Switch {
 }
 
 choice! {
-    /// Something that is done, not done, or decided by the circumstances.
+    /// A feature that is on, off, or decided by the circumstances.
     Auto:
-    /// By the circumstances.
+    /// Decided by the circumstances.
     Auto = "auto",
-    /// Done.
+    /// On.
     On = "on",
-    /// Not done.
+    /// Off.
     Off = "off",
 }
 
 impl Auto {
-    /// Whether it is done; nothing where the circumstances decide.
+    /// Whether it is on; `None` if the circumstances decide.
     pub fn decided(self) -> Option<bool> {
         match self {
             Auto::Auto => None,
@@ -207,16 +207,16 @@ impl Auto {
 }
 
 choice! {
-    /// Which messages are written.
+    /// The messages that are logged.
     LogLevel:
-    /// What failed.
+    /// Failures.
     Error = "error",
-    /// And what may need attention.
+    /// Also messages that may need attention.
     Warn = "warn",
-    /// And what an operator wants to know.
+    /// Also messages for operators.
     Info = "info",
-    /// And what a developer wants to know.
+    /// Also messages for developers.
     Debug = "debug",
-    /// Everything.
+    /// All messages.
     Trace = "trace",
 }

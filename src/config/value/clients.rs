@@ -1,10 +1,10 @@
-//! Which addresses may mount.
+//! Addresses that may mount.
 
 use forebay_nfs::AddressRange;
 
 use super::{Value, Written};
 
-/// The addresses whose hosts may mount; at least one range.
+/// The addresses that may mount; at least one range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clients(Vec<AddressRange>);
 
@@ -25,7 +25,7 @@ impl Value for Clients {
         for item in text.split(',') {
             match item.trim() {
                 "" => return Err("an empty entry lets nobody in".to_owned()),
-                // As in exports(5): everybody.
+                // As in exports(5): all addresses.
                 "*" => ranges.extend([AddressRange::ANY_V4, AddressRange::ANY_V6]),
                 item => ranges.push(
                     item.parse::<AddressRange>()

@@ -1,4 +1,4 @@
-//! Files that may be left out.
+//! Optional files.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ impl MaybeFile {
     }
 }
 
-/// A path is made absolute as that of a folder is. A file that is called `none` is `./none`.
+/// A path is made absolute like that of a folder. A file called `none` is written `./none`.
 impl Value for MaybeFile {
     const KIND: &'static str = "path";
     const EXAMPLE: &'static str = "the path of a file, or none";

@@ -1,11 +1,11 @@
-//! Where a key of AWS KMS is.
+//! The region and endpoint of an AWS KMS key.
 
 use super::{Value, Written};
 
-/// What stands for the region and endpoint that are found without being set.
+/// Stands for a region or endpoint that is determined automatically.
 const AUTO: &str = "auto";
 
-/// The region of a key, or the one that is found for it.
+/// The region of a key; `None` is determined automatically.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Region(pub Option<String>);
 
@@ -19,7 +19,7 @@ impl Value for Region {
             return Ok(Region(None));
         }
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        // It becomes part of a host's name.
+        // It becomes a part of a host name.
         if text.is_empty() || text.len() > 63 || !text.bytes().all(fits) {
             return Err("not the name of a region".to_owned());
         }
@@ -31,7 +31,7 @@ impl Value for Region {
     }
 }
 
-/// The URL of a service, or the one that is found for it.
+/// The URL of a service; `None` is determined automatically.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint(pub Option<String>);
 

@@ -4,7 +4,7 @@ use forebay_object::{Hours, LinkLimit};
 
 use super::{Size, Value, Written};
 
-/// Rates with commas between them: one for all times, and some with hours in front, which count in them.
+/// Rates separated by commas: one for all times, and others with hours in front, during which they apply.
 impl Value for LinkLimit {
     const KIND: &'static str = "rates";
     const EXAMPLE: &'static str =
@@ -77,7 +77,7 @@ fn write_rate(rate: Option<u64>) -> String {
 fn read_hours(text: &str) -> Result<(u16, u16), String> {
     let hours = text.split_once('-').and_then(|(from, until)| {
         let (from, until) = (read_time(from)?, read_time(until)?);
-        // The day may end, but does not begin, at 24:00.
+        // The day may end at 24:00, but not begin.
         (from < DAY).then_some((from, until))
     });
     match hours {

@@ -1,13 +1,13 @@
-//! What objects on S3 are put with, and the proxy on the way there.
+//! Options of objects on S3, and the proxy to it.
 
 use forebay_object::Proxy;
 
 use super::{Value, Written};
 
-/// Most tags that S3 lets an object have.
+/// Maximum number of tags of an object on S3.
 const MAX_TAGS: usize = 10;
 
-/// Storage class of packs, or that of the bucket.
+/// Storage class of packs; `None` is that of the bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageClass(pub Option<String>);
 
@@ -40,7 +40,7 @@ impl Value for StorageClass {
     }
 }
 
-/// A key of the server's key management, or the one that it has for S3.
+/// A key of the server's key management; `None` is its default key for S3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KmsKey(pub Option<String>);
 
@@ -125,7 +125,7 @@ impl Value for Tags {
     }
 }
 
-/// The settings are shown, so that a password is for the environment, which is not.
+/// The settings are shown, so a password belongs in the environment, which is not.
 impl Value for Proxy {
     const KIND: &'static str = "proxy";
     const EXAMPLE: &'static str = "auto, none, or the URL of a proxy such as http://proxy:3128";

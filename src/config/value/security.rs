@@ -1,13 +1,13 @@
-//! Which credentials are taken.
+//! Accepted flavors of credentials.
 
 use super::{Value, Written};
 
 /// Flavors of credentials; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Security {
-    /// AUTH_SYS: user and groups as the client says.
+    /// AUTH_SYS: user and groups as claimed by the client.
     pub sys: bool,
-    /// No credentials, or such as are not listed: the caller is the anonymous user.
+    /// No credentials, or others than the listed ones: the caller is the anonymous user.
     pub none: bool,
 }
 

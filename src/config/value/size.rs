@@ -6,15 +6,15 @@ use bytesize::ByteSize;
 
 use super::{Value, Written};
 
-/// A number of bytes, written with a unit. `KiB`, `MiB`, `GiB` (or `Ki`, `Mi`, `Gi`) and so on
-/// count in 1024, `kB`, `MB`, `GB` (or `k`, `M`, `G`) in 1000; capitals do not matter. A number
-/// alone is bytes, from 64KiB on: a smaller one, such as `4`, is taken for one whose unit was forgotten, and refused. So few
-/// bytes are written with their unit (`4B`); 0 needs none.
+/// A number of bytes, written with a unit. `KiB`, `MiB`, `GiB` (or `Ki`, `Mi`, `Gi`) and so on count in 1024, `kB`,
+/// `MB`, `GB` (or `k`, `M`, `G`) in 1000; upper and lower case are the same. A number without a unit is in bytes, and
+/// must be at least 64KiB: a smaller one, for example `4`, is refused, because the unit was probably forgotten. Such
+/// small sizes are written with their unit (`4B`); 0 needs none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(u64);
 
 impl Size {
-    /// So many bytes.
+    /// A size of this many bytes.
     pub const fn from_bytes(bytes: u64) -> Size {
         Size(bytes)
     }
@@ -25,10 +25,10 @@ impl Size {
     }
 }
 
-/// No size is set to fewer bytes on purpose, and a larger number without a unit is hardly one of MiB or GiB.
+/// No size is intentionally smaller, and a larger number without a unit is hardly one of MiB or GiB.
 const LEAST_ALONE: u64 = 64 << 10;
 
-/// The units, largest first: where two give texts of the same length, the earlier is taken.
+/// The units, largest first: if two texts have the same length, the earlier unit is used.
 const UNITS: [(u64, &str); 12] = [
     (bytesize::EIB, "EiB"),
     (bytesize::PIB, "PiB"),
@@ -45,7 +45,7 @@ const UNITS: [(u64, &str); 12] = [
 ];
 
 impl fmt::Display for Size {
-    /// Exactly, in the unit that makes it shortest.
+    /// Exactly, in the unit with the shortest text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shortest = UNITS
             .iter()
@@ -72,7 +72,7 @@ impl Value for Size {
                 "a number without a unit is bytes: did you mean {text}MiB or {text}GiB? If not, write {text}B"
             ));
         }
-        // `bytesize` answers what does not fit into 64 bits with the largest number that does.
+        // `bytesize` returns the largest 64-bit number for sizes that do not fit.
         if size.as_u64() == u64::MAX {
             return Err("too large".to_owned());
         }

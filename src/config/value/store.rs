@@ -1,12 +1,12 @@
-//! Where the volume lives.
+//! The URL of a volume's store.
 
 use std::fmt;
 use std::path::Path;
 
 use super::{Value, Written};
 
-/// The URL of the bucket and prefix that hold a volume. The scheme has been checked; whether the
-/// store is there is seen when it is opened.
+/// The URL of the bucket and prefix that hold a volume. The scheme is checked; whether the store exists is determined
+/// when it is opened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd)]
 pub struct StoreUrl(String);
 
@@ -16,7 +16,7 @@ impl StoreUrl {
         &self.0
     }
 
-    /// The folder, if it is one.
+    /// The folder, if the store is one.
     pub fn folder(&self) -> Option<&Path> {
         self.0.strip_prefix("file://").map(Path::new)
     }

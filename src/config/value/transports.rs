@@ -1,15 +1,15 @@
-//! Which connections are good enough.
+//! Accepted protections of connections.
 
 use super::{Value, Written};
 
-/// Ways in which connections are protected; at least one.
+/// Kinds of protected connections that are accepted; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xprtsec {
-    /// Not at all.
+    /// Unprotected.
     pub none: bool,
     /// TLS.
     pub tls: bool,
-    /// TLS in which the client shows a certificate.
+    /// TLS with a certificate of the client.
     pub mtls: bool,
 }
 

@@ -1,3 +1,5 @@
+//! Sequences of observations, and the messages that they cause.
+
 use std::sync::Arc;
 
 use forebay_vfs::{Counts, Trouble, Troubles};
