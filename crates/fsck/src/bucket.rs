@@ -1,4 +1,4 @@
-//! What the bucket has of the packs that the metadata know.
+//! Compares the objects of the bucket with the packs that the metadata name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,21 +20,21 @@ use crate::progress::Stage;
 use crate::source::{Newest, Source};
 use crate::walk::Walk;
 
-/// Packs whose headers and indexes are read at the same time.
+/// Packs whose headers and indexes are read concurrently.
 const AT_ONCE: usize = 8;
-/// How often something is asked for that the bucket did not answer well.
+/// Attempts for each request that the bucket does not answer well.
 const ATTEMPTS: u32 = 4;
-/// Pause before the next one, times the number of tries. The store below waits as well.
+/// Pause before the next attempt, times the number of attempts. The store below waits as well.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Why bytes of a pack did not come.
+/// Why bytes of a pack could not be read.
 #[derive(Debug)]
 pub(crate) enum Unread {
-    /// The pack is not there.
+    /// The pack is missing.
     Missing,
-    /// It is shorter than that.
+    /// The pack is shorter than the requested range.
     CutOff {
-        /// Its length.
+        /// Length of the pack.
         len: u64,
     },
     /// The bucket does not answer well.
@@ -119,7 +119,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// The length of a pack; `None` if it is not there.
+    /// The length of a pack; `None` if it is missing.
     ///
     /// # Errors
     /// When the bucket does not answer well.
@@ -137,7 +137,7 @@ impl Bucket {
         }
     }
 
-    /// All packs that are there, by number, and their lengths.
+    /// Lists all packs in the bucket: their numbers and lengths.
     ///
     /// # Errors
     /// When the bucket does not answer well.
@@ -169,7 +169,7 @@ impl Bucket {
         }
     }
 
-    /// Reads what packs say of themselves, and compares it with their accounts.
+    /// Reads the headers and indexes of packs, and compares them with their accounts.
     pub(crate) async fn read_indexes(&self, walk: &mut Walk, packs: &Packs) -> Result<(), Ended> {
         walk.progress
             .begin(Stage::Packs, packs.sound().count() as u64);
@@ -200,7 +200,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// What is wrong with the header and the index of a pack.
+    /// Reads the header and the index of a pack, and returns the first fault found, if any.
     async fn read_index(
         &self,
         pack: PackId,
@@ -238,7 +238,7 @@ impl Bucket {
         Ok(Some(why.to_owned()))
     }
 
-    /// Bytes of a pack.
+    /// Reads a range of bytes of a pack.
     pub(crate) async fn bytes(&self, pack: PackId, from: u64, to: u64) -> Result<Bytes, Unread> {
         let path = self.path(&object_name(pack));
         let mut attempt = 1;
@@ -261,7 +261,7 @@ impl Bucket {
         }
     }
 
-    /// Whether the metadata, as they are now, do not know the pack any more, so that a gateway may have deleted it.
+    /// Whether the newest metadata no longer name the pack, so that a gateway may have deleted it.
     pub(crate) async fn has_gone(&self, pack: PackId) -> Result<bool, StoreError> {
         let newest = self.newest.newest().await?;
         is_gone(&*newest, pack).await

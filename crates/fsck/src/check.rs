@@ -1,4 +1,4 @@
-//! One check from the opening of the metadata to the report.
+//! One check, from opening the metadata to the report.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +25,11 @@ use crate::walk::Walk;
 
 /// Name of the metadata under the volume's prefix.
 pub(crate) const META_PREFIX: &str = "meta";
-/// How long the note in the bucket counts after the last sign of life of a check.
+/// How long the note in the bucket stays valid after the check last renewed it.
 const PIN_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// How often a check begins, if what it reads is deleted under it.
+/// Attempts of a check, if a gateway deletes the metadata that it reads.
 pub(crate) const ATTEMPTS: u32 = 3;
-/// The least memory for tables with which a check gets anywhere.
+/// The least memory for tables with which a check makes progress.
 pub(crate) const MIN_MEMORY: usize = 1 << 20;
 
 /// What is to be checked, and how.
@@ -39,13 +39,13 @@ pub struct Options {
     pub expected: Expected,
     /// Read and verify every live frame.
     pub read_data: bool,
-    /// Bytes of memory for tables of objects and packs. A volume that needs more is walked through in several passes.
-    /// About a quarter as much again is taken for pages of metadata and frames on their way.
+    /// Bytes of memory for tables of objects and packs. A volume that needs more is walked in several passes.
+    /// Pages of metadata and frames in flight take about a quarter as much again.
     pub memory: usize,
-    /// Most findings of each kind that are kept; all are counted.
+    /// Most findings of each kind that are kept; every finding is counted.
     pub keep: usize,
-    /// Keep gateways from deleting the metadata that are read, by a note in the bucket. Without it nothing at all is
-    /// written, and a check that takes longer than a minute may have to start over.
+    /// Keep gateways from deleting the metadata that the check reads, by a note in the bucket. Without it the check
+    /// writes nothing at all, and one that takes longer than a minute may have to start over.
     pub pin: bool,
 }
 
@@ -64,13 +64,13 @@ impl Default for Options {
 /// Why a volume could not be checked. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The volume itself: not there, its descriptor damaged, newer than this program.
+    /// The volume itself: missing, its descriptor damaged, or newer than this program.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// The metadata cannot be read through.
+    /// The metadata cannot be read.
     #[error("the metadata cannot be read, so nothing more is known of the volume: {0}")]
     Metadata(StoreError),
-    /// What is read was deleted under the check again and again.
+    /// A gateway deleted the metadata under the check in every attempt.
     #[error(
         "the running gateway deletes metadata faster than they can be checked ({0}); let the check write a note to the bucket (leave out --no-pin), set the clocks of both machines right, or stop the gateway meanwhile. If no gateway runs, the metadata are damaged: attach an undamaged copy of the bucket"
     )]
@@ -82,13 +82,12 @@ pub enum CheckError {
     Bucket(String),
 }
 
-/// Checks the volume that is in `store` under `root`.
+/// Checks the volume in `store` under `root`.
 ///
-/// Dropping the future ends the check; the note in the bucket, if there is one, then counts for 15 minutes more.
+/// Dropping the future ends the check; the note in the bucket, if there is one, then stays valid for 15 more minutes.
 ///
 /// # Errors
-/// When there is no volume, or it cannot be read through. What does not fit together is no error but in the
-/// report.
+/// When there is no volume, or it cannot be read. An inconsistency is not an error: the report lists it.
 pub async fn check(
     store: Arc<dyn ObjectStore>,
     root: Path,
@@ -146,7 +145,7 @@ pub async fn check(
             Err(Ended::Metadata(error @ (StoreError::Corrupt(_) | StoreError::Gone(_))))
                 if !held =>
             {
-                // Not damaged, perhaps, but merged and deleted by a gateway.
+                // Perhaps the metadata are not damaged, but a gateway merged and deleted them.
                 if attempt < ATTEMPTS {
                     tracing::warn!(
                         "metadata were deleted meanwhile ({error}); the check starts over"
@@ -162,7 +161,7 @@ pub async fn check(
     }
 }
 
-/// What packs of the volume in `store` under `root` are opened with, and its metadata.
+/// Loads what the volume in `store` under `root` is read with: the keys of its packs, and its metadata.
 pub(crate) async fn unlock(
     store: &Arc<dyn ObjectStore>,
     root: &Path,
@@ -183,7 +182,7 @@ pub(crate) async fn unlock(
     Ok((Arc::new(keys), metadata))
 }
 
-/// Opens the newest moment, and keeps it if that is wanted and possible.
+/// Opens the newest moment, and pins it if `pin` is set and the bucket allows it.
 pub(crate) async fn open(metadata: &InBucket, pin: bool) -> Result<Arc<SlateReader>, StoreError> {
     if pin {
         let InBucket {

@@ -1,8 +1,8 @@
 //! Reads every live frame and verifies it.
 //!
-//! Block maps are walked through in windows of some hundred thousand frames. The frames of a window are sorted by where
-//! they lie; those that adjoin are read by one GET. A frame that is not shared is named by one map, in one window
-//! only, and read once; one that is shared is read once in each window.
+//! Block maps are walked in windows of some hundred thousand frames. The frames of a window are sorted by their
+//! position; adjoining ones are read by one GET. A frame that is not shared is named by one map, in one window only,
+//! and read once; a shared frame is read once in each window.
 
 mod plan;
 
@@ -20,12 +20,12 @@ use crate::source::Cursor;
 use crate::walk::Walk;
 use plan::{MAX_GET, Read, Wanted};
 
-/// Most GETs at the same time.
+/// Most GETs in flight.
 const AT_ONCE: usize = 16;
-/// How often a frame is fetched that arrives damaged.
+/// How often a frame that arrives damaged is fetched.
 const FETCHES: u32 = 3;
 
-/// Reads every frame that a block map of the moment refers to, in `memory` bytes or so.
+/// Reads every frame that a block map of the moment refers to, in about `memory` bytes.
 pub(crate) async fn read(walk: &mut Walk, bucket: &Bucket, memory: usize) -> Result<(), Ended> {
     let total = u64::try_from(walk.totals.used).unwrap_or(u64::MAX);
     walk.progress.begin(Stage::Data, total);
@@ -41,7 +41,7 @@ pub(crate) async fn read(walk: &mut Walk, bucket: &Bucket, memory: usize) -> Res
     }
 }
 
-/// The frames of the next block maps.
+/// Collects the frames of the next block maps.
 async fn gather(blocks: &mut Cursor, window: usize) -> Result<Vec<Wanted>, StoreError> {
     let mut wanted = Vec::new();
     while wanted.len() < window {
@@ -80,7 +80,7 @@ async fn read_window(
         }
     }
     drop(reads);
-    // Frames of one pack come together: it is looked up once.
+    // Frames of one pack are adjacent, so that the pack is looked up once.
     suspects.sort_unstable_by_key(|(wanted, _)| (wanted.frame.pack, wanted.frame.offset));
     let mut looked_up = None;
     for (wanted, why) in suspects {
@@ -106,10 +106,10 @@ async fn read_window(
     Ok(())
 }
 
-/// Frames with what is wrong with each, if anything is.
+/// Frames, each with its error if it has one.
 type Verified = Vec<(Wanted, Option<String>)>;
 
-/// Reads frames that adjoin, and each by itself where that does not work.
+/// Reads adjoining frames by one GET, and each by itself where that fails.
 async fn verify(bucket: &Bucket, read: Read) -> Result<Verified, String> {
     let Read {
         pack,
@@ -152,7 +152,7 @@ async fn verify(bucket: &Bucket, read: Read) -> Result<Verified, String> {
     Ok(verified)
 }
 
-/// Fetches frames one after the other; `len` is the length of their pack, if they go beyond it.
+/// Fetches frames one after the other. `len` is the length of their pack, if the frames reach beyond it.
 async fn one_by_one(
     bucket: &Bucket,
     frames: Vec<Wanted>,
@@ -173,7 +173,7 @@ fn cut_off(len: u64) -> String {
     format!("the pack is cut off: it has {len} bytes")
 }
 
-/// Fetches a frame by itself, some times if it arrives damaged. Gives what is wrong with it in the end.
+/// Fetches a frame by itself, several times if it arrives damaged. Returns its error after the last fetch, if any.
 async fn again(bucket: &Bucket, one: &Wanted) -> Result<Option<String>, String> {
     let stored = one.frame.stored_range();
     let mut fetch = 1;

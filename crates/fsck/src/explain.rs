@@ -1,4 +1,4 @@
-//! What a pack says of itself: by its index or, where that is damaged, by the headers of its frames.
+//! Finds the content of a pack by its index or, where the index is damaged, by the headers of its frames.
 
 use bytes::{Bytes, BytesMut};
 use forebay_pack::index::{INDEX_FOOTER_LEN, PACK_HEADER_LEN};
@@ -8,19 +8,19 @@ use futures_util::{StreamExt, stream};
 
 use crate::bucket::{Bucket, Unread};
 
-/// Bytes of a pack that are fetched by one GET where all of it is read.
+/// Bytes that one GET fetches where a whole pack is read.
 pub(crate) const CHUNK: u64 = 8 << 20;
-/// GETs that are under way meanwhile.
+/// GETs in flight while a pack is read.
 const AHEAD: usize = 3;
 
 /// The frames of a pack.
 pub(crate) struct Explained {
-    /// Bytes of the object.
+    /// Length of the object in bytes.
     pub(crate) len: u64,
     pub(crate) frames: Vec<IndexEntry>,
 }
 
-/// What is in a pack; `None` if it is not in the bucket.
+/// The content of a pack; `None` if the pack is missing.
 ///
 /// # Errors
 /// When the bucket does not answer well.
@@ -42,7 +42,7 @@ pub(crate) async fn explain(bucket: &Bucket, pack: PackId) -> Result<Option<Expl
     Ok(Some(Explained { len, frames }))
 }
 
-/// The index of a pack of so many bytes; `None` if it is damaged.
+/// The index of a pack of `len` bytes; `None` if it is damaged.
 pub(crate) async fn index(
     bucket: &Bucket,
     pack: PackId,
@@ -71,24 +71,24 @@ pub(crate) async fn index(
     }
 }
 
-/// What is met in a pack.
+/// Something that [`walk`] finds in a pack.
 pub(crate) enum Found {
-    /// A frame with what it is of and its bytes, verified.
+    /// A verified frame: its entry and its bytes.
     Frame(IndexEntry, Bytes),
-    /// A frame whose checksum is right and that is not one of this pack all the same, and why.
+    /// A frame whose checksum is right but which is not one of this pack, and why.
     Refused {
-        /// Where it begins in the pack.
+        /// Its offset in the pack.
         offset: u32,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
 }
 
-/// Reads a pack of so many bytes from its first frame to its end, whatever its header and index say, and tells `told`
-/// what is found, in the order in which it lies there. Takes some 40 MiB of memory.
+/// Reads a pack of `len` bytes from its first frame to its end, without relying on its header and index. Calls `told`
+/// for each thing found, in order of offset. Takes some 40 MiB of memory.
 ///
 /// # Errors
-/// When the bucket does not answer well, and what `told` says.
+/// When the bucket does not answer well, and the errors of `told`.
 pub(crate) async fn walk(
     bucket: &Bucket,
     pack: PackId,
@@ -104,7 +104,7 @@ pub(crate) async fn walk(
         match chunk {
             Ok(chunk) => rest.extend_from_slice(&chunk),
             Err(Unread::Bucket(why)) => return Err(why),
-            // It was deleted or replaced just now.
+            // The pack was deleted or replaced while it was read.
             Err(Unread::Missing | Unread::CutOff { .. }) => return Ok(()),
         }
         let is_end = at + rest.len() as u64 == len;

@@ -1,6 +1,6 @@
-//! Findings: what does not fit together, each kind with a name, a sentence, and the numbers in it.
+//! Findings: inconsistencies, each kind with a name, a sentence, and the numbers in it.
 //!
-//! `docs/fsck.md` says of each kind what it means and what to do.
+//! `docs/fsck.md` explains what each kind means and what to do about it.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use forebay_meta::record::Kind;
 use forebay_types::{Inode, PackId};
 use serde::{Serialize, Serializer};
 
-/// A name in a directory, shown with everything escaped that is not plain.
+/// A name in a directory. It is shown with every character escaped that is not plain.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Name(pub Bytes);
 
@@ -73,7 +73,7 @@ fn of_tree(tree: &Option<Inode>) -> String {
     }
 }
 
-/// What the volume's state counts.
+/// A counter in the volume's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VolumeCount {
@@ -95,7 +95,7 @@ impl fmt::Display for VolumeCount {
     }
 }
 
-/// Something that does not fit together.
+/// An inconsistency.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 #[rustfmt::skip]
@@ -206,7 +206,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// The name of its kind, as in JSON and in `docs/fsck.md`.
+    /// Name of the finding's kind, as in JSON and in `docs/fsck.md`.
     pub fn name(&self) -> &'static str {
         match self {
             Finding::DamagedRecord { .. } => "damaged-record",
@@ -258,7 +258,7 @@ impl Finding {
         }
     }
 
-    /// The object that it is about, whose path helps whoever reads it.
+    /// The object that the finding is about; its path helps a reader of the report.
     pub fn inode(&self) -> Option<Inode> {
         match self {
             Finding::WrongLinkCount { inode, .. }
@@ -288,13 +288,13 @@ impl Finding {
     }
 }
 
-/// Where findings go.
+/// Receives findings.
 pub trait Sink {
-    /// One more.
+    /// Receives one finding.
     fn found(&mut self, finding: Finding);
 }
 
-/// Drops what was told before.
+/// Drops findings that were reported before.
 pub(crate) struct Nobody;
 
 impl Sink for Nobody {

@@ -1,11 +1,11 @@
-//! What of a volume's objects is garbage: packs that nothing refers to, and packs that are mostly dead.
+//! Finds garbage among a volume's objects: packs that nothing refers to, and packs that are mostly dead.
 //!
 //! ```text
 //!   list of packs/  ->  one moment of the metadata, read after it  ->  accounts, dead packs, block maps
 //!       ->  orphans  ->  the newest metadata, once more for each  ->  deleted
 //! ```
 //!
-//! Metadata are never changed: packs that are mostly dead are rewritten by the gateway, which alone writes them.
+//! Metadata are never changed. The gateway, as their only writer, rewrites packs that are mostly dead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,24 +27,24 @@ use crate::progress::{Progress, Stage};
 use crate::report::{Amount, Findings};
 use crate::source::{Cursor, InBucket, Newest, Source};
 
-/// How garbage is to be looked for.
+/// How to look for garbage.
 #[derive(Clone, Debug)]
 pub struct GarbageOptions {
     /// Whether the volume has to be sealed, and what opens it then.
     pub expected: Expected,
     /// Delete the orphans.
     pub delete: bool,
-    /// Age in the bucket below which an object is left alone.
+    /// Minimum age of an object in the bucket; younger ones are left alone.
     pub grace: Duration,
-    /// Seconds since 1970 by the clock of this machine.
+    /// The time by this machine's clock, in seconds since 1970.
     pub now: i64,
-    /// A pack is said to be mostly dead when less than so many hundredths of it are in use.
+    /// A pack counts as mostly dead when less than this percentage of it is live.
     pub rewrite_below: u32,
     /// Keep gateways from deleting the metadata that are read, by a note in the bucket.
     pub pin: bool,
 }
 
-/// What was found.
+/// The outcome of a search for garbage.
 #[derive(Clone, Debug, Serialize)]
 pub struct Garbage {
     /// The volume.
@@ -56,30 +56,30 @@ pub struct Garbage {
     pub packs: Amount,
     /// Bytes of their frames before compression.
     pub raw_bytes: u64,
-    /// Bytes of files that refer to them. What several files share counts for each.
+    /// Bytes of files that refer to them. Bytes that several files share count for each file.
     pub live_bytes: u64,
-    /// Of those, what lies in the bucket only once and is referred to more than once: that much at least.
+    /// Of those, a lower bound of the bytes that lie in the bucket once and are referred to more than once.
     pub shared_bytes: u64,
-    /// Packs whose live share is below the threshold, and about what rewriting them would free.
+    /// Packs whose live share is below the threshold, and roughly the bytes that rewriting them would free.
     pub to_rewrite: Amount,
     /// Packs that the gateway will delete.
     pub dead_packs: u64,
-    /// Packs that nothing refers to, nor ever will.
+    /// Orphans: packs that nothing refers to, nor ever will.
     pub orphans: Amount,
     /// Their objects, below the volume's prefix.
     pub orphan_objects: Vec<String>,
     /// Of the orphans, those that were deleted.
     pub deleted: Amount,
-    /// Packs that nothing refers to and that are too young to be judged.
+    /// Packs that nothing refers to and that are younger than the grace time.
     pub young: Amount,
-    /// Packs of the newest epoch that are not published.
+    /// Packs of the newest epoch that are not published yet.
     pub under_way: Amount,
     /// Packs that files refer to, and the bytes of their frames in use, before compression. Bytes that several files
     /// share count once.
     pub in_use: Amount,
     /// Packs that block maps refer to though they have no account.
     pub without_account: Amount,
-    /// Objects among the packs that are none.
+    /// Objects below `packs/` that are no packs.
     pub foreign_objects: Amount,
 }
 
@@ -88,18 +88,19 @@ fn as_text<S: serde::Serializer>(volume: &VolumeId, serializer: S) -> Result<S::
 }
 
 impl Garbage {
-    /// Whether orphans are left that could be deleted.
+    /// Whether no orphan is left that could be deleted.
     pub fn is_clean(&self) -> bool {
         self.orphans.count == self.deleted.count
     }
 }
 
-/// Looks for garbage in the volume that is in `store` under `root`, and deletes the orphans if it is told to.
+/// Looks for garbage in the volume in `store` under `root`, and deletes the orphans if the options say so.
 ///
-/// Gateways may serve the volume meanwhile. Dropping the future ends it; what was deleted until then was garbage.
+/// Gateways may serve the volume meanwhile. Dropping the future ends the search; everything deleted by then was
+/// garbage.
 ///
 /// # Errors
-/// When there is no volume, or it cannot be read through: then nothing is deleted.
+/// When there is no volume, or it cannot be read: then nothing is deleted.
 pub async fn garbage(
     store: Arc<dyn ObjectStore>,
     root: Path,
@@ -117,7 +118,7 @@ pub async fn garbage(
     };
     let mut attempt = 1;
     loop {
-        // The list comes first: what is published after it is in the metadata.
+        // List first, so that the metadata, which are read later, name every listed pack that is published.
         let (listed, foreign_objects) = search.list().await.map_err(failed)?;
         let moment = open(&search.newest, options.pin).await;
         let moment = moment.map_err(CheckError::Metadata)?;
@@ -192,7 +193,7 @@ impl Search<'_> {
         Ok((listed, foreign))
     }
 
-    /// Compares what was listed with one moment of the metadata.
+    /// Compares the list with one moment of the metadata.
     async fn judge(
         &self,
         source: Arc<dyn Source>,
@@ -237,7 +238,7 @@ impl Search<'_> {
             }
         }
         if listed.has_unknown(epoch) {
-            // One without an account should have no references: this is for a volume that is damaged.
+            // A pack without an account should have no references: this pass is for a damaged volume.
             self.progress.begin(Stage::Blocks, 0);
             let all = KeyRange::blocks_from(forebay_types::Inode(0));
             let mut maps = self.cursor(&source, all);
@@ -268,7 +269,7 @@ impl Search<'_> {
         Cursor::new(source, range).counting(&self.progress)
     }
 
-    /// Deletes orphans, each after another look at the newest metadata.
+    /// Deletes orphans, each after checking it against the newest metadata again.
     async fn delete(&self, orphans: &[PackId]) -> Result<Amount, Ended> {
         let mut deleted = Amount::default();
         if orphans.is_empty() {
@@ -286,7 +287,7 @@ impl Search<'_> {
             let path = self.path(&object_name(*pack));
             let object = match self.store.head(&path).await {
                 Ok(object) => object,
-                // Somebody else was faster.
+                // Another process has deleted it.
                 Err(Error::NotFound { .. }) => continue,
                 Err(error) => return Err(Ended::Bucket(error.to_string())),
             };
@@ -317,7 +318,7 @@ impl Garbage {
     }
 }
 
-/// The newest epoch of a moment. Without it nothing can be judged.
+/// The newest epoch of a moment. Without it no pack can be judged.
 async fn epoch(source: &dyn Source) -> Result<u64, Ended> {
     let key = Key::Volume.encode();
     let value = source.get(&key).await?;

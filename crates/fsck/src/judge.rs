@@ -1,5 +1,5 @@
-//! Judgement: what is consistent, as plain synchronous code. Each judge is fed records in the order of their keys and
-//! says what does not fit; where records come from is nobody's business here.
+//! Judges decide what is consistent, in plain synchronous code. Each judge is fed records in the order of their keys
+//! and reports what does not fit; it does not know where the records come from.
 //!
 //! ```text
 //!   objects    attributes, names, cookies: links, entries, parents       'i' 'g' 'n' 'c'
@@ -11,9 +11,8 @@
 //!   unreferenced   objects that no metadata refer to                     'p' 'x' 'b'
 //! ```
 //!
-//! Objects and packs are kept in tables. What does not fit the memory that is allowed is judged in several passes,
-//! each over a range of numbers; together the ranges hold every number there can be, so that every record is judged by
-//! exactly one of them.
+//! Objects and packs are kept in tables. When they do not fit the memory limit, they are judged in several passes,
+//! each over a range of numbers. Together the ranges cover all numbers, so that exactly one pass judges each record.
 
 pub(crate) mod entries;
 pub(crate) mod loops;

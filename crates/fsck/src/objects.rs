@@ -1,4 +1,4 @@
-//! The objects that the metadata consist of, also those parts of them that the walk does not need.
+//! Checks the objects of the metadata as a whole, including the parts of them that the walk does not read.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::finding::Finding;
 use crate::progress::{Progress, Stage};
 use crate::source::patiently;
 
-/// How often the list is asked for while a gateway merges tables and deletes them.
+/// Attempts for the list while a gateway merges tables and deletes them.
 const ATTEMPTS: u32 = 3;
 
-/// Looks at each of them as a whole; gives what is wrong.
+/// Reads each object as a whole, and returns the errors.
 pub(crate) async fn look(
     objects: &SlateObjects,
     root: &Path,
@@ -28,7 +28,7 @@ pub(crate) async fn look(
             progress.add(1);
             let why = match patiently(|| objects.look_at(object)).await? {
                 Condition::Whole => continue,
-                // A note on what was: gateways delete those.
+                // A note on a past state: gateways delete those.
                 Condition::Missing if !object.is_table() => continue,
                 Condition::Missing => {
                     missing = true;
@@ -41,7 +41,7 @@ pub(crate) async fn look(
             let object = name.as_ref().unwrap_or(&object.location).to_string();
             findings.push(Finding::DamagedMetadata { object, why });
         }
-        // Merged and deleted meanwhile, perhaps: then the next list does not name them.
+        // Perhaps merged and deleted meanwhile: then the next list does not name them.
         if !missing || attempt == ATTEMPTS {
             return Ok(findings);
         }

@@ -1,4 +1,4 @@
-//! Paths of the objects that findings are about.
+//! Finds the paths of the objects that findings are about.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use forebay_types::Inode;
 use crate::finding::Nobody;
 use crate::source::{Cursor, Source};
 
-/// Objects whose path is looked for.
+/// Most objects whose paths are looked up.
 const OBJECTS: usize = 10_000;
 /// Deeper than any path of a client; a limit against loops.
 const DEPTH: usize = 512;
 
-/// Where an object is: its directory and its name there.
+/// Position of an object: its directory and its name there.
 type Place = (Inode, Bytes);
 
-/// A path for each of these objects that has one, with everything escaped that is not plain.
+/// Returns a path for each of these objects that has one, with every character escaped that is not plain.
 pub(crate) async fn find(
     source: &Arc<dyn Source>,
     wanted: &BTreeSet<Inode>,
@@ -69,7 +69,7 @@ async fn path_of(
     Ok(Some(format!("/{}", names.join("/"))))
 }
 
-/// The directory that a directory says it is in.
+/// The parent that a directory's record names.
 async fn parent_of(source: &Arc<dyn Source>, inode: Inode) -> Result<Option<Inode>, StoreError> {
     let key = Key::Inode(inode).encode();
     let value = source.get(&key).await?;
@@ -77,7 +77,7 @@ async fn parent_of(source: &Arc<dyn Source>, inode: Inode) -> Result<Option<Inod
     Ok(record.and_then(|record| record.directory().map(|own| own.parent)))
 }
 
-/// Looks through names until each of `wanted` has one.
+/// Reads names until each of `wanted` has one.
 async fn places_of(
     source: &Arc<dyn Source>,
     range: KeyRange,

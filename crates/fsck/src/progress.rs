@@ -1,14 +1,14 @@
-//! How far a check has come, for whoever shows it.
+//! Progress of a check, for display.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// What a check is at.
+/// A stage of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
     /// Opening the metadata.
     Opening = 0,
-    /// Objects that the metadata consist of.
+    /// Reading the objects of the metadata.
     Metadata,
     /// Attributes of objects.
     Objects,
@@ -18,13 +18,13 @@ pub enum Stage {
     Cookies,
     /// Block maps.
     Blocks,
-    /// What the bucket has.
+    /// Listing the bucket.
     Bucket,
-    /// What packs say of themselves.
+    /// Headers and indexes of packs.
     Packs,
-    /// Frames.
+    /// Reading frames.
     Data,
-    /// Paths of what was found.
+    /// Looking up the paths of findings.
     Paths,
     /// Deleting orphans.
     Deleting,
@@ -45,7 +45,7 @@ const STAGES: [Stage; 11] = [
 ];
 
 impl Stage {
-    /// In words.
+    /// The stage in words.
     pub fn words(self) -> &'static str {
         match self {
             Stage::Opening => "opening the metadata",
@@ -62,13 +62,13 @@ impl Stage {
         }
     }
 
-    /// Whether it counts bytes; all others count things.
+    /// Whether the stage counts bytes; all others count things.
     pub fn counts_bytes(self) -> bool {
         self == Stage::Data
     }
 }
 
-/// How far a check has come. Written by the check, read by whoever shows it.
+/// Progress of a check. The check writes it, a display reads it.
 #[derive(Debug, Default)]
 pub struct Progress {
     stage: AtomicU8,
@@ -77,7 +77,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// What is being done, how much of it is done, and how much there is about, if that is known.
+    /// The current stage, the amount done, and the approximate total if it is known.
     pub fn now(&self) -> (Stage, u64, Option<u64>) {
         let stage = usize::from(self.stage.load(Ordering::Relaxed));
         let stage = STAGES.get(stage).copied().unwrap_or(Stage::Opening);
@@ -86,7 +86,7 @@ impl Progress {
         (stage, done, (total > 0).then_some(total))
     }
 
-    /// A stage begins, with so much to do; 0 if that is not known.
+    /// Begins a stage. `total` is the amount of work, or 0 if it is not known.
     pub(crate) fn begin(&self, stage: Stage, total: u64) {
         self.done.store(0, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);

@@ -5,11 +5,11 @@
 //!            v                                                            |
 //!   check a moment --> the first phase that can do something --> batches, each committed as one
 //!            |
-//!            +-- nothing is found, or nothing can be done: that is the end, and what is found is left
+//!            +-- no finding, or none that can be repaired: end; the findings that are left are reported
 //! ```
 //!
-//! Damage has consequences: a record that cannot be read makes others look wrong. So a repair goes in phases, and checks
-//! everything anew before the next one. Each phase makes right what the ones after it rely on:
+//! Damage has consequences: a record that cannot be read makes others look wrong. So a repair goes in phases, and
+//! checks everything again before the next one. Each phase repairs what the later ones rely on:
 //!
 //! | phase | |
 //! |---|---|
@@ -17,25 +17,25 @@
 //! | 1 | objects that are missing: the root, directories of names, files of block maps |
 //! | 2 | names and cookies that contradict each other, or lead nowhere |
 //! | 3, 4 | objects without a name get back the one that a cookie has kept, or one in `lost+found`; so do directories in a ring |
-//! | 5 | what objects say of themselves; what is to be collected |
-//! | 6 | what files count, and in which tree |
+//! | 5 | attributes and counts of objects; blocks to be collected |
+//! | 6 | bytes that files count, and the tree that they count in |
 //! | 7, 8 | accounts of packs, quotas and the volume |
-//! | 9 | frames that cannot be, and notes on what is not there |
-//! | 10 | notes on who shares frames |
+//! | 9 | impossible frames, and notes on missing things |
+//! | 10 | notes on blocks that share frames |
 //!
 //! The steps of a repair are its own batches: each leaves names, cookies, entries and links in agreement where they
-//! were. Sums (bytes, live bytes, usage) come last, and are too high rather than too low until then. A repair that was
-//! killed is repeated, and finds what is left.
+//! agreed before. Sums (bytes, live bytes, usage) come last, and are too high rather than too low until then. A repair
+//! that was killed is run again, and finds the damage that is left.
 //!
 //! # What a repair does not do
 //!
-//! It never makes zeros of bytes that cannot be read, unless [`RepairOptions::accept_loss`] says so. It removes no object
-//! of the bucket, and no record of a later version. What bytes are lost is said ([`Losses`]).
+//! It never makes zeros of bytes that cannot be read, unless [`RepairOptions::accept_loss`] says so. It removes no
+//! object of the bucket, and no record of a later version. Lost bytes are reported ([`Losses`]).
 //!
 //! # Plan and deed
 //!
-//! Both are the same code. A plan keeps its changes in memory, over the moment that it began with ([`Overlaid`]);
-//! a repair commits them, and reads the next moment.
+//! Both run the same code. A plan keeps its changes in memory, over the moment that it began with ([`Overlaid`]);
+//! a deed commits them, and reads the next moment.
 
 mod act;
 mod loss;
@@ -70,31 +70,32 @@ pub(crate) use overlaid::Overlaid;
 use target::{Deed, Plan, close};
 use work::Work;
 
-/// Most rounds: more than damage of any kind takes, unless there is more of it than a round takes up.
+/// Most rounds: more than damage of any kind takes, unless there is more of it than one round handles.
 const ROUNDS: u64 = 1000;
-/// About what a finding takes in memory, and how many kinds there are: what a round takes up of each kind follows.
+/// Approximate memory of one finding, and number of kinds: from these follows how many of each kind a round handles.
 const FINDING_BYTES: usize = 256;
 const KINDS: usize = 40;
 
-/// How a volume is to be repaired.
+/// How to repair a volume.
 #[derive(Clone, Debug)]
 pub struct RepairOptions {
-    /// How it is checked. With `read_data`, all live frames are read at the end.
+    /// Options of the checks. With `read_data`, the last check reads all live frames.
     pub check: Options,
-    /// Only say what would be done. Nothing is written but the note of a check.
+    /// Only report the steps. Nothing is written except the note of a check.
     pub dry_run: bool,
-    /// Also do what gives up data that cannot be read: bytes become zeros, links and devices whose record is lost go.
+    /// Also take steps that give up data that cannot be read: bytes become zeros; links and devices with lost records
+    /// are deleted.
     pub accept_loss: bool,
-    /// The times that new objects get, since 1970.
+    /// Times of new objects, since 1970.
     pub now: Duration,
-    /// The highest epoch of the volume that anybody here has seen: a bucket of an earlier one is refused.
+    /// The highest epoch of the volume that this machine has seen: a bucket of an earlier one is refused.
     pub seen: Epoch,
 }
 
-/// One thing that was done, or would be.
+/// One step of a repair, done or (in a plan) intended.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Step {
-    /// The kind of finding that it is about.
+    /// The kind of finding that it repairs.
     pub finding: &'static str,
     /// The object that the finding is about, if it is about one.
     #[serde(
@@ -102,10 +103,10 @@ pub struct Step {
         skip_serializing_if = "Option::is_none"
     )]
     pub inode: Option<Inode>,
-    /// A path of that object before, if it had one.
+    /// A path of that object before the repair, if it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// What was done, as a sentence.
+    /// The step as a sentence.
     pub what: String,
 }
 
@@ -116,9 +117,9 @@ fn number_or_none<S: serde::Serializer>(
     serde::Serialize::serialize(&inode.map(|inode| inode.0), serializer)
 }
 
-/// Is told of each step, when it is in the bucket (of a plan, when it is made).
+/// Receives each step: of a repair when it is in the bucket, of a plan when it is made.
 pub trait Observer: Send {
-    /// One more.
+    /// Receives one step.
     fn done(&mut self, step: &Step);
 }
 
@@ -128,15 +129,15 @@ impl Observer for Vec<Step> {
     }
 }
 
-/// What a repair has come to.
+/// The outcome of a repair.
 #[derive(Debug)]
 pub struct Repaired {
-    /// How many steps were made, or would be.
+    /// Number of steps, done or (in a plan) intended.
     pub steps: u64,
-    /// The check after the last one: its findings are what is left.
+    /// The check after the last step: its findings are what is left.
     pub after: Report,
-    /// Bytes of files that lie in packs which are missing or cut off. What is damaged within packs, a check with
-    /// `read_data` finds.
+    /// Bytes of files that lie in packs which are missing or cut off. A check with `read_data` finds damage within
+    /// packs.
     pub lost: Losses,
 }
 
@@ -146,21 +147,21 @@ pub enum RepairError {
     /// It could not be checked.
     #[error(transparent)]
     Check(#[from] CheckError),
-    /// Somebody opened the volume for writing meanwhile.
+    /// A gateway opened the volume for writing meanwhile.
     #[error(
         "a gateway has opened the volume meanwhile; what was repaired until then stays. Stop all gateways of this volume and repair it again"
     )]
     Fenced,
-    /// The bucket is of an earlier epoch than one that was seen.
+    /// The bucket is of an earlier epoch than one that this machine has seen.
     #[error(
         "the volume is of epoch {}, and the gateway with this data_dir has seen epoch {}: an earlier state was put back, or later objects of its metadata were removed. Bring the latest state back, and repair that. To go on with this one, name a new data_dir",
         found.0,
         seen.0
     )]
     PutBack {
-        /// That of the bucket.
+        /// Epoch of the bucket.
         found: Epoch,
-        /// What was seen.
+        /// The highest epoch seen.
         seen: Epoch,
     },
     /// The metadata could not be written.
@@ -188,25 +189,25 @@ impl From<VolumeError> for RepairError {
     }
 }
 
-/// Where moments come from, and where batches go.
+/// Source of moments, and destination of batches.
 #[async_trait]
 pub(crate) trait Target: Send + Sync {
-    /// The newest moment: with all that was committed.
+    /// The newest moment: with all batches that were committed.
     async fn moment(&self) -> Result<Arc<dyn Source>, StoreError>;
 
     /// Makes all changes of a batch, or none.
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
 }
 
-/// Repairs the volume that is in `store` under `root`, which no gateway may serve.
+/// Repairs the volume in `store` under `root`, which no gateway may serve.
 ///
-/// A volume in which everything fits together is only read. Else it is opened for writing, which fences every gateway, and
-/// takes an epoch that no gateway has: logs that go on from what was there before are put aside by the next start.
+/// A consistent volume is only read. An inconsistent one is opened for writing, which fences every gateway, and takes
+/// an epoch that no gateway has: the next start archives logs that continue the earlier state.
 ///
 /// Dropping the future, or killing the process, leaves a volume that can be repaired again.
 ///
 /// # Errors
-/// When there is no volume, it cannot be read through, or written. What was repaired by then stays.
+/// When there is no volume, or it cannot be read or written. Steps done by then stay.
 pub async fn repair(
     store: Arc<dyn ObjectStore>,
     root: Path,
@@ -216,7 +217,8 @@ pub async fn repair(
 ) -> Result<Repaired, RepairError> {
     let (keys, metadata) = unlock(&store, &root, &options.check.expected).await?;
     if options.seen > Epoch(0) {
-        // Before anything is written, be it the note of a check: the latest state is to be put back over this one.
+        // Before anything is written, even the note of a check: the operator is to put the latest state back over this
+        // one.
         let moment = metadata.open().await.map_err(Ended::from)?;
         let state = volume_state(&moment, options.seen).await;
         close(&moment).await;
@@ -280,7 +282,7 @@ async fn volume_state(
     }
     let state = value.and_then(|value| VolumeState::decode(&key, &value).ok());
     match state {
-        // Taking epochs until the gateway has seen no later one would have it serve the earlier state.
+        // Taking epochs until the gateway has seen no later one would make it serve the earlier state.
         Some(VolumeState { epoch: found, .. }) if found < seen => {
             Err(RepairError::PutBack { found, seen })
         }
@@ -288,8 +290,8 @@ async fn volume_state(
     }
 }
 
-/// Takes the next epoch for nobody, so that no log goes on from what was published before. A state that cannot be read is
-/// made anew in the same way.
+/// Takes the next epoch for no gateway, so that no log continues the state published before. A state that cannot be
+/// read is made again in the same way.
 async fn take_epoch(target: &dyn Target, seen: Epoch) -> Result<(), RepairError> {
     let moment = target.moment().await.map_err(refused)?;
     let Some(mut state) = volume_state(&*moment, seen).await? else {
@@ -302,7 +304,7 @@ async fn take_epoch(target: &dyn Target, seen: Epoch) -> Result<(), RepairError>
     target.commit(&batch).await.map_err(refused)
 }
 
-/// Checks and repairs until nothing is found, or nothing can be done.
+/// Checks and repairs until there is no finding, or none that can be repaired.
 pub(crate) async fn rounds(
     target: &dyn Target,
     bucket: &Bucket,

@@ -1,4 +1,4 @@
-//! The outcome of a check: every finding is counted, and some of each kind are kept.
+//! The report of a check: it counts every finding and keeps some of each kind.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use crate::finding::{Finding, Sink};
 
-/// What was found, kind by kind.
+/// Findings by kind.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Most that are kept of each kind.
+    /// Most findings of each kind that are kept.
     limit: usize,
     kinds: BTreeMap<&'static str, OfKind>,
 }
@@ -23,7 +23,7 @@ struct OfKind {
 }
 
 impl Findings {
-    /// Keeps at most `limit` of each kind.
+    /// Keeps at most `limit` findings of each kind.
     pub fn keeping(limit: usize) -> Findings {
         Findings {
             limit,
@@ -31,19 +31,19 @@ impl Findings {
         }
     }
 
-    /// How many there are.
+    /// Number of all findings.
     pub fn count(&self) -> u64 {
         self.kinds.values().map(|of_kind| of_kind.count).sum()
     }
 
-    /// Of each kind: its name, how many there are, and those that were kept.
+    /// For each kind: its name, the number of findings, and the findings that were kept.
     pub fn kinds(&self) -> impl Iterator<Item = (&'static str, u64, &[Finding])> {
         self.kinds
             .iter()
             .map(|(name, of_kind)| (*name, of_kind.count, of_kind.kept.as_slice()))
     }
 
-    /// The objects that those which were kept are about.
+    /// The objects that the kept findings are about.
     pub(crate) fn inodes(&self) -> BTreeSet<Inode> {
         let kept = self.kinds.values().flat_map(|of_kind| &of_kind.kept);
         kept.filter_map(Finding::inode).collect()
@@ -60,10 +60,10 @@ impl Sink for Findings {
     }
 }
 
-/// How many of something, and how many bytes.
+/// A number of things, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
-    /// How many.
+    /// Number of things.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -76,7 +76,7 @@ impl Amount {
     }
 }
 
-/// What there is in the volume and beside it. None of it is a finding.
+/// The content of the volume, and objects beside it. None of it is a finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Census {
     /// Objects: files, directories and others.
@@ -91,17 +91,18 @@ pub struct Census {
     pub garbage: u64,
     /// Packs with an account, and their bytes in the bucket.
     pub packs: Amount,
-    /// Packs that are noted down to be deleted.
+    /// Packs that are noted to be deleted.
     pub dead_packs: u64,
-    /// Packs in the bucket that nothing knows and nobody is going to: left over by gateways of earlier epochs.
+    /// Packs in the bucket that the metadata do not name and never will: left over by gateways of earlier epochs.
     pub unreferenced_packs: Amount,
-    /// Packs of the newest epoch that nothing knows yet: on their way to a checkpoint, or left over by a crash.
+    /// Packs of the newest epoch that the metadata do not name yet: on their way to a checkpoint, or left over by a
+    /// crash.
     pub packs_under_way: Amount,
-    /// Objects among the packs that are none.
+    /// Objects below `packs/` that are no packs.
     pub foreign_objects: Amount,
     /// Frames that were read and verified, and their stored bytes.
     pub frames_read: Amount,
-    /// Passes over the metadata: more than one if they do not fit the memory that was allowed.
+    /// Passes over the metadata: more than one if they do not fit the memory limit.
     pub passes: u64,
 }
 
@@ -110,19 +111,19 @@ pub struct Census {
 pub struct Report {
     /// The volume.
     pub volume: VolumeId,
-    /// Its state at the moment that was looked at; none if it cannot be read.
+    /// Its state at the checked moment; `None` if it cannot be read.
     pub state: Option<VolumeState>,
-    /// Whether a note in the bucket kept what was looked at from being deleted.
+    /// Whether a note in the bucket kept the metadata of the moment from being deleted.
     pub pinned: bool,
     /// Whether all live frames were read.
     pub read_data: bool,
-    /// What does not fit together.
+    /// The findings.
     pub findings: Findings,
-    /// Block maps that cannot be read: what they refer to is not known.
+    /// Number of block maps that cannot be read, so that their references are not known.
     pub unreadable_maps: u64,
-    /// What there is.
+    /// The content of the volume.
     pub census: Census,
-    /// Paths of objects that findings are about, as far as they have one.
+    /// Paths of objects that findings are about, of those that have one.
     pub paths: HashMap<Inode, String>,
 }
 

@@ -1,19 +1,18 @@
 //! Salvages files from packs alone, for a volume whose metadata are lost.
 //!
-//! A frame says of which inode, block and range it is. That is all there is: no names, no sizes, no attributes, no
-//! directories, and not which of two frames of one range is the newer one. So
+//! A frame names its inode, block and range. There is no more to go by: no names, no sizes, no attributes, no
+//! directories, and no order of two frames of one range. So
 //!
-//! * a file is called by its inode number, and ends where its last frame ends; what no frame has is a hole;
-//! * packs are taken in the order of their numbers, which begin with the epoch and count up, and frames in that of their
-//!   places: what was written later is written over what was earlier. That is right as long as nothing old was put into a
-//!   new pack;
-//! * files that were removed, and bytes that were cut off, come back as far as their packs are still there.
+//! * a file is named by its inode number, and ends where its last frame ends; ranges without a frame are holes;
+//! * packs are taken in the order of their numbers, which begin with the epoch and count up, and frames in the order of
+//!   their positions: later frames overwrite earlier ones. That is right if no old bytes were copied into a new pack;
+//! * files that were removed, and bytes that were truncated, come back if their packs still exist.
 //!
-//! Every pack is read from its first byte to its last by the headers of its frames, whether its index is sound or not: a
-//! damaged frame hides no other. The index, if it can be read, says what a damaged frame was of.
+//! Every pack is read from its first byte to its last by the headers of its frames, whether its index is sound or not:
+//! a damaged frame hides no other. The index, if it can be read, shows which bytes of which file a damaged frame held.
 //!
-//! Memory is bounded whatever the size of the volume: numbers and lengths of its packs, 16 bytes each, what is on its way
-//! of one pack, some 40 MiB, and an index. Frames are written to their files as they come.
+//! Memory is bounded whatever the size of the volume: numbers and lengths of its packs, 16 bytes each, the part of one
+//! pack in flight, some 40 MiB, and an index. Frames are written to their files as they arrive.
 
 mod folder;
 
@@ -35,23 +34,23 @@ use crate::explain::{self, Found};
 use crate::progress::{Progress, Stage};
 use folder::Folder;
 
-/// Something of a pack that could not be salvaged.
+/// A range of a pack that could not be salvaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsalvaged {
     /// The pack.
     pub pack: PackId,
     /// Its object below the volume's prefix.
     pub object: String,
-    /// The first byte of the object that is not understood.
+    /// Offset of the first byte of the object that could not be read as frames.
     pub from: u64,
     /// One past the last.
     pub to: u64,
-    /// What was there, as far as the pack's index says: files and bytes of them. Where an older pack has these bytes, the
-    /// files have those now, and holes elsewhere.
+    /// The lost bytes, by the pack's index: files and ranges of them. If an older pack has bytes of these ranges, the
+    /// files now hold those, and holes elsewhere.
     pub of: Vec<LostRange>,
-    /// Whether the index could be read, so that `of` is all there is.
+    /// Whether the index could be read, so that `of` is complete.
     pub is_all: bool,
-    /// Why, if more is known than that it is damaged.
+    /// The reason, if more is known than that the range is damaged.
     pub why: Option<String>,
 }
 
@@ -60,33 +59,33 @@ pub struct Unsalvaged {
 pub struct LostRange {
     /// The file.
     pub inode: Inode,
-    /// The first byte.
+    /// Offset of the first byte.
     pub from: u64,
     /// One past the last.
     pub to: u64,
 }
 
-/// What was salvaged.
+/// The outcome of a salvage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
     /// Packs that were read.
     pub packs: u64,
     /// Frames whose bytes were written.
     pub frames: u64,
-    /// Their bytes, also those that later ones were written over.
+    /// Bytes written from frames, including those that later frames overwrote.
     pub bytes: u64,
     /// Files that were made.
     pub files: u64,
-    /// Stretches of packs that were not understood.
+    /// Ranges of packs that could not be salvaged.
     pub unsalvaged: u64,
 }
 
-/// Is told what could not be salvaged, as it is met.
+/// Receives what could not be salvaged, when it is found.
 pub trait SalvageObserver: Send {
-    /// A stretch of a pack.
+    /// Receives a range of a pack.
     ///
     /// # Errors
-    /// When it could not be noted down, which ends the salvage.
+    /// When it could not be recorded, which ends the salvage.
     fn lost(&mut self, unsalvaged: &Unsalvaged) -> std::io::Result<()>;
 }
 
@@ -97,7 +96,7 @@ impl SalvageObserver for Vec<Unsalvaged> {
     }
 }
 
-/// Why nothing more could be salvaged. What was written by then stays. Each message says what to do.
+/// Why the salvage ended early. Files written by then stay. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum SalvageError {
     /// The volume's descriptor is missing, damaged, or newer than this program. Without it, frames cannot be verified.
@@ -108,7 +107,7 @@ pub enum SalvageError {
         "the bucket could not be read: {0}; check the connection and the credentials, and salvage again into another folder"
     )]
     Bucket(String),
-    /// The folder for what is salvaged is there already.
+    /// The destination folder exists already.
     #[error("{0} exists already: name a new folder, nothing is ever written over")]
     Exists(PathBuf),
     /// Something could not be written.
@@ -116,30 +115,29 @@ pub enum SalvageError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// What is salvaged.
+/// The volume to salvage.
 pub struct Salvage {
     /// The store that the volume is in.
     pub store: Arc<dyn ObjectStore>,
     /// The prefix below which it lies.
     pub root: Path,
-    /// Whether it has to be sealed, and what opens it then. The key ring is needed, as the descriptor is.
+    /// Whether it must be sealed, and what opens it then. Both the key ring and the descriptor are needed.
     pub expected: Expected,
 }
 
-/// Writes what the packs of a volume hold as files into the new folder `to`:
-/// `<to>/files/<inode / 10000>/<inode>`, all of them on stable storage when it returns. Changes nothing in the bucket, and
-/// needs nothing of `meta/`.
+/// Writes the content of a volume's packs as files into the new folder `to`: `<to>/files/<inode / 10000>/<inode>`, all
+/// of them on stable storage when it returns. Changes nothing in the bucket, and reads nothing of `meta/`.
 ///
-/// Dropping the future leaves what was written by then.
+/// Dropping the future leaves the files written by then.
 ///
 /// # Errors
-/// When there is no descriptor, the folder exists, the bucket does not answer, or something cannot be written. Damage is no
-/// error but told to `observer`.
+/// When there is no descriptor, the folder exists, the bucket does not answer, or something cannot be written. Damage
+/// is not an error: `observer` receives it.
 pub async fn salvage(
     Salvage {
         store,
@@ -226,7 +224,7 @@ async fn one(
     Ok(())
 }
 
-/// Where a frame's bytes begin in its file. Blocks are as many as 64 bits count; a file has no more bytes than that.
+/// Offset of a frame's bytes in its file. Block indexes have 64 bits, but the offsets of a file have no more either.
 fn offset(entry: &IndexEntry) -> u64 {
     let begins = entry.block.block.0.saturating_mul(BLOCK_SIZE);
     begins.saturating_add(u64::from(entry.frame.start))
@@ -236,7 +234,7 @@ fn write(folder: &mut Folder, entry: &IndexEntry, data: &Bytes) -> Result<(), Sa
     folder.write(entry.block.inode, offset(entry), data)
 }
 
-/// What the index says was between two bytes of a pack.
+/// The entries of the index between two offsets of a pack, as ranges of files.
 fn lost(index: &[IndexEntry], from: u64, to: u64) -> Vec<LostRange> {
     let within = index.iter().filter(|entry| {
         let stored = entry.frame.stored_range();
@@ -250,9 +248,9 @@ fn lost(index: &[IndexEntry], from: u64, to: u64) -> Vec<LostRange> {
     ranges.collect()
 }
 
-/// The stretches of a pack that were not understood.
+/// The ranges of a pack that could not be read as frames.
 struct Gaps {
-    /// Behind the last frame.
+    /// End of the last frame.
     at: u64,
     len: u64,
     frames: u64,
@@ -284,14 +282,14 @@ impl Gaps {
         self.refused.push((u64::from(offset), why));
     }
 
-    /// Whether nothing is missing: what lies behind the last frame is as long as an index of all that was found.
+    /// Whether nothing is missing: the bytes behind the last frame are as many as an index of all frames found takes.
     fn is_none(&self) -> bool {
         let behind = self.len.saturating_sub(self.at);
         let index = self.frames * INDEX_ENTRY_LEN as u64 + INDEX_FOOTER_LEN as u64;
         self.found.is_empty() && self.refused.is_empty() && behind == index
     }
 
-    /// All of them, with why if that is known.
+    /// Returns all of them, each with its reason if that is known.
     fn finish(mut self, index: Option<&[IndexEntry]>) -> Vec<(u64, u64, Option<String>)> {
         let frames_end = match index {
             Some(index) => index

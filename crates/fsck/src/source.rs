@@ -1,4 +1,4 @@
-//! Where metadata are read from: one moment of them, walked through in big pages.
+//! The source of metadata: one moment of them, read in large pages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use tokio::task::JoinHandle;
 use crate::finding::{Finding, Sink};
 use crate::progress::Progress;
 
-/// Entries and bytes of a page; the next one is on its way while one is judged. A block map has 150 KB at most.
+/// Entries and bytes of a page; the next page is fetched while one is judged. A block map has 150 KB at most.
 const PAGE_ENTRIES: usize = 32 << 10;
 const PAGE_BYTES: usize = 4 << 20;
 
 /// How long one request for metadata may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
-/// How often a call is tried that the bucket did not answer.
+/// Attempts for each call that the bucket does not answer.
 const ATTEMPTS: u32 = 5;
-/// Pause before the next one, times the number of tries.
+/// Pause before the next attempt, times the number of attempts.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The published metadata, always of the same moment.
 #[async_trait]
 pub(crate) trait Source: Send + Sync {
-    /// The first entries of a range, in order; nothing means that it has no more.
+    /// The first entries of a range, in order; empty if the range has no more.
     async fn page(
         &self,
         range: &KeyRange,
@@ -57,10 +57,10 @@ impl Source for SlateReader {
     }
 }
 
-/// Where newer moments than the one that is checked come from.
+/// Source of newer moments than the one that is checked.
 #[async_trait]
 pub(crate) trait Newest: Send + Sync {
-    /// The metadata as they are now.
+    /// The newest metadata.
     async fn newest(&self) -> Result<Arc<dyn Source>, StoreError>;
 }
 
@@ -89,7 +89,7 @@ impl Newest for InBucket {
     }
 }
 
-/// Asks again while the bucket does not answer.
+/// Repeats a call while the bucket does not answer.
 pub(crate) async fn patiently<T, F>(mut ask: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
@@ -109,12 +109,12 @@ where
 
 type Page = Result<Vec<(Bytes, Bytes)>, StoreError>;
 
-/// Walks through a range.
+/// Reads a range entry by entry.
 pub(crate) struct Cursor {
     source: Arc<dyn Source>,
     rest: KeyRange,
     page: vec::IntoIter<(Bytes, Bytes)>,
-    /// The page that follows.
+    /// The next page, in flight.
     coming: Option<JoinHandle<Page>>,
     progress: Option<Arc<Progress>>,
 }
@@ -140,7 +140,7 @@ impl Cursor {
         cursor
     }
 
-    /// Each entry is counted there.
+    /// Counts each entry in `progress`.
     pub(crate) fn counting(self, progress: &Arc<Progress>) -> Cursor {
         let mut counting = self;
         counting.progress = Some(progress.clone());
@@ -170,7 +170,8 @@ impl Cursor {
         }
     }
 
-    /// The next record with its key. What cannot be read is told to `sink`; if its key can, it comes without a record.
+    /// The next record with its key. A fault is reported to `sink`; if only the key can be read, it comes without a
+    /// record.
     pub(crate) async fn record<R: Record>(
         &mut self,
         sink: &mut dyn Sink,
@@ -192,7 +193,7 @@ impl Cursor {
     }
 }
 
-/// The value, or nothing after telling what is wrong with it.
+/// The value; `None` after reporting its fault.
 pub(crate) fn told<T>(read: Result<T, Corrupt>, sink: &mut dyn Sink) -> Option<T> {
     match read {
         Ok(value) => Some(value),

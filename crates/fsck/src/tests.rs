@@ -1,4 +1,4 @@
-//! A small volume made by hand, in which one thing at a time is put out of place.
+//! A small volume made by hand; each test damages one thing in it.
 
 mod cases;
 mod findings;

@@ -1,4 +1,4 @@
-//! The walk: reads what the judges want to be told, from one moment of the metadata and from the bucket.
+//! The walk: reads the records that the judges need, from one moment of the metadata and from the bucket.
 //!
 //! ```text
 //!   volume state, quotas
@@ -29,7 +29,7 @@ use crate::progress::{Progress, Stage};
 use crate::report::{Census, Findings};
 use crate::source::{Cursor, Source, told};
 
-/// Cookies of one directory that are held at a time, where names and cookies do not agree.
+/// Most cookies of one directory in memory, where names and cookies differ.
 const ENTRIES: usize = 100_000;
 
 /// A walk through the metadata of one moment.
@@ -65,7 +65,7 @@ impl Walk {
         }
     }
 
-    /// What is judged by itself: the state of the volume, quotas, and what no version knows.
+    /// Reads records that are judged by themselves: the state of the volume, quotas, and entries of unknown kinds.
     pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
         self.progress.begin(Stage::Opening, 0);
         let key = Key::Volume.encode();
@@ -79,7 +79,7 @@ impl Walk {
                 self.findings.found(Finding::UnknownEntry { key });
             }
         }
-        // Keys that begin as the volume's and go on.
+        // Keys that begin like the volume's key and are longer.
         let behind = KeyRange {
             end: vec![b'v' + 1].into(),
             ..KeyRange::all().after(&key)
@@ -103,7 +103,7 @@ impl Walk {
             }
         }
         let mut truncated = Cursor::new(&self.source, KeyRange::truncated());
-        // A note on a file of which nothing waits for collection goes by itself.
+        // A note on a file without a block to collect is removed by the gateway, so that it is no finding.
         while truncated
             .record::<Truncated>(&mut self.findings)
             .await?
@@ -112,7 +112,7 @@ impl Walk {
         self.checks().await
     }
 
-    /// When packs were read back, which is noted of those that have an account.
+    /// Reads when packs were read back, which is noted of packs with an account.
     async fn checks(&mut self) -> Result<(), StoreError> {
         let mut checks = Cursor::new(&self.source, KeyRange::scrubs_from(PackId(0)));
         let mut packs = Cursor::new(&self.source, KeyRange::packs_from(PackId(0)));
@@ -134,7 +134,7 @@ impl Walk {
         Ok(())
     }
 
-    /// All objects, in as many passes as they need; what their block maps refer to is told to `packs`.
+    /// Walks all objects, in as many passes as they need, and passes the references of their block maps to `packs`.
     pub(crate) async fn objects(&mut self, packs: &mut Packs) -> Result<(), StoreError> {
         self.progress.begin(Stage::Objects, self.expected());
         let mut objects = Cursor::new(&self.source, KeyRange::inodes_from(Inode(0)));
@@ -163,7 +163,7 @@ impl Walk {
         Ok(())
     }
 
-    /// How many objects there are about.
+    /// Approximate number of objects.
     fn expected(&self) -> u64 {
         self.state.map_or(0, |state| state.used_inodes)
     }
@@ -178,7 +178,7 @@ impl Walk {
         let mut objects = Objects::new(first, self.memory);
         let sink = &mut self.findings;
         loop {
-            // The object first, where there are both.
+            // The object first, where a number has both.
             let (of_object, of_garbage) = (number(&inodes.object), number(&inodes.garbage));
             let Some(next) = of_object.into_iter().chain(of_garbage).min() else {
                 return Ok((objects, None));
@@ -272,7 +272,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Tells which names and cookies of a directory do not agree.
+    /// Reports the names and cookies of a directory that differ.
     async fn entries(&mut self, directory: Inode) -> Result<(), StoreError> {
         let mut cookies = Cursor::new(&self.source, KeyRange::cookies_after(directory, 0));
         let mut first = 0;
@@ -323,7 +323,7 @@ impl Walk {
         Ok(record.and_then(|record| record.directory().map(|own| own.parent)))
     }
 
-    /// The accounts of packs, to be taken in ranges.
+    /// The accounts of packs, to be read in ranges.
     pub(crate) async fn accounts(&mut self) -> Result<Accounts, StoreError> {
         let mut records = Cursor::new(&self.source, KeyRange::packs_from(PackId(0)));
         let mut removed = Cursor::new(&self.source, KeyRange::dead_packs_from(PackId(0)));
@@ -335,7 +335,7 @@ impl Walk {
         })
     }
 
-    /// Packs from `first` on, as many as fit, and where the next range begins.
+    /// Reads as many packs from `first` on as fit, and returns where the next range begins.
     pub(crate) async fn range_of_packs(
         &mut self,
         first: PackId,
@@ -364,7 +364,7 @@ impl Walk {
         }
     }
 
-    /// What is noted of the frames of a range of packs, and of who shares them.
+    /// Reads the notes on frames of a range of packs, and on the blocks that share them.
     pub(crate) async fn notes(&mut self, packs: &mut Packs) -> Result<(), StoreError> {
         let (from, end) = packs.bounds();
         let sink = &mut self.findings;
@@ -387,7 +387,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Tells a further range of packs what block maps refer to.
+    /// Passes the references of all block maps to another range of packs.
     pub(crate) async fn references(&mut self, packs: &mut Packs) -> Result<(), StoreError> {
         self.census.passes += 1;
         self.progress.begin(Stage::Blocks, self.totals.block_maps);
@@ -402,7 +402,7 @@ impl Walk {
     }
 }
 
-/// Objects and removed files, read once and taken in ranges.
+/// Objects and removed files, read once and split into ranges.
 struct Inodes {
     objects: Cursor,
     object: Option<(Key, Option<InodeRecord>)>,
@@ -410,7 +410,7 @@ struct Inodes {
     garbage: Option<(Key, Option<Garbage>)>,
 }
 
-/// Accounts of packs and packs to be deleted, read once and taken in ranges.
+/// Accounts of packs and packs to be deleted, read once and split into ranges.
 pub(crate) struct Accounts {
     records: Cursor,
     account: Option<(Key, Option<PackRecord>)>,
@@ -443,9 +443,9 @@ fn pack<R>(entry: &Option<(Key, R)>) -> Option<PackId> {
     }
 }
 
-/// What trees directories count in, asked for in the order of their inodes.
+/// The trees that directories count in, queried in the order of the directories' inodes.
 enum Holders {
-    /// No object counts in any.
+    /// No object counts in any tree.
     NoTrees,
     /// The range of objects knows all of them.
     Known,
@@ -455,7 +455,7 @@ enum Holders {
 
 struct Reading {
     records: Cursor,
-    /// The last one that was read.
+    /// The last record that was read.
     last: Option<(Inode, Option<Option<Inode>>)>,
 }
 

@@ -61,7 +61,7 @@ async fn edit<R: Record>(
     batch.put(key, &record);
 }
 
-/// Makes the number of a file's names a wrong one.
+/// Sets a wrong link count on a file.
 async fn miscount(place: &Place, file: Inode) {
     meddle(place, async |meta| {
         let mut batch = Batch::new();
@@ -141,7 +141,7 @@ async fn a_damaged_volume_is_repaired_and_served_again() {
 
     meddle(&place, async |meta| {
         let mut batch = Batch::new();
-        // Half of an unlink, and a name of nothing.
+        // Half of an unlink, and a name of a missing object.
         let key = Key::Name(dir, "lost".into());
         let record = meta.get(&key.encode()).await.unwrap().unwrap();
         let record = NameRecord::decode(&key.encode(), &record).unwrap();
@@ -288,10 +288,10 @@ async fn a_bucket_that_was_put_back_is_not_repaired_until_it_looks_new() {
             "{refused}"
         );
         assert!(steps.is_empty(), "{steps:?}");
-        // The latest state is to be put back, and what lay over it would be served in its place.
+        // The latest state is to be put back, and changes over this one would be served in its place.
         assert_eq!(earlier.objects(), before);
     }
-    // Whoever means this state has a folder that has seen nothing else.
+    // An operator who wants this state has a folder that has seen no other.
     let (steps, after) = run(&earlier, false).await;
     assert_eq!(steps.len(), 1, "{steps:?}");
     assert!(after.after.is_clean());
@@ -304,7 +304,7 @@ async fn a_log_from_before_a_repair_is_never_replayed() {
     let file = create(&volume, Inode::ROOT, "file").await;
     volume.flush().await.unwrap();
     let late = create(&volume, Inode::ROOT, "not-published").await;
-    // As if it was killed now: closing it would publish.
+    // As if the gateway was killed now: closing it would publish.
     let place = place.copied();
     close(volume).await;
 
@@ -357,11 +357,11 @@ async fn a_gateway_that_serves_the_volume_is_fenced() {
         batch
     })
     .await;
-    // It has no reason to look at that.
+    // The gateway has no reason to read that block map.
     let volume = place.open().await;
     let (steps, repaired) = run(&place, false).await;
     assert!(repaired.after.is_clean(), "{steps:?}");
-    // Into its log, perhaps, but never into the bucket.
+    // The change may reach its log, but never the bucket.
     let mode = CreateMode::Guarded(SetAttributes::default());
     let _ = volume.create(&WHO, Inode::ROOT, b"late", &mode).await;
     assert!(volume.flush().await.is_err());

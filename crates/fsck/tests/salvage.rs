@@ -31,7 +31,7 @@ fn file(folder: &Path, inode: Inode) -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Files of several kinds, without metadata. Their contents.
+/// Makes a volume with files of several kinds, and deletes its metadata. Returns the files' contents.
 async fn destroyed() -> (Place, Vec<(Inode, Vec<u8>)>) {
     destroyed_of(Expected::NotSealed).await
 }
@@ -46,7 +46,7 @@ async fn destroyed_of(expected: Expected) -> (Place, Vec<(Inode, Vec<u8>)>) {
         write(&volume, inode, 0, &data).await;
         files.push((inode, data));
     }
-    // What a codec makes smaller.
+    // Bytes that a codec compresses.
     let text = create(&volume, Inode::ROOT, "text").await;
     let data = b"the same again and again, ".repeat(20_000);
     write(&volume, text, 0, &data).await;
@@ -115,7 +115,7 @@ async fn packs_without_header_and_index_are_understood_by_their_frames() {
     for (inode, data) in &files {
         assert!(file(&to, *inode) == *data, "inode {inode}");
     }
-    // What is behind the last frame is as long as its index was.
+    // The bytes behind the last frame are as many as its index had.
     assert_eq!(lost, []);
 }
 
@@ -147,9 +147,9 @@ async fn packs_that_are_cut_off_or_of_others_give_what_they_have() {
     let (place, files) = destroyed().await;
     let packs = place.packs();
     let whole = fs::read(&packs[0]).unwrap();
-    // In the last frame, behind all small ones.
+    // In the last frame, which lies behind all small ones.
     fs::write(&packs[0], &whole[..whole.len() - 1000]).unwrap();
-    // A pack under the number of another, and rubbish.
+    // A pack under the number of another, and an object that is no pack.
     let folder = packs[0].parent().unwrap();
     fs::copy(&packs[1], folder.join("00000f0000000001.pack")).unwrap();
     let other = place.bucket().join("packs/02");

@@ -1,9 +1,10 @@
-//! Each byte of a small volume is changed, one at a time; each object is taken away, cut off, and swapped with each other
-//! one. Whatever is done: another machine that attaches the bucket reads what was written or gets an error, nothing panics, and
-//! the check of the bucket says what is wrong. So with volumes of each kind: plain, sealed, with deduplication, and both.
+//! Each byte of a small volume is changed, one at a time; each object is deleted, cut off, and swapped with each other
+//! one. After each damage, another machine that attaches the bucket reads the bytes that were written or gets an error,
+//! nothing panics, and the check of the bucket reports the damage. The same is done with volumes of each kind: plain,
+//! sealed, with deduplication, and both.
 //!
-//! Every byte takes minutes, so that by default one in some is tried, others each time; all with
-//! `FOREBAY_TAMPER=all`, those of one seed with `FOREBAY_TAMPER=<seed>`. How many it were is printed (`--nocapture`).
+//! All bytes take minutes, so that by default one in some is tried, different ones each time; all with
+//! `FOREBAY_TAMPER=all`, those of one seed with `FOREBAY_TAMPER=<seed>`. The number tried is printed (`--nocapture`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -29,13 +30,13 @@ use object_store::{ObjectStore, ObjectStoreExt};
 mod place;
 use place::{Dice, WHO, create, key_file, make_directory, noise, write};
 
-/// How long who reads waits, by a clock that goes on when nobody has anything to do.
+/// How long a reader waits, by a clock that advances when all tasks are idle.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A bucket: its objects by their names.
 type Bucket = BTreeMap<Path, Bytes>;
 
-/// What a volume holds: files, and what links lead to, by their names below the root.
+/// Contents of a volume: files, and targets of links, by their paths from the root.
 type Contents = BTreeMap<String, Vec<u8>>;
 
 async fn store_of(bucket: &Bucket) -> Store {
@@ -71,7 +72,7 @@ async fn objects_of(store: &InMemory) -> Bucket {
     bucket
 }
 
-/// What a volume is.
+/// Kind of a volume.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     sealed: bool,
@@ -98,8 +99,8 @@ impl Kind {
     }
 }
 
-/// A volume with some of everything: names, links, frames that are compressed and that are not, one that is written
-/// again elsewhere, parts of frames that are overwritten, a removed file, and metadata in several tables.
+/// A volume with some of everything: names, links, frames compressed and not, a frame whose content is also written
+/// elsewhere, partly overwritten frames, a removed file, and metadata in several tables.
 async fn small_volume(kind: Kind) -> Bucket {
     let local = tempfile::tempdir().unwrap();
     let memory = Arc::new(InMemory::new());
@@ -133,7 +134,7 @@ async fn small_volume(kind: Kind) -> Bucket {
     objects_of(&memory).await
 }
 
-/// Reads everything. What cannot be read is missing, with why.
+/// Reads everything. Things that cannot be read are missing from the contents; their errors are returned beside them.
 async fn read_all(kind: Kind, bucket: &Bucket) -> (Contents, Vec<String>) {
     let local = tempfile::tempdir().unwrap();
     let store = store_of(bucket).await;
@@ -166,7 +167,7 @@ async fn read_all(kind: Kind, bucket: &Bucket) -> (Contents, Vec<String>) {
     (contents, errors)
 }
 
-/// The bytes of a file, the target of a link, the names in a directory; none if there is no such thing.
+/// The bytes of a file, the target of a link, the names in a directory; `None` if there is no such object.
 async fn read_one(volume: &Volume, path: &str) -> Result<Option<Vec<u8>>, Error> {
     let mut inode = Inode::ROOT;
     for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -200,7 +201,7 @@ async fn read_one(volume: &Volume, path: &str) -> Result<Option<Vec<u8>>, Error>
     }
 }
 
-/// What the check says, as one text; none if everything fits together.
+/// The findings of a check as one text; `None` if the volume is consistent.
 async fn check_all(kind: Kind, bucket: &Bucket) -> Option<String> {
     let store = store_of(bucket).await;
     let options = Options {
@@ -222,13 +223,13 @@ async fn check_all(kind: Kind, bucket: &Bucket) -> Option<String> {
     }
 }
 
-/// What is done to a bucket.
+/// A damage to a bucket.
 #[derive(Clone, Debug)]
 enum Damage {
-    /// Bits of the byte at this place are changed.
+    /// Flips bits of the byte at this offset.
     Flip(Path, usize, u8),
     Delete(Path),
-    /// Cut off to so many bytes.
+    /// Cuts an object off to this length.
     Cut(Path, usize),
     Swap(Path, Path),
 }
@@ -262,15 +263,15 @@ impl Damage {
     }
 }
 
-/// A small volume, and what it holds.
+/// A small volume, and its contents.
 struct Intact {
     kind: Kind,
     bucket: Bucket,
     contents: Contents,
-    /// Objects whose damage has to be found: all that anybody would read.
+    /// Objects whose damage must be found: all that some reader needs.
     needed: BTreeSet<Path>,
-    /// Those of them that only say what the newest moment is: without them there is the one before, and nothing in the
-    /// bucket tells (docs/threat-model.md).
+    /// Those of them that only name the newest moment: without them the volume has the moment before, and nothing in
+    /// the bucket shows that (docs/threat-model.md).
     notes: BTreeSet<Path>,
 }
 
@@ -297,7 +298,7 @@ impl Intact {
             .keys()
             .filter(|path| !path.as_ref().starts_with("meta/"));
         needed.extend(others.cloned());
-        // Without it the volume is as free as one that no gateway holds; gateways read it, and no reader needs it.
+        // Without it the volume looks like one that no gateway holds; gateways read it, and no reader needs it.
         notes.insert(Path::from(HOLDER_NAME));
         Intact {
             kind,
@@ -308,7 +309,7 @@ impl Intact {
         }
     }
 
-    /// What is wrong with how this damage is borne, if anything is.
+    /// Checks that this damage is found and no wrong byte is read; returns what went wrong otherwise.
     fn bears(&self, damage: &Damage) -> Result<(), String> {
         let mut bucket = self.bucket.clone();
         damage.apply(&mut bucket);
@@ -337,7 +338,7 @@ impl Intact {
         };
         match said {
             Some(said) if named(&said) => Ok(()),
-            // Taken away and not replaced: see `notes`.
+            // Deleted and not replaced: see `notes`.
             None if matches!(damage, Damage::Delete(path) if self.notes.contains(path)) => Ok(()),
             said => Err(format!(
                 "the check does not name it: {said:?}; readers: {errors:?}"
@@ -346,7 +347,7 @@ impl Intact {
     }
 }
 
-/// Everything that happens here is over at once, however long it would wait.
+/// Runs a future to its end on a paused clock, so that waiting takes no time.
 fn in_own_time<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -358,7 +359,7 @@ fn in_own_time<T>(future: impl Future<Output = T>) -> T {
     out
 }
 
-/// All that could be done, or some of it.
+/// All possible damages, or some of them.
 fn damages(bucket: &Bucket, which: Which) -> Vec<Damage> {
     let mut dice = Dice(match which {
         Which::All => 1,
@@ -366,7 +367,7 @@ fn damages(bucket: &Bucket, which: Which) -> Vec<Damage> {
     });
     let mut damages = Vec::new();
     for (path, bytes) in bucket {
-        // Of each kind of volume some objects, so that all kinds together take seconds.
+        // Only some objects of each kind of volume, so that all kinds together take seconds.
         if which != Which::All && dice.below(3) > 0 {
             continue;
         }
@@ -416,7 +417,7 @@ fn which() -> Which {
     }
 }
 
-/// Does it all to a volume of this kind.
+/// Tries all damages on a volume of this kind.
 #[track_caller]
 fn is_found_and_never_served(kind: Kind) {
     let intact = in_own_time(Intact::new(kind));

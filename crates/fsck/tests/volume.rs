@@ -1,4 +1,4 @@
-//! Volumes that gateways have written, checked beside them and after them, and damage to their objects.
+//! Volumes written by gateways, checked while these run and afterwards, and damage to their objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn assert_clean(report: &Report, when: &str) {
     assert!(report.is_clean(), "{when}: {:#?}", findings(report));
 }
 
-/// Writes so many bytes, which no codec makes smaller.
+/// Writes `len` bytes that no codec compresses.
 async fn write(volume: &Volume, inode: Inode, offset: u64, len: usize) -> Result<()> {
     try_write(volume, inode, offset, &noise(len as u64, len)).await
 }
@@ -80,7 +80,7 @@ async fn a_volume_fits_together_after_each_thing_that_a_gateway_does() {
     assert_clean(&place.check().await, "one name of two is gone");
     volume.remove(&WHO, dir, b"hard").await.unwrap();
     volume.remove(&WHO, inner, b"holes").await.unwrap();
-    // Also what was never published.
+    // Also an object that was never published.
     let brief = create(&volume, dir, "brief").await;
     write(&volume, brief, 0, 5000).await.unwrap();
     volume.remove(&WHO, dir, b"brief").await.unwrap();
@@ -114,7 +114,7 @@ async fn quotas_fit_together_while_they_are_spread_and_when_they_go() {
         let file = create(&volume, ann, &format!("file-{n}")).await;
         write(&volume, file, 0, 1000 + n).await.unwrap();
     }
-    // Counts inside, whatever becomes of its names.
+    // Counts in the inner tree, whatever becomes of its names.
     let both = create(&volume, Inode::ROOT, "both").await;
     volume.link(&WHO, both, ann, b"both").await.unwrap();
     volume.flush().await.unwrap();
@@ -152,7 +152,7 @@ async fn quotas_fit_together_while_they_are_spread_and_when_they_go() {
     close(volume).await;
 }
 
-/// One thing that a client might do. What the volume refuses is no matter.
+/// One random operation of a client. Refusals of the volume are ignored.
 async fn act(volume: &Volume, dice: &mut Dice, directories: &mut Vec<Inode>) -> Result<()> {
     let directory = |dice: &mut Dice| {
         let at = dice.below(directories.len() as u64) as usize;
@@ -210,7 +210,7 @@ async fn act(volume: &Volume, dice: &mut Dice, directories: &mut Vec<Inode>) -> 
     Ok(())
 }
 
-/// Small packs leave early, and a checkpoint comes every few operations, as merges of metadata do.
+/// Small packs are uploaded eagerly, and checkpoints and merges of metadata come every few operations.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_volume_fits_together_after_whatever_clients_do() {
     for seed in [0x1234_5678_9abc, 0xfeed_beef_cafe] {
@@ -239,7 +239,7 @@ async fn a_volume_fits_together_after_whatever_clients_do() {
                     assert_clean(&report, &format!("seed {seed:x}, life {life}, step {step}"));
                 }
             }
-            // Once not all is published: the log has the rest.
+            // In one of the lives not everything is published: the log has the rest.
             let patience = if life == 1 { 0 } else { 60 };
             volume.close(Duration::from_secs(patience)).await;
             drop(volume);
@@ -258,7 +258,7 @@ async fn a_check_beside_a_gateway_that_publishes_sees_one_moment() {
         tokio::spawn(async move {
             let mut n = 0_usize;
             loop {
-                // Each time the pack before loses its last byte, and is deleted.
+                // In each round the pack before loses its last byte, and is deleted.
                 write(&volume, file, 0, 200_000).await.unwrap();
                 let name = format!("name-{}", n % 50);
                 if try_create(&volume, Inode::ROOT, &name).await.is_err() {
@@ -403,14 +403,14 @@ async fn delete_garbage_beside_gateways(place: Place) {
         let local = place.folder.path().join(format!("local-{round}"));
         let volume = place.open_with(|config| {
             config.data_dir = local;
-            // What is written in a row goes to the bucket at once, and is published by nobody.
+            // Sequential writes are uploaded eagerly, and nothing publishes them.
             config.early_bytes = 1 << 20;
             config.pack_bytes = 4 << 20;
             config.orphan_grace = Duration::from_secs(3600);
         });
         let volume = volume.await;
         if let Some((former, file)) = &former {
-            // It does not know yet that it was taken over from; what it puts arrives late.
+            // This gateway does not know yet that another has taken over; its objects arrive late.
             write(former, *file, 8 << 20, 4 << 20).await.unwrap();
         }
         let name = format!("file-{round}");

@@ -1,4 +1,4 @@
-//! Which frames are read, and which of them together.
+//! Decides which frames are read, and which of them by one GET.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use forebay_types::{BlockKey, ByteRange, PackId};
 
 use crate::judge::maps::frame_ref;
 
-/// Most bytes that one GET asks for, but for a frame that has more.
+/// Most bytes that one GET asks for, except for a single frame that is longer.
 pub(super) const MAX_GET: u64 = 8 << 20;
 
 /// A frame that something refers to.
@@ -18,7 +18,7 @@ pub(super) struct Wanted {
     /// The block that the frame was written for: another one, if it is shared.
     pub(super) of: BlockKey,
     pub(super) frame: FrameRef,
-    /// The first byte of the block that the block map has from it, and one past the last.
+    /// Range of the block's bytes that the block map takes from this frame: first byte, and one past the last.
     pub(super) from: u32,
     pub(super) to: u32,
 }
@@ -31,7 +31,7 @@ pub(super) struct Read {
     pub(super) frames: Vec<Wanted>,
 }
 
-/// The frames of a block map, each once. Those that cannot be are left out, which was said already.
+/// The frames of a block map, each once. Leaves out impossible frames, which were reported before.
 pub(super) fn frames(block: BlockKey, map: &BlockMap) -> impl Iterator<Item = Wanted> {
     let mut frames: BTreeMap<(PackId, u32, u32), Wanted> = BTreeMap::new();
     for extent in map.extents() {
@@ -56,14 +56,14 @@ pub(super) fn frames(block: BlockKey, map: &BlockMap) -> impl Iterator<Item = Wa
     frames.into_values()
 }
 
-/// Puts frames together that adjoin in their pack.
+/// Groups frames that adjoin in their pack.
 pub(super) fn reads(mut wanted: Vec<Wanted>) -> Vec<Read> {
     wanted.sort_unstable_by_key(|one| (one.frame.pack, one.frame.offset));
     let mut reads: Vec<Read> = Vec::new();
     for one in wanted {
         let (pack, stored) = (one.frame.pack, one.frame.stored_range());
         match reads.last_mut() {
-            // Blocks that share it.
+            // Other blocks share this frame.
             Some(read)
                 if read
                     .frames

@@ -1,7 +1,7 @@
-//! The names and cookies of one directory that is known to have some that do not agree.
+//! Judges the names and cookies of one directory in which some are known to differ.
 //!
-//! Cookies are taken up in chunks that together hold every cookie there can be; for each of them all names of the
-//! directory are looked at, and those judged whose cookie is the chunk's.
+//! Cookies are taken in chunks that together cover all cookies. For each chunk all names of the directory are read, and
+//! those whose cookie lies in the chunk are judged.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use forebay_types::Inode;
 
 use crate::finding::{Finding, Name, Sink};
 
-/// The cookies of a range.
+/// A chunk: the cookies of a range.
 pub(crate) struct Entries {
     directory: Inode,
     first: u64,
@@ -20,13 +20,13 @@ pub(crate) struct Entries {
 }
 
 struct Entry {
-    /// None if it cannot be read, which was said already.
+    /// `None` if it cannot be read, which was reported before.
     record: Option<CookieRecord>,
     has_name: bool,
 }
 
 impl Entries {
-    /// A chunk that begins at the cookie `first`, without end so far.
+    /// A chunk that begins at the cookie `first`, without an end so far.
     pub(crate) fn new(directory: Inode, first: u64) -> Entries {
         Entries {
             directory,
@@ -36,7 +36,7 @@ impl Entries {
         }
     }
 
-    /// A cookie of the chunk.
+    /// Adds a cookie of the chunk.
     pub(crate) fn cookie(&mut self, cookie: u64, record: Option<CookieRecord>) {
         let has_name = false;
         self.cookies.insert(cookie, Entry { record, has_name });
@@ -46,12 +46,12 @@ impl Entries {
         self.cookies.len()
     }
 
-    /// The chunk ends with this cookie.
+    /// Ends the chunk at this cookie.
     pub(crate) fn end_with(&mut self, last: u64) {
         self.last = last;
     }
 
-    /// A name of the directory.
+    /// Judges a name of the directory.
     pub(crate) fn name(&mut self, name: &Bytes, record: &NameRecord, sink: &mut dyn Sink) {
         let cookie = record.cookie;
         if cookie < self.first || cookie > self.last {
@@ -79,7 +79,7 @@ impl Entries {
             entry.has_name = true;
             return;
         };
-        // Of the name, whatever it says of it: what is left over belongs to none.
+        // The cookie belongs to this name even if they differ: a cookie that is left over belongs to no name.
         entry.has_name |= found.name == name;
         let name = Name(name.clone());
         sink.found(Finding::NameAndCookieDiffer {
@@ -90,7 +90,7 @@ impl Entries {
         });
     }
 
-    /// All names were told.
+    /// Called after the last name.
     pub(crate) fn finish(self, sink: &mut dyn Sink) {
         for (cookie, entry) in self.cookies {
             let Some(record) = entry.record.filter(|_| !entry.has_name) else {

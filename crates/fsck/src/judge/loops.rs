@@ -1,9 +1,9 @@
-//! Directories that lie below themselves, which nothing of the root leads to.
+//! Finds directories that lie below themselves, which no path from the root reaches.
 //!
-//! A directory mostly has a larger number than its parent, for the parent was there first; only those that were
-//! moved have not. Going up from child to parent in a loop, the numbers cannot always fall: so each loop has a directory whose
-//! parent has no smaller number, a *climber*. It is enough to go up from each climber, and to stop where somebody has
-//! been before.
+//! A directory usually has a larger number than its parent, because the parent was made first; only moved directories
+//! may have a smaller one. Going up from child to parent in a loop, the numbers cannot always fall: so each loop has a
+//! directory whose parent has no smaller number, a *climber*. It is enough to go up from each climber, and to stop at
+//! a directory that was visited before.
 //!
 //! ```text
 //!   next() --> Ask(directory) --> answer(its parent) --+
@@ -17,25 +17,25 @@ use forebay_types::Inode;
 
 use crate::finding::{Finding, Sink};
 
-/// Directories that are remembered as having been passed.
+/// Most directories that are remembered as visited.
 const PASSED_LIMIT: usize = 1 << 20;
 
-/// What is to be known next.
+/// The next action of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The parent of this directory.
+    /// Read the parent of this directory.
     Ask(Inode),
-    /// Nothing more.
+    /// Nothing.
     Done,
 }
 
 /// Goes up from climbers.
 pub(crate) struct Loops {
     climbers: Vec<Inode>,
-    /// What the walk has passed, and when.
+    /// Directories that this walk has visited, and when.
     walk: HashMap<Inode, u64>,
     at: Option<Inode>,
-    /// What earlier walks have passed, whatever came of it.
+    /// Directories that earlier walks have visited, whatever the outcome.
     passed: HashSet<Inode>,
 }
 
@@ -49,7 +49,7 @@ impl Loops {
         }
     }
 
-    /// What is to be known next.
+    /// The next action of the caller.
     pub(crate) fn next(&mut self) -> Step {
         while self.at.is_none() {
             self.at = match self.climbers.pop() {
@@ -61,7 +61,7 @@ impl Loops {
         self.at.map_or(Step::Done, Step::Ask)
     }
 
-    /// The parent of the directory that was asked for; none if that is no directory, which others say.
+    /// Takes the parent of the directory that was asked for; `None` if that is no directory, which other judges report.
     pub(crate) fn answer(&mut self, parent: Option<Inode>, sink: &mut dyn Sink) {
         let Some(at) = self.at.take() else { return };
         let number = self.walk.len() as u64;

@@ -1,4 +1,4 @@
-//! Block maps against the files that they are of, and what they refer to.
+//! Judges block maps against their files, and the frames that they refer to.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::packs::Packs;
 use super::totals::Totals;
 use crate::finding::{Finding, Sink};
 
-/// The frame as its pack knows it, if it stands in a block map.
+/// The frame of a block map's extent, as its pack describes it.
 pub(crate) fn frame_ref(frame: &FrameAddress) -> FrameRef {
     FrameRef {
         pack: frame.pack,
@@ -25,7 +25,7 @@ pub(crate) fn frame_ref(frame: &FrameAddress) -> FrameRef {
     }
 }
 
-/// The file whose block maps are being told.
+/// The file whose block maps are being read.
 struct Current {
     inode: Inode,
     /// Its row, if it has one.
@@ -35,10 +35,10 @@ struct Current {
     unreadable: bool,
 }
 
-/// Judges the block maps of the objects of a range, told in the order of their keys.
+/// Judges the block maps of the objects of a range. Takes them in the order of their keys.
 pub(crate) struct Maps<'a> {
     rows: &'a [Row],
-    /// The first row that was not compared yet.
+    /// The first row that is not compared yet.
     at: usize,
     current: Option<Current>,
 }
@@ -52,7 +52,7 @@ impl<'a> Maps<'a> {
         }
     }
 
-    /// A block map; `None` if it cannot be read.
+    /// Takes a block map; `None` if it cannot be read.
     pub(crate) fn block(
         &mut self,
         key: BlockKey,
@@ -71,7 +71,7 @@ impl<'a> Maps<'a> {
         let mapped = map.mapped_bytes();
         totals.block_map(mapped);
         let row = current.row.and_then(|at| rows.get(at));
-        // What was truncated waits for collection: packs and volume count it, its file does not.
+        // Truncated blocks wait for collection: packs and volume count them, their file does not.
         if row.is_none_or(|row| !row.truncated.contains(key.block)) {
             current.bytes = current.bytes.saturating_add(mapped);
             if let Some(row) = row {
@@ -81,13 +81,13 @@ impl<'a> Maps<'a> {
         refer(key, map, packs, true, sink);
     }
 
-    /// All block maps of the range were told.
+    /// Called after the last block map of the range.
     pub(crate) fn finish(mut self, sink: &mut dyn Sink) {
         self.leave(sink);
         self.pass(None, sink);
     }
 
-    /// The file that the next block map is of.
+    /// The file of the next block map.
     fn file(&mut self, inode: Inode, sink: &mut dyn Sink) -> &mut Current {
         if self
             .current
@@ -107,7 +107,7 @@ impl<'a> Maps<'a> {
         })
     }
 
-    /// Compares what has no block maps and comes before `inode`.
+    /// Compares objects without block maps that come before `inode`.
     fn pass(&mut self, inode: Option<Inode>, sink: &mut dyn Sink) {
         while let Some(row) = self.rows.get(self.at)
             && inode.is_none_or(|inode| row.inode < inode)
@@ -117,7 +117,7 @@ impl<'a> Maps<'a> {
         }
     }
 
-    /// Compares the file whose block maps were told.
+    /// Compares the current file, after its last block map.
     fn leave(&mut self, sink: &mut dyn Sink) {
         let Some(current) = self.current.take() else {
             return;
@@ -151,7 +151,7 @@ fn compare(row: &Row, is: u64, sink: &mut dyn Sink) {
     }
 }
 
-/// Whether a block is where its file has bytes.
+/// Reports a block that lies where its file has no bytes.
 fn judge_place(row: &Row, key: BlockKey, map: &BlockMap, sink: &mut dyn Sink) {
     let (inode, block) = (key.inode, key.block.0);
     if row.what == What::Garbage && block < row.used {
@@ -162,8 +162,8 @@ fn judge_place(row: &Row, key: BlockKey, map: &BlockMap, sink: &mut dyn Sink) {
             first_block,
         });
     }
-    // A file that was cut off and then removed before either was published leaves its maps as they were: whole ones are
-    // collected.
+    // A file that was truncated and then removed before either was published leaves its maps as they were: the
+    // collector takes them whole.
     if row.what != What::Object(Kind::Regular) {
         return;
     }
@@ -175,8 +175,8 @@ fn judge_place(row: &Row, key: BlockKey, map: &BlockMap, sink: &mut dyn Sink) {
     }
 }
 
-/// Tells `packs` what a block map refers to, and `sink` which of it cannot be. All block maps are told to each range of
-/// packs; what is wrong with a frame whatever pack it is in is said in the first.
+/// Passes the references of a block map to `packs`, and reports the impossible ones to `sink`. Each range of packs
+/// receives all block maps; errors of a frame that do not depend on its pack are reported with the first range.
 pub(crate) fn refer(
     key: BlockKey,
     map: &BlockMap,

@@ -11,16 +11,16 @@ use forebay_types::Inode;
 use super::totals::Totals;
 use crate::finding::{Finding, Name, Sink};
 
-/// The first cookie that a name gets.
+/// The cookie of the first name in a directory.
 pub(crate) const FIRST_COOKIE: u64 = 3;
 /// Longest name, in bytes.
 pub(crate) const NAME_MAX: usize = 255;
 /// Longest target of a symbolic link, in bytes.
 const SYMLINK_MAX: usize = 4096;
-/// Inodes without a directory whose names are counted before they are told.
+/// Number of inodes without a directory whose names are counted before they are reported.
 const STRAY_LIMIT: usize = 10_000;
 
-/// What an inode number stands for.
+/// The meaning of an inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// An object.
@@ -37,11 +37,11 @@ pub(crate) struct Row {
     pub(crate) inode: Inode,
     pub(crate) what: What,
     pub(crate) size: u64,
-    /// Of an object what it counts, of garbage the first block that is still to be collected.
+    /// For an object the bytes that it counts; for garbage the first block that is still to be collected.
     pub(crate) used: u64,
     nlink: u32,
     names: u32,
-    /// Where its directory row is, if it is one.
+    /// Index of its directory row, if it is a directory.
     directory: u32,
     tree: Option<Inode>,
     /// Blocks whose maps do not count.
@@ -57,31 +57,31 @@ struct DirectoryRow {
     cookies: u64,
     subdirectories: u64,
     highest_cookie: u64,
-    /// The directory that holds its name, or the last of them.
+    /// The directory that holds its name; with several names, the last of them.
     holder: Inode,
-    /// Sum of what stands for each name less that of each cookie: zero if they agree.
+    /// Sum of [`stand_for`] over all names less that over all cookies: zero if they agree.
     difference: u64,
     /// A name or cookie in it cannot be read.
     unreadable: bool,
 }
 
-/// No directory row.
+/// Marks a row without a directory row.
 const NONE: u32 = u32::MAX;
 
-/// Bytes that an object, and a directory on top of that, takes in memory.
+/// Bytes of memory that an object takes, and a directory in addition.
 const ROW_BYTES: usize = size_of::<Row>();
 const DIRECTORY_BYTES: usize = size_of::<DirectoryRow>();
 
 /// The objects of a range of inodes.
 pub(crate) struct Objects {
-    /// The first inode that may be in it.
+    /// The first inode of the range.
     from: Inode,
-    /// The first one behind it; `None` if there is none.
+    /// The first inode behind the range; `None` if there is none.
     end: Option<Inode>,
     limit: usize,
     rows: Vec<Row>,
     directories: Vec<DirectoryRow>,
-    /// Names and cookies in what is no directory.
+    /// Numbers of names and cookies in inodes that are no directories.
     stray: BTreeMap<Inode, u64>,
 }
 
@@ -98,14 +98,14 @@ impl Objects {
         }
     }
 
-    /// Whether it has no room for another object.
+    /// Whether the table has no room for another object.
     pub(crate) fn is_full(&self) -> bool {
         let taken = self.rows.len() * ROW_BYTES + self.directories.len() * DIRECTORY_BYTES;
-        // A directory row that is not there has a number of its own. Tables grow by doubling.
+        // `NONE` is no valid index. Tables grow by doubling.
         2 * taken >= self.limit || self.directories.len() >= (NONE - 1) as usize
     }
 
-    /// No more objects come: the range ends before `next`.
+    /// Ends the range before `next`: no more objects come.
     pub(crate) fn end_before(&mut self, next: Option<Inode>) {
         self.end = next;
     }
@@ -120,8 +120,8 @@ impl Objects {
         &self.rows
     }
 
-    /// An object; `None` for its record if that cannot be read. In the order of inodes, and with what
-    /// [`garbage`](Objects::garbage) is told of.
+    /// Adds an object; `None` for its record if that cannot be read. Objects and [`garbage`](Objects::garbage) come in
+    /// the order of their inodes.
     pub(crate) fn object(
         &mut self,
         inode: Inode,
@@ -170,7 +170,7 @@ impl Objects {
         self.rows.push(row);
     }
 
-    /// A removed file; `None` for its record if that cannot be read.
+    /// Adds a removed file; `None` for its record if that cannot be read.
     pub(crate) fn garbage(
         &mut self,
         inode: Inode,
@@ -199,21 +199,21 @@ impl Objects {
         });
     }
 
-    /// What tree a directory of this range counts in; `None` if that is not known.
+    /// The tree that a directory of this range counts in; `None` if that is not known.
     pub(crate) fn tree_of(&self, directory: Inode) -> Option<Option<Inode>> {
         let row = self.rows.get(self.find(directory)?)?;
         (row.directory != NONE).then_some(row.tree)
     }
 
-    /// The parent of a directory; `None` if this range does not know one.
+    /// The parent of a directory; `None` if it is not known in this range.
     pub(crate) fn parent_of(&self, directory: Inode) -> Option<Inode> {
         let row = self.rows.get(self.find(directory)?)?;
         let own = self.directories.get(row.directory as usize)?;
         Some(own.parent)
     }
 
-    /// A name; `None` for its record if that cannot be read. `holder` is the tree that its directory counts in, if
-    /// that is known. All names are told to every range.
+    /// Takes a name; `None` for its record if that cannot be read. `holder` is the tree that its directory counts in,
+    /// if that is known. Every range receives all names.
     pub(crate) fn name(
         &mut self,
         directory: Inode,
@@ -241,7 +241,7 @@ impl Objects {
         }
     }
 
-    /// A name of this range's directory.
+    /// Takes a name in a directory of this range.
     fn name_in(
         &mut self,
         directory: Inode,
@@ -263,7 +263,7 @@ impl Objects {
         own.difference = own.difference.wrapping_add(stands);
     }
 
-    /// A name of this range's object.
+    /// Takes a name of an object of this range.
     fn name_of(
         &mut self,
         directory: Inode,
@@ -317,7 +317,7 @@ impl Objects {
         }
     }
 
-    /// A cookie of a directory of this range; `None` for its record if that cannot be read.
+    /// Takes a cookie of a directory of this range; `None` for its record if that cannot be read.
     pub(crate) fn cookie(
         &mut self,
         directory: Inode,
@@ -338,7 +338,7 @@ impl Objects {
         own.difference = own.difference.wrapping_sub(stands);
     }
 
-    /// Everything was told. Gives the directories whose names and cookies do not agree.
+    /// Called after the last record. Returns the directories whose names and cookies differ.
     pub(crate) fn finish(&mut self, sink: &mut dyn Sink) -> Vec<Inode> {
         self.tell_stray(sink);
         if self.holds(Inode::ROOT) && self.find(Inode::ROOT).is_none() {
@@ -362,7 +362,7 @@ impl Objects {
         differ
     }
 
-    /// Directories whose parent has no smaller number than they: every loop has one of them.
+    /// Directories whose parent has no smaller number: every loop contains one of them.
     pub(crate) fn climbers(&self) -> impl Iterator<Item = Inode> {
         let climbs = |row: &&Row| {
             let own = self.directories.get(row.directory as usize);
@@ -375,7 +375,7 @@ impl Objects {
         self.rows.binary_search_by_key(&inode, |row| row.inode).ok()
     }
 
-    /// The row of a directory; `None`, and noted down, if there is none.
+    /// The row of a directory. If there is none, counts the entry as stray and returns `None`.
     fn directory(&mut self, inode: Inode, sink: &mut dyn Sink) -> Option<&mut DirectoryRow> {
         let row = self.find(inode).and_then(|at| self.rows.get(at));
         let at = match row {
@@ -416,7 +416,7 @@ fn judge_links(row: &Row, kind: Kind, own: Option<&DirectoryRow>, sink: &mut dyn
         sink.found(Finding::Orphan { inode, kind });
     }
     let is = match own {
-        // Its name and its "."; the ".." of what is in it. The root has its own ".." for a name.
+        // Its name and its ".", and the ".." of each subdirectory. The root has its own ".." for a name.
         Some(own) if !own.unreadable => 2 + own.subdirectories,
         Some(_) => return,
         None if names == 0 => return,
@@ -451,7 +451,8 @@ fn judge_directory(inode: Inode, own: &DirectoryRow, sink: &mut dyn Sink) {
     }
 }
 
-/// A number for one entry of a directory. Sums of them tell sets of entries apart but for one accident in 2^64.
+/// A hash of one entry of a directory. Sums of hashes differ for different sets of entries, but for one accident in
+/// 2^64.
 fn stand_for(cookie: u64, name: &[u8], inode: Inode, kind: Kind) -> u64 {
     let mut hasher = DefaultHasher::new();
     (cookie, name, inode, kind).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Packs of a range of numbers: their accounts, what block maps refer to, and what the bucket has.
+//! Judges the packs of a range of numbers: their accounts, what block maps refer to, and the objects of the bucket.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) fn epoch_of(pack: PackId) -> u64 {
     pack.0 >> COUNTER_BITS
 }
 
-/// Packs without an account that are told apart.
+/// Most packs without an account that are counted separately.
 const STRANGERS: usize = 100_000;
 
 /// The number of the next pack of the gateway that holds the volume.
@@ -27,14 +27,14 @@ pub(crate) fn next_pack(state: &VolumeState) -> PackId {
     PackId(first.max(state.next_pack))
 }
 
-/// What the metadata say of a pack.
+/// The record that the metadata have of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// It has an account.
+    /// An account.
     Account,
-    /// It has one that cannot be read.
+    /// An account that cannot be read.
     Unreadable,
-    /// It is to be deleted.
+    /// A note that the pack is to be deleted.
     Dead,
 }
 
@@ -46,9 +46,9 @@ struct Row {
     record: PackRecord,
     /// Bytes that block maps refer to.
     live: u64,
-    /// Its length in the bucket, if it is there.
+    /// Its length in the bucket, if it is in the list.
     listed: Option<u64>,
-    /// Block maps that share frames of it which were written for others, and notes on such.
+    /// Block maps that share frames of this pack which were written for other blocks, and the notes of such sharing.
     sharers: u64,
     noted_sharers: u64,
 }
@@ -75,13 +75,13 @@ impl Packs {
         }
     }
 
-    /// Whether it has no room for another pack.
+    /// Whether the table has no room for another pack.
     pub(crate) fn is_full(&self) -> bool {
         // Tables grow by doubling.
         2 * self.rows.len() * size_of::<Row>() >= self.limit
     }
 
-    /// No more packs come: the range ends before `next`.
+    /// Ends the range before `next`: no more packs come.
     pub(crate) fn end_before(&mut self, next: Option<PackId>) {
         self.end = next;
     }
@@ -90,8 +90,8 @@ impl Packs {
         self.from <= pack && self.end.is_none_or(|end| pack < end)
     }
 
-    /// The account of a pack; `None` if it cannot be read. In the order of numbers, and with what
-    /// [`dead`](Packs::dead) is told of.
+    /// Adds the account of a pack; `None` if it cannot be read. Accounts and [`dead`](Packs::dead) packs come in the
+    /// order of their numbers.
     pub(crate) fn account(
         &mut self,
         pack: PackId,
@@ -108,7 +108,7 @@ impl Packs {
         self.push(pack, what, record);
     }
 
-    /// A pack that is to be deleted.
+    /// Adds a pack that is to be deleted.
     pub(crate) fn dead(&mut self, pack: PackId, sink: &mut dyn Sink) {
         match self.rows.last() {
             Some(row) if row.pack == pack => sink.found(Finding::DeadPackInUse {
@@ -143,7 +143,7 @@ impl Packs {
         self.rows.last().map(|row| row.pack)
     }
 
-    /// An extent of a block map, of so many bytes. All of them are told to every range.
+    /// Takes an extent of a block map, of `bytes` bytes. Every range receives all extents.
     pub(crate) fn refer(&mut self, frame: &FrameAddress, bytes: u64) {
         let pack = frame.pack;
         if let Some(row) = self.find(pack).and_then(|at| self.rows.get_mut(at)) {
@@ -156,14 +156,15 @@ impl Packs {
         }
     }
 
-    /// A block map shares frames of this pack that were written for others. All of them are told to every range.
+    /// Counts a block map that shares frames of this pack which were written for others. Every range receives all of
+    /// them.
     pub(crate) fn shared(&mut self, pack: PackId) {
         if let Some(row) = self.find(pack).and_then(|at| self.rows.get_mut(at)) {
             row.sharers += 1;
         }
     }
 
-    /// A note on the content of some frames of a pack in this range.
+    /// Judges a note on the content of some frames of a pack in this range.
     pub(crate) fn frames_note(&self, pack: PackId, note: Option<&PackFrames>, sink: &mut dyn Sink) {
         if self.find(pack).is_none() {
             let of = "the content of its frames";
@@ -191,7 +192,7 @@ impl Packs {
         }
     }
 
-    /// A note that a block shares frames of a pack in this range; it may do so no more.
+    /// Counts a note that a block shares frames of a pack in this range. The block may no longer share them.
     pub(crate) fn sharer_note(&mut self, pack: PackId, sink: &mut dyn Sink) {
         match self.find(pack).and_then(|at| self.rows.get_mut(at)) {
             Some(row) => row.noted_sharers += 1,
@@ -202,7 +203,7 @@ impl Packs {
         }
     }
 
-    /// Where the range begins and ends.
+    /// The first pack of the range, and the first one behind it.
     pub(crate) fn bounds(&self) -> (PackId, Option<PackId>) {
         (self.from, self.end)
     }
@@ -213,7 +214,7 @@ impl Packs {
         (row.what == What::Account).then(|| row.record.bytes.saturating_sub(index_len(&row.record)))
     }
 
-    /// An object of the bucket that is a pack. All of them are told to every range.
+    /// Takes a pack in the bucket. Every range receives all packs of the bucket.
     pub(crate) fn listed(
         &mut self,
         pack: PackId,
@@ -229,11 +230,11 @@ impl Packs {
             return;
         }
         if self.strangers.contains_key(&pack) {
-            // A finding of its own.
+            // Reported as a finding of another kind.
             return;
         }
-        // The gateway of the newest epoch may be bringing it to the bucket just now: packs that leave early have lower
-        // numbers than the next one of a state that does not know them yet.
+        // The gateway of the newest epoch may be uploading it: eagerly uploaded packs have lower numbers than the next
+        // pack of a state that does not know them yet.
         match state {
             Some(state) if epoch_of(pack) < state.epoch.0 => {
                 census.unreferenced_packs.add(bytes);
@@ -242,7 +243,7 @@ impl Packs {
         }
     }
 
-    /// Everything was told but the bucket. `maps_are_unknown` if there are block maps that cannot be read.
+    /// Called after the last record, before the bucket is listed. `maps_are_unknown` if some block map cannot be read.
     pub(crate) fn judge_accounts(
         &self,
         maps_are_unknown: bool,
@@ -265,7 +266,7 @@ impl Packs {
                     if says != is && !maps_are_unknown {
                         sink.found(Finding::WrongLiveBytes { pack, says, is });
                     }
-                    // Bytes that several blocks share are live several times.
+                    // Bytes that several blocks share are live once for each block.
                     if says > row.record.raw_bytes && row.sharers == 0 && !maps_are_unknown {
                         let why = "it has more live bytes than bytes, and nobody shares them";
                         sink.found(Finding::BadPackAccount { pack, why });
@@ -286,8 +287,8 @@ impl Packs {
         }
     }
 
-    /// The bucket was listed. Gives what is not there as it should be, unless it was deleted since the moment that the
-    /// metadata are of.
+    /// Called after the bucket is listed. Returns the packs that are missing or of another length than their accounts
+    /// say, which is no finding if a gateway has deleted them since the moment of the metadata.
     pub(crate) fn suspects(&self) -> Vec<Finding> {
         let accounts = self.rows.iter().filter(|row| row.what == What::Account);
         let suspects = accounts.filter_map(|row| {
@@ -307,7 +308,7 @@ impl Packs {
         suspects.collect()
     }
 
-    /// Packs with an account that are in the bucket as they should be, and their accounts.
+    /// Packs with an account whose objects have the right length, and their accounts.
     pub(crate) fn sound(&self) -> impl Iterator<Item = (PackId, PackRecord)> {
         let sound = |row: &&Row| row.what == What::Account && row.listed == Some(row.record.bytes);
         self.rows
@@ -321,7 +322,7 @@ impl Packs {
     }
 }
 
-/// Bytes behind the frames of a pack.
+/// Number of bytes behind the frames of a pack.
 pub(crate) fn index_len(record: &PackRecord) -> u64 {
     u64::from(record.frames) * INDEX_ENTRY_LEN as u64 + INDEX_FOOTER_LEN as u64
 }

@@ -1,4 +1,4 @@
-//! What the volume and its trees count, against the sum of their objects.
+//! Judges the counts of the volume and its trees against the sums over their objects.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use forebay_types::{Inode, PackId};
 use super::packs::next_pack;
 use crate::finding::{Finding, Sink, VolumeCount};
 
-/// Trees without a quota that are told apart: more than any undamaged volume has, which is none.
+/// Most trees without a quota that are counted separately; an undamaged volume has none.
 const STRANGERS: usize = 10_000;
 
 /// Why a quota is of no directory.
@@ -26,7 +26,7 @@ enum Root {
 #[derive(Debug, Default)]
 struct Tree {
     quota: Option<QuotaRecord>,
-    /// The quota's record cannot be read, so nothing is known of it.
+    /// The quota's record cannot be read, so its limits are not known.
     unreadable: bool,
     usage: UsageRecord,
     bytes: u128,
@@ -34,7 +34,7 @@ struct Tree {
     root: Root,
 }
 
-/// Sums over all objects, and the records that they are compared with. Trees are told before objects.
+/// Sums over all objects, and the records that they are compared with. Trees come before objects.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) objects: u64,
@@ -52,14 +52,14 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// The limits of a tree; `None` if the record cannot be read.
+    /// Takes the limits of a tree; `None` if the record cannot be read.
     pub(crate) fn quota(&mut self, root: Inode, record: Option<QuotaRecord>) {
         let tree = self.trees.entry(root).or_default();
         tree.unreadable |= record.is_none();
         tree.quota = record;
     }
 
-    /// What a tree is said to hold; `None` if the record cannot be read.
+    /// Takes the recorded usage of a tree; `None` if the record cannot be read.
     pub(crate) fn usage(&mut self, root: Inode, record: Option<UsageRecord>) {
         let tree = self.trees.entry(root).or_default();
         tree.unreadable |= record.is_none();
@@ -71,7 +71,7 @@ impl Totals {
         !self.trees.is_empty()
     }
 
-    /// Whether objects on both sides of the border of this tree may be counted on the wrong one for now.
+    /// Whether objects on either side of this tree's border may for now be counted on the wrong side.
     pub(crate) fn is_unsettled(&self, tree: Option<Inode>) -> bool {
         let tree = tree.and_then(|root| self.trees.get(&root));
         tree.is_some_and(|tree| {
@@ -79,7 +79,7 @@ impl Totals {
         })
     }
 
-    /// An object; `None` for its record if that cannot be read.
+    /// Takes an object; `None` for its record if that cannot be read.
     pub(crate) fn object(&mut self, inode: Inode, record: Option<&InodeRecord>) {
         self.objects += 1;
         self.highest = self.highest.max(Some(inode));
@@ -106,25 +106,25 @@ impl Totals {
         }
     }
 
-    /// A removed file.
+    /// Takes a removed file.
     pub(crate) fn garbage(&mut self, inode: Inode) {
         self.garbage += 1;
         self.highest = self.highest.max(Some(inode));
     }
 
-    /// A block map, which refers to so many bytes.
+    /// Takes a block map, which refers to `bytes` bytes.
     pub(crate) fn block_map(&mut self, bytes: u64) {
         self.block_maps += 1;
         self.used += u128::from(bytes);
     }
 
-    /// A block map that cannot be read.
+    /// Takes a block map that cannot be read.
     pub(crate) fn unreadable_map(&mut self) {
         self.block_maps += 1;
         self.unreadable_maps += 1;
     }
 
-    /// Whether sums over block maps are not known.
+    /// Whether sums over block maps are incomplete.
     pub(crate) fn maps_are_unknown(&self) -> bool {
         self.unreadable_maps > 0
     }

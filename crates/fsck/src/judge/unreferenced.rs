@@ -1,4 +1,4 @@
-//! Which objects below `packs/` nothing refers to.
+//! Judges which objects below `packs/` nothing refers to.
 //!
 //! | object | what it is |
 //! |---|---|
@@ -8,15 +8,15 @@
 //! | of an earlier epoch, and a block map refers to it | without account: damage, for fsck to judge |
 //! | of an earlier epoch, and nothing refers to it | an orphan |
 //!
-//! The metadata have to be read after the list. A gateway of an earlier epoch can commit nothing more, and the
-//! one of the newest epoch makes accounts only for packs with numbers of its own: so what is an orphan once stays one.
+//! The metadata must be read after the list. A gateway of an earlier epoch can commit nothing more, and the one of the
+//! newest epoch makes accounts only for packs with its own numbers: so an orphan stays an orphan.
 
 use forebay_types::PackId;
 
 use crate::judge::packs::epoch_of;
 use crate::report::Amount;
 
-/// A pack that the bucket has.
+/// A pack in the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
     pack: PackId,
@@ -26,13 +26,13 @@ struct Row {
     is_referred_to: bool,
 }
 
-/// The packs of the bucket, as they were listed.
+/// The packs of the bucket, in the order of the list.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     rows: Vec<Row>,
 }
 
-/// What they have turned out to be.
+/// The packs, sorted by the table above.
 #[derive(Debug, Default)]
 pub(crate) struct Sorted {
     pub(crate) orphans: Vec<(PackId, u64)>,
@@ -52,32 +52,32 @@ impl Listed {
         });
     }
 
-    /// All were listed.
+    /// Called after the last pack of the list.
     pub(crate) fn complete(&mut self) {
         self.rows.sort_unstable_by_key(|row| row.pack);
     }
 
-    /// The metadata know this pack.
+    /// Marks a pack that the metadata name.
     pub(crate) fn known(&mut self, pack: PackId) {
         if let Some(row) = self.find(pack) {
             row.is_known = true;
         }
     }
 
-    /// A block map refers to it.
+    /// Marks a pack that a block map refers to.
     pub(crate) fn referred_to(&mut self, pack: PackId) {
         if let Some(row) = self.find(pack) {
             row.is_referred_to = true;
         }
     }
 
-    /// Whether some are unknown, so that block maps have to be asked.
+    /// Whether some packs are unknown, so that the block maps must be read.
     pub(crate) fn has_unknown(&self, newest_epoch: u64) -> bool {
         let mut rows = self.rows.iter();
         rows.any(|row| !row.is_known && epoch_of(row.pack) < newest_epoch)
     }
 
-    /// What they are, when `newest_epoch` was the newest one.
+    /// Sorts the packs by the table above. `newest_epoch` is the newest epoch of the metadata.
     pub(crate) fn sorted(&self, newest_epoch: u64) -> Sorted {
         let mut sorted = Sorted::default();
         for row in self.rows.iter().filter(|row| !row.is_known) {
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(sorted.orphans, [(pack(1, 9), 32), (pack(2, 2), 16)]);
         assert_eq!((sorted.young.count, sorted.young.bytes), (1, 4));
         assert_eq!((sorted.unaccounted.count, sorted.unaccounted.bytes), (1, 8));
-        // Of the newest epoch, and of one that began after the metadata were read.
+        // One of the newest epoch, and one of an epoch that began after the metadata were read.
         assert_eq!((sorted.under_way.count, sorted.under_way.bytes), (2, 65));
         assert!(!listed.has_unknown(1));
     }

@@ -1,4 +1,4 @@
-//! What is done about each kind of finding, and in which phase: the table is in the documentation of the module above.
+//! Chooses the phase and the step for each kind of finding: the table is in the documentation of the module above.
 
 use forebay_meta::record::{Content, FrameAddress, UsageRecord, VolumeState};
 use forebay_meta::{Key, StoreError};
@@ -10,10 +10,10 @@ use crate::bucket::Bucket;
 use crate::ended::Ended;
 use crate::finding::{Finding, VolumeCount};
 
-/// Phases of a round.
+/// Number of phases of a repair.
 const PHASES: u8 = 11;
 
-/// The first phase that can do something about what was found.
+/// Runs the first phase that can repair some of the findings.
 pub(super) async fn treat(work: &mut Work<'_>, bucket: &Bucket) -> Result<(), Ended> {
     let report = work.report;
     for phase in 0..PHASES {
@@ -30,7 +30,7 @@ pub(super) async fn treat(work: &mut Work<'_>, bucket: &Bucket) -> Result<(), En
     Ok(())
 }
 
-/// In which phase something is done about a finding; never about what only a copy of the bucket can put right.
+/// The phase that repairs a finding; `None` if only a copy of the bucket can.
 fn phase_of(finding: &Finding) -> Option<u8> {
     Some(match finding {
         Finding::DamagedRecord { .. }
@@ -71,7 +71,7 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         | Finding::CheckOfNoPack { .. }
         | Finding::StrayNote { .. }
         | Finding::ImpossibleNote { .. } => 9,
-        // Of the block maps that are left.
+        // From the block maps that are left.
         Finding::MissingSharers { .. } => 10,
         Finding::UnknownEntry { .. }
         | Finding::DamagedHolder { .. }
@@ -83,7 +83,7 @@ fn phase_of(finding: &Finding) -> Option<u8> {
     })
 }
 
-/// Does what can be done about a finding.
+/// Repairs a finding if that is possible.
 async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<(), Ended> {
     let on = finding;
     match finding {
@@ -265,7 +265,7 @@ async fn edit_state(
     Ok(true)
 }
 
-/// Attributes that nothing writes.
+/// Repairs attributes that no gateway writes.
 async fn attributes(
     work: &mut Work<'_>,
     finding: &Finding,

@@ -1,4 +1,4 @@
-//! What cannot be repaired: bytes of files that lie in packs which are not there any more.
+//! Reports damage that cannot be repaired: bytes of files that lie in packs which are missing or cut off.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use crate::paths;
 use crate::report::Report;
 use crate::source::{Cursor, Source};
 
-/// Bytes of a file that cannot be read, until the object is put back.
+/// Bytes of a file that cannot be read until the object is put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The file.
     pub inode: Inode,
     /// A path of it, if it has one.
     pub path: Option<String>,
-    /// The first byte of the file that is lost.
+    /// Offset of the first lost byte in the file.
     pub from: u64,
-    /// One past the last.
+    /// One past the last lost byte.
     pub to: u64,
-    /// The pack that has them.
+    /// The pack that held them.
     pub pack: PackId,
     /// Its object below the volume's prefix.
     pub object: String,
 }
 
-/// All that is lost.
+/// All losses.
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
-    /// Stretches of files: as many of them as findings of a kind are kept.
+    /// Ranges of files; at most as many as findings of one kind are kept.
     pub kept: Vec<Loss>,
-    /// How many there are.
+    /// Number of ranges.
     pub count: u64,
-    /// Their bytes.
+    /// Number of bytes in them.
     pub bytes: u64,
 }
 
@@ -57,7 +57,7 @@ impl Losses {
     }
 }
 
-/// The stretches of files that lie in packs which `report` says are missing or cut off.
+/// The ranges of files that lie in packs which `report` says are missing or cut off.
 pub(super) async fn find(
     source: &Arc<dyn Source>,
     report: &Report,
@@ -99,7 +99,7 @@ pub(super) async fn find(
     Ok(losses)
 }
 
-/// Packs that are not as they were written, and how many bytes of each there are.
+/// Packs that are not as they were written, and how many bytes of each the bucket has.
 fn broken(report: &Report) -> BTreeMap<PackId, u64> {
     let findings = report.findings.kinds().flat_map(|(_, _, kept)| kept);
     let broken = findings.filter_map(|finding| match finding {

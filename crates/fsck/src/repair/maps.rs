@@ -1,4 +1,4 @@
-//! Block maps: what is behind the end of a file goes, and what cannot be read is given up if that was agreed to.
+//! Repairs block maps: removes blocks behind the end of a file, and gives up unreadable ones if that was agreed to.
 
 use forebay_meta::record::{BlockMap, Garbage, Kind};
 use forebay_meta::{Key, KeyRange, StoreError};
@@ -9,7 +9,7 @@ use super::work::Work;
 use crate::finding::Finding;
 use crate::judge::maps::impossible;
 
-/// Block maps of what is no file, or not there.
+/// Repairs block maps of an object that is no file, or is missing.
 pub(super) async fn stray(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -23,7 +23,7 @@ pub(super) async fn stray(
     if !is_other || !work.accept_loss {
         return Ok(());
     }
-    // Before the first batch of it is committed.
+    // Report the step before its first batch is committed.
     work.did(
         finding,
         format!("removed {blocks} block maps of inode {inode}, which is no file"),
@@ -36,7 +36,7 @@ pub(super) async fn stray(
     Ok(())
 }
 
-/// A block that reaches behind the end of its file.
+/// Repairs a block that reaches behind the end of its file.
 pub(super) async fn behind_end(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -56,7 +56,7 @@ pub(super) async fn behind_end(
     Ok(())
 }
 
-/// Frames of a block that cannot be.
+/// Repairs impossible frames of a block.
 pub(super) async fn impossible_frame(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -94,13 +94,13 @@ pub(super) async fn impossible_frame(
     Ok(())
 }
 
-/// A removed file that is there.
+/// Repairs a note of a removed file that still exists.
 pub(super) fn living(work: &mut Work<'_>, finding: &Finding, inode: Inode) {
     work.delete(&Key::Garbage(inode));
     work.did(finding, format!("inode {inode} is not collected any more"));
 }
 
-/// A block that was collected already.
+/// Repairs a removed file with a block map that counts as collected already: lowers the first block to be collected.
 pub(super) async fn collected(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -128,7 +128,7 @@ pub(super) async fn collected(
     Ok(())
 }
 
-/// What a file counts.
+/// Repairs the bytes that a file counts.
 pub(super) async fn used(
     work: &mut Work<'_>,
     finding: &Finding,

@@ -1,4 +1,4 @@
-//! Names: those that lead nowhere go, what has none gets one.
+//! Repairs names: removes those that lead nowhere, and gives one to objects without a name.
 
 use bytes::Bytes;
 use forebay_meta::record::{Content, CookieRecord, Directory, Kind, NameRecord, VolumeState};
@@ -10,23 +10,23 @@ use super::work::Work;
 use crate::finding::{Finding, Name, of_kind};
 use crate::judge::objects::{FIRST_COOKIE, NAME_MAX, impossible_name};
 
-/// Where what has no name gets one.
+/// Directory for objects without a name.
 const LOST_AND_FOUND: &str = "lost+found";
-/// Names that are tried where one is taken.
+/// Most names that are tried when one is taken.
 const TRIES: u32 = 1000;
 
-/// The root directory is missing, is none, is in another one, or has a name.
+/// The root directory is missing, is no directory, lies in another one, or has a name.
 pub(super) async fn root(work: &mut Work<'_>, finding: &Finding) -> Result<(), StoreError> {
     let key = Key::Inode(Inode::ROOT);
     let record = work.inode(Inode::ROOT).await?;
     match record.as_ref().map(|record| record.directory()) {
-        // Of a later version.
+        // A record of a later version.
         None if work.has(&key).await? => return Ok(()),
         Some(None) if !work.accept_loss => return Ok(()),
         None | Some(None) => {
             let (own, nlink) = directory_of(work, Inode::ROOT, Inode::ROOT).await?;
             let mut record = made_anew(work, Content::Directory(own), nlink);
-            // As it was when the volume was made: nobody would get past another one.
+            // As it was when the volume was made: with another mode no user could pass it.
             record.mode = 0o755;
             work.put(&key, &record);
             work.did(
@@ -55,7 +55,7 @@ pub(super) async fn root(work: &mut Work<'_>, finding: &Finding) -> Result<(), S
     Ok(())
 }
 
-/// Names and cookies of what is no directory, or is not there.
+/// Names and cookies in an object that is no directory, or is missing.
 pub(super) async fn of_no_directory(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -63,9 +63,9 @@ pub(super) async fn of_no_directory(
 ) -> Result<(), StoreError> {
     let key = Key::Inode(directory);
     match work.inode(directory).await? {
-        // Of a later version.
+        // A record of a later version.
         None if work.has(&key).await? => return Ok(()),
-        // It was made anew just now.
+        // An earlier step of this round has made it.
         Some(record) if record.directory().is_some() => return Ok(()),
         _ => {}
     }
@@ -81,7 +81,7 @@ pub(super) async fn of_no_directory(
         );
         return Ok(());
     }
-    // Before the first batch of it is committed.
+    // Report the step before its first batch is committed.
     work.did(
         finding,
         format!("removed {told} names and cookies in inode {directory}, which is no directory"),
@@ -102,7 +102,7 @@ pub(super) async fn of_no_directory(
     Ok(())
 }
 
-/// A name of nothing.
+/// A name of a missing object.
 pub(super) async fn of_nothing(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -122,7 +122,7 @@ pub(super) async fn of_nothing(
     Ok(())
 }
 
-/// A name that says another kind than the object has.
+/// A name whose kind differs from that of the object.
 pub(super) async fn kind(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -198,7 +198,7 @@ pub(super) async fn unusable(
     Ok(())
 }
 
-/// That name or, where it is taken, one that begins with it.
+/// Returns the name or, if it is taken, a free one that begins with it.
 async fn free_name(
     work: &Work<'_>,
     directory: Inode,
@@ -217,7 +217,7 @@ async fn free_name(
     Ok(None)
 }
 
-/// A name and the cookie that it names do not agree, or that cookie is not there.
+/// A name and its cookie do not agree, or the cookie is missing.
 pub(super) async fn differ(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -240,7 +240,7 @@ pub(super) async fn differ(
             if cookie.inode == record.inode && cookie.kind == record.kind {
                 return Ok(());
             }
-            // What leads nowhere is wrong.
+            // A record that leads nowhere is the wrong one.
             let leads = work.has(&Key::Inode(record.inode)).await?;
             if !leads && work.has(&Key::Inode(cookie.inode)).await? {
                 (record.inode, record.kind) = (cookie.inode, cookie.kind);
@@ -269,7 +269,7 @@ pub(super) async fn differ(
     Ok(())
 }
 
-/// A cookie of a name that is not there. Where the object has no other name, it gets this one back.
+/// A cookie whose name is missing. If the object has no other name, it gets this one back.
 pub(super) async fn cookie_without_name(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -344,7 +344,7 @@ pub(super) async fn many(
     Ok(())
 }
 
-/// Directories that lie in each other: one of them is taken out.
+/// Directories that lie in each other: takes one of them out.
 pub(super) async fn around(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -364,12 +364,12 @@ pub(super) async fn orphan(
 ) -> Result<(), StoreError> {
     match work.orphans.contains(&inode) {
         true => shelter(work, finding, inode).await,
-        // A cookie had kept its name.
+        // It got a name back from a cookie.
         false => Ok(()),
     }
 }
 
-/// An object without a name gets one in `lost+found`.
+/// Gives an object without a name one in `lost+found`.
 async fn shelter(work: &mut Work<'_>, finding: &Finding, inode: Inode) -> Result<(), StoreError> {
     let Some(record) = work.inode(inode).await? else {
         return Ok(());
@@ -397,7 +397,7 @@ async fn shelter(work: &mut Work<'_>, finding: &Finding, inode: Inode) -> Result
     Ok(())
 }
 
-/// The directory for what has no name, made if there is none; with its name in the root directory.
+/// The directory for objects without a name. If there is none, makes it, with its name in the root directory.
 async fn lost_and_found(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -461,7 +461,7 @@ async fn make_directory(work: &mut Work<'_>, name: &Bytes) -> Result<Option<Inod
     Ok(Some(inode))
 }
 
-/// Block maps without an object: the bytes become a file again.
+/// Block maps without an object: makes a file of their bytes.
 pub(super) async fn file_of_blocks(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -481,7 +481,7 @@ pub(super) async fn file_of_blocks(
     Ok(())
 }
 
-/// What a directory counts.
+/// The next cookie of a directory is too low.
 pub(super) async fn next_cookie(
     work: &mut Work<'_>,
     finding: &Finding,

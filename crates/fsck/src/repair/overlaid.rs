@@ -1,4 +1,4 @@
-//! Metadata with changes over them: what a plan would make of the moment that it began with.
+//! Metadata with changes over them: the state that a plan would make of the moment that it began with.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::source::Source;
 
-/// A moment and what was changed since, read as one.
+/// A moment and the changes since, read as one.
 pub(crate) struct Overlaid {
     below: Arc<dyn Source>,
     changes: Mutex<BTreeMap<Bytes, Entry>>,
@@ -26,13 +26,13 @@ impl Overlaid {
         }
     }
 
-    /// Makes the changes of a batch.
+    /// Applies the changes of a batch.
     pub(crate) fn apply(&self, batch: &Batch) {
         let mut changes = self.changes.lock();
         changes.extend(batch.changes().iter().cloned());
     }
 
-    /// Makes one change.
+    /// Applies one change.
     pub(super) fn set(&self, key: Bytes, entry: Entry) {
         self.changes.lock().insert(key, entry);
     }
@@ -65,7 +65,7 @@ impl Source for Overlaid {
         loop {
             let below = self.below.page(&rest, entries, bytes).await?;
             let last = below.last().map(|(key, _)| key.clone());
-            // Behind the page, what lies below is not known yet.
+            // Entries behind the page are not read yet.
             let seen = match &last {
                 Some(last) => rest.up_to(last),
                 None => rest.clone(),
@@ -81,7 +81,7 @@ impl Source for Overlaid {
                 .filter_map(|(key, entry)| Some((key, entry.value()?)))
                 .collect();
             match last {
-                // All of the page is deleted: that is not the end.
+                // The whole page is deleted: that is not the end.
                 Some(last) if found.is_empty() => rest = rest.after(&last),
                 _ => return Ok(found),
             }

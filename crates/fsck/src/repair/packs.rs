@@ -1,4 +1,4 @@
-//! Accounts of packs: made anew from what refers to them and from what they say of themselves.
+//! Repairs accounts of packs, from the references to them and from their own indexes and frames.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::explain;
 use crate::finding::{Finding, Nobody};
 use crate::judge::packs::impossible;
 
-/// The account that a pack in the bucket should have, of which so many bytes are live as far as is known; none if it is not
-/// there, or says too little of itself.
+/// The account that a pack in the bucket should have, with `live_bytes` live bytes as far as known; `None` if the pack
+/// is missing, or cannot be read well enough.
 async fn account(
     work: &Work<'_>,
     bucket: &Bucket,
@@ -83,7 +83,7 @@ pub(super) async fn dead_in_use(
     Ok(())
 }
 
-/// What of a pack is live.
+/// Repairs the live bytes of a pack.
 pub(super) async fn live_bytes(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -109,7 +109,7 @@ pub(super) async fn live_bytes(
     Ok(())
 }
 
-/// Nothing refers to a pack any more.
+/// Notes that nothing refers to a pack any more.
 fn dead(work: &mut Work<'_>, finding: &Finding, pack: PackId) {
     work.delete(&Key::Pack(pack));
     work.put(&Key::DeadPack(pack), &DeadPack);
@@ -151,7 +151,7 @@ pub(super) async fn bad_account(
     Ok(())
 }
 
-/// Whether an account says what the bucket has, so that what lies behind its frames cannot be.
+/// Whether the pack's account matches its length in the bucket, so that a frame behind the counted end is impossible.
 pub(super) async fn is_as_counted(
     work: &Work<'_>,
     bucket: &Bucket,
@@ -164,13 +164,13 @@ pub(super) async fn is_as_counted(
     Ok(len == Some(record.bytes))
 }
 
-/// Lets go of what is noted of the content of a pack's frames: what is not known is uploaded again when it comes.
+/// Deletes the notes on the content of a pack's frames: content that is not noted is uploaded again when it is written.
 pub(super) async fn forget_frames(
     work: &mut Work<'_>,
     finding: &Finding,
     pack: PackId,
 ) -> Result<(), StoreError> {
-    // Before the first batch of it is committed.
+    // Report the step before its first batch is committed.
     work.did(
         finding,
         format!("forgot what is noted of the frames of pack {pack}"),
@@ -183,7 +183,7 @@ pub(super) async fn forget_frames(
     Ok(())
 }
 
-/// Lets go of what is noted of who shares frames of a pack that is not there.
+/// Deletes the notes on blocks that share frames of a missing pack.
 pub(super) async fn forget_sharers(work: &mut Work<'_>, pack: PackId) -> Result<(), StoreError> {
     let mut notes = work.cursor(KeyRange::referrers(pack));
     while let Some((key, _)) = notes.next().await? {
@@ -193,10 +193,10 @@ pub(super) async fn forget_sharers(work: &mut Work<'_>, pack: PackId) -> Result<
     Ok(())
 }
 
-/// Notes who shares frames of packs, of all those at once of which fewer are noted than there are: to find them takes all
-/// block maps.
+/// Notes the blocks that share frames, for all packs at once that have fewer notes than sharing blocks: finding them
+/// takes a walk through all block maps.
 pub(super) async fn note_sharers(work: &mut Work<'_>) -> Result<(), StoreError> {
-    // The first of them has done it for the others.
+    // The first finding of this kind did it for the others.
     if work.steps > 0 {
         return Ok(());
     }
@@ -205,7 +205,7 @@ pub(super) async fn note_sharers(work: &mut Work<'_>) -> Result<(), StoreError> 
     for finding in report.findings.kinds().flat_map(|(_, _, kept)| kept) {
         if let Finding::MissingSharers { pack, is, .. } = finding {
             packs.insert(*pack);
-            // Before the first batch of it is committed.
+            // Report the step before its first batch is committed.
             let what = format!("noted all {is} blocks that share frames of pack {pack}");
             work.did(finding, what);
         }

@@ -1,4 +1,4 @@
-//! Records that cannot be read: made anew from what says the same, or removed.
+//! Repairs records that cannot be read: restores them from others with the same content, or removes them.
 
 use forebay_meta::error::DisplayKey;
 use forebay_meta::record::{
@@ -15,10 +15,10 @@ use crate::finding::{Finding, Name, Nobody, of_kind};
 use crate::judge::objects::FIRST_COOKIE;
 use crate::judge::packs::COUNTER_BITS;
 
-/// Version bytes up to this one that are not known are taken for those of a newer program, whose records are left alone;
-/// higher ones for damage.
+/// Unknown version bytes up to this one are taken for those of a newer program, whose records are left alone; higher
+/// ones for damage.
 const LATER_VERSIONS: u8 = 15;
-/// What a record of such a version is found with.
+/// Error of a record of such a version.
 const OF_OTHER_VERSION: &str = "was written by a version of Forebay that this one does not know";
 
 /// An entry that cannot be read.
@@ -47,7 +47,7 @@ pub(super) async fn damaged(
         return Ok(());
     };
     match key {
-        // Said as well as a state that is missing.
+        // Also reported as a missing state.
         Key::Volume => Ok(()),
         Key::Inode(inode) => object(work, finding, inode).await,
         Key::Name(directory, name) => self::name(work, finding, directory, Name(name)).await,
@@ -65,7 +65,8 @@ pub(super) async fn damaged(
             }
             Ok(())
         }
-        // It would be counted too low, and the pack be garbage where nobody else refers to it.
+        // The live bytes would be counted too low, and a pack that only an unreadable map refers to would become
+        // garbage.
         Key::Pack(_) if work.maps_are_unknown() => Ok(()),
         Key::Pack(pack) => {
             work.delete(&key);
@@ -141,7 +142,7 @@ pub(super) async fn damaged(
     }
 }
 
-/// Size and mapped bytes of a file, as its block maps have it.
+/// Size and mapped bytes of a file, from its block maps.
 pub(super) async fn extent_of(work: &Work<'_>, inode: Inode) -> Result<(u64, u64), StoreError> {
     let (mut size, mut used) = (0, 0_u64);
     let mut blocks = work.cursor(KeyRange::blocks(inode, BlockIndex(0)));
@@ -159,7 +160,7 @@ pub(super) async fn extent_of(work: &Work<'_>, inode: Inode) -> Result<(u64, u64
     Ok((size, used))
 }
 
-/// What a directory is by its names and cookies, and how many links that makes.
+/// A directory's record, from its names and cookies, and its number of links.
 pub(super) async fn directory_of(
     work: &Work<'_>,
     inode: Inode,
@@ -187,7 +188,7 @@ pub(super) async fn directory_of(
     Ok((own, nlink))
 }
 
-/// An object of root's that only root may use, made from what is left of another.
+/// Makes an object that belongs to root and that only root may use, from the remains of another.
 pub(super) fn made_anew(work: &Work<'_>, content: Content, nlink: u32) -> InodeRecord {
     InodeRecord {
         mode: match content.kind() {
@@ -209,7 +210,7 @@ pub(super) fn made_anew(work: &Work<'_>, content: Content, nlink: u32) -> InodeR
     }
 }
 
-/// Attributes that cannot be read: the names say what the object was.
+/// Attributes that cannot be read: the names show the object's kind.
 async fn object(work: &mut Work<'_>, finding: &Finding, inode: Inode) -> Result<(), StoreError> {
     let key = Key::Inode(inode);
     let names = work.names_of(inode).await?;
@@ -277,7 +278,7 @@ async fn object(work: &mut Work<'_>, finding: &Finding, inode: Inode) -> Result<
     Ok(())
 }
 
-/// A name that cannot be read: its cookie says the same.
+/// A name that cannot be read: its cookie has the same content.
 async fn name(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -308,7 +309,7 @@ async fn name(
     Ok(())
 }
 
-/// A cookie that cannot be read: its name says the same.
+/// A cookie that cannot be read: its name has the same content.
 async fn cookie(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -337,7 +338,7 @@ async fn cookie(
     Ok(())
 }
 
-/// Whether a state of the volume was written by a later program, which nobody should meddle with.
+/// Whether a later program wrote this state of the volume, so that it must not be changed.
 pub(super) fn is_later_state(value: &[u8]) -> bool {
     let known = VolumeState::decode(&Key::Volume.encode(), value);
     let version = value
@@ -346,8 +347,8 @@ pub(super) fn is_later_state(value: &[u8]) -> bool {
     version && known.is_err_and(|corrupt| corrupt.why == OF_OTHER_VERSION)
 }
 
-/// Epochs that are left out when nobody knows the newest one any more: openings may have taken some and left no pack, and
-/// a gateway refuses a bucket of an epoch below one that it has seen. Of the 2^24 that there are, these are few.
+/// Epochs that are skipped when the newest one is not known: openings may have taken some and left no pack, and a
+/// gateway refuses a bucket of an epoch below one that it has seen. Of the 2^24 that there are, these are few.
 const LOST_EPOCHS: u64 = 4096;
 
 /// The state of the volume is missing or cannot be read.
@@ -389,7 +390,7 @@ pub(super) async fn state(
     }
     let state = VolumeState {
         published: Lsn::ZERO,
-        // No gateway has this one yet, and no log goes on from it.
+        // No gateway has this epoch yet, and no log continues it.
         epoch: Epoch((pack.0 >> COUNTER_BITS) + LOST_EPOCHS),
         gateway: [0; 16],
         next_inode: highest.0.saturating_add(1),

@@ -1,4 +1,4 @@
-//! Where a repair reads and writes: the bucket, or, for a plan, memory over it.
+//! The target of a repair: the bucket, or, for a plan, memory over it.
 
 use std::sync::Arc;
 
@@ -40,12 +40,12 @@ impl Target for Plan {
     }
 }
 
-/// A repair of what is in the bucket.
+/// A repair of the bucket.
 pub(super) struct Deed {
     place: Arc<InBucket>,
-    /// Open for writing: nobody else is.
+    /// Open for writing, which no other process is.
     metadata: SlateStore,
-    /// The moment that was asked for last.
+    /// The moment that was read last.
     moment: Mutex<Option<Arc<SlateReader>>>,
 }
 

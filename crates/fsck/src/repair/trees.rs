@@ -1,4 +1,4 @@
-//! Quotas: what counts in which tree.
+//! Repairs quotas: which objects count in which tree.
 
 use bytes::Bytes;
 use forebay_meta::record::{Kind, NameRecord, QuotaRecord, Record, Spread, UsageRecord};
@@ -8,14 +8,14 @@ use forebay_types::Inode;
 use super::work::Work;
 use crate::finding::{Finding, Nobody};
 
-/// Names that are looked at at a time.
+/// Names that are read at a time.
 const PAGE: usize = 256;
 /// Bytes of them; a name has 300 at most.
 const PAGE_BYTES: usize = 1 << 20;
 /// Deeper than any path of a client; a limit against loops.
 const DEPTH: usize = 512;
 
-/// A quota of what is no directory, or does not count in its own tree.
+/// A quota of an object that is no directory, or does not count in its own tree.
 pub(super) async fn quota(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -44,7 +44,7 @@ pub(super) async fn quota(
     Ok(())
 }
 
-/// What a tree is said to hold.
+/// Repairs the recorded usage of a tree.
 pub(super) async fn usage(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -64,14 +64,14 @@ pub(super) async fn usage(
     Ok(())
 }
 
-/// Objects count in a tree that has no quota: each is to count where its directory does. Directories count in none for
-/// now; where that is wrong, it is found as such and takes all below along.
+/// Objects count in a tree that has no quota: each moves to the tree of its directory. Directories count in none for
+/// now; where that is wrong, it is found as `wrong-tree`, whose repair takes everything below along.
 pub(super) async fn without_quota(
     work: &mut Work<'_>,
     finding: &Finding,
     (root, files): (Inode, u64),
 ) -> Result<(), StoreError> {
-    // Before the first batch of it is committed.
+    // Report the step before its first batch is committed.
     work.did(
         finding,
         format!(
@@ -108,7 +108,7 @@ pub(super) async fn without_quota(
         let (Key::Inode(inode), Some(record)) = (key, record) else {
             continue;
         };
-        // The files may have been changed since the page was read.
+        // The files may have changed since the page was read.
         if record.tree == Some(root) && record.directory().is_some() {
             work.edit(inode, |object| object.tree = None).await?;
             work.settle().await?;
@@ -117,14 +117,14 @@ pub(super) async fn without_quota(
     Ok(())
 }
 
-/// A directory that is walked, and the name that the walk has come to.
+/// A directory on the walk's path, and the last name that was read in it.
 struct Place {
     directory: Inode,
     last: Option<Bytes>,
 }
 
-/// A directory counts in another tree than the one that holds it: it comes along with all that is below it. The directory
-/// itself comes last, so that a repair which is cut off leaves it to be found again.
+/// A directory counts in another tree than its parent: moves it and everything below it to the parent's tree. The
+/// directory itself comes last, so that it is found again if the repair is cut off.
 pub(super) async fn wrong(
     work: &mut Work<'_>,
     finding: &Finding,
@@ -137,7 +137,7 @@ pub(super) async fn wrong(
         Some(tree) => format!("the tree of inode {tree}"),
         None => "no tree".to_owned(),
     };
-    // Before the first batch of it is committed.
+    // Report the step before its first batch is committed.
     work.did(
         finding,
         format!("directory {top} and what is below it count in {now}"),

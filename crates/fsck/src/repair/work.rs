@@ -1,4 +1,4 @@
-//! A repair at work: what it reads, the batch that it gathers, and what it has done.
+//! The state of a repair round: what it reads, the batch that it gathers, and the steps that it has done.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,21 +16,22 @@ use crate::finding::{Finding, Nobody};
 use crate::report::Report;
 use crate::source::{Cursor, Source};
 
-/// Changes, and bytes of them, from which on a batch is committed. In tests that is each step, to be cut off there.
+/// Changes in a batch, and bytes of them, from which on it is committed. In tests each step is one, to be cut off
+/// there.
 const BATCH_CHANGES: usize = if cfg!(test) { 1 } else { 1000 };
 const BATCH_BYTES: usize = 4 << 20;
 
-/// One round: reads through a moment and its own changes, and commits these in batches. What belongs together is never
-/// split over two: [`settle`](Work::settle) is called where nothing is half done.
+/// One round: reads a moment with its own changes over it, and commits these in batches. Changes that belong together
+/// are never split over two batches: [`settle`](Work::settle) is called only between complete steps.
 pub(super) struct Work<'a> {
     pub(super) source: Arc<dyn Source>,
     overlaid: Arc<Overlaid>,
     target: &'a dyn Target,
     observer: &'a mut dyn Observer,
     batch: Batch,
-    /// Done in the batch, and not committed yet.
+    /// Steps in the batch, not committed yet.
     pending: Vec<Step>,
-    /// What the check of this round has come to.
+    /// The check of this round.
     pub(super) report: &'a Report,
     /// Objects without a name that still have none.
     pub(super) orphans: BTreeSet<Inode>,
@@ -68,7 +69,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Something was done about a finding.
+    /// Records a step that repairs a finding.
     pub(super) fn did(&mut self, finding: &Finding, what: String) {
         let inode = finding.inode();
         let path = inode.and_then(|inode| self.report.paths.get(&inode));
@@ -81,17 +82,17 @@ impl<'a> Work<'a> {
         self.steps += 1;
     }
 
-    /// Whether block maps cannot be read: whatever seems to be dead may be what they refer to.
+    /// Whether some block maps cannot be read: bytes that seem to be dead may be referred to by them.
     pub(super) fn maps_are_unknown(&self) -> bool {
         self.report.unreadable_maps > 0
     }
 
-    /// Bytes that they refer to, at most.
+    /// Most bytes that the unreadable block maps can refer to.
     pub(super) fn unknown_bytes(&self) -> u64 {
         self.report.unreadable_maps.saturating_mul(BLOCK_SIZE)
     }
 
-    /// Nothing is half done: commits the batch if it has grown large.
+    /// Commits the batch if it has grown large. Called between complete steps.
     pub(super) async fn settle(&mut self) -> Result<(), StoreError> {
         match self.batch.len() >= BATCH_CHANGES || self.batch.bytes() >= BATCH_BYTES {
             true => self.commit().await,
@@ -99,7 +100,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Commits what there is, and tells of it.
+    /// Commits the batch, and reports its steps.
     pub(super) async fn commit(&mut self) -> Result<(), StoreError> {
         if !self.batch.is_empty() {
             self.target.commit(&self.batch).await?;
@@ -119,7 +120,7 @@ impl<'a> Work<'a> {
         Ok(self.source.get(&key.encode()).await?.is_some())
     }
 
-    /// The record under a key; none as well if it cannot be read.
+    /// The record under a key; `None` if there is none or it cannot be read.
     pub(super) async fn get<R: Record>(&self, key: &Key) -> Result<Option<R>, StoreError> {
         let key = key.encode();
         let value = self.source.get(&key).await?;
@@ -145,7 +146,7 @@ impl<'a> Work<'a> {
         self.batch.delete_encoded(key);
     }
 
-    /// Changes an object that can be read. Says whether it could.
+    /// Changes an object. Returns whether its record could be read.
     pub(super) async fn edit(
         &mut self,
         inode: Inode,
@@ -159,7 +160,7 @@ impl<'a> Work<'a> {
         Ok(true)
     }
 
-    /// Changes what only directories have. Says whether it is one that can be read.
+    /// Changes the attributes that only directories have. Returns whether it is a directory whose record could be read.
     pub(super) async fn edit_directory(
         &mut self,
         inode: Inode,
@@ -176,7 +177,7 @@ impl<'a> Work<'a> {
         Ok(true)
     }
 
-    /// Takes an inode number for given out.
+    /// Marks an inode number as used.
     pub(super) async fn take_number(&mut self, inode: Inode) -> Result<(), StoreError> {
         if let Some(state) = self.get::<VolumeState>(&Key::Volume).await?
             && state.next_inode <= inode.0
@@ -193,7 +194,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Gives an object a name, with a cookie; the directory counts it. Says whether there is such a directory.
+    /// Gives an object a name, with a cookie, and counts it in the directory. Returns whether the directory exists.
     pub(super) async fn add_name(
         &mut self,
         directory: Inode,
@@ -236,7 +237,7 @@ impl<'a> Work<'a> {
         self.put(&Key::Cookie(directory, cookie), &record);
     }
 
-    /// Removes a name that can be read, with its cookie if that is its own; the directory counts it no more.
+    /// Removes a readable name, with its cookie if that is its own, and counts it out of the directory.
     pub(super) async fn remove_name(
         &mut self,
         directory: Inode,
@@ -262,7 +263,7 @@ impl<'a> Work<'a> {
         self.edit(directory, change).await.map(drop)
     }
 
-    /// All names of an object: directory and name of each.
+    /// All names of an object: the directory and the name of each.
     pub(super) async fn names_of(
         &self,
         inode: Inode,

@@ -10,19 +10,19 @@ use forebay_types::Inode;
 
 use super::SalvageError;
 
-/// Files that lie in one folder, by their numbers.
+/// Most files in one folder, by their numbers.
 const FILES_A_FOLDER: u64 = 10_000;
 
 /// A new folder with files that are named by their inode numbers.
 pub(super) struct Folder {
     path: PathBuf,
-    /// The file that was written last: frames of one mostly come together.
+    /// The file that was written last: frames of one file are usually adjacent.
     opened: Option<(Inode, File)>,
     made: u64,
 }
 
 impl Folder {
-    /// Makes the folder, for nobody but this user.
+    /// Makes the folder, accessible to this user alone.
     pub(super) fn make(path: &Path) -> Result<Folder, SalvageError> {
         let folder = Folder {
             path: path.to_owned(),
@@ -44,7 +44,7 @@ impl Folder {
         &self.path
     }
 
-    /// Writes bytes of a file, which is made with its first ones, and is as long as its last ones reach.
+    /// Writes bytes of a file. Its first bytes create it, and it ends where its last bytes end.
     pub(super) fn write(
         &mut self,
         inode: Inode,
@@ -90,7 +90,7 @@ impl Folder {
         options.write(true).create_new(true).mode(0o600).open(path)
     }
 
-    /// Puts everything on stable storage. Gives the number of files.
+    /// Puts everything on stable storage. Returns the number of files.
     pub(super) fn finish(self) -> Result<u64, SalvageError> {
         drop(self.opened);
         sync(&self.path).map_err(failed(&self.path))?;

@@ -1,4 +1,4 @@
-//! Each kind of finding, made by putting one thing out of place.
+//! One case for each kind of finding, made by damaging one thing.
 
 use bytes::Bytes;
 use forebay_meta::record::{
@@ -11,10 +11,10 @@ use forebay_types::{BlockIndex, Inode};
 
 use super::volume::{Volume, block, name, pack};
 
-/// What is put out of place, and which kinds of findings that makes.
+/// A damage, and the kinds of findings that it causes.
 pub(super) type Case = (fn(&mut Volume), &'static [&'static str]);
 
-/// One extent of a block map that lies in another place.
+/// Moves one extent of a block map to another offset.
 fn moved(volume: &mut Volume, offset: impl FnOnce(u32) -> u32) {
     volume.edit::<BlockMap>(&block(6, 2), |map| {
         let mut extent = map.extents()[0];
@@ -149,7 +149,7 @@ pub(super) const CASES: &[Case] = &[
     (|v| v.name(2, "again", 5, Kind::Directory), &["many-names"]),
     (
         |v| {
-            // Two directories in each other, each with all that it needs but a way from the root.
+            // Two directories in each other, complete but for a path from the root.
             v.directory(8, 9, None);
             v.directory(9, 8, None);
             v.name(8, "a", 9, Kind::Directory);
@@ -175,7 +175,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     (
         |v| {
-            // Both of the name's records say so.
+            // In both records of the name.
             v.edit::<NameRecord>(&name(1, "link"), |record| record.kind = Kind::Regular);
             v.edit::<CookieRecord>(&Key::Cookie(Inode(1), 5), |record| {
                 record.kind = Kind::Regular;
@@ -251,10 +251,10 @@ pub(super) const CASES: &[Case] = &[
     (|v| v.delete(&Key::Garbage(Inode(7))), &["stray-blocks"]),
     (
         |v| v.inode(3, |record| record.size = 4999),
-        // Quotas count no more of a file than its size; here both are rounded up to the same.
+        // Quotas count no more of a file than its size; here both are rounded up to the same number.
         &["block-behind-end"],
     ),
-    // Cut off and removed within one checkpoint: its maps are as they were, and are collected whole.
+    // Truncated and removed within one checkpoint: its maps are as they were, and are collected whole.
     (
         |v| v.edit::<Garbage>(&Key::Garbage(Inode(7)), |record| record.size = 4 << 20),
         &[],
@@ -272,7 +272,7 @@ pub(super) const CASES: &[Case] = &[
         },
         &[],
     ),
-    // All blocks but that one.
+    // All blocks except that one.
     (
         |v| {
             v.inode(6, |record| {

@@ -1,4 +1,4 @@
-//! Each thing out of place is found, and nothing else but what follows from it.
+//! Each damage is found, and no findings come but those that follow from it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -101,7 +101,7 @@ fn every_kind_of_finding_has_a_case_and_is_documented() {
     let made: BTreeSet<String> = CASES
         .iter()
         .flat_map(|(_, names)| names.iter().map(|name| (*name).to_owned()))
-        // Metadata and note are no objects here: tests/tampering.rs has them damaged.
+        // Metadata and note are no objects here: tests/tampering.rs damages them.
         .chain(["damaged-metadata", "damaged-holder"].map(str::to_owned))
         .collect();
     assert_eq!(made, documented());
@@ -194,7 +194,7 @@ fn all_are_counted_and_some_are_kept() {
     assert_eq!(kept.len(), 2);
 }
 
-/// Turned over bits and cut off values never panic, whatever they make of the volume.
+/// Flipped bits and cut values never panic, whatever volume they make.
 #[test]
 fn rubbish_in_any_entry_is_survived() {
     let sound = Volume::sound();

@@ -1,4 +1,4 @@
-//! Judges by themselves, where a whole volume would hide what they do.
+//! Tests of single judges, where a whole volume would hide their work.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::finding::Finding;
 use crate::judge::entries::Entries;
 use crate::judge::loops::{Loops, Step};
 
-/// Goes up from the climbers; gives the findings and how often a parent was asked for.
+/// Goes up from the climbers. Returns the findings and the number of parents that were asked for.
 fn walk(climbers: &[u64], parents: &[(u64, u64)]) -> (Vec<Finding>, usize) {
     let parents: BTreeMap<u64, u64> = parents.iter().copied().collect();
     let mut loops = Loops::new(climbers.iter().copied().map(Inode).collect());
@@ -72,7 +72,7 @@ fn entries_of_other_chunks_are_left_to_them() {
     let mut chunk = Entries::new(Inode(1), 10);
     chunk.cookie(10, cookie(5, "a"));
     chunk.cookie(12, cookie(6, "b"));
-    // One that cannot be read is of whatever name wants it.
+    // A cookie that cannot be read belongs to any name that refers to it.
     chunk.cookie(13, None);
     chunk.end_with(13);
     for (name, record) in [

@@ -1,4 +1,4 @@
-//! Each thing out of place is put right, wherever the repair is cut off, and nothing else is touched.
+//! Each damage is repaired, wherever the repair is cut off, and nothing else is changed.
 
 use std::collections::BTreeSet;
 
@@ -15,27 +15,27 @@ use crate::finding::Finding;
 
 const NEVER: usize = usize::MAX;
 
-/// What only another program, or a copy of the bucket, puts right.
+/// Findings that only another program, or a copy of the bucket, can repair.
 const LEFT: [&str; 5] = [
     "unknown-entry",
     "missing-pack",
     "wrong-pack-length",
-    // Where its object is not in the bucket, either.
+    // If its object is not in the bucket either.
     "pack-without-account",
-    // Where block maps refer to more of it than there is.
+    // If block maps refer to more bytes than it has.
     "bad-pack-account",
 ];
 
-/// What is counted last, and found until then.
+/// Sums, which are counted last and are findings until then.
 const SUMS: [&str; 7] = [
     "wrong-used",
     "wrong-usage",
     "wrong-volume-count",
     "wrong-live-bytes",
     "bad-pack-account",
-    // Its unreadable account was removed, to be counted anew.
+    // Its unreadable account was removed, to be counted again.
     "pack-without-account",
-    // What is below a directory comes before it.
+    // The objects below a directory come before it.
     "wrong-tree",
 ];
 
@@ -49,7 +49,7 @@ fn damaged(number: usize) -> Volume {
     volume
 }
 
-/// Which block maps can be read, and what they say.
+/// The block maps that can be read, with their values.
 fn maps(volume: &Volume) -> Vec<(Bytes, Bytes)> {
     let blocks = volume.entries.iter().filter(|(key, _)| key[0] == b'b');
     let readable = blocks.filter(|(key, value)| BlockMap::decode(key, value).is_ok());
@@ -121,7 +121,7 @@ fn a_repair_that_is_cut_off_anywhere_makes_nothing_worse_and_is_ended_by_the_nex
     assert!(cuts > CASES.len(), "{cuts}");
 }
 
-/// What was made anew, or lost its only name to damage, has no name until the next phase.
+/// Objects that were made again, or lost their only name to damage, have no name until the next phase.
 fn is_orphaned(before: &BTreeSet<&'static str>, name: &str) -> bool {
     let from = [
         "stray-blocks",
@@ -174,7 +174,7 @@ fn what_block_maps_that_cannot_be_read_may_refer_to_is_not_given_up() {
     let maps = [block(3, 0).encode(), block(6, 0).encode()];
     let unlive = |record: &mut PackRecord| record.live_bytes = 0;
 
-    // Nobody else refers to it.
+    // No other block map refers to it.
     let faults: [fn(&mut Volume); 2] = [
         |volume| {
             let live = |record: &mut PackRecord| record.live_bytes = 0;
@@ -195,13 +195,13 @@ fn what_block_maps_that_cannot_be_read_may_refer_to_is_not_given_up() {
         let (steps, _) = volume.repair(false, NEVER);
         assert_eq!(steps, []);
         assert_eq!(volume.entries, before);
-        // When it is said that they are lost, so is the pack.
+        // When their loss is accepted, the pack is given up as well.
         volume.repair(true, NEVER);
         assert_eq!(left(&volume), [].into());
         assert!(!volume.entries.contains_key(&key.encode()));
     }
 
-    // Somebody refers to a part of it.
+    // Another block map refers to a part of it.
     for is_dead in [false, true] {
         let mut volume = Volume::sound();
         volume.entries.insert(maps[1].clone(), "x".into());
@@ -210,7 +210,7 @@ fn what_block_maps_that_cannot_be_read_may_refer_to_is_not_given_up() {
             volume.put(&Key::DeadPack(pack(1)), &DeadPack);
         }
         volume.repair(false, NEVER);
-        // As much as that map can refer to, more often than once if it is shared.
+        // As many bytes as that map can refer to, which is more than the pack's own bytes if they are shared.
         assert_eq!(account(&volume).unwrap().live_bytes, 5000 + (4 << 20));
         assert!(!volume.entries.contains_key(&dead));
         volume.repair(true, NEVER);
@@ -218,7 +218,7 @@ fn what_block_maps_that_cannot_be_read_may_refer_to_is_not_given_up() {
         assert_eq!(left(&volume), [].into());
     }
 
-    // What can be read counts as before.
+    // The readable entry counts as before.
     let mut volume = Volume::sound();
     volume.edit(&key, unlive);
     volume.repair(false, NEVER);
@@ -233,7 +233,7 @@ fn lost_bytes_are_said_with_file_range_and_object() {
     let (steps, outcome) = volume.repair(true, NEVER);
     assert_eq!(steps, []);
     let lost = outcome.unwrap().lost;
-    // The other block in it is of a removed file.
+    // The other block in the pack belongs to a removed file.
     let of_file = &lost.kept[0];
     assert_eq!(
         (of_file.inode, of_file.from, of_file.to),
@@ -277,7 +277,7 @@ fn orphans_go_to_lost_and_found_beside_what_is_there() {
     let record = NameRecord::decode(&key, &volume.entries[&key]).unwrap();
     assert_eq!((record.inode, record.kind), (Inode(4), Kind::Symlink));
 
-    // A file of that name is left alone.
+    // A file with that name is left alone.
     let mut volume = Volume::sound();
     volume.name(1, "lost+found", 3, Kind::Regular);
     volume.inode(3, |record| record.nlink += 1);
@@ -304,7 +304,7 @@ fn a_directory_whose_record_is_lost_keeps_its_names() {
     assert_eq!(report.census.objects, 6, "its own name was there still");
     assert!(volume.entries.contains_key(&name(2, "big").encode()));
 
-    // One that cannot be read is where it was, too.
+    // A cookie that cannot be read stays as well.
     let mut volume = Volume::sound();
     volume
         .entries
@@ -330,7 +330,7 @@ fn records_of_a_later_version_are_left_alone() {
 #[test]
 fn no_number_is_given_out_twice_after_the_state_was_lost() {
     let mut volume = Volume::sound();
-    // A pack that no metadata know, of a later epoch.
+    // A pack of a later epoch that the metadata do not name.
     let unknown = forebay_types::PackId((6 << 40) | 3);
     volume
         .objects
@@ -379,7 +379,7 @@ fn rubbish_in_any_entry_is_repaired_as_far_as_it_goes() {
             let may_stay = LEFT.contains(&finding.name())
                 || matches!(finding, Finding::DamagedRecord { why, .. } if why.contains("version"))
                 || left.iter().any(|other| other.name() == "damaged-record")
-                // Whether the account or the object is wrong nobody knows, so nothing is given up.
+                // It is not known whether the account or the object is wrong, so nothing is given up.
                 || (finding.name() == "impossible-frame"
                     && left.iter().any(|other| other.name() == "wrong-pack-length"));
             assert!(

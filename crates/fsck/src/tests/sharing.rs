@@ -1,4 +1,4 @@
-//! Frames that several blocks share, and what is noted of them.
+//! Tests of frames that several blocks share, and of the notes on them.
 
 use forebay_meta::record::{KnownFrame, Origin, PackFrames, PackRecord, Referrer, UsageRecord};
 use forebay_meta::{BlockMap, Key};
@@ -13,7 +13,7 @@ const SHARER: BlockKey = BlockKey {
 };
 
 impl Volume {
-    /// A block of one file gets the bytes of another file, without a note of it.
+    /// Maps bytes of one file into a block of another file, without a note of it.
     pub(super) fn share_without_a_note(&mut self) {
         let mut shared = BlockMap::new();
         self.edit::<BlockMap>(&block(3, 0), |map| {
@@ -38,14 +38,14 @@ impl Volume {
         });
     }
 
-    /// The same as it should be.
+    /// Maps the bytes, with the note.
     pub(super) fn share(&mut self) {
         self.share_without_a_note();
         self.put(&Key::Referrer(pack(1), SHARER), &Referrer);
         self.put(&Key::PackFrames(pack(1), 0), &self.notes());
     }
 
-    /// Of the first frame of a pack.
+    /// A note on the first frame of a pack.
     fn notes(&self) -> PackFrames {
         PackFrames(vec![KnownFrame {
             hash: Some([1; 32]),
@@ -86,9 +86,9 @@ fn a_shared_frame_is_verified_as_what_it_was_written_for() {
     volume.share();
     let report = volume.check(&options);
     assert!(report.is_clean(), "{:#?}", report.findings);
-    // For both who have it.
+    // For both blocks that map it.
     assert_eq!(report.census.frames_read.count, 5);
-    // Of something else it is not what is there.
+    // A frame of another origin is not the one in the pack.
     volume.edit::<BlockMap>(&Key::Block(SHARER), |map| {
         let mut extent = map.extents()[0];
         if let Some(origin) = &mut extent.frame.origin {

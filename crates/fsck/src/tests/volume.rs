@@ -7,7 +7,7 @@
 //! /tree          2     with a quota
 //! /tree/inner    5
 //! /tree/big      6     4096 bytes in pack 1, a hole, 100 bytes in pack 2
-//!                7     a removed file, of which one block in pack 2 is still to be collected
+//!                7     a removed file, one block of which in pack 2 is still to be collected
 //! ```
 //!
 //! Pack 3 is to be deleted. Pack 2 was read back once.
@@ -72,7 +72,7 @@ pub(super) fn address(frame: &FrameRef) -> FrameAddress {
 pub(super) struct Volume {
     pub(super) entries: BTreeMap<Bytes, Bytes>,
     pub(super) objects: BTreeMap<String, Vec<u8>>,
-    /// What a gateway has made of the metadata since.
+    /// The metadata after a gateway has gone on, if it has.
     pub(super) newest: Option<BTreeMap<Bytes, Bytes>>,
 }
 
@@ -130,7 +130,7 @@ impl Volume {
         self.put(&Key::Cookie(Inode(directory), cookie), &record);
     }
 
-    /// An object without a name.
+    /// Adds an object without a name.
     pub(super) fn object(&mut self, inode: u64, content: Content, size: u64, tree: Option<u64>) {
         let record = InodeRecord {
             nlink: if content.kind() == Kind::Directory {
@@ -163,7 +163,7 @@ impl Volume {
         self.object(inode, Content::Directory(own), 0, tree);
     }
 
-    /// A block map of one extent that is all of a frame.
+    /// A block map of one extent that covers a whole frame.
     fn map(&mut self, inode: u64, at: u64, frame: &FrameRef) {
         let mut map = BlockMap::new();
         map.insert(frame.range(), address(frame)).unwrap();
@@ -261,7 +261,7 @@ impl Volume {
         volume
     }
 
-    /// Checks it; the report or why there is none.
+    /// Checks the volume; returns the report, or panics.
     pub(super) fn check(&self, options: &Options) -> Report {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -294,7 +294,8 @@ impl Volume {
         Bucket::new(store, &root, Arc::new(keys()), newest)
     }
 
-    /// Repairs it, and is cut off after so many batches. The steps that were told, and the outcome unless it was cut off.
+    /// Repairs the volume, and is cut off after `batches` batches. Returns the reported steps, and the outcome unless
+    /// cut off.
     pub(super) fn repair(
         &mut self,
         accept_loss: bool,
@@ -326,7 +327,7 @@ impl Volume {
     }
 }
 
-/// Metadata that stop taking batches.
+/// Metadata that fail after some batches.
 struct CutOff {
     entries: Mutex<BTreeMap<Bytes, Bytes>>,
     batches: AtomicUsize,
@@ -382,7 +383,7 @@ impl Source for Entries {
         let from = Bound::Included(range.start.clone());
         let found = self.0.range((from, Bound::Unbounded));
         let found = found.filter(|(key, _)| range.contains(key));
-        // Small pages, so that their seams are met.
+        // Small pages, so that their boundaries are met.
         let found = found.take(entries.min(3));
         Ok(found
             .map(|(key, value)| (key.clone(), value.clone()))

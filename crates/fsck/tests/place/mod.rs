@@ -25,7 +25,7 @@ impl Place {
         Place::of(Expected::NotSealed).await
     }
 
-    /// A volume that is as it is expected to be.
+    /// A volume that is sealed or not, as `expected` says.
     pub(crate) async fn of(expected: Expected) -> Place {
         let place = Place {
             folder: tempfile::tempdir_in(base()).unwrap(),
@@ -36,7 +36,7 @@ impl Place {
         place
     }
 
-    /// What a kill at this moment would leave: a copy of the bucket and of the gateway's local folder.
+    /// The state that a kill at this moment would leave: a copy of the bucket and of the gateway's local folder.
     pub(crate) fn copied(&self) -> Place {
         let copy = Place {
             folder: tempfile::tempdir_in(base()).unwrap(),
@@ -78,7 +78,7 @@ impl Place {
         forebay_object::open(&url, &options).await.unwrap()
     }
 
-    /// A gateway that publishes when it is told to.
+    /// Opens a gateway that publishes only on `flush`.
     pub(crate) async fn open(&self) -> Volume {
         self.open_with(|_| {}).await
     }
@@ -88,13 +88,13 @@ impl Place {
         config.expected = self.expected.clone();
         config.checkpoint_interval = Duration::from_secs(3600);
         config.checkpoint_bytes = 1 << 40;
-        // All that lies in a pack came with a checkpoint, unless a test says otherwise.
+        // All frames in packs come with a checkpoint, unless a test changes this.
         config.early_bytes = 16 << 20;
         config.log = forebay_fs::LogConfig::Disk {
             limit: 256 << 20,
             segment: 16 << 20,
         };
-        // Gateways end here as machines do, and others go on.
+        // A gateway here ends like a lost machine, and another takes over.
         config.takeover = forebay_fs::Takeover::Allow;
         change(&mut config);
         Volume::open(&self.store().await, config).await.unwrap()
@@ -106,7 +106,7 @@ impl Place {
         check(store.store, store.root, options, progress).await
     }
 
-    /// Checks everything there is.
+    /// Checks the volume, including the data.
     pub(crate) async fn check(&self) -> Report {
         let options = Options {
             expected: self.expected.clone(),
@@ -123,7 +123,7 @@ impl Place {
     }
 }
 
-/// In memory, where that can be had.
+/// A folder in memory, if the system has one.
 fn base() -> &'static str {
     match Path::new("/dev/shm").is_dir() {
         true => "/dev/shm",
@@ -151,7 +151,7 @@ pub(crate) async fn close(volume: Volume) {
     volume.close(Duration::from_secs(60)).await;
 }
 
-/// What opens a sealed volume, or does not.
+/// A key file that opens a sealed volume, or does not.
 pub(crate) fn key_file(byte: u8) -> Expected {
     let content = vec![byte; KeyFile::MIN_LEN].into();
     Expected::Sealed(Arc::new(Unlock::KeyFile(KeyFile::new(content).unwrap())))
@@ -203,7 +203,7 @@ impl Dice {
     }
 }
 
-/// Bytes that no codec makes smaller, another row for each seed.
+/// Bytes that no codec compresses, another sequence for each seed.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     (0..len).map(|_| (dice.next() >> 24) as u8).collect()
