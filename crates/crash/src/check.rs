@@ -1,4 +1,4 @@
-//! Compares what a look has found with the histories of all writers.
+//! Compares the state found after a crash with the histories of all writers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,18 +10,18 @@ use crate::ledger::{Identity, Ledger};
 use crate::observe::{Seen, View};
 use crate::tree::{Kind, NodeId, OWN, Place, SHARED, Tree};
 
-/// What is done with what was found.
+/// The consequence of the crash for the writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Nothing was lost: unanswered calls are repeated.
     GoOn,
-    /// Unstable writes may be lost: so are these, and clients send again what they have not committed.
+    /// Unstable writes may be lost, and unanswered calls with them; clients send again what they have not committed.
     SendAgain,
-    /// The machine was lost: clients begin anew with what is there.
+    /// The machine was lost: clients start over from the state found.
     Forget,
 }
 
-/// What a comparison was about.
+/// The extent of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Bytes of files.
@@ -30,19 +30,19 @@ pub struct Compared {
     pub files: u64,
     /// Names.
     pub names: u64,
-    /// The latest moment at which all of it can have been so.
+    /// The latest moment whose state fits everything found.
     pub cut: Stamp,
 }
 
-/// Why what was found cannot be.
+/// Why the state found is impossible.
 #[derive(Debug, thiserror::Error)]
 pub enum Mismatch {
     /// It cannot even be read.
     #[error("{place}: {source}")]
     Unreadable {
-        /// Of what.
+        /// The object.
         place: String,
-        /// Why.
+        /// The error.
         source: LinkError,
     },
     /// An object is in no state that it may be in.
@@ -50,16 +50,15 @@ pub enum Mismatch {
     State {
         /// The object.
         place: String,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
-    /// Each object is in a state of its own past, and these are not of one moment, or of too early
-    /// a one.
+    /// Each object is in a state of its own past, but these states are not of one moment, or of one too early.
     #[error("{0}")]
     Cut(String),
 }
 
-/// An object, the states it may be in, and the moments at which it was.
+/// An object, its possible states, and the moments at which it had them.
 struct Verdict {
     place: String,
     writer: usize,
@@ -75,11 +74,11 @@ enum Object {
     Part(NodeId, usize),
 }
 
-/// Compares all of it, and makes what was found the base of all histories. All steps that were answered
-/// before `floor` must be in.
+/// Compares everything, and makes the state found the base of all histories. Every step that was answered before
+/// `floor` must be in it.
 ///
 /// # Errors
-/// The first thing that cannot be.
+/// The first mismatch.
 pub fn compare(
     observer: &mut dyn View,
     ledgers: &mut [&mut Ledger],
@@ -89,7 +88,7 @@ pub fn compare(
     let mut compared = Compared::default();
     let mut verdicts = Vec::new();
     if then == Then::Forget {
-        // Stable was the disk, which is lost.
+        // Stable data were on the disk, which is lost.
         ledgers
             .iter_mut()
             .for_each(|ledger| ledger.nothing_stable());
@@ -147,7 +146,7 @@ pub fn compare(
     Ok(compared)
 }
 
-/// The moments that suit all objects; the latest stretch of them.
+/// The latest interval of moments that fits all objects.
 fn common_moment(verdicts: &[Verdict], floor: Stamp) -> Result<Interval, Mismatch> {
     let limit = [Interval(floor, Stamp::MAX)];
     let unions =
@@ -169,7 +168,7 @@ fn common_moment(verdicts: &[Verdict], floor: Stamp) -> Result<Interval, Mismatc
                 "what is there is not the state of one moment, or is older than {floor}, before which all is promised: {}",
                 culprit.map(describe).unwrap_or_default()
             );
-            // With whom it does not fit by itself.
+            // Find a single object that conflicts with this one.
             for other in verdicts.iter().take(index) {
                 let pair = culprit.map(|culprit| [&culprit.moments[..], &other.moments[..]]);
                 if pair.is_some_and(|pair| meet(pair).is_err()) {
@@ -183,7 +182,7 @@ fn common_moment(verdicts: &[Verdict], floor: Stamp) -> Result<Interval, Mismatc
     }
 }
 
-/// What was learned of a writer's objects.
+/// The result of the comparison for one writer's objects.
 struct Learned {
     identities: BTreeMap<NodeId, Identity>,
     cookies: BTreeMap<Place, u64>,
@@ -202,7 +201,7 @@ fn look(
         })
 }
 
-/// The shared directory has nobody else's names.
+/// Checks that the shared directory has no names except those of the writers.
 fn strangers(shared: &BTreeMap<String, Seen>, writers: usize) -> Result<(), Mismatch> {
     let known: Vec<_> = (0..writers)
         .map(|writer| format!("shared/w{writer}-"))
@@ -295,7 +294,7 @@ fn compare_writer(
     Ok(learned)
 }
 
-/// What distinguishes what was found from a state of the names.
+/// Differences between the names found and a state of the names.
 fn differences(tree: &Tree, seen: &BTreeMap<String, Seen>, ledger: &Ledger) -> Vec<String> {
     let mut wrong = Vec::new();
     let paths = tree.paths();
@@ -341,7 +340,7 @@ fn differences(tree: &Tree, seen: &BTreeMap<String, Seen>, ledger: &Ledger) -> V
     wrong
 }
 
-/// A name that nothing was done to has the cookie that it had.
+/// Checks that a name keeps its cookie unless an operation changed it.
 fn cookies_stay(
     ledger: &Ledger,
     paths: &BTreeMap<String, (Place, NodeId)>,
@@ -417,17 +416,17 @@ fn compare_file(
     Ok(())
 }
 
-/// Permission bits and mtime, of a whole file.
+/// Whether permission bits and mtime fit, for a whole file.
 fn fits(content: &Content, known: Option<Time>, mode: u32, mtime: Time) -> bool {
     content.slot.is_some() || content.mode == mode && known.is_none_or(|known| known == mtime)
 }
 
-/// How the nearest state differs from what was found.
+/// How the nearest state differs from the state found.
 fn distance(history: &History<Content>, here: &[u8], mode: u32, mtime: Time) -> String {
     let mut nearest = (usize::MAX, String::new());
     let mut count = 0;
     let steps = history.steps.len();
-    // All states, those before the stable ones too: they say what was lost.
+    // All states, including those before the stable ones, which show what was lost.
     let all = History {
         stable: 0,
         ..history.clone()

@@ -1,4 +1,4 @@
-//! The content of a file, or of a slot of one, and what is done to it.
+//! The content of a file, or of one of its slots, and the operations on it.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::random::content;
 /// Where the bytes of a write come from.
 #[derive(Clone, Debug)]
 pub enum Payload {
-    /// Random ones, of this seed.
+    /// Random bytes of this seed.
     Seed(u64),
-    /// These: what a client sends again.
+    /// These bytes, which a client sends again.
     Bytes(Arc<[u8]>),
 }
 
@@ -50,7 +50,7 @@ impl DataOp {
     }
 }
 
-/// What is known of a file, or of the part of it that lies in `slot`.
+/// Content of a file, or of the part of it that lies in `slot`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     /// Offset and length of the slot; `None` for a whole file.
@@ -76,7 +76,7 @@ impl Content {
         self.slot.map_or(0, |(start, _)| start)
     }
 
-    /// The part of a file's bytes that this is about.
+    /// The part of a file's bytes that this content covers.
     pub fn part_of<'a>(&self, file: &'a [u8]) -> &'a [u8] {
         let Some((start, length)) = self.slot else {
             return file;
@@ -86,7 +86,7 @@ impl Content {
         file.get(start..end).unwrap_or_default()
     }
 
-    /// The bytes of a range of the file, as far as they are there.
+    /// The bytes of a range of the file, as far as it has any.
     pub fn range(&self, offset: u64, length: usize) -> &[u8] {
         let start = (offset.saturating_sub(self.start()) as usize).min(self.bytes.len());
         let end = (start + length).min(self.bytes.len());

@@ -1,4 +1,4 @@
-//! Where writers wait while the server is gone, and what they and the harness tell each other.
+//! The gate where writers wait while the server is down, and the state that writers and harness share.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use forebay_client::{Reach, Reached, Verifier};
 
 use crate::history::Clock;
 
-/// What writers may do.
+/// Operations that writers may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Everything.
@@ -34,35 +34,34 @@ impl Phase {
     ];
 }
 
-/// What all writers and the harness share.
+/// State that all writers and the harness share.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// The clock of all histories.
     pub clock: Clock,
     phase: AtomicU8,
-    /// Writers commit what they have, wait for all answers, and end.
+    /// Set when writers are to commit their data, wait for all answers, and end.
     pub finishing: AtomicBool,
-    /// Calls under way whose answer promises stable storage.
+    /// Calls in flight whose answer promises stable storage.
     pub stable_calls: AtomicU64,
-    /// What was done.
+    /// Counts of the writers' operations.
     pub counts: Counts,
     doors: Mutex<Doors>,
     changed: Condvar,
 }
 
-/// What was done, in the end printed.
+/// Counts, printed at the end.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Operations answered.
     pub answered: AtomicU64,
-    /// Operations of which the server said that they are on stable storage, those that a COMMIT made so
-    /// included.
+    /// Operations that are on stable storage by the server's answer, including those that a COMMIT made stable.
     pub stable: AtomicU64,
     /// COMMITs answered.
     pub commits: AtomicU64,
     /// Bytes that writers read back and compared while the server ran.
     pub read_back: AtomicU64,
-    /// Writes that were sent again since a COMMIT had another verifier.
+    /// Writes that were sent again because a COMMIT had another verifier.
     pub resent: AtomicU64,
     /// Calls that were sent to more than one server.
     pub repeated: AtomicU64,
@@ -77,11 +76,11 @@ pub fn count(counter: &AtomicU64, by: u64) {
 
 #[derive(Debug, Default)]
 struct Doors {
-    /// Where the server is, while writers may go there.
+    /// Address of the server while the gate is open.
     address: Option<SocketAddr>,
-    /// Counts openings of the gate.
+    /// Number of times that the gate was opened.
     opening: u64,
-    /// Unanswered calls are repeated after this opening.
+    /// Whether unanswered calls are repeated after this opening.
     retransmit: bool,
     /// The write verifier of the server.
     verifier: Option<Verifier>,
@@ -93,16 +92,16 @@ struct Doors {
 
 impl Shared {
     fn doors(&self) -> MutexGuard<'_, Doors> {
-        // A writer that panicked is a failure of its own; the numbers are whole all the same.
+        // A panicked writer is reported separately; the fields are consistent all the same.
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What writers may do from now on.
+    /// Sets the operations that writers may start from now on.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    /// What they may do.
+    /// The operations that they may start.
     pub fn phase(&self) -> Phase {
         let number = usize::from(self.phase.load(Ordering::Acquire));
         Phase::ALL.get(number).copied().unwrap_or(Phase::Any)
@@ -118,17 +117,17 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Keeps writers that lose their connection waiting.
+    /// Makes writers wait that lose their connection.
     pub fn close(&self) {
         self.doors().address = None;
     }
 
-    /// Whether it is closed now.
+    /// Whether the gate is closed.
     pub fn is_closed(&self) -> bool {
         self.doors().address.is_none()
     }
 
-    /// Ends all writers that wait, or will.
+    /// Ends all writers that wait, now or later.
     pub fn give_up(&self) {
         self.doors().gave_up = true;
         self.changed.notify_all();
@@ -139,40 +138,40 @@ impl Shared {
         self.doors().verifier
     }
 
-    /// Something is wrong with the server, or with what it answers.
+    /// Records an error of the server, or of its answers.
     pub fn fail(&self, why: String) {
         self.doors().failures.push(why);
         self.changed.notify_all();
     }
 
-    /// What went wrong so far.
+    /// The errors recorded so far.
     pub fn failures(&self) -> Vec<String> {
         self.doors().failures.clone()
     }
 
-    /// A writer begins.
+    /// Called when a writer begins.
     pub fn begin(&self) {
         self.doors().running += 1;
     }
 
-    /// A writer has ended.
+    /// Called when a writer has ended.
     pub fn end(&self) {
         self.doors().running -= 1;
         self.changed.notify_all();
     }
 
-    /// Waits until all writers that have not ended wait at the closed gate, at most so long; false
-    /// if they do not, or something failed.
+    /// Waits for at most `limit` until all writers that have not ended wait at the closed gate. Returns false if they
+    /// do not, or something failed.
     pub fn all_wait(&self, limit: Duration) -> bool {
         self.until(limit, |doors| doors.waiting == doors.running)
     }
 
-    /// Waits until all writers have ended, in the same way.
+    /// Waits for at most `limit` until all writers have ended. Returns false if they have not, or something failed.
     pub fn all_ended(&self, limit: Duration) -> bool {
         self.until(limit, |doors| doors.running == 0)
     }
 
-    /// Lets time pass; false if something fails meanwhile.
+    /// Sleeps; returns false if something fails meanwhile.
     pub fn sleep(&self, time: Duration) -> bool {
         self.until(time, |_| false);
         self.doors().failures.is_empty()
@@ -189,7 +188,7 @@ impl Shared {
     }
 }
 
-/// How a writer finds the server.
+/// Connects a writer to the server that is behind the gate.
 #[derive(Debug)]
 pub struct Gate {
     shared: Arc<Shared>,
@@ -197,7 +196,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A writer's way to the server.
+    /// A gate for one writer.
     pub fn new(shared: Arc<Shared>) -> Gate {
         Gate { shared, seen: 0 }
     }
@@ -220,7 +219,7 @@ impl Reach for Gate {
         let first = doors.opening != std::mem::replace(&mut self.seen, doors.opening);
         doors.address.map(|address| Reached {
             address,
-            // A connection that broke without a kill is repaired as a mount repairs it.
+            // A connection that broke without a kill is restored as a mount restores it: by repeating calls.
             retransmit: doors.retransmit || !first,
         })
     }

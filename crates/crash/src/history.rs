@@ -1,9 +1,8 @@
-//! What was done to one object, in order, and which of its states a later look may find.
+//! The operations on one object, in order, and the states of it that may be found later.
 //!
-//! An *object* is whatever is changed by one call at a time: all names of a writer, the content of a
-//! file, or one slot of a file whose slots are written in parallel. Its history is a base state, which
-//! was verified, and the steps since. The server has executed a step at one moment between the
-//! stamps `invoked` and `answered` of one clock that all writers share:
+//! An *object* is a thing that one call at a time changes: all names of a writer, the content of a file, or one slot of
+//! a file whose slots are written in parallel. Its history is a verified base state and the steps since. The server has
+//! executed a step at one moment between the stamps `invoked` and `answered` of one clock that all writers share:
 //!
 //! ```text
 //!    clock  ----1----2----3----4----5----6----7----8---->
@@ -13,11 +12,10 @@
 //!    a cut at this moment: A has step 1, B has step 1, and perhaps A's or B's step 2
 //! ```
 //!
-//! What a crash leaves must be the state of *all* objects at one cut. State `k` of an object (its
-//! first `k` steps are in) is possible for the cuts in the open interval from `invoked` of step `k` to
-//! `answered` of step `k + 1`. So every object gives a union of intervals, and there must be a moment
-//! that lies in one interval of every object: no name without its data, no later moment of one file
-//! beside an earlier one of another.
+//! A crash must leave the state of *all* objects at one cut. State `k` of an object (its first `k` steps are in) is
+//! possible for the cuts in the open interval from `invoked` of step `k` to `answered` of step `k + 1`. So every object
+//! gives a union of intervals, and there must be a moment that lies in one interval of every object: no name without
+//! its data, no later moment of one file beside an earlier one of another.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -41,20 +39,20 @@ impl Clock {
 pub trait State: Clone {
     /// The operations.
     type Op;
-    /// Does it.
+    /// Applies an operation.
     fn apply(&mut self, op: &Self::Op);
 }
 
 /// One operation on an object.
 #[derive(Clone, Debug)]
 pub struct Step<O> {
-    /// What.
+    /// The operation.
     pub op: O,
-    /// Before it was sent.
+    /// Stamp before it was sent.
     pub invoked: Stamp,
-    /// After its answer; none if there was no answer yet.
+    /// Stamp after its answer; `None` if it has no answer yet.
     pub answered: Option<Stamp>,
-    /// mtime of the file that the answer told, if it did.
+    /// mtime of the file in the answer, if it had one.
     pub mtime: Option<Time>,
 }
 
@@ -75,18 +73,18 @@ impl Interval {
 /// The history of one object since it was verified last.
 #[derive(Clone, Debug)]
 pub struct History<S: State> {
-    /// What was verified.
+    /// The verified state.
     pub base: S,
     /// mtime in the base, if it is known.
     pub base_mtime: Option<Time>,
-    /// What was done since; only the last may be unanswered.
+    /// The steps since; only the last may be unanswered.
     pub steps: Vec<Step<S::Op>>,
-    /// So many steps are on stable storage by the server's word.
+    /// Number of steps that the server has promised to be on stable storage.
     pub stable: usize,
 }
 
 impl<S: State> History<S> {
-    /// An object that begins so.
+    /// A history that begins with this state.
     pub fn new(base: S) -> History<S> {
         History {
             base,
@@ -102,8 +100,8 @@ impl<S: State> History<S> {
         self.steps.iter().filter(answered).count()
     }
 
-    /// The numbers of steps after which the object is as the test says, in which what is stable is
-    /// in. The test also gets the mtime after these steps, where it is known.
+    /// Counts of steps after which the object passes `test`; counts below `stable` are left out. The test also receives
+    /// the mtime after these steps, where it is known.
     pub fn matches(&self, mut test: impl FnMut(&S, Option<Time>) -> bool) -> Vec<usize> {
         let mut state = self.base.clone();
         let mut found = Vec::new();
@@ -119,7 +117,7 @@ impl<S: State> History<S> {
         found
     }
 
-    /// When the cut may have been if exactly `count` steps are in.
+    /// The possible cuts if exactly `count` steps are in.
     pub fn interval(&self, count: usize) -> Interval {
         let before = count.checked_sub(1).and_then(|last| self.steps.get(last));
         let after = self.steps.get(count).and_then(|step| step.answered);
@@ -129,7 +127,7 @@ impl<S: State> History<S> {
         )
     }
 
-    /// The state after so many steps.
+    /// The state after `count` steps.
     pub fn state(&self, count: usize) -> S {
         let mut state = self.base.clone();
         for step in self.steps.iter().take(count) {
@@ -138,8 +136,8 @@ impl<S: State> History<S> {
         state
     }
 
-    /// Makes the state after so many steps the base, and forgets the rest but for an unanswered
-    /// step, which stays if `keep`. Says whether the unanswered step is in.
+    /// Makes the state after `count` steps the base and drops all steps, except an unanswered one if `keep` is set.
+    /// Returns whether that unanswered step is in the base; `None` if there is none or `keep` is not set.
     pub fn settle(&mut self, count: usize, keep: bool) -> Option<bool> {
         self.base = self.state(count);
         if let Some(last) = count.checked_sub(1).and_then(|last| self.steps.get(last)) {
@@ -160,8 +158,8 @@ impl<S: State> History<S> {
     }
 }
 
-/// The moments that all of `unions` allow, each a union of intervals. `Err` gives the index of the
-/// first that leaves none.
+/// The moments that all of `unions` allow, each a union of intervals. `Err` has the index of the first that leaves
+/// none.
 pub fn meet<'a>(unions: impl IntoIterator<Item = &'a [Interval]>) -> Result<Vec<Interval>, usize> {
     let mut moments = vec![Interval::ALL];
     for (index, union) in unions.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a writer has done, and what the server has said about it.
+//! The ledger of a writer: its operations, and the server's answers.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::content::{Content, DataOp};
 use crate::history::{History, Stamp, State, Step};
 use crate::tree::{Kind, NameOp, NodeId, OWN, SHARED, Tree};
 
-/// How the server knows an object.
+/// The server's identifiers of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its file handle.
@@ -17,16 +17,16 @@ pub struct Identity {
     pub fileid: u64,
 }
 
-/// A part of a file that is changed by one call at a time.
+/// A part of a file that one call at a time changes.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Its states.
     pub history: History<Content>,
-    /// With all answered steps.
+    /// The content with all answered steps.
     pub now: Content,
-    /// What its client means it to be: with all steps, the unanswered one too.
+    /// The content that its client intends: with all steps, including the unanswered one.
     pub meant: Content,
-    /// A call is under way.
+    /// Whether a call is in flight.
     pub busy: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Unstable {
     pub offset: u64,
     /// Bytes.
     pub length: usize,
-    /// What its answer said.
+    /// The verifier in its answer.
     pub verifier: Verifier,
 }
 
@@ -59,16 +59,16 @@ pub struct Unstable {
 pub struct File {
     /// One part, or one for each slot.
     pub parts: Vec<Part>,
-    /// Largest size that it is given.
+    /// Largest size that its writer gives it.
     pub limit: u64,
     /// Bytes that a client would have to send again.
     pub unstable: Vec<Unstable>,
-    /// A COMMIT is under way.
+    /// Whether a COMMIT is in flight.
     pub committing: bool,
 }
 
 impl File {
-    /// A new file: of `slots` slots of `slot` bytes, or whole if there are none.
+    /// A new file: with `slots` slots of `slot` bytes, or whole if `slots` is 0.
     pub fn new(slots: u64, slot: u64, limit: u64, mode: u32) -> File {
         let parts = match slots {
             0 => vec![Part::new(Content::empty(None, mode))],
@@ -89,12 +89,12 @@ impl File {
         self.parts.iter().any(|part| part.now.slot.is_some())
     }
 
-    /// Whether anything is under way for it.
+    /// Whether any call on it is in flight.
     pub fn is_busy(&self) -> bool {
         self.committing || self.parts.iter().any(|part| part.busy)
     }
 
-    /// The first range whose verifier is not this one: it may be lost, and has to be sent again.
+    /// The first range with another verifier than this one: it may be lost, and must be sent again.
     pub fn lost(&self, verifier: Verifier) -> Option<usize> {
         let lost = |range: &Unstable| range.verifier != verifier;
         self.unstable.iter().position(lost)
@@ -104,10 +104,9 @@ impl File {
 /// A call that has no answer.
 #[derive(Clone, Debug)]
 pub enum Pending {
-    /// An operation on names. `done`: whether a look after a crash has found it executed; unknown
-    /// before.
+    /// An operation on names. `done`: whether it was found executed after a crash; `None` before.
     Name {
-        /// What.
+        /// The operation.
         op: NameOp,
         /// See above.
         done: Option<bool>,
@@ -118,7 +117,7 @@ pub enum Pending {
         node: NodeId,
         /// Its parts.
         parts: Vec<usize>,
-        /// What.
+        /// The operation.
         op: DataOp,
         /// Whether the answer promises stable storage.
         stable: bool,
@@ -129,12 +128,12 @@ pub enum Pending {
     Commit {
         /// The file.
         node: NodeId,
-        /// Steps of each part that were answered before.
+        /// Number of answered steps of each part when it was sent.
         covers: Vec<usize>,
         /// Uncommitted ranges at that time.
         ranges: usize,
     },
-    /// READ of a range of a part, and what it must give.
+    /// READ of a range of a part, and the expected bytes.
     Read {
         /// The file.
         node: NodeId,
@@ -142,7 +141,7 @@ pub enum Pending {
         part: usize,
         /// First byte, in the file.
         offset: u64,
-        /// What is there.
+        /// The expected bytes.
         expected: Vec<u8>,
     },
 }
@@ -154,17 +153,17 @@ pub struct Ledger {
     pub writer: usize,
     /// Names, all of them one object.
     pub names: History<Tree>,
-    /// With all answered steps.
+    /// The names with all answered steps.
     pub tree: Tree,
-    /// A call about names is under way.
+    /// Whether a call about names is in flight.
     pub names_busy: bool,
-    /// How the server knows what has been made.
+    /// The server's identifiers of the objects made.
     pub identities: BTreeMap<NodeId, Identity>,
-    /// Files that exist in some state since the last look.
+    /// Files that exist in some state since the last comparison.
     pub files: BTreeMap<NodeId, File>,
-    /// Cookies of names that were seen at the last look.
+    /// Cookies of the names found by the last comparison.
     pub cookies: BTreeMap<crate::tree::Place, u64>,
-    /// Calls under way.
+    /// Calls in flight.
     pub pending: BTreeMap<CallId, Pending>,
     next_node: u64,
 }
@@ -232,8 +231,8 @@ impl Ledger {
         self.pending.insert(call, pending);
     }
 
-    /// The unanswered operation on names was executed, and said so just now. `false` from `in_base`
-    /// if a look has found it before.
+    /// Records that the unanswered operation on names was answered as executed. With `in_base`, a comparison has found
+    /// it executed before, so that the base contains it.
     pub fn name_answered(&mut self, op: &NameOp, in_base: bool, now: Stamp) {
         self.names_busy = false;
         if in_base {
@@ -247,7 +246,7 @@ impl Ledger {
         self.names.stable = self.names.steps.len();
     }
 
-    /// The same of an operation on content.
+    /// The same for an operation on content.
     pub fn data_answered(&mut self, pending: &Pending, now: Stamp, mtime: Option<Time>) {
         let Pending::Data {
             node,
@@ -264,7 +263,7 @@ impl Ledger {
                 continue;
             };
             part.busy = false;
-            // The mtime of a slotted file is that of whichever slot was written last.
+            // The mtime of a slotted file is that of the slot written last.
             let mtime = mtime.filter(|_| part.now.slot.is_none());
             if *done == Some(true) {
                 part.history.base_mtime = mtime;
@@ -281,7 +280,7 @@ impl Ledger {
         }
     }
 
-    /// What was on stable storage is lost with it.
+    /// Forgets what was stable: the stable storage is lost.
     pub fn nothing_stable(&mut self) {
         self.names.stable = 0;
         for part in self.files.values_mut().flat_map(|file| &mut file.parts) {
@@ -289,9 +288,9 @@ impl Ledger {
         }
     }
 
-    /// Takes what a look has found for the truth: names after `names` steps, and each part after so
-    /// many. With `keep`, unanswered calls stay under way; else they are forgotten, and with
-    /// `resend` the client still means its files to be as they were.
+    /// Makes the state found the base: names after `names` steps, and each part after its number of steps. With `keep`,
+    /// unanswered calls stay in flight; otherwise they are forgotten. With `resend` the client still intends its files
+    /// to be as they were.
     pub fn settle(
         &mut self,
         names: usize,
@@ -329,7 +328,7 @@ impl Ledger {
         for pending in self.pending.values_mut() {
             match pending {
                 Pending::Name { op, done } => {
-                    // Without a step it was found before, and stays so.
+                    // Without a step it was found executed before, and stays so.
                     *done = name_done.or(*done);
                     if let NameOp::Make { node, .. } = op {
                         wanted.push(*node);

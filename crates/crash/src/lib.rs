@@ -1,18 +1,18 @@
-//! Kills the real program, again and again, and compares what is left with what was acknowledged.
+//! Kills the real program again and again, and compares its state with the acknowledged operations.
 //!
 //! ```text
 //!   writers (writer.rs)  -- NFSv3 over TCP -->  forebay serve (server.rs)  -->  file:// or s3://
-//!      |  random operations, several under way       ^
-//!      |  each notes what was sent, answered,        |  SIGKILL at a random moment; then the same
+//!      |  random operations, several in flight       ^
+//!      |  each records what was sent, answered,      |  SIGKILL at a random moment; then the same
 //!      v  promised as stable (ledger.rs)             |  folder again, none, or one after a power cut
 //!   histories (history.rs, tree.rs, content.rs)      |  (power.rs)
 //!      |                                             |
 //!      +-----> check.rs <-- names, bytes (observe.rs) ---- modes and rounds (run.rs)
 //! ```
 //!
-//! A check is not a guess about the last moments before a kill. Every object has a history whose steps
-//! carry the stamps of one clock; what a look finds must be the state of all objects at *one* moment
-//! of it, and that moment must not be earlier than what the mode promises: see [`history`].
+//! A check is not a guess about the last moments before a kill. Every object has a history whose steps carry the stamps
+//! of one clock; the state found must be the state of all objects at *one* moment of it, and that moment must not be
+//! earlier than the mode promises: see [`history`].
 
 pub mod check;
 pub mod content;

@@ -1,4 +1,4 @@
-//! Looking at what the server has: names, attributes and contents, over a connection of its own.
+//! Reads the server's state over a connection of its own: names, attributes and contents.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,13 +8,13 @@ use forebay_client::{
     Attributes, FileKind, Handle, Link, LinkError, Request, Stable, Steady, Verifier,
 };
 
-/// Longer than a server that works takes for any call.
+/// Longer than any call takes on a working server.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of a READ.
 const READ_BYTES: u32 = 256 << 10;
 
-/// Bytes of reply to a READDIRPLUS: few, so that listings go on from cookies.
+/// Bytes of reply to a READDIRPLUS: few, so that listings continue from cookies.
 const LISTING_BYTES: u32 = 4096;
 
 /// A name that was found, and its object.
@@ -26,33 +26,33 @@ pub struct Seen {
     pub attributes: Attributes,
     /// Cookie of the name.
     pub cookie: u64,
-    /// Where it points, if it is a symbolic link.
+    /// Its target, if it is a symbolic link.
     pub target: Option<String>,
 }
 
-/// What is there after a crash.
+/// The state after a crash.
 pub trait View {
     /// Everything below a directory, by path.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// When something cannot be read.
     fn tree(&mut self, directory: &Handle, path: &str)
     -> Result<BTreeMap<String, Seen>, LinkError>;
 
     /// The bytes of a file of this size.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// When the file cannot be read.
     fn read(&mut self, file: &Handle, size: u64) -> Result<Vec<u8>, LinkError>;
 }
 
-/// A client that looks.
+/// A client that reads the state.
 pub struct Observer {
     link: Link<Steady>,
 }
 
 impl Observer {
-    /// Connects. `number` tells the calls of this observer from those of others.
+    /// Connects. `number` keeps the call numbers of this observer apart from those of others.
     pub fn new(address: SocketAddr, number: u32) -> Observer {
         // Writers have numbers without the highest bit.
         let first = 0x8000_0000 | number << 16;
@@ -67,7 +67,7 @@ impl Observer {
             .get(&Request::mount(b"/"), |reply| reply.mounted())
     }
 
-    /// Makes a directory, which must be new, and gives handle and inode number.
+    /// Makes a directory, which must be new, and returns its handle and inode number.
     pub fn make_directory(
         &mut self,
         parent: &Handle,
@@ -104,7 +104,7 @@ impl Observer {
         self.link.get(&request, |reply| reply.written()).map(drop)
     }
 
-    /// The names of a directory behind a cookie, in their order.
+    /// The names of a directory after a cookie, in their order.
     pub fn list(
         &mut self,
         directory: &Handle,
@@ -129,8 +129,7 @@ impl Observer {
                 let name = String::from_utf8_lossy(&entry.name).into_owned();
                 names.push((name, seen, cookie));
             }
-            // A listing that neither goes on nor ends is taken as its end; what is missing is
-            // found missing.
+            // A listing that neither advances nor ends is taken as ended; the comparison finds the missing names.
             if listing.eof || stands_still {
                 return Ok(names);
             }

@@ -1,22 +1,22 @@
-//! What is asked for.
+//! Options of a run.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What is done to the program.
+/// How the program is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// SIGKILL; nothing at all may be lost.
     Kill,
-    /// SIGKILL, several times before it serves again, with a log so small that its segments are used again all
-    /// the time; nothing may be lost.
+    /// SIGKILL, several times before it serves again, with a log so small that its segments are reused all the time;
+    /// nothing may be lost.
     Recovery,
-    /// SIGKILL, and what was not durable in the log is gone: nothing stable may be lost, and clients must
-    /// learn of the rest.
+    /// SIGKILL, and all that was not durable in the log is lost: nothing stable may be lost, and clients must be able
+    /// to detect the loss of the rest.
     PowerCut,
-    /// SIGKILL, and the local folder is gone: the bucket must be one moment of the past, and not too
+    /// SIGKILL, and the local folder is deleted: the bucket must hold one moment of the past, and one that is not too
     /// old.
     LostMachine,
 }
@@ -61,21 +61,20 @@ impl FromStr for Mode {
 pub struct Options {
     /// The executable.
     pub program: PathBuf,
-    /// What is done to it.
+    /// How it is interrupted.
     pub mode: Mode,
-    /// How often it is killed, at least.
+    /// The least number of kills.
     pub kills: u64,
     /// No further kill after this time.
     pub limit: Duration,
-    /// Where all random choices come from. What the clock decides, such as where exactly a kill
-    /// hits, is not repeated by it.
+    /// Seed of all random choices. It does not repeat what the clock decides, such as the exact moment of a kill.
     pub seed: u64,
     /// Number of writers.
     pub writers: usize,
     /// Whether the volume is sealed.
     pub sealed: bool,
-    /// URL of the bucket; a folder of the work folder if there is none.
+    /// URL of the bucket; `None` for a folder in the work folder.
     pub store: Option<String>,
-    /// Where the work folder is made.
+    /// Folder in which the work folder is made.
     pub folder: PathBuf,
 }

@@ -1,7 +1,7 @@
-//! A power cut, as far as one can be had without pulling a plug: what the log had not made durable is
-//! lost, kept or torn sector by sector, and the machine has another boot id.
+//! A power cut, as far as software can simulate one: the part of the log that was not durable is lost, kept or torn
+//! sector by sector, and the machine has another boot id.
 //!
-//! The layouts are those of docs/format.md, read and written here a second time.
+//! The layouts are those of docs/format.md, implemented here a second time.
 
 use std::fs;
 use std::io;
@@ -10,39 +10,39 @@ use std::path::{Path, PathBuf};
 use crate::random::Random;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"FBAYWAL\n";
-/// Where records begin in a segment.
+/// Offset of the first record in a segment.
 const SEGMENT_HEADER: usize = 4096;
-/// Where a segment's header has the LSN of its first record.
+/// Offset in a segment's header of the LSN of its first record.
 const BASE_AT: usize = 48;
-/// What a disk writes as one.
+/// Unit that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// What a power cut took.
+/// The effect of a power cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     /// Bytes of the log that had not been durable.
     pub unsynced: u64,
-    /// Of these, bytes that are gone.
+    /// Of these, bytes that are lost.
     pub lost: u64,
 }
 
-/// Why it could not be done.
+/// Why the power cut could not be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum PowerError {
     /// A file cannot be read or written.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// The local state is not as docs/format.md says.
     #[error("{path} has no line `{line}`")]
     State {
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing line.
         line: &'static str,
     },
 }
@@ -52,17 +52,17 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> PowerError {
     move |source| PowerError::File { path, source }
 }
 
-/// How much of what was not durable goes.
+/// Which of the bytes that were not durable are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All of it.
     All,
-    /// Each sector or not, by this seed.
+    /// Each sector at random, by this seed.
     Torn(u64),
 }
 
-/// Does to a local folder, whose gateway does not run, what a power cut could have done when everything
-/// before `durable` was on stable storage.
+/// Changes a local folder whose gateway does not run, as a power cut could have done when everything before `durable`
+/// was on stable storage.
 ///
 /// # Errors
 /// If files cannot be changed.
@@ -105,7 +105,7 @@ fn lose_log(folder: &Path, durable: u64, loss: Loss) -> Result<Cut, PowerError> 
         let Some(tail) = bytes.get_mut(first..) else {
             continue;
         };
-        // The first sector may hold durable bytes in front.
+        // The first sector may begin with durable bytes.
         let head = first.next_multiple_of(SECTOR) - first;
         let (ragged, sectors) = tail.split_at_mut(head.min(tail.len()));
         for sector in std::iter::once(ragged).chain(sectors.chunks_mut(SECTOR)) {

@@ -10,7 +10,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Any number.
+    /// A random 64-bit number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -19,23 +19,23 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`; 0 if that is 0.
+    /// A number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.number().checked_rem(limit).unwrap_or(0)
     }
 
-    /// True in so many cases of a hundred.
+    /// True in `share` percent of the calls.
     pub fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }
 
-    /// One of these, if there are any.
+    /// One of these at random; `None` if there are none.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         from.get(self.below(from.len() as u64) as usize)
     }
 }
 
-/// Bytes that are found nowhere else: those of one WRITE.
+/// Content of one WRITE: bytes that occur nowhere else.
 pub fn content(seed: u64, length: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut bytes = Vec::with_capacity(length + 8);

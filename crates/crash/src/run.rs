@@ -1,4 +1,4 @@
-//! One run: load, kill, look, compare, go on.
+//! One run: load, kill, compare, continue.
 
 mod figures;
 mod scene;
@@ -18,33 +18,33 @@ use crate::random::Random;
 use crate::server::{Begun, Server, ServerError};
 use scene::Scene;
 
-/// What has shown that something is wrong.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The program does not do what it is asked.
+    /// The program does not run as it should.
     #[error(transparent)]
     Server(#[from] ServerError),
     /// The server does not answer as it should.
     #[error("{0}")]
     Link(#[from] forebay_client::LinkError),
-    /// What is left is not what was acknowledged.
+    /// The state found does not match the acknowledged operations.
     #[error("{0}")]
     Mismatch(#[from] Mismatch),
-    /// The power cut could not be done.
+    /// The power cut could not be simulated.
     #[error("the power cut: {0}")]
     Power(#[from] PowerError),
-    /// What writers found wrong.
+    /// Errors that writers have found.
     #[error("{}", .0.join("\n"))]
     Writers(Vec<String>),
-    /// Another thing that does not fit.
+    /// Another error.
     #[error("{0}")]
     Other(String),
-    /// The harness has no place to work.
+    /// A file or folder of the harness could not be used.
     #[error("{what}: {source}")]
     Files {
-        /// What was tried.
+        /// The action that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -52,25 +52,25 @@ pub enum Failure {
 /// How a run ended.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was done and compared.
+    /// Numbers of operations and comparisons.
     pub figures: Figures,
-    /// What went wrong, and the folder that is kept for it.
+    /// The failure, and the folder that is kept for it.
     pub failure: Option<(Failure, std::path::PathBuf)>,
 }
 
-/// How often the bucket is flushed with an answer that counts, of a hundred lost machines.
+/// Percentage of lost machines before which the bucket is flushed and the answer counts.
 const FLUSHED: u64 = 30;
-/// How often a kill is aimed at the middle of a publication, of a hundred.
+/// Percentage of kills that are aimed at the middle of a publication.
 const FLUSHING: u64 = 30;
-/// Every so manyth lost machine is lost late enough that age counts.
+/// One in this many lost machines is lost late enough that the age of the state is checked.
 const LATE: u64 = 8;
-/// What an upload may take beyond the interval, besides four times the slowest flush.
+/// Time that an upload may take beyond the interval, besides four times the slowest flush.
 const ALLOWANCE: Duration = Duration::from_secs(5);
 
 /// Runs one mode to its end.
 ///
 /// # Errors
-/// If there is no place to work; everything else is part of the outcome.
+/// If there is no folder to work in; every other failure is part of the outcome.
 pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let mut scene = Scene::new(options)?;
     let result = rounds(options, &mut scene);
@@ -121,8 +121,8 @@ fn rounds(options: &Options, scene: &mut Scene) -> Result<(), Failure> {
     finish(options, scene, server, &mut random)
 }
 
-/// Has a checkpoint closed and published, in so many cases of a hundred, so that the kill that follows
-/// falls into the middle of it.
+/// Closes and publishes a checkpoint, in a percentage of the calls, so that the kill that follows hits the middle of
+/// it.
 fn aim(
     scene: &mut Scene,
     server: &mut Server,
@@ -137,7 +137,7 @@ fn aim(
     Ok(Some(flushing))
 }
 
-/// Kills the program while it starts, several times, and lets it start in the end.
+/// Kills the program several times while it starts, and lets it start in the end.
 fn kill_recovery(scene: &mut Scene, random: &mut Random) -> Result<Server, Failure> {
     for _ in 0..random.below(5) {
         let mut server = scene.start_unready(random)?;
@@ -152,19 +152,18 @@ fn kill_recovery(scene: &mut Scene, random: &mut Random) -> Result<Server, Failu
     scene.start(random)
 }
 
-/// Nothing but unstable writes for a while, then one kind of call that has to flush the log, then a power
-/// cut.
+/// Writers only send unstable writes for a while, then one kind of call that must flush the log; then the power is cut.
 fn cut(scene: &mut Scene, mut server: Server, random: &mut Random) -> Result<Server, Failure> {
     settle(scene, &mut server)?;
     scene.linger(&mut server, Duration::from_millis(random.below(300)))?;
-    // Had these calls not flushed what they promise, no other call would have done it for them.
+    // If these calls did not flush the data that they promise, no other call would flush them instead.
     let kinds = [Phase::Commits, Phase::StableWrites, Phase::Names];
     if let Some(kind) = random.pick(&kinds) {
         scene.shared.set_phase(*kind);
         scene.linger(&mut server, Duration::from_millis(10 + random.below(60)))?;
         settle(scene, &mut server)?;
     }
-    // What was promised until here lies before it; what comes now is unstable.
+    // Everything promised so far lies before it; later writes are unstable.
     let durable = scene.program.status_number("durable_lsn")?;
     scene.linger(&mut server, Duration::from_millis(random.below(60)))?;
     scene.kill(server)?;
@@ -180,7 +179,7 @@ fn cut(scene: &mut Scene, mut server: Server, random: &mut Random) -> Result<Ser
     scene.look(server, 0, Then::SendAgain)
 }
 
-/// Lets writers do nothing but write unstably, and waits until all calls that promise more have their answers.
+/// Restricts writers to unstable writes, and waits until all calls that promise more have their answers.
 fn settle(scene: &mut Scene, server: &mut Server) -> Result<(), Failure> {
     scene.shared.set_phase(Phase::Unstable);
     let began = Instant::now();
@@ -195,7 +194,7 @@ fn settle(scene: &mut Scene, server: &mut Server) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Kills the machine, as it were: the next one has the bucket and nothing else.
+/// Simulates the loss of the machine: the next one has the bucket and nothing else.
 fn lose(
     scene: &mut Scene,
     mut server: Server,
@@ -226,7 +225,7 @@ fn lose(
     Ok(server)
 }
 
-/// Writers commit what they have and end; then a last kill, after which everything must be there.
+/// Writers commit their data and end; then comes a last kill, after which everything must be there.
 fn finish(
     options: &Options,
     scene: &mut Scene,

@@ -1,4 +1,4 @@
-//! The program as a child process.
+//! Runs the program as a child process.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,34 +16,34 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 /// Why the program cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The system says no.
+    /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         what: String,
-        /// What it said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It ended by itself.
+    /// The program ended by itself.
     #[error("the program ended by itself with {status}; its messages are in {messages}")]
     Ended {
-        /// How.
+        /// Its exit status.
         status: ExitStatus,
-        /// Where they are.
+        /// File with its messages.
         messages: PathBuf,
     },
-    /// It runs and is not ready.
+    /// The program runs but is not ready.
     #[error("the program is not ready after {seconds} s; its messages are in {messages}")]
     NotReady {
-        /// How long was waited.
+        /// Time waited, in seconds.
         seconds: u64,
-        /// Where they are.
+        /// File with its messages.
         messages: PathBuf,
     },
-    /// A command of it failed.
+    /// One of the program's commands failed.
     #[error("`forebay {command}` failed: {said}")]
     Command {
-        /// Which.
+        /// The command.
         command: String,
         /// Its messages.
         said: String,
@@ -64,17 +64,17 @@ pub struct Program {
     pub store: String,
     /// The local folder.
     pub data_dir: PathBuf,
-    /// Where it listens, each time.
+    /// Address that it listens on, the same at each start.
     pub address: SocketAddr,
     /// Further flags.
     pub flags: Vec<String>,
     /// The key file that opens its volume, if that is sealed, and its log with it.
     pub key_file: Option<PathBuf>,
-    /// Its messages are appended to this file.
+    /// File that its messages are appended to.
     pub messages: PathBuf,
 }
 
-/// The program to test: the one that was given, else the one that `FB_BINARY` names, else the one beside this program.
+/// Path of the program to test: `given`, or else the one in `FB_BINARY`, or else the one beside this program.
 ///
 /// # Errors
 /// If there is none beside this program; the message contains the remedy.
@@ -107,7 +107,7 @@ pub fn free_address() -> Result<SocketAddr, ServerError> {
 impl Program {
     fn command(&self, arguments: &[OsString]) -> Command {
         let mut command = Command::new(&self.path);
-        // What the caller has configured must not change a test.
+        // The caller's own configuration must not change a test.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("FOREBAY_") {
                 command.env_remove(&name);
@@ -127,10 +127,10 @@ impl Program {
         command
     }
 
-    /// Starts `forebay serve`, which is not ready yet.
+    /// Starts `forebay serve` without waiting until it is ready.
     ///
     /// # Errors
-    /// If there is no such program, or no place for its messages.
+    /// If there is no such program, or its messages cannot be written.
     pub fn start(&self) -> Result<Server, ServerError> {
         let messages = File::options()
             .create(true)
@@ -149,8 +149,8 @@ impl Program {
         arguments.extend(self.flags.iter().map(OsString::from));
         let mut command = self.command(&arguments);
         command.stdout(Stdio::piped()).stderr(messages);
-        // SAFETY: between fork and exec only async-signal-safe functions may be called: this is one
-        // prctl, and takes no memory. It keeps the program from outliving a harness that is killed.
+        // SAFETY: between fork and exec only async-signal-safe functions may be called: this is one prctl, which
+        // allocates no memory. It keeps the program from outliving a harness that is killed.
         unsafe {
             command.pre_exec(|| {
                 set_parent_process_death_signal(Some(Signal::KILL)).map_err(Into::into)
@@ -163,7 +163,7 @@ impl Program {
         let (sender, ready) = channel();
         if let Some(stdout) = child.stdout.take() {
             thread::spawn(move || {
-                // Read to the end also when nobody listens any more, or the program would be cut off.
+                // Read to the end even when no receiver is left, or the program would get a broken pipe.
                 for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                     if line.contains("port=") {
                         let _ = sender.send(());
@@ -179,7 +179,7 @@ impl Program {
         })
     }
 
-    /// Runs `forebay COMMAND --data-dir ...` to its end and gives its output.
+    /// Runs `forebay COMMAND --data-dir ...` to its end and returns its output.
     ///
     /// # Errors
     /// If it fails.
@@ -202,7 +202,7 @@ impl Program {
         Ok(said)
     }
 
-    /// Begins `forebay COMMAND --data-dir ...`, whose answer does not count.
+    /// Starts `forebay COMMAND --data-dir ...` without waiting for its answer.
     ///
     /// # Errors
     /// If there is no such program.
@@ -218,10 +218,10 @@ impl Program {
         Ok(Begun(child))
     }
 
-    /// The number that `forebay status --json` has under this name.
+    /// The number under this name in the output of `forebay status --json`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such number.
     pub fn status_number(&self, name: &str) -> Result<u64, ServerError> {
         let said = self.ask(&["status", "--json"])?;
         let status: Option<serde_json::Value> = serde_json::from_str(&said).ok();
@@ -232,13 +232,13 @@ impl Program {
         })
     }
 
-    /// Whether the local folder is in use: something has to be there before it is thrown away.
+    /// Whether the local folder is in use: it must have content before it is deleted.
     pub fn has_folder(&self) -> bool {
         Path::new(&self.data_dir).join("state").exists()
     }
 }
 
-/// A command under way; ended when dropped.
+/// A running command; killed when dropped.
 #[derive(Debug)]
 pub struct Begun(Child);
 
@@ -249,7 +249,7 @@ impl Drop for Begun {
     }
 }
 
-/// A gateway that runs.
+/// A running gateway.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -259,10 +259,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Waits until it serves, for at most so long. False if it does not yet.
+    /// Waits for at most `limit` until the gateway serves. Returns false if it does not yet.
     ///
     /// # Errors
-    /// If it has ended.
+    /// If the gateway has ended.
     pub fn is_ready_within(&mut self, limit: Duration) -> Result<bool, ServerError> {
         match self.ready.recv_timeout(limit) {
             Ok(()) => Ok(true),
@@ -276,7 +276,7 @@ impl Server {
         }
     }
 
-    /// Waits until it serves; gives the time from its start.
+    /// Waits until the gateway serves; returns the time since its start.
     ///
     /// # Errors
     /// If it has ended, or is not ready within 60 s.
@@ -291,15 +291,15 @@ impl Server {
         }
     }
 
-    /// Its number among the processes of the machine.
+    /// Its process id.
     pub fn process_id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Fails if it has ended by itself.
+    /// Checks that the gateway has not ended by itself.
     ///
     /// # Errors
-    /// See above.
+    /// If it has ended.
     pub fn still_runs(&mut self) -> Result<(), ServerError> {
         match self
             .child
@@ -314,10 +314,10 @@ impl Server {
         }
     }
 
-    /// SIGKILL, and waits for the end.
+    /// Sends SIGKILL, and waits for the end of the process.
     ///
     /// # Errors
-    /// If it had ended by itself before, or cannot be killed.
+    /// If the process had ended by itself before, or cannot be killed.
     pub fn kill(mut self) -> Result<(), ServerError> {
         self.still_runs()?;
         self.child.kill().map_err(system("kill the program"))?;

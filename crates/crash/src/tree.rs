@@ -1,10 +1,10 @@
-//! The names of one writer: its own directory with what is below, and its names in the shared one.
+//! The names of one writer: its own directory with everything below it, and its names in the shared one.
 
 use std::collections::BTreeMap;
 
 use crate::history::State;
 
-/// An object, as the harness numbers them.
+/// Number of an object in the harness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
@@ -22,14 +22,14 @@ pub struct Place {
     pub name: String,
 }
 
-/// What an object is.
+/// Kind of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// A symbolic link and where it points.
+    /// A symbolic link and its target.
     Symlink(String),
 }
 
@@ -42,17 +42,17 @@ pub enum NameOp {
         place: Place,
         /// The object.
         node: NodeId,
-        /// What it is.
+        /// Its kind.
         kind: Kind,
     },
     /// LINK.
     Link {
         /// The new name.
         place: Place,
-        /// Of this object.
+        /// The object that gets it.
         node: NodeId,
     },
-    /// RENAME, over whatever has the new name.
+    /// RENAME, which replaces any object under the new name.
     Rename {
         /// The old name.
         from: Place,
@@ -67,7 +67,7 @@ pub enum NameOp {
 }
 
 impl NameOp {
-    /// The names that it is about.
+    /// The names that the operation changes.
     pub fn places(&self) -> Vec<&Place> {
         match self {
             NameOp::Make { place, .. } | NameOp::Link { place, .. } | NameOp::Remove { place } => {
@@ -78,7 +78,7 @@ impl NameOp {
     }
 }
 
-/// All names, and what they name.
+/// All names, and the objects that they name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     /// Every name.
@@ -117,7 +117,7 @@ impl Tree {
         paths
     }
 
-    /// What NFS says the link count is: names, or for a directory 2 and its subdirectories.
+    /// The link count that NFS must report: number of names, or for a directory 2 and the number of its subdirectories.
     pub fn nlink(&self, node: NodeId) -> usize {
         if self.kinds.get(&node) != Some(&Kind::Directory) {
             return self.links(node);
@@ -157,7 +157,7 @@ impl State for Tree {
                     return;
                 };
                 let moved = *moved;
-                // Two names of one object: nothing happens.
+                // Both names belong to one object: RENAME does nothing.
                 if Some(&moved) == replaced {
                     return;
                 }

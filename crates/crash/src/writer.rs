@@ -1,6 +1,6 @@
-//! A writer: a client that changes its files and names at random, with several calls under way, and
-//! behaves as a kernel's does: after a kill it repeats what had no answer, and when a COMMIT shows another
-//! verifier it sends again what was not on stable storage.
+//! A writer: a client that changes its files and names at random, with several calls in flight, and behaves as a
+//! kernel's client does: after a kill it repeats unanswered calls, and when a COMMIT shows another verifier it sends
+//! again all data that were not on stable storage.
 
 mod answer;
 mod choose;
@@ -22,18 +22,18 @@ use crate::random::Random;
 /// How a writer works.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Calls under way at the same time.
+    /// Most calls in flight.
     pub window: usize,
-    /// A sequencer does one thing after the other, in an order that the names and two files show.
+    /// A sequencer does one operation after the other, in an order that the names and two files show.
     pub sequencer: bool,
     /// The longest write in bytes.
     pub longest_write: u64,
 }
 
-/// A ledger that the harness looks at while its writer waits.
+/// A ledger that the harness reads while its writer waits.
 pub type SharedLedger = Arc<Mutex<Ledger>>;
 
-/// Takes the ledger; what a panic has left is shown as it is.
+/// Locks the ledger. After a panic it is used as the panic left it.
 pub fn open_book(ledger: &SharedLedger) -> MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -45,20 +45,20 @@ pub struct Writer {
     link: Link<Gate>,
     random: Random,
     style: Style,
-    /// The server's verifier, as it told last.
+    /// The server's verifier in the newest answer.
     told: Option<Verifier>,
-    /// Calls under way that another server may have executed under another number.
+    /// Calls in flight that another server may have executed under another call number.
     repeated: BTreeSet<CallId>,
-    /// Of the sequencer.
+    /// Counter of the sequencer.
     turn: u64,
 }
 
 impl Writer {
-    /// A writer for a ledger.
+    /// A writer that records into this ledger.
     pub fn new(shared: Arc<Shared>, ledger: SharedLedger, random: Random, style: Style) -> Writer {
         let number = open_book(&ledger).writer as u32;
         Writer {
-            // 2^23 calls for each of 256 writers, apart from the observers' numbers.
+            // 2^23 call numbers for each of 256 writers, apart from the observers' numbers.
             link: Link::new(Gate::new(shared.clone()), number << 23, PATIENCE),
             shared,
             ledger,
@@ -70,7 +70,7 @@ impl Writer {
         }
     }
 
-    /// Works until it is told to finish, or something is wrong, which it tells.
+    /// Works until `finishing` is set or an error is found, which it reports.
     pub fn run(mut self) {
         let result = self.work();
         let waiting = self.link.waiting();
@@ -96,7 +96,7 @@ impl Writer {
             match self.link.receive()? {
                 Some(answer) => self.answered(answer)?,
                 None if self.is_done() => return Ok(()),
-                // With nothing under way the end of the server goes unnoticed.
+                // With no call in flight a writer does not notice the end of the server.
                 None if self.shared.is_closed() => self.link.reconnect()?,
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
@@ -110,7 +110,7 @@ impl Writer {
             && ledger.files.values().all(|file| file.unstable.is_empty())
     }
 
-    /// Notes a call and sends it.
+    /// Records a call and sends it.
     fn issue(&mut self, request: &Request, pending: Pending) -> Result<(), Wrong> {
         let call = self.link.reserve();
         if is_stable(&pending) {
@@ -124,7 +124,7 @@ impl Writer {
         Ok(self.link.send_as(call, request)?)
     }
 
-    /// Sends a call that was answered "later" once more, under another number.
+    /// Sends a call once more that was answered "later", under another call number.
     fn again(&mut self, call: CallId, pending: Pending, repeated: bool) -> Result<(), Wrong> {
         std::thread::sleep(Duration::from_millis(100));
         let request = {
@@ -149,7 +149,7 @@ fn is_stable(pending: &Pending) -> bool {
     }
 }
 
-/// What a writer found wrong.
+/// An error found by a writer.
 #[derive(Debug, thiserror::Error)]
 enum Wrong {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! The checker itself: what it lets pass, and what it finds.
+//! Tests of the checker itself: the states that it accepts, and the errors that it finds.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use forebay_crash::ledger::{File, Identity, Ledger, Pending, Unstable};
 use forebay_crash::observe::{Seen, View};
 use forebay_crash::tree::{Kind, NameOp, NodeId, OWN, Place};
 
-/// A server that has what a test puts there.
+/// A server whose state a test sets.
 #[derive(Clone, Default)]
 struct Shelf {
     own: BTreeMap<String, Seen>,
@@ -35,7 +35,7 @@ impl View for Shelf {
 }
 
 impl Shelf {
-    /// A file with these bytes at this name.
+    /// Adds a file with these bytes under this name.
     fn with(mut self, name: &str, fileid: u64, bytes: &[u8]) -> Shelf {
         let handle = handle(fileid);
         let attributes = Attributes {
@@ -75,7 +75,7 @@ fn identity(fileid: u64) -> Identity {
     }
 }
 
-/// One writer, done by hand.
+/// One writer whose operations a test enters by hand.
 struct Story {
     ledger: Ledger,
     clock: Clock,
@@ -136,7 +136,7 @@ impl Story {
         compare(&mut shelf.clone(), &mut [&mut self.ledger], floor, then)
     }
 
-    /// After a SIGKILL: all that was answered has to be there.
+    /// Compares after a SIGKILL: every answered operation must be there.
     fn after_kill(&mut self, shelf: &Shelf) -> Result<Compared, Mismatch> {
         let floor = self.clock.tick();
         self.look(shelf, floor, Then::GoOn)
@@ -150,7 +150,7 @@ fn place(name: &str) -> Place {
     }
 }
 
-/// A write at the beginning of a file.
+/// A WRITE at the beginning of a file.
 fn writing(node: NodeId, bytes: &[u8], stable: bool) -> Pending {
     Pending::Data {
         node,
@@ -228,7 +228,7 @@ fn an_unanswered_call_may_have_been_executed_or_not() {
         story
             .after_kill(&Shelf::default().with("a", 10, bytes))
             .unwrap();
-        // The look has settled it: an answer that says otherwise would be wrong.
+        // The comparison has settled it: a contradicting answer is an error.
         assert!(
             matches!(story.ledger.pending[&call], Pending::Data { done, .. } if done == Some(executed))
         );
@@ -268,7 +268,7 @@ fn a_lost_machine_leaves_one_moment_of_the_past() {
         let shelf = state(a.as_bytes(), b.as_bytes());
         story().look(&shelf, 0, Then::Forget).unwrap();
     }
-    // A later moment of one file with an earlier one of another.
+    // A later moment of one file beside an earlier one of another.
     for (a, b) in [("", "b1"), ("a2", "")] {
         let shelf = state(a.as_bytes(), b.as_bytes());
         found(
@@ -315,7 +315,7 @@ fn a_power_cut_may_take_unstable_writes_and_nothing_stable() {
     );
     let shelf = Shelf::default().with("a", 10, b"one");
     story.look(&shelf, 0, Then::SendAgain).unwrap();
-    // Its client still means it to be the newer, and has to send it again.
+    // Its client still intends the newer content, and must send it again.
     let part = &story.ledger.files[&file].parts[0];
     assert_eq!(
         (&part.now.bytes[..], &part.meant.bytes[..]),
@@ -399,7 +399,7 @@ fn slots_of_a_file_are_objects_of_their_own() {
         length: 4,
         payload: Payload::Bytes(bytes.into()),
     };
-    // Both under way at the same time: either may be there alone.
+    // Both in flight at the same time: each may be there without the other.
     let first = story.invoke(data(vec![0], write(0, b"aaaa")));
     let second = story.invoke(data(vec![1], write(4, b"bbbb")));
     story.answer(second);

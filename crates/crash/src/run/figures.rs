@@ -1,9 +1,9 @@
-//! What was done, in numbers.
+//! The numbers of a run.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What a run has done and compared.
+/// Numbers of operations and comparisons in a run.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// SIGKILLs.
@@ -12,7 +12,7 @@ pub struct Figures {
     pub kills_before_ready: u64,
     /// Checks of the whole bucket by `forebay fsck --read-data`, each after a kill.
     pub checks: u64,
-    /// Comparisons of everything with everything that was acknowledged.
+    /// Comparisons of the whole state with all acknowledged operations.
     pub comparisons: u64,
     /// Operations answered.
     pub operations: u64,
@@ -30,13 +30,13 @@ pub struct Figures {
     pub read_back: u64,
     /// Calls that were sent to a second server.
     pub repeated: u64,
-    /// Of these, calls that the first one had executed, so that the second said EXIST or NOENT.
+    /// Of these, calls that the first server had executed, so that the second answered EXIST or NOENT.
     pub known_repeats: u64,
     /// Log segments begun.
     pub segments: u64,
     /// Bytes of the log that were not durable at a power cut.
     pub unsynced_bytes: u64,
-    /// Of these, bytes that it took.
+    /// Of these, bytes that it lost.
     pub lost_bytes: u64,
     /// Writes that were sent again because of another verifier.
     pub resent: u64,
@@ -44,7 +44,7 @@ pub struct Figures {
     pub flushes: u64,
     /// The slowest of them.
     pub slowest_flush: Duration,
-    /// The oldest state that a bucket was found in, before the kill.
+    /// Greatest age of a bucket's state at a kill.
     pub oldest: Duration,
     /// The longest start.
     pub slowest_start: Duration,

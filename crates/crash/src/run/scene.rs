@@ -1,4 +1,4 @@
-//! Program, writers, and what is known of both.
+//! The scene of a run: the program, the writers, and the facts known of both.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -26,7 +26,7 @@ use crate::writer::{SharedLedger, Style, Writer, open_book};
 /// Names in a directory whose listing has to go on from any cookie.
 const STATIC_NAMES: usize = 120;
 
-/// A directory that nobody changes, and a file in it.
+/// A directory that no writer changes, and a file in it.
 struct Landmark {
     directory: Handle,
     /// Names and cookies, in their order.
@@ -48,17 +48,17 @@ pub(super) struct Scene {
     landmark: Option<Landmark>,
     observers: u32,
     folders: u32,
-    /// Stamps, and when they were taken.
+    /// Stamps, each with the time it was taken at.
     moments: Vec<(Stamp, Instant)>,
-    /// All that was answered before this is in the bucket, since a flush said so.
+    /// Everything answered before this stamp is in the bucket, because a flush has succeeded since.
     flushed: Stamp,
-    /// The cut of the last look.
+    /// The cut of the last comparison.
     cut: Stamp,
     starts: Vec<Duration>,
     segments_seen: u64,
 }
 
-/// A file of random bytes that nobody else may read.
+/// Makes a file of random bytes, readable by this user alone.
 fn new_key_file(folder: &Path) -> Result<PathBuf, Failure> {
     let path = folder.join("key");
     let make = || {
@@ -132,7 +132,7 @@ impl Scene {
         Observer::new(self.program.address, self.observers & 0x7fff)
     }
 
-    /// Flags of the next start: in some starts checkpoints are closed all the time, in others hardly.
+    /// Chooses the flags of the next start: some starts close checkpoints all the time, others hardly ever.
     fn choose_flags(&mut self, random: &mut Random) {
         let interval = match self.mode {
             Mode::LostMachine => "500ms",
@@ -174,7 +174,7 @@ impl Scene {
         Ok(server)
     }
 
-    /// How long a start takes, usually.
+    /// The usual time of a start.
     pub(super) fn usual_start(&self) -> Duration {
         let mut recent: Vec<_> = self.starts.iter().rev().take(9).copied().collect();
         recent.sort_unstable();
@@ -237,7 +237,7 @@ impl Scene {
         }
     }
 
-    /// Lets the writers work.
+    /// Lets the writers work for `time`.
     pub(super) fn linger(&mut self, server: &mut Server, time: Duration) -> Result<(), Failure> {
         let until = Instant::now() + time;
         loop {
@@ -255,8 +255,8 @@ impl Scene {
         }
     }
 
-    /// SIGKILL; returns when all writers have noticed, with a stamp that is later than all answers. Whatever the program
-    /// was doing, the bucket is a consistent volume.
+    /// Sends SIGKILL. Returns when all writers have noticed, with a stamp that is later than all answers. Whatever the
+    /// program was doing, the bucket must be a consistent volume.
     pub(super) fn kill(&mut self, server: Server) -> Result<Stamp, Failure> {
         self.shared.close();
         server.kill()?;
@@ -276,7 +276,7 @@ impl Scene {
         Ok(self.shared.clock.tick())
     }
 
-    /// Compares everything, and lets the writers go on.
+    /// Compares everything, and lets the writers continue.
     pub(super) fn look(
         &mut self,
         mut server: Server,
@@ -303,7 +303,7 @@ impl Scene {
         Ok(server)
     }
 
-    /// A flush that has to work; gives the stamp before which everything is in the bucket.
+    /// Flushes, which must succeed. Returns the stamp before which everything is in the bucket.
     pub(super) fn flush(&mut self, server: &mut Server) -> Result<Stamp, Failure> {
         let stamp = self.shared.clock.tick();
         let began = Instant::now();
@@ -315,13 +315,12 @@ impl Scene {
         Ok(stamp)
     }
 
-    /// What an upload may take beyond the interval.
+    /// Time that an upload may take beyond the interval.
     pub(super) fn allowance(&self) -> Duration {
         ALLOWANCE + 4 * self.figures.slowest_flush
     }
 
-    /// Everything answered before this stamp has to be in the bucket of a machine that was lost at
-    /// this time.
+    /// The stamp before which every answered operation must be in the bucket of a machine that was lost at this time.
     pub(super) fn promised(&self, killed: Instant) -> Stamp {
         let age = self.interval + self.allowance();
         let old = |(_, at): &&(Stamp, Instant)| killed.saturating_duration_since(*at) > age;
@@ -334,7 +333,7 @@ impl Scene {
         by_age.max(self.flushed)
     }
 
-    /// Notes how old the bucket's state was at this time.
+    /// Records how old the bucket's state was at this time.
     pub(super) fn note_age(&mut self, killed: Instant) {
         let before = self
             .moments
@@ -342,18 +341,18 @@ impl Scene {
         let last = before
             .checked_sub(1)
             .and_then(|last| self.moments.get(last));
-        // A cut after the last stamp is as young as can be.
+        // A cut after the last stamp has the least age.
         if let Some((_, at)) = last.filter(|_| before < self.moments.len()) {
             self.figures.oldest = self
                 .figures
                 .oldest
                 .max(killed.saturating_duration_since(*at));
         }
-        // Nothing of this machine counts for the next one.
+        // No stamp of this machine counts for the next one.
         self.moments.clear();
     }
 
-    /// The local folder is gone, and the next start has a new one.
+    /// Deletes the local folder; the next start has a new one.
     pub(super) fn lose_folder(&mut self) -> Result<(), Failure> {
         if !self.program.has_folder() {
             return Err(Failure::Other(
@@ -368,7 +367,7 @@ impl Scene {
         Ok(())
     }
 
-    /// At the end, when everything was committed: every file is as its client means it to be.
+    /// Checks at the end, after everything was committed, that every file is as its client intends.
     pub(super) fn all_as_meant(&self) -> Result<(), Failure> {
         for ledger in &self.ledgers {
             let ledger = open_book(ledger);
@@ -384,7 +383,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Segments are numbered: the highest number says how many were begun or prepared.
+    /// Counts segments by their numbers: the highest one shows how many were begun or prepared.
     fn count_segments(&mut self) {
         let Ok(entries) = fs::read_dir(self.program.data_dir.join("log")) else {
             return;
@@ -409,7 +408,7 @@ impl Scene {
         self.figures.known_repeats = get(&counts.known_repeats);
     }
 
-    /// Leaves a note beside what is kept.
+    /// Writes the failure and the ledgers beside the files that are kept.
     pub(super) fn note(&self, failure: &Failure) {
         let status = self.program.ask(&["status", "--json"]);
         let status = status.unwrap_or_else(|error| error.to_string());
@@ -418,7 +417,7 @@ impl Scene {
             self.mode, self.seed, self.figures.kills, self.program.flags
         );
         for ledger in &self.ledgers {
-            // Not waited for: its writer may be the one that is stuck.
+            // Does not wait for the lock: the ledger's writer may be the one that is stuck.
             let book = match ledger.try_lock() {
                 Ok(book) => book,
                 Err(std::sync::TryLockError::Poisoned(book)) => PoisonError::into_inner(book),
@@ -429,18 +428,18 @@ impl Scene {
                 book.writer, book.pending
             ));
         }
-        // The failure itself is told in any case.
+        // The failure itself is reported in any case.
         let _ = fs::write(self.work.path().join("failure"), text);
     }
 
-    /// The work folder, which stays.
+    /// Keeps the work folder, and returns its path.
     pub(super) fn keep(self) -> PathBuf {
         self.work.keep()
     }
 }
 
 impl Landmark {
-    /// Verifier, and listing from somewhere in the middle.
+    /// Compares the verifier, and a listing from somewhere in the middle.
     fn look(
         &mut self,
         observer: &mut Observer,

@@ -1,4 +1,4 @@
-//! What a writer makes of an answer.
+//! How a writer handles an answer.
 
 use forebay_client::{Answer, Failure, Found, Reply, Status, Verifier};
 
@@ -9,7 +9,7 @@ use crate::ledger::{Identity, Pending, Unstable};
 use crate::tree::{NameOp, NodeId};
 
 impl Writer {
-    /// Notes what the server says, which has to be what it may say.
+    /// Records the server's answer, which must be one that the ledger allows.
     pub(super) fn answered(&mut self, answer: Answer) -> Result<(), Wrong> {
         let Answer { call, sent, reply } = answer;
         let pending = open_book(&self.ledger).pending.remove(&call);
@@ -66,8 +66,8 @@ impl Writer {
         };
         let found = match result {
             Ok(found) => found,
-            // Legitimate only if an earlier try may have been executed. Where a look has shown that it
-            // was not, this is wrong.
+            // Correct only if an earlier attempt may have been executed. If a comparison has shown that none was, this
+            // is an error.
             Err(Failure::Status(status)) if status == known && repeated && done != Some(false) => {
                 count(&self.shared.counts.known_repeats, 1);
                 None

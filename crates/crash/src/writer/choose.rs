@@ -1,4 +1,4 @@
-//! What a writer does next.
+//! Chooses the next operation of a writer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,22 +13,22 @@ use crate::ledger::{File, Ledger, Pending};
 use crate::random::Random;
 use crate::tree::{Kind, NameOp, NodeId, OWN, Place, SHARED};
 
-/// Files and directories that a writer has at most.
+/// Most files and directories of a writer.
 const FILES: usize = 10;
 const DIRECTORIES: usize = 3;
 const LINKS: usize = 14;
 
-/// Sizes of files: most are [small](SMALL), some have several blocks' worth of pieces, one in a while
-/// reaches over the end of a block.
+/// Sizes of files: most are [small](SMALL), some have as many pieces as several blocks, and a few reach over the end of
+/// a block.
 const MEDIUM: u64 = 400 << 10;
 const LARGE: u64 = (4 << 20) + (96 << 10);
 
-/// Slots of a file that is written in parallel.
+/// Number of slots of a file that is written in parallel.
 const SLOTS: u64 = 6;
 const SLOT: u64 = 20_000;
 
 impl Writer {
-    /// A call that can be made now, if there is one.
+    /// Chooses a call that can be made now, if there is one.
     pub(super) fn choose(&mut self) -> Option<(Request, Pending)> {
         let finishing = self.shared.finishing.load(Ordering::Acquire);
         let phase = self.shared.phase();
@@ -73,7 +73,7 @@ fn with_request(ledger: &mut Ledger, pending: Pending) -> Option<(Request, Pendi
     Some((request(ledger, &pending)?, pending))
 }
 
-/// What a call under way is about to take the name of, perhaps its last: no call may meet it.
+/// The object from which a call in flight removes a name, perhaps its last: no other call may use it.
 fn doomed(ledger: &Ledger) -> Option<NodeId> {
     let place = ledger.pending.values().find_map(|pending| match pending {
         Pending::Name {
@@ -85,7 +85,7 @@ fn doomed(ledger: &Ledger) -> Option<NodeId> {
     ledger.tree.names.get(place).copied()
 }
 
-/// Files with a name and a handle that may be worked on.
+/// Files with a name and a handle that no such call concerns.
 fn files(ledger: &Ledger) -> Vec<NodeId> {
     let doomed = doomed(ledger);
     let file = |(node, kind): (&NodeId, &Kind)| {
@@ -98,13 +98,13 @@ fn files(ledger: &Ledger) -> Vec<NodeId> {
     ledger.tree.kinds.iter().filter_map(file).collect()
 }
 
-/// What a COMMIT has shown to be lost, as the client means it to be now.
+/// A range that a COMMIT has shown to be lost, with the bytes that the client intends now.
 fn send_again(ledger: &mut Ledger, told: forebay_client::Verifier) -> Option<Pending> {
     for node in files(ledger) {
         let Some(file) = ledger.files.get_mut(&node) else {
             continue;
         };
-        // A COMMIT under way counts the ranges.
+        // A COMMIT in flight counts the ranges.
         if file.committing {
             continue;
         }
@@ -117,7 +117,7 @@ fn send_again(ledger: &mut Ledger, told: forebay_client::Verifier) -> Option<Pen
             file.unstable.remove(index);
             let part = file.parts.get(range.part)?;
             let bytes = part.meant.range(range.offset, range.length);
-            // It may have been cut off since.
+            // The file may have been truncated since.
             if bytes.is_empty() {
                 continue;
             }
@@ -132,7 +132,7 @@ fn send_again(ledger: &mut Ledger, told: forebay_client::Verifier) -> Option<Pen
     None
 }
 
-/// WRITE somewhere in an idle part of a file, stable or not.
+/// WRITE into an idle part of a file, stable or not.
 fn write(
     ledger: &Ledger,
     random: &mut Random,
@@ -148,7 +148,7 @@ fn write(
         return None;
     }
     let (start, limit) = match part.now.slot {
-        // Its slots are there only when the file has got its size.
+        // Its slots exist only when the file has its size.
         Some(_) if part.now.bytes.is_empty() => {
             return wanted.is_none().then(|| give_size(node, file)).flatten();
         }
@@ -162,7 +162,7 @@ fn write(
     };
     let length = length.min(limit);
     let mut offset = random.below(limit - length + 1);
-    // Large files are about the ends of blocks.
+    // Large files test the ends of blocks.
     if limit == LARGE && random.percent(80) {
         offset = (4 << 20) - random.below(96 << 10).min(offset);
         offset = offset.min(limit - length);
@@ -175,7 +175,7 @@ fn write(
     Some(data(node, vec![index], op, stable))
 }
 
-/// The first operation on a file with slots.
+/// The first operation on a file with slots: sets its size.
 fn give_size(node: NodeId, file: &File) -> Option<Pending> {
     if file.parts.iter().any(|part| part.busy) {
         return None;
@@ -269,7 +269,7 @@ fn name(ledger: &mut Ledger, random: &mut Random) -> Option<Pending> {
         .map(|(place, node)| (place.clone(), *node))
         .collect();
     let count = directories.len();
-    // The shared directory and the own one are met more often than those below.
+    // The shared directory and the writer's own are chosen more often than those below.
     directories.extend([OWN, SHARED, SHARED]);
     let directory = *random.pick(&directories)?;
     let prefix = match directory {
@@ -324,7 +324,7 @@ fn name(ledger: &mut Ledger, random: &mut Random) -> Option<Pending> {
                 }
                 _ => fresh(ledger.new_node()),
             };
-            // A directory stays where it is, so that it cannot get below itself.
+            // A directory is not moved, so that it cannot get below itself.
             let is_directory = ledger.tree.kinds.get(&moved) == Some(&Kind::Directory);
             let to = match is_directory {
                 true => Place {

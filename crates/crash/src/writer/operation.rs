@@ -1,7 +1,7 @@
-//! An operation of a writer: as the ledger notes it, and the call that carries it out.
+//! An operation of a writer: its entry in the ledger, and the call that executes it.
 //!
 //! [`choose`](super::choose) and [`sequence`](super::sequence) decide which operation comes next and make it with the
-//! functions here. The [writer](super) sends its call, and sends the same one when it repeats an operation.
+//! functions here. The [writer](super) sends its call, and sends the same call when it repeats an operation.
 
 use forebay_client::{Create, Handle, Request, Stable};
 
@@ -9,10 +9,10 @@ use crate::content::DataOp;
 use crate::ledger::{Ledger, Pending};
 use crate::tree::{Kind, NameOp, NodeId, Place};
 
-/// How long a small file becomes at most.
+/// Greatest length of a small file.
 pub(super) const SMALL: u64 = 48 << 10;
 
-/// Permission bits of what is made.
+/// Permission bits of new objects.
 pub(super) const MODE: u32 = 0o644;
 
 /// An operation on the bytes or the mode of a file, before it is answered.
@@ -43,7 +43,7 @@ pub(super) fn request(ledger: &Ledger, pending: &Pending) -> Option<Request> {
             NameOp::Make { place, node, kind } => {
                 let (directory, name) = within(place)?;
                 match kind {
-                    // The number decides, so that a repetition is the same call.
+                    // Depends only on the node's number, so that a repetition is the same call.
                     Kind::File => {
                         let how = match node.0 % 3 {
                             0 => Create::Unchecked,

@@ -1,5 +1,6 @@
-//! What the sequencer does next: a counter is written to one file, then to another, then their marker is renamed,
-//! then a file with that number takes the place of the one before. Whatever is found must be one moment of it.
+//! Chooses the next operation of the sequencer: it writes a counter to one file, then to another, then renames their
+//! marker, then replaces the file of the former number by one with the new number. The state found must be one moment
+//! of this sequence.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::content::{DataOp, Payload};
 use crate::ledger::{File, Ledger, Pending};
 use crate::tree::{Kind, NameOp, OWN, Place, SHARED};
 
-/// The next step; `turn` counts them.
+/// The next operation; `turn` counts them.
 pub(super) fn next(ledger: &mut Ledger, turn: &mut u64) -> Option<Pending> {
     let own = |name: &str| Place {
         directory: OWN,
@@ -47,7 +48,7 @@ pub(super) fn next(ledger: &mut Ledger, turn: &mut u64) -> Option<Pending> {
             .find(|place| place.directory == directory && place.name.starts_with(start))
             .cloned()
     };
-    // None of the names that a phase of names leaves there: those may be directories, and not empty.
+    // Not the names that a phase of names leaves there: those may be directories, and not empty.
     let in_shared = format!("w{}-turn-", ledger.writer);
     let op = match *turn % 5 {
         0 => return counter(ledger, "a"),
@@ -66,7 +67,7 @@ pub(super) fn next(ledger: &mut Ledger, turn: &mut u64) -> Option<Pending> {
             make(place, node, Kind::File)
         }
         _ => {
-            // Two stay.
+            // Two of the files stay.
             let names = ledger.tree.names.keys();
             let mine = names.filter(|place| place.name.starts_with(&in_shared));
             let mine: Vec<_> = mine.cloned().collect();
@@ -109,7 +110,7 @@ mod tests {
                 .tree
                 .apply(&make(Place { directory, name }, node, kind));
         }
-        // The first step after the three files are made is a removal, before there is a name of its own.
+        // The first step after the three files are made is a removal, before any name of this kind exists.
         let (mut turn, mut removed) = (3, Vec::new());
         for _ in 0..100 {
             if let Some(Pending::Name { op, .. }) = next(&mut ledger, &mut turn) {
