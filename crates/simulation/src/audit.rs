@@ -1,4 +1,4 @@
-//! Whether what lies in the bucket fits together, looked at without the product's file system.
+//! Checks the consistency of the bucket's content without the product's file system.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use forebay_types::BlockKey;
 
 use crate::bucket::BucketImage;
 
-/// What the metadata say, by kind.
+/// The entries of the metadata, by kind.
 #[derive(Default)]
 struct Entries {
     volume: Option<VolumeState>,
@@ -22,16 +22,16 @@ struct Entries {
     blocks: Vec<(BlockKey, BlockMap)>,
     packs: BTreeMap<u64, PackRecord>,
     garbage: BTreeSet<u64>,
-    /// Files of which truncated blocks are to be collected.
+    /// Files with truncated blocks that are still to be collected.
     truncated: BTreeSet<u64>,
     dead_packs: BTreeSet<u64>,
     scrubs: BTreeSet<u64>,
-    /// Packs of whose frames something is noted.
+    /// Packs with notes on their frames.
     noted: BTreeSet<u64>,
     usages: BTreeMap<u64, UsageRecord>,
 }
 
-/// The position of the log that the bucket holds.
+/// The published LSN of the bucket.
 pub(crate) fn published(bucket: &BucketImage) -> Result<u64, String> {
     let key = Key::Volume.encode();
     let value = bucket.metadata.entries.get(&key);
@@ -108,7 +108,7 @@ fn read(bucket: &BucketImage) -> Result<Entries, forebay_meta::Corrupt> {
     Ok(entries)
 }
 
-/// Every name has its cookie and its object, every object its names, and nothing is left over.
+/// Checks that every name has its cookie and its object, every object its names, and nothing is left over.
 fn names(entries: &Entries) -> Result<(), String> {
     let mut links: BTreeMap<u64, u32> = BTreeMap::new();
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
@@ -172,7 +172,7 @@ fn names(entries: &Entries) -> Result<(), String> {
     }
 }
 
-/// Every frame lies in a pack that is there, and all accounts sum up.
+/// Checks that every frame lies in an existing pack, and that all accounts sum up.
 fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
     let mut live: BTreeMap<u64, u64> = BTreeMap::new();
     let mut used: BTreeMap<u64, u64> = BTreeMap::new();
@@ -277,7 +277,7 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
     }
 }
 
-/// What the volume and each tree are said to hold is what their objects hold.
+/// Checks that the recorded usage of the volume and of each tree is that of its objects.
 fn usages(entries: &Entries) -> Result<(), String> {
     let mut counted: BTreeMap<u64, UsageRecord> = BTreeMap::new();
     let mut bytes = 0;
@@ -311,7 +311,7 @@ fn usages(entries: &Entries) -> Result<(), String> {
     }
 }
 
-/// Packs that no metadata know of: what a crash between upload and publication leaves.
+/// Number of packs that the metadata do not name: what a crash between upload and publication leaves.
 pub(crate) fn unknown_packs(bucket: &BucketImage) -> u64 {
     let known = |name: &str| {
         parse_object_name(name).is_none_or(|pack| {
@@ -323,7 +323,7 @@ pub(crate) fn unknown_packs(bucket: &BucketImage) -> u64 {
     bucket.objects.keys().filter(|name| !known(name)).count() as u64
 }
 
-/// What is left over where a gateway has had the time to collect everything.
+/// Checks that nothing is left over after a gateway has had the time to collect everything.
 pub(crate) fn leftovers(
     bucket: &BucketImage,
     rewrite_below: u32,
@@ -340,7 +340,7 @@ pub(crate) fn leftovers(
         return Err("dead packs or removed files are never collected".into());
     }
     for (pack, record) in &entries.packs {
-        // Shared, more may live than there is.
+        // With shared frames, more bytes may be live than the pack has.
         let dead = record.raw_bytes.saturating_sub(record.live_bytes);
         let is_sparse = record.live_bytes * 100 < record.raw_bytes * u64::from(rewrite_below);
         // Stored bytes are a little more than raw ones.
@@ -354,7 +354,7 @@ pub(crate) fn leftovers(
     Ok(())
 }
 
-/// The CRC32 of a stored frame: of all its bytes but the four in its header that hold it.
+/// The CRC32 of a stored frame: over all its bytes except the four in its header that hold it.
 fn crc32(frame: &[u8]) -> Option<u32> {
     let mut crc32 = crc32fast::Hasher::new();
     crc32.update(frame.get(..124)?);

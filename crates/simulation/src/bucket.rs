@@ -1,5 +1,5 @@
-//! The bucket: objects, and beside them the metadata, which are one atomic map here (that SlateDB
-//! makes one of objects is proven by its own tests and by those of `meta`).
+//! The bucket: objects, and beside them the metadata, which are one atomic map here. (SlateDB's own tests, and those
+//! of `meta`, prove that it makes such a map of objects.)
 
 mod metadata;
 mod objects;
@@ -12,7 +12,7 @@ use bytes::Bytes;
 pub(crate) use metadata::MetaBucket;
 pub(crate) use objects::Objects;
 
-/// What is in the bucket when the world stops. Images share what did not change.
+/// Content of the bucket when the world stops. Images share the parts that did not change.
 #[derive(Clone, Default)]
 pub(crate) struct BucketImage {
     pub(crate) objects: Arc<BTreeMap<String, Bytes>>,
@@ -20,7 +20,7 @@ pub(crate) struct BucketImage {
 }
 
 impl BucketImage {
-    /// Whether nothing differs.
+    /// Whether both images are equal.
     pub(crate) fn is_same(&self, other: &BucketImage) -> bool {
         Arc::ptr_eq(&self.objects, &other.objects) && Arc::ptr_eq(&self.metadata, &other.metadata)
     }
@@ -30,14 +30,14 @@ impl BucketImage {
 #[derive(Clone, Default)]
 pub(crate) struct Metadata {
     pub(crate) entries: BTreeMap<Bytes, Bytes>,
-    /// How often they were opened; the last who did may write.
+    /// Number of openings for writing; only the last opener may write.
     pub(crate) epoch: u64,
 }
 
-/// What the store does wrong from now on.
+/// Faults of the store from now on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreFaults {
-    /// Nothing is answered but with an error, until this is taken back.
+    /// Every request is answered with an error, until this is reset.
     pub outage: bool,
     /// Requests that fail and change nothing.
     pub failing: u32,
@@ -50,17 +50,17 @@ pub struct StoreFaults {
 pub(crate) struct Bucket {
     image: BucketImage,
     pub(crate) faults: StoreFaults,
-    /// Counts of faults that were met.
+    /// Numbers of faults that occurred.
     pub(crate) failed: u64,
     pub(crate) ghosts: u64,
 }
 
-/// How a request ends.
+/// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Works,
     Fails,
-    /// It is done, and answered with an error.
+    /// Executed, and answered with an error.
     Ghost,
 }
 
@@ -103,5 +103,5 @@ impl Bucket {
     }
 }
 
-/// What a store says when it does not answer.
+/// Error of a store that does not answer.
 const NO_ANSWER: &str = "the simulated bucket does not answer";

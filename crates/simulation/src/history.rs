@@ -1,15 +1,15 @@
-//! The states that the log went through, by the position at which each began.
+//! The states of the file system by log position, each at the position where it begins.
 
 use std::sync::Arc;
 
 use crate::model::State;
 
-/// Every state since the volume was formatted that a recovery may still lead to.
+/// Every state since the volume was formatted to which a recovery may still lead.
 #[derive(Clone)]
 pub(crate) struct History {
-    /// Position after the record that led to the state; ascending.
+    /// Position after the record that led to the state, and the state; ascending.
     states: Vec<(u64, Arc<State>)>,
-    /// Inodes of objects that once were.
+    /// Inodes of deleted objects.
     pub(crate) gone: Vec<u64>,
 }
 
@@ -35,7 +35,7 @@ impl History {
         &self.states[self.states.len() - 1].1
     }
 
-    /// The states from the `first`th on.
+    /// The states from index `first` on.
     pub(crate) fn since(&self, first: usize) -> impl Iterator<Item = &Arc<State>> {
         let states = self.states.get(first..).unwrap_or_default();
         states.iter().map(|(_, state)| state)
@@ -56,7 +56,7 @@ impl History {
         self.states.get(next).map(|(end, _)| *end)
     }
 
-    /// A record that ends at `end` has led to this state.
+    /// Adds the state after a record that ends at `end`.
     pub(crate) fn push(&mut self, end: u64, state: State) {
         let newest = self.newest().clone();
         for (inode, _) in newest.objects() {
@@ -67,7 +67,7 @@ impl History {
         self.states.push((end, Arc::new(state)));
     }
 
-    /// What came after `position` never was.
+    /// Drops the states after `position`, whose records are lost.
     pub(crate) fn forget_after(&mut self, position: u64) {
         self.states.retain(|(end, _)| *end <= position);
         let newest = self.newest().clone();

@@ -1,4 +1,4 @@
-//! Whether a reply is one that the model can give.
+//! Judges whether the model allows a reply.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use forebay_vfs::{Attributes, Error};
 use crate::model::{Body, State};
 use crate::operation::{Operation, Reply};
 
-/// What is known about an operation when it is answered.
+/// An operation at the time of its answer.
 pub(crate) struct Case<'a> {
     pub(crate) operation: &'a Operation,
-    /// The states that there were while it ran, the first one before it began.
+    /// The states while it ran, the first one from before it began.
     pub(crate) states: &'a [Arc<State>],
-    /// The state that it led to, if it changed something.
+    /// The state after its record, if it changed anything.
     pub(crate) effect: Option<&'a Arc<State>>,
-    /// Errors that say "not now" are allowed: something was wrong with store or disk.
+    /// Errors that mean "not now" are allowed: store or disk had faults.
     pub(crate) troubled: bool,
 }
 
-/// The attributes without the space that is used, which depends on what is published.
+/// The attributes without the used space, which depends on publication.
 fn bare(attributes: &Attributes) -> Attributes {
     Attributes {
         used: 0,
@@ -27,7 +27,7 @@ fn bare(attributes: &Attributes) -> Attributes {
 }
 
 impl Case<'_> {
-    /// Why the reply is wrong.
+    /// Returns why the reply is wrong, if it is.
     pub(crate) fn judge(&self, reply: &Reply) -> Result<(), String> {
         match reply {
             Reply::Failed(Error::Delay | Error::Io) | Reply::Stopped(_) if self.troubled => Ok(()),
@@ -79,8 +79,8 @@ impl Case<'_> {
                 Reply::Read(read),
             ) => {
                 let data: Vec<u8> = read.data.concat();
-                // A READ beside a WRITE may see a part of it, under the size from before; but no byte
-                // that there never was.
+                // A READ beside a WRITE may see a part of it, under the size from before; but no byte that never
+                // existed.
                 let seen: Vec<(Vec<u8>, bool)> = self
                     .states
                     .iter()
@@ -112,8 +112,8 @@ impl Case<'_> {
                     .iter()
                     .map(|entry| (entry.cookie, entry.name.to_vec(), entry.inode.0))
                     .collect();
-                // A READDIR beside a RENAME may see either name or both (RFC 1813 promises no more);
-                // what was there all the time must be there, and nothing that never was.
+                // A READDIR beside a RENAME may see either name or both (RFC 1813 promises no more); names that existed
+                // all the time must be in it, and no name that never existed.
                 let all: Vec<_> = self
                     .states
                     .iter()
@@ -137,7 +137,7 @@ impl Case<'_> {
                     .ok_or_else(|| format!("a listing that never was: {found:?}"))
             }
             (Operation::Lookup { directory, name }, Reply::Found(found)) => self
-                // The name and the attributes are two looks, between which others may come.
+                // The name and the attributes are read separately, and other calls may run in between.
                 .some(|state| state.lookup(*directory, name) == Some(found.inode.0))
                 .and_then(|()| {
                     self.some(|state| state.attributes(found.inode.0) == Some(bare(found)))
@@ -181,12 +181,12 @@ impl Case<'_> {
         }
     }
 
-    /// The attributes must be those after the change, or those at some moment where there was none.
+    /// Checks that the attributes are those after the change or, without a change, those at some moment.
     fn expect(&self, found: &Attributes) -> Result<(), String> {
         let found = bare(found);
         let fits = |state: &State| state.attributes(found.inode.0) == Some(found);
         let fitting = match self.effect {
-            // Another client's change may come between the record and the look at a directory.
+            // Another client's change may come between the record and the read of a directory's attributes.
             Some(effect) => fits(effect) || self.some(fits).is_some(),
             None => self.some(fits).is_some(),
         };
@@ -202,7 +202,7 @@ impl Case<'_> {
     }
 }
 
-/// What a listing of a directory gives: cookies, names, inodes.
+/// The listing of a directory: cookies, names, inodes.
 pub(crate) fn listed(state: &State, directory: u64) -> Option<Vec<(u64, Vec<u8>, u64)>> {
     let Body::Directory {
         parent, entries, ..
@@ -217,7 +217,7 @@ pub(crate) fn listed(state: &State, directory: u64) -> Option<Vec<(u64, Vec<u8>,
     Some(dots.into_iter().chain(named).collect())
 }
 
-/// Where two byte strings differ, in a few words.
+/// Describes in a few words where two byte strings differ.
 pub(crate) fn difference(found: &[u8], expected: &[u8]) -> String {
     if found.len() != expected.len() {
         return format!("{} bytes instead of {}", found.len(), expected.len());

@@ -1,13 +1,13 @@
-//! What clients were told, and what therefore must hold after a crash.
+//! The promises made to clients, which must hold after a crash.
 
 use crate::plan::Journal;
 
-/// What was promised up to a moment.
+/// The promises made up to a moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     /// End of the log.
     pub(crate) end: u64,
-    /// An operation is being polled: a record more than those up to `end` may be in the log.
+    /// An operation is being polled: the log may have one record behind `end`.
     pub(crate) polling: bool,
     /// Everything before it was acknowledged as stable.
     pub(crate) stable: u64,
@@ -19,11 +19,11 @@ pub(crate) struct Ledger {
     pub(crate) bucket: u64,
     /// Everything before it was answered, stable or not.
     pub(crate) answered: u64,
-    /// The write verifier that clients know, if it is certain.
+    /// The write verifier that clients have received, if it is certain.
     pub(crate) verifier: Option<[u8; 8]>,
     /// Number of writes in [`Unstable`] that were answered.
     pub(crate) unstable: usize,
-    /// The volume was closed in good order.
+    /// The volume was closed in order.
     pub(crate) closed: bool,
     /// The gateway is open: its epoch is in the bucket.
     pub(crate) opened: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Ledger {
     pub(crate) contested: bool,
     /// Another gateway has the volume.
     pub(crate) fenced: bool,
-    /// Where that one began.
+    /// Position at which that gateway began.
     pub(crate) taken_at: u64,
 }
 
@@ -44,12 +44,12 @@ pub(crate) struct Unstable {
 }
 
 impl Ledger {
-    /// Up to where a power cut must lose nothing.
+    /// The position before which a power cut must lose nothing.
     pub(crate) fn survives_power_cut(&self, journal: Journal) -> u64 {
         let promised = match journal {
             _ if self.closed => self.end,
             Journal::Commit | Journal::Bucket => self.stable,
-            // In the log, but not flushed; or not in a log at all.
+            // In the log but not flushed, or without a log.
             Journal::Async | Journal::None => self.bucket,
         };
         promised.max(self.settled)

@@ -1,20 +1,20 @@
-//! Forebay: a world in memory that stops at every I/O step, and a model that says what must be left.
+//! Forebay: a world in memory that stops at every I/O step, and a model of the state that must survive.
 //!
 //! ```text
 //!   seed -> plan -> lives -> stops -> crash states -> recoveries, each compared with the model
 //!
-//!   plan        what clients, disk and store do; drawn up before, and cut down when it fails
-//!   world       bucket, machines, clock and chance, in memory; tells of every step outside
-//!   life        a gateway that opens the volume and does what the plan says, in one thread
-//!   model       what a file system must hold; history has its state after every record
-//!   ledger      what clients were told
-//!   run         after each life: at every step, what each kind of crash would have left
-//!   recovery    opens what is left, and compares names, attributes and bytes
-//!   audit       looks at the bucket without the product's file system
+//!   plan        actions of clients, disk and store; made before the run, shrunk when it fails
+//!   world       bucket, machines, clock and random numbers, in memory; reports every external step
+//!   life        a gateway that opens the volume and executes the plan, in one thread
+//!   model       the content that a file system must have; history has its state after every record
+//!   ledger      the promises made to clients
+//!   run         after each life: at every step, the state that each kind of crash leaves
+//!   recovery    opens that state, and compares names, attributes and bytes
+//!   audit       checks the bucket without the product's file system
 //!   suite       many runs, in threads; shrink: the part of a plan that matters
 //! ```
 //!
-//! What it shows and what it cannot is told in `docs/simulation.md`.
+//! `docs/simulation.md` explains what it shows and what it cannot show.
 
 mod audit;
 mod bucket;

@@ -1,8 +1,8 @@
-//! One life of a gateway: it opens the volume, and does what the plan says until the world stops.
+//! One life of a gateway: it opens the volume, and executes the plan until the world stops.
 //!
-//! Everything runs in one thread. The calls of clients are polled by this module itself, one at a
-//! time, and the end of the log is read before and after each poll: so it is known, without a look
-//! into the product, which call made which record, and in which order.
+//! Everything runs in one thread. This module itself polls the calls of clients, one at a time, and reads the end of
+//! the log before and after each poll: so it knows, without access to the product's internals, which call made which
+//! record, and in which order.
 
 mod calls;
 
@@ -33,25 +33,25 @@ pub(crate) struct Stop {
     pub(crate) ledger: Ledger,
 }
 
-/// What a life leaves behind.
+/// The result of a life.
 pub(crate) struct Life {
     pub(crate) stops: Vec<Stop>,
     pub(crate) unstable: Vec<Unstable>,
-    /// The machine of the gateway that has the volume at the end.
+    /// The machine of the gateway that holds the volume at the end.
     pub(crate) machine: usize,
 }
 
-/// What happened, for people, if they want to know.
+/// The events of a run as text, if it is kept.
 #[derive(Default)]
 pub struct Trace(pub(crate) Option<Vec<String>>);
 
 impl Trace {
-    /// A trace that is kept.
+    /// A trace that keeps its lines.
     pub fn kept() -> Trace {
         Trace(Some(Vec::new()))
     }
 
-    /// What happened, in order.
+    /// The events, in order.
     pub fn lines(&self) -> &[String] {
         self.0.as_deref().unwrap_or_default()
     }
@@ -63,14 +63,14 @@ impl Trace {
     }
 }
 
-/// Where stops are gathered while the gateway runs.
+/// Collects stops while the gateway runs.
 pub(crate) struct Recorder {
     stops: Vec<Stop>,
     ledger: Ledger,
 }
 
 impl Recorder {
-    /// Watches a world from now on.
+    /// Starts recording the steps of a world.
     pub(crate) fn watch(world: &World, ledger: Ledger) -> Arc<Mutex<Recorder>> {
         let recorder = Arc::new(Mutex::new(Recorder {
             stops: Vec::new(),
@@ -95,7 +95,7 @@ impl Recorder {
     }
 }
 
-/// What a life begins with.
+/// The start of a life.
 pub(crate) struct Beginning<'a> {
     pub(crate) world: World,
     pub(crate) machine: usize,
@@ -105,7 +105,7 @@ pub(crate) struct Beginning<'a> {
     pub(crate) unstable: Vec<Unstable>,
 }
 
-/// A gateway that runs.
+/// A running gateway.
 struct Gateway<'a> {
     world: World,
     machine: usize,
@@ -115,9 +115,9 @@ struct Gateway<'a> {
     recorder: Arc<Mutex<Recorder>>,
     unstable: Vec<Unstable>,
     calls: Calls,
-    /// Store or disk have been made to fail in this life: "not now" is an answer.
+    /// Store or disk had faults in this life: "not now" is a valid answer.
     troubled: bool,
-    /// The disk has.
+    /// The disk had faults in this life.
     disk_troubled: bool,
     /// The machine of the gateway that took over, the volume that it has open, and where it began.
     successor: Option<(usize, Volume, u64)>,
@@ -125,7 +125,7 @@ struct Gateway<'a> {
     trace: &'a mut Trace,
 }
 
-/// Lives.
+/// Runs a life.
 pub(crate) async fn live(
     beginning: Beginning<'_>,
     history: &mut History,
@@ -276,9 +276,9 @@ impl Gateway<'_> {
         }
     }
 
-    /// Store and disk work, and everybody gets what they need: every call must come to an end.
+    /// Repairs store and disk, and runs all tasks: every call must end.
     async fn drain(&mut self) -> Result<(), String> {
-        /// So many rounds of a tenth of a second: an hour.
+        /// Most rounds of a tenth of a second: an hour.
         const ROUNDS: usize = 36_000;
         self.world.set_store_faults(StoreFaults::default());
         self.world
@@ -299,12 +299,12 @@ impl Gateway<'_> {
         ))
     }
 
-    /// Another gateway opens the volume on a machine of its own, while this one runs on.
+    /// Another gateway opens the volume on another machine, while this one keeps running.
     async fn take_over(&mut self) -> Result<(), String> {
         if self.recorder.lock().ledger.fenced {
             return Ok(());
         }
-        // The new one reads the bucket with a store that works.
+        // The new gateway reads the bucket through a working store.
         self.world.set_store_faults(StoreFaults::default());
         self.recorder.lock().ledger.contested = true;
         let other = self.world.add_machine();
@@ -331,13 +331,13 @@ impl Gateway<'_> {
         Ok(())
     }
 
-    /// A gateway that was taken over from has stopped by the time it wants to publish, and has
-    /// changed nothing for its successor.
+    /// Checks that the gateway that was taken over from has stopped when it tries to publish, and has changed nothing
+    /// for its successor.
     async fn end_former(&mut self) -> Result<(), String> {
         let Some((other, successor, end)) = self.successor.take() else {
             return Ok(());
         };
-        // First, room among the calls.
+        // First make room among the calls.
         self.drain().await?;
         self.begin(Operation::Flush)?;
         self.drain().await?;
@@ -362,7 +362,7 @@ impl Gateway<'_> {
             return Ok(());
         }
         self.calls.drop_all();
-        // The limit counts down in simulated time; whoever waits longer than this waits for ever.
+        // The limit counts in simulated time; a close that waits longer than this waits for ever.
         let closing = self.volume.close(Duration::from_secs(30));
         let closed = tokio::time::timeout(Duration::from_secs(3600), closing)
             .await
@@ -395,7 +395,7 @@ impl Gateway<'_> {
     }
 }
 
-/// Lets a volume publish all it has, by a machine whose log is worked by hand.
+/// Makes a volume publish everything, on a machine whose log this thread drives.
 pub(crate) async fn publish(world: &World, machine: usize, volume: &Volume) -> Result<u64, String> {
     match by_hand(world, machine, volume.flush()).await? {
         Ok(lsn) => Ok(lsn.0),
@@ -403,7 +403,7 @@ pub(crate) async fn publish(world: &World, machine: usize, volume: &Volume) -> R
     }
 }
 
-/// Lets a volume change something, publish it, and collect all that there is to collect.
+/// Changes something in a volume, publishes it, and waits until all garbage is collected.
 pub(crate) async fn collect(world: &World, machine: usize, volume: &Volume) -> Result<(), String> {
     let change = SetAttributes {
         mode: Some(0o750),
@@ -413,12 +413,12 @@ pub(crate) async fn collect(world: &World, machine: usize, volume: &Volume) -> R
     let changed = by_hand(world, machine, changed).await?;
     changed.map_err(|error| format!("a change after recovery: {error}"))?;
     publish(world, machine, volume).await?;
-    // Background work rests, and waits for the store; it needs no more than moments of this.
+    // Background work pauses, and waits for the store; it needs only moments of this time.
     tokio::time::sleep(Duration::from_secs(3600)).await;
     Ok(())
 }
 
-/// Does something on a machine whose log is worked by hand.
+/// Runs `work` on a machine whose log this thread drives.
 async fn by_hand<T>(
     world: &World,
     machine: usize,
@@ -441,7 +441,7 @@ async fn by_hand<T>(
     }
 }
 
-/// A runtime of its own for what `work` does in a world.
+/// Runs `work` on its own runtime.
 pub(crate) fn alone<T>(work: impl Future<Output = T>) -> T {
     let runtime = recovery::runtime();
     runtime.block_on(tokio::task::unconstrained(work))

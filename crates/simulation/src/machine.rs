@@ -1,14 +1,13 @@
 //! A machine: a local disk with a page cache before it, a state file, and the id of its last boot.
 //!
 //! ```text
-//!   mapped memory      what the process wrote                 survives a kill
-//!   believed           what the kernel thinks is on the disk  (equal to mapped: the page is clean)
-//!   stable             what is on the disk                    survives a power cut
+//!   mapped memory      bytes that the process wrote           survives a kill
+//!   believed           bytes that the kernel takes as stored  (equal to mapped: the page is clean)
+//!   stable             bytes on the disk                      survives a power cut
 //! ```
 //!
-//! Without faults `believed` and `stable` agree wherever a flush has been. A flush that fails leaves
-//! them apart, as Linux does: its pages count as clean afterwards, and a later flush writes them no
-//! more.
+//! Without faults `believed` and `stable` agree in every flushed range. A failed flush leaves them different, as on
+//! Linux: its pages count as clean afterwards, and a later flush does not write them.
 
 mod file;
 mod folder;
@@ -23,10 +22,10 @@ use file::File;
 pub(crate) use file::FileImage;
 pub(crate) use folder::Folder;
 
-/// Bytes that a disk writes as one.
+/// Unit in bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// What is on a machine when the world stops.
+/// State of a machine when the world stops.
 #[derive(Clone, Default)]
 pub(crate) struct MachineImage {
     files: BTreeMap<String, FileImage>,
@@ -35,16 +34,16 @@ pub(crate) struct MachineImage {
     boot: u64,
 }
 
-/// What the disk does wrong from now on.
+/// Faults of the disk from now on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskFaults {
     /// Flushes that will fail.
     pub failing_flushes: u32,
-    /// No file can be made.
+    /// No file can be created.
     pub full: bool,
 }
 
-/// A machine that runs.
+/// A running machine.
 #[derive(Default)]
 pub(crate) struct Machine {
     files: BTreeMap<String, File>,
@@ -52,7 +51,7 @@ pub(crate) struct Machine {
     mark: Option<Arc<[u8]>>,
     boot: u64,
     pub(crate) faults: DiskFaults,
-    /// Counts of faults that were met.
+    /// Number of faults that occurred.
     pub(crate) failed_flushes: u64,
     pub(crate) full_disks: u64,
     /// Does the work of the log's threads.
@@ -68,11 +67,11 @@ impl MachineImage {
         }
     }
 
-    /// What the next process finds after a power cut: of each sector that was not flushed the old
-    /// bytes, the new ones, or a mixture, as `seed` decides.
+    /// The machine after a power cut: each sector that was not flushed has its old bytes, its new ones, or a mixture,
+    /// as `seed` decides.
     pub(crate) fn power_cut(&self, seed: u64) -> MachineImage {
         let mut random = Random::of(seed, 1);
-        // Nothing, everything, or a mixture: the extremes are likely in life, too.
+        // None, all, or some of them: the extremes are likely on real machines, too.
         let kept = [0, 20, 50, 80, 100][random.below(5) as usize];
         MachineImage {
             files: self
@@ -86,8 +85,8 @@ impl MachineImage {
         }
     }
 
-    /// What the next process finds after a kill in the middle of the copy that led from `before` to
-    /// this: of what differs, the first part is there.
+    /// The machine after a kill in the middle of the copy that led from `before` to this image: it has the first part
+    /// of the changed bytes.
     pub(crate) fn torn_copy(&self, before: &MachineImage, seed: u64) -> MachineImage {
         let mut random = Random::of(seed, 2);
         let mut torn = self.clone();
@@ -99,7 +98,7 @@ impl MachineImage {
         torn
     }
 
-    /// Whether nothing differs.
+    /// Whether both images are equal.
     pub(crate) fn is_same(&self, other: &MachineImage) -> bool {
         self.state == other.state
             && self.files.len() == other.files.len()
@@ -141,7 +140,7 @@ impl Machine {
         }
     }
 
-    /// The kernel writes some dirty sectors back without being asked.
+    /// The kernel writes some dirty sectors back by itself.
     pub(crate) fn write_back(&mut self, seed: u64) {
         let mut random = Random::of(seed, 3);
         for file in self.files.values_mut() {

@@ -1,4 +1,4 @@
-//! `simulate`: crash states by the thousand, from a seed. See `docs/simulation.md`.
+//! `simulate`: tests thousands of crash states, from a seed. See `docs/simulation.md`.
 #![allow(clippy::print_stdout, reason = "it is what the program is for")]
 
 use std::process::ExitCode;
@@ -148,7 +148,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs one plan, or a part of it, and tells what happens.
+/// Runs one plan, or a part of it, and prints the events.
 fn one(arguments: &Arguments) -> ExitCode {
     let suite = &arguments.suite;
     let mut plan = Plan::of(suite.seed, suite.perils);

@@ -1,8 +1,8 @@
-//! The reference model: what a file system with these operations must hold, written as plainly as
-//! possible and without a look at how the product does it.
+//! The reference model: the content that a file system must have after these operations, written as plainly as possible
+//! and independently of the product's code.
 //!
-//! A [`State`] is the whole file system at one position of the log; states share what they have in
-//! common, so that one can be kept for every record.
+//! A [`State`] is the whole file system at one position of the log; states share their common parts, so that one can be
+//! kept for every record.
 
 mod apply;
 mod content;
@@ -26,7 +26,7 @@ pub struct State {
 }
 
 impl State {
-    /// A volume that was just formatted.
+    /// A newly formatted volume.
     pub fn formatted(now: Timestamp) -> State {
         let root = Object::new(
             Body::Directory {
@@ -64,7 +64,7 @@ impl State {
         self.objects.len()
     }
 
-    /// Whether there is nothing, not even a root.
+    /// Whether there is no object, not even a root.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
@@ -78,7 +78,7 @@ impl State {
             .collect()
     }
 
-    /// What a name stands for.
+    /// The inode that a name stands for.
     pub fn lookup(&self, directory: u64, name: &[u8]) -> Option<u64> {
         let Body::Directory { entries, .. } = &self.get(directory)?.body else {
             return None;
@@ -87,12 +87,12 @@ impl State {
         found.map(|(_, inode)| *inode)
     }
 
-    /// The attributes of an object; the space that it uses is left out (0).
+    /// The attributes of an object, except the used space (0).
     pub fn attributes(&self, inode: u64) -> Option<Attributes> {
         Some(self.get(inode)?.attributes(inode))
     }
 
-    /// The bytes that READ must give, and whether they reach the end.
+    /// The bytes that READ must return, and whether they reach the end.
     pub fn read(&self, inode: u64, offset: u64, count: u32) -> Option<(Vec<u8>, bool)> {
         match &self.get(inode)?.body {
             Body::Regular(content) => Some(content.read(offset, count)),

@@ -1,4 +1,4 @@
-//! Operations of clients, and what they are answered.
+//! Operations of clients, and their replies.
 
 use std::pin::Pin;
 
@@ -9,7 +9,7 @@ use forebay_vfs::{
     Listing, NewNode, ReadReply, SetAttributes, Stability, Timestamp, Verifier, WriteReply,
 };
 
-/// What MKDIR, SYMLINK and MKNOD make.
+/// Objects that MKDIR, SYMLINK and MKNOD make.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NewObject {
     /// A directory.
@@ -20,7 +20,7 @@ pub enum NewObject {
     Special(FileKind, Device),
 }
 
-/// An operation on objects that are known by their inodes.
+/// An operation on objects that are named by their inodes.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "as in `forebay_vfs::FileSystem`")]
 pub enum Operation {
@@ -82,11 +82,11 @@ pub enum Operation {
         directory: u64,
         name: Vec<u8>,
     },
-    /// Everything so far is to be in the bucket.
+    /// Publish everything so far.
     Flush,
 }
 
-/// What an operation was answered.
+/// The reply to an operation.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "as in `forebay_vfs::FileSystem`")]
 pub enum Reply {
@@ -104,10 +104,10 @@ pub enum Reply {
     Stopped(Stopped),
 }
 
-/// An operation under way.
+/// An operation in flight.
 pub(crate) type Call = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
-/// Root asks for everything: permissions are no concern of a crash.
+/// All calls are root's: permissions are not tested here.
 pub(crate) static ROOT: Credentials = Credentials::ROOT;
 
 fn reply<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Reply) -> Reply {
@@ -115,7 +115,7 @@ fn reply<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Reply) -> Reply {
 }
 
 impl Operation {
-    /// Begins the operation; nothing happens before it is polled.
+    /// Begins the operation; it does nothing before it is polled.
     pub(crate) fn call(&self, volume: &Volume) -> Call {
         let (volume, operation) = (volume.clone(), self.clone());
         Box::pin(async move { operation.run(&volume).await })
@@ -228,13 +228,13 @@ impl Operation {
             Operation::Flush => match volume.flush().await {
                 Ok(lsn) => Reply::Flushed(lsn),
                 Err(FlushError::Stopped(why)) => Reply::Stopped(why),
-                // Nothing is deleted here but by gateways.
+                // Only gateways delete objects here.
                 Err(gone) => Reply::Stopped(Stopped::Failed(gone.to_string())),
             },
         }
     }
 
-    /// Whether its reply promises that what it did is on stable storage (RFC 1813 section 4.8).
+    /// Whether its reply promises that its effect is on stable storage (RFC 1813 section 4.8).
     pub(crate) fn is_stable(&self) -> bool {
         match self {
             Operation::Write { stability, .. } => *stability != Stability::Unstable,

@@ -1,8 +1,8 @@
-//! Plans: what a run does, drawn up from a seed before it begins.
+//! Plans: the actions of a run, made from a seed before it begins.
 //!
-//! An action names what it works on by random numbers ("the fifth directory, or whatever there is"),
-//! which are made definite when its turn comes. So every part of a plan is a plan, and one that fails
-//! can be cut down to the few actions that matter.
+//! An action names its objects by random numbers ("the fifth directory, or any that exists"), which are resolved when
+//! the action is executed. So every part of a plan is a plan, and a failing one can be shrunk to the few actions that
+//! matter.
 
 mod draft;
 
@@ -19,11 +19,11 @@ pub(crate) use draft::{Draft, What};
 pub enum Action {
     /// A client begins an operation.
     Begin(Draft),
-    /// Everybody gets so many turns.
+    /// All calls and tasks are polled this many times.
     Run(u8),
-    /// The log's syncer gets a turn.
+    /// The log's syncer runs once.
     Sync,
-    /// The log's preparer gets a turn.
+    /// The log's preparer runs once.
     Prepare,
     /// Time passes.
     Advance {
@@ -32,37 +32,37 @@ pub enum Action {
     },
     /// The kernel writes some dirty sectors back.
     WriteBack(u64),
-    /// A client gives up what it waits for.
+    /// A client gives up a call.
     GiveUp(u8),
-    /// The store begins, or ceases, to fail.
+    /// The faults of the store begin or end.
     Store(StoreFaults),
-    /// The disk begins, or ceases, to fail.
+    /// The faults of the disk begin or end.
     Disk(DiskFaults),
     /// Another gateway opens the volume while this one runs.
     TakeOver,
-    /// The volume is closed in good order.
+    /// The volume is closed in order.
     Close,
-    /// The world stops, and goes on from what one of the stops so far would have left.
+    /// The world stops, and continues from the state that a crash at one of the stops leaves.
     Crash(Crash),
 }
 
-/// How a run goes on after a life.
+/// How a run continues after a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crash {
     /// Chooses the stop.
     pub stop: u64,
-    /// What is left.
+    /// What the crash leaves.
     pub left: Left,
 }
 
-/// What is left of the world after a stop.
+/// The part of the world that a crash leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Left {
-    /// The process was killed: the machine still has all that was written.
+    /// The process was killed: the machine still has all written bytes.
     SameMachine,
     /// The process was killed in the middle of copying a record.
     TornCopy(u64),
-    /// Of what was not flushed some is lost, some torn.
+    /// Bytes that were not flushed are partly lost, partly torn.
     PowerCut(u64),
     /// Only the bucket.
     Elsewhere,
@@ -70,7 +70,7 @@ pub enum Left {
     FormerMachine(u64),
 }
 
-/// What a volume is configured as.
+/// Configuration of a volume's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Journal {
     /// A log that is flushed for every commit.
@@ -83,20 +83,20 @@ pub enum Journal {
     None,
 }
 
-/// What a run does.
+/// The actions of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Decides all chance in the run.
+    /// Seed of all random decisions in the run.
     pub seed: u64,
     /// How the volume is configured.
     pub journal: Journal,
     /// Whether dirty bytes close a checkpoint early.
     pub small_checkpoints: bool,
-    /// What is done, with the numbers that the actions have in the full plan.
+    /// The actions, each with its number in the full plan.
     pub actions: Vec<(u32, Action)>,
 }
 
-/// What may go wrong in a plan beside crashes.
+/// Faults that a plan may have besides crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Perils {
     /// Faults of store and disk, takeovers, clients that give up.
@@ -104,7 +104,7 @@ pub struct Perils {
 }
 
 impl Plan {
-    /// The plan that belongs to a seed.
+    /// The plan of a seed.
     pub fn of(seed: u64, perils: Perils) -> Plan {
         let mut random = Random::of(seed, 5);
         let journal = match random.below(10) {

@@ -1,27 +1,27 @@
-//! Chance that comes out the same way again.
+//! Random numbers that a seed repeats.
 
 /// SplitMix64: small, fast, and good enough to choose with.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Numbers that `seed` decides.
+    /// Numbers that follow from `seed`.
     pub(crate) fn new(seed: u64) -> Random {
         Random(mix(seed ^ 0x5851_f42d_4c95_7f2d))
     }
 
-    /// Numbers of their own for the part `label` of what `seed` decides.
+    /// Separate numbers for the part `label` of a run with this `seed`.
     pub(crate) fn of(seed: u64, label: u64) -> Random {
         Random(mix(mix(seed) ^ label.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// Any number.
+    /// A random 64-bit number.
     pub(crate) fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// A number below `limit` (0 if that is 0).
+    /// A number below `limit`; 0 if `limit` is 0.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.number() % limit.max(1)
     }

@@ -1,4 +1,4 @@
-//! Opening what a crash has left, and comparing all of it with the model.
+//! Opens the state that a crash leaves, and compares all of it with the model.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use crate::operation;
 use crate::plan::{Journal, Plan};
 use crate::world::World;
 
-/// What no opening may take, in simulated time: longer means that it waits for ever.
+/// Longer than any opening may take, in simulated time: one that takes longer waits for ever.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Bytes of a log segment. Few, so that segments are begun, recycled and renamed all the time.
 const SEGMENT: u64 = 16 << 10;
 
-/// What an opening led to.
+/// The result of an opening.
 pub(crate) struct Recovered {
     pub(crate) volume: Volume,
     /// The position to which it recovered.
     pub(crate) end: u64,
-    /// Its write verifier, where there is a file that can be asked for it.
+    /// Its write verifier, if there is a file for the COMMIT that returns it.
     pub(crate) verifier: Option<[u8; 8]>,
 }
 
-/// How a plan has its volumes configured.
+/// The configuration of a plan's volumes.
 pub(crate) fn config(plan: &Plan) -> FsConfig {
     FsConfig {
         log: match plan.journal {
@@ -39,7 +39,7 @@ pub(crate) fn config(plan: &Plan) -> FsConfig {
             },
         },
         memory_limit: 16 << 20,
-        // The model has no call that is answered JUKEBOX because there is no room.
+        // The model has no call that is answered JUKEBOX for lack of room.
         room_wait: Duration::from_secs(3600),
         checkpoint_interval: Duration::from_secs(5),
         checkpoint_bytes: if plan.small_checkpoints {
@@ -58,29 +58,29 @@ pub(crate) fn config(plan: &Plan) -> FsConfig {
         prefetch_bytes: 0,
         disk_cache_limit: 0,
         maps_at_once: 1 + (plan.seed % 2) as usize,
-        // In simulated time everything is ages old, and background work need not rest.
+        // Simulated time passes fast, so that every object is old and background work need not pause.
         rewrite_below: 90,
         background_rate: 1 << 30,
         background_requests: 1 << 20,
         orphan_grace: Duration::ZERO,
-        // Its machines take the volume from one another all the time, and mean it.
+        // Its machines take the volume from one another all the time, on purpose.
         takeover: forebay_fs::Takeover::Allow,
         ..FsConfig::new("/simulated".into())
     }
 }
 
-/// A runtime of one thread whose time passes only when everybody waits for it.
+/// A runtime of one thread whose time passes only when all tasks wait for it.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     let built = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build();
-    // It needs memory and nothing else of the system.
+    // It needs only memory of the system.
     built.expect("a runtime without I/O can always be made")
 }
 
-/// Opens the volume on a machine of `world` and compares it with the state that `history` has for
-/// the position to which it came.
+/// Opens the volume on a machine of `world` and compares it with the state that `history` has for the recovered
+/// position.
 pub(crate) async fn open_and_compare(
     world: &World,
     machine: usize,
@@ -236,7 +236,7 @@ async fn compare_bytes(
         if part.start >= size && part.start > 0 {
             continue;
         }
-        // One byte more than there is: the end must be where it was.
+        // Reads one byte more than there is, to find the end.
         let count = (size.min(part.end) - part.start) as u32 + 1;
         let read = volume
             .read(&operation::ROOT, Inode(inode), part.start, count)

@@ -1,5 +1,5 @@
-//! A run: the lives of a plan, one after the other, and after each of them every moment at which the
-//! world could have stopped.
+//! A run: the lives of a plan, one after the other, and after each of them every moment at which the world could have
+//! stopped.
 
 mod states;
 
@@ -16,7 +16,7 @@ use crate::totals::Totals;
 use crate::world::{World, WorldImage};
 use states::{Judge, Sighting};
 
-/// What is looked at in a run.
+/// The checks of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// Recoveries on the same machine.
@@ -45,9 +45,9 @@ impl Default for Scope {
 pub struct Failure {
     /// The plan's seed.
     pub seed: u64,
-    /// In which life, counted from 0.
+    /// Number of the life, counted from 0.
     pub life: usize,
-    /// The stop and what was left, or nothing when the running gateway was wrong.
+    /// The stop and the kind of crash; `None` if the running gateway failed.
     pub stop: Option<String>,
     /// What is wrong.
     pub why: String,
@@ -81,7 +81,7 @@ pub fn run(plan: &Plan, scope: &Scope, trace: &mut Trace) -> Result<Totals, Fail
     };
     let (mut image, mut history) = formatted(plan).map_err(|why| failed(0, None, why))?;
     let (mut ledger, mut unstable): (Ledger, Vec<Unstable>) = Default::default();
-    // None: a machine that is yet to be made.
+    // `None`: a machine that is yet to be made.
     let mut machine = None;
     for (life, actions) in lives(plan).into_iter().enumerate() {
         trace.note(|| format!("---- life {life}"));
@@ -131,7 +131,7 @@ pub fn run(plan: &Plan, scope: &Scope, trace: &mut Trace) -> Result<Totals, Fail
         unstable = lived.unstable;
         unstable.retain(|write| write.end <= end);
         if !certain {
-            // The next verifier is another one: clients send all of it again.
+            // The next verifier is a new one: clients send all of it again.
             unstable.clear();
         }
         ledger = Ledger {
@@ -184,7 +184,7 @@ fn name(left: Left) -> &'static str {
 
 impl Crash {
     fn index(self, stops: usize) -> usize {
-        // The last moments, in which most has happened, as often as all others together.
+        // Half of the picks are the last few moments, in which most has happened.
         let pick = (self.stop / 4) as usize;
         if (self.stop / 2).is_multiple_of(2) {
             stops.saturating_sub(1 + pick % stops.clamp(1, 4))

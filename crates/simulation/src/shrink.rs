@@ -1,13 +1,13 @@
-//! Cutting a failing plan down to the actions that matter.
+//! Shrinks a failing plan to the actions that matter.
 
 use crate::life::Trace;
 use crate::plan::Plan;
 use crate::run::{Failure, Scope, run};
 
-/// Attempts that shrinking takes at most.
+/// Most attempts of one shrinking.
 const ATTEMPTS: usize = 600;
 
-/// The smallest plan found that still fails, and how.
+/// The smallest plan found that still fails, and its failure.
 pub fn shrink(plan: &Plan, scope: &Scope, failure: Failure) -> (Plan, Failure) {
     let mut best = (plan.clone(), failure);
     let mut attempts = 0;

@@ -1,4 +1,4 @@
-//! Many runs, in threads, until enough states were tried.
+//! Many runs, in threads, until enough states were tested.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,38 +10,38 @@ use crate::plan::{Perils, Plan};
 use crate::run::{Failure, Scope, run};
 use crate::totals::Totals;
 
-/// What is to be tried.
+/// The runs of a suite, and their limits.
 #[derive(Clone, Debug)]
 pub struct Suite {
     /// The seed of the first run; the others count up from it.
     pub seed: u64,
-    /// Ends after so many runs.
+    /// Ends after this number of runs.
     pub runs: Option<u64>,
-    /// Ends after so many crash states.
+    /// Ends after this number of crash states.
     pub states: Option<u64>,
-    /// Ends after so much time.
+    /// Ends after this time.
     pub time: Option<Duration>,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// What is looked at.
+    /// The checks.
     pub scope: Scope,
-    /// What may go wrong beside crashes.
+    /// Faults that may occur besides crashes.
     pub perils: Perils,
 }
 
-/// What came out.
+/// The result of a suite.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was tried.
+    /// Counts of everything tested.
     pub totals: Totals,
     /// The failure with the lowest seed.
     pub failure: Option<Failure>,
-    /// How long it took.
+    /// Duration of the suite.
     pub took: Duration,
 }
 
 impl Suite {
-    /// Tries it; ends early at the first failure.
+    /// Runs the suite; ends early at the first failure.
     pub fn run(&self) -> Outcome {
         let started = Instant::now();
         let next = AtomicU64::new(0);

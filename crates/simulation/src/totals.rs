@@ -1,4 +1,4 @@
-//! What was tried, counted.
+//! Counts of everything that was tested.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 
 use crate::ledger::Ledger;
 
-/// Counts of what a run, or many, have tried.
+/// Counts of everything that one run, or many, have tested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Plans that were run.
@@ -15,22 +15,22 @@ pub struct Totals {
     pub lives: u64,
     /// Operations that clients began.
     pub operations: u64,
-    /// Of these, those that were answered with an error.
+    /// Of these, operations that were answered with an error.
     pub failed_operations: u64,
     /// Records that they made.
     pub records: u64,
-    /// Moments at which the world could have stopped, and was recovered.
+    /// Moments at which the world could have stopped, and whose states were recovered.
     pub stops: u64,
-    /// Crash states (an image, what is left of it, the seed of the tearing) that were recovered and
-    /// compared, by what was left.
+    /// Crash states (an image, the kind of crash, the seed of the tearing) that were recovered and compared, by kind of
+    /// crash.
     pub states: BTreeMap<&'static str, u64>,
     /// Of these, stops within a recovery.
     pub within_recovery: u64,
-    /// Buckets that were looked at without the product.
+    /// Buckets that were audited without the product.
     pub audits: u64,
     /// Second gateways that opened the volume.
     pub takeovers: u64,
-    /// Volumes that were closed in good order.
+    /// Volumes that were closed in order.
     pub closes: u64,
     /// Requests that failed.
     pub failed_requests: u64,
@@ -42,15 +42,15 @@ pub struct Totals {
     pub full_disks: u64,
     /// Packs that were rewritten in the lives because they were mostly dead.
     pub rewritten_packs: u64,
-    /// Packs that nothing knew and that were deleted in the lives.
+    /// Packs that no metadata named and that were deleted in the lives.
     pub orphans_deleted: u64,
-    /// Bytes that were not uploaded in the lives because the volume had them.
+    /// Bytes that were not uploaded in the lives because the volume had them already.
     pub shared_bytes: u64,
     /// Packs that were rewritten or deleted as orphans after recoveries.
     pub collected_packs: u64,
-    /// Recoveries after which everything that was dead had to be gone in the end.
+    /// Recoveries after which everything dead had to be deleted in the end.
     pub collections: u64,
-    /// Packs that a crash between upload and publication left behind, at most in one bucket.
+    /// Most packs that a crash between upload and publication left in one bucket.
     pub most_unknown_packs: u64,
 }
 
@@ -64,7 +64,7 @@ impl Totals {
         *self.states.entry(left).or_default() += 1;
     }
 
-    /// Without trouble with the disk, the verifier of a running gateway does not change.
+    /// Without disk faults, the verifier of a running gateway does not change.
     pub(crate) fn expect_verifier(
         &self,
         ledger: &mut Ledger,

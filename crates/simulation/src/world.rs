@@ -1,8 +1,7 @@
-//! The world: a bucket, machines, a clock and chance, all in memory and all decided by a seed.
+//! The world: a bucket, machines, a clock and random numbers, all in memory and all decided by a seed.
 //!
-//! Whatever a volume does outside of its memory is a [`Step`] of its world. At each step somebody
-//! may look, and take an [image](WorldImage) from which another world goes on: what a crash at that
-//! moment would have left.
+//! Everything that a volume does outside its memory is a [`Step`] of its world. At each step the observer may take an
+//! [image](WorldImage) from which another world continues: the state that a crash at that moment leaves.
 
 use std::sync::Arc;
 
@@ -16,8 +15,7 @@ use crate::bucket::{Bucket, BucketImage, MetaBucket, Objects, StoreFaults};
 use crate::machine::{DiskFaults, Folder, Machine, MachineImage};
 use crate::random::Random;
 
-/// Something that a volume does outside of its memory. Those that change something come in two
-/// parts, before and after.
+/// An action of a volume outside its memory. Actions that change something have two steps, before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "each name says it")]
 pub(crate) enum Step {
@@ -46,7 +44,7 @@ pub(crate) enum Step {
     Rest,
 }
 
-/// All that there is when the world stops.
+/// Everything that exists when the world stops.
 #[derive(Clone)]
 pub(crate) struct WorldImage {
     /// The machines; the running gateway's is the last one.
@@ -57,7 +55,7 @@ pub(crate) struct WorldImage {
     random: Random,
 }
 
-/// Who is told of every step.
+/// Called at every step.
 pub(crate) type Observer = Arc<dyn Fn(Step) + Send + Sync>;
 
 struct Contents {
@@ -66,12 +64,12 @@ struct Contents {
     machines: Vec<Machine>,
     bucket: Bucket,
     observer: Option<Observer>,
-    /// Requests to the bucket let others run before they are answered, in so many of 100 cases.
+    /// Percentage of requests to the bucket that yield to other tasks before they are answered.
     delays: u64,
 }
 
-/// Takes a world apart when it is dropped: whoever watches it and the hands of its logs refer to it themselves,
-/// and would keep it in memory for ever.
+/// Takes a world apart when it is dropped: its observer and the hands of its logs refer to the world themselves, and
+/// would keep it in memory for ever.
 #[must_use]
 pub(crate) struct End(World);
 
@@ -107,8 +105,8 @@ impl WorldImage {
 }
 
 impl World {
-    /// A world that goes on from an image; `life` makes its chance another than that of the world
-    /// that the image was taken of.
+    /// A world that continues from an image; `life` gives it other random numbers than the world that the image was
+    /// taken of.
     pub(crate) fn of(image: &WorldImage, life: u64) -> World {
         let mut random = image.random.clone();
         World(Arc::new(Mutex::new(Contents {
@@ -131,7 +129,7 @@ impl World {
         }
     }
 
-    /// Another machine, never used before; gives its number.
+    /// Adds a new machine; returns its number.
     pub(crate) fn add_machine(&self) -> usize {
         let mut contents = self.0.lock();
         let number = contents.machines.len();
@@ -144,7 +142,7 @@ impl World {
         self.0.lock().observer = observer;
     }
 
-    /// The end of this world comes when what is returned is dropped.
+    /// This world ends when the returned value is dropped.
     pub(crate) fn ends_here(&self) -> End {
         End(self.clone())
     }
@@ -153,7 +151,7 @@ impl World {
         self.0.lock().delays = percent;
     }
 
-    /// Tells the observer, without holding the lock that it needs to take an image.
+    /// Calls the observer, without holding the lock that it needs to take an image.
     pub(crate) fn step(&self, step: Step) {
         let observer = self.0.lock().observer.clone();
         if let Some(observer) = observer {
@@ -182,15 +180,14 @@ impl World {
         self.0.lock().random.number()
     }
 
-    /// The clock goes on by one tick: what is done from now on has another time than what was done
-    /// before.
+    /// Advances the clock by one tick: later actions have another time than earlier ones.
     pub(crate) fn tick(&self) -> Timestamp {
         let mut contents = self.0.lock();
         contents.clock_ns += 1_000_003;
         time(contents.clock_ns)
     }
 
-    /// Now and then others run while the bucket is being asked.
+    /// Sometimes yields to other tasks, as a request to the bucket does.
     pub(crate) async fn travel(&self) {
         let turns = {
             let mut contents = self.0.lock();
@@ -206,7 +203,7 @@ impl World {
         }
     }
 
-    /// What a volume on a machine of this world runs on.
+    /// The environment of a volume on a machine of this world.
     pub(crate) fn environment(&self, machine: usize) -> Environment {
         Environment {
             clock: Arc::new(WorldClock(self.clone())),

@@ -1,4 +1,4 @@
-//! The quick suite: a world that stops at every I/O step, from the same seeds every time.
+//! The quick suite: a world that stops at every I/O step, with the same seeds every time.
 
 use forebay_simulation::{Perils, Plan, Scope, Suite, Trace, run, shrink};
 
@@ -11,7 +11,7 @@ fn number(name: &str, default: u64) -> u64 {
     }
 }
 
-/// `SIMULATION_STATES` and `SIMULATION_SEED` change how many crash states are tried, and which.
+/// Tests crash states. `SIMULATION_STATES` and `SIMULATION_SEED` set their number and the seed.
 fn try_states(faults: bool, share: u64) {
     let suite = Suite {
         seed: number("SIMULATION_SEED", 1),
@@ -23,7 +23,7 @@ fn try_states(faults: bool, share: u64) {
         perils: Perils { faults },
     };
     let outcome = suite.run();
-    // What was tried, for who looks at the test's output.
+    // For a reader of the test's output.
     eprintln!("seed {}\n{}", suite.seed, outcome.totals);
     if let Some(failure) = outcome.failure {
         let plan = Plan::of(failure.seed, suite.perils);

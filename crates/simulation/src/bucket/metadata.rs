@@ -1,4 +1,4 @@
-//! The metadata as the product sees them.
+//! The metadata as the product accesses them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +58,7 @@ impl Metadata for MetaBucket {
 
 struct Opened {
     world: World,
-    /// What was taken by opening them for writing.
+    /// The epoch taken by opening them for writing.
     epoch: Option<u64>,
     closed: AtomicBool,
 }

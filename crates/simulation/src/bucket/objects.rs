@@ -1,4 +1,4 @@
-//! The objects as the product sees them.
+//! The objects as the product accesses them.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-//! The calls of clients that are under way, and what is learnt from polling them.
+//! The calls of clients in flight, and the results of polling them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::model::State;
 use crate::operation::{self, Call, Operation, Reply};
 use crate::world::Step;
 
-/// Calls at a time, at most.
+/// Most calls in flight.
 const LIMIT: usize = 6;
 
-/// A call under way.
+/// A call in flight.
 struct Running {
     operation: Operation,
     call: Call,
@@ -25,13 +25,13 @@ struct Running {
     since: usize,
     /// Number of unstable writes that were answered before it began.
     unstable: usize,
-    /// Position at which it began.
+    /// Position of the log when it began.
     began: u64,
-    /// What its record led to, and where that ends.
+    /// End of its record, and the state after it.
     effect: Option<(u64, Arc<State>)>,
 }
 
-/// All calls under way.
+/// All calls in flight.
 #[derive(Default)]
 pub(super) struct Calls {
     running: Vec<Running>,
@@ -61,7 +61,7 @@ impl fmt::Display for Calls {
 }
 
 impl Gateway<'_> {
-    /// A client begins an operation, which gets one turn at once.
+    /// Begins an operation of a client, and polls it once.
     pub(super) fn begin(&mut self, operation: Operation) -> Result<(), String> {
         if self.calls.running.len() >= LIMIT {
             self.poll_calls()?;
@@ -82,7 +82,7 @@ impl Gateway<'_> {
         self.poll(self.calls.running.len() - 1).map(drop)
     }
 
-    /// Every call gets a turn.
+    /// Polls every call once.
     pub(super) fn poll_calls(&mut self) -> Result<(), String> {
         let mut at = 0;
         while at < self.calls.running.len() {
@@ -93,7 +93,7 @@ impl Gateway<'_> {
         Ok(())
     }
 
-    /// One call gets a turn; says whether it is over.
+    /// Polls one call; returns whether it has ended.
     fn poll(&mut self, at: usize) -> Result<bool, String> {
         let now = self.world.tick();
         let before = self.volume.status().end.0;
@@ -140,7 +140,7 @@ impl Gateway<'_> {
         Ok(true)
     }
 
-    /// A call was answered.
+    /// Handles the answer to a call.
     fn settle(&mut self, running: Running, reply: &Reply) -> Result<(), String> {
         let states: Vec<Arc<State>> = self.history.since(running.since).cloned().collect();
         let case = Case {
@@ -160,7 +160,7 @@ impl Gateway<'_> {
         let mut recorder = self.recorder.lock();
         let ledger = &mut recorder.ledger;
         if ledger.fenced {
-            // What it says is about its own log, which nobody will read any more.
+            // The answer concerns the gateway's own log, which is never read again.
             return Ok(());
         }
         let end = running.effect.as_ref().map(|(end, _)| *end);

@@ -1,4 +1,4 @@
-//! A file of the log: mapped memory, what the kernel believes, what the disk has.
+//! A file of the log: mapped memory, the kernel's view of the disk, and the disk.
 
 use std::alloc::{self, Layout};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::random::Random;
 
 const PAGE: usize = 4096;
 
-/// What a log segment and a record begin with (docs/format.md).
+/// Lengths of the headers of a log segment and of a record (docs/format.md).
 const SEGMENT_HEADER: usize = 4096;
 const RECORD_HEADER: usize = 32;
 
@@ -38,8 +38,8 @@ impl FileImage {
             && same(&self.stable, &other.stable)
     }
 
-    /// Each sector that the kernel knows to be dirty is kept with a chance of `kept` in 100, lost, or
-    /// torn.
+    /// The file after a power cut: each sector that the kernel knows to be dirty is kept with a probability of `kept`
+    /// in 100, lost, or torn.
     pub(super) fn power_cut(&self, kept: u64, random: &mut Random) -> FileImage {
         if self.cache == self.believed {
             return FileImage::flushed(self.stable.clone());
@@ -61,8 +61,8 @@ impl FileImage {
         FileImage::flushed(left.into())
     }
 
-    /// Takes back the last part of what came since `before`, a record that was appended. Its header is
-    /// copied after its payload, so it is not there yet; that of a segment which was begun for it is.
+    /// Undoes the last part of the changes since `before`, an appended record. The record's header is copied after its
+    /// payload, so it is not there yet; the header of a segment that was begun for it is.
     pub(super) fn tear(&mut self, before: &FileImage, random: &mut Random) {
         if Arc::ptr_eq(&self.cache, &before.cache) || self.cache.len() != before.cache.len() {
             return;
@@ -86,9 +86,9 @@ impl FileImage {
 
 /// A file that is in use.
 pub(super) struct File {
-    /// What the process writes to; only once it was opened for that.
+    /// Memory that the process writes to; only after it was opened for writing.
     pages: Option<Arc<Pages>>,
-    /// What the page cache held when it was looked at last.
+    /// Content of the page cache when it was last read.
     cache: Arc<[u8]>,
     believed: Arc<[u8]>,
     stable: Arc<[u8]>,
@@ -127,7 +127,7 @@ impl File {
         }
     }
 
-    /// What the page cache holds now.
+    /// Content of the page cache now.
     pub(super) fn cache(&mut self) -> &Arc<[u8]> {
         if let Some(pages) = &self.pages
             && *pages.bytes() != *self.cache
@@ -144,17 +144,17 @@ impl File {
             .clone()
     }
 
-    /// Puts a range on stable storage, exactly to the byte: no byte beside it may be relied on.
+    /// Puts a range on stable storage, exact to the byte: no byte beside it may be relied on.
     pub(super) fn flush(&mut self, range: Range<usize>) {
         self.settle(range, |_| true, 0);
     }
 
-    /// A flush that fails: some sectors get to the disk, and all count as clean afterwards.
+    /// A flush that fails: some sectors reach the disk, and all count as clean afterwards.
     pub(super) fn fail_flush(&mut self, range: Range<usize>, random: &mut Random) {
         self.settle(range, |random| random.chance(50), random.number());
     }
 
-    /// Every page was stored to: the kernel takes none of them for clean any more.
+    /// Every page was stored to: the kernel takes all of them for dirty.
     pub(super) fn dirty_all(&mut self) {
         self.believed = self.stable.clone();
     }
@@ -192,7 +192,7 @@ impl File {
     }
 }
 
-/// The parts of `range`, none longer than a sector or over the end of one, that differ.
+/// The parts of `range` that differ, each within one sector.
 fn dirty_sectors<'a>(
     new: &'a [u8],
     old: &'a [u8],
@@ -207,13 +207,13 @@ fn dirty_sectors<'a>(
         .filter(|sector| new[sector.clone()] != old[sector.clone()])
 }
 
-/// Page-aligned memory that is shared as mapped memory is.
+/// Page-aligned memory that is shared like mapped memory.
 ///
-/// The simulation runs in one thread: nobody writes while somebody looks.
+/// The simulation runs in one thread: no write runs while the memory is read.
 pub(super) struct Pages(NonNull<[u8]>);
 
-// SAFETY: plain memory without owner thread. One world runs in one thread, so that nobody looks at
-// bytes while they are written.
+// SAFETY: plain memory without owner thread. One world runs in one thread, so that no bytes are read
+// while they are written.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
@@ -245,8 +245,8 @@ impl Pages {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: allocated and initialised as long as `self` lives; the world's one thread is here,
-        // so it is not writing, and what is given is not kept across a call of the log.
+        // SAFETY: allocated and initialised as long as `self` lives; the world's one thread is here, so it is not
+        // writing, and the returned slice is not kept across a call of the log.
         unsafe { self.0.as_ref() }
     }
 }
@@ -264,7 +264,7 @@ mod tests {
 
     fn write(file: &mut File, at: usize, byte: u8) {
         let memory = file.pages().memory();
-        // SAFETY: within the memory, and nobody else looks.
+        // SAFETY: within the memory, and no slice of it exists.
         unsafe { memory.cast::<u8>().as_ptr().add(at).write(byte) };
     }
 

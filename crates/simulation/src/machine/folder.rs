@@ -1,4 +1,4 @@
-//! A machine's disk as the product sees it.
+//! A machine's disk as the product accesses it.
 
 use std::io;
 use std::ops::Range;
@@ -58,7 +58,7 @@ impl LocalFolder for Folder {
     }
 
     fn write_note(&self, _label: &str, _text: &[u8]) -> io::Result<()> {
-        // It is for people, who are not simulated.
+        // The note is for operators, who are not simulated.
         Ok(())
     }
 
@@ -153,7 +153,7 @@ impl Storage for Folder {
     }
 }
 
-/// A mapped file. It stays the same file when that is renamed or removed.
+/// A mapped file. It stays the same file when it is renamed or removed.
 struct Mapped {
     folder: Folder,
     pages: Arc<Pages>,
@@ -183,7 +183,7 @@ unsafe impl SegmentMemory for Mapped {
             match (file, fails) {
                 (Some(file), true) => file.fail_flush(range, &mut Random::new(seed)),
                 (Some(file), false) => file.flush(range),
-                // It was removed: nothing of it will ever be read again.
+                // The file was removed: it is never read again.
                 (None, _) => {}
             }
             if fails {
@@ -196,7 +196,7 @@ unsafe impl SegmentMemory for Mapped {
     }
 
     fn rewrite(&self, _range: Range<usize>) {
-        // Recovery names all of the file that counts.
+        // Recovery names the whole part of the file that counts.
         self.folder.world.machine(self.folder.machine, |machine| {
             let mut files = machine.files.values_mut();
             if let Some(file) = files.find(|file| file.has(&self.pages)) {

@@ -1,4 +1,4 @@
-//! What each operation does to the model.
+//! The effect of each operation on the model.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use forebay_vfs::{CreateMode, Error, FileKind, SetAttributes, SetTime, Timestamp
 use super::{Body, Content, Object, ROOT, State};
 use crate::operation::{NewObject, Operation};
 
-/// What an operation does: a new state, or none if it succeeds and changes nothing. On failure, the
-/// errors of which it must give one.
+/// The effect of an operation: a new state, or `None` if it succeeds and changes nothing. On failure, the errors of
+/// which it must return one.
 pub(super) type Effect = Result<Option<State>, Vec<Error>>;
 
 fn refuse<T>(error: Error) -> Result<T, Vec<Error>> {
@@ -16,8 +16,7 @@ fn refuse<T>(error: Error) -> Result<T, Vec<Error>> {
 }
 
 impl State {
-    /// What `operation` does to this state at the time `now`; an object that it makes gets the inode
-    /// `new`.
+    /// The effect of `operation` on this state at the time `now`. A new object gets the inode `new`.
     pub(crate) fn apply(&self, operation: &Operation, now: Timestamp, new: u64) -> Effect {
         match operation {
             Operation::Create {
@@ -185,7 +184,7 @@ impl State {
         Ok(Some(state))
     }
 
-    /// A name comes to a directory, with a cookie that is free, or a new one.
+    /// Adds a name to a directory, under `cookie` or, without it, a new one.
     fn count_in(
         &mut self,
         directory: u64,
@@ -214,7 +213,7 @@ impl State {
         }
     }
 
-    /// A name leaves a directory. Gives its cookie.
+    /// Removes a name from a directory. Returns its cookie.
     fn count_out(
         &mut self,
         directory: u64,
@@ -234,7 +233,7 @@ impl State {
         Some(cookie)
     }
 
-    /// The object loses one name, which may be its last.
+    /// Removes one name of the object, perhaps its last.
     fn drop_name(&mut self, inode: u64, now: Timestamp) {
         let last = self
             .get(inode)
@@ -249,7 +248,7 @@ impl State {
 
     fn link(&self, inode: u64, directory: u64, name: &[u8], now: Timestamp) -> Effect {
         let Some(object) = self.get(inode) else {
-            // Whether it is missed at once depends on whether memory still has it.
+            // Which error comes first depends on whether the object is still in memory.
             let mut errors = vec![Error::Stale];
             errors.extend(self.directory(directory).err().into_iter().flatten());
             if self.lookup(directory, name).is_some() {
@@ -322,7 +321,7 @@ impl State {
         }
         let mut state = self.clone();
         let own = state.count_out(from, old, kind, now);
-        // A name that replaces another takes its cookie; within a directory a name keeps its own.
+        // A name that replaces another takes its cookie; a name moved within its directory keeps its own.
         let mut cookie = own.filter(|_| from == to);
         if let Some((inode, object)) = replaced {
             cookie = state.count_out(to, new, object.kind(), now);

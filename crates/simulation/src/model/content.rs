@@ -1,5 +1,5 @@
-//! Bytes of a file of the model. All writes fall into two windows, one at the start of the file and
-//! one over the border of its first block, so that files can be large in offsets and small in bytes.
+//! The bytes of a file of the model. All writes fall into two windows, one at the start of the file and one over the
+//! end of its first block, so that files have large offsets and few bytes.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ pub const LOW: Range<u64> = 0..10 << 10;
 /// The second window: the end of the first block and the start of the second.
 pub const HIGH: Range<u64> = BLOCK_SIZE - 2048..BLOCK_SIZE + 2048;
 
-/// The bytes of a file. What lies between the windows, and what was never written, is zeros.
+/// The bytes of a file. Bytes between the windows, and bytes that were never written, are zeros.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
     size: u64,
-    /// Bytes of each window up to the last that was ever written, zeros from `size` on.
+    /// Bytes of each window up to the last that was written, zeros from `size` on.
     windows: [Vec<u8>; 2],
 }
 
@@ -49,7 +49,7 @@ impl Content {
         self.size = self.size.max(end);
     }
 
-    /// Cuts the file off, or extends it with zeros.
+    /// Truncates the file, or extends it with zeros.
     pub fn truncate(&mut self, size: u64) {
         for (window, bytes) in [LOW, HIGH].into_iter().zip(&mut self.windows) {
             bytes.truncate(size.saturating_sub(window.start) as usize);

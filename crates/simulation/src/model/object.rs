@@ -7,7 +7,7 @@ use forebay_vfs::{Attributes, Device, FileKind, Timestamp};
 
 use super::Content;
 
-/// What an object is, with what only that kind has.
+/// Kind of an object, with the fields of that kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// A file and its bytes.
@@ -16,12 +16,12 @@ pub enum Body {
     Directory {
         /// The directory that holds it.
         parent: u64,
-        /// The cookie that the next name gets.
+        /// The next new cookie.
         next_cookie: u64,
-        /// Names and what they stand for, by cookie.
+        /// Names and their inodes, by cookie.
         entries: BTreeMap<u64, (Vec<u8>, u64)>,
     },
-    /// A symbolic link and where it points.
+    /// A symbolic link and its target.
     Symlink(Vec<u8>),
     /// Anything else.
     Special(FileKind, Device),
@@ -44,7 +44,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// An object of root's, made now.
+    /// A new object that belongs to root.
     pub fn new(body: Body, mode: u32, now: Timestamp) -> Object {
         let nlink = if matches!(body, Body::Directory { .. }) {
             2

@@ -1,4 +1,4 @@
-//! Operations before it is known what there is to work on.
+//! Operations whose objects are not chosen yet.
 
 use forebay_vfs::{CreateMode, Device, FileKind, SetAttributes, SetTime, Stability, Timestamp};
 
@@ -33,7 +33,7 @@ pub enum What {
     Flush,
 }
 
-/// How often each kind comes up.
+/// Weight of each kind.
 const MIX: [(What, u64); 20] = [
     (What::CreateUnchecked, 6),
     (What::CreateGuarded, 4),
@@ -68,12 +68,12 @@ const NAMES: [&[u8]; 7] = [
     b"\xff long \x01 name",
 ];
 
-/// An operation that is made definite when its turn comes.
+/// An operation that is resolved when it is executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     /// Its kind.
     pub what: What,
-    /// Choose what it works on, and with what.
+    /// Random numbers that choose its objects and arguments.
     pub picks: [u32; 5],
 }
 
@@ -95,8 +95,8 @@ impl Draft {
         }
     }
 
-    /// The operation, in a file system in this state in which the objects `gone` once were. `serial`
-    /// makes the bytes that it writes unlike all others.
+    /// The operation in a file system with this state, in which the objects `gone` are deleted. `serial` makes the
+    /// written bytes unlike all others.
     pub(crate) fn resolve(&self, state: &State, gone: &[u64], serial: u64) -> Operation {
         let [first, second, third, fourth, fifth] = self.picks;
         let at = |kind| object(state, gone, kind, first);
@@ -254,7 +254,7 @@ impl Draft {
     }
 }
 
-/// Mostly an object of this kind, sometimes another one, sometimes one that is gone.
+/// Usually an object of this kind, sometimes another one, sometimes a deleted one.
 fn object(state: &State, gone: &[u64], kind: FileKind, pick: u32) -> u64 {
     let odd = pick % 32;
     let pick = pick as usize / 32;
@@ -265,7 +265,7 @@ fn object(state: &State, gone: &[u64], kind: FileKind, pick: u32) -> u64 {
     if odd == 1 || fitting.is_empty() {
         fitting = state.objects().map(|(inode, _)| inode).collect();
     }
-    // The newest are the most interesting.
+    // Newer objects are chosen more often.
     let last = fitting.len().saturating_sub(if odd < 12 { 2 } else { 12 });
     let fitting = &fitting[last..];
     fitting
@@ -278,7 +278,7 @@ fn name(pick: u32) -> Vec<u8> {
     NAMES[pick as usize % NAMES.len()].to_vec()
 }
 
-/// Mostly a name that is there.
+/// Usually an existing name.
 fn existing(state: &State, directory: u64, pick: u32) -> Vec<u8> {
     if let Some(Object {
         body: Body::Directory { entries, .. },
@@ -303,7 +303,7 @@ fn size(pick: u32) -> u64 {
     }
 }
 
-/// Where a file is written to or read from.
+/// Offset of a READ or WRITE.
 fn offset(pick: u32) -> u64 {
     match pick % 8 {
         0 | 1 => HIGH.start + u64::from(pick / 8) % (HIGH.end - HIGH.start - 1),
@@ -314,7 +314,7 @@ fn offset(pick: u32) -> u64 {
     }
 }
 
-/// Bytes of writes whose content is one of a few.
+/// Length in bytes of writes whose content is one of a few.
 const ALIKE: u64 = 1300;
 
 fn write(inode: u64, picks: [u32; 5], serial: u64, stability: Stability) -> Operation {
@@ -343,7 +343,7 @@ fn write(inode: u64, picks: [u32; 5], serial: u64, stability: Stability) -> Oper
     }
 }
 
-/// Sometimes only if the object has not changed since it was looked at.
+/// Sometimes a guard on the object's ctime, right or wrong.
 fn guard(state: &State, inode: u64, pick: u32) -> Option<Timestamp> {
     let ctime = state.get(inode)?.ctime;
     match pick % 8 {

@@ -1,4 +1,4 @@
-//! Crash states: for each stop what each kind of crash would have left, recovered and compared.
+//! Crash states: for each stop, the state that each kind of crash leaves, recovered and compared.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::recovery::{compare, compare_contents, config, open_and_compare};
 use crate::totals::Totals;
 use crate::world::{World, WorldImage};
 
-/// Of so many recoveries, one is stopped itself.
+/// One in this many recoveries is stopped itself.
 const INNER: u64 = 24;
 
-/// What stop, and what is wrong.
+/// The stop, and what is wrong.
 type Fault = (String, String);
 
-/// Looks at the stops of one life.
+/// Checks the stops of one life.
 pub(super) struct Judge<'a> {
     pub(super) plan: &'a Plan,
     pub(super) scope: &'a Scope,
@@ -36,7 +36,7 @@ pub(super) struct Judge<'a> {
     pub(super) totals: &'a mut Totals,
 }
 
-/// How the world looks after a crash.
+/// The world after a crash.
 pub(super) struct Sighting {
     pub(super) image: WorldImage,
     pub(super) machine: Option<usize>,
@@ -44,13 +44,13 @@ pub(super) struct Sighting {
     pub(super) settled: u64,
     pub(super) bucket: u64,
     pub(super) verifier: Option<[u8; 8]>,
-    /// Nothing that was answered can have been lost.
+    /// Nothing that was answered can be lost.
     pub(super) certain: bool,
 }
 
-/// What a recovery must come to.
+/// The result that a recovery must have.
 struct Expected {
-    /// Any position from the first to the second, or exactly the third.
+    /// Any position from `from` to `to`, or exactly `or`.
     from: u64,
     to: u64,
     or: Option<u64>,
@@ -61,7 +61,7 @@ struct Expected {
 }
 
 impl Judge<'_> {
-    /// Looks at every stop, in every way that its predecessor was not the same.
+    /// Checks every stop, with each kind of crash whose state differs from that at the stop before.
     pub(super) fn look_at(&mut self, stops: &[Stop]) -> Result<(), Fault> {
         let mut last: Option<&Stop> = None;
         for (at, stop) in stops.iter().enumerate() {
@@ -114,7 +114,7 @@ impl Judge<'_> {
             .map_err(|why| (format!("{:?}", stop.step), format!("the bucket: {why}")))
     }
 
-    /// Goes on from one of the stops.
+    /// Continues from one of the stops.
     pub(super) fn go_on(&mut self, stops: &[Stop], crash: Crash) -> Result<Sighting, Fault> {
         let at = crash.index(stops.len());
         let Some(stop) = stops.get(at) else {
@@ -129,15 +129,15 @@ impl Judge<'_> {
         self.check(stop, before, left)
     }
 
-    /// What `left` makes of a stop, and the machine on which the volume is opened then; none for a
-    /// new one.
+    /// The world after a crash of kind `left` at a stop, and the machine on which the volume is opened then; `None` for
+    /// a new one.
     fn leave(&self, stop: &Stop, before: Option<&Stop>, left: Left) -> (WorldImage, Option<usize>) {
         let mut image = stop.image.clone();
         let mut machine = Some(self.machine);
         if let (true, Some(successor)) = (stop.ledger.fenced, self.successor)
             && !matches!(left, Left::FormerMachine(_))
         {
-            // The gateway that has the volume is the one to crash, its log and all.
+            // The gateway that holds the volume crashes, and its log with it.
             machine = Some(successor);
         }
         let on = machine.unwrap_or(self.machine);
@@ -160,7 +160,7 @@ impl Judge<'_> {
         (image, machine)
     }
 
-    /// What a recovery from `left` must come to.
+    /// The result that a recovery from `left` must have.
     fn expected(
         &self,
         stop: &Stop,
@@ -267,8 +267,8 @@ impl Judge<'_> {
         })
     }
 
-    /// Opens the volume on `image`, compares it, and sometimes goes on to publish what was
-    /// recovered; gives some of the stops on the way.
+    /// Opens the volume on `image`, compares it, and sometimes publishes the recovered state as well. Returns some of
+    /// the stops on the way.
     #[allow(clippy::type_complexity, reason = "used in one place")]
     fn recover(
         &mut self,
@@ -300,7 +300,7 @@ impl Judge<'_> {
                     compare(&recovered.volume, state)
                         .await
                         .map_err(|why| format!("recovered and published: {why}"))?;
-                    // What happens from here on is no state of this history.
+                    // Later states are not in this history.
                     world.observe(None);
                     collect(&world, machine, &recovered.volume).await?;
                     compare_contents(&recovered.volume, state)
@@ -316,7 +316,7 @@ impl Judge<'_> {
         if let Some(collected) = collected {
             let bucket = world.image().bucket;
             let config = config(plan);
-            // Less than this is not worth the requests.
+            // Fewer bytes are not worth the requests.
             let least = config.pack_bytes / 32;
             audit::audit(&bucket)
                 .and_then(|()| audit::leftovers(&bucket, config.rewrite_below, least))
@@ -377,7 +377,7 @@ impl Judge<'_> {
         }
     }
 
-    /// A recovery was stopped itself, and is tried again.
+    /// A recovery was stopped itself, and is repeated.
     #[allow(clippy::too_many_arguments, reason = "used in one place")]
     fn check_inner(
         &mut self,
