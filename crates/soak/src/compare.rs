@@ -1,4 +1,4 @@
-//! Whether everything that was acknowledged is there.
+//! Checks that all acknowledged data are in the volume.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,21 +10,21 @@ use crate::ledger::{BLOCK_BYTES, Kept, Promises, numbered};
 use crate::polite::PATIENCE;
 use crate::world::World;
 
-/// Bytes of a READ: few, since in the middle of a run the rude clients are at work as well and delay large READs, which
-/// other code measures.
+/// Bytes of a READ: few, because in the middle of a run the rude clients are still active and delay large READs, whose
+/// latency other code measures.
 const READ_BYTES: u32 = 32 << 10;
 
-/// The number of differences after which a comparison collects no more.
+/// Most differences that a comparison collects.
 const MOST_DIFFERENCES: usize = 20;
 
-/// How much was compared.
+/// The amount of data compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Files that were read as a whole.
     pub files: usize,
     /// Names.
     pub names: usize,
-    /// Blocks that were written again and again.
+    /// Blocks that clients write repeatedly.
     pub blocks: usize,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Compared {
     }
 }
 
-/// Compares files that are not changed any more: all that can be compared while clients go on.
+/// Compares files that no client changes any more: all that can be compared while clients are active.
 ///
 /// # Errors
 /// The differences, and files that cannot be read.
@@ -48,7 +48,7 @@ pub fn kept_files(world: &World, promises: &Promises) -> Result<Compared, Vec<St
     look.result()
 }
 
-/// Compares everything. No client may be at work.
+/// Compares everything. No client may be active.
 ///
 /// # Errors
 /// The differences, and files that cannot be read.
@@ -108,7 +108,7 @@ impl Look {
         Ok(self.link.get(&request, Reply::found)?.handle)
     }
 
-    /// The same, which is remembered.
+    /// Looks up a directory, and remembers its handle.
     fn directory(&mut self, path: &str) -> Result<Handle, LinkError> {
         let handle = self.find(path)?;
         self.directories.insert(path.to_owned(), handle.clone());
@@ -141,7 +141,7 @@ impl Look {
                     names.insert(String::from_utf8_lossy(&entry.name).into_owned());
                 }
             }
-            // A listing that neither goes on nor ends counts as ended; the comparison finds the missing names.
+            // A listing that neither advances nor ends counts as ended; the comparison finds the missing names.
             if listing.eof || stands_still {
                 return Ok(names);
             }
@@ -203,7 +203,7 @@ impl Look {
         for (block, seeds) in blocks {
             let start = *block as usize * BLOCK_BYTES;
             let found = bytes.get(start..start + BLOCK_BYTES);
-            // A file that ends before has zeros there as well as one that goes on.
+            // If the file ends before the block, the block counts as zeros.
             let zeros = found.is_none_or(|found| found.iter().all(|byte| *byte == 0));
             let fits = seeds.iter().any(|seed| match seed {
                 Some(seed) => found == Some(content(*seed, BLOCK_BYTES).as_slice()),

@@ -1,4 +1,4 @@
-//! How long calls took, and the table of it.
+//! Latencies of calls, and the table of them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,13 +11,13 @@ pub const GOAL: (Duration, Duration) = (Duration::from_millis(10), Duration::fro
 /// Times of one kind of call.
 #[derive(Clone, Debug, Default)]
 struct Times {
-    /// Calls that were made.
+    /// Number of calls.
     calls: u64,
-    /// Times in microseconds, with those that had no chance to be made (see [`Latencies::record`]).
+    /// Times in microseconds, including those of calls that were due but not made (see [`Latencies::record`]).
     micros: Vec<u32>,
-    /// Whether the goal is for them.
+    /// Whether the goal applies to this kind.
     has_goal: bool,
-    /// Answers "later" (JUKEBOX), after which the call was repeated; its time goes on.
+    /// Answers "later" (JUKEBOX), after which the call was repeated; its time includes the repetition.
     later: u64,
 }
 
@@ -25,22 +25,22 @@ struct Times {
 #[derive(Debug, Default)]
 pub struct Latencies(Mutex<BTreeMap<String, Times>>);
 
-/// How a kind of call fared.
+/// Statistics of one kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Answers "later".
+    /// Number of answers "later".
     pub later: u64,
-    /// Half of the calls took no longer.
+    /// The median.
     pub median: Duration,
-    /// 90 of 100 took no longer.
+    /// The 90th percentile.
     pub p90: Duration,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99: Duration,
-    /// The longest.
+    /// The maximum.
     pub longest: Duration,
-    /// Whether the goal is for this kind.
+    /// Whether the goal applies to this kind.
     pub has_goal: bool,
 }
 
@@ -52,9 +52,10 @@ impl Figures {
 }
 
 impl Latencies {
-    /// A call of a kind that is made every `pace` took `time`, with `later` answers "later" meanwhile. While it was waited for,
-    /// further calls were due and not made: each counts as if it had been made in time and answered with this one. Otherwise a
-    /// server that stands still for a second would look as if one call of many had been slow.
+    /// Records that a call of a kind that is made every `pace` took `time`, with `later` answers "later" meanwhile.
+    /// Calls that were due during that time were not made: each counts as if it had been made on time and answered
+    /// together with this one. Otherwise a server that stalls for a second would look as if one call of many had been
+    /// slow.
     pub fn record(&self, kind: &str, has_goal: bool, pace: Duration, time: Duration, later: u64) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let times = all.entry(kind.to_owned()).or_default();
@@ -72,7 +73,7 @@ impl Latencies {
         }
     }
 
-    /// The figures of each kind.
+    /// The statistics of each kind.
     pub fn figures(&self) -> BTreeMap<String, Figures> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let figures = all.iter().map(|(kind, times)| {
@@ -165,7 +166,7 @@ mod tests {
         for _ in 0..10 {
             latencies.record("READ", true, pace, Duration::from_millis(1), 0);
         }
-        // In this time a hundred calls were due.
+        // A hundred calls were due in this time.
         latencies.record("READ", true, pace, Duration::from_secs(10), 3);
         let figures = latencies.figures()["READ"];
         assert_eq!((figures.calls, figures.later), (11, 3));

@@ -1,4 +1,5 @@
-//! Many kinds of rude and hostile clients at once beside a well-behaved one, on the real program with little memory.
+//! Runs many kinds of rude and hostile clients at once beside a well-behaved one, on the real program with little
+//! memory.
 //!
 //! ```text
 //!   well-behaved client (polite.rs)            rude clients (rude.rs: the table of kinds; one file for each kind)
@@ -14,9 +15,10 @@
 //!                        +---> compared with the volume (compare.rs); then flush and fsck
 //! ```
 //!
-//! A run fails if the program's own memory passes its bound, if anything acknowledged is not there, if the program panics or
-//! ends, if its messages grow without bound, if a call of the well-behaved client fails or has no answer, or if a rude client
-//! gets an answer that it must not get. Latencies are printed beside their goal and fail nothing: they depend on the machine.
+//! A run fails if the program's own memory passes its bound, if acknowledged data are missing, if the program panics or
+//! ends, if its messages grow without bound, if a call of the well-behaved client fails or has no answer, or if a rude
+//! client gets a forbidden answer. Latencies are printed beside their goal and fail nothing: they depend on the
+//! machine.
 
 #![forbid(unsafe_code)]
 

@@ -85,7 +85,7 @@ fn main() -> ExitCode {
 
 fn say(text: &str) {
     use std::io::Write as _;
-    // A reader that has gone misses nothing that the exit code does not say.
+    // A closed standard output loses nothing that the exit code does not report.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 

@@ -1,4 +1,4 @@
-//! The memory that a process has allocated.
+//! Measures the memory that a process has allocated.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Bytes that the process itself has allocated (RssAnon + RssShmem); pages of files such as the mapped log do not
-/// count, since the kernel takes them back. `None` if there is no such process.
+/// Bytes that the process itself has allocated (RssAnon + RssShmem). Pages of files such as the mapped log do not
+/// count, because the kernel can reclaim them. `None` if there is no such process.
 pub fn allocated(process_id: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process_id}/status")).ok()?;
     let kib = |name: &str| {
@@ -17,16 +17,16 @@ pub fn allocated(process_id: u32) -> Option<u64> {
     Some((kib("RssAnon:")? + kib("RssShmem:")?) << 10)
 }
 
-/// Files that the process has open. `None` if there is no such process.
+/// Number of files that the process has open. `None` if there is no such process.
 pub fn open_files(process_id: u32) -> Option<usize> {
     let files = fs::read_dir(format!("/proc/{process_id}/fd")).ok()?;
     Some(files.count())
 }
 
-/// Ticks of a second in the kernel's files on processes: 100 on each Linux (USER_HZ).
+/// Ticks per second in the kernel's files on processes: 100 on each Linux (USER_HZ).
 const CLOCK_TICKS: f64 = 100.0;
 
-/// Seconds of processor that the process has used. `None` if there is no such process.
+/// Processor time that the process has used, in seconds. `None` if there is no such process.
 pub fn processor_time(process_id: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{process_id}/stat")).ok()?;
     // The name, in brackets, may have blanks; user and system time are the 14th and 15th value, in clock ticks.
@@ -36,26 +36,26 @@ pub fn processor_time(process_id: u32) -> Option<f64> {
     Some((ticks()? + ticks()?) / CLOCK_TICKS)
 }
 
-/// Pause between two looks at a process.
+/// Pause between two samples.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Samples of a run.
+/// Statistics of the samples of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Samples {
     /// Number of samples.
     pub count: u64,
-    /// The most allocated bytes that were seen.
+    /// Most allocated bytes in a sample.
     pub peak: u64,
-    /// How long after the beginning that was.
+    /// Time of that sample since the beginning.
     pub peak_after: Duration,
     /// The allocated bytes of the last sample.
     pub last: u64,
-    /// The most open files that were seen.
+    /// Most open files in a sample.
     pub files: usize,
 }
 
 impl Samples {
-    /// Looks at the process now.
+    /// Samples the process now.
     fn take(&mut self, process_id: u32, began: Instant) {
         let Some(bytes) = allocated(process_id) else {
             return;
@@ -66,7 +66,7 @@ impl Samples {
             self.peak = bytes;
             self.peak_after = began.elapsed();
         }
-        // Each look at the files costs more than one at the memory.
+        // Counting the files costs more than reading the memory.
         if self.count % 10 == 1 {
             self.files = self.files.max(open_files(process_id).unwrap_or(0));
         }
@@ -81,7 +81,7 @@ struct Shared {
     samples: Mutex<Samples>,
 }
 
-/// A thread that samples a process every 100 ms, independent of all other threads.
+/// A thread that samples a process every 100 ms, independently of all other threads.
 #[derive(Debug)]
 pub struct Sampler {
     shared: Arc<Shared>,
@@ -89,7 +89,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins; it looks at nothing yet.
+    /// Starts the thread; it does not sample any process yet.
     pub fn start() -> Sampler {
         let shared = Arc::new(Shared {
             began: Instant::now(),
@@ -114,7 +114,7 @@ impl Sampler {
         }
     }
 
-    /// Looks at this process from now on; a process that there is not has no samples.
+    /// Samples this process from now on; a process that does not exist has no samples.
     pub fn watch(&self, process_id: u32) {
         self.shared.process_id.store(process_id, Ordering::Relaxed);
     }
@@ -147,7 +147,7 @@ mod tests {
         let began = Instant::now();
         samples.take(process_id, began);
         let before = samples.peak;
-        // Zeros would be promised and not taken.
+        // Pages of zeros would be promised and not allocated.
         let memory = std::hint::black_box(vec![1_u8; 64 << 20]);
         samples.take(process_id, began);
         assert!(samples.peak > before + (48 << 20), "{samples:?}");

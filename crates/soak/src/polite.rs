@@ -1,5 +1,5 @@
-//! The well-behaved client: a few calls at a steady pace over four connections of one address, as a machine with `nconnect=4`
-//! and little to do. It measures each call, checks every byte it reads, and records acknowledged data.
+//! The well-behaved client: a few calls at a steady pace over four connections from one address, like a machine with
+//! `nconnect=4` and little load. It measures each call, checks every byte it reads, and records acknowledged data.
 
 mod attributes;
 mod files;
@@ -23,25 +23,25 @@ use crate::world::{Door, World};
 /// Its address.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A call of it without an answer for this time, while the server runs, counts as unanswered.
+/// A call without an answer for this time, while the server runs, counts as unanswered.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long it waits before it repeats a call that was answered "later".
 const LATER: Duration = Duration::from_millis(100);
 
-/// Bytes of the file that it reads all the time.
+/// Size of the file that it reads all the time.
 const HOT_BYTES: usize = 4 << 20;
 
-/// Where the bytes of that file come from.
+/// Seed of that file's bytes.
 const HOT_SEED: u64 = 7_001;
 
-/// Names in its small directory.
+/// Number of names in its small directory.
 const SMALL_NAMES: u32 = 50;
 
-/// The directory of the files that it makes.
+/// Directory of the files that it makes.
 const FILES: &str = "polite/files";
 
-/// Times before and after the rude clients have begun.
+/// Latencies before and after the rude clients have begun.
 #[derive(Debug, Default)]
 pub struct Meter {
     /// Alone.
@@ -52,7 +52,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// From now on the rude clients are there.
+    /// Called when the rude clients begin.
     pub fn rude_clients_begin(&self) {
         self.rude.store(true, Ordering::Relaxed);
     }
@@ -67,15 +67,15 @@ impl Meter {
 
 /// A kind of call that is measured.
 struct Call {
-    /// As the table has it.
+    /// Name in the table.
     name: &'static str,
-    /// Whether it needs no bucket, so that the goal is for it.
+    /// Whether it needs no bucket, so that the goal applies.
     has_goal: bool,
-    /// How often it is made.
+    /// Interval between two calls.
     pace: Duration,
 }
 
-/// The objects that it makes before it begins.
+/// The objects that the client makes before it begins.
 #[derive(Clone, Debug)]
 struct Home {
     hot: Handle,
@@ -91,7 +91,7 @@ struct Client {
     link: Link<Door>,
 }
 
-/// Why a connection does not go on as it did.
+/// Why a connection cannot continue.
 enum Trouble {
     /// The link has ended.
     Link(LinkError),
@@ -116,8 +116,10 @@ impl Client {
         }
     }
 
-    /// Makes a call until it is answered other than with "later", and measures it unless the server was restarted meanwhile.
-    /// `fine` is a status that is as good as success for a call that was sent twice: the first may have been done.
+    /// Repeats a call until it is answered other than with "later", and measures it unless the server was restarted
+    /// meanwhile.
+    /// `fine` is a status that counts as success for a call that was sent twice, because the first one may have been
+    /// executed.
     fn ask<T>(
         &mut self,
         call: &Call,
@@ -154,7 +156,7 @@ impl Client {
         }
     }
 
-    /// The same for a call for which no error is fine.
+    /// The same for a call for which no error counts as success.
     fn get<T>(
         &mut self,
         call: &Call,

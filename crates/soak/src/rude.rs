@@ -1,7 +1,7 @@
 //! The rude and hostile clients: the table of their kinds, and their common code.
 //!
-//! Each kind is a function in a file of its own. It has a table row, an address, and a directory of its own in the root of
-//! the volume, named as the kind is. When its connection breaks it begins again.
+//! Each kind is a function in a file of its own. It has a table row, an address, and a directory in the root of the
+//! volume with the name of the kind. When its connection breaks it starts over.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -66,11 +66,11 @@ pub struct Kind {
     pub does: &'static str,
     /// Its address; the exports name 127.0.0.0/24.
     pub address: Ipv4Addr,
-    /// Threads that each do it.
+    /// Number of its threads.
     pub threads: usize,
     /// Pause between two turns of a thread.
     pub pause_ms: u64,
-    /// The work of a turn, as the table of kinds shows it: with the pause it is the rate.
+    /// The work of a turn, as the table of kinds shows it: the work and the pause give the rate.
     pub turn: &'static str,
     run: fn(&mut Place<'_>) -> Result<(), Trouble>,
 }
@@ -90,8 +90,8 @@ macro_rules! kinds {
 }
 
 /// All kinds of rude clients, with their rates: the end of the address 127.0.x.y, module, name, threads, pause between
-/// turns, the work of a turn; and the sentence. Rates are such that all of them together leave the gateway and the
-/// well-behaved client some of two processors: harm is to come from the kind of their calls, not from their number.
+/// turns, the work of a turn; and the sentence. With these rates all of them together leave the gateway and the
+/// well-behaved client a part of two processors: harm is to come from the kind of their calls, not from their number.
 pub const KINDS: &[Kind] = kinds! {
     (0, 10) outrun "outrun" 2 x 25 ms: "a WRITE of 1 MiB, 8 under way";
         "writes large files faster than the bucket takes them, so that memory is full"
@@ -195,22 +195,22 @@ pub fn table() -> String {
 pub struct Tally {
     /// Turns of all of its threads.
     pub turns: AtomicU64,
-    /// How often it began again since a connection broke or had no answer.
+    /// Number of restarts after a connection broke or a call had no answer.
     pub restarts: AtomicU64,
     /// Of these, calls without an answer for two minutes.
     pub unanswered: AtomicU64,
 }
 
-/// Why a client does not go on as it did.
+/// Why a client cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
-    /// The connection has ended: it begins again.
+    /// The connection has ended: the client starts over.
     #[error(transparent)]
     Connection(#[from] io::Error),
-    /// The same, over a [`Link`]; or the server breaks the protocol.
+    /// The same over a [`Link`], or the server breaks the protocol.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// An answer that must not be.
+    /// A forbidden answer.
     #[error("{0}")]
     Wrong(String),
 }
@@ -221,12 +221,12 @@ impl From<Malformed> for Trouble {
     }
 }
 
-/// An answer that must not be.
+/// Returns a forbidden answer as an error.
 fn wrong<T>(what: impl Into<String>) -> Result<T, Trouble> {
     Err(Trouble::Wrong(what.into()))
 }
 
-/// Where one thread of a kind stands.
+/// State of one thread of a kind.
 pub(crate) struct Place<'w> {
     world: &'w World,
     kind: &'static Kind,
@@ -234,7 +234,7 @@ pub(crate) struct Place<'w> {
     latencies: &'w Latencies,
     /// Number of the thread within its kind.
     thread: usize,
-    /// How often it has begun, which makes names that it did not use before.
+    /// Number of its lives so far, which makes names that it has not used before.
     life: u64,
     /// Turns of this thread.
     turn: u64,
@@ -242,7 +242,7 @@ pub(crate) struct Place<'w> {
 }
 
 impl Place<'_> {
-    /// Waits for the next turn; false when the run ends.
+    /// Waits for the next turn; returns false when the run ends.
     fn turn(&mut self) -> bool {
         let pause = self.kind.pause().min(self.world.longest_pause);
         if self.world.turns.is_some_and(|turns| self.turn >= turns) || !self.world.pause(pause) {
@@ -253,28 +253,28 @@ impl Place<'_> {
         true
     }
 
-    /// Whether this is each such turn.
+    /// Whether this turn is one in `turns`.
     fn each(&self, turns: u64) -> bool {
         self.turn.is_multiple_of(turns)
     }
 
-    /// A connection for calls in the name of root.
+    /// A connection for calls as root.
     fn link(&self) -> Link<Steady> {
         let (world, source) = (self.world, IpAddr::V4(self.kind.address));
         Link::new(Steady::new(world.address), world.first_call(), PATIENCE).from_address(source)
     }
 
-    /// A connection for calls in the name of a user.
+    /// A connection for calls as a user.
     fn link_as(&self, uid: u32) -> Link<Steady> {
         self.link().in_the_name_of(Caller { uid, gid: uid })
     }
 
-    /// A connection for anything.
+    /// A connection for any bytes.
     fn wire(&self) -> io::Result<Wire> {
         Wire::open(self.kind.address, self.world.address, None)
     }
 
-    /// A connection for which the kernel keeps little.
+    /// A connection for which the kernel buffers little.
     fn narrow_wire(&self) -> io::Result<Wire> {
         Wire::open(self.kind.address, self.world.address, Some(64 << 10))
     }
@@ -284,18 +284,18 @@ impl Place<'_> {
         directory(link, &self.world.root, self.kind.name)
     }
 
-    /// A directory of this thread in this life.
+    /// A directory for this thread in this life.
     fn own(&self, link: &mut Link<Steady>) -> Result<Handle, Trouble> {
         let home = self.home(link)?;
         directory(link, &home, &self.own_name())
     }
 
-    /// Its name.
+    /// Name of that directory.
     fn own_name(&self) -> String {
         format!("{}-{}", self.thread, self.life)
     }
 
-    /// Bytes that are found nowhere else, of which only the first differ.
+    /// Makes the bytes unique; only the first ones differ.
     fn stamp(&mut self, data: &mut [u8]) {
         if let Some(first) = data.first_chunk_mut() {
             *first = self.random.number().to_le_bytes();
@@ -303,7 +303,7 @@ impl Place<'_> {
     }
 }
 
-/// A directory, which is made if it is not there.
+/// Makes or opens a directory.
 fn directory(link: &mut Link<Steady>, parent: &Handle, name: &str) -> Result<Handle, Trouble> {
     let made = link.call(&Request::mkdir(parent, name.as_bytes(), 0o755))?;
     match made.made() {
@@ -318,7 +318,7 @@ fn lookup(link: &mut Link<Steady>, parent: &Handle, name: &str) -> Result<Handle
     Ok(link.get(&request, Reply::found)?.handle)
 }
 
-/// An empty file; an existing one is emptied.
+/// Makes an empty file; an existing one is emptied.
 fn file(link: &mut Link<Steady>, parent: &Handle, name: &str) -> Result<Handle, Trouble> {
     let request = Request::create(parent, name.as_bytes(), Create::Unchecked, 0o644);
     Ok(link.get(&request, Reply::made)?.handle)
@@ -333,7 +333,7 @@ fn status(link: &mut Link<Steady>, request: &Request) -> Result<Option<Status>, 
     }
 }
 
-/// Makes a call that must come to one of these statuses; 0 is success.
+/// Makes a call that must return one of these statuses; 0 is success.
 fn expect(link: &mut Link<Steady>, request: &Request, allowed: &[u32]) -> Result<(), Trouble> {
     let status = status(link, request)?.map_or(0, |status| status.0);
     match allowed.contains(&status) {
@@ -349,7 +349,7 @@ fn expect(link: &mut Link<Steady>, request: &Request, allowed: &[u32]) -> Result
     }
 }
 
-/// Takes answers until at most `under_way` calls are under way; each has to be success, or JUKEBOX.
+/// Takes answers until at most `under_way` calls are in flight; each must be success, or JUKEBOX.
 fn settle(link: &mut Link<Steady>, under_way: usize) -> Result<(), Trouble> {
     while link.outstanding() > under_way {
         let Some(answer) = link.receive()? else {
@@ -377,7 +377,7 @@ pub fn start(
     threads.collect()
 }
 
-/// Begins again whenever a connection has ended.
+/// Starts over whenever a connection has ended.
 fn lives(world: &World, kind: &'static Kind, tally: &Tally, latencies: &Latencies, thread: usize) {
     let mut place = Place {
         world,

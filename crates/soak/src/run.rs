@@ -22,13 +22,13 @@ use crate::polite::{self, Meter};
 use crate::rude::{self, Kind, Tally};
 use crate::world::World;
 
-/// `memory_limit` of the gateway: the least that it takes.
+/// `memory_limit` of the gateway: the least value that it takes.
 const MEMORY_LIMIT: u64 = 64 << 20;
 
 /// `metadata_cache` of the gateway.
 const METADATA_CACHE: u64 = 64 << 20;
 
-/// The highest allocated memory of the program: `memory_limit`, and beside it, as docs/settings.md promises, 128 MiB,
+/// The highest allocated memory of the program: `memory_limit`, and as docs/settings.md promises in addition 128 MiB,
 /// `metadata_cache`, and for names a third of `memory_limit`.
 pub const MEMORY_BOUND: u64 = MEMORY_LIMIT + METADATA_CACHE + (128 << 20) + MEMORY_LIMIT / 3;
 
@@ -36,10 +36,10 @@ pub const MEMORY_BOUND: u64 = MEMORY_LIMIT + METADATA_CACHE + (128 << 20) + MEMO
 const MESSAGE_BYTES: u64 = 256 << 10;
 const MESSAGE_BYTES_PER_MINUTE: u64 = 64 << 10;
 
-/// Pause between two looks whether the gateway is there.
+/// Pause between two checks whether the gateway still runs.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long `flush` at the end may take: all of memory over a slow link, and the metadata.
+/// Time limit of `flush` at the end: all of memory over a slow link, and the metadata.
 const FLUSH_LIMIT: &str = "600s";
 
 /// The options of a run.
@@ -47,13 +47,13 @@ const FLUSH_LIMIT: &str = "600s";
 pub struct Options {
     /// The executable.
     pub program: PathBuf,
-    /// Where the work folder is made. On a disk: in memory the log would count as memory.
+    /// Folder in which the work folder is made. On a disk: in memory the log would count as memory.
     pub folder: PathBuf,
-    /// URL of an empty place in a bucket; a folder of the work folder if there is none.
+    /// URL of an empty prefix in a bucket; `None` for a folder in the work folder.
     pub store: Option<String>,
-    /// How long the rude clients are at work.
+    /// How long the rude clients are active.
     pub time: Duration,
-    /// How long the well-behaved client is measured alone before.
+    /// How long the well-behaved client is measured alone before that.
     pub alone: Duration,
     /// The rude clients.
     pub kinds: Vec<&'static Kind>,
@@ -61,13 +61,13 @@ pub struct Options {
     pub flags: Vec<String>,
 }
 
-/// Why there is no outcome.
+/// Why a run has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The gateway does not run.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// A call that has to work before the clients begin failed.
+    /// A call that must work before the clients begin has failed.
     #[error("before the rude clients began: {0}")]
     Client(#[from] LinkError),
     /// An error of the system.
@@ -85,7 +85,7 @@ pub struct Outcome {
     pub checks: Vec<Check>,
     /// Latencies of the well-behaved client alone.
     pub alone: BTreeMap<String, Figures>,
-    /// And beside the rude ones.
+    /// Latencies beside the rude clients.
     pub beside: BTreeMap<String, Figures>,
     /// Further notes, line by line.
     pub notes: Vec<String>,
@@ -126,7 +126,7 @@ fn program(options: &Options, work: &std::path::Path) -> Result<Program, ServerE
         "--log-limit=512MiB".to_owned(),
     ];
     if store.starts_with("s3://") {
-        // Slower than one of the writers: memory is full all the time.
+        // Slower than one of the writers, so that memory is full all the time.
         flags.push("--s3-upload-limit=4MiB/s".to_owned());
     }
     flags.extend(options.flags.iter().cloned());
@@ -147,30 +147,30 @@ fn mount(address: SocketAddr, first_call: u32) -> Result<Handle, LinkError> {
     link.get(&Request::mount(b"/"), Reply::mounted)
 }
 
-/// A gateway that is watched.
+/// A gateway whose memory is sampled.
 struct Watched {
     program: Program,
     server: Option<Server>,
     sampler: Sampler,
-    /// Seconds of processor of the servers that were killed.
+    /// Processor time of the killed servers, in seconds.
     processor: f64,
 }
 
 impl Watched {
-    /// Starts it; gives the time until it serves.
+    /// Starts the gateway; returns the time until it serves.
     fn start(&mut self) -> Result<Duration, ServerError> {
         let server = self.server.insert(self.program.start()?);
         self.sampler.watch(server.process_id());
         server.wait_ready()
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     fn kill(&mut self) -> Result<(), ServerError> {
         self.processor = self.processor();
         self.server.take().map_or(Ok(()), Server::kill)
     }
 
-    /// Watches until then, or until `done`.
+    /// Waits until `until` or until `done` returns true, and checks that the gateway runs.
     fn watch(&mut self, until: Instant, done: impl Fn() -> bool) -> Result<(), ServerError> {
         while Instant::now() < until && !done() {
             if let Some(server) = &mut self.server {
@@ -181,7 +181,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Seconds of processor of all servers so far.
+    /// Processor time of all servers so far, in seconds.
     fn processor(&self) -> f64 {
         let server = self.server.as_ref();
         let now = server.and_then(|server| processor_time(server.process_id()));
@@ -189,7 +189,7 @@ impl Watched {
     }
 }
 
-/// Does a run. `say` receives messages about its progress.
+/// Executes a run. `say` receives messages about its progress.
 ///
 /// # Errors
 /// If the gateway cannot be started, or ends by itself.
@@ -209,7 +209,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Outcome, RunError> {
     let polite = polite::start(&world, &meter)?;
     watched.watch(Instant::now() + options.alone, || false)?;
     let outcome = beside(options, say, &world, &meter, polite, &mut watched);
-    // After any failure too, all threads end.
+    // All threads end after any failure, too.
     world.end_all();
     let (mut checks, notes) = match outcome {
         Ok(outcome) => outcome,
@@ -230,7 +230,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Outcome, RunError> {
     })
 }
 
-/// The part with the rude clients, to the end.
+/// The part with the rude clients, to its end.
 fn beside(
     options: &Options,
     say: &dyn Fn(&str),
@@ -329,7 +329,7 @@ fn beside(
     Ok((checks, notes))
 }
 
-/// A check that holds if nothing is wrong.
+/// A check that holds if `wrong` is empty.
 fn check(name: impl Into<String>, wrong: Vec<String>) -> Check {
     (name.into(), wrong)
 }
@@ -391,7 +391,7 @@ fn last_checks(watched: &mut Watched, ran: Duration) -> Result<Vec<Check>, RunEr
     Ok(checks)
 }
 
-/// The kind of message that there is most of: with numbers left out.
+/// The most frequent kind of message, with its numbers left out.
 fn frequent(messages: &[u8]) -> String {
     let text = String::from_utf8_lossy(messages);
     let mut kinds: BTreeMap<String, (usize, &str)> = BTreeMap::new();

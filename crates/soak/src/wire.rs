@@ -1,4 +1,4 @@
-//! A connection for data that no client of good faith sends: raw bytes, replies read slowly or never.
+//! A connection for data that no well-behaved client sends: raw bytes, replies read slowly or never.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -8,10 +8,10 @@ use socket2::{Domain, Socket, Type};
 
 pub use forebay_client::LAST_FRAGMENT;
 
-/// After this time without progress of a send the client gives up.
+/// Time without progress of a send after which the client gives up.
 const WRITE_LIMIT: Duration = Duration::from_secs(2);
 
-/// A connection without manners.
+/// A raw connection.
 #[derive(Debug)]
 pub struct Wire {
     stream: TcpStream,
@@ -19,7 +19,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Connects from `source`. A `receive_buffer` in bytes makes the kernel take little on behalf of a client that does not
+    /// Connects from `source`. A `receive_buffer` in bytes makes the kernel buffer little for a client that does not
     /// read.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Wire {
         self.stream.write_all(bytes)
     }
 
-    /// Sends as many of these bytes as the connection takes at once, and gives their number.
+    /// Sends as many of these bytes as the connection takes at once, and returns their number.
     ///
     /// # Errors
     /// If the connection is closed.
@@ -63,7 +63,7 @@ impl Wire {
         sent
     }
 
-    /// Takes at most `limit` bytes that have come, throws them away, and gives their number.
+    /// Receives at most `limit` bytes, drops them, and returns their number.
     ///
     /// # Errors
     /// If the connection is closed.
@@ -85,12 +85,12 @@ impl Wire {
         result
     }
 
-    /// Whether the server still keeps the connection; received bytes are thrown away.
+    /// Whether the server still keeps the connection open; received bytes are dropped.
     pub fn is_open(&mut self) -> bool {
         self.sip(64 << 10).is_ok()
     }
 
-    /// The next record without its marks; `None` if it has not come after this time.
+    /// The next record without its marks; `None` if it does not arrive within `limit`.
     ///
     /// # Errors
     /// If the connection is closed.
@@ -129,19 +129,19 @@ impl Wire {
 
     /// Closes the direction to the server, as a client does after its last call.
     pub fn finish(&mut self) {
-        // A connection that is closed already needs no closing.
+        // A closed connection needs no closing.
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
     }
 
-    /// Ends the connection with a reset, as a machine does that has lost power and come back.
+    /// Ends the connection with a reset, as a machine does after a loss of power.
     pub fn reset(self) {
         let socket = socket2::SockRef::from(&self.stream);
-        // Without it the connection ends in order, which is less rude and no error.
+        // Without this option the connection ends in order, which is less rude and no error.
         let _ = socket.set_linger(Some(Duration::ZERO));
     }
 }
 
-/// "Not now" is no error.
+/// Returns 0 for "would block", which is no error.
 fn at_once(result: io::Result<usize>) -> io::Result<usize> {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     match result {
@@ -150,7 +150,7 @@ fn at_once(result: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// Bytes as fragments of this many bytes each, which are one record.
+/// One record of this message, in fragments of `bytes` bytes.
 pub fn in_fragments(message: &[u8], bytes: usize) -> Vec<u8> {
     let mut record = Vec::new();
     let mut rest = message;

@@ -9,13 +9,13 @@ use forebay_client::{Handle, Reach, Reached};
 
 use crate::ledger::Ledger;
 
-/// The number of different findings that are kept.
+/// Most different findings that are kept.
 const MOST_FINDINGS: usize = 100;
 
 /// The state that all clients of a run share.
 #[derive(Debug)]
 pub struct World {
-    /// Where the server listens, also after a restart.
+    /// Address of the server, the same after a restart.
     pub address: SocketAddr,
     /// The root directory of the volume.
     pub root: Handle,
@@ -32,13 +32,13 @@ pub struct World {
 
 #[derive(Debug)]
 struct State {
-    /// Counts the starts of the server.
+    /// Number of starts of the server.
     opening: u64,
-    /// Whether it serves now.
+    /// Whether the server serves.
     open: bool,
     polite_ends: bool,
     all_end: bool,
-    /// Each with how often it was found.
+    /// Each with the number of times it was found.
     findings: Vec<(String, u64)>,
 }
 
@@ -75,22 +75,22 @@ impl World {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A client that panicked is a finding of its own; the state is whole all the same.
+        // A client that panicked is a finding of its own; the state is consistent all the same.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first transaction number of a new connection: far from that of any other.
+    /// The first transaction number of a new connection: far from those of all others.
     pub fn first_call(&self) -> u32 {
         let number = self.next_link.fetch_add(1, Ordering::Relaxed);
         number.wrapping_mul(0x9e37_79b1)
     }
 
-    /// The server is about to be killed.
+    /// Called before the server is killed.
     pub fn close(&self) {
         self.state().open = false;
     }
 
-    /// The server serves again.
+    /// Called when the server serves again.
     pub fn reopen(&self) {
         let mut state = self.state();
         state.open = true;
@@ -104,13 +104,13 @@ impl World {
         state.open.then_some(state.opening)
     }
 
-    /// The well-behaved client comes to its end, all calls answered.
+    /// Makes the well-behaved client end, with all its calls answered.
     pub fn end_polite(&self) {
         self.state().polite_ends = true;
         self.changed.notify_all();
     }
 
-    /// All clients end.
+    /// Makes all clients end.
     pub fn end_all(&self) {
         let mut state = self.state();
         state.polite_ends = true;
@@ -138,7 +138,7 @@ impl World {
         findings.collect()
     }
 
-    /// Waits for this time; false as soon as all clients are to end.
+    /// Waits for this time; returns false as soon as all clients are to end.
     pub fn pause(&self, time: Duration) -> bool {
         self.wait(time, |state| state.all_end)
     }
@@ -157,16 +157,16 @@ impl World {
     }
 }
 
-/// The way of the well-behaved client to the server: that of a hard mount, which waits and repeats.
+/// Connects the well-behaved client to the server as a hard mount does: it waits and repeats.
 #[derive(Debug)]
 pub struct Door {
     world: Arc<World>,
-    /// The start of the server to which it led last. To the same one once more: a connection was lost.
+    /// The start of the server at the last connection. The same start again means that a connection was lost.
     seen: Option<u64>,
 }
 
 impl Door {
-    /// A way that was not used.
+    /// A door that was not used yet.
     pub fn new(world: Arc<World>) -> Door {
         Door { world, seen: None }
     }

@@ -1,4 +1,4 @@
-//! Files that are made, written and made stable; most of them are removed again.
+//! Makes files, writes them and makes them stable; most of them are removed again.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) const PACE: Duration = Duration::from_millis(100);
 /// Bytes of a file.
 const BYTES: usize = 16 << 10;
 
-/// Of this number of files two stay, one for each way to make them stable.
+/// Two of this number of files stay, one for each way to make them stable.
 const KEPT_OF: u64 = 8;
 
 const CREATE: Call = call("CREATE", true);
@@ -72,7 +72,7 @@ fn write(
     Ok(written.verifier)
 }
 
-/// As a kernel's client: if the server has another verifier than the one under which it took the bytes, they are sent again.
+/// Acts as a kernel's client: if the server's verifier has changed since it took the bytes, they are sent again.
 fn write_and_commit(client: &mut Client, file: &Handle, data: &[u8]) -> Result<(), Trouble> {
     for _ in 0..5 {
         let verifier = write(client, &UNSTABLE, file, data, Stable::Unstable)?;

@@ -1,4 +1,4 @@
-//! READs of a file that is read all the time, and so lies in memory.
+//! READs of a file that is read all the time, and so stays in memory.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{Call, Client, HOT_BYTES, HOT_SEED, Trouble, wrong};
 /// Pause between two rounds.
 pub(super) const PACE: Duration = Duration::from_millis(50);
 
-/// Each round of this many reads 1 MiB.
+/// One in this number of rounds reads 1 MiB.
 const LARGE_EACH: u64 = 10;
 
 const SMALL: Call = Call {
@@ -28,7 +28,7 @@ const LARGE: Call = Call {
 static HOT: LazyLock<Vec<u8>> = LazyLock::new(|| content(HOT_SEED, HOT_BYTES));
 
 pub(super) fn round(client: &mut Client, number: u64) -> Result<(), Trouble> {
-    // 509 blocks further each time: all of them in turn, and never the next.
+    // Moves on by 509 blocks: reads all of them in turn, and never two adjacent ones in a row.
     let block = number * 509 % (HOT_BYTES as u64 / 4096);
     read(client, &SMALL, block * 4096, 4096)?;
     if number.is_multiple_of(LARGE_EACH) {

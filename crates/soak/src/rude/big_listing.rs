@@ -1,4 +1,4 @@
-//! Large listings, from true and false cookies.
+//! Large listings, from valid and made-up cookies.
 
 use forebay_client::{Create, Failure, Reply, Request, Status};
 

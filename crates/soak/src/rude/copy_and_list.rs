@@ -7,19 +7,19 @@ use forebay_client::{CallId, Failure, Link, Request, Stable, Status, Steady};
 
 use super::{Place, Trouble, file, wrong};
 
-/// WRITEs under way, as a kernel's client has them.
+/// WRITEs in flight, as many as a kernel's client has.
 const UNDER_WAY: usize = 16;
 
-/// The file is written again from its start after this number of MiB.
+/// Size in MiB after which the file is written again from its start.
 const FILE_MIB: u64 = 64;
 
 /// The listing makes calls in one of this number of turns.
 const ASKS_EACH: u64 = 10;
 
-/// How often it asks if it does not wait.
+/// Interval of its calls if it does not wait.
 const PACE: Duration = Duration::from_millis(500);
 
-/// Calls of the listing that have no answer, with their kind and when they were sent.
+/// Calls of the listing without an answer: their kind, and when they were sent.
 type Asked = BTreeMap<CallId, (&'static str, Instant)>;
 
 pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {

@@ -29,7 +29,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
             0 => nfs(flavor(0)),
             1 => nfs(groups(16)),
             2 => nfs(groups(17)),
-            // RPCSEC_GSS, and a flavor that there is not.
+            // RPCSEC_GSS, and a flavor that does not exist.
             3 => nfs(flavor(6)),
             4 => nfs(flavor(99)),
             // A body that is longer than 400 bytes.
@@ -52,7 +52,7 @@ fn message(number: u32, rpc: u32, (program, version): (u32, u32), credential: En
     [head.0, credential.0, vec![0; 8]].concat()
 }
 
-/// Each of these calls gets an answer of any kind, or the connection is closed, after which the client begins again.
+/// Expects any answer to each of these calls, or a closed connection, after which the client starts over.
 fn answered(wire: &mut Wire, number: u32) -> Result<(), Trouble> {
     let Some(reply) = wire.record(Duration::from_secs(60))? else {
         return wrong("a call with an odd credential has had no answer for a minute");

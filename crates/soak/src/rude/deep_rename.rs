@@ -4,7 +4,7 @@ use forebay_client::{Reply, Request};
 
 use super::{Place, Trouble, directory, expect, file};
 
-/// Levels that a tree gets at most.
+/// Most levels of a tree.
 const DEEPEST: u64 = 20_000;
 
 /// From about this level on, no directory can be moved there: it would have 4096 above it (docs/semantics.md).
@@ -30,7 +30,8 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
                 let back = Request::rename(&bottom, b"moved", &own, b"moved");
                 expect(&mut link, &back, &[0])?;
             }
-            // A directory into itself: NFS3ERR_INVAL, or NFS3ERR_NAMETOOLONG where the root is too far away to see that.
+            // A directory into itself: NFS3ERR_INVAL, or NFS3ERR_NAMETOOLONG where the root is too far up for the
+            // check.
             1 => {
                 let into_itself = Request::rename(&own, b"deep", &bottom, b"deep");
                 let refused: &[u32] = match depth < FAR {

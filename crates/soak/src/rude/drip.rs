@@ -20,7 +20,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
     while place.turn() {
         for wire in &mut wires {
             if let Some(open) = wire {
-                // The server may close it; the next one is opened a turn later.
+                // The server may close it; the next connection is opened a turn later.
                 if open.sip(SIP).is_err() {
                     *wire = None;
                 }

@@ -1,4 +1,4 @@
-//! The same question, as often as it goes.
+//! The same call, as often as possible.
 
 use forebay_client::Request;
 

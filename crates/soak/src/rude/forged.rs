@@ -1,4 +1,4 @@
-//! Handles that the server did not give.
+//! Handles that the server has not issued.
 
 use forebay_client::{Handle, Request, Stable};
 use forebay_crash::random::content;
@@ -14,7 +14,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
     let file = file(&mut link, &home, "file")?;
     while place.turn() {
         let forged = match place.turn % 3 {
-            // One bit of a true one.
+            // One changed bit in a valid handle.
             0 => {
                 let mut bytes = file.0.clone();
                 let bit = place.random.below(bytes.len() as u64 * 8);

@@ -1,4 +1,4 @@
-//! Records of which half is sent.
+//! Records of which only half is sent.
 
 use super::{Place, Trouble};
 use crate::wire::{LAST_FRAGMENT, Wire};
@@ -16,7 +16,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
                 continue;
             }
             let mut new = place.wire()?;
-            // A server that does not take all of it is right.
+            // The server may take only a part of it.
             *wire = new.offer(&half).is_ok().then_some(new);
         }
     }

@@ -42,9 +42,9 @@ fn wrong_record(which: u64, number: u32, file: &Handle) -> Vec<u8> {
         2 => marked(u32::MAX, 64 << 10),
         3 => marked(LAST_FRAGMENT | 3, 3),
         4 => marked(LAST_FRAGMENT | 2 << 20, 1000),
-        // Fragments of nothing, none of which is the last.
+        // Empty fragments, none of which is the last.
         5 => [0; 4].repeat(10_000),
-        // A handle of 65 bytes, of 4 GiB, and one that is not there.
+        // A handle of 65 bytes, one of 4 GiB, and a missing one.
         6 => call(1, arguments().opaque(&[7; 65])),
         7 => call(1, arguments().u32s(&[u32::MAX])),
         8 => call(1, arguments()),
@@ -58,7 +58,7 @@ fn wrong_record(which: u64, number: u32, file: &Handle) -> Vec<u8> {
             let head = arguments().opaque(&file.0).u64(0).u32s(&[u32::MAX, 2]);
             call(7, head.opaque(b"four"))
         }
-        // Something behind the arguments.
+        // Extra bytes behind the arguments.
         11 => call(1, arguments().opaque(&file.0).u32s(&[1, 2, 3])),
         // A credential of 4 GiB.
         _ => {

@@ -4,7 +4,7 @@ use forebay_client::{Reply, Request};
 
 use super::{Place, Trouble, directory, expect, file};
 
-/// Names that the file has at most.
+/// Most names of the file.
 const NAMES: u64 = 500;
 
 pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
@@ -21,7 +21,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
         )?;
         if place.turn > NAMES {
             let oldest = format!("name{}", place.turn - NAMES);
-            // It is not there if this life began later.
+            // The name is missing if this life began later.
             expect(
                 &mut link,
                 &Request::remove(&other, oldest.as_bytes()),

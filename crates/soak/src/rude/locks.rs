@@ -25,7 +25,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
             let wants = if owner % 4 == 3 { owner - 1 } else { owner };
             link.send(&lock(&file, b"soak", owner, wants, owner % 8 == 3))?;
         }
-        // Those of some turns before: up to 200 stay.
+        // Unlocks those of some turns before: up to 200 stay.
         for owner in first + OWNERS / 2..first + OWNERS / 2 + 16 {
             link.send(&unlock(&file, owner % OWNERS))?;
         }
@@ -35,7 +35,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The file's bytes of an owner: every second of them, so that ranges do not melt together.
+/// The byte range of an owner: every second byte of the file, so that ranges do not merge.
 fn range(encoder: Encoder, caller: &[u8], file: &Handle, owner: u64, wants: u64) -> Encoder {
     let name = format!("owner{owner}");
     let encoder = encoder
@@ -62,7 +62,7 @@ fn unlock(file: &Handle, owner: u64) -> Request {
     )
 }
 
-/// Takes all answers under way; each has to be one of the lock manager.
+/// Takes all answers in flight; each must be one of the lock manager.
 pub(super) fn answers(link: &mut Link<Steady>) -> Result<(), Trouble> {
     while let Some(answer) = link.receive()? {
         let mut results = answer.reply.results();

@@ -1,4 +1,4 @@
-//! Names without end. Each that was acknowledged has to be there in the end.
+//! Ever more names. Each acknowledged one must exist in the end.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use forebay_client::{Create, Failure, Request, Status};
 use super::{Place, Trouble, directory, wrong};
 use crate::ledger::numbered;
 
-/// CREATEs at once.
+/// CREATEs in flight.
 const BATCH: u32 = 32;
 
-/// Names of a directory; then another one is begun.
+/// Names in a directory; then the next one is begun.
 const DIRECTORY: u32 = 20_000;
 
 pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {

@@ -1,4 +1,4 @@
-//! Restarts of machines that there are not, and locks under names without end.
+//! Restarts of machines that do not exist, and locks under ever more names.
 
 use forebay_client::Request;
 use forebay_client::xdr::Encoder;

@@ -1,4 +1,4 @@
-//! Names that are no names, or look like something else.
+//! Invalid names, and names that look like something else.
 
 use forebay_client::{Create, Request};
 

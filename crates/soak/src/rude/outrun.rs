@@ -4,10 +4,10 @@ use forebay_client::{Request, Stable};
 
 use super::{Place, Trouble, file, settle};
 
-/// WRITEs under way.
+/// WRITEs in flight.
 const UNDER_WAY: usize = 8;
 
-/// Each file is written again from its start after this number of MiB.
+/// Size in MiB after which each file is written again from its start.
 const FILE_MIB: u64 = 64;
 
 pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {

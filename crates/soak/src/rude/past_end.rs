@@ -1,4 +1,4 @@
-//! Offsets behind the end of a file, and behind all offsets.
+//! Offsets behind the end of a file, and behind the largest offset.
 
 use forebay_client::{Failure, Reply, Request, Stable};
 
@@ -35,7 +35,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// A READ that must give nothing: NFS3_OK and no bytes, or a refusal.
+/// A READ that must return nothing: NFS3_OK and no bytes, or a refusal.
 fn nothing(
     link: &mut forebay_client::Link<forebay_client::Steady>,
     file: &forebay_client::Handle,

@@ -13,7 +13,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
     let mut link = place.link();
     let home = place.home(&mut link)?;
     let name = format!("file{}", place.thread);
-    // It must not be emptied when the connection has broken: it holds acknowledged data.
+    // The file must not be emptied after its connection has broken: it holds acknowledged data.
     let file = match lookup(&mut link, &home, &name) {
         Ok(file) => file,
         Err(_) => super::file(&mut link, &home, &name)?,

@@ -1,4 +1,4 @@
-//! Renames of the names that a listing gives, as programs do that mark files as done.
+//! Renames of the names in a listing, as programs do that mark files as done.
 
 use forebay_client::{Reply, Request};
 

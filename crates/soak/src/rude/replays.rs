@@ -1,4 +1,4 @@
-//! Transaction numbers that come again.
+//! Repeated transaction numbers.
 
 use std::io;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
         let number = place.world.first_call();
         let (first, second) = (format!("a{}", place.turn), format!("b{}", place.turn));
         let one = create(&mut wire, number, &own, &first)?;
-        // Repeated: the first answer again, or, if that is forgotten, that the name is taken.
+        // Repeated: the first answer again or, if the server has dropped it, that the name is taken.
         let again = create(&mut wire, number, &own, &first)?;
         if one == OK && ![OK, EXIST, LATER].contains(&again) {
             return wrong(format!("a repeated CREATE was answered with {again}"));
@@ -46,7 +46,7 @@ fn create(wire: &mut Wire, number: u32, parent: &Handle, name: &str) -> Result<u
     let request = Request::create(parent, name.as_bytes(), Create::Guarded, 0o644);
     wire.send(&request.record(number, Caller::ROOT))?;
     let reply = wire.record(Duration::from_secs(60))?;
-    // A call that is executed while it comes again may be left without an answer of its own.
+    // A call that is repeated while it is executed may stay without an answer of its own.
     let reply = reply.ok_or(io::Error::from(io::ErrorKind::TimedOut))?;
     let status = reply.get(24..28).and_then(|bytes| bytes.first_chunk());
     match status {

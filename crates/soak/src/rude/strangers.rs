@@ -7,10 +7,10 @@ use forebay_client::{Caller, Request};
 use super::{Place, Trouble, wrong};
 use crate::wire::Wire;
 
-/// Connections that it wants to keep.
+/// Connections that it tries to keep.
 const CONNECTIONS: usize = 200;
 
-/// New ones in a turn.
+/// New connections in a turn.
 const NEW: usize = 50;
 
 pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {

@@ -1,4 +1,4 @@
-//! Records that come byte by byte.
+//! Records that arrive byte by byte.
 
 use forebay_client::{Caller, Request};
 

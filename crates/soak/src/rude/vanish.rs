@@ -1,4 +1,4 @@
-//! Clients that vanish in the middle.
+//! Clients that vanish in the middle of a call.
 
 use forebay_client::{Caller, Request, Stable};
 
