@@ -6,35 +6,35 @@ use std::path::Path;
 
 use crate::marks::{self, MarkError};
 
-/// The option that all benchmarks know which print tables.
+/// The option that all benchmarks with tables accept.
 const UPDATE: &str = "--update";
 
-/// What a benchmark was called with. `cargo bench` adds `--bench`; `cargo test` does not, and then a benchmark shows in
-/// little time that it works.
+/// The arguments of a benchmark. `cargo bench` adds `--bench`; `cargo test` does not, and then a benchmark only shows
+/// in little time that it works.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     full: bool,
     flags: Vec<String>,
-    /// With what follows each.
+    /// Options, each with its value.
     options: Vec<(String, String)>,
     filters: Vec<String>,
 }
 
-/// Why nothing is measured.
+/// Why the command line is refused.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentError {
-    /// Nobody would have looked at this option.
+    /// This option is not known, and would be ignored.
     #[error("{0} is unknown; there are: {1}")]
     Unknown(String, String),
-    /// The command line ends with an option that is followed by something.
+    /// The command line ends with an option that needs a value.
     #[error("{0}: nothing follows it")]
     Missing(String),
-    /// This table is made without an option that was given.
+    /// This table does not use an option that was given.
     #[error("{0} knows no {1}; name the tables that it is for")]
     NotForAll(String, String),
 }
 
-/// The text: it is what is printed of an error that `main` returns.
+/// The message, because an error that `main` returns is printed with `Debug`.
 impl fmt::Debug for ArgumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -42,12 +42,12 @@ impl fmt::Debug for ArgumentError {
 }
 
 impl Arguments {
-    /// Those of this program, which knows these `options`, each followed by something, and these `flags`, which stand
-    /// alone. `--update FILE` is always known. All else are filters.
+    /// The arguments of this program, which accepts these `options`, each with a value, and these `flags` without one.
+    /// `--update FILE` is always accepted. Everything else is a filter.
     ///
     /// # Errors
-    /// An option that is not known, or that nothing follows. `cargo test` gives all tests of the workspace the same
-    /// ones, so there the unknown ones are passed over.
+    /// An unknown option, or one without its value. `cargo test` passes the same arguments to all tests of the
+    /// workspace, so that unknown ones are ignored there.
     pub fn of_this(options: &[&str], flags: &[&str]) -> Result<Arguments, ArgumentError> {
         Arguments::read(std::env::args().skip(1), options, flags)
     }
@@ -64,7 +64,7 @@ impl Arguments {
                 "--bench" => found.full = true,
                 flag if flags.contains(&flag) => found.flags.push(argument),
                 option if option == UPDATE || options.contains(&option) => {
-                    // What follows is never another option: then it was forgotten.
+                    // A value never begins like an option: then the value was forgotten.
                     match given.next_if(|value| !value.starts_with("--")) {
                         Some(value) => found.options.push((argument, value)),
                         None => return Err(ArgumentError::Missing(argument)),
@@ -83,7 +83,7 @@ impl Arguments {
         }
     }
 
-    /// Whether it is to measure, and not only to show that it works.
+    /// Whether to measure, and not only to show that the benchmark works.
     pub fn full(&self) -> bool {
         self.full
     }
@@ -93,12 +93,12 @@ impl Arguments {
         self.flags.iter().any(|given| given == flag)
     }
 
-    /// Whether what is called `name` is wanted: it contains one of the filters, if there are any.
+    /// Whether the benchmark `name` is selected: it contains one of the filters, or there are none.
     pub fn chooses(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
     }
 
-    /// Refuses what the table called `name`, which knows these options, would not look at.
+    /// Refuses options that the table `name`, which uses only these, would ignore.
     ///
     /// # Errors
     /// An option was given that is none of these.
@@ -111,14 +111,13 @@ impl Arguments {
         }
     }
 
-    /// What follows this option, if that was given.
+    /// The value of this option, if it was given.
     pub fn after(&self, option: &str) -> Option<&str> {
         let given = self.options.iter().find(|(given, _)| given == option);
         given.map(|(_, value)| value.as_str())
     }
 
-    /// Each of these options and what follows it, in the order of the command line: options that may be given again
-    /// and again.
+    /// Each of these options with its value, in the order of the command line, for options that may be repeated.
     pub fn all_after<'a>(
         &'a self,
         options: &'a [&str],
@@ -129,7 +128,7 @@ impl Arguments {
             .filter(move |(option, _)| options.contains(option))
     }
 
-    /// The command with those of these options that were given: what somebody types to measure the same.
+    /// The command with those of these options that were given, to be typed for the same measurement.
     pub fn command(&self, command: &str, options: &[&str]) -> String {
         let given = self.all_after(options);
         given.fold(command.to_owned(), |command, (option, value)| {
@@ -137,7 +136,7 @@ impl Arguments {
         })
     }
 
-    /// Prints tables, or puts them between the marks of the benchmark of this name in the text after `--update`.
+    /// Prints tables, or puts them between the marks of this benchmark in the file after `--update`.
     pub fn show(&self, benchmark: &str, tables: &str) -> Result<(), MarkError> {
         match self.after(UPDATE) {
             None => {

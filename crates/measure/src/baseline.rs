@@ -1,18 +1,18 @@
-//! Instruction counts that are kept, and that the next change is held to.
+//! Instruction counts that are kept as a baseline, against which the next change is checked.
 //!
 //! ```text
-//! # Lines of comments stay where they are before the first count.
+//! # Lines of comments stay in place before the first count.
 //! cache/write 4 KiB       1234
 //! fs/create              15210   20 %
 //! ```
 //!
-//! The key ends before the last number; behind it is how far a count may lie from it, where that is not a tenth.
+//! The key ends before the last number. A tolerance may follow the number, if it is not a tenth.
 
 use std::fmt;
 
 use crate::Round;
 
-/// How far a count may lie from the one that is kept, if nothing else is said, in percent.
+/// Tolerance of a count in percent, if its line has none.
 const USUAL_TOLERANCE: f64 = 10.0;
 
 /// Counts of operations, in the order of their file.
@@ -33,44 +33,44 @@ struct Kept {
 /// A file of counts that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BaselineError {
-    /// A line is neither.
+    /// A line is neither a comment nor a count.
     #[error("line {0} is neither a comment nor a key and a count: {1:?}")]
     Line(usize, String),
-    /// Two lines are of the same.
+    /// Two lines have the same key.
     #[error("line {0} has the key of an earlier one: {1:?}")]
     Twice(usize, String),
 }
 
-/// What became of a count.
+/// Result of comparing a count with the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is about what it was.
+    /// Within the tolerance.
     Same,
-    /// It is more than may be.
+    /// Above the tolerance.
     Dearer,
-    /// It is so much less that the baseline should be renewed, lest the gain be lost again unseen.
+    /// Below the tolerance: the baseline should be renewed, or the gain may be lost again unnoticed.
     Cheaper,
-    /// It was not counted before.
+    /// Not in the baseline.
     New,
-    /// It was counted before and is no longer.
+    /// In the baseline, but no longer counted.
     Gone,
 }
 
-/// A count beside the one that is kept.
+/// A count beside the one in the baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What was counted.
+    /// Key of the count.
     pub key: String,
-    /// As it is kept.
+    /// Count in the baseline.
     pub kept: Option<f64>,
-    /// As it is now.
+    /// Count now.
     pub now: Option<f64>,
-    /// What that means.
+    /// Result of the comparison.
     pub verdict: Verdict,
 }
 
 impl Finding {
-    /// Whether a change with it is refused: a count is too high, or the baseline is not of what is counted.
+    /// Whether a change with it is refused: a count is too high, or the baseline has other keys than the counts.
     pub fn is_refused(&self) -> bool {
         match self.verdict {
             Verdict::Same | Verdict::Cheaper => false,
@@ -116,7 +116,7 @@ impl Baseline {
         Ok(baseline)
     }
 
-    /// Lines at the head that begin with this.
+    /// The first line at the head that begins with this.
     pub fn remarks(&self, beginning: &str) -> Option<&str> {
         let mut lines = self.head.iter();
         lines
@@ -124,13 +124,13 @@ impl Baseline {
             .map(String::as_str)
     }
 
-    /// The same of some keys only.
+    /// A baseline with only some of the keys.
     pub fn only(mut self, keep: impl Fn(&str) -> bool) -> Baseline {
         self.kept.retain(|kept| keep(&kept.key));
         self
     }
 
-    /// Holds counts against it: the ones that are kept in their order, and then the new ones.
+    /// Compares counts with the baseline: first those of the baseline in their order, then the new ones.
     pub fn check(&self, counts: &Round) -> Vec<Finding> {
         let kept = self.kept.iter().map(|kept| {
             let now = counts.get(&kept.key);
@@ -150,8 +150,8 @@ impl Baseline {
         kept.chain(new).collect()
     }
 
-    /// Keeps these counts from now on, and no others. Comments and tolerances stay, and the line at the head that
-    /// begins with `mark` becomes `remark`.
+    /// Replaces the counts by these. Comments and tolerances stay, and the line at the head that begins with `mark`
+    /// becomes `remark`.
     pub fn renew(&mut self, counts: &Round, mark: &str, remark: String) {
         let new: Vec<_> = self
             .unknown(counts)
@@ -218,7 +218,7 @@ fn positive(number: &str) -> Option<f64> {
     (number.is_finite() && number > 0.0).then_some(number)
 }
 
-/// As it is in a file.
+/// Written as the file has it.
 impl fmt::Display for Baseline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in &self.head {

@@ -1,17 +1,17 @@
-//! One revision beside another.
+//! Comparison of two revisions.
 
 use std::fmt::Write;
 
 use crate::table::{head, line, times, whole};
 use crate::{Median, Round, Rounds};
 
-/// From where on a change is refused.
+/// Limits above which a change is refused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// How much more an instruction count may be: 1.1 is a tenth.
+    /// Limit of the ratio of instruction counts: 1.1 allows a tenth more.
     pub instructions: f64,
-    /// How much more the median of the ratios of times may be. That alone could be chance: refused is only what is
-    /// slower in three quarters of the rounds as well.
+    /// Limit of the median of the ratios of times. That alone could be chance: a change is refused only if it is slower
+    /// in three quarters of the rounds as well.
     pub time: f64,
 }
 
@@ -24,32 +24,32 @@ impl Default for Limits {
     }
 }
 
-/// What was compared under one key. Less is better throughout.
+/// The comparison of one key. Less is better for every key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Of what it is.
+    /// The key.
     pub key: String,
-    /// In the base.
+    /// Value of the base.
     pub base: Median,
-    /// In the revision in question.
+    /// Value of the revision in question.
     pub own: Median,
-    /// `own` to `base`, within the rounds.
+    /// Ratio of `own` to `base`, within the rounds.
     pub ratio: Median,
-    /// Whether it is more than may be.
+    /// Whether the ratio is above its limit.
     pub is_worse: bool,
 }
 
-/// All that was compared, in the order in which it came.
+/// All rows, in the order in which they were added.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
     limits: Limits,
     rows: Vec<Row>,
-    /// Keys that only one of the two has.
+    /// Keys that only one of the revisions has.
     apart: Vec<String>,
 }
 
 impl Comparison {
-    /// With these limits, and nothing compared yet.
+    /// An empty comparison with these limits.
     pub fn new(limits: Limits) -> Comparison {
         Comparison {
             limits,
@@ -64,7 +64,7 @@ impl Comparison {
         self.add(&base, &own, |ratio| ratio.value > limit);
     }
 
-    /// Compares times of rounds that were run in turns.
+    /// Compares the times of rounds that were run in turns.
     pub fn times(&mut self, base: &Rounds, own: &Rounds) {
         let limit = self.limits.time;
         self.add(base, own, |ratio| ratio.value > limit && ratio.low > 1.0);
@@ -96,12 +96,12 @@ impl Comparison {
         &self.rows
     }
 
-    /// Whether nothing is worse, and anything was compared at all.
+    /// Whether no row is worse, and there is at least one.
     pub fn passes(&self) -> bool {
         !self.rows.is_empty() && self.rows.iter().all(|row| !row.is_worse)
     }
 
-    /// The table, and what could not be compared.
+    /// The table, and the keys that could not be compared.
     pub fn table(&self) -> String {
         let mut table = head(&["", "base", "this", "ratio", ""]);
         for row in &self.rows {
@@ -171,9 +171,9 @@ mod tests {
     fn a_time_is_worse_only_if_most_rounds_say_so() {
         assert!(!time_is_worse(&[1.0, 1.0, 1.15, 1.15, 1.15]));
         assert!(time_is_worse(&[1.1, 1.1, 1.2, 1.2, 1.3]));
-        // The median is over the limit, and a quarter of the rounds is not slower at all.
+        // The median is over the limit, but a quarter of the rounds is not slower at all.
         assert!(!time_is_worse(&[0.9, 1.0, 1.2, 1.2, 1.3]));
-        // One round that something else disturbed.
+        // One round that another process disturbed.
         assert!(!time_is_worse(&[1.0, 1.0, 1.0, 1.0, 9.0]));
     }
 

@@ -24,7 +24,7 @@ pub(crate) fn today() -> String {
     written(since.map_or(0, |since| since.as_secs()) / DAY_SECONDS)
 }
 
-/// The day so many days after 1 January 1970, in the Gregorian calendar.
+/// The day `days` days after 1 January 1970, in the Gregorian calendar.
 fn written(days: u64) -> String {
     let is_leap =
         |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn days_are_dates_of_the_calendar() {
-        // As `date -u -d @SECONDS` gives them.
+        // As `date -u -d @SECONDS` prints them.
         for (seconds, date) in [
             (0, "1 January 1970"),
             (951_782_400, "29 February 2000"),

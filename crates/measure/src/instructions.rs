@@ -1,24 +1,24 @@
-//! Instructions of an operation, counted by Valgrind.
+//! Counts the instructions of an operation with Valgrind.
 //!
-//! A program is run twice, with a small and with a large number of turns of the same loop; the difference of the
-//! instructions is of the turns alone, without the start and the end of the program. What the kernel does is
-//! not counted. All threads are, unless the count is confined to a function.
+//! A program is run twice, with a small and with a large number of turns of the same loop. The difference of the two
+//! counts belongs to the turns alone, without the start and the end of the program. Instructions of the kernel are not
+//! counted. Those of all threads are, unless the count is restricted to a function.
 //!
-//! The environment of the program is emptied, but for what finds libraries and folders, and the C library is told to
-//! use nothing that only some processors have. So counts are the same on different machines as far as compiler and C
-//! library are; of libraries that choose for themselves (checksums, hashes) as far as Valgrind shows them the same
-//! processor.
+//! The program's environment is emptied, except for the variables that locate libraries and folders, and the C library
+//! is configured to use nothing that only some processors have. So counts are the same on different machines if
+//! compiler and C library are the same. Libraries that choose code themselves (checksums, hashes) must see the same
+//! processor under Valgrind as well.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What a program keeps of the environment.
+/// Variables that the program's environment keeps.
 const KEPT: [&str; 4] = ["PATH", "LD_LIBRARY_PATH", "VALGRIND_LIB", "TMPDIR"];
 
-/// Has the C library copy and compare memory in the one way that it has for every processor of this kind. Left to
-/// itself it goes by what the processor can do, and of a copy by one instruction (ERMS) each byte counts as one, which
-/// is ten times what other copies come to.
+/// Makes the C library copy and compare memory in the one way that works on every processor of this kind. By default it
+/// chooses by the processor's features, and in a copy by one instruction (ERMS) each byte counts as one, ten times as
+/// many as other copies take.
 const TUNABLES: (&str, &str) = (
     "GLIBC_TUNABLES",
     "glibc.cpu.hwcaps=-AVX2,-AVX512F,-AVX512VL,-ERMS,-FSRM,-BMI2",
@@ -36,22 +36,22 @@ pub enum CountError {
     /// The program failed under it.
     #[error("the program failed under valgrind:\n{0}")]
     Failed(String),
-    /// It did not say how many there were.
+    /// Its output has no count.
     #[error("valgrind does not say what it collected:\n{0}")]
     Unclear(String),
 }
 
-/// How often a loop is gone through in the two runs.
+/// Numbers of turns of the loop in the two runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
-    /// In the one.
+    /// In the first run.
     pub few: u64,
-    /// In the other; more than `few`.
+    /// In the second run; more than `few`.
     pub many: u64,
 }
 
 impl Turns {
-    /// A quarter of `many`, and `many`, which is at least 4.
+    /// A quarter of `many`, and `many`, which must be at least 4.
     pub const fn upto(many: u64) -> Turns {
         Turns {
             few: many / 4,
@@ -59,7 +59,7 @@ impl Turns {
         }
     }
 
-    /// Instructions of one turn; `count` gives those of a run with so many of them.
+    /// Instructions of one turn; `count` returns those of a run with the given number of turns.
     pub fn each<E>(self, mut count: impl FnMut(u64) -> Result<u64, E>) -> Result<f64, E> {
         let (few, many) = (count(self.few)?, count(self.many)?);
         let turns = self.many.saturating_sub(self.few).max(1);
@@ -75,7 +75,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Every thread of it from start to end.
+    /// Counts every thread of the program from start to end.
     pub fn program(program: impl Into<PathBuf>) -> Counted {
         Counted {
             program: program.into(),
@@ -83,13 +83,13 @@ impl Counted {
         }
     }
 
-    /// This very program.
+    /// Counts the current program.
     pub fn this() -> io::Result<Counted> {
         std::env::current_exe().map(Counted::program)
     }
 
-    /// Only what is done in functions whose names contain this, and in what they call, by the thread that calls
-    /// them: not what other threads do meanwhile.
+    /// Counts only functions whose names contain this, and the functions that they call, on the thread that calls them;
+    /// not the work of other threads meanwhile.
     pub fn within(mut self, function: &str) -> Counted {
         self.within = Some(format!("*{function}*"));
         self
@@ -127,7 +127,7 @@ impl Counted {
     }
 }
 
-/// Of the last lines of callgrind, "==PID== Collected : NUMBER".
+/// The number in one of callgrind's last lines, "==PID== Collected : NUMBER".
 fn collected(text: &str) -> Option<u64> {
     let (_, number) = text
         .lines()
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_turn_is_the_difference_of_two_runs() {
-        // 1000 to start, 7 a turn.
+        // 1000 to start, 7 for each turn.
         let run = |turns: u64| Ok::<_, ()>(1000 + 7 * turns);
         assert_eq!(Turns::upto(400).each(run), Ok(7.0));
         assert_eq!(Turns { few: 1, many: 2 }.each(run), Ok(7.0));

@@ -1,21 +1,20 @@
-//! What the benchmarks of Forebay have in common: how they measure on a machine that others use too, and how their
-//! tables come into the documentation.
+//! The common code of Forebay's benchmarks: how they measure on a shared machine, and how their tables get into the
+//! documentation.
 //!
 //! ```text
 //!  programs in turns --> rounds: key, value --+--> medians, ratios --> table --> between two marks of a text
 //!  criterion --> samples ---------------------+--> the same, beside published figures
-//!  Valgrind --> instructions of an operation -+--> baseline, which the next change is held to
+//!  Valgrind --> instructions of an operation -+--> baseline, against which the next change is checked
 //! ```
 //!
-//! * Times wobble with what else a machine does. So what is compared is measured in turns ([`in_turns`]), and
-//!   compared within a round ([`Rounds::ratio`], [`Rounds::ratio_to`]): what slows a whole round slows both. What is
-//!   told is the [`Median`] of the rounds with the quartiles around it.
-//! * [Instructions](instructions) do not wobble. A [`Baseline`] of them is kept in the repository; a change that needs
+//! * Times vary with the other load of a machine. So builds that are compared are measured in turns ([`in_turns`]), and
+//!   compared within a round ([`Rounds::ratio`], [`Rounds::ratio_to`]): a cause that slows a whole round slows both.
+//!   The result is the [`Median`] of the rounds with the quartiles around it.
+//! * [Instructions](instructions) do not vary. A [`Baseline`] of them is kept in the repository; a change that needs
 //!   a tenth more is refused.
-//! * A [`Comparison`] holds one revision against another, with [`Limits`] for both.
-//! * [`Published`] figures of others stand beside what [criterion](Samples) has measured.
-//! * Tables are [printed by programs](marks), never typed, and say on which [`Machine`] and with which command they
-//!   were made.
+//! * A [`Comparison`] compares one revision with another, with [`Limits`] for both.
+//! * [`Published`] figures of other systems stand beside the results of [criterion](Samples).
+//! * Tables are [printed by programs](marks), never typed, and name the [`Machine`] and the command that made them.
 
 #![forbid(unsafe_code)]
 

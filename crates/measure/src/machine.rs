@@ -1,4 +1,4 @@
-//! On what something was measured.
+//! The machine of a measurement.
 
 use std::fmt;
 use std::fs;
@@ -6,17 +6,17 @@ use std::thread;
 
 use crate::date;
 
-/// A machine, as far as a reader has to know it to judge figures.
+/// A machine, as far as a reader must know it to judge figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// What the processor calls itself.
+    /// Name of the processor.
     pub processor: String,
-    /// How many of them this process may use.
+    /// Number of processors that this process may use.
     pub processors: usize,
 }
 
 impl Machine {
-    /// The one that this runs on.
+    /// The machine that this process runs on.
     pub fn this() -> Machine {
         let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         Machine {
@@ -27,7 +27,7 @@ impl Machine {
         }
     }
 
-    /// The sentence above a table: the machine, today's date, the command, and what the figures are.
+    /// The sentence above a table: the machine, today's date, the command, and the kind of the figures.
     pub fn caption(&self, command: &str, figures: &str) -> String {
         format!("{self}; {}; `{command}`; {figures}.", date::today())
     }
@@ -44,7 +44,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// What `/proc/cpuinfo` calls the first processor; on some machines it has no name.
+/// The name of the first processor in `/proc/cpuinfo`; on some machines it has none.
 fn processor(about: &str) -> Option<&str> {
     let named = about.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;

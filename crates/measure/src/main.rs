@@ -1,7 +1,7 @@
-//! `forebay-measure`: tables out of results, and one revision beside another.
+//! `forebay-measure`: makes tables of results, and compares two revisions.
 
 #![forbid(unsafe_code)]
-// It is a program, and prints what it found.
+// This program prints its results.
 #![allow(clippy::print_stdout)]
 
 mod revisions;
@@ -28,7 +28,7 @@ forebay-measure compare BASE OWN          the benchmark programs in two folders,
     --rounds N        how often [5]
 ";
 
-/// The arguments: those that stand alone, and the values of options.
+/// The arguments: those without options, and the values of options.
 struct Arguments {
     alone: Vec<String>,
     options: Vec<(String, String)>,
@@ -68,7 +68,7 @@ impl Arguments {
         Ok(Samples::read(&folder)?)
     }
 
-    /// Prints a table, or puts it where it is to stand.
+    /// Prints a table, or puts it into the file after `--update`.
     fn put(&self, name: &str, table: &str) -> Result<ExitCode, Box<dyn Error>> {
         let caption = Machine::this().caption(
             "cargo bench",

@@ -1,4 +1,4 @@
-//! Tables in texts: what a program prints stands between two marks, and is replaced from one to the other.
+//! Tables in texts: a program's output stands between two marks, and is replaced there.
 //!
 //! ```text
 //! <!-- the output of NAME: begin -->
@@ -11,18 +11,18 @@
 use std::io;
 use std::path::Path;
 
-/// Why a table is not in a text.
+/// Why a table could not be put into a text.
 #[derive(Debug, thiserror::Error)]
 pub enum MarkError {
     /// The text cannot be read or written.
     #[error("{0}: {1}")]
     Io(String, #[source] io::Error),
-    /// There is no such place in it.
+    /// The text has no such marks.
     #[error("{text} has no line {mark:?}: put it where the table is to stand")]
     Missing {
         /// The file.
         text: String,
-        /// The line that it needs.
+        /// The line that is missing.
         mark: String,
     },
 }
@@ -31,7 +31,7 @@ fn line(name: &str, end: &str) -> String {
     format!("<!-- the output of {name}: {end} -->")
 }
 
-/// `text` with `tables` in the place of what was between the marks of `name`; else the mark that it lacks.
+/// `text` with `tables` between the marks of `name`; the error is the missing mark.
 fn replaced(text: &str, name: &str, tables: &str) -> Result<String, String> {
     let (begins, ends) = (line(name, "begin"), line(name, "end"));
     let Some((before, rest)) = text.split_once(&begins) else {
@@ -44,7 +44,7 @@ fn replaced(text: &str, name: &str, tables: &str) -> Result<String, String> {
     Ok(format!("{before}{begins}\n\n{tables}\n\n{ends}{behind}"))
 }
 
-/// Puts tables between the marks of `name` in this text. It is left as it was on an error.
+/// Puts tables between the marks of `name` in this file. On an error the file stays unchanged.
 pub fn update(text: &Path, name: &str, tables: &str) -> Result<(), MarkError> {
     let shown = || text.display().to_string();
     let failed = |error| MarkError::Io(shown(), error);
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(mark(TEXT, "c"), "<!-- the output of c: begin -->");
         let headless = TEXT.replace("a: end", "a: fin");
         assert_eq!(mark(&headless, "a"), "<!-- the output of a: end -->");
-        // An end before its beginning is none.
+        // An end before its beginning does not count.
         let reversed = "<!-- the output of a: end -->\n<!-- the output of a: begin -->\n";
         assert_eq!(mark(reversed, "a"), "<!-- the output of a: end -->");
     }

@@ -1,19 +1,19 @@
-//! The middle of several values, and how far they lie apart.
+//! The median of several values, and their spread.
 
-/// A median and the quartiles around it. All three are values that were measured, never means of two. They are
-/// NaN where nothing was.
+/// A median and the quartiles around it. All three are measured values, never means of two. They are NaN if there are
+/// no values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Median {
-    /// The middle one; of an even number of values the lower one of the two in the middle.
+    /// The middle value; of an even number of values the lower one of the two in the middle.
     pub value: f64,
     /// The lower quartile: a quarter of the values is at most this.
     pub low: f64,
-    /// The upper quartile.
+    /// The upper quartile: a quarter of the values is at least this.
     pub high: f64,
 }
 
 impl Median {
-    /// Of these values, in any order.
+    /// The median of these values, in any order.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Median {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -26,7 +26,7 @@ impl Median {
         }
     }
 
-    /// The median of what a falling function, such as a rate of a time, makes of the values.
+    /// The median after applying a falling function, such as a rate as a function of a time.
     pub fn reversed(self, of: impl Fn(f64) -> f64) -> Median {
         Median {
             value: of(self.value),
@@ -35,7 +35,7 @@ impl Median {
         }
     }
 
-    /// The same of a rising function.
+    /// The median after applying a rising function.
     pub fn map(self, of: impl Fn(f64) -> f64) -> Median {
         Median {
             value: of(self.value),

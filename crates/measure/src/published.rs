@@ -1,4 +1,4 @@
-//! Figures that others have published, as they ran on this kind of machine, beside our own.
+//! Published figures of other systems, as they ran on this kind of machine, beside our own.
 //!
 //! The rows are data, a line each with tabs between the columns:
 //!
@@ -7,13 +7,13 @@
 //! row <tab> unit <tab> published figure <tab> benchmark of the same work <tab> benchmark of the honest work
 //! ```
 //!
-//! The *same work* is what their benchmark does, kind as it may be (one file again and again, what is in the
-//! processor's cache); the *honest* one is what a server has to do. "-" where there is none.
+//! The *same work* is the work of their benchmark, even if it is favourable (one file again and again, data in the
+//! processor's cache); the *honest* one is the work that a server has to do. "-" if there is none.
 
 use crate::table::{digits, head, line, three};
 use crate::{Bench, Median, Samples};
 
-/// In what a figure is.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Millions of bytes a second: more is better.
@@ -43,10 +43,10 @@ pub struct Published(Vec<Row>);
 /// Why there is no table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishedError {
-    /// A line has not what a row needs.
+    /// A line lacks something that a row needs.
     #[error("line {0}: {1}")]
     Line(usize, &'static str),
-    /// A benchmark was not run.
+    /// A benchmark has no result.
     #[error("{row}: there are no results of {bench:?}: run it by `cargo bench`")]
     NotRun {
         /// The row.
@@ -54,14 +54,14 @@ pub enum PublishedError {
         /// The benchmark.
         bench: String,
     },
-    /// A benchmark does not say how much it does.
+    /// A benchmark does not state its amount of work.
     #[error("{row}: {bench:?} does not say how much an iteration does, which {unit} needs")]
     NoAmount {
         /// The row.
         row: String,
         /// The benchmark.
         bench: String,
-        /// What it would be needed for.
+        /// The unit that needs the amount.
         unit: &'static str,
     },
 }
@@ -74,7 +74,7 @@ impl Unit {
         Unit::Microseconds,
     ];
 
-    /// As it is written.
+    /// The unit as it is written.
     pub fn name(self) -> &'static str {
         match self {
             Unit::MegabytesASecond => "MB/s",
@@ -84,7 +84,7 @@ impl Unit {
         }
     }
 
-    /// What a benchmark comes to. `None` if it does not say how many bytes or elements it has.
+    /// The result of a benchmark in this unit. `None` if it does not state its number of bytes or elements.
     fn of(self, bench: &Bench) -> Option<Median> {
         match self {
             Unit::MegabytesASecond => bench.megabytes_a_second(),
@@ -97,7 +97,7 @@ impl Unit {
         }
     }
 
-    /// How many times as good `ours` is.
+    /// How many times `ours` is better.
     fn ahead(self, ours: f64, published: f64) -> f64 {
         match self {
             Unit::MegabytesASecond | Unit::ThousandASecond => ours / published,
@@ -134,7 +134,7 @@ impl Published {
         Ok(Published(rows))
     }
 
-    /// The table, with medians, quartiles and how many times as good they are.
+    /// The table, with medians, quartiles and how many times they are better.
     pub fn table(&self, samples: &Samples) -> Result<String, PublishedError> {
         let mut table = head(&[
             "",
@@ -165,7 +165,7 @@ impl Published {
 }
 
 impl Row {
-    /// Our figure, and how many times as good it is.
+    /// Our figure, and how many times it is better.
     fn cells(&self, bench: Option<&str>, samples: &Samples) -> Result<[String; 2], PublishedError> {
         let Some(name) = bench else {
             return Ok([String::new(), String::new()]);

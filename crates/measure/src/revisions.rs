@@ -1,9 +1,9 @@
-//! The benchmark programs of two revisions, each in a folder of its own, run in turns.
+//! Runs the benchmark programs of two revisions, each in a folder of its own, in turns.
 //!
 //! ```text
-//!  instructions        prints "key <tab> count": once each, as it does not wobble
-//!  call_cost --raw     prints "key <tab> value" of a round
-//!  anything else       is criterion's, and leaves samples where CRITERION_HOME says
+//!  instructions        prints "key <tab> count": run once, because counts do not vary
+//!  call_cost --raw     prints "key <tab> value" for a round
+//!  all others          are criterion's, and leave samples in CRITERION_HOME
 //! ```
 
 use std::error::Error;
@@ -16,7 +16,7 @@ use forebay_measure::{Comparison, Round, Samples, in_turns};
 const INSTRUCTIONS: &str = "instructions";
 const CALL_COST: &str = "call_cost";
 
-/// Shorter than criterion does it by itself: there are several rounds.
+/// Shorter than criterion's defaults, because there are several rounds.
 const SHORT: [&str; 6] = [
     "--warm-up-time",
     "0.2",
@@ -26,8 +26,8 @@ const SHORT: [&str; 6] = [
     "10",
 ];
 
-/// What of call_cost is compared: processor time of a call by itself, through the socket, and where two threads
-/// share everything. Its rates are the same once more, and its other keys are for its own tables.
+/// Keys of call_cost that are compared: processor time of a call alone, through the socket, and where two threads
+/// share everything. Its rates show the same again, and its other keys are for its own tables.
 fn is_compared(key: &str) -> bool {
     let mut words = key.split(' ');
     match words.next() {
@@ -37,7 +37,7 @@ fn is_compared(key: &str) -> bool {
     }
 }
 
-/// The folders.
+/// The folders with the programs of the two revisions.
 pub(crate) struct Revisions {
     base: PathBuf,
     own: PathBuf,
@@ -51,7 +51,7 @@ impl Revisions {
         }
     }
 
-    /// Runs what both have, and adds it to the comparison.
+    /// Runs the programs that both have, and adds their results to the comparison.
     pub(crate) fn run(&self, rounds: usize, to: &mut Comparison) -> Result<(), Box<dyn Error>> {
         for program in programs(&self.own)? {
             let (base, own) = (self.base.join(&program), self.own.join(&program));
@@ -74,7 +74,7 @@ impl Revisions {
     }
 }
 
-/// The names in a folder; the one whose figures are the firmest comes first.
+/// The names in a folder; the program with the firmest figures comes first.
 fn programs(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -87,7 +87,7 @@ fn programs(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
 fn counts(program: &Path) -> Result<Round, Box<dyn Error>> {
     let printed = output(Command::new(program).arg("--bench"))?;
     let counted = printed.parse();
-    // Without Valgrind it says so instead.
+    // Without Valgrind it prints that instead.
     counted.map_err(|_| format!("{}: {printed}", program.display()).into())
 }
 
@@ -105,12 +105,12 @@ fn round(name: &str, program: &Path) -> Result<Round, Box<dyn Error>> {
             .env("CRITERION_HOME", &left),
     )?;
     let round = Samples::read(&left)?.round();
-    // The next round is to leave its own.
+    // The next round must leave its own samples.
     fs::remove_dir_all(&left)?;
     Ok(round)
 }
 
-/// What a program prints, if it succeeds.
+/// The output of a program, if it succeeds.
 fn output(command: &mut Command) -> Result<String, Box<dyn Error>> {
     let output = command.stdin(Stdio::null()).output()?;
     match output.status.success() {
@@ -127,11 +127,11 @@ mod tests {
 
     use forebay_measure::Limits;
 
-    /// A program can be started only while nobody has it open for writing; and who starts one has, for a moment,
-    /// open all that others have.
+    /// A program can be started only while no process has it open for writing; and a process that starts one has, for a
+    /// moment, all files open that its parent has.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-    /// A program that prints this.
+    /// Makes a program that prints this.
     fn program(folder: &Path, name: &str, prints: &str) {
         let path = folder.join(name);
         fs::write(&path, format!("#!/bin/sh\nprintf '{prints}'\n")).unwrap();

@@ -1,4 +1,4 @@
-//! Rounds of measurements: each once through everything, and best in a process of its own.
+//! Rounds of measurements: each measures everything once, best in a process of its own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,33 +6,33 @@ use std::str::FromStr;
 
 use crate::Median;
 
-/// One round: values by what was measured.
+/// One round: values by key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round(BTreeMap<String, f64>);
 
 impl Round {
-    /// Keeps the value of `key`. One that it had before is lost.
+    /// Sets the value of `key`, and drops an earlier one.
     pub fn insert(&mut self, key: impl Into<String>, value: f64) {
         self.0.insert(key.into(), value);
     }
 
-    /// What was measured under this key.
+    /// The value of this key.
     pub fn get(&self, key: &str) -> Option<f64> {
         self.0.get(key).copied()
     }
 
-    /// Everything that was measured, by key.
+    /// All keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
         self.0.iter().map(|(key, value)| (key.as_str(), *value))
     }
 
-    /// The same without the keys that `keep` does not want.
+    /// The round with only the keys for which `keep` returns true.
     pub fn only(mut self, keep: impl Fn(&str) -> bool) -> Round {
         self.0.retain(|key, _| keep(key));
         self
     }
 
-    /// Takes over what another round has measured.
+    /// Adds the values of another round.
     pub fn extend(&mut self, other: Round) {
         self.0.extend(other.0);
     }
@@ -42,7 +42,7 @@ impl Round {
     }
 }
 
-/// A line for each value: what it is of, a tab, the value.
+/// A line for each value: its key, a tab, the value.
 impl fmt::Display for Round {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter()
@@ -50,7 +50,7 @@ impl fmt::Display for Round {
     }
 }
 
-/// A line of what should be a round that is none.
+/// A line that is no line of a round.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a key, a tab and a number: {0:?}")]
 pub struct InvalidRound(pub String);
@@ -75,17 +75,17 @@ impl FromStr for Round {
 pub struct Rounds(Vec<Round>);
 
 impl Rounds {
-    /// These, in the order in which they were measured.
+    /// Rounds in the order in which they were measured.
     pub fn new(rounds: Vec<Round>) -> Rounds {
         Rounds(rounds)
     }
 
-    /// How many there are.
+    /// Number of rounds.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// What all of them have measured.
+    /// The keys that all rounds have.
     pub fn keys(&self) -> Vec<&str> {
         let Some((first, others)) = self.0.split_first() else {
             return Vec::new();
@@ -94,17 +94,17 @@ impl Rounds {
         first.iter().map(|(key, _)| key).filter(in_all).collect()
     }
 
-    /// The median of what is measured under this key.
+    /// The median of this key's values.
     pub fn median(&self, key: &str) -> Median {
         self.median_of(|round| round.or_nan(key))
     }
 
-    /// The median of the ratios that each round has.
+    /// The median of the ratio of `key` to `to` in each round.
     pub fn ratio(&self, key: &str, to: &str) -> Median {
         self.median_of(|round| round.or_nan(key) / round.or_nan(to))
     }
 
-    /// The same of a sum.
+    /// The same for the sum of `keys`.
     pub fn ratio_of_sum(&self, keys: &[String], to: &str) -> Median {
         self.median_of(|round| {
             let sum: f64 = keys.iter().map(|key| round.or_nan(key)).sum();
@@ -112,7 +112,7 @@ impl Rounds {
         })
     }
 
-    /// The median of the ratios of the rounds of two builds that were run in turns.
+    /// The median of the ratios between the rounds of two builds that were run in turns.
     pub fn ratio_to(&self, other: &Rounds, key: &str) -> Median {
         let pairs = self.0.iter().zip(&other.0);
         Median::of(pairs.map(|(own, other)| own.or_nan(key) / other.or_nan(key)))
@@ -123,8 +123,8 @@ impl Rounds {
     }
 }
 
-/// So many rounds of each of these, at least one, in turns. Who begins changes from round to round: what
-/// comes second may find the machine warmer, or busier with what the first one left behind.
+/// Runs `count` rounds of each contender, at least one, in turns. The first one changes from round to round: the second
+/// one may find the machine warmer, or busier with work that the first one left.
 pub fn in_turns<E>(
     count: usize,
     contenders: &mut [&mut dyn FnMut() -> Result<Round, E>],

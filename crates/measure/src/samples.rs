@@ -1,12 +1,12 @@
-//! What criterion has left behind: a folder for each benchmark, with its name and its samples.
+//! Results of criterion: a folder for each benchmark, with its name and its samples.
 //!
 //! ```text
 //! target/criterion/GROUP/FUNCTION/new/benchmark.json    full_id, throughput
 //!                                     sample.json       iters, times: of each sample, in nanoseconds
 //! ```
 //!
-//! Criterion's own `estimates.json` has the same median; its interval says how well that is known, where our
-//! quartiles say how far the samples lie apart, as in all our tables.
+//! Criterion's own `estimates.json` has the same median. Its interval shows how well the median is known; our quartiles
+//! show the spread of the samples, as in all our tables.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,27 +23,27 @@ pub struct Samples(BTreeMap<String, Bench>);
 /// A benchmark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bench {
-    /// Time of an iteration in nanoseconds, over its samples.
+    /// Time of an iteration in nanoseconds, over the samples.
     pub time_ns: Median,
-    /// Bytes that an iteration moves, if it says.
+    /// Bytes that an iteration moves, if the benchmark states them.
     pub bytes: Option<u64>,
-    /// Operations that are in an iteration, if it says.
+    /// Operations in an iteration, if the benchmark states them.
     pub elements: Option<u64>,
 }
 
-/// Why what criterion left cannot be read.
+/// Why criterion's results cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplesError {
     /// A file or folder cannot be read.
     #[error("{0} cannot be read; `cargo bench` makes it")]
     Io(PathBuf, #[source] io::Error),
-    /// A file is not what criterion writes.
+    /// A file has not the format of criterion's files.
     #[error("{0} is not what criterion 0.8 writes: {1}")]
     Format(PathBuf, String),
 }
 
 impl Samples {
-    /// Reads all of a folder: `target/criterion`, or what `CRITERION_HOME` was.
+    /// Reads all results in a folder: `target/criterion`, or the value of `CRITERION_HOME`.
     pub fn read(folder: &Path) -> Result<Samples, SamplesError> {
         let mut samples = Samples::default();
         samples.gather(folder)?;
@@ -69,7 +69,7 @@ impl Samples {
         self.0.get(name)
     }
 
-    /// All whose names begin so, in order.
+    /// All benchmarks whose names begin with this, in order.
     pub fn beginning<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, &'a Bench)> {
         let all = self.0.iter().map(|(name, bench)| (name.as_str(), bench));
         all.filter(move |(of, _)| of.starts_with(name))
@@ -89,7 +89,7 @@ impl Bench {
     /// MB/s, of 1,000,000 bytes, if it moves bytes.
     pub fn megabytes_a_second(&self) -> Option<Median> {
         let bytes = self.bytes? as f64;
-        // Bytes in a nanosecond are GB/s.
+        // Bytes per nanosecond are GB/s.
         Some(self.time_ns.reversed(|time_ns| bytes / time_ns * 1e3))
     }
 }
@@ -140,7 +140,7 @@ fn times(sample: &Value) -> Option<Vec<f64>> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Leaves a benchmark behind as criterion does.
+    /// Writes the results of a benchmark as criterion does.
     pub(crate) fn leave(folder: &Path, name: &str, throughput: &str, iters: &str, times: &str) {
         let folder = folder.join(name).join("new");
         std::fs::create_dir_all(&folder).unwrap();

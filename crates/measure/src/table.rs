@@ -1,4 +1,4 @@
-//! Figures as they stand in tables.
+//! Formats of figures in tables.
 
 use crate::Median;
 

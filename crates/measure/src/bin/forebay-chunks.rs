@@ -1,10 +1,11 @@
-//! `forebay-chunks`: how much of a newer version of some data need not be stored again, by how it is cut into pieces.
+//! `forebay-chunks`: measures how much of a newer version of some data need not be stored again, for several ways to
+//! cut the data into pieces.
 //!
-//! Pieces at fixed places are found again where nothing moved; pieces whose ends follow from their content also behind
-//! inserted bytes. What each way costs are notes, one for each piece, and the time to look for the ends.
-//! `docs/decisions/0025-deduplication.md` has figures of it and what was decided by them.
+//! Pieces of fixed size are found again where nothing moved; pieces whose ends follow from their content are also found
+//! behind inserted bytes. The costs of each way are notes, one for each piece, and the time to find the ends.
+//! `docs/decisions/0025-deduplication.md` has the figures and the decision.
 
-// It is a program, and prints what it found.
+// This program prints its results.
 #![allow(clippy::print_stdout)]
 
 use std::collections::HashSet;
@@ -23,9 +24,9 @@ forebay-chunks OLD NEW    two files, or two folders whose files are cut one by o
 
 /// A way to cut a file into pieces.
 enum Cut {
-    /// At multiples of so many bytes.
+    /// At multiples of this number of bytes.
     Fixed(usize),
-    /// By content, into pieces of so many bytes on average, a quarter as many at least and four times as many at most.
+    /// By content, into pieces of this average size in bytes, at least a quarter and at most four times of it.
     Gear(usize),
 }
 
@@ -46,14 +47,14 @@ impl Cut {
         }
     }
 
-    /// Where the first piece of `bytes`, at least one, ends.
+    /// End of the first piece of `bytes`, which must not be empty.
     fn first(&self, bytes: &[u8], gear: &[u64; 256]) -> usize {
         let average = match *self {
             Cut::Fixed(size) => return size.min(bytes.len()),
             Cut::Gear(average) => average,
         };
         let (least, most) = (average / 4, average * 4);
-        // The highest bits depend on the most bytes before.
+        // The highest bits depend on the greatest number of earlier bytes.
         let mask = (average as u64 - 1) << (63 - average.ilog2());
         let mut hash = 0_u64;
         for (at, byte) in bytes.iter().enumerate().take(most).skip(least) {
@@ -77,7 +78,7 @@ fn gear() -> [u64; 256] {
     })
 }
 
-/// 128 bits: enough that no two pieces of what fits on a disk have the same.
+/// A hash of 128 bits: enough that no two different pieces on one disk have the same.
 fn name_of(piece: &[u8]) -> (u64, u64) {
     let half = |salt: u64| {
         let mut hasher = DefaultHasher::new();
