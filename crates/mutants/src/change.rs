@@ -1,4 +1,4 @@
-//! What a mutant does to the files of a checkout.
+//! The changes that a mutant makes in the files of a checkout.
 
 use std::fmt;
 use std::fs;
@@ -11,29 +11,29 @@ use crate::mutant::Mutant;
 use crate::nearest::Nearest;
 use crate::sources::{Place, Sources};
 
-/// An error names at most this many places of a snippet.
+/// Most places of a snippet that an error names.
 const NAMED: usize = 5;
 
-/// Why a mutant does not fit the sources. Edits count from one.
+/// Why a mutant does not fit the sources. Edits are counted from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MisfitError {
-    /// The snippet of an edit is nowhere.
+    /// No place has the snippet of an edit.
     Nowhere {
-        /// Which edit.
+        /// Number of the edit.
         edit: usize,
-        /// The place that is most like it, if there is one.
+        /// The most similar place, if there is one.
         nearest: Option<Nearest>,
     },
-    /// The snippet of an edit is at several places.
+    /// Several places have the snippet of an edit.
     Several {
-        /// Which edit.
+        /// Number of the edit.
         edit: usize,
-        /// All of them, as `path:line`.
+        /// All of the places, as `path:line`.
         places: Vec<String>,
     },
     /// Two edits change the same lines.
     Overlap {
-        /// The place of the later one.
+        /// The place of the later edit.
         place: String,
     },
 }
@@ -69,7 +69,7 @@ impl fmt::Display for MisfitError {
 pub struct Change {
     /// The file, below the checkout's folder.
     pub path: PathBuf,
-    /// Its contents as they are.
+    /// Its contents without the defect.
     pub before: String,
     /// Its contents with the defect.
     pub after: String,
@@ -81,13 +81,13 @@ impl Change {
         fs::write(root.join(&self.path), &self.after)
     }
 
-    /// Gives the file the contents that it had.
+    /// Restores the file's contents.
     pub fn undo(&self, root: &Path) -> io::Result<()> {
         fs::write(root.join(&self.path), &self.before)
     }
 }
 
-/// What a mutant does to each file that it changes. All its edits are found in the sources as they are.
+/// The change of each file that a mutant changes. All its edits are found in the unchanged sources.
 pub fn changes(mutant: &Mutant, sources: &Sources) -> Result<Vec<Change>, MisfitError> {
     let mut places = Vec::new();
     for (index, edit) in mutant.edits.iter().enumerate() {
@@ -122,7 +122,7 @@ fn place(number: usize, edit: &Edit, sources: &Sources) -> Result<Place, MisfitE
     }
 }
 
-/// The change of one file by edits in their order.
+/// The change of one file by edits in the order of their places.
 fn change(edits: &[(Place, &Edit)], sources: &Sources) -> Change {
     let file = edits[0].0.file;
     let before = sources.text(file);

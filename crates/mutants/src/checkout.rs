@@ -1,4 +1,4 @@
-//! A copy of the checkout, in which defects are put.
+//! A copy of the checkout, into which defects are put.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -6,32 +6,34 @@ use std::process::{Command, Stdio};
 
 use crate::project::MutantsError;
 
-/// Changes here are none of the program, and each run makes some.
+/// Paths whose changes do not count: they are not part of the program, and each run changes them.
 const NOT_TRIED: [&str; 2] = [":(exclude)tests/mutants", ":(exclude)docs/mutants.md"];
 
-/// The copy. It is always at the same path, so that what was built for one run serves the next; one run has it.
+/// The copy. Its path is always the same, so that one run can use the builds of another; only one run may use it at a
+/// time.
 #[derive(Debug)]
 pub(crate) struct Checkout {
-    /// Where the files are.
+    /// Folder of the files.
     pub(crate) tree: PathBuf,
-    /// Where suites are built.
+    /// Folder for the suites' builds.
     pub(crate) target: PathBuf,
-    /// Where the last suite wrote what it said.
+    /// File with the output of the last suite.
     pub(crate) log: PathBuf,
-    /// The commit; with `+` if the checkout had changes that are not committed, which the copy has as well.
+    /// The commit, followed by `+` if the checkout has uncommitted changes, which the copy has as well.
     pub(crate) commit: String,
     lock: File,
 }
 
 impl Drop for Checkout {
     fn drop(&mut self) {
-        // By itself it would end with the last copy of the file, which a child that is about to begin has for a moment.
+        // Closing the file would release the lock only with its last descriptor, which a starting child may have for a
+        // moment.
         let _ = self.lock.unlock();
     }
 }
 
 impl Checkout {
-    /// Copies what git knows of a checkout.
+    /// Copies the files of a checkout that git knows.
     pub(crate) fn copy(root: &Path, cache: &Path) -> Result<Checkout, MutantsError> {
         fs::create_dir_all(cache).map_err(MutantsError::io(cache))?;
         let lock = cache.join("lock");
@@ -94,7 +96,7 @@ impl Checkout {
         })
     }
 
-    /// Takes away what suites have left in the tree.
+    /// Removes everything that suites have left in the tree.
     pub(crate) fn clean(&self) -> Result<(), MutantsError> {
         git(&self.tree, &["checkout", "--quiet", "--", "."])?;
         git(&self.tree, &["clean", "--quiet", "--force", "-d"])?;
@@ -102,7 +104,7 @@ impl Checkout {
     }
 }
 
-/// Runs git in a folder, and gives what it prints.
+/// Runs git in a folder, and returns its output.
 fn git(folder: &Path, arguments: &[&str]) -> Result<String, MutantsError> {
     let mut command = Command::new("git");
     command

@@ -1,44 +1,45 @@
-//! One edit: a piece of a diff without its place.
+//! One edit: a hunk of a diff without its position.
 
-/// What becomes of a line.
+/// Kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It stays: it only says where the edit is.
+    /// It stays, and only locates the edit.
     Kept,
-    /// It goes.
+    /// It is removed.
     Removed,
-    /// It comes.
+    /// It is added.
     Added,
 }
 
 /// A line of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What becomes of it.
+    /// Kind of the line.
     pub kind: Kind,
-    /// The line as the mutant has it, with its indentation and without its end.
+    /// The line in the mutant's file, with its indentation and without its end.
     pub text: String,
 }
 
-/// Why lines are no edit.
+/// Why lines are not a valid edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// Its lines leave the program as it is.
+    /// The edit leaves the program as it is.
     #[error("the edit changes nothing")]
     NothingChanged,
-    /// It only adds lines, and nothing says where.
+    /// It only adds lines, and nothing locates it.
     #[error("the edit has no line that is found in the sources: add one that stays")]
     NoSnippet,
 }
 
-/// Lines that stay, go and come at one place. It has at least one that is to be found, and changes something.
+/// Lines that are kept, removed and added at one place. At least one of them locates the edit, and the edit changes
+/// something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
     lines: Vec<Line>,
 }
 
 impl Edit {
-    /// Makes an edit of these lines. Empty lines that stay count for nothing at both ends.
+    /// Makes an edit of these lines. Empty kept lines at either end are ignored.
     pub fn new(mut lines: Vec<Line>) -> Result<Edit, EditError> {
         let is_filler = |line: &Line| line.kind == Kind::Kept && line.text.trim().is_empty();
         while lines.last().is_some_and(is_filler) {
@@ -62,12 +63,12 @@ impl Edit {
         &self.lines
     }
 
-    /// The lines that must lie together at one place of the sources, without their indentation.
+    /// The lines that must be adjacent at one place of the sources, without their indentation.
     pub fn snippet(&self) -> impl Iterator<Item = &str> + Clone {
         self.without(Kind::Added)
     }
 
-    /// The lines that are there afterwards, without their indentation.
+    /// The lines after the edit, without their indentation.
     fn replacement(&self) -> impl Iterator<Item = &str> {
         self.without(Kind::Removed)
     }
@@ -77,8 +78,9 @@ impl Edit {
         lines.map(|line| line.text.trim())
     }
 
-    /// What these lines of a source, those of the snippet, become. What stays keeps its bytes. What comes is indented as it
-    /// is in the edit relative to the last line of the snippet before it, or else the first one behind it.
+    /// The result of applying the edit to these lines of a source, which match the snippet. Kept lines keep their
+    /// bytes. An added line keeps its indentation relative to the last snippet line before it, or else to the first one
+    /// behind it.
     pub fn applied(&self, source: &[&str]) -> String {
         let mut text = String::new();
         let mut at = 0;
@@ -101,7 +103,7 @@ impl Edit {
         text
     }
 
-    /// By how much the source is indented more than the edit, at the line with this index.
+    /// How much more the source is indented than the edit, at the line with this index.
     fn shift(&self, index: usize, source: &[&str]) -> isize {
         let old = self.lines.iter().enumerate();
         let old = old.filter(|(_, line)| line.kind != Kind::Added);
@@ -118,7 +120,7 @@ impl Edit {
     }
 }
 
-/// Adds a line to a text whose last line may lack its end.
+/// Appends a line to a text whose last line may lack its end.
 fn push_line(text: &mut String, line: &str) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');

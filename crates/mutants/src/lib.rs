@@ -1,7 +1,7 @@
-//! Breaks the program on purpose, one defect at a time, and shows whether the suites notice.
+//! Breaks the program on purpose, one defect at a time, and checks that the suites notice.
 //!
 //! ```text
-//!  tests/mutants/NAME.mutant --> Mutant: what is wrong, suites, edits (mutant.rs, edit.rs)
+//!  tests/mutants/NAME.mutant --> Mutant: the defect, suites, edits (mutant.rs, edit.rs)
 //!                                   |
 //!  src, crates/*/src --> Sources -- the place of each edit (sources.rs), or the nearest one (nearest.rs)
 //!                                   |
@@ -10,9 +10,9 @@
 //!                                results.tsv (results.rs) --> table in docs/mutants.md (table.rs)
 //! ```
 //!
-//! An [`Edit`] names no file and no line. It is a piece of a diff: lines that stay, go, and come. Those that stay or go
-//! must lie together at one place of the [`Sources`], whatever their indentation. So code may move to another file or
-//! another module, and the defect moves with it.
+//! An [`Edit`] names no file and no line. It is a hunk of a diff: lines that are kept, removed and added. The kept and
+//! removed ones must be adjacent at one place of the [`Sources`], with any indentation. So code may move to another
+//! file or another module, and the defect moves with it.
 
 #![forbid(unsafe_code)]
 

@@ -76,7 +76,7 @@ fn main() -> ExitCode {
 }
 
 fn say(text: &str) {
-    // A reader that has gone misses nothing that the exit code does not say.
+    // A closed standard output loses nothing that the exit code does not report.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
@@ -151,7 +151,7 @@ fn apply(project: &Project, mutants: &[Mutant]) -> Result<bool, MutantsError> {
     Ok(true)
 }
 
-/// The folder for the copy of the checkout: builds there serve one run after the other.
+/// The folder for the copy of the checkout, whose builds later runs use again.
 fn cache() -> PathBuf {
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.unwrap_or_else(|| env::home_dir().unwrap_or_default().join(".cache"));

@@ -1,12 +1,12 @@
-//! The text of a mutant.
+//! The text format of a mutant.
 //!
 //! ```text
-//! What is wrong with the program, in one line.
+//! The defect of the program, in one line.
 //! caught by: cargo test -p forebay-wal --lib
 //!
-//!   a line that stays
-//! - a line that goes
-//! + a line that comes
+//!   a kept line
+//! - a removed line
+//! + an added line
 //! @@
 //! - a line at another place
 //! ```
@@ -16,28 +16,28 @@ use std::path::Path;
 use crate::edit::{Edit, EditError, Kind, Line};
 
 const CAUGHT_BY: &str = "caught by:";
-/// Begins the next edit. What stands behind it in a diff, numbers and a function, is ignored.
+/// Begins the next edit. The rest of the line, in a diff numbers and a function, is ignored.
 const NEXT_EDIT: &str = "@@";
 
-/// Why a text is no mutant. Lines count from one.
+/// Why a text is not a valid mutant. Lines are counted from one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MutantError {
-    /// The first line is to say what is wrong with the program.
+    /// The first line must name the defect of the program.
     #[error("line 1 does not say what is wrong with the program")]
     NoDefect,
-    /// The second line is to name a suite.
+    /// The second line must name a suite.
     #[error("no line \"{CAUGHT_BY} COMMAND\" follows the first one")]
     NoSuite,
-    /// The head ends with an empty line.
+    /// The head must end with an empty line.
     #[error("line {0} follows the suites and is not empty")]
     Head(usize),
-    /// It has a head and nothing else.
+    /// It has only a head.
     #[error("it has no edit")]
     NoEdit,
-    /// Lines of edits begin with what becomes of them.
+    /// Lines of edits must begin with their kind.
     #[error("line {0} begins with none of \" \", \"-\", \"+\" and \"{NEXT_EDIT}\"")]
     Line(usize),
-    /// An edit is none.
+    /// An edit is not valid.
     #[error("the edit from line {0} on: {1}")]
     Edit(usize, #[source] EditError),
 }
@@ -45,18 +45,18 @@ pub enum MutantError {
 /// One defect of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mutant {
-    /// The name of its file, without the ending.
+    /// The name of its file, without the extension.
     pub name: String,
-    /// What is wrong with the program, in one line without its full stop.
+    /// The defect of the program, in one line without its full stop.
     pub defect: String,
-    /// The commands that must fail with it, each of them.
+    /// The commands that must fail with it, all of them.
     pub suites: Vec<String>,
-    /// What is changed; at different places.
+    /// The edits, each at another place.
     pub edits: Vec<Edit>,
 }
 
 impl Mutant {
-    /// The ending of files that hold mutants.
+    /// The extension of files with mutants.
     pub const ENDING: &str = "mutant";
 
     /// Reads the text of a mutant.
@@ -87,7 +87,7 @@ impl Mutant {
                 continue;
             }
             let line = edit_line(line).ok_or(MutantError::Line(number))?;
-            // The empty lines between two edits begin none.
+            // The empty lines between two edits begin no edit.
             if begun.is_some() || line.kind != Kind::Kept || !line.text.is_empty() {
                 begun.get_or_insert((number, Vec::new())).1.push(line);
             }
@@ -104,13 +104,13 @@ impl Mutant {
         })
     }
 
-    /// The name that a file gives its mutant, if it holds one.
+    /// The name of the mutant in a file; `None` if it is no file of a mutant.
     pub fn name_of(file: &Path) -> Option<&str> {
         let ending = file.extension()?;
         (ending == Mutant::ENDING).then(|| file.file_stem()?.to_str())?
     }
 
-    /// A number that changes with what the mutant does to the program, and not with its head or its indentation.
+    /// A checksum of the edits, which does not depend on the head or the indentation.
     pub fn mark(&self) -> u32 {
         let mut hash = crc32fast::Hasher::new();
         for edit in &self.edits {

@@ -1,22 +1,22 @@
-//! The place that is most like a snippet which is nowhere.
+//! Finds the place that is most similar to a snippet which no place has.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use crate::sources::{Place, Sources, words};
 
-/// A word that stands in more lines than this tells no place.
+/// A word in more lines than this locates nothing.
 const COMMON: usize = 2000;
 
-/// At most this many stretches are compared with a snippet line by line.
+/// Most stretches that are compared with a snippet line by line.
 const CANDIDATES: usize = 100;
 
-/// Where the sources are most like a snippet, and what differs there.
+/// The most similar place in the sources, and its differences from the snippet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nearest {
     /// The place, as `path:line`.
     pub place: String,
-    /// The lines of both in their order: those of the snippet alone with `-`, those of the source alone with `+`.
+    /// The lines of both in their order: lines of the snippet alone with `-`, lines of the source alone with `+`.
     pub differences: Vec<String>,
 }
 
@@ -31,8 +31,8 @@ impl fmt::Display for Nearest {
 }
 
 impl Nearest {
-    /// Of the stretches as long as the snippet that have most of its words, the one whose lines are most like those of
-    /// the snippet. None if it has no word of the sources but common ones.
+    /// Of the stretches as long as the snippet that have most of its words, the one whose lines are most similar to
+    /// those of the snippet. `None` if the snippet shares only common words with the sources.
     pub(crate) fn of<'a>(
         snippet: impl Iterator<Item = &'a str>,
         sources: &Sources,
@@ -59,7 +59,7 @@ impl Nearest {
     }
 }
 
-/// The lines from a place on, as many as the snippet has.
+/// As many lines from a place on as the snippet has.
 fn stretch<'s>(
     place: Place,
     snippet: &[&str],
@@ -69,7 +69,7 @@ fn stretch<'s>(
     lines.take(snippet.len()).map(str::trim)
 }
 
-/// Where a snippet may have been: around the stretches with most of its words, of which a rare one counts more.
+/// Possible places of a snippet: around the stretches with most of its words, of which rare ones count more.
 fn candidates(snippet: &[&str], sources: &Sources) -> BTreeSet<Place> {
     let wanted: HashSet<_> = snippet.iter().flat_map(|line| words(line)).collect();
     let mut hits = Vec::new();
@@ -84,7 +84,7 @@ fn candidates(snippet: &[&str], sources: &Sources) -> BTreeSet<Place> {
 
     let mut stretches: Vec<(f64, Place)> = Vec::new();
     for (begin, (first, ..)) in hits.iter().enumerate() {
-        // Of several hits in a line the first one looks at all of them.
+        // The first of several hits in a line includes all of them.
         if begin > 0 && hits[begin - 1].0 == *first {
             continue;
         }
@@ -100,7 +100,7 @@ fn candidates(snippet: &[&str], sources: &Sources) -> BTreeSet<Place> {
     stretches.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     stretches.truncate(CANDIDATES);
 
-    // The first line with a word need not be the first one of the snippet.
+    // The first line with a word need not be the first line of the snippet.
     let reach = snippet.len() - 1;
     let around = |(_, Place { file, line }): (f64, Place)| {
         (line.saturating_sub(reach)..=line + reach).map(move |line| Place { file, line })
@@ -108,7 +108,7 @@ fn candidates(snippet: &[&str], sources: &Sources) -> BTreeSet<Place> {
     stretches.into_iter().flat_map(around).collect()
 }
 
-/// How much of two lines is in both, from 0 to 1: their words, and their other characters.
+/// Similarity of two lines, from 0 to 1, by their words and their other characters.
 fn likeness(a: &str, b: &str) -> f64 {
     let tokens = |line| {
         let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -127,7 +127,7 @@ fn likeness(a: &str, b: &str) -> f64 {
     2.0 * both as f64 / all.max(1) as f64
 }
 
-/// The lines that one of two texts has alone, after a longest common subsequence.
+/// The lines that only one of two texts has, by a longest common subsequence.
 fn differences(snippet: &[&str], source: &[&str]) -> Vec<String> {
     // common[a][b]: how many lines the rests from a and b on have in common.
     let mut common = vec![vec![0; source.len() + 1]; snippet.len() + 1];

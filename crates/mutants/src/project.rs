@@ -16,7 +16,7 @@ const MUTANTS: &str = "tests/mutants";
 const RESULTS: &str = "tests/mutants/results.tsv";
 const TABLE: &str = "docs/mutants.md";
 
-/// Why a command on mutants did not come to its end.
+/// Why a command on mutants failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MutantsError {
     /// No folder around this one has mutants.
@@ -25,7 +25,7 @@ pub enum MutantsError {
     /// A file or folder cannot be read or written.
     #[error("{0}: {1}")]
     Io(PathBuf, #[source] io::Error),
-    /// A file holds no mutant.
+    /// A file has no valid mutant.
     #[error("{0}: {1}")]
     Mutant(PathBuf, #[source] MutantError),
     /// No mutant has this name.
@@ -34,27 +34,27 @@ pub enum MutantsError {
     /// The file of results is damaged.
     #[error("{RESULTS}: {0}")]
     Results(#[source] ResultsError),
-    /// The documentation has no place for the table.
+    /// The documentation has no marks for the table.
     #[error(transparent)]
     Mark(#[from] MarkError),
-    /// A program that the run needs fails, or is not there.
+    /// A program that the run needs fails, or is missing.
     #[error("{command}: {error}")]
     Program {
         /// The program and its arguments.
         command: String,
-        /// What it says.
+        /// Its error message.
         error: String,
     },
     /// Another run uses the copy of the checkout.
     #[error("another run is using {0}")]
     Busy(PathBuf),
-    /// A suite proves nothing by failing, since it fails without any defect.
+    /// A suite proves nothing by failing, because it fails without any defect.
     #[error("fails without any defect: {0}")]
     FailsAnyway(String),
 }
 
 impl MutantsError {
-    /// Says for a file or folder what went wrong with it.
+    /// Makes an error of a file or folder.
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> MutantsError {
         move |error| MutantsError::Io(path.to_owned(), error)
     }
@@ -67,7 +67,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// The checkout that a folder is in.
+    /// The checkout that contains a folder.
     pub fn around(folder: &Path) -> Result<Project, MutantsError> {
         let root = folder
             .ancestors()
@@ -121,7 +121,7 @@ impl Project {
         Sources::load(&self.root).map_err(MutantsError::io(&self.root))
     }
 
-    /// What is wrong with mutants that do not fit the sources.
+    /// The errors of mutants that do not fit the sources.
     pub fn misfits(&self, mutants: &[Mutant]) -> Result<Vec<String>, MutantsError> {
         let sources = self.sources()?;
         let wrong = |mutant: &Mutant| {
@@ -131,7 +131,7 @@ impl Project {
         Ok(mutants.iter().filter_map(wrong).collect())
     }
 
-    /// What trials have shown so far.
+    /// The results of the trials so far.
     pub fn results(&self) -> Result<Results, MutantsError> {
         let path = self.root.join(RESULTS);
         match fs::read_to_string(&path) {
@@ -147,7 +147,7 @@ impl Project {
         fs::write(&path, results.to_string()).map_err(MutantsError::io(&path))
     }
 
-    /// Writes results, without those of mutants and suites that are gone, and the table of them.
+    /// Writes results, without those of deleted mutants and suites, and the table of them.
     pub fn publish(&self, results: &mut Results) -> Result<(), MutantsError> {
         let mutants = self.mutants()?;
         results.retain(&mutants);

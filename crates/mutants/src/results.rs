@@ -1,4 +1,4 @@
-//! What trials have shown: `results.tsv`, a line for each mutant and suite.
+//! The results of trials: `results.tsv`, a line for each mutant and suite.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,26 +8,26 @@ use crate::mutant::Mutant;
 
 const HEAD: &str = "# mutant\tmark of its edits\tsuite\toutcome\tdate\tcommit";
 
-/// Why lines are no results. Lines count from one.
+/// Why lines are not valid results. Lines are counted from one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResultsError {
     /// A line does not have six fields.
     #[error("line {0} does not have six fields")]
     Fields(usize),
-    /// The mark is no number.
+    /// The mark is not a number.
     #[error("line {0} has no mark of eight hexadecimal digits")]
     Mark(usize),
-    /// The outcome is none.
+    /// The outcome is not valid.
     #[error("line {0}: {1:?} is no outcome")]
     Outcome(usize, String),
 }
 
-/// How a suite did with a mutant.
+/// Outcome of a suite with a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It failed, or did not end: it noticed.
+    /// The suite failed, or did not end: it noticed.
     Caught,
-    /// It passed.
+    /// The suite passed.
     Survived,
     /// The program with this defect does not compile.
     DoesNotCompile,
@@ -59,20 +59,20 @@ impl FromStr for Outcome {
 /// The last run of a suite on a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// The mark that the mutant had: see [`Mutant::mark`].
+    /// The mark of the mutant at that time: see [`Mutant::mark`].
     pub mark: u32,
-    /// How the suite did.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The day in UTC as `2026-11-26`; `-` for a trial from before this was noted.
+    /// The day in UTC as `2026-11-26`; `-` for a trial without a recorded date.
     pub date: String,
-    /// The commit that was tried, with `+` if the checkout had changes; `-` as for the date.
+    /// The commit that was tested, with `+` if the checkout had changes; `-` as for the date.
     pub commit: String,
 }
 
-/// What is known of a mutant from the trials with all its suites. The largest counts.
+/// State of a mutant by the trials with all its suites. The largest value counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// Each suite noticed it; the trials of all of them were on this day or later, if that is known.
+    /// Each suite noticed it; all those trials were on this day or later, if the day is known.
     Caught(Option<String>),
     /// A suite was last tried with other edits under its name.
     Changed,
@@ -97,7 +97,7 @@ impl fmt::Display for State {
     }
 }
 
-/// The last trial of each mutant with each suite. It is printed as the file that holds it.
+/// The last trial of each mutant with each suite. `Display` writes it as the file has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Results {
     trials: BTreeMap<(String, String), Trial>,
@@ -128,13 +128,13 @@ impl Results {
         Ok(results)
     }
 
-    /// Takes up a trial in the place of an earlier one.
+    /// Records a trial, in place of an earlier one.
     pub fn note(&mut self, mutant: &str, suite: &str, trial: Trial) {
         self.trials
             .insert((mutant.to_owned(), suite.to_owned()), trial);
     }
 
-    /// Forgets trials of other mutants, and of suites that these do not name.
+    /// Drops trials of other mutants, and of suites that these mutants do not name.
     pub fn retain(&mut self, mutants: &[Mutant]) {
         let names = |(name, suite): &(String, String)| {
             let mut mutants = mutants.iter().filter(|mutant| mutant.name == *name);
@@ -143,7 +143,7 @@ impl Results {
         self.trials.retain(|key, _| names(key));
     }
 
-    /// What is known of a mutant.
+    /// The state of a mutant.
     pub fn state(&self, mutant: &Mutant) -> State {
         let mark = mutant.mark();
         let mut worst = State::Caught(None);

@@ -1,4 +1,4 @@
-//! The trials: each mutant with its suites.
+//! Runs the trials: each mutant with its suites.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,22 +13,22 @@ use crate::results::{Outcome, Trial};
 use crate::sources::Sources;
 use crate::suite::{Ended, run_suite, said};
 
-/// Lines shown of the end of a suite that fails without a defect.
+/// Number of last lines shown of a suite that fails without a defect.
 const LAST_LINES: usize = 40;
 
-/// How mutants are tried.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Try all suites of the chosen mutants on each of them; one that notices is enough then.
+    /// Run all suites of the chosen mutants on each of them; one that notices is enough then.
     pub every: bool,
-    /// A suite that takes longer has noticed.
+    /// Time limit of a suite; one that takes longer counts as having noticed.
     pub limit: Duration,
-    /// The folder for the copy of the checkout and what is built there.
+    /// The folder for the copy of the checkout and its builds.
     pub cache: PathBuf,
 }
 
-/// Tries mutants, says what comes out, and notes it in the checkout: each result as soon as it is known, the table at the
-/// end. True if all were caught.
+/// Tries mutants, reports the outcomes, and records them in the checkout: each result as soon as it is known, the table
+/// at the end. Returns true if all were caught.
 pub fn run(
     project: &Project,
     mutants: &[Mutant],
@@ -70,11 +70,11 @@ struct Runner<'a> {
     date: String,
 }
 
-/// What the suites made of one mutant.
+/// The outcomes of the suites with one mutant.
 #[derive(Debug, Default)]
 struct Tried<'a> {
     caught: Vec<&'a str>,
-    /// Those of the above that did not end.
+    /// Those of `caught` that did not end.
     hung: Vec<&'a str>,
     missed: Vec<&'a str>,
     does_not_compile: bool,
@@ -97,7 +97,7 @@ impl Runner<'_> {
         self.copy.clean()
     }
 
-    /// True if it was caught.
+    /// Tries a mutant with its suites. Returns true if it was caught.
     fn try_mutant(&self, mutant: &Mutant) -> Result<bool, MutantsError> {
         let changes = match changes(mutant, &self.sources) {
             Ok(changes) => changes,
@@ -151,7 +151,7 @@ impl Runner<'_> {
     }
 
     fn note(&self, mutant: &Mutant, tried: &Tried<'_>) -> Result<(), MutantsError> {
-        // A run takes hours, in which others may note results as well.
+        // A run takes hours, and other runs may record results meanwhile.
         let mut results = self.project.results()?;
         for suite in &mutant.suites {
             let outcome = if tried.does_not_compile {
@@ -202,7 +202,7 @@ impl Runner<'_> {
     }
 }
 
-/// The first errors of a compiler, each with the lines that show its place.
+/// The first errors of a compiler, each with the lines that show its position.
 fn errors(said: &str) -> String {
     let mut shown: Vec<String> = Vec::new();
     let mut left = 0;

@@ -1,4 +1,4 @@
-//! The sources of the program, and where lines lie in them.
+//! The sources of the program, and the positions of lines in them.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The line of a file with which a snippet begins.
+/// The line of a file where a snippet begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// The number of the file within [`Sources`].
@@ -19,9 +19,9 @@ pub struct Place {
 #[derive(Debug, Default)]
 pub struct Sources {
     files: Vec<(PathBuf, String)>,
-    /// Where each line stands, by its text without indentation.
+    /// Places of each line, by its text without indentation.
     places: HashMap<String, Vec<Place>>,
-    /// In which lines each word stands; made when a snippet is nowhere.
+    /// Places of each word; computed when a snippet has no place.
     words: OnceCell<HashMap<String, Vec<Place>>>,
 }
 
@@ -69,9 +69,9 @@ impl Sources {
         }
     }
 
-    /// Where these lines, which have no indentation, lie together.
+    /// The places where these lines, which have no indentation, are adjacent.
     pub fn find<'a>(&self, snippet: impl Iterator<Item = &'a str> + Clone) -> Vec<Place> {
-        // The line that is rarest leaves the fewest places to look at.
+        // The rarest line leaves the fewest places to check.
         let each = snippet.clone().enumerate();
         let rarest = each
             .map(|(offset, line)| (offset, self.places.get(line).map_or(&[][..], Vec::as_slice)))
@@ -99,7 +99,7 @@ impl Sources {
         &self.files[file].1
     }
 
-    /// The lines that have a word.
+    /// The lines that contain a word.
     pub(crate) fn places_of_word(&self, word: &str) -> &[Place] {
         let words = self.words.get_or_init(|| {
             let mut known = HashMap::new();
@@ -134,7 +134,7 @@ fn lines(files: &[(PathBuf, String)]) -> impl Iterator<Item = (Place, &str)> {
     })
 }
 
-/// Notes that a text stands at a place; once for each place.
+/// Records that a text occurs at a place; once for each place.
 fn note(known: &mut HashMap<String, Vec<Place>>, text: &str, place: Place) {
     match known.get_mut(text) {
         Some(places) if places.last() == Some(&place) => {}

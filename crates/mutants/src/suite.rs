@@ -14,13 +14,13 @@ use crate::project::MutantsError;
 pub(crate) enum Ended {
     Passed,
     Failed,
-    /// It was ended after its time.
+    /// It was stopped at its time limit.
     TooLate,
-    /// The program does not compile, so that the suite says nothing.
+    /// The program does not compile, so that the suite shows nothing.
     DidNotCompile,
 }
 
-/// Runs a command in a folder, no longer than `limit`; what it says goes into a log.
+/// Runs a command in a folder, for at most `limit`; its output goes into a log.
 pub(crate) fn run_suite(
     suite: &str,
     folder: &Path,
@@ -30,8 +30,8 @@ pub(crate) fn run_suite(
 ) -> Result<Ended, MutantsError> {
     let out = File::create(log).map_err(MutantsError::io(log))?;
     let err = out.try_clone().map_err(MutantsError::io(log))?;
-    // `timeout` gives the suite a process group and ends all of it. `setpriv` ends `timeout` with this process, which the
-    // keys that end this process would not reach in that group.
+    // `timeout` gives the suite a process group and ends all of it. `setpriv` makes `timeout` end together with this
+    // process, because the keys that end this process do not reach that group.
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "TERM", "timeout", "--kill-after=10"])
@@ -43,7 +43,7 @@ pub(crate) fn run_suite(
         .stdin(Stdio::null())
         .stdout(out)
         .stderr(err);
-    // Settings of the caller must not change a test.
+    // The caller's own settings must not change a test.
     for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("FOREBAY_") {
             command.env_remove(name);
@@ -55,7 +55,7 @@ pub(crate) fn run_suite(
     })?;
     Ok(match status.code() {
         Some(0) => Ended::Passed,
-        // 137: it had to be killed, as `timeout` was with it.
+        // 137: it had to be killed, together with `timeout`.
         Some(124 | 137) => Ended::TooLate,
         None if status.signal() == Some(9) => Ended::TooLate,
         _ if said(log)?.contains("error: could not compile") => Ended::DidNotCompile,
@@ -63,7 +63,7 @@ pub(crate) fn run_suite(
     })
 }
 
-/// What a suite said.
+/// The output of a suite.
 pub(crate) fn said(log: &Path) -> Result<String, MutantsError> {
     let bytes = fs::read(log).map_err(MutantsError::io(log))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -100,7 +100,7 @@ mod tests {
     fn a_suite_that_hangs_is_ended_with_its_children() {
         let (ended, said) = run("sleep 60 & echo $!; wait");
         assert_eq!(ended, Ended::TooLate);
-        // It has the signal, and may take a moment to end.
+        // It has received the signal, and may take a moment to end.
         let child = Path::new("/proc").join(said.trim()).join("cmdline");
         let is_there = || fs::read(&child).is_ok_and(|command| command.starts_with(b"sleep"));
         for _ in 0..500 {

@@ -1,17 +1,17 @@
-//! The table of all mutants, as the documentation has it.
+//! The table of all mutants in the documentation.
 
 use forebay_measure::table::{head, line};
 
 use crate::mutant::Mutant;
 use crate::results::{Results, State};
 
-/// The name of the marks between which the table stands.
+/// The name in the marks around the table.
 pub const NAME: &str = "`mutants table`";
 
 /// The simulation's command is longer than the others, and always the same.
 const SIMULATION: &str = "-p forebay-simulation --bin simulate";
 
-/// How many mutants there are in which state, and a line for each.
+/// The number of mutants in each state, and a line for each mutant.
 pub fn table(mutants: &[Mutant], results: &Results) -> String {
     let states: Vec<_> = mutants.iter().map(|mutant| results.state(mutant)).collect();
     let count = |pattern: fn(&State) -> bool| states.iter().filter(|state| pattern(state)).count();
@@ -52,7 +52,7 @@ pub fn table(mutants: &[Mutant], results: &Results) -> String {
     table
 }
 
-/// A command in the words of the table.
+/// A command as the table shows it.
 fn shown(suite: &str) -> String {
     match suite.strip_prefix("cargo test -p ") {
         Some(rest) => format!("`{rest}`"),

@@ -1,5 +1,5 @@
-//! The mutants of this checkout fit its code, and its documentation has the table of them. That the suites catch them
-//! takes long, and is for `mutants run` to show.
+//! Checks that the mutants of this checkout fit its code, and that its documentation has the table of them. Whether the
+//! suites catch them takes long, and is checked by `mutants run`.
 
 use std::fs;
 use std::path::Path;

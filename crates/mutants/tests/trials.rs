@@ -1,4 +1,4 @@
-//! Whole runs on a small project, whose suites look for words in its only source.
+//! Whole runs on a small project, whose suites search for words in its only source.
 
 use std::cell::RefCell;
 use std::fs;
@@ -100,7 +100,7 @@ fn mutants_that_are_caught_pass() {
     let root = small.project.root();
     let docs = fs::read_to_string(root.join("docs/mutants.md")).unwrap();
     assert!(docs.contains("2 defects: 2 caught."), "{docs}");
-    // The defect was in the copy, which has the source again, and nothing that suites have left.
+    // The defect was in the copy, which has its original source again, and nothing that suites have left.
     let tree = small.folder.path().join("cache/tree");
     for folder in [root, &tree] {
         let source = fs::read_to_string(folder.join("crates/a/src/lib.rs")).unwrap();
@@ -146,7 +146,7 @@ fn with_every_suite_one_that_notices_is_enough() {
         ("b-seen", LOOKS_FOR_SYNC, "- sync();"),
     ]);
     assert!(small.run(true, 20).unwrap());
-    // The table is about the suites that a mutant names.
+    // The table has only the suites that a mutant names.
     assert_eq!(small.states(), ["**survived**", "caught"]);
     small.has_said("ok      a-unseen (Defect a-unseen), in ");
     small.has_said(&format!(" s\n          caught by {LOOKS_FOR_SYNC}"));
