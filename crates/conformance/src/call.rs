@@ -5,7 +5,7 @@ use forebay_client::xdr::Encoder;
 use crate::results::Time;
 use crate::rfc1813::Procedure::{self, *};
 
-/// A call: what is asked for, without the header that says who asks.
+/// A call: procedure and arguments, without the header that identifies the caller.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The procedure.
@@ -19,12 +19,12 @@ pub struct Call {
 /// A time to set (`set_atime`, `set_mtime`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetTime {
-    /// As it is.
+    /// Do not change.
     #[default]
     Keep,
     /// The server's clock.
     Now,
-    /// A moment.
+    /// A given time.
     To(Time),
 }
 
@@ -92,8 +92,8 @@ fn put_set(encoder: Encoder, set: &Set) -> Encoder {
 }
 
 impl Call {
-    /// A call of `procedure` for the object of a handle, which is its first argument in all but NULL;
-    /// `more` appends the others.
+    /// A call of `procedure` on the object of a handle, which is the first argument of all procedures but NULL; `more`
+    /// appends the other arguments.
     pub fn new(procedure: Procedure, handle: &[u8], more: impl FnOnce(Encoder) -> Encoder) -> Call {
         Call {
             procedure,
@@ -102,7 +102,7 @@ impl Call {
         }
     }
 
-    /// The same with a second handle, which `more` has put among the arguments.
+    /// Adds a second handle, which `more` has put among the arguments.
     fn and(mut self, handle: &[u8]) -> Call {
         self.handles.push(handle.to_vec());
         self
@@ -113,7 +113,7 @@ impl Call {
         Call::new(Getattr, object, |e| e)
     }
 
-    /// SETATTR, with the ctime that its guard wants, if any.
+    /// SETATTR, with the ctime of its guard, if any.
     pub fn setattr(object: &[u8], set: &Set, guard: Option<Time>) -> Call {
         Call::new(Setattr, object, |e| {
             let e = put_set(e, set);
@@ -256,8 +256,8 @@ impl Call {
         Call::new(Commit, file, |e| e.u64(offset).u32s(&[count]))
     }
 
-    /// A call of any procedure that nothing but the object, the name or `other` can make fail. `other` is the
-    /// second directory of RENAME, and that of LINK.
+    /// A call of any procedure that fails only because of the object, the name or `other`. `other` is the second
+    /// directory of RENAME, and the directory of LINK.
     pub fn any(procedure: Procedure, object: &[u8], name: &[u8], other: &[u8]) -> Call {
         let set = Set::default();
         match procedure {

@@ -1,4 +1,4 @@
-//! One call and its reply at a time over TCP (RFC 5531), in anybody's name.
+//! Makes one call at a time over TCP and reads its reply (RFC 5531), with any credential.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,13 +10,13 @@ use forebay_client::xdr::{Decoder, Encoder};
 use crate::rfc1813::{PROGRAM, VERSION};
 use crate::{Call, Results};
 
-/// Bit of a record mark that says that the fragment is the last of its record.
+/// Bit of a record mark: the fragment is the last of its record.
 const LAST_FRAGMENT: u32 = 1 << 31;
 
 /// Longer than any call may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Who calls.
+/// The caller's credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// AUTH_NONE.
@@ -47,7 +47,7 @@ pub enum Rejected {
     SystemError,
 }
 
-/// Why there is no answer to go on with.
+/// Why there is no usable answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// The connection has ended.
@@ -58,7 +58,7 @@ pub enum Broken {
     Malformed(#[from] Malformed),
 }
 
-/// A connection to a server.
+/// A client's connection to a server.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
@@ -67,11 +67,11 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Calls over `stream`, whose calls are numbered from `xid` on: connections of one client address must not use
-    /// the same numbers, by which a server knows repeated calls.
+    /// A connection over `stream`, whose calls are numbered from `xid` on. Connections from one client address must not
+    /// use the same numbers, because a server recognises repeated calls by them.
     ///
     /// # Errors
-    /// The stream takes no settings.
+    /// The stream's options cannot be set.
     pub fn new(stream: TcpStream, xid: u32, who: Identity) -> io::Result<Connection> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -81,7 +81,7 @@ impl Connection {
     /// Makes a call of NFS.
     ///
     /// # Errors
-    /// There is no reply, or it is none that RFC 1813 allows.
+    /// There is no reply, or one that RFC 1813 does not allow.
     pub fn call(&mut self, call: &Call) -> Result<Result<Results, Rejected>, Broken> {
         let procedure = call.procedure;
         match self.exchange(PROGRAM, VERSION, procedure as u32, &call.arguments)? {
@@ -90,10 +90,10 @@ impl Connection {
         }
     }
 
-    /// Makes a call of any program and gives its results as they came.
+    /// Makes a call of any program and returns its results undecoded.
     ///
     /// # Errors
-    /// There is no reply, or it is none that RFC 5531 allows.
+    /// There is no reply, or one that RFC 5531 does not allow.
     pub fn exchange(
         &mut self,
         program: u32,
@@ -148,7 +148,7 @@ impl Connection {
         header.opaque()?;
         let rejected = match header.u32()? {
             0 => {
-                // No verifier: the results begin at the seventh word.
+                // The verifier is empty: the results begin at the seventh word.
                 return Ok(Ok(record.split_off(24)));
             }
             1 => Rejected::NoProgram,

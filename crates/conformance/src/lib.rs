@@ -1,16 +1,15 @@
-//! What RFC 1813 says of NFS version 3, as data, and a client that takes nothing on trust.
+//! The rules of RFC 1813 for NFS version 3 as data, and a client that checks every byte of a reply.
 //!
 //! ```text
 //!   rfc1813   procedures, statuses, and which of them each procedure may answer (its lists of ERRORS)
 //!      |
-//!   call      arguments of every procedure          results   what each procedure answers, byte for byte
+//!   call      arguments of every procedure          results   results of each procedure, byte for byte
 //!       \                                            /
-//!        connection    one call and its reply over TCP, in anybody's name
+//!        connection    one call and its reply over TCP, with any credential
 //! ```
 //!
-//! The tests in `tests/wire` drive the whole stack with it: TCP, RPC, the protocol engine, and the real file
-//! system on a bucket. Nothing here is shared with the server: the codec is that of `forebay-client`, made by
-//! hand from RFC 4506.
+//! The tests in `tests/wire` drive the whole stack with it: TCP, RPC, the protocol engine, and the real file system on
+//! a bucket. It shares no code with the server: its codec is that of `forebay-client`, written by hand from RFC 4506.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! What each procedure answers (RFC 1813, section 3.3), as a list of parts, and the one decoder that goes through
-//! such a list to the last byte of a reply.
+//! The results of each procedure (RFC 1813, section 3.3) as lists of parts, and one decoder that reads a reply by its
+//! list to the last byte.
 
 use forebay_client::Malformed;
 use forebay_client::xdr::Decoder;
@@ -25,9 +25,9 @@ pub enum Part {
     Long,
     /// A truth value.
     Flag,
-    /// A verifier, or what else takes 8 bytes.
+    /// A verifier, or other 8 bytes.
     Eight,
-    /// Bytes or a string, at most so many.
+    /// Bytes or a string, at most this many bytes.
     Bytes(usize),
     /// `dirlist3`.
     Entries,
@@ -38,7 +38,7 @@ pub enum Part {
 use Part::*;
 
 impl Procedure {
-    /// What follows [`Status::OK`].
+    /// The parts after [`Status::OK`].
     pub fn results(self) -> &'static [Part] {
         match self {
             Null => &[],
@@ -63,8 +63,8 @@ impl Procedure {
         }
     }
 
-    /// What follows any other status. There are as many parts as there are handles in the arguments, and each
-    /// tells of the object that the handle at the same place names.
+    /// The parts after any other status. There are as many parts as handles in the arguments, and each describes the
+    /// object of the handle at the same position.
     pub fn failure(self) -> &'static [Part] {
         match self {
             Null | Getattr => &[],
@@ -101,7 +101,7 @@ pub struct Attributes {
     pub ctime: Time,
 }
 
-/// `wcc_attr`: what a change is told from.
+/// `wcc_attr`: attributes by which a client detects a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are RFC 1813's")]
 pub struct Before {
@@ -123,9 +123,9 @@ impl From<&Attributes> for Before {
 /// `wcc_data`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wcc {
-    /// Before the operation, if the server gave it.
+    /// Attributes before the operation, if the server returned them.
     pub before: Option<Before>,
-    /// After it, if the server gave them.
+    /// Attributes after it, if the server returned them.
     pub after: Option<Attributes>,
 }
 
@@ -136,24 +136,24 @@ pub struct Entry {
     pub name: Vec<u8>,
     /// Inode number.
     pub fileid: u64,
-    /// The listing goes on behind it.
+    /// A listing continues after this cookie.
     pub cookie: u64,
-    /// Of READDIRPLUS, if the server gave them.
+    /// Attributes in READDIRPLUS, if the server returned them.
     pub attributes: Option<Attributes>,
-    /// Of READDIRPLUS, if the server gave it.
+    /// Handle in READDIRPLUS, if the server returned it.
     pub handle: Option<Vec<u8>>,
 }
 
-/// The results of a call, those of one kind in their order.
+/// The results of a call; parts of one kind are in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
-    /// Bytes behind the status.
+    /// Number of bytes behind the status.
     pub bytes: usize,
-    /// Attributes that there were or could have been.
+    /// Attributes, including optional ones that are absent.
     pub attributes: Vec<Option<Attributes>>,
-    /// What happened to objects.
+    /// `wcc_data` of objects.
     pub changes: Vec<Wcc>,
-    /// The handle of what was found or made.
+    /// Handle of the object that was found or made.
     pub handle: Option<Vec<u8>>,
     /// Numbers, of 32 and of 64 bits.
     pub numbers: Vec<u64>,
@@ -169,7 +169,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Decodes the results of `procedure`: all that has to be there, as it has to be, and nothing behind it.
+    /// Decodes the results of `procedure`: all required parts in the right form, and nothing behind them.
     pub fn decode(procedure: Procedure, bytes: Vec<u8>) -> Result<Results, Malformed> {
         let mut results = Results {
             bytes: bytes.len().saturating_sub(4),
@@ -199,7 +199,7 @@ impl Results {
         Ok(results)
     }
 
-    /// How the call ended.
+    /// Status of the call.
     pub fn status(&self) -> Status {
         self.status.unwrap_or(Status::OK)
     }

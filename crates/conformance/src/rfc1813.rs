@@ -1,9 +1,9 @@
 //! Procedures and statuses of NFS version 3, and the ERRORS that section 3.3 of RFC 1813 lists for each
 //! procedure.
 //!
-//! These lists are "a guide for the more common errors" and no definitive statement (section 3.3): a server may
-//! answer something else, and should know why. [`Status::JUKEBOX`] is in none of them and may come from any procedure
-//! (section 2.6).
+//! These lists are "a guide for the more common errors" and no definitive statement (section 3.3): a server may return
+//! other errors if it has a reason. [`Status::JUKEBOX`] is in none of them and may come from any procedure (section
+//! 2.6).
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ macro_rules! define {
         impl Status {
             $(#[doc = $meaning] pub const $name: Status = Status($number);)*
 
-            /// All of them.
+            /// All statuses.
             pub const ALL: &[Status] = &[$(Status::$name),*];
         }
 
@@ -45,7 +45,7 @@ macro_rules! define {
 }
 
 impl Status {
-    /// Done.
+    /// Success.
     pub const OK: Status = Status(0);
 }
 
@@ -142,12 +142,12 @@ impl Procedure {
         Commit,
     ];
 
-    /// Those that change what clients see.
+    /// Procedures that change the file system.
     pub const CHANGES: [Procedure; 10] = [
         Setattr, Write, Create, Mkdir, Symlink, Mknod, Remove, Rmdir, Rename, Link,
     ];
 
-    /// The errors that section 3.3 lists for it.
+    /// The errors that section 3.3 lists for this procedure.
     pub fn errors(self) -> &'static [Status] {
         match self {
             Null => &[],

@@ -1,5 +1,5 @@
-//! Weak cache consistency (RFC 1813, section 2.6): what a reply says was before and after a change is what GETATTR
-//! says, and changes made at the same time form one chain.
+//! Weak cache consistency (RFC 1813, section 2.6): the attributes before and after a change in a reply are those of
+//! GETATTR, and concurrent changes form one chain.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use forebay_conformance::{Call, Results};
 
 use crate::stack::{Client, Stack};
 
-/// Makes a call that changes the objects of these handles, and holds what the reply says of them against GETATTR
-/// over another connection.
+/// Makes a call that changes the objects of these handles, and compares the attributes in its reply with those of
+/// GETATTR over another connection.
 #[track_caller]
 fn changes(stack: &Stack, root: &mut Client, call: &Call, objects: &[&[u8]]) -> Results {
     let mut other = stack.root();
@@ -34,7 +34,7 @@ fn changes(stack: &Stack, root: &mut Client, call: &Call, objects: &[&[u8]]) -> 
     results
 }
 
-/// The same of a call that makes an object, whose attributes are told as well.
+/// The same for a call that makes an object, whose attributes are in the reply as well.
 #[track_caller]
 fn makes(stack: &Stack, root: &mut Client, call: &Call, directory: &[u8]) -> Vec<u8> {
     let results = changes(stack, root, call, &[directory]);
@@ -109,7 +109,7 @@ fn what_only_looks_tells_the_attributes_and_changes_none() {
         let before = root.attributes(&object);
         let results = root.ok(&Call::any(procedure, &object, b"name", b""));
         let told = match procedure {
-            // The object first, which is another one, and the directory after it.
+            // First the object, which is not the directory, then the directory.
             Lookup => {
                 let found = root.attributes(results.handle.as_ref().unwrap());
                 assert_eq!(results.attributes[0], Some(found));
@@ -126,7 +126,7 @@ fn what_only_looks_tells_the_attributes_and_changes_none() {
     }
 }
 
-/// Follows what replies say from `first` on: each change began where another one ended.
+/// Checks that the replies form a chain from `first` on: each change began where another one ended.
 fn is_a_chain(first: Before, mut told: Vec<(Before, Before)>) {
     let mut at = first;
     while !told.is_empty() {
@@ -136,7 +136,7 @@ fn is_a_chain(first: Before, mut told: Vec<(Before, Before)>) {
     }
 }
 
-/// Has several clients change one object at the same time, each with calls of its own.
+/// Several clients change one object at the same time, each with calls of its own.
 fn change_together(stack: &Stack, object: &[u8], call: impl Fn(usize, u64) -> Call + Sync) {
     const CLIENTS: usize = 4;
     const CALLS: u64 = 40;

@@ -13,7 +13,7 @@ fn exclusive(directory: &[u8], verifier: [u8; 8]) -> Call {
     Call::create(directory, b"exclusive", How::Exclusive(verifier))
 }
 
-/// What the repetition of an exclusive CREATE, and one by somebody else, come to while `file` is there.
+/// Checks a repeated exclusive CREATE, and others of the same name, while `file` exists.
 fn is_known_by_its_verifier(root: &mut Client, top: &[u8], file: &[u8]) {
     let before = (root.attributes(top), root.attributes(file));
     let again = root.ok(&exclusive(top, VERIFIER));
@@ -32,7 +32,7 @@ fn an_exclusive_create_finds_its_own_file_and_nobody_elses_across_crash_and_rest
     let top = root.top();
     let file = root.made(&exclusive(&top, VERIFIER));
     is_known_by_its_verifier(&mut root, &top, &file);
-    // A connection of its own is not known by its numbers: nothing comes from the replay cache.
+    // A new connection uses other call numbers: nothing comes from the replay cache.
     is_known_by_its_verifier(&mut stack.root(), &top, &file);
     stack.crash();
     stack.start();
@@ -41,7 +41,7 @@ fn an_exclusive_create_finds_its_own_file_and_nobody_elses_across_crash_and_rest
     stack.start();
     is_known_by_its_verifier(&mut stack.root(), &top, &file);
 
-    // What clients do next: SETATTR of all that the call could not carry. The verifier is kept all the same.
+    // The client's next call: SETATTR of everything that CREATE could not carry. The verifier is kept.
     let mut root = stack.root();
     let set = Set {
         mode: Some(0o640),
@@ -57,7 +57,7 @@ fn an_exclusive_create_finds_its_own_file_and_nobody_elses_across_crash_and_rest
     );
     is_known_by_its_verifier(&mut root, &top, &file);
 
-    // Another file of the name has another verifier.
+    // Another file with the same name has another verifier.
     root.ok(&Call::remove(&top, b"exclusive"));
     let other = root.made(&exclusive(&top, ANOTHER));
     assert_ne!(other, file);

@@ -1,5 +1,4 @@
-//! Errors of what is below the server: records and packs that are damaged, a bucket that does not answer, a disk that
-//! fails.
+//! Errors below the server: damaged records and packs, a bucket that does not answer, a disk that fails.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use crate::table::{Scenario, Scene, Who};
 use crate::volume::disk::{Fault, Step};
 use crate::volume::{eventually, pattern};
 
-/// For a volume in whose bucket the records of the known objects are damaged.
+/// For a volume with damaged records of the known objects in its bucket.
 pub(crate) const DAMAGED: &[Scenario] = &[Scenario {
     name: "the object's record in the bucket is damaged",
     gives: Status::IO,
@@ -24,7 +23,7 @@ pub(crate) const DAMAGED: &[Scenario] = &[Scenario {
     call: |scene, procedure| Call::any(procedure, &scene.known[&procedure], b"name", &scene.top),
 }];
 
-/// For a gateway that has been started anew and whose bucket is away.
+/// For a gateway that was restarted and whose bucket is unreachable.
 pub(crate) const AWAY: &[Scenario] = &[Scenario {
     name: "the bucket that has the object does not answer",
     gives: Status::JUKEBOX,
@@ -55,7 +54,7 @@ fn log_works(scene: &Scene) {
     });
 }
 
-/// A volume with an object for each procedure, which a gateway that is started knows from the bucket alone.
+/// A volume with an object for each procedure, which a restarted gateway can read only from the bucket.
 fn published() -> (Stack, BTreeMap<Procedure, Vec<u8>>, Vec<u64>) {
     let mut stack = Stack::new();
     let mut root = stack.root();
@@ -71,7 +70,7 @@ fn published() -> (Stack, BTreeMap<Procedure, Vec<u8>>, Vec<u64>) {
     (stack, known, inodes)
 }
 
-/// The same volume, in whose bucket the records of these objects are damaged.
+/// The same volume with damaged records of these objects in its bucket.
 pub(crate) fn damaged() -> Scene {
     let (mut stack, known, inodes) = published();
     for inode in inodes {
@@ -87,7 +86,7 @@ pub(crate) fn damaged() -> Scene {
 fn damaged_records() {
     let mut scene = damaged();
     scene.prove(DAMAGED);
-    // All else can be used.
+    // All other objects can be used.
     let place = scene.place();
     scene.root.file(&place, b"file");
 }
@@ -134,7 +133,7 @@ fn a_disk_that_fails() {
     let mut scene = Scene::new(Stack::new());
     scene.prove(LOG);
     assert_eq!(scene.stack.disk().struck(), LOG[0].by.len() as u64);
-    // A write that may be made again is asked for again.
+    // The client is asked to repeat a write that may succeed later.
     log_works(&scene);
     let place = scene.place();
     let file = scene.root.file(&place, b"file");

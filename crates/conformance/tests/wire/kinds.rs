@@ -1,4 +1,4 @@
-//! Errors of objects that are not of the kind that is wanted, and of values that cannot be.
+//! Errors of objects of the wrong kind, and of impossible values.
 
 use forebay_conformance::Procedure::*;
 use forebay_conformance::call::{Node, Set, SetTime, Stable};
@@ -15,7 +15,7 @@ fn size(size: u64) -> Set {
     }
 }
 
-/// A time that is none: a second has 10^9 nanoseconds.
+/// An invalid time: a second has 10^9 nanoseconds.
 const NO_TIME: Set = Set {
     mode: None,
     uid: None,

@@ -1,5 +1,5 @@
-//! READDIR and READDIRPLUS (RFC 1813, sections 3.3.16 and 3.3.17): by every size of a reply, with any verifier,
-//! while names come and go, and across restarts.
+//! READDIR and READDIRPLUS (RFC 1813, sections 3.3.16 and 3.3.17): with every size of a reply, with any verifier, while
+//! names are added and removed, and across restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,24 +9,24 @@ use forebay_conformance::{Call, Status};
 
 use crate::stack::{Client, Stack};
 
-/// What the RFC's XDR makes of a reply without entries: attributes, verifier, end of the list, `eof`.
+/// Bytes of a reply without entries by the RFC's XDR: attributes, verifier, end of the list, `eof`.
 const FRAME: usize = 4 + 84 + 8 + 4 + 4;
-/// Attributes and a handle of 32 bytes.
+/// Bytes of attributes and a handle of 32 bytes.
 const PLUS: usize = 4 + 84 + 4 + 4 + 32;
-/// No limit in the way.
+/// A limit that no listing here reaches.
 const AMPLE: u32 = 1 << 16;
 
-/// What counts against `dircount`: file id, name and cookie.
+/// Bytes that count against `dircount`: file id, name and cookie.
 fn name_bytes(name: &[u8]) -> usize {
     8 + 4 + name.len().next_multiple_of(4) + 8
 }
 
-/// What an entry takes in a reply.
+/// Bytes of an entry in a reply.
 fn entry_bytes(name: &[u8], plus: bool) -> usize {
     4 + name_bytes(name) + if plus { PLUS } else { 0 }
 }
 
-/// How to ask for a page.
+/// The procedure of a page, and its limits.
 #[derive(Clone, Copy, Debug)]
 enum Page {
     Plain { count: u32 },
@@ -38,7 +38,7 @@ impl Page {
         matches!(self, Page::Plus { .. })
     }
 
-    /// Limit of the whole reply.
+    /// Limit of the whole reply in bytes.
     fn limit(self) -> usize {
         match self {
             Page::Plain { count } => count as usize,
@@ -56,7 +56,7 @@ impl Page {
     }
 }
 
-/// A page of any of the two with this limit.
+/// A page of either procedure with this limit.
 fn pages(limit: u32) -> [Page; 2] {
     let plus = Page::Plus {
         dircount: AMPLE,
@@ -65,8 +65,8 @@ fn pages(limit: u32) -> [Page; 2] {
     [Page::Plain { count: limit }, plus]
 }
 
-/// The next page and whether it is the last; `None` if the size is too small for one entry. Its size is what it
-/// may be.
+/// The next page and whether it is the last; `None` if the limit is too small for one entry. Checks that the reply
+/// keeps the limit.
 #[track_caller]
 fn next(
     client: &mut Client,
@@ -119,7 +119,7 @@ fn all(client: &mut Client, directory: &[u8], page: Page) -> Option<Vec<Entry>> 
     }
 }
 
-/// A directory with names of mixed lengths, in the order in which they are made.
+/// Makes a directory with names of mixed lengths, and returns them in the order in which they were made.
 fn mixed(root: &mut Client, top: &[u8]) -> (Vec<u8>, Vec<Vec<u8>>) {
     let directory = root.directory(top, b"mixed");
     let lengths = [1, 2, 3, 4, 5, 255, 8, 100, 7, 13];
@@ -149,13 +149,13 @@ fn every_size_of_a_reply_lists_everything_once_or_is_too_small_for_one_name() {
         for size in 0..=FRAME + whole + 1 {
             let page = pages(size as u32)[usize::from(plus)];
             let listed = all(&mut root, &directory, page);
-            // Too small is said exactly when the largest name does not fit.
+            // TOOSMALL is returned exactly when the largest name does not fit.
             assert_eq!(listed.is_some(), size >= enough, "{page:?}");
             if let Some(listed) = listed {
                 assert_eq!(names(listed), expected, "{page:?}");
             }
         }
-        // The whole directory fits one reply of just its size.
+        // The whole directory fits a reply of exactly its size.
         let exact = pages((FRAME + whole) as u32)[usize::from(plus)];
         assert!(next(&mut root, &directory, 0, exact).unwrap().1);
         for page in [AMPLE, 1 << 20, u32::MAX].map(|size| pages(size)[usize::from(plus)]) {
@@ -249,7 +249,7 @@ fn create(directory: &[u8], name: &str) -> Call {
     Call::create(directory, name.as_bytes(), How::Guarded(Set::default()))
 }
 
-/// Lists a directory page by page, while `meanwhile` changes it after each of them. Gives how often each name was
+/// Lists a directory page by page, while `meanwhile` changes it after each of them. Returns how often each name was
 /// listed.
 fn listed_while(
     stack: &mut Stack,
@@ -280,12 +280,12 @@ fn what_stays_is_listed_once_while_names_are_made_removed_and_renamed_between_pa
         let mut stack = Stack::new();
         let mut root = stack.root();
         let top = root.top();
-        // Between those that stay, some that go.
+        // Names that are removed, between names that stay.
         for number in 0..STAYING {
             root.ok(&create(&top, &format!("stays-{number:03}")));
             root.ok(&create(&top, &format!("goes-{number:03}")));
         }
-        // Those that went before the listing came to them, and those that it has come to.
+        // Names that were removed before the listing reached them, and names that it has passed.
         let (mut removed, mut passed) = (BTreeSet::new(), BTreeSet::new());
         let seen = listed_while(&mut stack, &top, page, |stack, number, entries| {
             let mut root = stack.root();
@@ -293,7 +293,7 @@ fn what_stays_is_listed_once_while_names_are_made_removed_and_renamed_between_pa
             if number < 20 {
                 root.ok(&create(&top, &format!("new-{number}")));
             }
-            // The last of those that were listed, where the listing may go on, and one that is still to come.
+            // Remove the last listed name, where the listing may continue, and one that is still to come.
             if let Some(last) = entries
                 .iter()
                 .rfind(|entry| entry.name.starts_with(b"goes"))
@@ -326,7 +326,7 @@ fn what_stays_is_listed_once_while_names_are_made_removed_and_renamed_between_pa
         for name in &removed {
             assert_eq!(seen.get(name), None, "{page:?}: it was gone before");
         }
-        // What was made behind the place of the listing is found by it.
+        // Names made behind the listing's position are found by it.
         assert_eq!(seen.get(&b"new-0"[..]), Some(&1));
     }
 }
@@ -354,7 +354,7 @@ fn a_directory_that_is_emptied_by_who_lists_it_ends_empty() {
     assert_eq!(seen.len(), 202);
     let mut root = stack.root();
     root.ok(&Call::rmdir(&top, b"directory"));
-    // Who was listing it learns that it is gone.
+    // A client that is listing the directory gets an error.
     for page in pages(1000) {
         assert_eq!(
             root.status(&page.call(&directory, 5, [0; 8])),
@@ -380,7 +380,7 @@ fn cookies_are_good_after_every_kind_of_restart() {
         let seen = listed_while(&mut stack, &top, page, |stack, number, entries| {
             let last = entries.last().map(|entry| entry.name.clone());
             if number == 1 {
-                // It goes on behind a name that is not there any more.
+                // The listing continues after a name that was removed.
                 stack.root().ok(&Call::remove(&top, &last.unwrap()));
             }
             match number % 3 {

@@ -1,4 +1,4 @@
-//! NLM (RFC 1813, appendix II) where it meets the real file system; what the lock table decides is in
+//! NLM (RFC 1813, appendix II) on the real file system. The decisions of the lock table are tested in
 //! `crates/nfs/tests/locking/main.rs`.
 
 use forebay_client::xdr::{Decoder, Encoder};
@@ -13,21 +13,21 @@ use crate::stack::{Client, Stack};
 const NLM: u32 = 100_021;
 const VERSION: u32 = 4;
 
-/// Procedures that ask for something that is there.
+/// Procedures that need an existing file.
 const TEST: u32 = 1;
 const LOCK: u32 = 2;
 const UNLOCK: u32 = 4;
 const SHARE: u32 = 20;
 const NM_LOCK: u32 = 22;
 
-/// `nlm4_stats`. NLM4_DEADLCK and NLM4_ROFS are never given: who waits for whom is for clients to find out, and
-/// files of a read-only export can be locked, as those of a local one.
+/// `nlm4_stats`. NLM4_DEADLCK and NLM4_ROFS are never returned: clients must detect deadlocks themselves, and files of
+/// a read-only export can be locked like those of a local one.
 const GRANTED: u32 = 0;
 const DENIED_GRACE_PERIOD: u32 = 4;
 const STALE_FH: u32 = 7;
 const FAILED: u32 = 9;
 
-/// Asks for an exclusive lock, or a reservation, of all of a file, and gives the status.
+/// Requests an exclusive lock, or a reservation, on a whole file, and returns the status.
 fn ask(client: &mut Client, procedure: u32, file: &[u8]) -> u32 {
     let cookie = Encoder::default().opaque(b"cookie");
     let lock = |encoder: Encoder| {
@@ -78,7 +78,7 @@ fn files_alone_can_be_locked_also_by_who_may_only_read() {
         assert_eq!(ask(&mut root, procedure, &file), STALE_FH);
         assert_eq!(ask(&mut root, procedure, b""), STALE_FH);
     }
-    // What was locked when it went can be given back.
+    // A lock held when the file was removed can be released.
     assert_eq!(ask(&mut root, UNLOCK, &file), GRANTED);
 }
 

@@ -1,17 +1,17 @@
-//! The whole server, held to RFC 1813 over TCP: raw calls to the protocol engine, behind it the real file system
-//! on a bucket in a local folder whose store and disk fail on demand. It runs in the test's own process, since
-//! most of what can go wrong behind a server cannot be ordered from a program.
+//! Tests the whole server against RFC 1813 over TCP: raw calls to the protocol engine, behind it the real file system
+//! on a bucket in a local folder whose store and disk fail on demand. The server runs in the test's own process,
+//! because most faults behind it cannot be caused from outside a program.
 //!
-//! * `table`: which scenario shows which error of which procedure, why some errors cannot be, and why some that
-//!   RFC 1813 does not list are given. A status that the table does not have fails any test here that meets it.
+//! * `table`: the scenario that shows each error of each procedure, why some errors are impossible, and why some are
+//!   returned that RFC 1813 does not list. A status that is not in the table fails any test here that meets it.
 //! * `names`, `kinds`, `rights`, `resources`, `faults`: the scenarios of the table.
 //! * `stack`: server and clients; `metadata`: a bucket out of reach.
 //! * `sizes`: boundary sizes of data, names, handles and XDR itself.
-//! * `listing`: READDIR and READDIRPLUS by every size, while names come and go, across a restart.
-//! * `consistency`: what replies say was before and after a change.
-//! * `creation`: CREATE in its three ways, repeated, after a restart; guards.
+//! * `listing`: READDIR and READDIRPLUS with every size, while names are added and removed, across a restart.
+//! * `consistency`: the attributes before and after a change in replies.
+//! * `creation`: CREATE in its three modes, repeated, after a restart; guards.
 //! * `mounting`: the errors of MNT, and the handles that it gives.
-//! * `locks`: NLM where it meets the file system.
+//! * `locks`: NLM on the file system.
 
 mod consistency;
 mod creation;

@@ -1,5 +1,5 @@
-//! The volume's own metadata store, which can be out of reach: as it is when the bucket has not answered for 30 s,
-//! and without waiting that long.
+//! The volume's own metadata store, which can be made unreachable: as if the bucket had not answered for 30 s, but
+//! without waiting that long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

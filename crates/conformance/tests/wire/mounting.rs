@@ -8,9 +8,9 @@ use forebay_conformance::{Call, Status};
 use crate::resources::change_record;
 use crate::stack::{MOUNT, OTHER_EXPORT, Stack};
 
-/// `mountstat3`. MNT3ERR_ACCES is for clients of no export, which `crates/nfs/tests/mounting.rs` has. The others that
-/// are not here cannot be: MNT asks for no permission of a user's (PERM), a path that cannot be is not there
-/// (INVAL), and everything is supported (NOTSUPP).
+/// `mountstat3`. MNT3ERR_ACCES is for clients of no export, and tested in `crates/nfs/tests/mounting.rs`. The others
+/// that are not here are impossible: MNT checks no permission of a user (PERM), an invalid path does not exist (INVAL),
+/// and everything is supported (NOTSUPP).
 const NOENT: u32 = 2;
 const IO: u32 = 5;
 const NOTDIR: u32 = 20;
@@ -43,7 +43,7 @@ fn every_error_of_mnt() {
             assert_eq!(client.mount(path), Err(status), "{shown}");
         }
         assert_eq!(client.mount(b"/directory"), Ok(directory.clone()));
-        // Slashes more or less do not matter.
+        // Additional slashes are ignored.
         assert_eq!(client.mount(b"//directory///"), Ok(directory.clone()));
         assert_eq!(client.mount(b"directory"), Ok(directory.clone()));
         assert_eq!(client.mount(b""), Ok(top.clone()));
@@ -58,7 +58,7 @@ fn every_error_of_mnt() {
     stack.stop();
     stack.start();
     stack.set_away(true);
-    // `mountstat3` has nothing that would say "later".
+    // `mountstat3` has no value for "later".
     assert_eq!(stack.root().mount(b"/directory"), Err(SERVERFAULT));
 }
 

@@ -1,4 +1,4 @@
-//! Errors of handles that name nothing, and of names.
+//! Errors of handles without an object, and of names.
 
 use forebay_conformance::Procedure::{self, *};
 use forebay_conformance::call::{How, Set};
@@ -7,14 +7,14 @@ use forebay_conformance::{Call, Status};
 use crate::stack::{OTHER_EXPORT, Stack, is_of_directories};
 use crate::table::{Scenario, Scene, Who};
 
-/// Those that make a name.
+/// Procedures that make a name.
 const MAKERS: [Procedure; 5] = [Create, Mkdir, Symlink, Mknod, Link];
-/// Those that have a name among their arguments.
+/// Procedures with a name among their arguments.
 const NAMED: [Procedure; 9] = [
     Lookup, Create, Mkdir, Symlink, Mknod, Remove, Rmdir, Rename, Link,
 ];
 
-/// Calls with `name` where they have one, in a directory where everything else is well.
+/// Calls with `name` where they have one, in a directory where everything else is valid.
 fn with_name(scene: &mut Scene, procedure: Procedure, name: &[u8]) -> Call {
     let place = scene.place();
     let object = match procedure {
@@ -24,7 +24,7 @@ fn with_name(scene: &mut Scene, procedure: Procedure, name: &[u8]) -> Call {
     Call::any(procedure, &object, name, &place)
 }
 
-/// A handle of what was removed.
+/// A handle of a removed object.
 fn removed(scene: &mut Scene, procedure: Procedure) -> Vec<u8> {
     let top = scene.top.clone();
     let name = scene.name();
@@ -132,7 +132,7 @@ pub(crate) const NAMES: &[Scenario] = &[
         call: |scene, _| Call::symlink(&scene.place(), b"new", &Set::default(), &[b'p'; 4097]),
     },
     Scenario {
-        // Section 3.2.2, as of the following.
+        // Section 3.2.2, as for the following scenarios.
         name: "an empty name",
         gives: Status::ACCES,
         by: &NAMED,
@@ -272,7 +272,7 @@ pub(crate) const NAMES: &[Scenario] = &[
         who: Who::Root,
         call: |scene, procedure| {
             let place = scene.place();
-            // It is there from the first time on.
+            // Only the first call makes it; later ones find it there.
             let set = Set::default();
             let made = Call::mkdir(&scene.top, OTHER_EXPORT.as_bytes(), &set);
             scene.root.call(&made);

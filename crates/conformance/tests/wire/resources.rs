@@ -1,4 +1,4 @@
-//! Errors for want of something: bytes, objects, names of one object; and names on both sides of a tree's border.
+//! Errors for lack of bytes, objects, or names of one object; and names on both sides of a tree's border.
 
 use bytes::Bytes;
 use forebay_conformance::Procedure::{self, *};
@@ -22,7 +22,7 @@ fn limit(scene: &Scene, name: &[u8], bytes: LimitChange, files: LimitChange) {
     set.unwrap();
 }
 
-/// A directory in which nothing may be made any more.
+/// A directory in which no further object may be made.
 fn tree(scene: &mut Scene) -> Vec<u8> {
     let (top, name) = (scene.top.clone(), scene.name());
     let directory = scene.root.directory(&top, &name);
@@ -30,7 +30,7 @@ fn tree(scene: &mut Scene) -> Vec<u8> {
     directory
 }
 
-/// An object of the volume in the bucket, as one with so many names.
+/// Sets the number of names of an object in the bucket.
 ///
 /// A gateway must not run meanwhile.
 pub(crate) fn set_names(stack: &Stack, inode: u64, nlink: u32) {
@@ -40,7 +40,7 @@ pub(crate) fn set_names(stack: &Stack, inode: u64, nlink: u32) {
     });
 }
 
-/// Changes what the bucket says of an object.
+/// Changes the record of an object in the bucket.
 ///
 /// A gateway must not run meanwhile.
 pub(crate) fn change_record(stack: &Stack, inode: u64, change: impl FnOnce(&[u8], Bytes) -> Bytes) {
@@ -101,7 +101,7 @@ pub(crate) const LIMITS: &[Scenario] = &[
     },
 ];
 
-/// For a volume that has all the objects and all the bytes that it may have.
+/// For a volume that has as many objects and bytes as its limits allow.
 pub(crate) const FULL: &[Scenario] = &[
     Scenario {
         name: "a volume that has as many objects as it may",
@@ -123,8 +123,8 @@ pub(crate) const FULL: &[Scenario] = &[
     },
 ];
 
-/// For a volume with a file `most` that has one name less than there can be, and a directory `wide` that has
-/// room for no further directory.
+/// For a volume with a file `most` that has one name less than the maximum, and a directory `wide` that has room for no
+/// further directory.
 pub(crate) const LINKS: &[Scenario] = &[
     Scenario {
         name: "an object with as many names as there can be",
@@ -179,7 +179,7 @@ fn a_volume_without_room() {
         }
     }
     scene.prove(FULL);
-    // What is written over takes no more room, and what is removed gives its own back.
+    // Overwriting takes no more room, and removing frees it.
     scene.root.ok(&Call::remove(&scene.top, b"filler-1"));
     let call = Call::any(Procedure::Create, &scene.top, b"again", b"");
     scene.root.ok(&call);

@@ -1,4 +1,4 @@
-//! Errors of callers who may not do what they ask for.
+//! Errors of callers without permission.
 
 use forebay_conformance::Procedure::{self, *};
 use forebay_conformance::call::{Node, Set, SetTime};
@@ -15,7 +15,7 @@ fn mode(mode: u32) -> Set {
     }
 }
 
-/// What belongs to another.
+/// Attributes that set an owner other than the caller.
 const FOREIGN: Set = Set {
     mode: None,
     uid: Some(7),

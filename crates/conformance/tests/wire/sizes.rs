@@ -8,7 +8,7 @@ use forebay_conformance::{Call, Rejected, Status};
 use crate::stack::{Client, Stack};
 use crate::volume::{assert_bytes, pattern};
 
-/// Largest READ and WRITE that FSINFO tells of.
+/// Largest READ and WRITE that FSINFO returns.
 fn transfer_limits(root: &mut Client, top: &[u8]) -> (usize, usize) {
     let numbers = root.ok(&Call::fsinfo(top)).numbers;
     let limits = (numbers[0] as usize, numbers[3] as usize);
@@ -16,7 +16,7 @@ fn transfer_limits(root: &mut Client, top: &[u8]) -> (usize, usize) {
     limits
 }
 
-/// Blocks of files in the bucket.
+/// Size of blocks of files in the bucket.
 const BLOCK: u64 = 4 << 20;
 
 #[test]
@@ -102,7 +102,7 @@ fn reads_around_the_end_say_where_it_is() {
     let file = root.file(&top, b"file");
     let empty = root.file(&top, b"empty");
     root.ok(&Call::write(&file, 0, b"0123456789", Stable::Unstable));
-    // Offset, count, what is read, whether that is the end.
+    // Offset, count, expected bytes, expected end of file.
     let cases: [(u64, u32, &[u8], bool); 13] = [
         (0, 0, b"", false),
         (0, 9, b"012345678", false),
@@ -334,7 +334,7 @@ fn lengths_that_lie_are_garbage_and_padding_does_not_count() {
     let mut root = stack.root();
     let top = root.top();
     let file = root.file(&top, b"name!");
-    // A name whose length says more than there is, up to the most that 32 bits can say.
+    // A name whose length is more than the bytes that follow, up to the largest value of 32 bits.
     for length in [9, 12, 1 << 20, 1 << 31, u32::MAX - 3, u32::MAX] {
         let call = Call::new(Lookup, &top, |e| e.u32s(&[length]).fixed(b"name!"));
         assert_eq!(
@@ -343,7 +343,7 @@ fn lengths_that_lie_are_garbage_and_padding_does_not_count() {
             "{length}"
         );
     }
-    // A handle that says so, before anything else.
+    // A handle with such a length, as the first argument.
     for length in [33, 64, 65, u32::MAX] {
         let call = Call {
             procedure: Getattr,
@@ -356,7 +356,7 @@ fn lengths_that_lie_are_garbage_and_padding_does_not_count() {
             "{length}"
         );
     }
-    // RFC 4506 has zeros there; who sends something else means the same.
+    // RFC 4506 has zeros there; other padding means the same.
     let call = Call::new(Lookup, &top, |e| e.u32s(&[5]).fixed(b"name!\xff\x01\x02"));
     assert_eq!(root.ok(&call).handle, Some(file.clone()));
     // A truth value is 0 or 1.

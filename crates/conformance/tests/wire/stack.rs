@@ -1,4 +1,4 @@
-//! A server with a real volume behind it, its clients, and what they make in it.
+//! A server with a real volume behind it, its clients, and the objects that they make in it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,11 +23,11 @@ use crate::volume::{Bucket, Life};
 /// Program number of MOUNT.
 pub(crate) const MOUNT: u32 = 100_005;
 
-/// Address of ordinary clients, and of those that may change nothing.
+/// Address of ordinary clients, and of those that may not write.
 const ORDINARY: &str = "127.0.0.1";
 const READ_ONLY: &str = "127.0.0.2";
 
-/// The directory that is an export of its own beside the root.
+/// The directory that is also an export of its own.
 pub(crate) const OTHER_EXPORT: &str = "other";
 
 /// A gateway's volume and its server.
@@ -64,7 +64,7 @@ impl Stack {
         stack
     }
 
-    /// Serves again what was stopped or has crashed.
+    /// Serves again after a stop or a crash.
     pub(crate) fn start(&mut self) {
         let mut config = self.bucket.config();
         (self.change)(&mut config);
@@ -102,7 +102,7 @@ impl Stack {
         &self.running.as_ref().unwrap().life
     }
 
-    /// Has the metadata in the bucket out of reach, or not any more.
+    /// Makes the metadata in the bucket unreachable, or reachable again.
     pub(crate) fn set_away(&self, away: bool) {
         self.away.store(away, Ordering::Relaxed);
     }
@@ -112,35 +112,35 @@ impl Stack {
         &self.disk
     }
 
-    /// Ends in order: everything is in the bucket.
+    /// Stops in order: everything is in the bucket.
     pub(crate) fn stop(&mut self) {
         self.running.take().unwrap().life.stop();
         self.disk.kill();
     }
 
-    /// Ends like a killed process.
+    /// Stops like a killed process.
     pub(crate) fn crash(&mut self) {
         self.running.take().unwrap().life.crash();
         self.disk.kill();
     }
 
-    /// A client that is root and may do everything.
+    /// A client as root, which may do everything.
     pub(crate) fn root(&self) -> Client {
         self.client(ORDINARY, Identity::ROOT)
     }
 
-    /// A user without any group of others.
+    /// A client as a user without further groups.
     pub(crate) fn user(&self, uid: u32) -> Client {
         self.client(ORDINARY, Identity::User(uid, uid, Vec::new()))
     }
 
-    /// Root of a machine whose rule is `ro`.
+    /// A client as root on a machine whose rule is `ro`.
     pub(crate) fn read_only(&self) -> Client {
         self.client(READ_ONLY, Identity::ROOT)
     }
 
     fn client(&self, from: &str, who: Identity) -> Client {
-        // Calls are told apart by client and number.
+        // The server tells calls apart by client address and number.
         static NEXT_XID: AtomicU32 = AtomicU32::new(1);
         let address = self.running.as_ref().unwrap().address;
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
@@ -153,7 +153,7 @@ impl Stack {
     }
 }
 
-/// Of a lock manager that tells nobody about its restarts.
+/// The notebook of a lock manager that notifies no clients of its restarts.
 struct NoNotes;
 
 impl Notebook for NoNotes {
@@ -187,11 +187,11 @@ fn exports() -> Vec<Export> {
     vec![export(1, "/"), export(2, &format!("/{OTHER_EXPORT}"))]
 }
 
-/// A client over one connection. Whatever it is answered must be in the table.
+/// A client over one connection. Every status that it receives must be in the table.
 pub(crate) struct Client(pub(crate) Connection);
 
 impl Client {
-    /// Makes a call that RPC has nothing against.
+    /// Makes a call that RPC accepts.
     #[track_caller]
     pub(crate) fn call(&mut self, call: &Call) -> Results {
         let results = self.try_call(call);
@@ -219,7 +219,7 @@ impl Client {
         results
     }
 
-    /// Makes a call and gives its status.
+    /// Makes a call and returns its status.
     #[track_caller]
     pub(crate) fn status(&mut self, call: &Call) -> Status {
         self.call(call).status()
@@ -261,20 +261,20 @@ impl Client {
         self.ok(call).handle.expect("a handle of what was made")
     }
 
-    /// A file that is new.
+    /// Makes a file, which must be new.
     #[track_caller]
     pub(crate) fn file(&mut self, directory: &[u8], name: &[u8]) -> Vec<u8> {
         self.made(&Call::create(directory, name, How::Guarded(Set::default())))
     }
 
-    /// A directory that is new.
+    /// Makes a directory, which must be new.
     #[track_caller]
     pub(crate) fn directory(&mut self, directory: &[u8], name: &[u8]) -> Vec<u8> {
         self.made(&Call::mkdir(directory, name, &Set::default()))
     }
 
-    /// An object of the kind that `procedure` is for, under a free name: a directory for names and listings, a
-    /// symbolic link for READLINK, a file for all else.
+    /// Makes an object of the kind that `procedure` is for, under a free name: a directory for names and listings, a
+    /// symbolic link for READLINK, a file for all others.
     #[track_caller]
     pub(crate) fn object(
         &mut self,

@@ -1,8 +1,8 @@
 //! The table procedure × error.
 //!
-//! A cell is *shown* by a [`Scenario`], which is run over the wire and must come to that status; or *excused* with
-//! the reason why it cannot be. Errors that RFC 1813 does not list for a procedure have a reason as well
-//! ([`BEYOND`]) and are shown like all others.
+//! A cell is *shown* by a [`Scenario`], which is run over the wire and must return that status; or *excused* with the
+//! reason why it is impossible. Errors that RFC 1813 does not list for a procedure have a reason as well ([`BEYOND`])
+//! and are shown like all others.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,30 @@ use forebay_conformance::{Call, Status};
 use crate::stack::{Client, Stack, is_of_directories};
 use crate::{faults, kinds, names, resources, rights};
 
-/// Who makes the call of a scenario.
+/// The caller of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     /// Root.
     Root,
     /// A user who owns nothing.
     User,
-    /// Root of a machine that may not write.
+    /// Root on a machine that may not write.
     ReadOnly,
 }
 
-/// How an error comes about.
+/// A way to cause an error.
 pub(crate) struct Scenario {
-    /// What is the matter.
+    /// Name of the scenario.
     pub(crate) name: &'static str,
     pub(crate) gives: Status,
-    /// Which procedures show it.
+    /// The procedures that show it.
     pub(crate) by: &'static [Procedure],
     pub(crate) who: Who,
-    /// Prepares everything and gives the call.
+    /// Prepares everything and returns the call.
     pub(crate) call: fn(&mut Scene, Procedure) -> Call,
 }
 
-/// Where scenarios play.
+/// The environment of scenarios.
 pub(crate) struct Scene {
     pub(crate) stack: Stack,
     pub(crate) root: Client,
@@ -44,7 +44,7 @@ pub(crate) struct Scene {
     read_only: Client,
     /// The volume's root directory.
     pub(crate) top: Vec<u8>,
-    /// Handles of objects that were there before the gateway was started, by the procedure that each is for.
+    /// Handles of objects that existed before the gateway was started, by the procedure that each is for.
     pub(crate) known: BTreeMap<Procedure, Vec<u8>>,
     names: u32,
 }
@@ -69,7 +69,7 @@ impl Scene {
         format!("scene-{}", self.names).into_bytes()
     }
 
-    /// A new directory, in which everybody may do everything.
+    /// A new directory in which all users may do everything.
     pub(crate) fn place(&mut self) -> Vec<u8> {
         let name = self.name();
         let place = self.root.directory(&self.top, &name);
@@ -77,8 +77,8 @@ impl Scene {
         place
     }
 
-    /// A call for the object of `procedure` in `place`, where the name it has does not exist, or for those that look
-    /// for one does.
+    /// A call on the object of `procedure` in `place`, whose name does not exist or, for procedures that look one up,
+    /// exists.
     pub(crate) fn ordinary(&mut self, procedure: Procedure, place: &[u8]) -> Call {
         match procedure {
             Lookup | Remove | Rename => drop(self.root.file(place, b"name")),
@@ -92,8 +92,8 @@ impl Scene {
         Call::any(procedure, &object, b"name", place)
     }
 
-    /// Runs scenarios: each must come to its status, and tell nothing but the truth of the objects that it
-    /// was for.
+    /// Runs scenarios: each must return its status, and the attributes in its reply must be those of the objects that
+    /// it was called on.
     pub(crate) fn prove(&mut self, scenarios: &[Scenario]) {
         for scenario in scenarios {
             for procedure in scenario.by {
@@ -110,7 +110,7 @@ impl Scene {
                     assert_eq!(change.before, None, "{what}: nothing was changed");
                     &change.after
                 });
-                // LINK alone has both, the file's attributes first.
+                // Only LINK has both, the file's attributes first.
                 let told = results.attributes.iter().chain(changes);
                 for (object, told) in call.handles.iter().zip(told) {
                     let now = self.root.call(&Call::getattr(object));
@@ -122,7 +122,7 @@ impl Scene {
     }
 }
 
-/// One of the procedures that make objects, with attributes to begin with.
+/// A call of one of the procedures that make objects, with initial attributes.
 pub(crate) fn make(procedure: Procedure, directory: &[u8], set: Set) -> Call {
     match procedure {
         Create => Call::create(directory, b"new", How::Unchecked(set)),
@@ -132,7 +132,7 @@ pub(crate) fn make(procedure: Procedure, directory: &[u8], set: Set) -> Call {
     }
 }
 
-/// Why an error of the RFC's list cannot be.
+/// Why an error in the RFC's list is impossible, or why one that is not in it is returned.
 struct Excuse {
     error: Status,
     by: &'static [Procedure],
@@ -199,7 +199,7 @@ const EXCUSED: &[Excuse] = &[
     },
 ];
 
-/// Why an error is given that is not in the RFC's list.
+/// Why errors are returned that are not in the RFC's list.
 const BEYOND: &[Excuse] = &[
     Excuse {
         error: Status::JUKEBOX,
@@ -265,7 +265,7 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     groups.into_iter().chain(others).flatten()
 }
 
-/// Whether there is a scenario for this.
+/// Whether a scenario shows this error.
 pub(crate) fn is_shown(procedure: Procedure, status: Status) -> bool {
     scenarios().any(|scenario| scenario.gives == status && scenario.by.contains(&procedure))
 }
