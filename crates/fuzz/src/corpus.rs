@@ -1,8 +1,8 @@
 //! The inputs in the repository: `corpus/<target>/<name>`.
 //!
 //! Files named `seed-...` are made with the real encoders ([`write_seeds`]); `find-...` are inputs that libFuzzer found
-//! to reach code which no other does (`fuzz/run --adopt`), named by their content; `fixed-...` made a target fail once,
-//! and are named by what was wrong.
+//! to reach code which no other input reaches (`fuzz/run --adopt`), named by their content; `fixed-...` once made a
+//! target fail, and are named by the error.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ pub fn folder(target: &Target) -> PathBuf {
 /// All inputs of a target: file name and content, in the order of their names.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn load(target: &Target) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut inputs = Vec::new();
     for entry in fs::read_dir(folder(target))? {
@@ -37,10 +37,10 @@ pub fn seed_name(name: &str) -> String {
     format!("seed-{name}")
 }
 
-/// Writes the seeds of all targets in the place of those that are there.
+/// Writes the seeds of all targets, in place of the existing ones.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn write_seeds() -> io::Result<()> {
     for target in TARGETS {
         let folder = folder(target);

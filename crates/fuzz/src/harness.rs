@@ -1,4 +1,4 @@
-//! Running targets without libFuzzer: one input, a number of mutations, or for a time.
+//! Runs targets without libFuzzer: with one input, with a number of mutations, or for a time.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,20 +11,20 @@ use std::{fs, io};
 use crate::Target;
 use crate::mutate::{Random, mutated};
 
-/// An input that takes longer than this counts as one that never ends.
+/// An input that takes longer than this counts as endless.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs of a target that making an input smaller may take.
+/// Most runs of a target for minimising an input.
 const MINIMISING_RUNS: usize = 5000;
 
-/// An input for which a property does not hold.
+/// An input that violates a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The input.
     pub input: Vec<u8>,
-    /// What the panic said.
+    /// Message of the panic.
     pub message: String,
-    /// Where it happened: file and line.
+    /// Position of the panic: file and line.
     pub place: String,
 }
 
@@ -33,7 +33,7 @@ thread_local! {
     static PANIC: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
 }
 
-/// Has panics within [`attempt`] noted instead of printed.
+/// Makes panics within [`attempt`] recorded instead of printed.
 fn listen_to_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -52,7 +52,7 @@ fn listen_to_panics() {
 /// Runs a target with one input.
 ///
 /// # Errors
-/// How it failed.
+/// The failure of the target.
 pub fn attempt(target: &Target, input: &[u8]) -> Result<(), Failure> {
     listen_to_panics();
     QUIET.set(true);
@@ -125,19 +125,19 @@ pub fn try_mutations(
     Ok(())
 }
 
-/// What a long run comes to.
+/// The result of a long run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Inputs tried.
+    /// Number of inputs tried.
     pub executions: u64,
-    /// One failure for each place, minimised, and the file that it was written to.
+    /// One failure for each position, minimised, and the file with its input.
     pub failures: Vec<(Failure, PathBuf)>,
 }
 
-/// What a job is trying, and since when.
+/// The input that a job is trying, and when it began.
 type Trying = Mutex<Option<(Instant, Vec<u8>)>>;
 
-/// What the threads of a run share.
+/// State shared by the threads of a run.
 struct Run<'a> {
     target: &'a Target,
     corpus: &'a [Vec<u8>],
@@ -146,13 +146,13 @@ struct Run<'a> {
     executions: AtomicU64,
     done: AtomicBool,
     failures: Mutex<Vec<(Failure, PathBuf)>>,
-    /// What each job is trying.
+    /// The current input of each job.
     trying: Vec<Trying>,
 }
 
-/// Runs mutations of `corpus` for a time in `jobs` threads. Goes on after a failure; each place that fails is reported
-/// once, and its smallest input written into `folder`. An input that takes longer than [`PATIENCE`] is written there
-/// too, and ends the process, because nothing else could end its thread.
+/// Runs mutations of `corpus` for a time in `jobs` threads. Continues after a failure; each failing position is
+/// reported once, and its smallest input is written into `folder`. An input that takes longer than [`PATIENCE`] is
+/// written there too, and ends the process, because nothing else could end its thread.
 ///
 /// # Errors
 /// A failing input could not be written.
@@ -201,7 +201,7 @@ pub fn run_for(
     })
 }
 
-/// Writes a failing input, named by its content, and gives the file.
+/// Writes a failing input under a name made from its content, and returns the file.
 fn keep(folder: &Path, target: &Target, input: &[u8]) -> io::Result<PathBuf> {
     let name = format!("{}-{}", target.name, &blake3::hash(input).to_hex()[..12]);
     let path = folder.join(name);
@@ -213,7 +213,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a failure at the same place is among them.
+/// Whether `failures` has one at the same position.
 fn is_known(failures: &[(Failure, PathBuf)], failure: &Failure) -> bool {
     failures
         .iter()
@@ -235,7 +235,7 @@ impl Run<'_> {
                 continue;
             }
             let failure = minimise(self.target, failure);
-            // Held from the look to the entry: another job may have found the same place at the same time.
+            // Held from the check to the entry: another job may have found the same position at the same time.
             let mut failures = lock(&self.failures);
             if !is_known(&failures, &failure) {
                 let path = keep(self.folder, self.target, &failure.input)?;
@@ -248,7 +248,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Looks for inputs that never end.
+    /// Looks for endless inputs.
     fn watch(&self) {
         while !self.done.load(Ordering::Acquire) {
             for trying in &self.trying {
@@ -274,7 +274,7 @@ impl Run<'_> {
 mod tests {
     use super::*;
 
-    /// Fails for an input with an `X` behind a `Y`.
+    /// Fails for an input with an `X` after a `Y`.
     const FRAGILE: Target = Target {
         name: "fragile",
         run: |bytes| {

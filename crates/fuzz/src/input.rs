@@ -1,34 +1,34 @@
-//! Taking decisions and pieces off the front of an input. An input that ends too soon goes on with zeros, so that every
-//! byte string is an input.
+//! Takes decisions and pieces off the front of an input. An input that ends too early continues with zeros, so that
+//! every byte string is a valid input.
 
-/// What is left of an input.
+/// The rest of an input.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// From its first byte on.
+    /// An input from its first byte on.
     pub fn new(bytes: &'a [u8]) -> Input<'a> {
         Input(bytes)
     }
 
-    /// Whether all of it was taken.
+    /// Whether no byte is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Everything that was not taken.
+    /// The bytes that are left.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }
 
-    /// At most `count` bytes.
+    /// Takes at most `count` bytes.
     pub fn take(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
         taken
     }
 
-    /// Exactly `N` bytes.
+    /// Takes exactly `N` bytes.
     pub fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut array = [0; N];
         let taken = self.take(N);
@@ -36,43 +36,43 @@ impl<'a> Input<'a> {
         array
     }
 
-    /// A byte.
+    /// Takes a byte.
     pub fn u8(&mut self) -> u8 {
         u8::from_le_bytes(self.array())
     }
 
-    /// A number of two bytes.
+    /// Takes a number of two bytes.
     pub fn u16(&mut self) -> u16 {
         u16::from_le_bytes(self.array())
     }
 
-    /// A number of four bytes.
+    /// Takes a number of four bytes.
     pub fn u32(&mut self) -> u32 {
         u32::from_le_bytes(self.array())
     }
 
-    /// A number of eight bytes.
+    /// Takes a number of eight bytes.
     pub fn u64(&mut self) -> u64 {
         u64::from_le_bytes(self.array())
     }
 
-    /// A piece: its length in two bytes, and as many bytes.
+    /// Takes a piece: its length in two bytes, then that number of bytes.
     pub fn piece(&mut self) -> &'a [u8] {
         let count = self.u16();
         self.take(count.into())
     }
 }
 
-/// Appends what [`Input::piece`] takes. For seeds: `piece` must have less than 64 KiB.
+/// Appends a piece for [`Input::piece`]. Only for seeds: `piece` must have less than 64 KiB.
 pub fn put_piece(out: &mut Vec<u8>, piece: &[u8]) {
     out.extend((piece.len() as u16).to_le_bytes());
     out.extend(piece);
 }
 
-/// Polls a future that has nothing to wait for.
+/// Polls a future that never waits.
 ///
 /// # Panics
-/// If it waits nevertheless, which would be for ever.
+/// If it does wait, which would last for ever.
 pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {

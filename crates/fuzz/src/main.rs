@@ -1,4 +1,4 @@
-//! The fuzz targets from the command line. `docs/fuzzing.md` says what they are.
+//! Runs the fuzz targets from the command line. `docs/fuzzing.md` explains them.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does what was asked for, and says whether all properties held.
+/// Executes the command, and returns whether all properties held.
 fn command(words: &[&str]) -> Result<bool, String> {
     match words {
         ["list"] => TARGETS

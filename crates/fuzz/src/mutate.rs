@@ -1,4 +1,4 @@
-//! Making new inputs from known ones.
+//! Makes new inputs from known ones.
 
 /// SplitMix64: the same numbers for the same seed, everywhere.
 #[derive(Clone, Debug)]
@@ -14,13 +14,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`; 0 if there is none.
+    /// A number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.next_u64() % limit.max(1) as u64) as usize
     }
 }
 
-/// Numbers at which code makes mistakes.
+/// Numbers at which code is often wrong.
 const EDGES: [u64; 14] = [
     0,
     1,
@@ -38,12 +38,12 @@ const EDGES: [u64; 14] = [
     u64::MAX,
 ];
 
-/// An input made from one or two of `corpus`, at most `max_bytes` long.
+/// An input made from one or two inputs of `corpus`, at most `max_bytes` long.
 pub fn mutated(corpus: &[Vec<u8>], max_bytes: usize, random: &mut Random) -> Vec<u8> {
     let empty = Vec::new();
     let pick = |random: &mut Random| corpus.get(random.below(corpus.len())).unwrap_or(&empty);
     let mut bytes = pick(random).clone();
-    // Mostly few changes: many of them hardly ever leave anything that makes sense.
+    // Usually few changes: many of them hardly ever leave a meaningful input.
     let changes = 1 + random.below(4) * random.below(4);
     for _ in 0..changes {
         change(&mut bytes, pick(random), random);
@@ -98,7 +98,7 @@ fn change(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
             bytes.extend(&other[from..]);
         }
         _ => {
-            // A piece of another input, in the place of as many bytes.
+            // A piece of another input replaces the same number of bytes.
             let from = random.below(other.len() + 1);
             let count = random
                 .below(64)

@@ -1,30 +1,30 @@
-//! Putting checksums right after a mutation, so that what lies behind them is reached. Written from `docs/format.md`, not
-//! from the code that is fuzzed.
+//! Repairs checksums after a mutation, so that the code behind them is reached. Written from `docs/format.md`, not from
+//! the fuzzed code.
 
 use forebay_seal::{DataKeyId, DataKeys, Part, Purpose, Sealer};
 use forebay_types::PackId;
 
-/// Puts `crc` of `bytes` without the four bytes at `at` there, if there are so many.
+/// Writes at `at` the `crc` of `bytes` without those four bytes, if `bytes` is long enough.
 fn put_crc(bytes: &mut [u8], at: usize, crc: u32) {
     if let Some(to) = bytes.get_mut(at..at + 4) {
         to.copy_from_slice(&crc.to_le_bytes());
     }
 }
 
-/// CRC32 of a range; of nothing where the bytes do not reach.
+/// CRC32 of a range; of nothing if the range reaches beyond the bytes.
 fn crc_of(bytes: &[u8], range: std::ops::Range<usize>) -> u32 {
     crc32fast::hash(bytes.get(range).unwrap_or_default())
 }
 
-/// The header of a log segment: bytes 124 to 128 are the CRC32 of those before.
+/// Repairs the header of a log segment: bytes 124 to 128 are the CRC32 of those before.
 pub fn segment_header(bytes: &mut [u8]) {
     let crc = crc_of(bytes, 0..124);
     put_crc(bytes, 124, crc);
 }
 
-/// Records of a log segment, one after the other from the start of `bytes`: with `in_sequence`, LSN and salt become what
-/// a segment with this `base` and `salt` has there; then the CRC becomes right. Ends at the first place whose length
-/// leads out of `bytes`.
+/// Repairs the records of a log segment, one after the other from the start of `bytes`: with `in_sequence`, LSN and
+/// salt get the values for a segment with this `base` and `salt`; then the CRC is repaired. Ends at the first record
+/// whose length reaches beyond `bytes`.
 pub fn records(bytes: &mut [u8], base: u64, salt: u64, in_sequence: bool) {
     let mut at = 0;
     while let Some(head) = bytes.get(at..at + 32) {
@@ -42,12 +42,12 @@ pub fn records(bytes: &mut [u8], base: u64, salt: u64, in_sequence: bool) {
     }
 }
 
-/// Whether a frame has the version of sealed ones.
+/// Whether a frame has the version of a sealed frame.
 pub fn is_sealed_frame(bytes: &[u8]) -> bool {
     bytes.get(4..6) == Some(&[2, 0])
 }
 
-/// Where a frame has its CRC32.
+/// Offset of the CRC32 in a frame.
 pub fn frame_crc_at(bytes: &[u8]) -> usize {
     match is_sealed_frame(bytes) {
         true => 56,
@@ -55,7 +55,7 @@ pub fn frame_crc_at(bytes: &[u8]) -> usize {
     }
 }
 
-/// A frame: bytes 124 to 128, or 56 to 60 of a sealed one, are the CRC32 of everything else.
+/// Repairs a frame: bytes 124 to 128, or 56 to 60 of a sealed one, are the CRC32 of everything else.
 pub fn frame(bytes: &mut [u8]) {
     let at = frame_crc_at(bytes);
     let mut crc = crc32fast::Hasher::new();
@@ -64,7 +64,7 @@ pub fn frame(bytes: &mut [u8]) {
     put_crc(bytes, at, crc.finalize());
 }
 
-/// A frame whose bytes from 60 on are to be sealed: they are, and the fields before say so.
+/// Seals a frame whose bytes from 60 on are still plain, and sets the fields before them accordingly.
 pub fn seal_frame(bytes: &mut [u8], mut sealer: Sealer) {
     let Some(payload_len) = bytes.len().checked_sub(128) else {
         return;
@@ -78,7 +78,7 @@ pub fn seal_frame(bytes: &mut [u8], mut sealer: Sealer) {
     clear[40..56].copy_from_slice(&tag);
 }
 
-/// The reverse, for a sound frame.
+/// The reverse, for a valid frame.
 pub fn unseal_frame(bytes: &mut [u8], pack: PackId, keys: &DataKeys) {
     let (clear, sealed) = bytes.split_at_mut(60);
     let key_id = u32::from_le_bytes(clear[8..12].try_into().expect("4 bytes"));
@@ -90,8 +90,8 @@ pub fn unseal_frame(bytes: &mut [u8], pack: PackId, keys: &DataKeys) {
     assert_eq!(opened, Ok(Ok(())), "a sound frame");
 }
 
-/// The end of a sealed pack whose index entries, as many as the footer says, are to be sealed: they are, and the footer
-/// says so.
+/// Seals the end of a sealed pack whose index entries, as many as the footer says, are still plain, and sets the footer
+/// accordingly.
 pub fn seal_index(bytes: &mut [u8], keys: &DataKeys, entropy: &dyn forebay_seal::Entropy) {
     let Some(footer_at) = bytes.len().checked_sub(80) else {
         return;
@@ -110,8 +110,8 @@ pub fn seal_index(bytes: &mut [u8], keys: &DataKeys, entropy: &dyn forebay_seal:
     footer[24..40].copy_from_slice(&tag);
 }
 
-/// The end of a pack: the CRC32 of the entries, as many as the footer says, and that of the footer; and the header, as
-/// far as it is there.
+/// Repairs the end of a pack: the CRC32 of the entries, as many as the footer says, and that of the footer; and the
+/// header, if `bytes` has it.
 pub fn pack(bytes: &mut [u8]) {
     let Some(footer_at) = bytes.len().checked_sub(80) else {
         return;
@@ -129,8 +129,8 @@ pub fn pack(bytes: &mut [u8]) {
     }
 }
 
-/// An object of the metadata whose chunks are to be sealed, one of 4140 bytes after the other: they are, and their headers
-/// say so. `with_headers` also makes the parts of these right that are the same in every object.
+/// Seals an object of the metadata whose chunks of 4140 bytes are still plain, and sets their headers accordingly.
+/// `with_headers` also repairs the fields of the headers that are the same in every object.
 pub fn seal_object(bytes: &mut [u8], mut sealer: Sealer, with_headers: bool) {
     let chunks = bytes.len().div_ceil(4140).max(1);
     let plain = (bytes.len() as u64).saturating_sub(44 * chunks as u64);
@@ -159,7 +159,7 @@ pub fn seal_object(bytes: &mut [u8], mut sealer: Sealer, with_headers: bool) {
     }
 }
 
-/// An object of the metadata of an unsealed volume: its last 8 bytes become the trailer that goes with its name.
+/// Repairs an object of the metadata of an unsealed volume: its last 8 bytes become the trailer for its name.
 pub fn trailer(bytes: &mut [u8], name: &str) {
     let Some(at) = bytes.len().checked_sub(8) else {
         return;
@@ -171,8 +171,8 @@ pub fn trailer(bytes: &mut [u8], name: &str) {
     put_crc(bytes, at + 4, crc.finalize());
 }
 
-/// Text whose last line is `crc32 ` and the checksum of the lines before, in eight hexadecimal digits: replaced, or
-/// appended where there is none.
+/// Repairs a text whose last line is `crc32 ` and the checksum of the lines before, in eight hexadecimal digits:
+/// replaces that line, or appends it if it is missing.
 pub fn text(bytes: &[u8]) -> Vec<u8> {
     let marker = b"crc32 ";
     let body = bytes
@@ -184,8 +184,8 @@ pub fn text(bytes: &[u8]) -> Vec<u8> {
     repaired
 }
 
-/// File handles within an NFS message: wherever something of 32 bytes begins as a handle does, its last 8 bytes become
-/// the MAC of the 24 before under `key`.
+/// Repairs file handles within an NFS message: wherever 32 bytes begin like a handle, the last 8 of them become the MAC
+/// of the first 24 under `key`.
 pub fn handles(bytes: &mut [u8], key: &[u8; 32]) {
     let length = 32u32.to_be_bytes();
     let mut at = 0;

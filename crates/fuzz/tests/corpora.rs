@@ -1,12 +1,12 @@
-//! Every target, with what is in the repository and a bounded number of mutations of it.
+//! Runs every target with the corpus of the repository and a bounded number of mutations of it.
 //!
-//! The mutations are others at every run. The seed is printed when one fails; `FUZZ_SEED=<seed>` repeats the run.
+//! Each run has other mutations. The seed is printed when one fails; `FUZZ_SEED=<seed>` repeats the run.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_fuzz::{TARGETS, corpus, find, harness};
 
-/// Mutations of each target, and the time after which there are no more of them: slow machines do fewer.
+/// Number of mutations of each target, and the time after which it stops: slow machines try fewer.
 const MUTATIONS: usize = 2000;
 const TIME: Duration = Duration::from_millis(1500);
 

@@ -1,4 +1,4 @@
-//! Building calls (RFC 5531, RFC 1813), by hand: the engine has a decoder for them only.
+//! Encodes calls (RFC 5531, RFC 1813) by hand, because the engine only has a decoder for them.
 
 /// Appends an unsigned integer.
 pub(crate) fn put_u32(out: &mut Vec<u8>, number: u32) {
@@ -22,7 +22,7 @@ pub(crate) fn put_no_attributes(out: &mut Vec<u8>) {
     out.extend([0; 24]);
 }
 
-/// Who calls.
+/// The caller's credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// AUTH_NONE.
@@ -52,7 +52,7 @@ fn put_caller(out: &mut Vec<u8>, caller: Caller) {
     out.extend([0; 8]);
 }
 
-/// A call, without record mark.
+/// Encodes a call, without record mark.
 pub(crate) fn message(
     xid: u32,
     program: u32,

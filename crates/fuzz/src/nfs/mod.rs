@@ -1,5 +1,5 @@
-//! What the NFS targets share: a server without sockets over a file system in memory, calls for it, and the check of its
-//! replies.
+//! Common code of the NFS targets: a server without sockets over a file system in memory, calls for it, and the check
+//! of its replies.
 
 pub(crate) mod call;
 pub(crate) mod reply;
@@ -23,17 +23,17 @@ pub(crate) const HANDLE_KEY: [u8; 32] = [3; 32];
 
 const VOLUME: VolumeId = VolumeId([4; 16]);
 
-/// Bytes that the file system may hold: far more than an input can write.
+/// Capacity of the file system in bytes: far more than an input can write.
 const CAPACITY_BYTES: u64 = 256 << 20;
 
-/// May mount everything, as whomever it says it is.
+/// Client that may mount everything, as any user.
 pub(crate) const TRUSTED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-/// May mount `/dir`, as nobody.
+/// Client that may mount `/dir`, as nobody.
 pub(crate) const GUEST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 1, 2, 3));
-/// May mount nothing.
+/// Client that may mount nothing.
 pub(crate) const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 
-/// The handle of an object in the first export. The root directory is 1, what [`World::new`] makes follows.
+/// The handle of an object in the first export. The root directory is 1, the objects that [`World::new`] makes follow.
 pub(crate) fn handle(inode: u64) -> [u8; HANDLE_BYTES] {
     Handles::new(HANDLE_KEY, VOLUME).encode(Named {
         export: 1,
@@ -99,7 +99,7 @@ impl World {
     /// Serves a record and checks the reply, if there is one.
     ///
     /// # Panics
-    /// If the reply is not well formed, or longer than it was said to become.
+    /// If the reply is not well formed, or longer than its announced maximum.
     pub(crate) fn serve(&self, from: IpAddr, record: &[u8]) -> Option<Reply> {
         match at_once(self.service.serve(from, record, self.now)) {
             Answer::Reply(bytes) => {
@@ -112,7 +112,7 @@ impl World {
                 let reply = Reply::read(record, &bytes);
                 Some(reply.unwrap_or_else(|| panic!("a malformed reply: {bytes:02x?}")))
             }
-            // Only what is no call is not answered: no call is under way while another is served.
+            // Only a message that is no call stays without answer: no call is in flight while another is served.
             Answer::Silence => panic!("a call without reply"),
             Answer::Hangup => {
                 let is_call = record.len() >= 24 && record[4..8] == [0; 4];

@@ -1,15 +1,15 @@
-//! Taking replies apart, field by field as RFC 5531 and RFC 1813 have them, and with a reader of its own: the oracle must
-//! not share the mistakes of the engine.
+//! Decodes replies field by field as RFC 5531 and RFC 1813 define them, with a reader of its own: the oracle must not
+//! share the engine's mistakes.
 
-/// Longest directory listing, link target or READ that is taken, in bytes.
+/// Longest directory listing, link target or READ that is accepted, in bytes.
 const LONGEST: usize = 1 << 20;
 
-/// What a reply says.
+/// The content of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// `accept_stat`, or nothing if the call was denied.
+    /// `accept_stat`; `None` if the call was denied.
     pub(crate) accepted: Option<u32>,
-    /// `nfsstat3` or `mountstat3`, where the results have one.
+    /// `nfsstat3` or `mountstat3`, if the results have one.
     pub(crate) status: Option<u32>,
     /// All file handles in it.
     pub(crate) handles: Vec<Vec<u8>>,
@@ -18,7 +18,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Reads the reply to the call `record`; nothing if anything in it is not as it should be.
+    /// Reads the reply to the call `record`; `None` if any part of it is wrong.
     pub(crate) fn read(record: &[u8], bytes: &[u8]) -> Option<Reply> {
         let mut call = Fields(record);
         let xid = call.u32()?;
@@ -34,7 +34,7 @@ impl Reply {
         };
         match fields.u32()? {
             0 => {
-                // A verifier of no bytes.
+                // An empty verifier.
                 (fields.u64()? == 0).then_some(())?;
                 let accepted = fields.u32()?;
                 reply.accepted = Some(accepted);
@@ -45,7 +45,7 @@ impl Reply {
                         let target = (call.u32()?, call.u32()?, call.u32()?);
                         reply.results(target, &mut fields)?;
                     }
-                    // Lowest and highest version: we have one.
+                    // Lowest and highest version: the server has only one.
                     2 => (fields.u32()? == 3 && fields.u32()? == 3).then_some(())?,
                     1 | 3 | 4 => {}
                     _ => return None,
@@ -79,7 +79,7 @@ impl Reply {
                 match status {
                     0 => {
                         self.handle(fields)?;
-                        // The export takes AUTH_SYS and AUTH_NONE.
+                        // The export accepts AUTH_SYS and AUTH_NONE.
                         let flavors = [fields.u32()?, fields.u32()?, fields.u32()?];
                         (flavors == [2, 1, 0]).then_some(())?;
                     }
@@ -231,7 +231,7 @@ impl Reply {
     }
 }
 
-/// What is left of a message.
+/// The rest of a message.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -257,7 +257,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Opaque data, whose padding is zeros.
+    /// Opaque data, whose padding must be zeros.
     fn opaque(&mut self, limit: usize) -> Option<&'a [u8]> {
         let length = self.u32()? as usize;
         if length > limit {

@@ -1,7 +1,7 @@
 //! The configuration file.
 //!
-//! For every file: it is refused with a message, or what was read is written (`forebay config`) and read from that with
-//! the same values.
+//! For every file: it is refused with a message, or its values are the same after they are written (`forebay config`)
+//! and read again.
 
 use std::cell::RefCell;
 use std::fs;
@@ -24,7 +24,7 @@ thread_local! {
     static FOLDER: RefCell<Option<TempDir>> = const { RefCell::new(None) };
 }
 
-/// The program without flags and without files, with this environment.
+/// Inputs of the program without flags; `file` is the configuration file that the environment names, if any.
 pub(super) fn inputs(file: Option<&Path>) -> Inputs {
     Inputs {
         flags: Vec::new(),
@@ -35,7 +35,7 @@ pub(super) fn inputs(file: Option<&Path>) -> Inputs {
     }
 }
 
-/// Reads a configuration from a file with this content. Gives `None` if it is refused.
+/// Reads a configuration from a file with this content. Returns `None` if it is refused.
 pub(super) fn load(content: &[u8]) -> Option<Config> {
     FOLDER.with_borrow_mut(|folder| {
         let folder = match folder {
@@ -54,7 +54,7 @@ pub(super) fn load(content: &[u8]) -> Option<Config> {
     })
 }
 
-/// A configuration is written and read with the same values.
+/// Checks that a configuration has the same values after it is written and read again.
 pub(super) fn check(config: &Config) {
     let text = config.to_toml();
     let again =

@@ -1,6 +1,6 @@
 //! Lines of the control socket: requests of a client and replies of a gateway.
 //!
-//! For every line: what was read is written, read and written again the same; and a reply can be shown.
+//! For every line: if it is read, writing, reading and writing again gives the same; and a reply can be shown.
 
 use forebay::admin::fuzzing::{reply, request};
 

@@ -1,6 +1,6 @@
 //! A region of the disk cache, as an earlier run has left it.
 //!
-//! For every region: the frames that are found lie in it, one behind the other, without overlapping.
+//! For every region: the frames that are found lie in it, one after the other, without overlapping.
 //!
 //! ```text
 //! input    flags: 1    the region
@@ -19,7 +19,7 @@ pub const TARGET: Target = Target {
     max_bytes: 2048,
 };
 
-/// Bytes of the headers of a region and of an entry, whose last four are their CRC.
+/// Bytes of the header of a region, and of an entry; the last four are the CRC.
 const HEADER: usize = 32;
 /// Bytes of an entry in the index.
 const INDEX_ENTRY: usize = 20;
@@ -40,7 +40,7 @@ fn run(bytes: &[u8]) {
     }
 }
 
-/// Gives headers, entries one behind the other, and the index the checksums that they should have.
+/// Repairs the checksums of headers, adjacent entries, and the index.
 fn repair(region: &mut [u8]) {
     let mut at = 0;
     while let Some(header) = region.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
@@ -49,7 +49,7 @@ fn repair(region: &mut [u8]) {
         let length = length
             .first_chunk()
             .map_or(0, |length| u32::from_le_bytes(*length));
-        // A region's header has no frame behind it.
+        // No frame follows the header of a region.
         at += HEADER + if at == 0 { 0 } else { length as usize };
     }
     let Some((_, trailer)) = region.split_last_chunk::<TRAILER>() else {

@@ -1,9 +1,9 @@
 //! The object that opens a sealed volume.
 //!
 //! For every content:
-//! * what cannot be read is an error that says something, before anything costs time or memory;
-//! * what is opened was written by one who has the keys: nobody has, here, so it is the sample, byte for byte. What is
-//!   then written is read and opened again, with the same slots and data keys.
+//! * content that cannot be read is an error with a message, before anything costs time or memory;
+//! * content that can be opened was written with the keys: nobody has them here, so it is the sample, byte for byte.
+//!   When it is written again, it is read and opened again, with the same slots and data keys.
 //!
 //! ```text
 //! input    flags: 1    content
@@ -31,7 +31,7 @@ fn key_file() -> KeyFile {
     KeyFile::new(vec![7; 32].into()).expect("long enough")
 }
 
-/// A ring that a key file opens, with a slot for a passphrase beside it.
+/// A ring that a key file opens, and that also has a slot for a passphrase.
 fn sample() -> Vec<u8> {
     let entropy = SeededEntropy::new(1);
     let mut ring = KeyRing::create(VOLUME, 1_795_000_000, &entropy);

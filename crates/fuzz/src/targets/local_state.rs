@@ -1,6 +1,6 @@
 //! The file `state` of a gateway's local folder.
 //!
-//! For every text: what was read is written, and read from that, the same; with the checksum wrong, nothing is read.
+//! For every text: a state that is read is the same after writing and reading; with a wrong checksum, nothing is read.
 //!
 //! ```text
 //! input    flags: 1    text

@@ -1,8 +1,8 @@
 //! Payloads of the log's records, which replay reads after the log has checked their checksums.
 //!
 //! For every payload:
-//! * a data or truncate record that was read is written as it was;
-//! * a batch that was read is written, and read from that, the same; it says where it ends; cut off anywhere it is no
+//! * a data or truncate record that is read is written as the same bytes;
+//! * a batch that is read is the same after writing and reading; it knows its end; cut off anywhere it is not a valid
 //!   batch; and it takes no more memory than a small multiple of its bytes.
 
 use bytes::Bytes;

@@ -1,18 +1,18 @@
 //! Segment files of the log, as a crash or a damaged disk leaves them.
 //!
 //! For all files and every published LSN:
-//! * a record that is recovered lies in a begun segment, at the place of its LSN, with a right checksum and the salt of
-//!   the segment; judged by a reader of its own, written from `docs/format.md`;
-//! * records follow one another, from the published LSN on, and what follows the last one in its segment is none;
-//! * looking again gives the same;
-//! * the log goes on: what is appended is recovered, behind what was there before, by the next start.
+//! * a recovered record lies in a begun segment, at the position of its LSN, with a correct checksum and the salt of
+//!   the segment; checked by a separate reader, written from `docs/format.md`;
+//! * records are adjacent, from the published LSN on, and the bytes behind the last one in its segment are no record;
+//! * a second recovery gives the same;
+//! * the log can continue: an appended record is recovered, behind the earlier ones, by the next start.
 //!
 //! ```text
 //! input    flags: 1    published LSN: 8    files
 //! file     name: 1     size: 1    header: 128    records: length 2, bytes
 //! flags    1  repair the checksums     2  give records LSN and salt in sequence
 //!          4  make headers ours: magic, version, volume and the number of the name
-//! name     number 0 to 126, or 127 for the largest there is; 128 for a spare file
+//! name     number 0 to 126, or 127 for the largest one; 128 for a spare file
 //! size     pages 0 to 7; 128 for 100 bytes more
 //! ```
 
@@ -37,9 +37,9 @@ pub const TARGET: Target = Target {
 const VOLUME: VolumeId = VolumeId([0x42; 16]);
 const PAGE: usize = 4096;
 const HEADER: usize = 128;
-/// Bytes of the segments in which the log goes on.
+/// Size of the segments in which the log continues.
 const SEGMENT_BYTES: u64 = 2 * PAGE as u64;
-/// Files of an input that are made.
+/// Most files of an input.
 const MAX_FILES: usize = 6;
 
 fn run(bytes: &[u8]) {
@@ -98,7 +98,7 @@ fn file(input: &mut Input<'_>, flags: u8) -> (String, Vec<u8>) {
     (format!("{number:016x}.{kind}"), bytes)
 }
 
-/// A record as it was recovered.
+/// A recovered record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Recovered {
     kind: RecordKind,
@@ -107,7 +107,7 @@ struct Recovered {
     payload: Vec<u8>,
 }
 
-/// All records; nothing if the log is refused.
+/// All records; `None` if the log is refused.
 fn recover(storage: &MemoryStorage, from: Lsn) -> Option<(Vec<Recovered>, Recovery)> {
     let mut recovery = match Recovery::scan(Arc::new(storage.clone()), VOLUME, from) {
         Ok(recovery) => recovery,
@@ -128,7 +128,7 @@ fn recover(storage: &MemoryStorage, from: Lsn) -> Option<(Vec<Recovered>, Recove
     Some((records, recovery))
 }
 
-/// A begun segment, by the documentation of the format.
+/// A begun segment, read as the documentation of the format defines it.
 struct Segment<'a> {
     base: u64,
     salt: u64,
@@ -172,7 +172,8 @@ impl<'a> Segment<'a> {
 }
 
 impl Segment<'_> {
-    /// Whether a record begins before `from`, behind it ends at `end`, and can be reached from the first one.
+    /// Whether a record begins before `from`, ends at `end`, which is behind `from`, and can be reached from the first
+    /// one.
     fn has_across(&self, from: u64, end: u64) -> bool {
         let mut at = self.base;
         while at < from
@@ -221,8 +222,8 @@ fn check(records: &[Recovered], begun: &[Segment<'_>], from: Lsn, end: Lsn) {
             assert!(!left_out, "a record at LSN {at} was left out");
         }
     }
-    // A restart after a failure may have left numbers out before a segment without records; and a published LSN within a
-    // record, which no bucket has, leaves that record out.
+    // A restart after a failure may have skipped numbers before a segment without records; and a published LSN within a
+    // record, which no bucket has, skips that record.
     let goes_on =
         |segment: &Segment<'_>| segment.base == end.0 || segment.has_across(from.0, end.0);
     assert!(
@@ -232,7 +233,7 @@ fn check(records: &[Recovered], begun: &[Segment<'_>], from: Lsn, end: Lsn) {
     );
 }
 
-/// Opens the log, appends, and looks at it again.
+/// Opens the log, appends, and recovers it again.
 fn go_on(storage: &MemoryStorage, recovery: Recovery, from: Lsn, mut expected: Vec<Recovered>) {
     let options = Options {
         segment_bytes: SEGMENT_BYTES,
@@ -288,7 +289,7 @@ fn wait_for(room: Room) {
     panic!("no room in an empty log");
 }
 
-/// The input that stands for the begun segments of a storage.
+/// The input that describes the begun segments of a storage.
 fn input_of(storage: &MemoryStorage, flags: u8, from: u64) -> Vec<u8> {
     let mut out = vec![flags];
     out.extend(from.to_le_bytes());

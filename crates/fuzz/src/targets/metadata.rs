@@ -1,8 +1,8 @@
 //! Keys and values of a volume's metadata.
 //!
-//! For every key and every value, read as each kind of record: what was read is written as the same bytes, so that
-//! nothing is overlooked and nothing has two forms. A block map that was read keeps its order, and its account of bytes,
-//! through lookups and changes.
+//! For every key and every value, read as each kind of record: if it is read, it is written as the same bytes, so that
+//! nothing is overlooked and nothing has two forms. A block map keeps its order, and its count of bytes, through
+//! lookups and changes.
 //!
 //! ```text
 //! input    kind: 1    key: length 2, bytes    value
@@ -69,7 +69,7 @@ fn run(bytes: &[u8]) {
     }
 }
 
-/// A key that is one is written as it was, and lies in the ranges that should have it.
+/// Checks that a valid key is written as the same bytes, and lies in exactly the ranges that should contain it.
 pub(super) fn check_key(key: &[u8]) {
     let decoded = match Key::decode(key) {
         Ok(decoded) => decoded,
@@ -94,7 +94,7 @@ pub(super) fn check_key(key: &[u8]) {
     }
 }
 
-/// A value that is one is written as it was.
+/// Checks that a valid value is written as the same bytes.
 pub(super) fn check_value<R: Record>(key: &[u8], value: &[u8]) {
     match R::decode(key, value) {
         Ok(record) => assert_eq!(record.encode(), value),
@@ -109,14 +109,14 @@ fn check_block_map(key: &[u8], value: &[u8]) {
     };
     let written = map.encode();
     match value.first() {
-        // It is read, and written in the version that is written now.
+        // It can be read, and is written in the current version.
         Some(1) => assert_eq!(BlockMap::decode(key, &written), Ok(map.clone())),
         _ => assert_eq!(written, value),
     }
     assert!(map.extents().len() <= MAX_EXTENTS);
     let whole = ByteRange::new(0, BLOCK_SIZE);
     assert_eq!(mapped(&map, whole), map.mapped_bytes());
-    // Cut where the bytes of the value say, and see that exactly that is gone.
+    // Truncate at a position from the value's bytes, and check that exactly those bytes are removed.
     let mut choice = Input::new(value);
     let (one, other) = (choice.u32() ^ choice.u32(), choice.u32() ^ choice.u32());
     let [one, other] = [one, other].map(|number| u64::from(number) % (BLOCK_SIZE + 1));
@@ -149,7 +149,7 @@ fn check_block_map(key: &[u8], value: &[u8]) {
     check_value::<BlockMap>(key, &truncated.encode());
 }
 
-/// Bytes of `range` that are no hole. The parts of a lookup must adjoin and lie in their frames.
+/// Mapped bytes in `range`. The parts of a lookup must adjoin and lie in their frames.
 fn mapped(map: &BlockMap, range: ByteRange) -> u64 {
     let (mut at, mut bytes) = (range.start, 0);
     for (part, frame) in map.lookup(range) {

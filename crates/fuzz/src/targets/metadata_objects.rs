@@ -1,17 +1,17 @@
-//! Objects below `meta/`, as a GET has fetched them: those of a sealed volume, and those of any other that have a trailer.
+//! Objects below `meta/`, as fetched by a GET: sealed ones, and those of other volumes with a trailer.
 //!
 //! For every object:
-//! * one that is opened is written as the same bytes, so it is what was written, under the name that it has;
-//! * of one that was opened every range is opened from what a store gives for it, and has exactly those bytes;
-//! * any byte that was changed, any that is missing or one more at its end, and another name, are noticed; a range of what was
-//!   changed is what it was, or refused;
-//! * what cannot be opened is an error that says why.
+//! * an object that is opened is written as the same bytes, so it is what was written under this name;
+//! * if an object is opened, every range of it is opened from the bytes that a store returns, with exactly those bytes;
+//! * any changed, missing or additional byte at its end, and another name, are detected; a range of a changed object
+//!   has the original bytes, or is refused;
+//! * an object that cannot be opened is an error that says why.
 //!
 //! ```text
-//! input    flags: 1    range: 1    from: 2    to: 2    length: 2    changed: 2    bytes, again and again up to the length
-//! flags    1  the bytes are the plain ones, and are sealed or get a trailer     2  what lies where a sealed object is sealed
-//!          is, and what lies where a trailer is becomes right     4  a volume that is not sealed     8  headers of
-//!          sealed chunks become right
+//! input    flags: 1    range: 1    from: 2    to: 2    length: 2    changed: 2    bytes, repeated up to the length
+//! flags    1  the bytes are the plain ones, and are sealed or get a trailer     2  plain bytes in the place of sealed
+//!          ones are sealed, and the trailer is repaired     4  a volume that is not sealed     8  headers of
+//!          sealed chunks are repaired
 //! range    0 all, 1 from a byte to another, 2 from a byte on, 3 the last bytes
 //! ```
 
@@ -39,10 +39,10 @@ pub const TARGET: Target = Target {
 const NAME: &str = "manifest/00000000000000000007.manifest";
 const OTHER_NAME: &str = "manifest/00000000000000000008.manifest";
 
-/// Three chunks, and somewhat more.
+/// Three chunks and a part of a fourth.
 const MAX_LEN: usize = 13_000;
 
-/// Whatever is sealed has the same salt.
+/// Seals with the same salt each time.
 fn sealing() -> Sealing {
     Sealing {
         keys: data_keys(),
@@ -83,7 +83,7 @@ fn run(bytes: &[u8]) {
         Ok((_, plain)) => check(&stored, &plain, range.as_ref(), changed),
         Err(why) => {
             assert!(!why.is_empty());
-            // A range of it may be whole; it is not more than there is.
+            // A range of it may be undamaged; it has no more bytes than the original.
             if let Ok((range, bytes)) = open(&stored, NAME, range.as_ref()) {
                 assert_eq!(range.end - range.start, bytes.len() as u64);
                 assert!(bytes.len() <= stored.len());
@@ -92,7 +92,7 @@ fn run(bytes: &[u8]) {
     }
 }
 
-/// What a volume makes of what a store has.
+/// Opens the bytes of a store as a volume does.
 fn open(
     stored: &[u8],
     name: &str,
@@ -113,7 +113,7 @@ fn open(
     open_object(&sealing(), name, fetched, range)
 }
 
-/// What of so many bytes is in a range; none where a store gives an error instead.
+/// The part of `len` bytes that a range covers; `None` where a store returns an error instead.
 fn within(range: &GetRange, len: u64) -> Option<Range<usize>> {
     let (from, to) = match range {
         GetRange::Bounded(range) => (range.start, range.end.min(len)),
@@ -160,7 +160,7 @@ fn check(stored: &[u8], plain: &Bytes, range: Option<&GetRange>, changed: usize)
     assert!(open(&more, NAME, None).is_err(), "there is a byte more");
 }
 
-/// The same of an object with a trailer.
+/// The same for an object with a trailer.
 fn trailer(flags: u8, content: Vec<u8>, changed: usize) {
     let content = Bytes::from(content);
     let stored = match flags {

@@ -1,4 +1,4 @@
-//! The targets: one module each, whose head says what holds for every input.
+//! The targets: one module each, whose head has the properties that hold for every input.
 
 #[cfg(feature = "program")]
 pub mod config_file;

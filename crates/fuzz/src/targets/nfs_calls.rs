@@ -1,15 +1,14 @@
-//! Calls that are well formed, one building upon the other, through the real engine: what an input chooses is the
-//! procedure, the values, and which of the handles that it was given it uses. Some calls are damaged before they are
-//! sent.
+//! Well-formed calls, each building on the earlier ones, through the real engine. An input chooses the procedure, the
+//! values, and which of the received handles it uses. Some calls are damaged before they are sent.
 //!
 //! For every input:
 //! * a reply is well formed, as for [`rpc`](super::rpc);
 //! * a call that was not damaged is accepted, with arguments that can be decoded;
-//! * a damaged one is answered as well;
-//! * the same call again is answered with the same bytes where the procedure must not be done twice.
+//! * a damaged call is answered as well;
+//! * a repeated call is answered with the same bytes if its procedure must not be executed twice.
 //!
 //! ```text
-//! input    calls: procedure 1, how 1, what the arguments take
+//! input    calls: procedure 1, how 1, bytes for the arguments
 //! how      1, 2  caller      4  send it twice      8  damage a byte      16  cut the end off
 //! ```
 
@@ -27,10 +26,10 @@ pub const TARGET: Target = Target {
     max_bytes: 1024,
 };
 
-/// Calls of an input that are made.
+/// Most calls of an input.
 const MAX_CALLS: u32 = 64;
 
-/// Number of NFS procedures; what lies behind it is for MOUNT.
+/// Number of NFS procedures; higher numbers stand for MOUNT.
 const NFS_PROCEDURES: u32 = 22;
 
 fn run(bytes: &[u8]) {
@@ -67,7 +66,7 @@ fn run(bytes: &[u8]) {
         let damaged = how & 24 != 0;
         if how & 8 != 0 {
             let at = usize::from(input.u8());
-            // Behind the xid, by which the reply is found.
+            // Behind the xid, by which the reply is matched.
             let at = 4 + at % record.len().saturating_sub(4).max(1);
             record[at] ^= input.u8();
         }
@@ -102,7 +101,7 @@ fn run(bytes: &[u8]) {
     }
 }
 
-/// Arguments of a call in the making.
+/// Arguments of a call that is being made.
 struct Arguments<'a, 'b> {
     input: &'a mut Input<'b>,
     handles: &'a [Vec<u8>],
@@ -312,7 +311,7 @@ impl Arguments<'_, '_> {
 
     fn make_node(&mut self) {
         self.name();
-        // Those that `ftype3` has.
+        // The values of `ftype3`.
         let kind = 1 + u32::from(self.input.u8()) % 7;
         put_u32(&mut self.out, kind);
         match kind {

@@ -1,15 +1,15 @@
-//! Frames, as a GET has fetched them.
+//! Frames, as fetched by a GET.
 //!
 //! For every frame and every reference to it:
-//! * a frame that is opened has exactly the bytes of its range, and its place in the block; the same data written into a
-//!   pack and opened from there are the same;
-//! * of a frame that was opened, any changed byte is noticed, and so is any other block, range or length;
-//! * what cannot be opened is an error that names the pack.
+//! * a frame that is opened has exactly the bytes of its range, and its position in the block; the same data written
+//!   into a pack and opened from there are the same;
+//! * for a frame that is opened, any changed byte is detected, and so is any other block, range or length;
+//! * a frame that cannot be opened is an error that names the pack.
 //!
 //! ```text
 //! input    flags: 1    reference: 28    block: 16    stored bytes
 //! flags    1  repair the checksum     2  the reference and the block are those that the frame itself names
-//!          4  in a sealed volume      8  seal what lies where a sealed frame is sealed, as its pack 5
+//!          4  in a sealed volume      8  seal plain bytes in the place of sealed ones, as its pack 5
 //! ```
 
 use std::sync::Arc;
@@ -102,8 +102,8 @@ fn run(bytes: &[u8]) {
     }
 }
 
-/// What the header of a frame says about where it lies and what it is of (`docs/format.md`), but for its checksum; of
-/// one that is to be sealed, before it is.
+/// The reference and the block that the header of a frame names (`docs/format.md`), except for the checksum; of a frame
+/// that is to be sealed, before that.
 fn own_reference(stored: &[u8]) -> (FrameRef, BlockKey) {
     let is_sealed = repair::is_sealed_frame(stored);
     let at = |at: usize| Input::new(stored.get(at..).unwrap_or_default());
@@ -198,7 +198,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         };
         let (reference, block, mut stored) = made(raw, start, compression, &keys);
         if flags & 8 != 0 {
-            // It is the target that seals.
+            // The target seals the frame.
             repair::unseal_frame(&mut stored, PACK, &data_keys());
         }
         let mut input = vec![flags];

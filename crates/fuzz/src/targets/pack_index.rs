@@ -1,17 +1,18 @@
-//! The end of a pack, from which it explains itself; and names of packs.
+//! The end of a pack, which describes its content; and names of packs.
 //!
 //! For every tail:
-//! * an index that is read tiles its pack from header to footer without a gap, and every entry is written as it was;
-//! * a tail that is too short says how much more is needed, which is then not too short; given all that is needed or
-//!   more, the answer is the same;
-//! * checksums are looked through without keys whatever the bytes are;
-//! * frames that an index names and that are there are opened, or refused, without a panic;
+//! * an index that is read covers its pack from header to footer without a gap, and every entry is written as the same
+//!   bytes;
+//! * if a tail is too short, the error has the number of bytes needed, which is then enough; with that many bytes or
+//!   more, the result is the same;
+//! * checking the checksums without keys never panics;
+//! * frames that an index names and that exist are opened, or refused, without a panic;
 //! * frames are found by their headers in one piece as in two, and each is opened, or refused, without a panic;
-//! * a name that is taken for a pack's is the name of that pack.
+//! * a name that is accepted as a pack's is the name of that pack.
 //!
 //! ```text
 //! input    flags: 1    the last bytes of a pack
-//! flags    1  repair the checksums    2  in a sealed volume    4  seal what lies where the entries are
+//! flags    1  repair the checksums    2  in a sealed volume    4  seal plain bytes in the place of the entries
 //! ```
 
 use bytes::Bytes;
@@ -62,7 +63,7 @@ fn run(bytes: &[u8]) {
     }
     walk(&tail, &keys);
     match open_index(&tail, &keys) {
-        // What was sealed is known where it was sealed here.
+        // The plain entries are known if they were sealed here.
         Ok(index) => check(&index, &tail, (flags & 6 != 2).then_some(&plain), &keys),
         Err(PackError::TailTooShort { needed }) => {
             assert!(
@@ -84,7 +85,7 @@ fn run(bytes: &[u8]) {
     }
 }
 
-/// Frames, found without an index.
+/// Finds and opens frames without an index.
 fn walk(bytes: &[u8], keys: &PackKeys) {
     let whole = find_frames(bytes, true);
     assert_eq!(whole.searched, bytes.len());
@@ -108,7 +109,7 @@ fn walk(bytes: &[u8], keys: &PackKeys) {
     }
 }
 
-/// `plain` is what `tail` was before its entries were sealed, if that is known.
+/// Checks an index. `plain` is `tail` before its entries were sealed, if that is known.
 fn check(index: &PackIndex, tail: &[u8], plain: Option<&Vec<u8>>, keys: &PackKeys) {
     let index_len = index.entries.len() * INDEX_ENTRY_LEN;
     let entries_at = tail.len() - INDEX_FOOTER_LEN - index_len;
@@ -181,7 +182,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let input = |flags: u8, tail: &[u8]| [&[flags], tail].concat();
     let three = pack(3, &keys());
     let sealed = pack(3, &sealed_keys());
-    // The entries of the one with the footer of the other: it is the target that seals.
+    // The plain entries with the footer of the sealed ones: the target seals them.
     let mut to_be_sealed = sealed.to_vec();
     let index_at = sealed.len() - 80 - 3 * 44;
     let entries = open_index(&sealed, &sealed_keys())

@@ -1,15 +1,15 @@
-//! The stream of a connection, taken apart into records.
+//! The stream of a connection, split into records.
 //!
 //! For every stream:
 //! * the records, and the error after them, are those that a plain parser of RFC 5531, section 11, finds in the whole
-//!   stream at once, however the stream is chopped into reads, and whether large records are read straight into their
+//!   stream at once, however the stream is split into reads, and whether large records are read directly into their
 //!   buffer or not;
-//! * a buffer is asked for only where a record has more than [`SMALL_RECORD_BYTES`], and for no more than the limit;
+//! * a buffer is requested only for a record of more than [`SMALL_RECORD_BYTES`], and for no more than the limit;
 //! * no record, and no memory of a record, is larger than the limit allows.
 //!
 //! ```text
-//! input    seed of the chopping: 2    stream
-//! stream   as it is, but for F5 n n, which stands for n * 8 bytes of a record: so that small inputs make large ones
+//! input    seed of the splitting: 2    stream
+//! stream   its bytes, but F5 n n stands for n * 8 bytes of a record: so that small inputs make large ones
 //! ```
 
 use forebay_nfs::record::{
@@ -28,16 +28,16 @@ pub const TARGET: Target = Target {
     max_bytes: 512,
 };
 
-/// Longest record. Above what is collected without asking, and small enough to be tried often.
+/// Longest record. Above the size that is collected without a request, and small enough to be tested often.
 const LIMIT: usize = SMALL_RECORD_BYTES * 2 + 1000;
 
-/// Longest stream that is looked at.
+/// Longest stream that is tested.
 const MAX_STREAM_BYTES: usize = 4 * LIMIT;
 
-/// Stands for many bytes.
+/// Byte that stands for many bytes.
 const MANY: u8 = 0xf5;
 
-/// Records, and what ended them.
+/// Records, and the error after them.
 type Parsed = (Vec<Vec<u8>>, Option<RecordError>);
 
 fn run(bytes: &[u8]) {
@@ -96,7 +96,7 @@ fn expanded(mut input: Input<'_>) -> Vec<u8> {
     stream
 }
 
-/// The records of a stream that is there as a whole.
+/// The records of a stream that is complete.
 fn parsed(mut stream: &[u8]) -> Parsed {
     let (mut records, mut record) = (Vec::new(), Vec::new());
     while let Some((mark, rest)) = stream.split_first_chunk() {
@@ -121,7 +121,7 @@ fn parsed(mut stream: &[u8]) -> Parsed {
     (records, None)
 }
 
-/// How much of the stream comes with each read.
+/// How many bytes of the stream arrive with each read.
 #[derive(Clone, Debug)]
 enum Chop {
     Whole,
@@ -183,7 +183,7 @@ fn assembled(mut stream: &[u8], mut chop: Chop, direct: bool) -> Parsed {
     (records, None)
 }
 
-/// The records of a stream; of a record that needs a buffer only the beginning.
+/// The records of a stream, but of a record that needs a buffer only the beginning.
 fn discarded(mut stream: &[u8], mut chop: Chop) -> Parsed {
     let mut assembler = Assembler::new(LIMIT);
     let mut records = Vec::new();
@@ -205,7 +205,7 @@ fn discarded(mut stream: &[u8], mut chop: Chop) -> Parsed {
 
 fn check(record: &Vec<u8>) {
     assert!(record.len() <= LIMIT, "a record of {} bytes", record.len());
-    // A vector that grows as bytes come doubles.
+    // A vector that grows as bytes arrive doubles its capacity.
     let allowed = LIMIT.max(2 * SMALL_RECORD_BYTES);
     assert!(
         record.capacity() <= allowed,

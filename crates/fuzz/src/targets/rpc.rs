@@ -2,10 +2,10 @@
 //!
 //! For every input:
 //! * every record is answered at once, unless it is no call; then the connection ends;
-//! * the reply is well formed: the call's xid, a status that the RFC has, exactly the fields that belong to the
-//!   procedure and the status, nothing left over; and not longer than was accounted for it;
-//! * the same record again is answered with the same bytes where the procedure must not be done twice;
-//! * a call's header that was decoded is decoded the same when it is encoded again.
+//! * the reply is well formed: the call's xid, a status of the RFC, exactly the fields that belong to the procedure and
+//!   the status, nothing left over; and not longer than the space reserved for it;
+//! * a repeated record is answered with the same bytes if its procedure must not be executed twice;
+//! * a decoded header of a call is decoded the same after encoding it again.
 //!
 //! ```text
 //! input    flags: 1    records: length 2, bytes
@@ -28,7 +28,7 @@ pub const TARGET: Target = Target {
     max_bytes: 4096,
 };
 
-/// Records of an input that are served.
+/// Most records of an input.
 const MAX_RECORDS: usize = 16;
 
 fn run(bytes: &[u8]) {
@@ -59,7 +59,7 @@ fn run(bytes: &[u8]) {
     }
 }
 
-/// Whether the record is a call of a procedure whose repetition must not be done.
+/// Whether the record is a call of a procedure that must not be executed twice.
 pub(crate) fn is_replayed(record: &[u8]) -> bool {
     let number = |at: usize| {
         record
@@ -71,7 +71,7 @@ pub(crate) fn is_replayed(record: &[u8]) -> bool {
     number(12) == Some(100_003) && matches!(number(20), Some(2 | 8..=15))
 }
 
-/// Decodes the header of a call, encodes what it says, and decodes that.
+/// Decodes the header of a call, encodes it, and decodes it again.
 fn decode_again(record: &[u8]) {
     let Ok(call) = Call::decode(record) else {
         return;
@@ -111,7 +111,7 @@ fn decode_again(record: &[u8]) {
     assert_eq!(decoded.arguments.rest(), call.arguments.rest());
 }
 
-/// Arguments of an NFS procedure, about the objects of [`World::new`].
+/// Arguments of an NFS procedure, for the objects of [`World::new`].
 pub(crate) fn arguments(procedure: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let [root, dir, file, link] = [1, 2, 3, 4].map(handle);

@@ -1,23 +1,23 @@
-//! Segment files of a sealed log, as somebody who has the disk, and not the keys, leaves them.
+//! Segment files of a sealed log, as changed by an attacker who has the disk but not the keys.
 //!
-//! There are two histories: a log, and what became of a copy of it. Files of the first one lie in the folder; the input
-//! changes them as it likes, and has those of both at hand. For all changes and every published LSN:
-//! * what is recovered are records of one of the two histories, as they were appended, one after the other from the published LSN on: none
-//!   is changed, moved, left out, or of the other history. Or the log is refused, and the error says something;
-//! * looking changes no file, and looking again gives the same;
-//! * the log goes on: what is appended is recovered, behind what was there before, by the next start.
+//! There are two histories: a log, and the continuation of a copy of it. The folder has the files of the first one; the
+//! input changes them in any way, and may use the files of both. For all changes and every published LSN:
+//! * recovered records are those of one of the two histories, as they were appended, in sequence from the published LSN
+//!   on: none is changed, moved, left out, or from the other history. Or the log is refused with a message;
+//! * recovery changes no file, and a second recovery gives the same;
+//! * the log can continue: an appended record is recovered, behind the earlier ones, by the next start.
 //!
 //! ```text
 //! input    published LSN: 2    changes, one after the other
-//! change   what: 1    file: 1    at: 2    more, by what is done
-//!   0      the byte becomes another one       mask: 1
+//! change   kind: 1    file: 1    at: 2    more, by kind
+//!   0      the byte is changed                mask: 1
 //!   1      the file ends here
 //!   2      bytes of a file at hand go here    its number: 1    from: 2    how many: 2
-//!   3      a file at hand takes its place     its number: 1
+//!   3      a file at hand replaces it         its number: 1
 //!   4      it gets the name of a file at hand the number of that: 1
 //!   5      it is removed
 //!   6      its checksums are repaired
-//!   7      the same; its records get LSN and salt in sequence before
+//!   7      the same, after its records get LSN and salt in sequence
 //! ```
 
 use std::collections::BTreeMap;
@@ -44,13 +44,13 @@ pub const TARGET: Target = Target {
 const VOLUME: VolumeId = VolumeId([0x42; 16]);
 const PAGE: usize = 4096;
 const SEGMENT_BYTES: u64 = 2 * PAGE as u64;
-/// Of a sealed segment: its header without the checksum, which follows.
+/// Length of the header of a sealed segment without the checksum, which follows.
 const HEADER: usize = 140;
 
 /// Name and content of each file of a folder.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// A record as it was appended, or recovered.
+/// A record that was appended or recovered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     kind: RecordKind,
@@ -59,16 +59,16 @@ struct Entry {
     payload: Vec<u8>,
 }
 
-/// A log, and all that was ever appended to it.
+/// A log, and all records ever appended to it.
 struct History {
     files: Files,
     entries: Vec<Entry>,
 }
 
-/// The log, and what became of its copy.
+/// The log, and the continuation of its copy.
 struct Sample {
     histories: [History; 2],
-    /// The files of both.
+    /// The files of both histories.
     at_hand: Vec<(String, Vec<u8>)>,
 }
 
@@ -108,7 +108,7 @@ fn scan(
     Ok((entries, recovery))
 }
 
-/// Has the log go on under the next epoch, appends, and ends in order.
+/// Continues the log under the next epoch, appends, and ends in order.
 fn append(recovery: Recovery, seed: u64, payloads: &[&[u8]]) -> Vec<Entry> {
     let epoch = Epoch(recovery.epoch().map_or(1, |epoch| epoch.0 + 1));
     let (wal, hand) = recovery
@@ -172,7 +172,7 @@ fn history(storage: &MemoryStorage, lives: &[(u64, &[&[u8]])]) -> History {
     }
 }
 
-/// Made once: every input begins with the same.
+/// Made once: every input begins with the same sample.
 fn sample() -> &'static Sample {
     static SAMPLE: OnceLock<Sample> = OnceLock::new();
     SAMPLE.get_or_init(|| {
@@ -180,7 +180,7 @@ fn sample() -> &'static Sample {
         let large = [7; 2500];
         history(&storage, &[(10, &[b"both begin with this", b"", &large])]);
         let copy = storage.kill();
-        // Each goes on beyond the end of a segment, and is started once more.
+        // Each continues beyond the end of a segment, and is started once more.
         let log = history(
             &storage,
             &[(11, &[b"one", &large, &large, b"two"]), (12, &[b"three"])],
@@ -231,7 +231,7 @@ fn run(bytes: &[u8]) {
     assert_eq!(afterwards, entries, "after appending");
 }
 
-/// What somebody does to the folder.
+/// Applies a change of the attacker to the folder.
 fn change(files: &mut Files, at_hand: &[(String, Vec<u8>)], input: &mut Input<'_>) {
     let (what, file, at) = (input.u8(), input.u8(), usize::from(input.u16()));
     let chosen = |number: u8| &at_hand[usize::from(number) % at_hand.len()];
@@ -275,7 +275,7 @@ fn change(files: &mut Files, at_hand: &[(String, Vec<u8>)], input: &mut Input<'_
     }
 }
 
-/// The checksums of a segment become right, which needs no key.
+/// Repairs the checksums of a segment, which needs no key.
 fn repaired(content: &mut [u8], in_sequence: bool) {
     if content.len() < PAGE {
         return;

@@ -1,7 +1,7 @@
 //! The command line and the environment.
 //!
-//! For all words and variables: they are refused with a message, or what was read is written (`forebay config`) and read
-//! from that with the same values.
+//! For all words and variables: they are refused with a message, or their values are the same after they are written
+//! (`forebay config`) and read again.
 //!
 //! ```text
 //! input     lines
@@ -43,7 +43,7 @@ fn run(bytes: &[u8]) {
                     [number] => OsString::from(setting(*number).variable()),
                     name => OsString::from_vec(name.to_vec()),
                 };
-                // The file that a variable names is not for a fuzzer to choose.
+                // A fuzzer must not choose the file that a variable names.
                 if name != "FOREBAY_CONFIG" {
                     let value = value.get(1..).unwrap_or_default().to_vec();
                     environment
@@ -58,7 +58,7 @@ fn run(bytes: &[u8]) {
             word => words.push(OsString::from_vec(word.to_vec())),
         }
     }
-    // Reading the command line takes a hundred times as long as everything else.
+    // Parsing the command line takes a hundred times as long as everything else.
     let mut read = match words.len() {
         2 => environment,
         _ => match cli::parse(words, environment) {
@@ -87,7 +87,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         .zip(0u8..)
         .filter(|(setting, _)| !setting.default_text().contains([' ', '<']))
         .flat_map(|(setting, number)| {
-            // Numbers that are line breaks or equals signs would be taken for those.
+            // Numbers that are line breaks or equals signs would be parsed as such.
             let number = match number {
                 b'\n' | b'=' => number + SETTINGS.len() as u8,
                 _ => number,

@@ -1,6 +1,6 @@
 //! The object that makes a prefix of a bucket a volume.
 //!
-//! For every content: what was read is written, and read from that, the same.
+//! For every content: if it is read, it is the same after writing and reading.
 //!
 //! ```text
 //! input    flags: 1    content
