@@ -3,13 +3,13 @@
 #
 #   NFS_RUNNER=... tests/clients.sh [--long]
 #
-# Three machines mount one gateway, with locks; one of them over eight connections (nconnect=8). git, tar, rsync, make
-# -j, find, cp, mv, du, df and Python's compiler run on them, and what files do that are removed while open; SQLite
-# writes one database from two machines; two machines rename in one tree, take jobs from one queue, and remove what
-# the other lists. libnfs lists and copies without a kernel, and showmount asks. Then clients have bad luck: the
-# gateway is killed while they write, a program is killed while the gateway does not answer, a machine vanishes while
-# it writes and boots again. In the end the gateway is killed once more, and all that is left of it all is compared:
-# on the machines that made it, and on one that was booted anew.
+# Three machines mount one gateway, with locks; one of them over eight connections (nconnect=8). They run git, tar,
+# rsync, make -j, find, cp, mv, du, df and Python's compiler, and use files that are removed while open; SQLite writes
+# one database from two machines; two machines rename in one tree, take jobs from one queue, and remove names that the
+# other lists. libnfs lists and copies without a kernel, and showmount lists the exports. Then come faults: the gateway
+# is killed while clients write, a program is killed while the gateway does not answer, a machine vanishes while it
+# writes and boots again. In the end the gateway is killed once more, and everything that is left is compared: on the
+# machines that made it, and on one that has just been booted.
 #
 # The scenarios are in lib/clients; each says at its head what it proves. --long does more of the same, and also waits
 # until the gateway has given up the connections of a machine that has vanished.
@@ -17,7 +17,7 @@
 # $NFS_RUNNER names a program that boots a machine in a network: see lib/network.sh. Programs that are missing are
 # installed on Debian and Ubuntu.
 #
-# Environment, with what holds without it:
+# Environment, with its defaults:
 #   NFS_RUNNER=         see above; must be given
 #   KEEP_OUTPUT=        a folder that gets the output of the scenarios
 #   ONLY=               run these scenarios alone (names as they are printed), and what they need
@@ -45,11 +45,11 @@ sources=("${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/lz4-sys-*/liblz4)
 shopt -u nullglob
 [ ${#sources[@]} -gt 0 ] || die "the cargo registry has no source of lz4-sys (cargo fetch)"
 SOURCE=${sources[0]}
-# What is copied about.
+# The tree that is copied.
 TREE=$([ -n "$LONG" ] && say "$SOURCE" || say "$SOURCE/tests")
 
 work_folder clients
-# Users other than root come to what libnfs copies.
+# Users other than root must reach the files that libnfs copies.
 chmod 755 "$WORK"
 GATEWAY=$(mktemp -d /dev/shm/forebay-clients.XXXXXX)
 at_exit "rm -rf '$GATEWAY'"
@@ -81,10 +81,10 @@ start_network clients
 
 # ---- scenarios ---------------------------------------------------------------------------------
 
-# wanted NAME: whether this scenario is to be run.
+# wanted NAME: whether this scenario is selected.
 wanted() { [ -z "$ONLY" ] || [[ " $ONLY " == *" $1 "* ]]; }
 
-# begin MACHINE WORKER NAME COMMAND ...: in a process of the machine; what one WORKER is given is done in that order.
+# begin MACHINE WORKER NAME COMMAND ...: runs it in a process of the machine; commands of one WORKER run in their order.
 declare -A NUMBER
 begin() {
     local machine=$1 worker=$2 name=$3
@@ -93,7 +93,7 @@ begin() {
     send "$machine" "$worker" shell "{ $*; } >$OUT/$machine-$name 2>&1"
     NUMBER[$machine-$name]=${ASKED[$machine]}
 }
-# succeeded MACHINE NAME [SECONDS]: waits for it. Shows what it said if it failed.
+# succeeded MACHINE NAME [SECONDS]: waits for it. Shows its output if it failed.
 succeeded() {
     local machine=$1 name=$2
     answer "$machine" "${3:-$LIMIT_S}" "${NUMBER[$machine-$name]}"
@@ -102,7 +102,7 @@ succeeded() {
     tail -n 40 "$OUT/$machine-$name" 2>/dev/null | sed 's/^/        /'
     return 1
 }
-# done_by NAME WHAT MACHINE ...: one line for a scenario that one machine has done, or several.
+# done_by NAME WHAT MACHINE ...: prints one line for a scenario that one or several machines have run.
 done_by() {
     local name=$1 what=$2 machine status=0 longest=0
     shift 2
@@ -143,7 +143,7 @@ scenario b make.sh "$SOURCE"
 scenario b find.sh "$TREE"
 scenario b unlinked.py
 
-# Meanwhile, without a kernel's client: as a user with ports of his own, and by what rpcbind tells.
+# Meanwhile, without a kernel's client: as a user with unprivileged ports, and with the ports that rpcbind returns.
 if wanted libnfs; then
     . "$SCENARIOS/libnfs.sh"
     libnfs
@@ -218,10 +218,10 @@ fi
 
 # ---- what is left ------------------------------------------------------------------------------
 
-# Everything but access times, which nobody keeps.
+# Everything except access times, which are not kept.
 LIST="cd /mnt/nfs && find . ! -path ./vanished -printf '%p %i %y %m %U:%G %n %s %T@ %l\\n' | LC_ALL=C sort >$OUT/list.NAME && \
       find . -type f ! -path ./vanished -print0 | LC_ALL=C sort -z | xargs -0 sha256sum >>$OUT/list.NAME"
-# left_on MACHINE ...: what is there now, to $OUT/list.MACHINE
+# left_on MACHINE ...: lists the present content into $OUT/list.MACHINE
 left_on() {
     local machine
     for machine in "$@"; do begin "$machine" left left "echo 3 >/proc/sys/vm/drop_caches; ${LIST//NAME/$machine}"; done

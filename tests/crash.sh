@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Kills the real program under load, again and again, and compares everything that is left with everything
-# that was acknowledged (crates/crash):
+# Kills the real program under load, again and again, and compares its state with all acknowledged operations
+# (crates/crash):
 #
 #   tests/crash.sh [--long] [--sealed] [minio]
 #
-# In each mode of the harness: kill, recovery (killed again while it starts, with a log of minimal size),
-# power-cut (what was not durable is lost or torn) and lost-machine (the local folder is gone). A few kills of
-# each; with --long at least 320 in all, more than 200 of which may lose nothing. The bucket is a folder, or
-# with `minio` MinIO; with --sealed the volume and its log are sealed.
+# Runs each mode of the harness: kill, recovery (killed again while it starts, with a log of minimal size), power-cut
+# (data that were not durable are lost or torn) and lost-machine (the local folder is deleted). A few kills of each;
+# with --long at least 320 in all, more than 200 of which may lose nothing. The bucket is a folder, or with `minio`
+# MinIO; with --sealed the volume and its log are sealed.
 #
-# Environment, with what holds without it:
-#   SEED=               of all random choices; without it another one each time. It is printed.
-#   KILLS=4             kills in each mode, at least; 80 with --long
-#   SECONDS_EACH=90     no further kill of a mode after so many seconds; 900 with --long
-#   MODE=all            one mode alone
+# Environment, with its defaults:
+#   SEED=               seed of all random choices; another one each time by default. It is printed.
+#   KILLS=4             least number of kills in each mode; 80 with --long
+#   SECONDS_EACH=90     no further kill of a mode after this time; 900 with --long
+#   MODE=all            only this mode
 #   WRITERS=4           clients that write
 #   FB_BINARY=          the program; without it the release build of this checkout, built if need be
 #   CRASH_BINARY=       the harness; without it a debug build
-#   WORK_PARENT=        where work folders are made; without it the place for temporary files
+#   WORK_PARENT=        parent of the work folders; by default the place for temporary files
 #   TEST_BIN=~/.cache/forebay-tests/bin   where MinIO is, or is built into
 . "$(dirname "$0")/lib/common.sh"
 

@@ -3,21 +3,22 @@
 #
 #   tests/fsx.sh [--long] [--seed N]
 #
-# fsx writes, maps, truncates, copies, syncs, closes and opens again at random, and compares every byte that it
-# reads with what it has written, reads through maps included. Files are small (256 KiB, for many changes of the same bytes) and larger than
-# two blocks (9 MiB). The gateway publishes every 200 ms, while operations go on. --long makes a million operations
-# of it instead of 6,000.
+# fsx writes, maps, truncates, copies, syncs, closes and opens again at random, and compares every byte that it reads
+# with the bytes that it has written, including reads through maps. Files are small (256 KiB, for many changes of the
+# same bytes) and larger than two blocks (9 MiB). The gateway publishes every 200 ms during the operations. --long runs
+# a million operations instead of 6,000.
 #
-# Then two clients with caches of their own take turns (lib/close_to_open.py): what the one has closed the other sees when it
-# opens, bytes and sizes with the ordinary mount options, names with actimeo=0 and lookupcache=none.
+# Then two clients with caches of their own take turns (lib/close_to_open.py): after one has closed a file, the other
+# sees its state when it opens it, bytes and sizes with the ordinary mount options, names with actimeo=0 and
+# lookupcache=none.
 #
 # Needs root, to mount. Where the kernel has no NFS, $NFS_RUNNER names a program that boots one that has: see posix.sh.
 #
-# Environment, with what holds without it:
+# Environment, with its defaults:
 #   NFS_RUNNER=         see above
-#   OPERATIONS=         of fsx in all; 6000, with --long 1000000
-#   STEPS=              that the two clients do of each kind; 150, with --long 3000
-#   LIMIT_S=            one part may take so long; 300, with --long 14400
+#   OPERATIONS=         operations of fsx in all; 6000, with --long 1000000
+#   STEPS=              steps of each kind by the two clients; 150, with --long 3000
+#   LIMIT_S=            time limit of one part; 300, with --long 14400
 #   FB_BINARY=          the program; without it the release build of this checkout, built if need be
 #   TEST_BIN=~/.cache/forebay-tests/bin   where fsx is, or is built into
 . "$(dirname "$0")/lib/common.sh"
@@ -49,7 +50,7 @@ GATEWAY=$(mktemp -d /dev/shm/forebay-fsx.XXXXXX)
 at_exit "rm -rf '$GATEWAY'"
 say "seed $SEED"
 
-# What NFSv3 has no procedure for is left out: posix_fallocate and punch_hole.
+# Without the operations that NFSv3 has no procedure for: posix_fallocate and punch_hole.
 fsx_configuration() {
     cat <<TOML
 flen = $1
@@ -82,7 +83,7 @@ at_exit 'end_process "$GATEWAY_PID" 20'
 # ---- one client, at random ---------------------------------------------------------------------
 
 runs=()
-# Large files take longer for the same: one run in four.
+# Large files take longer for the same work: one run in four.
 for ((run = 0; run < RUNS; run++)); do
     if [ $((run % 4)) -eq 3 ]; then runs+=("large:$((SEED + run))"); else runs+=("small:$((SEED + run))"); fi
 done
@@ -112,7 +113,7 @@ two_clients() {
 for kind in data names; do
     began=$(seconds_now)
     options=
-    # NFSv3 lets a client believe names and attributes of directories for a while; close-to-open is about files.
+    # NFSv3 lets a client cache names and attributes of directories for a while; close-to-open is about files.
     [ "$kind" = data ] || options=,actimeo=0,lookupcache=none
     if two_clients "$kind" "$options"; then
         pass "two clients see each other's $kind after close and open: $STEPS steps of seed $SEED"

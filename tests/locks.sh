@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Locks between two clients, shown with the Linux kernel's NFS client in two virtual machines:
+# Locks between two clients, tested with the Linux kernel's NFS client in two virtual machines:
 #
 #   NFS_RUNNER=... tests/locks.sh
 #
-# Both mount without nolock. fcntl and flock locks of one exclude the other; who waits gets the lock when it is
-# given back, told by the gateway; a client that crashes and boots again loses its locks; locks survive a crash
-# of the gateway, and nobody else gets them meanwhile.
+# Both mount without nolock. fcntl and flock locks of one exclude the other; a waiting client gets the lock when it is
+# released, by a callback from the gateway; a client that crashes and boots again loses its locks; locks survive a crash
+# of the gateway, and no other client gets them meanwhile.
 #
 # The gateway and an rpcbind run in a network of their own. $NFS_RUNNER names a program that boots a machine in
 # it: see lib/network.sh.
 #
-# Environment, with what holds without it:
+# Environment, with its defaults:
 #   NFS_RUNNER=         see above; must be given
-#   LIMIT_S=300         each machine may run so long
+#   LIMIT_S=300         time limit of each machine
 #   GRACE_S=20          grace period of the gateway
 #   FB_BINARY=          the program; without it the release build of this checkout, built if need be
 . "$(dirname "$0")/lib/common.sh"
@@ -120,7 +120,7 @@ ask b two unlock f 0 0
 
 ask a one fcntl f ex try 0 100
 expect "a holds before it crashes" held
-# What a machine with a disk would find there when it has booted again.
+# The state that a machine with a disk would find there after booting again.
 ask a sh shell "mkdir -p $WORK/nfs && cp -a /var/lib/nfs/sm /var/lib/nfs/state $WORK/nfs/"
 crash_machine a
 ask b one fcntl f ex try 0 100

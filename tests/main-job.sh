@@ -3,23 +3,23 @@
 #
 #   tests/main-job.sh file|minio [sealed]
 #
-# Unpacks a source tree, compares every checksum, commits it to git, renames, links and deletes parts of
-# it, writes a large file with fsync and reads it back; the gateway is killed (SIGKILL) and
-# restarted in the middle of two of these. Then it unmounts, throws the gateway's local folder away,
-# attaches a new one to the bucket and compares everything again. With `sealed` the volume is a sealed one, its log as well, and in the end
-# nothing of what was written may be found in its bucket.
+# Unpacks a source tree, compares every checksum, commits it to git, renames, links and deletes parts of it, writes a
+# large file with fsync and reads it back; the gateway is killed (SIGKILL) and restarted in the middle of two of these.
+# Then it unmounts, deletes the gateway's local folder, attaches a new one to the bucket and compares everything again.
+# With `sealed` the volume is sealed, and its log as well, and in the end the bucket must not show any of the written
+# data.
 #
 # Needs root. Where the kernel has no NFS, $NFS_RUNNER names a program that boots one that has:
 #   $NFS_RUNNER PORT 'command'
 # with KM_SERVER (starts the server in the runner's network), KM_NOMOUNT, KM_SHARE and KM_TIMEOUT in the
 # environment, and KM_SRV and KM_MOPTS in that of the command.
 #
-# Environment, with what holds without it:
+# Environment, with its defaults:
 #   NFS_RUNNER=         see above
-#   SOURCE_FILES=5000   unpack at least so many files (crates of the local cargo registry)
+#   SOURCE_FILES=5000   least number of files to unpack (crates of the local cargo registry)
 #   BIG_MIB=1024        size of the large file; below 256 it may be written before the kill comes
-#   LOG_FOLDER=/dev/shm where the gateway's local folder is made; $TMPDIR if that has no room
-#   LIMIT_S=1200        the whole may take so long
+#   LOG_FOLDER=/dev/shm parent of the gateway's local folder; $TMPDIR if it has too little room
+#   LIMIT_S=1200        time limit of the whole
 #   FB_BINARY=          the program; without it the release build of this checkout, built if need be
 #   TEST_BIN=~/.cache/forebay-tests/bin   where MinIO is, or is built into
 . "$(dirname "$0")/lib/common.sh"
@@ -64,7 +64,7 @@ files=0 unpacked=0
 for crate in "${crates[@]}"; do
     tar -xzf "$crate" -C "$WORK/source"
     unpacked=$((unpacked + 1))
-    # Counting is dearer than unpacking.
+    # Counting takes longer than unpacking.
     [ $((unpacked % 5)) -eq 0 ] || continue
     files=$(find "$WORK/source" -type f | wc -l)
     [ "$files" -lt "$SOURCE_FILES" ] || break
@@ -104,13 +104,13 @@ if kernel_has_nfs; then
     export MOUNT_SOURCE=127.0.0.1:/ MOUNT_POINT=$WORK/mount
     export MOUNT_OPTIONS=vers=3,tcp,hard,port=$PORT,mountport=$PORT,nolock
     mkdir "$MOUNT_POINT"
-    # Before the gateway goes: a hard mount would wait for it without end.
+    # Before the gateway ends: a hard mount would wait for it for ever.
     at_exit "mountpoint -q '$MOUNT_POINT' && timeout 20 umount -f -l '$MOUNT_POINT'"
     timeout "$LIMIT_S" "$TESTS/lib/main-job-client.sh" </dev/null &
 else
-    # The runner has a network of its own, in which no port is taken.
+    # The runner has its own network, in which no port is taken.
     export LISTEN=0.0.0.0 PORT=2049 STORE_PORT=9000
-    # Its client is root, and no loopback address.
+    # Its client is root, and has no loopback address.
     export GATEWAY_SET_CLIENTS=10.99.0.0/24,127.0.0.0/8 GATEWAY_SET_SQUASH=none
     say "client: a virtual machine, by $NFS_RUNNER"
     KM_SERVER=$TESTS/lib/supervisor.sh KM_SHARE=$JOB KM_NOMOUNT=1 KM_TIMEOUT=$LIMIT_S "$NFS_RUNNER" "$PORT" \
@@ -120,7 +120,7 @@ fi
 client=$!
 at_exit "end_process $client 15"
 
-# A gateway that ended unasked would leave the client waiting.
+# If the gateway ends by itself, the client would wait for ever.
 while kill -0 "$client" 2>/dev/null; do
     if [ -e "$CONTROL/died" ]; then
         fail "$(cat "$CONTROL/died")"
@@ -135,7 +135,7 @@ if [ "$status" -ne 0 ]; then
     say "the last of what the gateway said:"
     tail -n 40 "$FOLDER/gateway.log" || true
 fi
-# What every source tree has, and no name of an object; SlateDB stores names and small files as they are.
+# Texts of every source tree, which are in no object's name; SlateDB stores names and small files as they are.
 if [ -n "$SEALED" ]; then
     objects=$FOLDER/$([ "$STORE" = file ] && echo bucket || echo minio)
     seen=$(grep -rlaF -e Cargo.toml -e 'fn main()' "$objects" | head -n 3) || true

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Memory stays within the limits while far more is written than they allow:
+# Memory stays within the limits while much more is written than they allow:
 #
 #   tests/memory.sh
 #
-# Writes 4 GiB to a volume that is limited to 256 MiB of block buffers, as fast as the gateway takes
-# them, then reads all of it back and compares. Asserted is what the process itself has allocated
-# (RssAnon + RssShmem, sampled every 100 ms): never more than limit + 128 MiB, and than limit + 64 MiB once it has
-# had nothing to do for a while. Four clients then make NAMES files at a second gateway with a memory_limit of 64 MiB, as fast as
-# it takes them: never more than that, its metadata_cache of 64 MiB, EXTRA_MIB, and a third of memory_limit, which names may
-# take. With NAMES=0 they make none. Reported besides: VmRSS and VmHWM, which also count the mapped log (RssFile), pages that the kernel takes
-# back when it needs them.
+# Writes 4 GiB to a volume that is limited to 256 MiB of block buffers, as fast as the gateway takes them, then reads
+# all of it back and compares. Asserted is the memory that the process itself has allocated (RssAnon + RssShmem, sampled
+# every 100 ms): never more than limit + 128 MiB, and than limit + 64 MiB after it has been idle for a while. Four
+# clients then make NAMES files at a second gateway with a memory_limit of 64 MiB, as fast as it takes them: never more
+# than that, its metadata_cache of 64 MiB, EXTRA_MIB, and a third of memory_limit, which names may take. With NAMES=0
+# they make none. Also reported: VmRSS and VmHWM, which also count the mapped log (RssFile), pages that the kernel
+# reclaims when it needs them.
 #
-# Environment, with what holds without it:
+# Environment, with its defaults:
 #   WRITE_MIB=4096 LIMIT_MIB=256 EXTRA_MIB=128 NAMES=600000
 #   FB_BINARY=    the program; without it the release build of this checkout, built if need be
 #   TMPDIR=/tmp   log and bucket are made here: on a disk, since in memory the log would count
@@ -37,7 +37,7 @@ check "they are read back as written" client verify
 sed 's/^/        /' "$WORK/client"
 
 kill "$SAMPLER" && wait "$SAMPLER" || true
-# Buffers that nobody needs any more are given back within 10 s, and a second later the allocator gives them to the system.
+# Unused buffers are freed within 10 s, and a second later the allocator returns them to the system.
 sleep 13
 idle=$(awk '/^Rss(Anon|Shmem):/ { kib += $2 } END { print int(kib / 1024) }' "/proc/$GATEWAY_PID/status")
 declare -A peak

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # POSIX through NFSv3: the suite pjdfstest (398 cases of names, permissions, times, links and errors) through the Linux
-# kernel's NFS client, as root, who is no other towards the gateway, and as a user:
+# kernel's NFS client, as root, which the gateway does not squash, and as a user:
 #
 #   tests/posix.sh
 #
-# Every case must pass but those of posix.skipped, which gives the RFC's reason for each.
+# Every case must pass except those of posix.skipped, which gives the RFC's reason for each.
 #
 # Needs root, to mount. Where the kernel has no NFS, $NFS_RUNNER names a program that boots one that has:
 #   $NFS_RUNNER PORT 'command'
 # with the gateway's port on 127.0.0.1, and KM_SHARE (a folder for both), KM_OPTS and KM_TIMEOUT in the environment; it
 # mounts the gateway at /mnt/nfs before it runs the command.
 #
-# Environment, with what holds without it:
+# Environment, with its defaults:
 #   NFS_RUNNER=         see above
-#   LIMIT_S=400         the suite may take so long
+#   LIMIT_S=400         time limit of the suite
 #   FB_BINARY=          the program; without it the release build of this checkout, built if need be
 #   TEST_BIN=~/.cache/forebay-tests/bin   where pjdfstest is, or is built into
 #   KEEP_OUTPUT=        a folder that gets the output of the suite
@@ -24,13 +24,13 @@ need_kernel_client
 PROGRAM=$(forebay_binary)
 SUITE=$(cargo_tool pjdfstest 0.2.2)
 work_folder posix
-# Users must come to the suite and its configuration; the gateway's things have a folder of their own.
+# Users must reach the suite and its configuration; the gateway's files have a folder of their own.
 chmod 755 "$WORK"
 GATEWAY=$(mktemp -d /dev/shm/forebay-posix.XXXXXX)
 at_exit "rm -rf '$GATEWAY'"
 install -m 755 "$SUITE" "$WORK/pjdfstest"
 
-# Users that every Debian has; no features but those that NFSv3 can have.
+# Users that every Debian has; no features except those that NFSv3 can have.
 for name in posix remount; do
     cat >"$WORK/$name.toml" <<TOML
 [features]

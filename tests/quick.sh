@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and runs all tests that need nothing but Rust, installing a C compiler first where there is none:
+# Builds and runs all tests that need only Rust, and installs a C compiler first if there is none:
 #
 #   tests/quick.sh [filter and options of `cargo test`]
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Quotas as users meet them, through the Linux kernel's NFS client: what `df` says, at which byte a full directory and
-# a full volume refuse and with which error, and that what is removed makes room again:
+# Quotas as seen through the Linux kernel's NFS client: the output of `df`, the byte at which a full directory and a
+# full volume refuse and with which error, and that removing files makes room again:
 #
 #   tests/quota.sh
 #
@@ -9,9 +9,9 @@
 # with the gateway's port on 127.0.0.1, and KM_EXPORT (what to mount), KM_SHARE (a folder for both), KM_OPTS and
 # KM_TIMEOUT in the environment; it mounts the gateway at /mnt/nfs before it runs the command.
 #
-# Environment, with what holds without it:
+# Environment, with its defaults:
 #   NFS_RUNNER=         see above
-#   LIMIT_S=120         each part may take so long
+#   LIMIT_S=120         time limit of each part
 #   FB_BINARY=          the program; without it the release build of this checkout, built if need be
 . "$(dirname "$0")/lib/common.sh"
 
@@ -30,7 +30,7 @@ client() {
     say "$said"
     [ "$status" -eq 0 ]
 }
-# part EXPORT PART WHAT: counts whether all that the client has looked at is so.
+# part EXPORT PART WHAT: counts whether all checks of the client succeed.
 part() {
     if client "$1" "$2"; then pass "$3"; else fail "$3"; fi
 }

@@ -1,5 +1,5 @@
-//! README and `docs/` say what is true: the table of settings is the program's own, links lead to files
-//! that are there, and tests that are named as proof exist.
+//! Checks README and `docs/`: the table of settings is the program's own, links lead to existing files, and tests that
+//! are named as proof exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn texts() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The links of a text: what is shown, and where they lead.
+/// The links of a text: the shown text and the target.
 fn links(text: &str) -> Vec<(&str, &str)> {
     text.match_indices("](")
         .filter_map(|(middle, _)| {
@@ -90,7 +90,7 @@ fn links_lead_to_files_that_are_there() {
     assert!(seen > 0);
 }
 
-/// A link whose text is a function's name, `[`a_name`](a_file.rs)`, says that the file has it.
+/// A link whose text is a function's name, `[`a_name`](a_file.rs)`, claims that the file has that function.
 #[test]
 fn tests_that_are_named_as_proof_exist() {
     let mut seen = 0;
@@ -114,8 +114,8 @@ fn tests_that_are_named_as_proof_exist() {
     assert!(seen > 0);
 }
 
-/// A supervisor that started a gateway again after it was taken over, with the right to take the volume, would have two
-/// gateways take it from each other in turns.
+/// A supervisor that restarted a gateway after a takeover, with the right to take the volume, would make two gateways
+/// take it from each other in turns.
 #[test]
 fn supervisors_do_not_take_a_volume_back() {
     let unit = fs::read_to_string(project().join("deploy/forebay.service")).unwrap();

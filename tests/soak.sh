@@ -4,18 +4,18 @@
 #
 #   tests/soak.sh [SECONDS] [versitygw|minio|file] [flags of `soak` ...]
 #
-# 30 minutes without SECONDS; 40 do for a quick look. Asserted is: memory stays below its bound, nothing acknowledged is lost by a
-# SIGKILL in the middle and one at the end, `flush` and `fsck` are content, the gateway does not panic and logs
-# little, no call of the well-behaved client fails or has no answer, and no rude client gets a wrong answer.
-# Latencies are printed beside their goal and not asserted: they depend on the machine as well. The bucket is
+# Takes 30 minutes without SECONDS; 40 seconds are enough for a quick test. Asserts that memory stays below its bound,
+# no acknowledged data are lost by a SIGKILL in the middle and one at the end, `flush` and `fsck` succeed, the gateway
+# does not panic and logs little, no call of the well-behaved client fails or has no answer, and no rude client gets a
+# wrong answer. Latencies are printed beside their goal and not asserted: they depend on the machine too. The bucket is
 # versitygw behind a link of 4 MiB/s, which keeps memory full; a folder is much faster. Flags are, for example,
 # `--only deaf,drip`, or `--each` for one run of SECONDS with each kind alone.
 #
 # Environment, with its defaults:
 #   FB_BINARY=          the program; without it the release build of this checkout, built if need be
 #   SOAK_BINARY=        the clients; without it a debug build
-#   WORK_PARENT=/tmp    where work folders are made: on a disk, since in memory the log would count as memory. That of a run that
-#                       failed is kept there.
+#   WORK_PARENT=/tmp    parent of the work folders: on a disk, because in memory the log would count as memory. The work
+#                       folder of a failed run is kept there.
 #   TEST_BIN=~/.cache/forebay-tests/bin   where versitygw and MinIO are, or are built into
 . "$(dirname "$0")/lib/common.sh"
 

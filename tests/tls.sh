@@ -3,18 +3,18 @@
 #
 #   tests/tls.sh
 #
-# Exports that want no TLS, TLS, and a certificate are mounted in clear, with TLS, and with a certificate: what is
-# refused, and that what is written comes back the same from a cold cache. Then the gateway is killed and
-# started again while a client with a certificate and four connections writes.
+# Exports that require no TLS, TLS, and a certificate are mounted in clear, with TLS, and with a certificate: refusals
+# are checked, and that data are read back the same with a cold cache. Then the gateway is killed and started again
+# while a client with a certificate and four connections writes.
 #
 # Needs root, Linux 6.5 or newer with CONFIG_TLS and CONFIG_NET_HANDSHAKE, tlshd (ktls-utils) and openssl. Where the
 # kernel has no NFS, $NFS_RUNNER names a program that boots one that has: see main-job.sh.
 #
-# Environment, with what holds without it:
+# Environment, with its defaults:
 #   NFS_RUNNER=         see above; the client's kernel is then the runner's
 #   TLSHD=tlshd         how tlshd is started
 #   FILES=100           files of 300 kB that are written while the gateway is killed
-#   LIMIT_S=200         the client may take so long
+#   LIMIT_S=200         time limit of the client
 #   FB_BINARY=          the program; without it the release build of this checkout, built if need be
 . "$(dirname "$0")/lib/common.sh"
 
@@ -31,7 +31,7 @@ mkdir "$SHARE"
 KEY=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes)
 openssl req -x509 "${KEY[@]}" -days 2 -subj "/CN=forebay test" -keyout "$WORK/ca.key" -out "$SHARE/ca.pem" \
     -addext keyUsage=critical,keyCertSign 2>/dev/null
-# issue NAME: for the addresses that clients here have for the gateway.
+# issue NAME: makes a certificate for the addresses of the gateway as the clients here see them.
 issue() {
     openssl req "${KEY[@]}" -subj "/CN=$1" -keyout "$SHARE/$1.key" -out "$WORK/$1.csr" 2>/dev/null
     openssl x509 -req -in "$WORK/$1.csr" -CA "$SHARE/ca.pem" -CAkey "$WORK/ca.key" -CAcreateserial -days 2 \

@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# The write verifier is honest, shown with the Linux kernel's NFS client:
+# The write verifier is correct, tested with the Linux kernel's NFS client:
 #
 #   tests/verifier.sh
 #
-# A program writes without fsync (WRITEs are answered UNSTABLE, nothing is committed) and calls fsync after the
-# gateway has crashed. After SIGKILL nothing is lost: the verifier is the same, the client sends nothing
-# again, the file is right. After a power cut (SIGKILL, everything in the log behind the durable LSN zeroed,
-# another boot id) the verifier is new: the client sends every WRITE again, and the file is right.
-# WRITEs and COMMITs are counted by the client's kernel (/proc/self/mountstats).
+# A program writes without fsync (WRITEs are answered UNSTABLE, nothing is committed) and calls fsync after the gateway
+# has crashed. After SIGKILL nothing is lost: the verifier is the same, the client sends nothing again, the file is
+# correct. After a power cut (SIGKILL, everything in the log behind the durable LSN zeroed, another boot id) the
+# verifier is new: the client sends every WRITE again, and the file is correct. WRITEs and COMMITs are counted by the
+# client's kernel (/proc/self/mountstats).
 #
 # Needs root, and Linux 5.12 or newer for the mount option write=eager, under which WRITEs go out at once and
 # are not committed before fsync. Where the kernel has no NFS, $NFS_RUNNER names a program that boots one that has: see
 # main-job.sh.
 #
-# Environment, with what holds without it:
+# Environment, with its defaults:
 #   NFS_RUNNER=         see above
 #   BYTES=16000000      size of each file
-#   LIMIT_S=300         the whole may take so long
+#   LIMIT_S=300         time limit of the whole
 #   FB_BINARY=          the program; without it the release build of this checkout, built if need be
 #   CRASH_BINARY=       the harness `crash` (crates/crash), which cuts the power; without it a debug build
 . "$(dirname "$0")/lib/common.sh"
@@ -36,7 +36,7 @@ work_folder verifier
 CONTROL=$WORK/control LOCAL=$WORK/local FOLDER=$WORK/store STORE=file
 mkdir "$CONTROL" "$LOCAL" "$FOLDER"
 export PROGRAM CRASH CONTROL LOCAL FOLDER STORE
-# Nothing reaches the bucket by itself: what the log loses is lost.
+# Nothing reaches the bucket by itself: data lost from the log are lost.
 export GATEWAY_SET_CHECKPOINT_INTERVAL=1h GATEWAY_SET_LOG_SEGMENT=64MiB
 
 CLIENT=$TESTS/lib/verifier_client.py
@@ -55,8 +55,7 @@ if kernel_has_nfs; then
     at_exit "echo $interval >/proc/sys/vm/dirty_writeback_centisecs"
     timeout "$LIMIT_S" python3 "$CLIENT" "$WORK/mount" "$CONTROL" "$BYTES" </dev/null &
 else
-    # The runner has a network of its own, in which no port is taken; its client is root, and no loopback
-    # address.
+    # The runner has its own network, in which no port is taken; its client is root, and has no loopback address.
     export LISTEN=0.0.0.0 PORT=2049
     export GATEWAY_SET_CLIENTS=10.99.0.0/24,127.0.0.0/8 GATEWAY_SET_SQUASH=none
     say "client: a virtual machine, by $NFS_RUNNER"

@@ -2,17 +2,17 @@
 #
 #   . "$(dirname "$0")/lib/common.sh"
 #
-# Gives: check and summary (counted results), at_exit (clean-up that also runs on failure),
-# work_folder, need_programs, free_port, wait_for_port, s3_server (MinIO or versitygw, built when missing), start_minio, start_versitygw, cargo_tool,
-# forebay_binary, crash_binary, soak_binary, bench_binary, start_gateway and stop_gateway (a gateway on 127.0.0.1).
-# Everything that is started is a child of the script and is ended by its clean-up.
+# Provides: check and summary (counted results), at_exit (clean-up that also runs on failure), work_folder,
+# need_programs, free_port, wait_for_port, s3_server (MinIO or versitygw, built when missing), start_minio,
+# start_versitygw, cargo_tool, forebay_binary, crash_binary, soak_binary, bench_binary, start_gateway and stop_gateway
+# (a gateway on 127.0.0.1). Every started process is a child of the script, and its clean-up ends it.
 
 set -euo pipefail
 
 TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 PROJECT=$(dirname "$TESTS")
 
-# Names of configuration begin with FOREBAY_: what the caller has set must not change a test.
+# Names of configuration begin with FOREBAY_: the caller's own settings must not change a test.
 while read -r name; do unset "$name"; done < <(compgen -e | grep '^FOREBAY_' || true)
 
 say() { printf '%s\n' "$*"; }
@@ -35,13 +35,13 @@ run_cleanup() {
 trap run_cleanup EXIT
 trap 'exit 130' INT TERM HUP
 
-# work_folder NAME [PARENT]: a folder of this run that is gone when it ends.
+# work_folder NAME [PARENT]: makes a folder for this run, which is deleted at its end.
 work_folder() {
     WORK=$(mktemp -d "${2:-${TMPDIR:-/tmp}}/forebay-$1.XXXXXX")
     at_exit "rm -rf '$WORK'"
 }
 
-# end_process PID [SECONDS]: asks it to end, then makes it.
+# end_process PID [SECONDS]: sends SIGTERM, and SIGKILL after the time.
 end_process() {
     local pid=$1 limit=${2:-10} tick
     kill "$pid" 2>/dev/null || return 0
@@ -64,7 +64,7 @@ fail() {
     FAILED=$((FAILED + 1))
     say "FAILED  $*"
 }
-# check NAME COMMAND ...: counts whether the command succeeds; what it says is shown if it fails.
+# check NAME COMMAND ...: counts whether the command succeeds; its output is shown if it fails.
 check() {
     local name=$1 said
     shift
@@ -76,17 +76,17 @@ check() {
         [ -z "$said" ] || head -n 20 <<<"$said" | sed 's/^/        /'
     fi
 }
-# The last line of every test; fails if any check has.
+# Prints the last line of every test; fails if any check has failed.
 summary() {
     say "$PASSED passed, $FAILED failed"
     [ "$FAILED" -eq 0 ] && [ "$PASSED" -gt 0 ]
 }
 
-# need_programs PROGRAM:PACKAGE ...: installs the packages of those that are missing, on Debian and Ubuntu.
+# need_programs PROGRAM:PACKAGE ...: installs the packages of missing programs, on Debian and Ubuntu.
 need_programs() {
     local pair missing=()
     PATH=$PATH:/usr/sbin:/sbin
-    # Several packages of one program are divided by blanks.
+    # Several packages of one program are separated by blanks.
     for pair in "$@"; do command -v "${pair%%:*}" >/dev/null || missing+=(${pair#*:}); done
     [ ${#missing[@]} -gt 0 ] || return 0
     command -v apt-get >/dev/null || die "install what Debian has in these packages: ${missing[*]}"
@@ -106,8 +106,7 @@ free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# wait_for_port PORT PID SECONDS: until something listens on 127.0.0.1; fails at once if the
-# process ends.
+# wait_for_port PORT PID SECONDS: waits until a process listens on 127.0.0.1; fails at once if the process PID ends.
 wait_for_port() {
     local port=$1 pid=$2 limit=$3 tick
     for ((tick = 0; tick < limit * 20; tick++)); do
@@ -120,7 +119,7 @@ wait_for_port() {
 
 # ---- S3 servers --------------------------------------------------------------------------------
 
-# Where programs that only tests need are kept.
+# Folder of programs that only tests need.
 TEST_BIN=${TEST_BIN:-$HOME/.cache/forebay-tests/bin}
 
 # s3_server minio|versitygw: prints the path of the program, building it when it is missing.
@@ -149,7 +148,7 @@ cargo_tool() {
     if [ ! -x "$program" ]; then
         say "building $name $version (once)" >&2
         mkdir -p "$TEST_BIN"
-        # With a target folder of its own, that is gone afterwards.
+        # With its own target folder, which is deleted afterwards.
         (
             unset CARGO_TARGET_DIR
             cargo install --quiet --locked --version "$version" --root "$TEST_BIN/.$name" "$name" >&2
@@ -162,7 +161,7 @@ cargo_tool() {
 
 # ---- MinIO and versitygw -----------------------------------------------------------------------
 
-# reach_store PORT: exports the AWS_* variables that a store on 127.0.0.1 is reached and started with.
+# reach_store PORT: exports the AWS_* variables for reaching and starting a store on 127.0.0.1.
 reach_store() {
     export AWS_ACCESS_KEY_ID=forebay-test AWS_SECRET_ACCESS_KEY=forebay-test-secret
     export AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://127.0.0.1:$1
@@ -212,15 +211,15 @@ need_kernel_client() {
         die "this kernel has no NFS client; name a runner that brings one with NFS_RUNNER"
     fi
 }
-# with_mount PORT OPTIONS SECONDS COMMAND: runs a shell command with the export $EXPORT (/ if that is not set) of the
-# gateway on 127.0.0.1:PORT mounted at the folder that it finds in $MOUNT, by this kernel or in a virtual machine that sees this one's files and
-# may write to $WORK. Gives the command's exit code; 124 or 125 if it did not end or did not begin. Several may run
-# at once, each in a subshell: their clients share no cache.
+# with_mount PORT OPTIONS SECONDS COMMAND: runs a shell command with the export $EXPORT (/ by default) of the gateway on
+# 127.0.0.1:PORT mounted at the folder $MOUNT, by this kernel or in a virtual machine that sees this one's files and may
+# write to $WORK. Returns the command's exit code; 124 or 125 if it did not end or did not begin. Several may run at
+# once, each in a subshell: their clients share no cache.
 with_mount() {
     local port=$1 options=$2 seconds=$3 command=$4 status=0 mount
     if kernel_has_nfs; then
         mount=$(mktemp -d "$WORK/mount.XXXXXX")
-        # nosharecache: two mounts of one export would be one client with one cache.
+        # nosharecache: two mounts of one export would otherwise be one client with one cache.
         mount -t nfs -o "$options,nosharecache,port=$port,mountport=$port,mountproto=tcp,nolock" "127.0.0.1:${EXPORT:-/}" "$mount" || return 125
         MOUNT=$mount timeout "$seconds" bash -c "$command" </dev/null || status=$?
         timeout 60 umount "$mount" || timeout 20 umount -f -l "$mount" || true
@@ -248,8 +247,7 @@ crash_binary() { debug_binary crash; }
 # The clients of the soak: SOAK_BINARY, or a debug build of this checkout.
 soak_binary() { debug_binary soak; }
 
-# debug_binary NAME: the program of the crate forebay-NAME; or the one that the variable NAME_BINARY, in capitals,
-# names.
+# debug_binary NAME: the program of the crate forebay-NAME, or the one in the variable NAME_BINARY, in capitals.
 debug_binary() {
     local given=${1^^}_BINARY
     if [ -n "${!given:-}" ]; then
@@ -260,8 +258,8 @@ debug_binary() {
     say "${CARGO_TARGET_DIR:-$PROJECT/target}/debug/$1"
 }
 
-# bench_binary NAME: builds a benchmark of the program and prints its path; or what the variable NAME_BINARY, in
-# capitals, has.
+# bench_binary NAME: builds a benchmark of the program and prints its path, or the value of the variable NAME_BINARY, in
+# capitals.
 bench_binary() {
     local given=${1^^}_BINARY
     if [ -n "${!given:-}" ]; then
@@ -283,7 +281,7 @@ for line in sys.stdin:
 start_gateway() {
     local program=$1 port=$2 log=$3
     shift 3
-    # What writes to it in tests is not root everywhere.
+    # The clients in tests are not root everywhere.
     FOREBAY_SOURCE_PORT=insecure "$program" serve --create --listen "${LISTEN:-127.0.0.1}:$port" "$@" >>"$log" 2>&1 </dev/null &
     GATEWAY_PID=$!
     wait_for_port "$port" "$GATEWAY_PID" 60 || {
@@ -292,7 +290,7 @@ start_gateway() {
     }
 }
 
-# stop_gateway [SECONDS]: SIGTERM; gives the exit code of the gateway.
+# stop_gateway [SECONDS]: sends SIGTERM; returns the exit code of the gateway.
 stop_gateway() {
     local limit=${1:-60} tick
     kill -TERM "$GATEWAY_PID"

@@ -3,9 +3,9 @@
 #
 #   fsx-client.sh FSX FOLDER OPERATIONS NAME:SEED ...
 #
-# Each run is OPERATIONS operations with the configuration FOLDER/fsx-NAME.toml. Meanwhile this machine forgets twice a second
-# what it has read, so that more comes from the gateway than what this client would remember of its own writes.
-# Ends with a non-zero status at the first difference, with what fsx said of it.
+# Each run is OPERATIONS operations with the configuration FOLDER/fsx-NAME.toml. Meanwhile this machine drops its page
+# cache twice a second, so that more is read from the gateway than this client would have cached of its own writes. Ends
+# with a non-zero status at the first difference, with the output of fsx.
 set -uo pipefail
 fsx=$1 folder=$2 operations=$3
 shift 3

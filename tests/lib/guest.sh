@@ -6,17 +6,17 @@
 # Prints nothing where Debian 12's own User-Mode Linux boots. On processors whose state of floating point is larger than
 # that kernel knows (AMX: Linux before 6.13 ends with `put_fp_registers`), it takes a newer one from Debian's unstable
 # distribution, with the C library that this was linked with, and prints KM_UML= and KM_MODDIR= for the runner.
-# Ends with 1, and says why, where neither boots. Root is needed, as for the runner.
+# Ends with 1, and the reason, where neither boots. Root is needed, as for the runner.
 #
 # Environment:
 #   NFS_RUNNER=   the runner; must be given
-#   TEST_BIN=     programs that were fetched are kept below this
+#   TEST_BIN=     downloaded programs are kept below this folder
 . "$(dirname "$0")/common.sh"
 
 [ -n "${NFS_RUNNER:-}" ] || die "NFS_RUNNER is not set"
 work_folder guest
 
-# boots: whether the runner can run a command. It wants somebody to listen, to whom nothing is sent.
+# boots: whether the runner can run a command. It needs a listener, which receives nothing.
 boots() {
     local port status=0 listener
     port=$(free_port)
@@ -38,7 +38,7 @@ newer_guest() {
     [ -n "$mirror" ] || die "this machine's package sources do not have user-mode-linux"
     mkdir -p "$at/lists/partial" "$at/cache/archives/partial"
     echo "deb $mirror unstable main" >"$at/sources.list"
-    # Beside what the machine has: it installs nothing from there.
+    # Separate from the machine's own package lists: it installs nothing from there.
     local apt=(apt-get -q -o "Dir::Etc::sourcelist=$at/sources.list" -o Dir::Etc::sourceparts=/dev/null
         -o "Dir::State::lists=$at/lists" -o "Dir::Cache=$at/cache" -o Acquire::Languages=none -o APT::Sandbox::User=root)
     "${apt[@]}" update >&2

@@ -2,9 +2,9 @@
 # The client's half of main-job.sh: everything that goes through the mount. Runs as root on this machine
 # or in a virtual machine that sees its files.
 #
-# Environment: MOUNT_SOURCE, MOUNT_OPTIONS, MOUNT_POINT (a folder), CONTROL (see supervisor.sh), and JOB, the
-# folder with what main-job.sh has prepared: source.tar, manifest (sha256sum lines of its files), plan and
-# after (see tree_changes.py), big and big.sum.
+# Environment: MOUNT_SOURCE, MOUNT_OPTIONS, MOUNT_POINT (a folder), CONTROL (see supervisor.sh), and JOB, the folder
+# that main-job.sh has prepared: source.tar, manifest (sha256sum lines of its files), plan and after (see
+# tree_changes.py), big and big.sum.
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
 set +e
@@ -14,15 +14,15 @@ export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 HOME=/root
 export GIT_AUTHOR_NAME=Test GIT_AUTHOR_EMAIL=test@localhost
 export GIT_COMMITTER_NAME=Test GIT_COMMITTER_EMAIL=test@localhost
 
-# send WORD: asks the supervisor for something. Not in a subshell: it counts.
+# send WORD: sends a request to the supervisor. Not in a subshell, because it counts the requests.
 requests=0
 send() {
     requests=$((requests + 1))
-    # Its content must be there when the name is.
+    # Its content must exist before its name.
     printf '%s\n' "$1" >"$CONTROL/new-request"
     mv "$CONTROL/new-request" "$CONTROL/request.$requests"
 }
-# answered NAME: checks the answer to what was sent last.
+# answered NAME: checks the answer to the last request.
 answered() {
     local tick answer
     for ((tick = 0; tick < 3000; tick++)); do
@@ -35,7 +35,7 @@ answered() {
     *) fail "$1: $answer" ;;
     esac
 }
-# timed NAME COMMAND ...: a check that says how long it took.
+# timed NAME COMMAND ...: a check that prints its duration.
 timed() {
     local name=$1 began
     shift
@@ -46,7 +46,7 @@ timed() {
 
 attach() { timeout 120 mount -t nfs -o "$MOUNT_OPTIONS" "$MOUNT_SOURCE" "$M"; }
 detach() { timeout 120 umount "$M"; }
-# Nothing that was read or written before is answered from this machine's memory.
+# Drops the page cache, so that this machine's memory answers nothing that was read or written before.
 forget() {
     sync
     echo 3 >/proc/sys/vm/drop_caches
@@ -130,7 +130,7 @@ timed "the large file, read from the server" big_is_whole
 # ---- the bucket alone --------------------------------------------------------------------------
 
 listing "$JOB/listing-before"
-# Without locks: it would write its index anew.
+# Without locks: git status would write its index again.
 status() { in_tree git --no-optional-locks status --porcelain --untracked-files=all; }
 status >"$JOB/status-before"
 check "unmount" detach

@@ -1,5 +1,5 @@
-# What a build needs beside Rust: a C compiler and its headers, for zstd, ring, BLAKE3 and LZ4, and
-# for linking. Sourced by serve.sh and quick.sh; installs them on Debian and Ubuntu where they are missing.
+# Installs on Debian and Ubuntu what a build needs besides Rust, if it is missing: a C compiler and its headers, for
+# zstd, ring, BLAKE3 and LZ4, and for linking. Sourced by serve.sh and quick.sh.
 
 PATH=$PATH:$HOME/.cargo/bin
 

@@ -1,14 +1,14 @@
-# A network of its own with a gateway, an rpcbind and several machines that mount it; sourced after common.sh, not run.
+# A separate network with a gateway, an rpcbind and several machines that mount it; sourced after common.sh, not run.
 #
 #   . "$(dirname "$0")/lib/network.sh"
 #
-# Gives: need_network, start_network (network, rpcbind, gateway), start, signal_gateway and kill_gateway, in_network
-# (a command in it), begin_boot, booted and boot (machines), crash_machine, send, answer, ask and expect (what
-# machines are asked to do), wait_for.
+# Provides: need_network, start_network (network, rpcbind, gateway), start, signal_gateway and kill_gateway, in_network
+# (runs a command in it), begin_boot, booted and boot (machines), crash_machine, send, answer, ask and expect (requests
+# to machines), wait_for.
 #
-# $NFS_RUNNER names a program that boots a machine in that network: see main-job.sh; beside what that needs, KM_NETNS
-# (the network), KM_GUEST (the machine's address in it) and KM_LOCK (start what locking needs) must be understood. A
-# machine runs lock_client.py, which does what is asked by files in $CONTROL.
+# $NFS_RUNNER names a program that boots a machine in that network: see main-job.sh; in addition it must support
+# KM_NETNS (the network), KM_GUEST (the machine's address in it) and KM_LOCK (start the services for locking). A machine
+# runs lock_client.py, which executes requests from files in $CONTROL.
 
 need_network() {
     [ "$(id -u)" = 0 ] || die "must be root, to make a network"
@@ -29,9 +29,9 @@ wait_for() {
 
 # ---- the network, rpcbind and the gateway ------------------------------------------------------
 
-# start_network NAME: with a gateway as the FOREBAY_* variables say, which are unset by it. It listens on port 2049 of
-# all addresses there, of which the machines know 10.99.0.1. Sets LOG, what the gateway says, and CONTROL. Needs $WORK
-# and $PROGRAM.
+# start_network NAME: starts a gateway with the settings of the FOREBAY_* variables, and unsets these. It listens on
+# port 2049 of all addresses there; the machines use 10.99.0.1. Sets LOG, the gateway's messages, and CONTROL. Needs
+# $WORK and $PROGRAM.
 start_network() {
     local name
     NET=forebay-$1-$$ CONTROL=$WORK/control LOG=$WORK/gateway.log
@@ -40,7 +40,7 @@ start_network() {
     at_exit "ip netns del $NET"
     ip -n "$NET" link set lo up
     export WORK PROGRAM FOREBAY_LISTEN=0.0.0.0:2049 FOREBAY_RPCBIND=on
-    # A /run of its own: the sockets of this machine's rpcbind, if it has one, are not for this.
+    # A separate /run: the sockets of this machine's rpcbind, if it has one, must not be used.
     cat >"$WORK/place" <<'PLACE'
 #!/bin/bash
 mount -t tmpfs run /run
@@ -71,12 +71,12 @@ start() {
         die "the gateway does not start"
     }
 }
-# signal_gateway SIGNAL. Its number is one of its own namespace.
+# signal_gateway SIGNAL. The gateway's process id is one of its own namespace.
 signal_gateway() {
     local status
     for status in $(grep -lxs "NSpid:.*[[:space:]]$(cat "$WORK/gateway.pid")" /proc/[0-9]*/status); do
         grep -qx 'Name:[[:space:]]forebay' "$status" || continue
-        # Another run's gateway may have the same number in its own.
+        # Another run's gateway may have the same id in its own namespace.
         [ "${status%/status}/ns/net" -ef "/run/netns/$NET" ] || continue
         kill "-$1" "$(basename "$(dirname "$status")")"
         return
@@ -88,7 +88,8 @@ kill_gateway() { signal_gateway KILL; }
 # ---- the machines ------------------------------------------------------------------------------
 
 declare -A MACHINE ADDRESS ASKED
-# begin_boot NAME ADDRESS: without waiting until it is there (booted). Memory is $MEMORY, mount options are $OPTIONS.
+# begin_boot NAME ADDRESS: boots a machine without waiting for it (see booted). Memory is $MEMORY, mount options are
+# $OPTIONS.
 begin_boot() {
     rm -f "$CONTROL/$1".*
     ASKED[$1]=0 ADDRESS[$1]=$2
@@ -99,7 +100,7 @@ begin_boot() {
     MACHINE[$1]=$!
     at_exit "{ kill $!; wait $!; } 2>/dev/null"
 }
-# booted NAME: waits until it has mounted.
+# booted NAME: waits until the machine has mounted the export.
 booted() {
     wait_for 90 test -e "$CONTROL/$1.ready" || {
         tail -n 20 "$WORK/$1.out" "$LOG"
@@ -110,18 +111,18 @@ boot() {
     begin_boot "$@"
     booted "$1"
 }
-# crash_machine NAME: at once, and without a word to anybody. Its network interface goes as well.
+# crash_machine NAME: at once, without notifying any other. Its network interface is removed as well.
 crash_machine() {
     local tap
     kill -9 -- "-${MACHINE[$1]}"
     { wait "${MACHINE[$1]}" || true; } 2>/dev/null
     ip -n "$NET" -o link show type tun | awk -F': ' '{ print $2 }' >"$WORK/taps"
     while read -r tap; do
-        # No pipe into grep -q, which would end ip early and the pipe with an error.
+        # No pipe into grep -q, which would end ip early and make the pipe fail.
         [[ $(ip -n "$NET" addr show dev "$tap") != *"peer ${ADDRESS[$1]}/"* ]] || ip -n "$NET" link del "$tap"
     done <"$WORK/taps"
 }
-# send NAME REQUEST ...: without waiting for the answer.
+# send NAME REQUEST ...: sends a request without waiting for the answer.
 send() {
     local name=$1
     shift
@@ -129,7 +130,8 @@ send() {
     say "$*" >"$CONTROL/$name.part"
     mv "$CONTROL/$name.part" "$CONTROL/$name.request.${ASKED[$name]}"
 }
-# answer NAME SECONDS [NUMBER]: to its last request, or to that of this number; sets ANSWER and TOOK (seconds).
+# answer NAME SECONDS [NUMBER]: waits for the answer to the last request, or to that of this number; sets ANSWER and
+# TOOK (seconds).
 answer() {
     local file=$CONTROL/$1.reply.${3:-${ASKED[$1]}}
     ANSWER="no answer" TOOK=$2
@@ -141,7 +143,7 @@ ask() {
     send "$@"
     answer "$1" 60
 }
-# expect WHAT ANSWER: that the last answer was this.
+# expect WHAT ANSWER: checks that the last answer was this.
 expect() {
     if [ "$ANSWER" = "$2" ]; then pass "$1 ($ANSWER, $TOOK s)"; else fail "$1: $ANSWER and not $2"; fi
 }

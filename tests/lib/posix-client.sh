@@ -4,18 +4,18 @@
 #
 #   posix-client.sh PJDFSTEST FOLDER
 #
-# FOLDER has posix.toml and remount.toml, gets remount.out, root.out and user.out, and can be entered by everybody.
-# What the cases come to is judged by posix_results.py.
+# FOLDER has posix.toml and remount.toml, gets remount.out, root.out and user.out, and must be accessible to all users.
+# posix_results.py judges the outcomes of the cases.
 set -uo pipefail
 program=$1 folder=$2
 
-# A second file system, for what must not go from one to another.
+# A second file system, for operations that must fail between file systems.
 other=$(mktemp -d /dev/shm/forebay-posix.XXXXXX)
 trap 'rm -rf "$other"' EXIT
 chmod 755 "$other" "$MOUNT"
 
-# Cases that remount read-only come first and alone: the kernel refuses that while anything is open for writing, as
-# other cases leave it behind for a moment.
+# Cases that remount read-only come first and alone: the kernel refuses that while any file is open for writing, as
+# other cases leave some for a moment.
 "$program" -c "$folder/remount.toml" -p "$MOUNT" erofs >"$folder/remount.out" 2>&1
 "$program" -c "$folder/posix.toml" -p "$MOUNT" -s "$other" >"$folder/root.out" 2>&1
 

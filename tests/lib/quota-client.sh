@@ -9,7 +9,7 @@ cd "$MOUNT"
 
 MIB=$((1 << 20))
 
-# equal WANTED COMMAND ...: the command says exactly that.
+# equal WANTED COMMAND ...: the command prints exactly that.
 equal() {
     local wanted=$1 said
     shift
@@ -20,7 +20,7 @@ equal() {
         return 1
     }
 }
-# refused WHY COMMAND ...: the command fails and says why.
+# refused WHY COMMAND ...: the command fails with this reason.
 refused() {
     local why=$1 said
     shift
@@ -33,20 +33,20 @@ refused() {
         return 1
     }
 }
-# sizes FOLDER: total, used and available bytes of what is mounted there.
+# sizes FOLDER: total, used and available bytes of the file system there.
 sizes() { df -B1 --output=size,used,avail "$1" | awk 'NR == 2 { print $1, $2, $3 }'; }
-# at_most BYTES: no more are used here, and some are.
+# at_most BYTES: no more bytes are used here, and some are.
 at_most() {
     local used
     used=$(sizes . | cut -d' ' -f2)
     say "used: $used"
     [ "$used" -le "$1" ] && [ "$used" -gt 0 ]
 }
-# objects FOLDER: how many there may be, are, and may come.
+# objects FOLDER: limit, used and available number of objects.
 objects() { df --output=itotal,iused,iavail "$1" | awk 'NR == 2 { print $1, $2, $3 }'; }
-# direct FILE COUNT: so many MiB, each of which is at the server when the next begins.
+# direct FILE COUNT: writes COUNT MiB, each of which is at the server before the next begins.
 direct() { dd if=/dev/zero of="$1" bs=1M count="$2" oflag=direct status=none; }
-# cached FILE COUNT: so many MiB through the page cache.
+# cached FILE COUNT: writes COUNT MiB through the page cache.
 cached() { dd if=/dev/zero of="$1" bs=1M count="$2" conv=notrunc,fsync status=none; }
 fill_names() { for index in $(seq 1 9); do : >"name$index"; done; }
 

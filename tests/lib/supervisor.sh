@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# Runs a gateway (and MinIO, if that is its store) and does to it what a test asks for from
-# elsewhere, such as from a virtual machine that shares nothing with this one but a folder.
+# Runs a gateway (and MinIO, if that is its store) and executes requests of a test that runs elsewhere, such as in a
+# virtual machine that shares only a folder with this one.
 #
-# A request is a file $CONTROL/request.N, N = 1, 2, ..., that holds one word; the answer is
-# $CONTROL/reply.N with "ok ..." or "failed ...":
+# A request is a file $CONTROL/request.N, N = 1, 2, ..., with one word; the answer is $CONTROL/reply.N with "ok ..." or
+# "failed ...":
 #
 #   kill    SIGKILL, and at once a new start on the same folder
-#   flush   `forebay flush`, then whether `forebay status` says that nothing is unpublished
+#   flush   `forebay flush`, then whether `forebay status` reports that nothing is unpublished
 #   stop    SIGTERM; ok if the gateway exits with 0
-#   fresh   throws the local folder away and starts on a new one (after stop)
-#   cut     a power cut: SIGKILL, what the log had not made durable is gone, the machine has another boot id,
-#           and a new start
+#   fresh   deletes the local folder and starts on a new one (after stop)
+#   cut     a power cut: SIGKILL, the loss of everything in the log that was not durable, another boot id, and a new
+#           start
 #
-# If the gateway ends unasked, $CONTROL/died says so. $CONTROL/peak_kib is the most memory that one has had.
+# If the gateway ends by itself, $CONTROL/died has the reason. $CONTROL/peak_kib is the most memory that one has had.
 #
-# Environment: CONTROL; PROGRAM (forebay), LISTEN (address) and PORT; FOLDER, for the bucket and the messages of
-# the processes; LOCAL, the parent of the gateway's local folders; STORE (file or minio), for minio also
-# MINIO (program) and STORE_PORT; for cut also CRASH (program); and GATEWAY_SET_X=value for every other setting FOREBAY_X of the gateway.
+# Environment: CONTROL; PROGRAM (forebay), LISTEN (address) and PORT; FOLDER, for the bucket and the messages of the
+# processes; LOCAL, the parent of the gateway's local folders; STORE (file or minio), for minio also MINIO (program) and
+# STORE_PORT; for cut also CRASH (program); and GATEWAY_SET_X=value for every other setting FOREBAY_X of the gateway.
 #
-# Whoever starts this puts it into a namespace of process ids of its own, so that nothing outlives it.
+# The caller must start this in a separate namespace of process ids, so that no process outlives it.
 . "$(dirname "$0")/common.sh"
 at_exit '[ -e "$CONTROL/died" ] || say "the supervisor ended" >"$CONTROL/died"'
 
@@ -62,7 +62,7 @@ outer_pid() {
     say "$gateway"
 }
 
-# Runs a command, and makes its outcome and output one line of answer.
+# Runs a command, and makes its outcome and output one line of an answer.
 answer() {
     local said
     if said=$("$@" 2>&1); then say "ok $said"; else say "failed $said"; fi | tr '\n' ' '

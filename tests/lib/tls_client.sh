@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# What the client of tls.sh does, as root, where its kernel is. Says `ok` or `FAILED` and what it tried, a line each.
+# The client of tls.sh, run as root where its kernel is. Prints `ok` or `FAILED` and the name of each check, a line
+# each.
 #
-# From the environment: SERVER (address), OPTIONS (of mount, without xprtsec), MOUNT_POINT, SHARE (folder with the
-# certificates), FILES, TLSHD.
+# Environment: SERVER (address), OPTIONS (of mount, without xprtsec), MOUNT_POINT, SHARE (folder with the certificates),
+# FILES, TLSHD.
 set -u
 modprobe tls 2>/dev/null
 echo "kernel $(uname -r)"

@@ -1,4 +1,4 @@
-//! What keeps a gateway from starting: each gives one line that says what to do, and an exit code.
+//! Causes that keep a gateway from starting: each gives one line with the remedy, and an exit code.
 
 use std::fs;
 use std::net::TcpListener;
@@ -88,7 +88,7 @@ fn as_root_a_folder_for_the_bucket_without_permission_says_so() {
     chown(place.data_dir(), Some(65534), Some(65534)).unwrap();
     fs::create_dir(place.bucket()).unwrap();
     open(&place.bucket(), 0o755);
-    // The folder of the build may be closed to others.
+    // Other users may have no access to the build's folder.
     let program = place.path("forebay");
     fs::copy(env!("CARGO_BIN_EXE_forebay"), &program).unwrap();
     open(&program, 0o755);
@@ -166,7 +166,7 @@ fn a_folder_with_the_log_of_another_volume_is_refused() {
     let refusal = refused(&serve(&place, &[&other]));
     assert_eq!(refusal.code, 1);
     refusal.says(&["holds the log and state of volume", "data_dir of its own"]);
-    // Its own volume has it as before.
+    // Its own volume is served as before.
     place.serve().stop_cleanly();
 }
 
@@ -226,7 +226,7 @@ fn asking_a_gateway_that_does_not_run_says_how_to_start_it() {
     }
 }
 
-/// CRC-32 as zlib has it, bit by bit: the test does not share its code with the program.
+/// CRC-32 as in zlib, bit by bit: the test shares no code with the program.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
     let byte = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc));

@@ -1,4 +1,4 @@
-//! `forebay bench`: a table of any folder, and nothing left in it.
+//! `forebay bench`: prints a table for any folder, and leaves nothing in it.
 
 use serde_json::Value;
 

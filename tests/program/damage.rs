@@ -1,4 +1,4 @@
-//! What the bucket or the local folder holds is not what was written there: it is said, and never served.
+//! Damage in the bucket or the local folder is reported, and damaged bytes are never served.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Turns over a bit in every 64th byte.
+/// Flips a bit in every 64th byte.
 fn damage(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
     bytes
@@ -64,11 +64,11 @@ fn a_damaged_pack_is_an_error_of_its_files_and_no_others() {
     };
     damage(pack);
 
-    // In a new folder: no cache of the old one can help.
+    // In a new folder, so that no cache of the old one can help.
     let gateway = place.serve_with("elsewhere", &[]);
     assert_eq!(gateway.client().get("damaged"), Err(IO));
     assert_eq!(gateway.client().get("sound").unwrap(), b"these will not");
-    // The operator hears which object it is.
+    // The log names the object.
     let name = pack.file_name().unwrap().to_str().unwrap();
     gateway.says(name);
     gateway.client().put("damaged", b"written again");
@@ -133,7 +133,7 @@ fn damaged_local_state_is_refused() {
     refusal.says(&["state is damaged", "move it and the log folder"]);
 }
 
-/// Turns over a bit of the log's copy of a text.
+/// Flips a bit in the log's copy of a text.
 fn damage_log(place: &Place, text: &[u8]) {
     let log = files(&place.data_dir().join("log"));
     let segment = log.iter().find(|path| holds(path, text)).unwrap();
@@ -153,7 +153,7 @@ fn a_damaged_log_is_replayed_up_to_the_damage_and_reported() {
     let gateway = place.serve_with("data", &flags);
     gateway.client().put("before", b"before the damage");
     gateway.client().put("hit", b"in the middle of the log");
-    // The next segment begins with how far the log was durable by then.
+    // The next segment's header has the durable LSN at that time.
     gateway.client().put("more", &[7; 6 << 20]);
     let mut client = gateway.client();
     let root = client.mount();
@@ -166,7 +166,7 @@ fn a_damaged_log_is_replayed_up_to_the_damage_and_reported() {
     gateway.says("is damaged: it can be read up to");
     let mut client = gateway.client();
     assert_eq!(client.get("before").unwrap(), b"before the damage");
-    // Its name was made before; its bytes are not trusted, nor is anything after them.
+    // Its name was created before the damage. Its bytes are not used, nor any record behind them.
     assert_eq!(client.get("hit").unwrap(), b"");
     assert_eq!(client.get("more"), Err(NOENT));
     assert_eq!(client.get("after"), Err(NOENT));
@@ -185,7 +185,7 @@ fn a_damaged_end_of_the_log_is_left_out_and_reported() {
     damage_log(&place, b"at the very end of the log");
 
     let gateway = place.serve();
-    // A killed process leaves no whole header over bytes that do not match it.
+    // The header is complete and its payload does not match, which a killed process never leaves.
     gateway.says("is damaged: it can be read up to");
     assert_eq!(gateway.client().get("before").unwrap(), b"before the tear");
     assert_eq!(gateway.client().get("torn").unwrap(), b"");

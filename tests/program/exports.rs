@@ -1,4 +1,4 @@
-//! Exports while the gateway runs: what it says of them, and what SIGHUP changes.
+//! Exports of a running gateway: its reports about them, and changes by SIGHUP.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::support::{Gateway, Place};
 const ACCES: Status = Status(13);
 const ROFS: Status = Status(30);
 
-/// A gateway whose configuration file can be written anew.
+/// A gateway whose configuration file a test can replace.
 struct Configured {
     place: Place,
     gateway: Gateway,
@@ -26,7 +26,7 @@ impl Configured {
         Configured { place, gateway }
     }
 
-    /// Writes the file, sends SIGHUP, and waits for the last of what comes of it to be said once more.
+    /// Writes the file, sends SIGHUP, and waits until the gateway prints `says` once more.
     #[track_caller]
     fn change(&self, text: &str, says: &str) {
         fs::write(self.place.path("forebay.toml"), text).unwrap();
@@ -41,7 +41,7 @@ impl Configured {
         }
     }
 
-    /// What `forebay exports` prints.
+    /// Output of `forebay exports`.
     fn shown(&self) -> String {
         let shown = self.gateway.ask(&["exports"]);
         assert!(shown.status.success(), "{}", shown.stderr);
@@ -120,7 +120,7 @@ fn sighup_changes_the_rules_of_a_client_that_writes() {
             }
         };
         goes_on();
-        // Another export and another setting do not touch the writer.
+        // A new export and a changed setting do not affect the writer.
         let more = "checkpoint_interval = \"6s\"\n[[export]]\npath = \"/\"\n[[export]]\npath = \"/more\"\n\
                     clients = [\"10.0.0.0/8\"]\n";
         configured.change(more, IN_FORCE);
@@ -132,7 +132,7 @@ fn sighup_changes_the_rules_of_a_client_that_writes() {
             before.contains("/more 10.0.0.0/8(rw,root_squash,"),
             "{before}"
         );
-        // A configuration that is wrong changes nothing.
+        // An invalid configuration changes nothing.
         configured.change(
             "[[export]]\npath = \"more\"\n",
             "everything stays as it was",
@@ -148,7 +148,7 @@ fn sighup_changes_the_rules_of_a_client_that_writes() {
         stop.store(true, Ordering::Relaxed);
         assert_eq!(writer.join().unwrap(), Err(ROFS));
     });
-    // With the handle that it has, and on the connection that it has.
+    // With its existing handle, on its existing connection.
     configured.change("[[export]]\npath = \"/\"\n", IN_FORCE);
     let count = written.load(Ordering::Relaxed);
     client
@@ -163,7 +163,7 @@ fn sighup_changes_the_rules_of_a_client_that_writes() {
 #[test]
 fn sighup_before_and_after_the_work_ends_nothing() {
     let configured = Configured::start("");
-    // Several at once are as good as one.
+    // Several signals at once have the effect of one.
     (0..20).for_each(|_| configured.gateway.hang_up());
     configured.gateway.says(IN_FORCE);
     configured.gateway.client().put("file", b"text");
@@ -196,7 +196,7 @@ fn an_unprivileged_port_mounts_nothing_unless_the_export_is_insecure() {
     let secure = "[[export]]\npath = \"/\"\nsource_port = \"secure\"\n";
     let configured = Configured::start(secure);
     assert_eq!(configured.gateway.client().mount_at("/"), Err(ACCES));
-    // The operator is told what to do.
+    // The message to the operator has the remedy.
     configured.gateway.says("source_port = \"insecure\"");
     configured.change(
         "[[export]]\npath = \"/\"\nsource_port = \"insecure\"\n",

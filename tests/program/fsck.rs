@@ -1,4 +1,4 @@
-//! `forebay fsck`: clean beside a gateway and after it, names what is damaged, and says so by its exit code.
+//! `forebay fsck`: clean beside a gateway and after it; names damaged objects, and reports them by its exit code.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -84,7 +84,7 @@ fn a_volume_is_checked_beside_its_gateway_and_damage_is_named() {
     assert_eq!(report["census"]["objects"], 3, "{report}");
 }
 
-/// The names of the metadata cannot be changed from outside, but objects can be taken away.
+/// The names in the metadata cannot be changed from outside, but objects can be deleted.
 #[test]
 fn a_repair_says_what_it_does_and_what_is_left_by_its_exit_code() {
     let place = Place::new();
@@ -131,7 +131,7 @@ fn a_repair_says_what_it_does_and_what_is_left_by_its_exit_code() {
     assert_eq!(report["steps"], serde_json::json!([]), "{report}");
     assert_eq!(report["lost"]["examples"][0]["path"], "/file", "{report}");
     assert_eq!(report["after"]["findings"][0]["finding"], "missing-pack");
-    // It is served all the same.
+    // The volume can be served nevertheless.
     place.serve().stop_cleanly();
 }
 
@@ -199,7 +199,7 @@ fn files_are_salvaged_when_the_metadata_are_gone() {
     assert_eq!(again.status.code(), Some(1));
     assert!(again.stderr.contains("exists already"), "{}", again.stderr);
 
-    // For a program, with a pack that is cut off in its frame.
+    // The JSON output, with a pack that is cut off within a frame.
     let pack = std::fs::File::options().write(true).open(&packs(&place)[0]);
     pack.unwrap().set_len(100).unwrap();
     let to = place.path("again");

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::{Place, refused};
 
-/// A small file system in memory at a folder, until it is dropped.
+/// A small file system in memory, mounted at a folder until it is dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -43,7 +43,7 @@ fn as_root_a_log_disk_without_room_for_a_segment_is_refused() {
 fn as_root_a_log_disk_that_fills_up_slows_writers_and_fails_none() {
     let place = Place::new();
     let _disk = SmallDisk::mount(place.data_dir(), 24);
-    // The limit is more than the disk has.
+    // The limit is larger than the disk.
     let flags = [
         "--log-limit=256MiB",
         "--log-segment=4MiB",

@@ -1,4 +1,5 @@
-//! `forebay gc`: says what is garbage beside a gateway and after it, deletes only that, and the gateway rewrites by itself.
+//! `forebay gc`: reports garbage beside a gateway and after it, and deletes only that; the gateway rewrites packs by
+//! itself.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -50,15 +51,15 @@ fn what_nothing_refers_to_is_reported_and_deleted_only_when_told_to() {
     gateway.client().put("file", b"precious");
     gateway.flush();
     gateway.stop_cleanly();
-    // What a gateway of the first epoch would have left that ended before it had published.
+    // A pack as left by a gateway of the first epoch that ended before it had published.
     let pack = scene.packs().pop().unwrap();
     let orphan = scene.place.bucket().join("packs/ff/000001000000ffff.pack");
     std::fs::create_dir_all(orphan.parent().unwrap()).unwrap();
     std::fs::copy(&pack, &orphan).unwrap();
-    // Its own epoch is the newest, so it may be on its way.
+    // The pack's epoch is the newest one, so that it may still be published.
     let report = scene.report(&["--grace", "0s"], 0);
     assert_eq!(report["under_way"]["count"], 1, "{report}");
-    // One pack, of which every byte is of the file.
+    // One pack, whose bytes all belong to the file.
     assert_eq!(report["in_use"]["count"], 1, "{report}");
     assert_eq!(report["in_use"]["bytes"], report["raw_bytes"], "{report}");
     assert_eq!(report["without_account"]["count"], 0, "{report}");
@@ -82,7 +83,7 @@ fn what_nothing_refers_to_is_reported_and_deleted_only_when_told_to() {
     assert!(!orphan.exists() && pack.exists());
     let quiet = scene.gc(&["--grace", "0s", "--quiet"]);
     assert_eq!((quiet.status.code(), quiet.stdout.as_str()), (Some(0), ""));
-    // Nothing was taken from the gateway.
+    // The gateway has lost nothing.
     assert_eq!(gateway.client().get("file").unwrap(), b"precious");
     gateway.client().put("more", b"and still the only writer");
     gateway.stop_cleanly();
@@ -90,7 +91,7 @@ fn what_nothing_refers_to_is_reported_and_deleted_only_when_told_to() {
     assert_eq!(checked.status.code(), Some(0), "{}", checked.stdout);
 }
 
-/// A file of which most was written a second time.
+/// Writes a file, and most of it a second time.
 fn write_twice(gateway: &Gateway) {
     let mut client = gateway.client();
     let root = client.mount();
@@ -128,7 +129,7 @@ fn what_is_mostly_dead_is_rewritten_at_once_when_the_gateway_is_asked_to() {
         refused.stdout
     );
     gateway.stop_cleanly();
-    // Nobody is there to do it.
+    // No gateway runs that could rewrite it.
     let report = scene.report(&["--delete"], 0);
     assert_eq!(report["to_rewrite"]["count"], 1, "{report}");
     assert_eq!(report["rewriting"]["done"], false, "{report}");
@@ -139,7 +140,7 @@ fn what_is_mostly_dead_is_rewritten_at_once_when_the_gateway_is_asked_to() {
     );
     assert_eq!(scene.report(&[], 0)["rewriting"], Value::Null);
 
-    // A gateway that nobody writes to.
+    // A gateway without any writers.
     let gateway = scene.place.serve_with("data", &SMALL_PACKS);
     let report = scene.report(&["--delete"], 0);
     assert_eq!(report["rewriting"]["problem"], Value::Null, "{report}");

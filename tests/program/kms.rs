@@ -1,5 +1,5 @@
-//! A volume that a key of AWS KMS opens: with whom it is spoken, and when, and what is said when it does not answer as it
-//! should.
+//! A volume that a key of AWS KMS opens: which service is called, and when, and which errors are reported when it does
+//! not answer as it should.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ const CREDENTIALS: [(&str, &str); 2] = [
     ("AWS_SECRET_ACCESS_KEY", "a secret"),
 ];
 
-/// KMS, for as long as it lives.
+/// A fake KMS that runs until it is dropped.
 struct Kms {
     runtime: Runtime,
     service: FakeKms,
@@ -43,13 +43,13 @@ impl Kms {
         opened_by(&self.service.url, key)
     }
 
-    /// Which operations it was asked for.
+    /// The operations that it was asked for.
     fn asked(&self) -> Vec<String> {
         let requests = self.service.requests().into_iter();
         requests.map(|request| request.target).collect()
     }
 
-    /// The same service with TLS and the name `kms.test`: its address, and the PEM of who vouches for it.
+    /// The same service with TLS under the name `kms.test`: its address, and the PEM of its certificate authority.
     fn with_tls(&self) -> (String, String) {
         let authority = Authority::new();
         let acceptor = authority.identity(&["kms.test"]).acceptor();
@@ -116,7 +116,7 @@ fn a_key_of_kms_makes_and_opens_a_volume_and_is_not_asked_while_it_is_served() {
     let own = kms.opened_by(KEY);
     let made = works(run(&place, &["format"], &own));
     let (encrypt, decrypt) = ("TrentService.Encrypt", "TrentService.Decrypt");
-    // It is tried before there is anything in the bucket.
+    // The key is tested before anything is written to the bucket.
     let mut asked = vec![encrypt, decrypt, decrypt];
     assert_eq!(kms.asked(), asked);
     let request = kms.service.requests().swap_remove(0);
@@ -136,14 +136,14 @@ fn a_key_of_kms_makes_and_opens_a_volume_and_is_not_asked_while_it_is_served() {
     asked.extend([decrypt, decrypt]);
     assert_eq!(kms.asked(), asked);
 
-    // It is away, and nobody who is served notices.
+    // KMS is unreachable, which no client notices.
     drop(kms);
     gateway.client().put("more", CONTENT);
     gateway.flush();
     assert_eq!(gateway.client().get("file").unwrap(), CONTENT);
     gateway.stop_cleanly();
 
-    // From another machine, and with another name of the key.
+    // From another machine, and with another name for the key.
     let kms = Kms::start(Answer::Well);
     let aliased = kms.opened_by(ALIAS);
     let gateway = serve(&place, "elsewhere", &aliased);
@@ -153,7 +153,7 @@ fn a_key_of_kms_makes_and_opens_a_volume_and_is_not_asked_while_it_is_served() {
     works(run(&place, &["salvage", "--to", &folder], &aliased));
 }
 
-/// The key is in what is sent and answered, and the SDK's messages hold what is sent if the environment says so.
+/// The key is in requests and replies, and the SDK's messages include requests if the environment enables them.
 #[test]
 fn the_volume_key_is_in_no_message_at_any_level() {
     let place = Place::new();
@@ -211,13 +211,13 @@ fn what_kms_does_not_open_is_refused_soon_and_says_why() {
     let refusal = refused_with(&command(&place, &["serve"], &own), &[]);
     refusal.says(&["no credentials for AWS KMS", "AWS_ACCESS_KEY_ID"]);
 
-    // Nobody listens there, and it is asked three times.
+    // No process listens there; the call is tried three times.
     let started = Instant::now();
     let refusal = refused(&place, &["serve"], &opened_by("http://127.0.0.1:1", KEY));
     refusal.says(&["could not be asked", "AWS KMS cannot be reached"]);
     assert!(started.elapsed() < Duration::from_secs(30));
 
-    // As a server of S3 is named, that has no TLS.
+    // An address without TLS, as for an S3 server.
     let with_key = [
         "--encryption=aes-256-gcm".to_owned(),
         format!("--kms-key={KEY}"),
@@ -234,7 +234,7 @@ fn what_kms_does_not_open_is_refused_soon_and_says_why() {
     let refusal = refused(&place, &["serve"], &with_alias);
     refusal.says(&["in which region", "kms_region", ALIAS]);
 
-    // A volume that KMS has no slot of.
+    // A volume without a slot for KMS.
     let place = Place::new();
     let words = secret(&place, "words", b"open sesame\n");
     let by_words = sealed_by(&words.display().to_string());
@@ -287,7 +287,7 @@ fn a_key_of_kms_takes_the_place_of_a_passphrase_and_stays_beside_a_new_one() {
     serve(&place, "data", &by_kms).stop_cleanly();
     serve(&place, "data", &sealed_by(&second)).stop_cleanly();
     works(run(&place, &["keys", "rotate"], &by_kms));
-    // One more of the same service, which the configuration names, and of which the alias says no region.
+    // One more slot for the same service: its region comes from the settings, because the alias names none.
     let by_region = [by_kms.clone(), vec!["--kms-region=eu-west-3".to_owned()]].concat();
     let added = works(run(&place, &["keys", "add-kms", ALIAS], &by_region));
     assert!(added.contains("slot 4"), "{added}");
@@ -295,7 +295,7 @@ fn a_key_of_kms_takes_the_place_of_a_passphrase_and_stays_beside_a_new_one() {
     let wrapped = requests.iter().rfind(|request| request.target == encrypt);
     let authorization = &wrapped.unwrap().authorization;
     assert!(authorization.contains("/eu-west-3/kms/"), "{authorization}");
-    // One of another region is not asked of the service that is configured.
+    // The configured service is not asked for a key in another region.
     let other = KEY.replace("1234abcd", "5678abcd");
     let before = kms.asked().len();
     let add = command(&place, &["keys", "add-kms", &other], &by_region);
@@ -318,7 +318,7 @@ fn a_key_of_kms_takes_the_place_of_a_passphrase_and_stays_beside_a_new_one() {
     serve(&place, "data", &by_kms).stop_cleanly();
 }
 
-/// What the settings say about the way to S3 is said about the way to KMS as well.
+/// The settings for the connection to S3 also apply to the connection to KMS.
 #[test]
 fn kms_is_reached_through_the_proxy_and_trusted_by_the_authorities_that_are_set() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! The life of a gateway: first start, questions while it runs, stop, crash and restart.
+//! The life of a gateway: first start, queries while it runs, stop, crash and restart.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ fn the_first_start_makes_a_volume_and_says_how_to_mount_it() {
 #[test]
 fn flush_returns_when_the_bucket_has_everything() {
     let place = Place::new();
-    // Nothing is published by itself while the test runs.
+    // No checkpoint is published by itself while the test runs.
     let gateway = place.serve_with("data", &["--checkpoint-interval=1h"]);
     gateway.client().put("file", &[7; 100_000]);
     let before = gateway.status();
@@ -192,7 +192,7 @@ fn each_export_has_its_own_commit_mode() {
     let exports = "[[export]]\npath = \"/\"\n[[export]]\npath = \"/ledger\"\ncommit = \"bucket\"\n";
     fs::write(&file, exports).unwrap();
     let config = format!("--config={}", file.display());
-    // Nothing is published by itself while the test runs.
+    // No checkpoint is published by itself while the test runs.
     let gateway = place.serve_with("data", &[&config, "--checkpoint-interval=1h"]);
     let mut client = gateway.client();
     let root = client.mount();
@@ -247,7 +247,7 @@ fn what_is_written_twice_is_in_the_bucket_once_if_that_is_set() {
     }
 }
 
-/// KiB of memory for which a process asks for huge pages, of its `smaps`.
+/// KiB of memory with the huge page advice, from a process's `smaps`.
 fn huge_kib(smaps: &str) -> u64 {
     let (mut kib, mut huge) = (0, 0);
     for line in smaps.lines() {
@@ -270,7 +270,7 @@ fn only_data_ask_for_huge_pages() {
     let gateway = place.serve_with("data", &["--memory-limit=256MiB"]);
     gateway.client().put("file", &[7; 1 << 20]);
     let huge = huge_kib(&gateway.proc("smaps"));
-    // The limit, an eighth, and what is reserved besides: nothing that names or metadata come from.
+    // The limit, an eighth of it, and the other reservations; no memory of names or metadata.
     assert_eq!(huge, (256 + 32 + 64) << 10, "KiB");
     gateway.stop_cleanly();
 }

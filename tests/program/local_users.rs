@@ -1,4 +1,4 @@
-//! Other users of the machine get nothing, with any umask and any permissions of existing files.
+//! Other users of the machine get no access, with any umask and any permissions of existing files.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -76,7 +76,7 @@ fn what_was_too_open_before_is_closed_at_the_start_and_said() {
     assert_closed(&place.data_dir());
     assert_closed(&place.bucket());
     gateway.stop_cleanly();
-    // The objects of a bucket that no other user could reach are closed as well, in the background.
+    // Objects of a bucket that other users could not reach are closed as well, in the background.
     let mut found = Vec::new();
     all(&place.bucket(), &mut found);
     for path in found.iter().filter(|path| path.is_file()) {
@@ -130,7 +130,7 @@ fn as_root_what_belongs_to_another_user_is_refused() {
 #[test]
 fn nobody_looks_into_the_process_and_no_core_is_written() {
     let place = Place::new();
-    // Files that belong to root in any case would prove nothing.
+    // Files that belong to root in any case would show nothing.
     let is_root = rustix::process::geteuid().is_root();
     let uid = if is_root {
         65534
@@ -159,7 +159,7 @@ fn nobody_looks_into_the_process_and_no_core_is_written() {
         command.uid(uid).gid(uid);
     }
     let mut child = Running(command.spawn().unwrap());
-    // Its first line comes when it serves.
+    // The program prints its first line when it serves.
     let mut first = [0];
     let stdout = child.0.stdout.as_mut().unwrap();
     std::io::Read::read_exact(stdout, &mut first).unwrap();

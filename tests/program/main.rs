@@ -1,7 +1,7 @@
-//! The program from outside: what it refuses and how it says so, and its life from start to stop.
+//! Tests of the whole program: its refusals and their messages, and its life from start to stop.
 //!
-//! Every test starts the real program, on a folder and a port of its own, and speaks to it as users do:
-//! flags, variables, files, signals, NFS over TCP, exit codes and messages.
+//! Every test starts the real program, on a folder and a port of its own, and uses it as users do: by flags, variables,
+//! files, signals, NFS over TCP, exit codes and messages.
 
 mod bad_start;
 mod bench;

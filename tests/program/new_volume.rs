@@ -1,4 +1,4 @@
-//! A volume is made where one is meant, and nowhere else.
+//! A volume is made only where one is intended.
 
 use std::fs;
 
@@ -22,11 +22,11 @@ fn another_folder_than_the_default_has_to_be_asked_for() {
         "mount it first",
     ]);
     assert!(!place.bucket().exists(), "the folder was made all the same");
-    // One that is there and empty is no better, as where a disk is mounted.
+    // An existing empty folder is refused as well: a disk may be missing there that should be mounted.
     fs::create_dir(place.bucket()).unwrap();
     refused(&serve(&place)).says(&["no volume at file://", "--create"]);
     assert_eq!(fs::read_dir(place.bucket()).unwrap().count(), 0);
-    // Made with --create, it is served without.
+    // A volume made with --create is served without it afterwards.
     place.serve().stop_cleanly();
     Gateway::start_as_it_is(&place.flags("data")).stop_cleanly();
 }

@@ -1,4 +1,4 @@
-//! `forebay quota`: limits are set while the gateway runs, hold at once, and are the volume's.
+//! `forebay quota`: limits are set while the gateway runs, apply at once, and belong to the volume.
 
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ fn a_quota_holds_at_once_and_after_a_takeover_from_the_bucket_alone() {
     let set = gateway.ask(&["quota", "set", "/home", "--bytes", "64KiB", "--files", "2"]);
     assert!(set.status.success(), "{}", set.stderr);
     assert!(set.stdout.contains("64.0 KiB"), "{}", set.stdout);
-    // What was there before is counted in the background.
+    // Existing objects are counted in the background.
     while quotas(&gateway)[0]["counting"] != false {}
     client
         .write(&file, 8192, &[2; 57344], Stable::Unstable)

@@ -1,4 +1,4 @@
-//! The program on S3, and what keeps it from its bucket.
+//! The program on S3, and errors that keep it from its bucket.
 
 mod faults;
 mod refused;
@@ -149,7 +149,7 @@ fn what_is_set_about_objects_and_the_link_reaches_the_server() {
     let began = Instant::now();
     gateway.client().put("file", &data);
     gateway.flush();
-    // 8 MiB, less what may be ahead.
+    // 8 MiB, less the part that may be ahead of the limit.
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(1700), "{took:?}");
     gateway.stop_cleanly();

@@ -1,4 +1,4 @@
-//! `forebay scrub`: what goes bad in the bucket is found, healed from memory, and listed.
+//! `forebay scrub`: damage in the bucket is found, healed from memory, and listed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Turns over a bit of the text in the pack that holds it.
+/// Flips a bit of the text in the pack that holds it.
 fn damage(place: &Place) {
     for path in files(&place.bucket()) {
         let mut bytes = std::fs::read(&path).unwrap();
@@ -41,7 +41,7 @@ fn status(gateway: &Gateway) -> Value {
     serde_json::from_str(&said.stdout).unwrap()
 }
 
-/// A round, to its end; and until it is known what became of damage.
+/// Runs a round to its end, and waits until the state of all damaged frames is known.
 fn scrub(gateway: &Gateway) -> Value {
     let begun = gateway.ask(&["scrub"]);
     assert!(begun.status.success(), "{}", begun.stderr);
@@ -74,7 +74,7 @@ fn what_goes_bad_in_the_bucket_is_healed_by_the_gateway_that_has_it_in_memory() 
     assert!(shown.contains("healed"), "{shown}");
     gateway.stop_cleanly();
 
-    // Another one has the bucket alone.
+    // Another gateway has only the bucket.
     let elsewhere = place.serve_with("elsewhere", &[]);
     assert_eq!(elsewhere.client().get("file").unwrap(), TEXT);
     let stop = elsewhere.ask(&["scrub", "--stop"]);

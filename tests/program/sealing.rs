@@ -1,5 +1,5 @@
-//! A sealed volume, from its making to the exchange of what opens it: nothing of it is read without, and nothing is
-//! found in the bucket.
+//! A sealed volume, from its creation to the replacement of its keys: it cannot be read without them, and its bucket
+//! shows no content.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ use crate::support::{Gateway, Outcome, Place, refused, run};
 
 const CONTENT: &[u8] = b"words that are written here and read nowhere else";
 
-/// A file that only its owner may read.
+/// Makes a file that only its owner may read.
 pub(crate) fn secret(place: &Place, name: &str, content: &[u8]) -> PathBuf {
     let path = place.path(name);
     let mut options = fs::File::options();
@@ -22,7 +22,7 @@ pub(crate) fn secret(place: &Place, name: &str, content: &[u8]) -> PathBuf {
     path
 }
 
-/// A command on the volume of the place, with what opens it.
+/// A command on the volume of the place, with the setting that opens it.
 fn command(place: &Place, words: &[&str], setting: &str, path: &Path) -> Vec<String> {
     let own = |word: &&str| (*word).to_owned();
     let mut all: Vec<String> = words.iter().map(own).collect();
@@ -168,7 +168,7 @@ fn what_opens_a_volume_is_exchanged_beside_its_gateway() {
     assert_eq!(listed["data_keys"].as_array().unwrap().len(), 2);
     assert_eq!(listed["generation"], 4);
 
-    // It knows nothing of all that, and goes on.
+    // The running gateway does not notice these changes.
     gateway.client().put("more", CONTENT);
     gateway.stop_cleanly();
     let refusal = crate::support::refused(&command(&place, &["serve"], "passphrase-file", &old));
@@ -205,7 +205,7 @@ fn a_passphrase_is_typed_where_no_file_is_named_and_does_not_appear() {
         "{}",
         said.text
     );
-    // What is typed once may have a slip in it.
+    // A new passphrase is asked for twice, because a typed one may be mistyped.
     let said = at_terminal(&["serve", "--create"], &["open sesame"]);
     assert!(
         !said.is_success && said.text.contains("typed twice"),
@@ -264,7 +264,7 @@ fn a_sealed_log_shows_nothing_after_a_kill_and_is_read_with_the_keys_alone() {
         }
     }
 
-    // Without keys its records are counted.
+    // Without keys, its records are only counted.
     let data_dir = format!("--data-dir={}", place.data_dir().display());
     let counted = works(run(&["log", "list", "--json", &data_dir]));
     let counted: Value = serde_json::from_str(&counted).unwrap();
@@ -286,7 +286,7 @@ fn a_sealed_log_shows_nothing_after_a_kill_and_is_read_with_the_keys_alone() {
         let refusal = refused(words);
         refusal.says(&["the log current is sealed", "encryption"]);
     }
-    // With them they are told.
+    // With the keys, they are listed.
     let listed = works(run(&command(&place, &["log", "list"], "key-file", &key)));
     assert!(
         listed.contains(name) && !listed.contains("locked"),
@@ -304,7 +304,7 @@ fn a_sealed_log_shows_nothing_after_a_kill_and_is_read_with_the_keys_alone() {
     assert_eq!(gateway.client().get(name).unwrap(), CONTENT);
     assert_eq!(gateway.client().get("published").unwrap(), b"x");
     gateway.stop_cleanly();
-    // What is not sealed is not replayed by a gateway that seals its log.
+    // A gateway that seals its log does not replay records that are not sealed.
     let gateway = serve(&place, "data", "key-file", &key);
     gateway.client().put("in the clear", CONTENT);
     gateway.kill();
@@ -314,7 +314,7 @@ fn a_sealed_log_shows_nothing_after_a_kill_and_is_read_with_the_keys_alone() {
         sealing
     };
     refused(&sealing(&["serve"])).says(&["is not sealed", "seal_log = \"off\""]);
-    // Nor is it brought back, or shown as what the gateway wrote.
+    // They are not salvaged either, nor shown as written by the gateway.
     let to = format!("--to={}", place.path("authentic").display());
     let told = run(&sealing(&["log", "salvage", "current", &to]));
     assert!(told.stdout.contains("0 files"), "{}", told.stdout);

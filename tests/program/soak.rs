@@ -1,5 +1,5 @@
-//! The clients of the soak (`crates/soak`), for a moment each: they behave as the table says, and their checks find
-//! planted errors.
+//! The clients of the soak (`crates/soak`), briefly run: they behave as the table says, and their checks find planted
+//! errors.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn the_well_behaved_client_measures_and_remembers() {
     let (gateway, world) = serve(&place, "--commit=disk");
     let (world, meter) = (Arc::new(world), Arc::new(Meter::default()));
     let threads = polite::start(&world, &meter).unwrap();
-    // Until each of its ten kinds of call was made: those of the slowest pace come last.
+    // Until each of its ten kinds of call was made: the least frequent ones come last.
     let deadline = Instant::now() + PATIENCE;
     while world.ledger.so_far().kept.len() < 4 || meter.alone.figures().len() < 10 {
         assert!(Instant::now() < deadline, "{:?}", meter.alone.figures());
@@ -72,7 +72,7 @@ fn the_well_behaved_client_measures_and_remembers() {
     }
     assert_eq!(world.findings(), [""; 0]);
     gateway.kill();
-    // On another port, to which the observer goes.
+    // On another port, to which the observer connects.
     let (gateway, again) = serve(&place, "--commit=disk");
     let compared = everything(&again, &world.ledger.so_far()).unwrap();
     assert!(compared.files >= 4 && compared.names >= 3, "{compared:?}");
@@ -116,7 +116,7 @@ fn what_was_lost_is_found() {
             .write(&blocks, offset, &content(seed, BLOCK_BYTES), stable)
             .unwrap();
     }
-    // Acknowledged and there; acknowledged and other bytes there; not answered; not answered, and not done.
+    // Acknowledged and there; acknowledged, but other bytes there; not answered; not answered, and not executed.
     world.ledger.written("blocks", 0, 10);
     world.ledger.written("blocks", 1, 99);
     world.ledger.writing("blocks", 2, 12);

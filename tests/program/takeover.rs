@@ -1,4 +1,4 @@
-//! Two gateways and one volume: the later one has it.
+//! Two gateways and one volume: the later one holds it.
 
 use std::fs;
 
@@ -8,17 +8,17 @@ use crate::support::nfs::Stable;
 
 use crate::support::{Place, Refusal, refused, run};
 
-/// Exit code of a gateway that another one keeps from serving.
+/// Exit code of a gateway that cannot serve because another one holds the volume.
 const TAKEN_OVER: i32 = 3;
 
 impl Place {
-    /// Why a gateway with this local folder does not start.
+    /// The refusal of a gateway with this local folder.
     #[track_caller]
     fn refuses(&self, data_dir: &str) -> Refusal {
         refused(&[vec!["serve".to_owned()], self.flags(data_dir)].concat())
     }
 
-    /// The output of `forebay COMMAND` for the first local folder when no gateway runs there.
+    /// The refusal of `forebay COMMAND` for the first local folder, where no gateway runs.
     #[track_caller]
     fn ask(&self, command: &[&str]) -> Refusal {
         let data_dir = format!("--data-dir={}", self.data_dir().display());
@@ -31,7 +31,7 @@ fn a_volume_that_is_held_is_refused_until_its_gateway_has_stopped_in_order() {
     let place = Place::new();
     let first = place.serve_with("data", &["--checkpoint-interval=1h"]);
     first.client().put("file", b"in the log alone");
-    // Beside one that runs, and after one that was killed.
+    // Beside a running gateway, and after a killed one.
     let beside = place.refuses("second");
     first.kill();
     let after = place.refuses("second");
@@ -52,7 +52,7 @@ fn a_volume_that_is_held_is_refused_until_its_gateway_has_stopped_in_order() {
         !place.path("second").join("state").exists(),
         "a start that is refused leaves nothing that belongs to the volume"
     );
-    // Its own log proves that the first one holds it.
+    // The first gateway's own log proves that it holds the volume.
     let first = place.serve();
     assert_eq!(first.client().get("file").unwrap(), b"in the log alone");
     first.stop_cleanly();
@@ -70,7 +70,7 @@ fn a_gateway_that_was_taken_over_stops_and_says_so() {
     first.flush();
     let second = place.serve_with("second", &["--checkpoint-interval=1h", "--take-over"]);
 
-    // It finds out when it next publishes.
+    // It notices when it next publishes.
     first.client().put("file", b"too late");
     let flushed = first.ask(&["flush", "--timeout=50s"]);
     assert!(!flushed.status.success(), "{}", flushed.stdout);
@@ -79,9 +79,9 @@ fn a_gateway_that_was_taken_over_stops_and_says_so() {
     let second_dir = place.path("second").display().to_string();
     for part in [
         "another gateway has taken over",
-        // Which one.
+        // The folder.
         &*second_dir,
-        // The remedy, and no more than that.
+        // The remedy.
         "forebay log salvage current",
     ] {
         assert!(messages.contains(part), "{part}: {messages}");
@@ -95,7 +95,7 @@ fn a_gateway_that_was_taken_over_stops_and_says_so() {
         &second_dir,
     ]);
 
-    // A supervisor that starts it once more takes nothing back, however often it does so.
+    // A restart by a supervisor takes nothing back, however often it happens.
     for _ in 0..2 {
         let refusal = place.refuses("data");
         assert_eq!(refusal.code, TAKEN_OVER);
@@ -119,7 +119,7 @@ fn the_log_of_a_gateway_that_was_taken_over_is_put_aside_and_named() {
     second.client().put("file", b"of the second");
     second.stop_cleanly();
 
-    // It was stopped in order, so that the first one takes nothing from it.
+    // The second one was stopped in order, so that the first one takes nothing from it.
     let first = place.serve();
     assert_eq!(first.client().get("file").unwrap(), b"of the second");
     first.says("is archived");
@@ -136,7 +136,7 @@ fn the_log_of_a_gateway_that_was_taken_over_is_put_aside_and_named() {
     first.stop_cleanly();
 }
 
-/// `forebay log ...` for the first gateway of a place, which must work.
+/// `forebay log ...` for the first gateway of a place, which must succeed.
 #[track_caller]
 fn log(place: &Place, arguments: &[&str]) -> String {
     let store = format!("--store=file://{}", place.bucket().display());
@@ -164,13 +164,13 @@ fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
         .write(&both, 5000, &[b'b'; 100], Stable::FileSync)
         .unwrap();
     client.put("only here", b"acknowledged, and nowhere else");
-    // Before it publishes, it falls asleep, and another one takes over.
+    // It is paused before it publishes, and another gateway takes over.
     first.pause();
     let second = place.serve_with("second", &["--take-over"]);
     second.client().put("theirs", b"of the second");
     second.flush();
     first.go_on();
-    // It finds out when it next publishes.
+    // It notices when it next publishes.
     let flushed = first.ask(&["flush", "--timeout=50s"]);
     assert!(!flushed.status.success(), "{}", flushed.stdout);
     let (code, messages) = first.ends();
@@ -180,7 +180,7 @@ fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
         "{messages}"
     );
 
-    // Before it is started again, its log is the current one.
+    // Until it is started again, its log is the current one.
     let listed = log(&place, &["list"]);
     assert!(
         listed.contains("current: ") && listed.contains("/only here"),
@@ -220,7 +220,7 @@ fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
         shown.stdout
     );
 
-    // Nothing is deleted that was not salvaged.
+    // Logs that were not salvaged are not deleted.
     let said = log(&place, &["forget", "--all-salvaged"]);
     assert!(said.contains("nothing is deleted"), "{said}");
     let data_dir = format!("--data-dir={}", place.data_dir().display());

@@ -1,4 +1,4 @@
-//! TLS as the settings have it: what the gateway shows, what SIGHUP changes, and files that cannot be used.
+//! TLS by settings: reports of the gateway, changes by SIGHUP, and unusable files.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::support::{Gateway, Place, refused};
 
-/// Who signs certificates.
+/// A certificate authority.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -34,7 +34,7 @@ impl Authority {
         }
     }
 
-    /// Certificate and key.
+    /// A certificate and its key.
     fn issue(&self, name: &str) -> [String; 2] {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -44,7 +44,7 @@ impl Authority {
     }
 }
 
-/// Where the files of TLS lie.
+/// The files of TLS in a place.
 struct Files<'a>(&'a Place);
 
 impl Files<'_> {
@@ -67,7 +67,7 @@ impl Files<'_> {
     }
 }
 
-/// The words of a call or reply that has no results, with its record mark.
+/// The words of a call or of a reply without results, with its record mark.
 fn record(words: &[u32]) -> Vec<u8> {
     let mark = (words.len() as u32 * 4) | (1 << 31);
     let all = std::iter::once(&mark).chain(words);
@@ -79,7 +79,7 @@ fn null(flavor: u32) -> Vec<u8> {
     record(&[7, 0, 2, 100_003, 3, 0, flavor, 0, 0, 0])
 }
 
-/// Goes over to TLS, trusting `authority`, and calls NULL inside; gives the reply.
+/// Switches to TLS, trusting `authority`, and calls NULL over it; returns the reply.
 fn call_inside(
     gateway: &Gateway,
     authority: &Authority,

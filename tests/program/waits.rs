@@ -1,5 +1,5 @@
-//! Clients that wait, or are refused: the log says for what and how many when it begins and when it is over, `status --check`
-//! has it in its exit code, and a stop meanwhile ends in order.
+//! Clients that wait, or are refused: the log names the cause and their number when it begins and when it ends,
+//! `status --check` reports it by its exit code, and a stop meanwhile ends in order.
 
 use std::fs;
 use std::thread;
@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::support::nfs::{Client, Stable, Status};
 use crate::support::{Gateway, Outcome, Place};
 
-/// Larger than what a gateway of these tests takes while its bucket is away.
+/// More bytes than a gateway of these tests takes while its bucket is unreachable.
 const FILE: usize = 96 << 20;
 
-/// Has every request to the bucket fail, until it is brought back: a file lies where its folder was.
+/// Makes every request to the bucket fail until `bring_back`: a file replaces its folder.
 struct Away<'a>(&'a Place);
 
 impl Away<'_> {
@@ -28,7 +28,7 @@ impl Away<'_> {
     }
 }
 
-/// `forebay status --check`, which must have ended with this code.
+/// `forebay status --check`, which must exit with this code.
 #[track_caller]
 fn check(gateway: &Gateway, code: i32) -> String {
     let Outcome { status, stdout, .. } = gateway.ask(&["status", "--check"]);
@@ -36,7 +36,7 @@ fn check(gateway: &Gateway, code: i32) -> String {
     stdout
 }
 
-/// The one wait with this name that `forebay status` shows.
+/// The wait with this name in `forebay status`.
 #[track_caller]
 fn wait_for(status: &Value, name: &str) -> Value {
     let waits = status["waits"].as_array().expect("waits");
@@ -44,7 +44,7 @@ fn wait_for(status: &Value, name: &str) -> Value {
     found.unwrap_or_else(|| panic!("{name}: {status}")).clone()
 }
 
-/// A gateway with these limits, of which one is reached while the bucket is away and a client writes.
+/// A gateway with these limits reaches one of them, because its bucket is unreachable and a client writes.
 fn a_limit_is_reached(flags: &[&str], name: &str, says: &str) {
     let place = Place::new();
     let gateway = place.serve_with("data", flags);
@@ -112,7 +112,7 @@ fn a_client_in_no_export_is_refused_and_reported() {
     gateway
         .says("mounts are refused, since no export is for the client's address; 1 since it began");
     gateway.says("127.0.0.1");
-    // The client's own affair.
+    // Only this client is affected.
     check(&gateway, 0);
     let wait = wait_for(&gateway.status(), "mounts_refused");
     assert_eq!(wait["total"], 1, "{wait}");

@@ -1,11 +1,11 @@
-# Scenarios of clients.sh in which gateway or machines go; sourced, not run, for it is clients.sh that ends them.
+# Scenarios of clients.sh in which the gateway or machines fail; sourced, not run, because clients.sh ends them.
 
-# Proven: what hard mounts have under way when the gateway is killed they do again when it is back, over one
-# connection and over eight, and every byte is right; programs notice nothing.
+# Proves: hard mounts repeat all calls that were in flight when the gateway was killed after it is back, over one
+# connection and over eight, and every byte is correct; programs notice nothing.
 gateway_killed_while_clients_write() {
     local machine pieces=$([ -n "$LONG" ] && echo 32 || echo 12) gone=$OUT/gone
-    # Each goes on until it sees that the gateway was killed, and then to the end of its round: whenever that happens,
-    # calls are under way.
+    # Each continues until the gateway was killed, and then to the end of its round: whenever that happens, calls are in
+    # flight.
     for machine in a b; do
         begin $machine large killed "head -c $((pieces * 4))M /dev/urandom >/dev/shm/large && cd /mnt/nfs && \
             until [ -e $gone ]; do for i in \$(seq 0 $((pieces - 1))); do \
@@ -24,7 +24,7 @@ gateway_killed_while_clients_write() {
         wait_for 60 test -e "$OUT/writes-$machine" || fail "killed: $machine does not write"
     done
     kill_gateway
-    # Long enough for connections to be opened in vain.
+    # Long enough for failed attempts to connect.
     sleep 1
     touch "$gone"
     sleep 0.5
@@ -45,12 +45,12 @@ still_running() {
     done
 }
 
-# Proven: programs that wait for a gateway that does not answer can be killed, whatever they wait in; and nothing is
-# the worse for it when the gateway goes on.
+# Proves: programs that wait for a gateway that does not answer can be killed, whatever call they wait for; and the
+# gateway continues without damage.
 program_killed_while_the_gateway_is_silent() {
     ask a main shell "echo before >/mnt/nfs/silent; sync"
     signal_gateway STOP
-    # All at once, each for 2 s; 137 is the status of what SIGKILL has ended.
+    # All at once, each for 2 s; 137 is the exit status after SIGKILL.
     send a main shell "for call in 'stat /mnt/nfs/no-such-name' 'ls /mnt/nfs/libnfs' 'mkdir /mnt/nfs/silent-made' \
         'dd if=/dev/zero of=/mnt/nfs/silent-large bs=1M count=4 conv=fsync' 'flock /mnt/nfs/silent true'; do \
         { timeout -s KILL 2 \$call >/dev/null 2>&1; echo \$?; } & done; wait"
@@ -66,9 +66,9 @@ dirty_bytes() { "$PROGRAM" status --json --config "$GATEWAY/forebay.toml" | sed 
 nothing_is_dirty() { [ "$(dirty_bytes)" = 0 ]; }
 no_connection_from() { [ "$(in_network ss -Htn "( sport = :2049 )" dst "$1" | grep -vc TIME-WAIT)" -eq 0 ]; }
 
-# Proven: a machine that vanishes while it writes, without a word, holds nobody up: others write and read, what it has
-# sent reaches the bucket, and its memory is given back. Its lock waits for it to boot again (NLM has no leases), and
-# is free then. In the long form: its connections are given up.
+# Proves: a machine that vanishes while it writes, without closing its connections, blocks no other: others write and
+# read, the data that it has sent reach the bucket, and its memory is freed. Its lock stays until it boots again (NLM
+# has no leases), and is free then. In the long form: its connections are closed.
 machine_vanishes_while_it_writes() {
     local before
     ask c lock shell "touch /mnt/nfs/vanished /mnt/nfs/locked"
@@ -81,7 +81,7 @@ machine_vanishes_while_it_writes() {
     else
         fail "vanished: c does not write"
     fi
-    # What a machine with a disk would find there when it has booted again.
+    # The state that a machine with a disk would find there after booting again.
     ask c save shell "mkdir -p $WORK/nfs && cp -a /var/lib/nfs/sm /var/lib/nfs/state $WORK/nfs/"
     crash_machine c
     ask b one fcntl locked ex try 0 0

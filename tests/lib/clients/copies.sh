@@ -3,9 +3,9 @@
 #
 #   copies.sh FOLDER SOURCE
 #
-# Proven: cp -a --sparse=always keeps every byte and takes no more blocks; mv within the mount keeps inodes and takes
-# whole trees, between file systems it copies all; du counts what was written; df counts what is written and gives it
-# back; python3 -m compileall writes modules that are taken, and none a second time.
+# Proves: cp -a --sparse=always keeps every byte and takes no more blocks; mv within the mount keeps inodes and moves
+# whole trees, between file systems it copies everything; du counts the written bytes; df counts written bytes and
+# subtracts removed ones; python3 -m compileall writes modules that are used, and none a second time.
 . "$(dirname "$0")/scenario.sh"
 SOURCE=${2:?a source}
 
@@ -38,7 +38,7 @@ used() { df -B1 --output=used . | tail -n 1 | tr -d ' '; }
 check "du counts a full file's bytes" equal "$(((5000000 + 511) / 512))" blocks sparse/full
 check "and the size of holes if asked" equal $((9 << 20)) bash -c 'du -sb sparse/hole | cut -f1'
 mkdir alone
-# Others write meanwhile, a little.
+# Other clients write a little meanwhile.
 before=$(used)
 head -c 100M /dev/zero >alone/large && sync
 grown=$(($(used) - before))

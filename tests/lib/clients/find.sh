@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# find on the mount finds what it finds in a local copy.
+# find on the mount finds the same names as in a local copy.
 #
 #   find.sh FOLDER SOURCE
 #
-# Proven: what READDIR and GETATTR say, with cold caches: kinds, sizes, times, links, modes, owners, emptiness, inode
-# numbers (which are unique, found again and the same by name and by listing), and directories of more entries than
+# Proves: the results of READDIR and GETATTR with cold caches: kinds, sizes, times, links, modes, owners, emptiness,
+# inode numbers (which are unique, stable, and the same by name and by listing), and directories with more entries than
 # one reply holds.
 . "$(dirname "$0")/scenario.sh"
 cp -a "${2:?a source}" "$LOCAL/tree"
@@ -18,7 +18,7 @@ cp -a "$LOCAL/tree" tree
 forget
 
 found() { (cd "$1" && shift && find . "$@" -print0 | LC_ALL=C sort -z | sha256sum); }
-# alike CONDITION ...: the same names here as there, and not none.
+# alike CONDITION ...: the same names here as there, and at least one.
 alike() {
     [ -n "$(find "$LOCAL/tree" "$@" -print -quit)" ] || { say "nothing to find"; return 1; }
     equal "$(found "$LOCAL/tree" "$@")" found tree "$@"
@@ -27,7 +27,7 @@ count() { find tree -printf '%i\n' | "$@" | wc -l; }
 inode_is_listed() { [ "$(ls -i1 "tree/many" | awk -v n="$1" '$2 == n { print $1 }')" = "$(stat -c %i "tree/many/$1")" ]; }
 inode_is_found() { equal "tree/newer" find tree -inum "$(stat -c %i tree/newer)"; }
 check "the tree, by all that names have" same_tree "$LOCAL/tree" tree
-# The listing answers -type and -name, attributes the others.
+# The listing answers -type and -name; attributes answer the others.
 for condition in '-type d' '-type p' '-name name-*7' '-type f -size +10k' '-empty' '-links 2 -type f' '-perm 640' '-uid 7 -gid 8' \
     '-depth -mindepth 2'; do
     set -f

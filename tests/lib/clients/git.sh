@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# git on the mount: clones a repository, changes, commits, branches, merges, packs it anew, and checks all objects.
+# git on the mount: clones a repository, changes, commits, branches, merges, packs it again, and checks all objects.
 #
 #   git.sh FOLDER REPOSITORY
 #
-# Proven: what git writes it reads again (fsck --full --strict, by checksums); the trees are those of the repository
-# that was cloned; with cold caches the state is clean, so times, sizes and inodes are the ones that git's index
-# remembers; a clone on the mount, which shares objects by hard links, has all of them.
+# Proves: git reads what it has written (fsck --full --strict, by checksums); the trees are those of the cloned
+# repository; with cold caches the state is clean, so times, sizes and inodes are the ones in git's index; a clone on
+# the mount, which shares objects by hard links, has all of them.
 . "$(dirname "$0")/scenario.sh"
 REPOSITORY=${2:?the repository}
 
@@ -19,7 +19,7 @@ git config --global advice.detachedHead false
 tree() { git -C "$1" rev-parse 'HEAD^{tree}'; }
 commits() { git -C "$1" rev-list --count HEAD; }
 files() { find . -path ./.git -prune -o -type f -print | wc -l; }
-# Looks at each file's bytes, for the index is told to forget what it knows of them.
+# Reads each file's bytes, because the index is made again without its cached attributes.
 status_by_bytes() {
     rm .git/index && git reset -q && git status --porcelain --untracked-files=all
 }
@@ -38,7 +38,7 @@ check "its tree is the repository's" equal "$(tree "$REPOSITORY")" tree clone
 check "all of its history is there" equal "$(commits "$REPOSITORY")" commits clone
 cd clone || exit 1
 forget
-# Refreshed by no one: what stat says now is what it said at the checkout, or git would read the file.
+# Nothing refreshes the index: stat must return the same as at the checkout, or git would read the file.
 check "nothing looks changed with cold caches" silent git diff-files --name-only
 check "every file is checked out" equal "$(git ls-files | wc -l)" files
 check "commit on a branch" change

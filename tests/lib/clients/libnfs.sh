@@ -1,10 +1,10 @@
 # The scenario libnfs of clients.sh; sourced, not run: libnfs needs no kernel, and no machine of its own.
 #
-# Proven: the utilities of libnfs (nfs-ls, nfs-cp, nfs-cat), as a user whose ports are above 1023, list and copy in
-# and out, every byte, where an export lets such ports in, and are refused where it does not; with ports found by
-# rpcbind, and with ports given.
+# Proves: the utilities of libnfs (nfs-ls, nfs-cp, nfs-cat), as a user whose ports are above 1023, list and copy in and
+# out, every byte, where an export allows such ports, and are refused where it does not; with ports found by rpcbind,
+# and with given ports.
 
-# As nobody, from a folder that is his.
+# Runs a command as the user nobody; it copies from a folder of this user.
 as_nobody() { in_network setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 
 libnfs() {
@@ -14,7 +14,7 @@ libnfs() {
     : >"$files/empty"
     chmod 644 "$files"/*
 
-    # libnfs 4.0 names neither error nor reason with its exit code: what it says is looked at.
+    # The exit code of libnfs 4.0 shows neither error nor reason: its output is checked.
     refused_at() {
         local said
         said=$(as_nobody timeout 20 nfs-ls "$1" 2>&1) && return 1

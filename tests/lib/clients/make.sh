@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A C project is built on the mount by make -j.
+# Builds a C project on the mount by make -j.
 #
 #   make.sh FOLDER SOURCE
 #
-# SOURCE is that of LZ4, as the crate lz4-sys brings it. Proven: four compilers and a linker at once see each other's
-# files; the program that comes out runs from the mount; times order sources and products as make wants it, with cold
-# caches: a second make builds nothing, and a touched source is compiled alone.
+# SOURCE is that of LZ4, from the crate lz4-sys. Proves: four compilers and a linker at once see each other's files; the
+# built program runs from the mount; times order sources and products as make needs it, with cold caches: a second make
+# builds nothing, and a touched source alone is compiled.
 . "$(dirname "$0")/scenario.sh"
 cp -a "${2:?a source}"/{Makefile*,lib,programs} . || exit 1
 [ -z "$LONG" ] || cp -a "$2/examples" . || exit 1

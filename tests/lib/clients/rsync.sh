@@ -3,21 +3,21 @@
 #
 #   rsync.sh FOLDER SOURCE
 #
-# Proven: the second time, with cold caches, nothing is moved or set, so times (to the nanosecond), modes, owners and
-# sizes are as they were set; not even when all bytes are compared. What has changed is moved, and no more; from the
-# mount back as well.
+# Proves: the second time, with cold caches, nothing is transferred or set, so times (to the nanosecond), modes, owners
+# and sizes are as they were set; not even when all bytes are compared. Changed files are transferred, and no others;
+# from the mount back as well.
 . "$(dirname "$0")/scenario.sh"
 cp -a "${2:?a source}" "$LOCAL/source"
 SOURCE=$LOCAL/source
 ln "$SOURCE/$(cd "$SOURCE" && find . -type f | LC_ALL=C sort | head -n 1)" "$SOURCE/linked"
 ln -s target "$SOURCE/symbolic"
-# rsync leaves a symbolic link the time at which it was copied, if that is in the same second.
+# rsync leaves a symbolic link its time of copying, if that is in the same second.
 touch -h -d "2001-02-03 04:05:06.789012345" "$SOURCE/symbolic"
 
 sync_to() { rsync -aH --delete --itemize-changes "$@"; }
 moved() { rsync -aH --delete --stats "$@" | sed -n 's/^Number of regular files transferred: //p'; }
 
-# The first name of a file that has several is moved, and links are made to it.
+# The first name of a file with several names is transferred, and links to it are made.
 check "the first time all is moved" equal "$(find "$SOURCE" -type f -printf '%i\n' | sort -u | wc -l)" moved "$SOURCE/" copy/
 forget
 check "the second time nothing is" silent sync_to "$SOURCE/" copy/

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# tar into the mount and out of it: a tree of all that an archive can hold.
+# tar into the mount and out of it: a tree with everything that an archive can hold.
 #
 #   tar.sh FOLDER
 #
-# Proven: kinds, modes (setuid, setgid and sticky too), owners, times to the nanosecond and before 2000, symbolic and
-# hard links, names of 255 bytes and names that are no UTF-8, holes, and every byte, with cold caches; an archive that
-# lies on the mount as well.
+# Proves: kinds, modes (setuid, setgid and sticky too), owners, times to the nanosecond and before 2000, symbolic and
+# hard links, names of 255 bytes and names that are no UTF-8, holes, and every byte, with cold caches; an archive on the
+# mount as well.
 . "$(dirname "$0")/scenario.sh"
 T=$LOCAL/tree
 
@@ -27,7 +27,7 @@ make_tree() {
     touch -d '1970-01-01 00:00:01 UTC' many/10
     touch -d '2010-11-12 13:14:15.999999999 UTC' deep/a/b
 }
-# Holes are no more than they were: counts blocks of 512 bytes.
+# Holes do not grow: counts blocks of 512 bytes.
 blocks() { (cd "$1" && stat -c %b holes); }
 no_fewer_holes() {
     say "blocks: $(blocks "$2"), not more than $(blocks "$1")"

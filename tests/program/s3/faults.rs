@@ -1,5 +1,5 @@
-//! The program on an S3 server behind a proxy that breaks things: each kind of fault, then health, a flush, the loss
-//! of the machine, and everything is there elsewhere.
+//! The program on an S3 server behind a proxy that injects faults: each kind of fault, then recovery, a flush, the loss
+//! of the machine, and all data on another one.
 //!
 //! `S3_FAULTS_SEED` repeats a run: the seed is printed.
 
@@ -12,7 +12,7 @@ use crate::support::s3_proxy::{Fault, Proxy, Reach};
 use crate::support::s3_server::S3Server;
 use crate::support::{Gateway, Place};
 
-/// A gateway, the proxy between it and its bucket, and what its files must hold.
+/// A gateway, the proxy between it and its bucket, and the expected contents of its files.
 struct Scene {
     server: S3Server,
     proxy: Proxy,
@@ -71,7 +71,7 @@ impl Scene {
         }
     }
 
-    /// The machine is lost after a flush; another one has everything.
+    /// Loses the machine after a flush; another one must have everything.
     fn check_elsewhere(mut self, faults: &[Fault]) {
         for fault in faults {
             let times = self.proxy.injected(*fault);
@@ -79,7 +79,7 @@ impl Scene {
             assert!(times > 0, "{fault:?} never happened");
         }
         self.proxy.heal();
-        // A last change, so that the publisher has something to be answered for.
+        // A last change, so that the publisher makes requests.
         self.work(1);
         self.gateway.flush();
         assert!(self.gateway.status()["store_error"].is_null());
@@ -121,7 +121,7 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Work while one in `of` requests is hit by each of these.
+/// Works while each of these faults hits one in `of` requests.
 fn under(of: u64, faults: &[Fault]) {
     let mut scene = Scene::new();
     scene.work(4);
@@ -161,7 +161,7 @@ fn puts_that_worked_and_were_answered_with_an_error_lose_nothing() {
 fn listings_that_lag_lose_nothing() {
     let mut scene = Scene::new();
     scene.work(8);
-    // Listings are rare: those of a start, and of the collection of old metadata.
+    // Listings are rare: they come at a start, and when old metadata are collected.
     scene.proxy.one_in(2, Fault::StaleList);
     for life in 0..6 {
         scene.gateway.kill();
@@ -179,7 +179,7 @@ fn listings_that_lag_lose_nothing() {
     scene.check_elsewhere(&[Fault::StaleList]);
 }
 
-/// Everything is read from the bucket, by gateways that have nothing else.
+/// Gateways read everything from the bucket, because they have nothing locally.
 #[test]
 #[ignore = "needs the S3 server that FOREBAY_TEST_S3_SERVER names"]
 fn bodies_that_are_cut_short_or_wrong_are_never_served() {

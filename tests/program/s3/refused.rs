@@ -1,4 +1,4 @@
-//! Starts that cannot succeed: they end at once, with the problem and the remedy.
+//! Starts that cannot succeed: they end at once, and report the problem and the remedy.
 
 use super::refused_by;
 use crate::support::s3_proxy::{Fault, Proxy};

@@ -1,4 +1,4 @@
-//! Starting the program, and being its client.
+//! Starts the program, and acts as its client.
 
 pub(crate) mod nfs;
 mod process;

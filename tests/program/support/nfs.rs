@@ -1,5 +1,4 @@
-//! The NFSv3 client of `crates/client`, one call at a time, for tests in which every call has to come to
-//! an answer.
+//! The NFSv3 client of `crates/client`, one call at a time, for tests in which every call must be answered.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -12,7 +11,7 @@ pub(crate) use forebay_client::{Handle, Stable, Status, Verifier};
 pub(crate) const NOENT: Status = Status::NOENT;
 pub(crate) const IO: Status = Status::IO;
 
-/// Longer than a server that works takes for any call.
+/// Longer than any call takes on a working server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Client {
@@ -22,8 +21,8 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn connect(port: u16) -> Client {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        // The server answers a call with the number of an earlier one as if it were that one's
-        // repetition, over whatever connection and from whatever process it comes.
+        // The server takes a call with the number of an earlier one for its repetition, whatever connection and process
+        // it comes from.
         let first = RandomState::new().build_hasher().finish() as u32;
         Client {
             link: Link::new(Steady::new(address), first, PATIENCE),
@@ -111,7 +110,7 @@ impl Client {
         self.read(&file, 0, 1 << 20)
     }
 
-    /// Makes a call; asks again, as all clients do, when told to come back later.
+    /// Makes a call, and repeats it after JUKEBOX, as all clients do.
     fn call<T>(
         &mut self,
         request: &Request,

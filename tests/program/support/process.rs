@@ -1,4 +1,4 @@
-//! The program as a child process.
+//! Runs the program as a child process.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -15,10 +15,10 @@ use tempfile::TempDir;
 
 use super::nfs::Client;
 
-/// Longer than anything here takes, also in a debug build on a busy machine.
+/// Longer than anything takes in these tests, even in a debug build on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where a gateway of a test has its bucket and its local folder.
+/// The folders of a test: the bucket and the local folders.
 pub(crate) struct Place {
     root: TempDir,
 }
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-/// The program, without what the environment of the tests would make of it.
+/// The program, without settings from the tests' environment.
 pub(crate) fn program(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     for (name, _) in std::env::vars_os() {
@@ -86,7 +86,7 @@ pub(crate) fn program(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)
     command
 }
 
-/// What the program did, once it has ended.
+/// Outcome of a program that has ended.
 pub(crate) struct Outcome {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
@@ -135,7 +135,7 @@ fn collect(mut output: impl Read + Send + 'static) -> Receiver<String> {
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// None if it does not end in time.
+    /// Waits for the end of the process; returns `None` if it does not end in time.
     pub(crate) fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + limit;
         loop {
@@ -157,16 +157,16 @@ impl Drop for Running {
     }
 }
 
-/// How the program refused to do something.
+/// A refusal of the program.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) code: i32,
-    /// The one error, without the name of the program.
+    /// Its one error, without the name of the program.
     pub(crate) error: String,
 }
 
 impl Refusal {
-    /// Asserts that the error says all this.
+    /// Asserts that the error contains all of these.
     #[track_caller]
     pub(crate) fn says(&self, parts: &[&str]) {
         for part in parts {
@@ -179,7 +179,7 @@ impl Refusal {
     }
 }
 
-/// Runs the program and expects it to refuse, with exactly one line of error.
+/// Runs the program, which must refuse with exactly one line of error.
 #[track_caller]
 pub(crate) fn refused(arguments: &[impl AsRef<OsStr>]) -> Refusal {
     refused_with(arguments, &[])
@@ -209,16 +209,16 @@ fn refusal(outcome: &Outcome) -> Refusal {
     }
 }
 
-/// `forebay serve`, to be started.
+/// `forebay serve`, not started yet.
 fn serve(flags: &[String], variables: &[(&str, &str)]) -> Command {
     let serve = "serve".to_owned();
     program(&[&[serve], flags].concat(), variables)
 }
 
-/// A gateway that serves.
+/// A running gateway.
 pub(crate) struct Gateway {
     process: Running,
-    /// What it said first.
+    /// The first line that it printed.
     pub(crate) banner: String,
     stderr: Arc<Mutex<String>>,
     port: u16,
@@ -226,20 +226,20 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts `forebay serve`, which may make the volume, and waits until it serves.
+    /// Starts `forebay serve`, which may create the volume, and waits until it serves.
     #[track_caller]
     pub(crate) fn start(flags: &[String], variables: &[(&str, &str)]) -> Gateway {
         let create = "--create".to_owned();
         Gateway::serving(serve(&[&[create], flags].concat(), variables), flags)
     }
 
-    /// The same on a volume that is there.
+    /// The same on an existing volume.
     #[track_caller]
     pub(crate) fn start_as_it_is(flags: &[String]) -> Gateway {
         Gateway::serving(serve(flags, &[]), flags)
     }
 
-    /// As [`start`](Self::start), from a shell that lets everybody do everything with new files.
+    /// As [`start`](Self::start), from a shell whose umask gives all users access to new files.
     #[track_caller]
     pub(crate) fn start_with_umask_0(flags: &[String]) -> Gateway {
         let create = "--create".to_owned();
@@ -293,12 +293,12 @@ impl Gateway {
         Client::connect(self.port)
     }
 
-    /// What it has said on standard error so far.
+    /// Its messages on standard error so far.
     pub(crate) fn messages(&self) -> String {
         self.stderr.lock().unwrap().clone()
     }
 
-    /// Waits until it has said something.
+    /// Waits until its messages contain `part`.
     #[track_caller]
     pub(crate) fn says(&self, part: &str) {
         let deadline = Instant::now() + PATIENCE;
@@ -319,7 +319,7 @@ impl Gateway {
         run(&arguments)
     }
 
-    /// `forebay flush`, which must work.
+    /// `forebay flush`, which must succeed.
     #[track_caller]
     pub(crate) fn flush(&self) {
         let flushed = self.ask(&["flush", "--timeout=50s"]);
@@ -331,7 +331,7 @@ impl Gateway {
         );
     }
 
-    /// `forebay status --json`, which must work.
+    /// `forebay status --json`, which must succeed.
     #[track_caller]
     pub(crate) fn status(&self) -> Value {
         let status = self.ask(&["status", "--json"]);
@@ -339,7 +339,7 @@ impl Gateway {
         serde_json::from_str(&status.stdout).unwrap()
     }
 
-    /// SIGSTOP: it is there, and does nothing until it is told to go on.
+    /// SIGSTOP: the process stays, and does nothing until [`go_on`](Self::go_on).
     pub(crate) fn pause(&self) {
         kill_process(Pid::from_child(&self.process.0), Signal::STOP).unwrap();
     }
@@ -360,13 +360,13 @@ impl Gateway {
         kill_process(Pid::from_child(&self.process.0), Signal::HUP).unwrap();
     }
 
-    /// SIGKILL: what a crash of the program is.
+    /// SIGKILL, as a crash of the program.
     pub(crate) fn kill(mut self) {
         self.process.0.kill().unwrap();
         self.process.0.wait().unwrap();
     }
 
-    /// SIGTERM; gives exit code and messages.
+    /// SIGTERM; returns exit code and messages.
     #[track_caller]
     pub(crate) fn stop(self) -> (Option<i32>, String) {
         let pid = Pid::from_child(&self.process.0);
@@ -374,19 +374,19 @@ impl Gateway {
         self.ends()
     }
 
-    /// Waits for it to end by itself; gives exit code and messages.
+    /// Waits for it to end by itself; returns exit code and messages.
     #[track_caller]
     pub(crate) fn ends(mut self) -> (Option<i32>, String) {
         let status = self.process.wait(PATIENCE);
         let status = status.unwrap_or_else(|| panic!("it does not end: {}", self.messages()));
-        // The thread that gathers them may be a moment behind.
+        // The thread that collects the messages may be a moment behind.
         while Arc::strong_count(&self.stderr) > 1 {
             thread::sleep(Duration::from_millis(5));
         }
         (status.code(), self.messages())
     }
 
-    /// SIGTERM, which must end it with 0.
+    /// SIGTERM, after which it must exit with 0.
     #[track_caller]
     pub(crate) fn stop_cleanly(self) {
         let (code, messages) = self.stop();
@@ -394,11 +394,11 @@ impl Gateway {
     }
 }
 
-/// The lines of an output, as they come.
+/// The lines of an output, as they arrive.
 fn lines(output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
-        // Reads to the end also when nobody listens any more, or the program would be cut off.
+        // Read to the end even when no receiver is left, or the program would get a broken pipe.
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             let _ = sender.send(line);
         }

@@ -1,8 +1,8 @@
-//! A proxy before an S3 server that does to its requests and answers what networks, balancers and servers do.
+//! A proxy in front of an S3 server that injects the faults of networks, balancers and servers.
 //!
-//! It speaks as much HTTP/1.1 as that takes: a request is read whole, sent on over a connection of its own, and the
-//! answer read until the server closes. The signed headers stay as they are, `Host` among them, so that the
-//! server accepts what comes through here.
+//! It speaks only as much HTTP/1.1 as it needs: a request is read completely, sent on over a connection of its own, and
+//! the answer read until the server closes. The signed headers are unchanged, `Host` among them, so that the server
+//! accepts the forwarded requests.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -12,30 +12,30 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What happens to a request.
+/// A fault injected into a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fault {
-    /// 500 with S3's XML; the server hears nothing of it.
+    /// 500 with S3's XML; the server does not get the request.
     ServerError,
-    /// 503 `SlowDown` with `Retry-After: 1`; the server hears nothing of it.
+    /// 503 `SlowDown` with `Retry-After: 1`; the server does not get the request.
     SlowDown,
     /// The request is read, and never answered.
     Stall,
-    /// The connection is reset while the request comes.
+    /// The connection is reset while the request arrives.
     ResetRequest,
-    /// The server does what it is asked for; the connection ends before the answer.
+    /// The server executes the request; the connection ends before the answer.
     ResetAnswer,
-    /// The body ends after half of the length that was promised.
+    /// The body ends after half of its announced length.
     CutShort,
-    /// One bit of the body is another one; only for objects.
+    /// One bit of the body is flipped; only for objects.
     WrongBytes,
-    /// The server does what it is asked for, and the answer is a 500.
+    /// The server executes the request, and the answer is a 500.
     LostAnswer,
     /// A listing repeats an earlier one.
     StaleList,
-    /// 403 `AccessDenied` to a PUT; the server hears nothing of it, as in the next three.
+    /// 403 `AccessDenied` to a PUT; the server does not get the request, as with the next three.
     Denied,
-    /// A PUT meets a quota.
+    /// A PUT exceeds a quota.
     QuotaUsedUp,
     /// 507 to a PUT.
     Full,
@@ -43,7 +43,7 @@ pub(crate) enum Fault {
     Expired,
 }
 
-/// Status and code of an answer that the server hears nothing of.
+/// Status and code of an answer for which the server does not get the request.
 fn refusal(fault: Fault) -> Option<(u16, &'static str)> {
     Some(match fault {
         Fault::ServerError => (500, "InternalError"),
@@ -73,14 +73,14 @@ impl Fault {
     }
 }
 
-/// How the proxy treats whoever connects.
+/// How the proxy treats connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// As it should.
+    /// Normally.
     Open,
     /// Connections are closed at once.
     Refused,
-    /// Connections are taken, and nothing comes of them.
+    /// Connections are accepted and never answered.
     Silent,
 }
 
@@ -100,16 +100,16 @@ struct Shared {
 struct Plan {
     reach: Reach,
     random: u64,
-    /// Kinds, each for one in so many requests that it applies to.
+    /// Kinds of faults, each for one in this number of the requests that it applies to.
     chances: Vec<(Fault, u64)>,
-    /// The next requests whose target has this in it, once each.
+    /// Faults for the next requests with this method and this part of the target, once each.
     script: Vec<(&'static str, &'static str, Fault)>,
     injected: HashMap<Fault, usize>,
     listings: HashMap<String, Vec<u8>>,
 }
 
 impl Proxy {
-    /// Before the server at `http://` this address.
+    /// Starts a proxy for the server at `http://` and this address.
     pub(crate) fn start(endpoint: &str, seed: u64) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -135,7 +135,7 @@ impl Proxy {
                 serving.requests.fetch_add(1, Ordering::SeqCst);
                 let shared = Arc::clone(&serving);
                 thread::spawn(move || {
-                    // A connection that breaks is nothing to tell of here: breaking them is the point.
+                    // A broken connection is not reported: breaking connections is the purpose.
                     let _ = shared.serve(client);
                 });
             }
@@ -147,12 +147,12 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// One in `of` requests to which it applies is hit.
+    /// Hits one in `of` requests to which the fault applies.
     pub(crate) fn one_in(&self, of: u64, fault: Fault) {
         self.shared.plan.lock().unwrap().chances.push((fault, of));
     }
 
-    /// The next request with this method, and with `part` in its target, is hit.
+    /// Hits the next request with this method and with `part` in its target.
     pub(crate) fn next(&self, method: &'static str, part: &'static str, fault: Fault) {
         let mut plan = self.shared.plan.lock().unwrap();
         plan.script.push((method, part, fault));
@@ -162,7 +162,7 @@ impl Proxy {
         self.shared.plan.lock().unwrap().reach = reach;
     }
 
-    /// No more faults.
+    /// Ends all faults.
     pub(crate) fn heal(&self) {
         let mut plan = self.shared.plan.lock().unwrap();
         plan.reach = Reach::Open;
@@ -170,13 +170,13 @@ impl Proxy {
         plan.script.clear();
     }
 
-    /// How often a fault was injected.
+    /// Number of times a fault was injected.
     pub(crate) fn injected(&self, fault: Fault) -> usize {
         let plan = self.shared.plan.lock().unwrap();
         plan.injected.get(&fault).copied().unwrap_or(0)
     }
 
-    /// Connections so far, one for each request.
+    /// Number of connections so far, one for each request.
     pub(crate) fn requests(&self) -> usize {
         self.shared.requests.load(Ordering::SeqCst)
     }
@@ -185,12 +185,12 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::SeqCst);
-        // Wakes the one who accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-/// A request as it came.
+/// A received request.
 struct Request {
     method: String,
     target: String,
@@ -198,7 +198,7 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// Longer than the program waits for anything.
+/// Longer than the program waits for any answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Shared {
@@ -225,7 +225,7 @@ impl Shared {
             let (name, value) = line.split_once(':').unwrap_or((line, ""));
             match &*name.to_ascii_lowercase() {
                 "content-length" => len = value.trim().parse().unwrap_or(0),
-                // Answered here, before the body comes.
+                // Answered here, before the body arrives.
                 "expect" if fault != Some(Fault::ResetRequest) => {
                     client.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
                     continue;
@@ -239,7 +239,7 @@ impl Shared {
             }
         }
         if fault == Some(Fault::ResetRequest) {
-            // What was sent and is not read makes the end of the connection a reset.
+            // Received bytes that are not read turn the end of the connection into a reset.
             thread::sleep(Duration::from_millis(2));
             return Ok(());
         }
@@ -295,7 +295,7 @@ impl Shared {
                     .chances
                     .iter()
                     .filter(|(fault, _)| fault.applies_to(request));
-                // A bit of its own for each kind, so that one does not hide another.
+                // Independent random bits for each kind, so that one does not hide another.
                 applying
                     .enumerate()
                     .find(|(at, (_, of))| mix(drawn ^ *at as u64).is_multiple_of(*of))
@@ -314,18 +314,18 @@ impl Shared {
         server.set_read_timeout(Some(PATIENCE))?;
         server.write_all(request.head.as_bytes())?;
         server.write_all(b"Connection: close\r\n\r\n")?;
-        // Its answer says why it does not want the rest.
+        // If the server refuses the rest of the body, its answer says why.
         let _ = server.write_all(&request.body);
         let mut answer = Vec::new();
         match server.read_to_end(&mut answer) {
-            // A server that refuses before it has read all resets the connection behind its answer.
+            // A server that refuses before reading everything resets the connection after its answer.
             Err(error) if answer.is_empty() => Err(error),
             _ => Ok(answer),
         }
     }
 }
 
-/// Says nothing until the other side gives up.
+/// Stays silent until the peer gives up.
 fn hold(client: &mut TcpStream) -> io::Result<()> {
     let mut sink = [0; 4096];
     while client.read(&mut sink)? > 0 {}
@@ -345,7 +345,7 @@ fn refuse(client: &mut TcpStream, status: u16, code: &str) -> io::Result<()> {
     client.write_all(answer.as_bytes())
 }
 
-/// A head without its last empty line, and what came of the body with it.
+/// A head without its last empty line, and the part of the body that arrived with it.
 fn read_head(client: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];

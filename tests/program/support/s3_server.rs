@@ -1,5 +1,5 @@
-//! A real S3 server, started from the program that `FOREBAY_TEST_S3_SERVER` names: `versitygw` or
-//! `minio`. Tests that need one are ignored, and run by `.ci/run` or with `-- --ignored`.
+//! A real S3 server, started from the program in `FOREBAY_TEST_S3_SERVER`: `versitygw` or `minio`. Tests that need one
+//! are ignored by default, and run by `.ci/run` or with `-- --ignored`.
 
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
@@ -74,8 +74,8 @@ impl S3Server {
         self.is_minio
     }
 
-    /// Whether a text is in what MinIO keeps of an object, attributes among it, by the objects' names; none of another
-    /// server.
+    /// By object name, whether MinIO's copy of the object, including its attributes, contains a text; `None` for other
+    /// servers.
     pub(crate) fn keeps(&self, text: &str) -> Option<BTreeMap<String, bool>> {
         let mut kept = BTreeMap::new();
         let root = self.data.path().join("bucket");
@@ -103,7 +103,7 @@ impl S3Server {
         &self.endpoint
     }
 
-    /// What the program's environment has to be.
+    /// The environment variables that the program needs.
     pub(crate) fn variables(&self) -> [(&'static str, &str); 4] {
         [
             ("AWS_ENDPOINT_URL", &self.endpoint),

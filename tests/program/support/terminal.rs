@@ -1,4 +1,4 @@
-//! A terminal at which somebody types.
+//! Runs the program at a terminal, and types.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,12 +12,12 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::process::{PATIENCE, Running, program};
 
-/// What a program said that was started at a terminal.
+/// The output of a program at a terminal.
 pub(crate) struct Said {
     pub(crate) is_success: bool,
-    /// On standard output and standard error.
+    /// Its standard output and standard error.
     pub(crate) text: String,
-    /// What the terminal showed of what was typed.
+    /// The typed characters that the terminal echoed.
     pub(crate) shown: String,
 }
 
@@ -34,14 +34,14 @@ pub(crate) fn run_at_terminal(arguments: &[impl AsRef<OsStr>], lines: &[&str]) -
     let mut command = program(arguments, &[]);
     command.stdin(Stdio::from(inner));
     let mut child = Running(command.spawn().unwrap());
-    // It keeps the other end of the terminal open, so that its end would not be noticed.
+    // It keeps its end of the terminal open, so that the end of output would not be noticed.
     drop(command);
     let shown = bytes(terminal.try_clone().unwrap());
     let errors = bytes(child.0.stderr.take().unwrap());
     let output = bytes(child.0.stdout.take().unwrap());
     let mut text = Vec::new();
     for line in lines {
-        // A prompt ends like this, and no message does.
+        // A prompt ends with this, and no message does.
         while !text.ends_with(b": ") {
             let next = errors.recv_timeout(PATIENCE);
             text.push(next.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&text))));
@@ -59,7 +59,7 @@ pub(crate) fn run_at_terminal(arguments: &[impl AsRef<OsStr>], lines: &[&str]) -
     }
 }
 
-/// The bytes of an output, as they come, until nobody has its other end any more.
+/// The bytes of an output, as they arrive, until its other end is closed.
 fn bytes(mut output: impl Read + Send + 'static) -> Receiver<u8> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
