@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What others put into a bucket for the data of the table `at_rest`, and with how many requests:
+# Bytes that other programs put into a bucket for the data of the table `at_rest`, and the requests for that:
 #
 #   benches/at_rest.sh
 #
-# Writes the data to a folder, in steps (cargo bench --bench tables -- at_rest --write-to FOLDER), and has each of
-# these take one step after the other into a MinIO of its own. Prints a table of bytes that were added and requests, as MinIO counts them.
+# Writes the data to a folder, in steps (cargo bench --bench tables -- at_rest --write-to FOLDER), and makes each of
+# these programs store one step after the other in its own MinIO. Prints a table of added bytes and requests, as counted
+# by MinIO.
 #
 # | what    | does                                        | needs                  |
 # | rclone  | `rclone copy` of the folder                 | rclone                 |
@@ -12,7 +13,7 @@
 # | restic  | `restic backup` of the folder (it seals too) | restic                |
 # | zstd    | `tar | zstd -1`: no bucket, bytes alone     | zstd                   |
 #
-# What is not installed is left out, and a line says so. Needs 8 GiB in TMPDIR.
+# Programs that are not installed are left out, which a line reports. Needs 8 GiB in TMPDIR.
 . "$(dirname "$0")/../tests/lib/common.sh"
 
 TABLES=${TABLES_BINARY:-$(bench_binary tables)}
@@ -26,16 +27,16 @@ mkdir -p "$WORK/minio/rclone" "$WORK/minio/s3fs" "$WORK/minio/restic"
 start_minio "$MINIO" "$WORK/minio" "$(free_port)"
 at_exit 'end_process $STORE_PID 5'
 
-# All requests of S3 that MinIO has answered, as soon as it tells of the last one, and the bytes of a bucket's objects.
+# All requests of S3 that MinIO has answered, once it has counted the last one, and the bytes of a bucket's objects.
 requests() {
-    # What it tells is up to 10 s old.
+    # Its counts are up to 10 s old.
     sleep 11
     curl -sf "$AWS_ENDPOINT_URL/minio/v2/metrics/cluster" |
         awk '/^minio_s3_requests_total/ { sum += $NF } END { printf "%d\n", sum }'
 }
 bytes() { rclone_here size --json "store:$1" | sed 's/.*"bytes":\([0-9]*\).*/\1/'; }
 rclone_here() {
-    # rclone does not take a bundle of authorities from there, and ends.
+    # rclone does not accept a bundle of authorities from there, and fails.
     env -u AWS_CA_BUNDLE AWS_REQUEST_CHECKSUM_CALCULATION=when_required RCLONE_CONFIG=/dev/null \
         RCLONE_CONFIG_STORE_TYPE=s3 RCLONE_CONFIG_STORE_PROVIDER=Minio \
         RCLONE_CONFIG_STORE_ENV_AUTH=true RCLONE_CONFIG_STORE_ENDPOINT=$AWS_ENDPOINT_URL \
@@ -47,7 +48,7 @@ command -v rclone >/dev/null || die "rclone is needed to count bytes: apt-get in
 take_rclone() { rclone_here copy --no-traverse "$DATA/$1/$2" "store:rclone/$2"; }
 take_s3fs() { mkdir -p "$WORK/s3fs/mounted/$2" && cp -r "$DATA/$1/$2/." "$WORK/s3fs/mounted/$2/"; }
 take_restic() {
-    # As people do it: the same folder, again and again.
+    # The usual use: the same folder, again and again.
     mkdir -p "$WORK/restic/$2" && cp -r "$DATA/$1/$2/." "$WORK/restic/$2/"
     restic backup --quiet --no-cache "$WORK/restic/$2"
 }
@@ -81,7 +82,7 @@ row() {
     local -A before=() counts=()
     cells="| $name | $(megabytes "$(du -sb --apparent-size "$DATA/$step/$folder" | cut -f1)") |"
     for taker in "${TAKERS[@]}"; do before[$taker]=$(bytes "$taker"); done
-    # Asking for bytes takes requests as well: none between here and the last one that counts.
+    # Asking for bytes takes requests as well: no other one between here and the last one that counts.
     answered=$(requests)
     for taker in "${TAKERS[@]}"; do
         "take_$taker" "$step" "$folder" >&2

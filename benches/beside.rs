@@ -1,26 +1,27 @@
-//! Forebay beside other servers: the same client, the same work, in turns. `benches/beside.sh` starts them all and
-//! runs this; docs/beside.md has what came of it.
+//! Compares Forebay with other servers: the same client, the same work, in turns. `benches/beside.sh` starts them all
+//! and runs this; docs/beside.md has the results.
 //!
 //! ```text
 //! cargo bench --bench beside -- --server NAME=ADDRESS:PORT[:MOUNTPORT]:/EXPORT --folder NAME=/MOUNTED ...
 //! ```
 //!
-//! Servers get calls over one connection of a pipelined client, 32 under way; folders get system calls. The first one
-//! is what the others are compared with, round by round. Further options:
+//! Servers get calls over one connection of a pipelined client, 32 in flight; folders get system calls. The others are
+//! compared with the first one, round by round. Further options:
 //!
-//! * `--rounds N`: 5 without it
-//! * `--pause SECONDS`: before each workload, so that what the one before has left for the background is done; 0 without it
-//! * `--only WORKLOAD`: one of them alone (`SequentialWrite`, `RandomRead`, `Create` and so on), and what it needs
-//! * `--profiler PIPE`: a pipe of `perf record --control fifo:PIPE`, told to sample while a workload is performed and at no
-//!   other time (`benches/flames.sh`)
-//! * `--promise NAME=TEXT`: what it means there that something is committed, for the table
-//! * `--settle NAME=COMMAND`: run after each turn of it, so that what it does in the background is not the next one's
-//! * `--update FILE`: puts the tables between their marks in that text
+//! * `--rounds N`: 5 by default
+//! * `--pause SECONDS`: before each workload, so that background work of the one before has ended; 0 by default
+//! * `--only WORKLOAD`: one of them alone (`SequentialWrite`, `RandomRead`, `Create` and so on), and the ones it needs
+//! * `--profiler PIPE`: a pipe of `perf record --control fifo:PIPE`, which samples only while a workload is performed
+//!   (`benches/flames.sh`)
+//! * `--promise NAME=TEXT`: the meaning of a commit there, for the table
+//! * `--settle NAME=COMMAND`: run after each of its turns, so that its background work does not slow the next contender
+//! * `--update FILE`: puts the tables between their marks in that file
 //! * `--kernel`: the folders are mounts of the kernel's NFS client; the tables say so, and have marks of their own
-//! * `--serve-nfsserve ADDRESS:PORT`: measures nothing, but is `nfsserve` over a file system in memory, until it is ended
+//! * `--serve-nfsserve ADDRESS:PORT`: measures nothing, but runs `nfsserve` over a file system in memory until it is
+//!   ended
 //!
-//! Run by `cargo test`, or without servers, it shows with little work that it works, against our engine and `nfsserve`,
-//! both over a file system in memory, and in a folder.
+//! Run by `cargo test`, or without servers, it shows with little work that it works, on our engine and `nfsserve`, both
+//! over a file system in memory, and in a folder.
 
 mod nfs_client;
 mod nfsserve_adapter;
@@ -45,7 +46,7 @@ use nfsserve_adapter::Adapter;
 use workloads::{Data, Effort, Folder, Manner, Place, Server, ServerSpec, Workload, turn};
 
 const COMMAND: &str = "benches/beside.sh";
-/// What may be followed by something on the command line, most of it for scripts.
+/// Options with a value, most of them for scripts.
 const OPTIONS: [&str; 9] = [
     "--server",
     "--folder",
@@ -58,10 +59,10 @@ const OPTIONS: [&str; 9] = [
     "--serve-nfsserve",
 ];
 const KERNEL: &str = "--kernel";
-/// What its tables are called in a text, and those through the kernel's client.
+/// Names in the marks of its tables, and of those through the kernel's client.
 const MARKS: [&str; 2] = ["beside", "beside_kernel"];
 
-/// Turns that were taken, of all.
+/// Number of turns so far, of all contenders.
 static TURNS: AtomicUsize = AtomicUsize::new(0);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -70,9 +71,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Contender {
     name: String,
     place: Box<dyn Place>,
-    /// What it means there that something is committed.
+    /// The meaning of a commit there.
     promise: Option<String>,
-    /// A command for after its turn.
+    /// A command to run after its turn.
     settle: Option<String>,
 }
 
@@ -86,7 +87,7 @@ impl Contender {
         }
     }
 
-    /// One turn of it. What fails is told once, and noted.
+    /// Runs one turn. A failure is printed once, and noted.
     fn turn(
         &mut self,
         folder: &str,
@@ -113,7 +114,7 @@ impl Contender {
     }
 }
 
-/// What takes part, as the command line has it.
+/// The contenders on the command line.
 fn contenders(arguments: &Arguments) -> Result<Vec<Contender>, Failure> {
     let pair = |value: &str| -> Result<(String, String), Failure> {
         let (name, rest) = value
@@ -143,7 +144,7 @@ fn contenders(arguments: &Arguments) -> Result<Vec<Contender>, Failure> {
     Ok(contenders)
 }
 
-/// Measures all of them in turns; gives the rounds of each, and what has failed.
+/// Measures all of them in turns; returns the rounds of each, and the failures.
 fn measure(
     contenders: &mut [Contender],
     rounds: usize,
@@ -156,7 +157,7 @@ fn measure(
         .map(|contender| {
             let notes = &notes;
             move || {
-                // Never the same name twice: a call that a server has had already is answered from its replay cache.
+                // Never the same name twice: a server answers a call that it has seen before from its replay cache.
                 let number = TURNS.fetch_add(1, Ordering::Relaxed);
                 let folder = format!("beside {} {number}", std::process::id());
                 contender.turn(&folder, data, manner, notes)
@@ -286,7 +287,7 @@ async fn nfsserve_on(address: &str) -> std::io::Result<NFSTcpListener<Adapter<Me
     NFSTcpListener::bind(address, fs).await
 }
 
-/// Little work for our engine, `nfsserve` and a folder: everything must succeed, and the tables must have it.
+/// Runs a little work on our engine, `nfsserve` and a folder: everything must succeed, and the tables must contain it.
 fn show_that_it_works() -> Result<(), Failure> {
     let data = Data::new(Effort::TINY);
     let servers = two_threads()?;
@@ -303,7 +304,7 @@ fn show_that_it_works() -> Result<(), Failure> {
     let own_port = own.address.port();
     let all = || -> Result<[Contender; 3], Failure> {
         Ok([
-            // MOUNT over a connection of its own, although it is the same port.
+            // MOUNT over another connection, although it is the same port.
             Contender::new(
                 "forebay",
                 over(format!("127.0.0.1:{own_port}:{own_port}:/"))?,

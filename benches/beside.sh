@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Forebay beside other servers: starts them all, has the same client do the same work on each, in turns, and prints
+# Forebay beside other servers: starts them all, makes the same client do the same work on each, in turns, and prints
 # tables:
 #
 #   benches/beside.sh [--kernel] [options of the benchmark, such as --rounds 5 or --update docs/beside.md]
 #
-# With --kernel the client is the kernel's: all of them are mounted in a virtual machine that NFS_RUNNER brings, and
-# used by system calls there.
+# With --kernel the client is the kernel's: all of them are mounted in a virtual machine started by NFS_RUNNER, and used
+# by system calls there.
 #
 # | what takes part   | serves                              | needs                                  |
 # | Forebay           | a volume in MinIO, log on disk      | MinIO, or Go to build it               |
@@ -14,15 +14,16 @@
 # | rclone serve nfs  | a bucket of the same MinIO          | rclone                                 |
 # | s3fs              | another one, mounted                | root; s3fs, FUSE                       |
 #
-# What is not installed is left out, and a line says so. docs/beside.md says what the figures mean.
+# Programs that are not installed are left out, which a line reports. docs/beside.md explains the figures.
 #
-# As root, everything runs in a network of its own that has a loopback interface and nothing else: nobody outside
-# sees the servers, and rpcbind's port is free. What is written is on the disk of TMPDIR, which needs 8 GiB; it is gone at the end.
+# As root, everything runs in a separate network that has only a loopback interface: the servers are not visible from
+# outside, and rpcbind's port is free. Data are written to the disk of TMPDIR, which needs 8 GiB, and deleted at the
+# end.
 #
 # Environment:
 #   FB_BINARY=      the program; without it the release build of this checkout, built if need be
 #   BESIDE_BINARY=  the client; likewise
-#   ONLY=           names from the first column, divided by commas: no others take part (the first one always does)
+#   ONLY=           names from the first column, separated by commas: no others take part (the first one always does)
 #   TMPDIR=/tmp     on a disk, since a flush costs nothing in memory
 #   BUCKETS=        the folder for what MinIO keeps; without it within TMPDIR, where it shares the disk with the logs
 . "$(dirname "$0")/../tests/lib/common.sh"
@@ -34,7 +35,7 @@ if [ "${1:-}" = --kernel ]; then
     [ -n "${NFS_RUNNER:-}" ] || die "--kernel needs a runner that brings a kernel with an NFS client: name it with NFS_RUNNER"
     [ "$(id -u)" = 0 ] || die "--kernel needs root"
 fi
-# Where the virtual machine is, and where it finds the servers.
+# Addresses of virtual machines, and of the servers as they see them.
 GUESTS=10.99.0.0/24 HOST=10.99.0.1
 
 # ---- outside: what has to be built, and a network ---------------------------------------------
@@ -50,7 +51,7 @@ if [ -z "${BESIDE_WORK:-}" ]; then
     fi
     export FB_BINARY=$PROGRAM BESIDE_BINARY=$CLIENT BESIDE_MINIO=$MINIO BESIDE_WORK=$WORK BESIDE_BUCKETS
     apart=()
-    # With their own numbers of processes, all of them end when the first one does.
+    # With a separate namespace of process ids, all processes end when the first one does.
     [ "$(id -u)" != 0 ] || apart=(unshare --net --mount --pid --fork --kill-child --mount-proc)
     "${apart[@]}" bash "$0" ${KERNEL:+--kernel} "$@" &
     INSIDE=$!
@@ -66,11 +67,11 @@ TAKE_PART=()
 PATH=$PATH:/usr/sbin:/sbin:$TEST_BIN
 [ "$(id -u)" != 0 ] || ip link set lo up
 
-# With the kernel's client they listen on all addresses of this network, which nobody else sees.
+# With the kernel's client they listen on all addresses of this network, which is not visible from outside.
 [ -z "$KERNEL" ] || LISTEN=0.0.0.0
 LISTEN=${LISTEN:-127.0.0.1}
 MOUNTS=()
-# takes_part NAME PORT MOUNT_PORT EXPORT PROMISE [COMMAND]: COMMAND waits for what it does in the background.
+# takes_part NAME PORT MOUNT_PORT EXPORT PROMISE [COMMAND]: COMMAND waits for its background work.
 takes_part() {
     local name=$1 port=$2 mount_port=$3 export=$4
     if [ -n "$KERNEL" ]; then
@@ -86,7 +87,7 @@ takes_part() {
 wanted() { [ -z "${ONLY:-}" ] || [[ ",$ONLY," == *",$1,"* ]]; }
 # skipped NAME WHY
 skipped() { say "$1 is left out: $2" >&2; }
-# started NAME PID PORT LOG: waits until it serves; gives 1, and says what it said, if it does not.
+# started NAME PID PORT LOG: waits until it serves; if it does not, prints its messages and returns 1.
 started() {
     wait_for_port "$3" "$2" 30 && return 0
     skipped "$1" "it does not start"
@@ -114,7 +115,7 @@ start_ganesha() {
     [ "$(id -u)" = 0 ] || { skipped "$name" "it has to be root"; return 0; }
     command -v ganesha.nfsd >/dev/null || { skipped "$name" "ganesha.nfsd is not installed"; return 0; }
     command -v rpcbind >/dev/null || { skipped "$name" "it insists on rpcbind, which is not installed"; return 0; }
-    # Sockets, locks and state of its own. It listens on all addresses there are in this network, which is one.
+    # Sockets, locks and state of its own. It listens on all addresses in this network, which is one.
     mount -t tmpfs run /run
     mkdir -p "$WORK/ganesha/state" "$WORK/ganesha/export" /run/ganesha
     rpcbind -w
@@ -163,7 +164,7 @@ start_rclone() {
     wanted "$name" || return 0
     command -v rclone >/dev/null || { skipped "$name" "rclone is not installed"; return 0; }
     port=$(free_port)
-    # Without TLS, its client for S3 cannot make the checksums that it otherwise sends of its own accord.
+    # Without TLS, its client for S3 cannot make the checksums that it otherwise sends by default.
     AWS_REQUEST_CHECKSUM_CALCULATION=when_required RCLONE_CONFIG=/dev/null \
         RCLONE_CONFIG_STORE_TYPE=s3 RCLONE_CONFIG_STORE_PROVIDER=Minio \
         RCLONE_CONFIG_STORE_ENV_AUTH=true RCLONE_CONFIG_STORE_ENDPOINT=$AWS_ENDPOINT_URL \
@@ -213,7 +214,7 @@ start_s3fs
 if [ -n "$KERNEL" ]; then
     ip netns attach "beside$$" $$
     at_exit 'ip netns delete "beside$$"'
-    # What the client writes to this folder, it writes to ours.
+    # Files that the client writes to this folder go to ours.
     UPDATED=
     arguments=()
     while [ $# -gt 0 ]; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Is this revision slower than another one?
+# Compares the speed of this revision with another one:
 #
 #   benches/compare.sh BASE [PROGRAM ...]        ROUNDS=9 benches/compare.sh main call_cost
 #
@@ -10,8 +10,8 @@
 # PROGRAM is one of instructions, call_cost, cache, log, file_copy, end_to_end; without any, the first four. They take
 # about 1, 2, 1 and 2 minutes for each round. Instructions need Valgrind.
 #
-# Both are built in one target folder, so that libraries are built once; what each has built is put aside before the
-# other one is built, which has the same names for it.
+# Both are built in one target folder, so that libraries are built once; the programs of the first are moved to another
+# folder before the second is built, because their names are the same.
 exec </dev/null
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,7 +33,7 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM HUP
 
-# The package that has a benchmark, in the current folder's revision; nothing if none has.
+# The package with a benchmark, in the current folder's revision; empty if none has it.
 package_of() {
     cargo metadata --locked --no-deps --format-version 1 | python3 -c '
 import json, sys
@@ -41,7 +41,7 @@ for package in json.load(sys.stdin)["packages"]:
     if any(target["name"] == sys.argv[1] and "bench" in target["kind"] for target in package["targets"]):
         print(package["name"])' "$1"
 }
-# build FOLDER: puts the programs of the current folder's revision there.
+# build FOLDER: builds the programs of the current folder's revision into FOLDER.
 build() {
     local program package
     mkdir "$1"

@@ -1,14 +1,14 @@
-//! What a client sees over TCP: our engine beside `nfsserve`, and our engine over a real volume.
+//! Times that a client sees over TCP: our engine beside `nfsserve`, and our engine over a real volume.
 //! `cargo bench --bench end_to_end`.
 //!
-//! One connection over the loopback, 32 calls under way at the same time, client and server on the same
-//! processors. `forebay` and `nfsserve` have the very same file system in memory behind them, so that
-//! what differs is the protocol engine. `volume` is our engine over a volume with its log and
-//! its bucket in memory: the whole way of a byte but for the disk, with publishing in the background.
+//! One connection over the loopback, 32 calls in flight, client and server on the same processors. `forebay` and
+//! `nfsserve` have the very same file system in memory behind them, so that only the protocol engine differs. `volume`
+//! is our engine over a volume with its log and its bucket in memory: the whole path of a byte except the disk, with
+//! publishing in the background.
 //!
-//! Every sample begins with a server just started, and a volume of which everything is published.
-//! That is `nfsserve` at its best: it keeps a history of its calls and looks through all of it at
-//! every call, and so becomes slower with every second that it runs.
+//! Every sample begins with a server just started, and a volume of which everything is published. This is the best case
+//! of `nfsserve`: it keeps a history of its calls and searches all of it at every call, and so becomes slower with
+//! every second that it runs.
 
 // The macro of criterion makes a public function without documentation.
 #![allow(missing_docs)]
@@ -41,7 +41,7 @@ const MIB: u64 = 1 << 20;
 const FILE_BYTES: u64 = 256 * MIB;
 const FILE: &str = "file";
 
-/// What is behind the port.
+/// The server behind the port.
 enum Contender {
     Forebay(Arc<MemoryFileSystem>),
     Nfsserve(Arc<MemoryFileSystem>),
@@ -57,7 +57,7 @@ impl Contender {
         }
     }
 
-    /// Brings it to the state in which every sample begins.
+    /// Brings it into the state in which every sample begins.
     async fn settle(&self) {
         if let Contender::Volume(volume) = self {
             volume.flush().await.expect("everything published");
@@ -73,7 +73,7 @@ impl Contender {
     }
 }
 
-/// What is called again and again.
+/// The repeated call.
 #[derive(Clone, Copy)]
 enum Operation {
     GetAttr,
@@ -122,12 +122,12 @@ impl Operation {
     }
 }
 
-/// Everything that a sample needs beside a contender.
+/// Everything that a sample needs besides a contender.
 struct Course {
     servers: Runtime,
     client: Runtime,
     payload: Vec<u8>,
-    /// Directories made so far: each sample of CREATE has one of its own.
+    /// Number of directories made so far: each sample of CREATE has one of its own.
     directories: AtomicU64,
 }
 
@@ -146,7 +146,7 @@ impl Course {
         }
     }
 
-    /// Makes the file, and proves that what is read is what was written.
+    /// Makes the file, and checks that the bytes read are those written.
     fn prepare(&self, contender: &Contender) {
         let running = self.servers.block_on(contender.start());
         self.client
@@ -238,7 +238,7 @@ impl Course {
     }
 }
 
-/// The next of a row of numbers that look random (xorshift).
+/// The next number of a pseudo-random sequence (xorshift).
 fn next_random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

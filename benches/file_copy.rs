@@ -1,14 +1,14 @@
-//! File copy of 1, 10, 100 MiB with and without the log, through all of the file system but the
-//! network. `cargo bench --bench file_copy`.
+//! File copy of 1, 10, 100 MiB with and without the log, through the whole file system except the network.
+//! `cargo bench --bench file_copy`.
 //!
-//! A copy writes a new file in calls of 1 MiB or 32 KiB and then reads it back in the same calls.
-//! `log on disk` has the log in the temporary folder (`TMPDIR`), `log in memory` in `/dev/shm`, and
-//! `no log` has none; the bucket is in memory. Nobody asks for stable storage in `file copy`: what it
-//! shows is what recording costs. `file copy with commit` ends the writing as `close` of an NFS client does,
-//! with a COMMIT: a flush of the log, or, without a log, all of the file in the bucket.
+//! A copy writes a new file in calls of 1 MiB or 32 KiB and then reads it back in the same calls. `log on disk` has the
+//! log in the temporary folder (`TMPDIR`), `log in memory` in `/dev/shm`, and `no log` has none; the bucket is in
+//! memory. `file copy` never asks for stable storage: it shows the cost of recording. `file copy with commit` ends the
+//! writing as `close` of an NFS client does, with a COMMIT: a flush of the log, or, without a log, all of the file in
+//! the bucket.
 //!
-//! Every copy begins with a new empty file, the old one removed, and everything published; what
-//! becomes due while the copy runs is published in the background meanwhile.
+//! Every copy begins with a new empty file, the old one removed, and everything published; checkpoints that close
+//! during the copy are published in the background meanwhile.
 
 // The macro of criterion makes a public function without documentation.
 #![allow(missing_docs)]
@@ -35,7 +35,7 @@ const NAME: &[u8] = b"copy";
 
 const ROOT: Credentials = Credentials::ROOT;
 
-/// A log, or none, and where the local folder is.
+/// A log, or none, and the location of the local folder.
 struct Variant {
     name: &'static str,
     log: LogConfig,
@@ -71,9 +71,8 @@ fn runtime() -> Runtime {
     runtime.expect("a runtime")
 }
 
-/// Takes the last copy away, makes an empty file, and waits until the bucket has that state. Without
-/// a log the changes of names wait for the bucket as well; asking for a flush spares them the wait for
-/// the next checkpoint.
+/// Removes the last copy, makes an empty file, and waits until the bucket has that state. Without a log the changes of
+/// names wait for the bucket as well; requesting a flush saves the wait for the next checkpoint.
 async fn refill(volume: &Volume) -> Inode {
     let publish = async |change: tokio::task::JoinHandle<_>| {
         while !change.is_finished() {
@@ -84,7 +83,7 @@ async fn refill(volume: &Volume) -> Inode {
     };
     let own = volume.clone();
     let removed = tokio::spawn(async move { own.remove(&ROOT, Inode::ROOT, NAME).await.map(drop) });
-    // The first time there is nothing to remove.
+    // The first time there is no file to remove.
     let _: forebay_vfs::Result<()> = publish(removed).await;
     let own = volume.clone();
     let made = tokio::spawn(async move {
@@ -125,7 +124,7 @@ async fn copy(volume: &Volume, file: Inode, source: &[u8], call: usize, commit: 
     }
 }
 
-/// That a copy is a copy.
+/// Checks that the copy has the source's bytes.
 async fn check(volume: &Volume, file: Inode, source: &[u8]) {
     for (turn, data) in source.chunks(MIB).enumerate() {
         let offset = (turn * MIB) as u64;

@@ -3,20 +3,20 @@
 #
 #   benches/flames.sh [FOLDER]
 #
-# The bucket, the log and everything else are in memory, so that what is seen is Forebay and not a disk. Puts one SVG a
-# workload into FOLDER (target/flames without it); a browser opens them, and a click enlarges a frame. Needs perf; builds
-# what else is missing. docs/performance.md says what was done about the widest frames.
+# The bucket, the log and everything else are in memory, so that the graphs show Forebay and not a disk. Puts one SVG
+# for each workload into FOLDER (target/flames by default); a browser opens them, and a click enlarges a frame. Needs
+# perf; builds everything else that is missing. docs/performance.md has the results for the widest frames.
 #
 # Environment:
 #   FB_BINARY=, BESIDE_BINARY=   program and client; without them the release builds of this checkout
-#   ROUNDS=10                    how often each workload is done
-#   KEEP_FOLDED=FOLDER           puts the stacks there as well, one a line
+#   ROUNDS=10                    number of times that each workload is done
+#   KEEP_FOLDED=FOLDER           puts the stacks there as well, one per line
 . "$(dirname "$0")/../tests/lib/common.sh"
 
 WORKLOADS=(SequentialWrite RandomWrite SequentialRead RandomRead Create)
 INFERNO=0.12.3
 
-# inferno_folder: prints where its programs are, and builds them when they are missing.
+# inferno_folder: prints the folder of its programs, and builds them when they are missing.
 inferno_folder() {
     local folder=$TEST_BIN/inferno-$INFERNO
     if [ ! -x "$folder/bin/inferno-flamegraph" ]; then
@@ -41,7 +41,7 @@ profile() {
     start_gateway "$PROGRAM" "$port" "$WORK/$workload.log" \
         --store "file://$WORK/$workload.bucket" --data-dir "$WORK/$workload.data"
     mkfifo "$WORK/$workload.pipe"
-    # Kept open, or perf would take the end of the first command for the end of all.
+    # Kept open, because perf would take the end of the first command for the end of all.
     exec 9<>"$WORK/$workload.pipe"
     perf record --quiet --freq 1999 --call-graph dwarf,16384 --delay -1 --control "fifo:$WORK/$workload.pipe" \
         --pid "$GATEWAY_PID" --output "$WORK/$workload.perf" 2>"$WORK/$workload.perf.log" &

@@ -1,11 +1,11 @@
-//! A write as the file system makes it, without the file system: the record in the log, then the bytes in the
-//! block buffers. `cargo bench --bench log_and_buffers`.
+//! A write as the file system makes it, without the file system: the record in the log, then the bytes in the block
+//! buffers. `cargo bench --bench log_and_buffers`.
 //!
-//! These are the benchmarks of a published cache with a log that need both. `published` does the same work as theirs: one
-//! file, or a new one each time that is written once, and nobody asks for a flush. Beside it, as always without the
-//! word: eight files in turn, together larger than the processor's caches, that are published each time they were written
-//! through, only then is the log recycled; `on disk` has every segment flushed before. What all of the file system adds is in
-//! the benchmark `file_copy`.
+//! These are the benchmarks of a published cache with a log that need both. `published` does the same work as theirs:
+//! one file, or each time a new one that is written once, and no flush. Those without the word write eight files in
+//! turn, together larger than the processor's caches, that are published after each pass, and only then is the log
+//! recycled; `on disk` flushes every segment before that. The benchmark `file_copy` shows what the whole file system
+//! adds.
 //!
 //! The log lies in the temporary folder (`TMPDIR`).
 
@@ -33,9 +33,9 @@ const VOLUME: VolumeId = VolumeId([1; 16]);
 /// Several times the last-level cache of most machines.
 const WORKING_SET: u64 = 256 * MIB;
 const FILES: u64 = 8;
-/// The log is recycled after so many bytes, before it flushes of its own accord.
+/// Bytes of the log after which it is recycled, before it flushes by itself.
 const RECYCLED_EARLY: u64 = 48 * MIB;
-/// And so late that it has flushed everything before.
+/// Bytes after which it is recycled when it has flushed all of them before.
 const RECYCLED_LATE: u64 = 512 * MIB;
 
 /// A log, if there is one, and block buffers.
@@ -94,8 +94,8 @@ impl Local {
 
 const LOGS: [(&str, bool); 2] = [("in memory", false), ("with log", true)];
 
-/// Copies of 10 MiB in calls of 32 KiB. `published`: a new file in memory that was never used before;
-/// otherwise in buffers that are recycled, as those of a cache that is full.
+/// Copies of 10 MiB in calls of 32 KiB. `published`: a new file in memory that was never used before; otherwise in
+/// buffers that are recycled, like those of a full cache.
 fn copies(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("copy 10 MiB");
     group.throughput(Throughput::Bytes(COPY_BYTES));
@@ -132,7 +132,7 @@ fn copies(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// 32 KiB after 32 KiB.
+/// Sequential writes of 32 KiB.
 fn writes(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("write 32 KiB");
     group.throughput(Throughput::Bytes(CALL as u64));
@@ -173,7 +173,7 @@ fn writes(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What the checkpoint has is uploaded and published.
+/// Uploads and publishes the data of the checkpoint.
 fn publish(file: &mut FileBlocks, open: CheckpointId) {
     for block in file.dirty_blocks(open) {
         drop(file.snapshot(block, open));

@@ -5,8 +5,8 @@
 #   benches/on_s3.sh minio --rounds 5
 #   benches/on_s3.sh uploads --only burst
 #
-# The server takes its part of the processors, and of the disk. What is measured and told is in the heads of
-# benches/tables/{cold_reads,uploads}.rs. The server is built with Go the first time (tests/lib/common.sh).
+# The server uses a part of the processors and of the disk. The heads of benches/tables/{cold_reads,uploads}.rs explain
+# the figures. The server is built with Go the first time (tests/lib/common.sh).
 exec </dev/null
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -11,7 +11,7 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const FILE_BYTES: u64 = 2 * BLOCK_SIZE;
 const SIZES: [(&str, usize); 2] = [("4 KiB", 4 * KIB), ("1 MiB", MIB)];
-/// Calls of this size until a file has been gone through, four times of which the first is not counted.
+/// Number of calls of this size for four passes over a file, the first of which is not counted.
 const fn turns(bytes: usize) -> u64 {
     FILE_BYTES / bytes as u64 * 4
 }
@@ -45,7 +45,7 @@ fn file() -> FileBlocks {
     FileBlocks::new(Inode(1), Cache::new(1 << 30))
 }
 
-/// With every byte of it there.
+/// A file whose bytes are all present.
 fn full_file() -> FileBlocks {
     let mut file = file();
     let data = vec![7; MIB];
@@ -55,7 +55,7 @@ fn full_file() -> FileBlocks {
     file
 }
 
-/// The blocks of a closed checkpoint are uploaded and published.
+/// Uploads and publishes the blocks of a closed checkpoint.
 fn publish(file: &mut FileBlocks, open: &mut CheckpointId) {
     for block in file.dirty_blocks(*open) {
         drop(file.snapshot(block, *open));
@@ -64,7 +64,7 @@ fn publish(file: &mut FileBlocks, open: &mut CheckpointId) {
     *open = open.next();
 }
 
-/// In order through the file; it is published each time its end is reached.
+/// Writes sequentially through the file, which is published each time its end is reached.
 fn write(bytes: usize) -> Turn {
     let (mut file, mut open, data) = (full_file(), CheckpointId(1), vec![7; bytes]);
     publish(&mut file, &mut open);
@@ -79,7 +79,7 @@ fn write(bytes: usize) -> Turn {
     })
 }
 
-/// What is dirty already.
+/// Overwrites bytes that are dirty already.
 fn write_in_place(bytes: usize) -> Turn {
     let (mut file, data) = (full_file(), vec![7; bytes]);
     Box::new(move || {
@@ -87,7 +87,7 @@ fn write_in_place(bytes: usize) -> Turn {
     })
 }
 
-/// With a copy.
+/// Reads with a copy.
 fn read(bytes: usize) -> Turn {
     let (mut file, mut out, mut missing) = (full_file(), vec![0; bytes], Vec::new());
     let mut offset = 0;
@@ -98,7 +98,7 @@ fn read(bytes: usize) -> Turn {
     })
 }
 
-/// Without one.
+/// Reads without a copy.
 fn lend(bytes: usize) -> Turn {
     let mut file = full_file();
     let mut offset = 0;
@@ -129,7 +129,7 @@ fn dirty_blocks() -> Turn {
     })
 }
 
-/// A block with one write of 4 KiB, from its writing to where it may be evicted.
+/// A block with one write of 4 KiB, from the write until it may be evicted.
 fn publish_one() -> Turn {
     let (mut file, mut open) = (full_file(), CheckpointId(1));
     publish(&mut file, &mut open);
@@ -139,7 +139,7 @@ fn publish_one() -> Turn {
     })
 }
 
-/// The first write to a piece that the upload of a closed checkpoint still reads: it is copied.
+/// The first write to a piece that the upload of a closed checkpoint still reads: the piece is copied.
 fn write_to_held_piece() -> Turn {
     let (mut file, mut open) = (full_file(), CheckpointId(1));
     publish(&mut file, &mut open);

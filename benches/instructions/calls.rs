@@ -1,4 +1,4 @@
-//! Calls as a Linux client sends them, and the gateway that they are for.
+//! Calls as a Linux client sends them, and the configuration of the gateway for them.
 
 use std::net::SocketAddr;
 
@@ -17,10 +17,10 @@ pub(crate) const LOOKUP: u32 = 3;
 pub(crate) const READ: u32 = 6;
 pub(crate) const WRITE: u32 = 7;
 
-/// The number of the export that everything is in.
+/// Number of the only export.
 const EXPORT: u32 = 1;
 
-/// The gateway. Its replay cache is full after few calls, as every one's is after a while.
+/// Configuration of the gateway. Its replay cache is full after few calls, as every replay cache is after a while.
 pub(crate) fn config() -> ServerConfig {
     ServerConfig {
         handle_key: [7; 32],
@@ -56,7 +56,7 @@ pub(crate) fn peer() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 700))
 }
 
-/// A call, as a record without its mark. What `arguments` writes follows the handle of `inode`.
+/// A call, as a record without its mark. The arguments that `arguments` writes follow the handle of `inode`.
 pub(crate) fn call(procedure: u32, inode: Inode, arguments: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let who = who();
     let mut credential = Vec::new();
@@ -86,7 +86,7 @@ pub(crate) fn call(procedure: u32, inode: Inode, arguments: impl FnOnce(&mut Wri
     record
 }
 
-/// Makes it another call of the same.
+/// Makes the record another call of the same kind.
 pub(crate) fn set_xid(record: &mut [u8], xid: u32) {
     record[..4].copy_from_slice(&xid.to_be_bytes());
 }

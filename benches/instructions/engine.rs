@@ -24,7 +24,7 @@ pub(crate) fn operations() -> Vec<Operation> {
             serve(|file| calls::call(calls::GETATTR, file, |_| {}))
         }),
         Operation::new("nfs/SETATTR", 4096, || {
-            // Nothing is set, and there is no guard.
+            // No attributes are set, and there is no guard.
             let nothing = [0; 7];
             serve(move |file| {
                 calls::call(calls::SETATTR, file, |writer| {
@@ -42,7 +42,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// A file of 1 MiB of the caller's.
+/// A file system with a file of 1 MiB that the caller owns.
 async fn file_system() -> (Arc<MemoryFileSystem>, Inode) {
     let fs = Arc::new(MemoryFileSystem::new());
     let (root, caller) = (Credentials::default(), calls::who());
@@ -61,13 +61,13 @@ async fn file_system() -> (Arc<MemoryFileSystem>, Inode) {
     (fs, file)
 }
 
-/// The same call again and again, each under a number of its own.
+/// Repeats a call, each time with another transaction number.
 fn serve(call: impl FnOnce(Inode) -> Vec<u8>) -> Turn {
     let (fs, file) = ready(file_system());
     let gateway = Gateway::new(fs, &calls::config());
     let connected = gateway.connect(calls::peer());
     let mut record = call(file);
-    // Without a clock, which is a call of the system.
+    // Without reading a clock, which is a system call.
     let (now, mut xid, mut buffer) = (Instant::now(), 0_u32, Vec::new());
     Box::new(move || {
         xid = xid.wrapping_add(1);
@@ -88,7 +88,7 @@ fn read(bytes: usize) -> Turn {
     })
 }
 
-/// Unstable.
+/// An unstable WRITE.
 fn write(bytes: usize) -> Turn {
     let data = surroundings::noise(2, bytes);
     serve(|file| {

@@ -15,12 +15,12 @@ const BLOCK: BlockKey = BlockKey {
 };
 const PACK: PackId = PackId(1);
 
-/// What is in a frame.
+/// Content of a frame.
 #[derive(Clone, Copy)]
 enum Content {
-    /// Does not compress; whether it does is judged all the same.
+    /// Does not compress; the check whether it does is made all the same.
     Noise,
-    /// Text, about as logs are.
+    /// Text that compresses about as logs do.
     Text,
 }
 
@@ -73,10 +73,10 @@ fn writer_in(memory: Vec<u8>) -> PackWriter {
     PackWriter::new_in(memory, PACK, &keys(), Compression::default())
 }
 
-/// Into a pack that has room for all of them.
+/// Encodes into a pack that has room for all frames.
 fn encode(content: Content, bytes: usize, turns: usize) -> Turn {
     let raw = content.bytes(bytes);
-    // The turns that are not counted as well.
+    // Includes the turns that are not counted.
     let most = PackWriter::most_bytes(2 * turns, 2 * turns * bytes);
     let mut writer = writer_in(Vec::with_capacity(most));
     let range = ByteRange::at(0, bytes as u64);

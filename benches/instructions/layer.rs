@@ -1,8 +1,7 @@
 //! The file layer: `forebay-fs`, over a bucket in memory and a log in a folder in memory.
 //!
-//! The runtime is entered and never run: what it would do in the background does not happen, and an operation
-//! that had to wait for that would end the program. So changes are stable as an export with `commit = async` has
-//! it, which waits for nobody.
+//! The runtime is entered and never run: its background work does not happen, and an operation that had to wait for it
+//! would end the program. So changes are as stable as with `commit = async`, which never waits.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -19,7 +18,7 @@ use crate::surroundings;
 
 const KIB_4: u64 = 4 << 10;
 const MIB: u64 = 1 << 20;
-/// Less than what is published before its time.
+/// Less than the size from which on data are uploaded eagerly.
 const FILE_BYTES: u64 = 4 * MIB;
 
 static ROOT: Credentials = Credentials::ROOT;
@@ -54,7 +53,7 @@ fn open() -> Opened {
     let runtime = runtime.expect("a runtime");
     let local = tempfile::tempdir_in(surroundings::memory_folder()).expect("a local folder");
     let mut config = FsConfig::new(local.path().to_owned());
-    // Nothing that is counted fills the first segment.
+    // Counted operations never fill the first segment.
     let segment = 32 << 20;
     config.log = LogConfig::Disk {
         limit: 2 * segment,
@@ -79,7 +78,7 @@ fn open() -> Opened {
 }
 
 impl Opened {
-    /// Every byte of the file.
+    /// Writes every byte of the file.
     fn fill(&self) {
         let _entered = self.runtime.enter();
         let data = surroundings::noise(1, MIB as usize);
@@ -96,7 +95,7 @@ impl Opened {
         assert_eq!(written.count as usize, data.len());
     }
 
-    /// Does this at each turn.
+    /// Runs `turn` at each turn.
     fn turns(self, turn: impl Fn(&Opened) + 'static) -> Turn {
         Box::new(move || {
             let _entered = self.runtime.enter();
@@ -119,7 +118,7 @@ fn lookup() -> Turn {
     })
 }
 
-/// One new file after the other in one directory, which the bucket has.
+/// Makes one new file after the other in one directory, which is published.
 fn create(directory: impl Fn(&Opened) -> Inode) -> Turn {
     let made = Rc::new(Cell::new(0));
     let opened = open();
@@ -134,7 +133,7 @@ fn create(directory: impl Fn(&Opened) -> Inode) -> Turn {
     })
 }
 
-/// One whose names this gateway has all seen.
+/// A directory whose names this gateway has all seen.
 fn published_directory(opened: &Opened) -> Inode {
     opened.runtime.block_on(async {
         let set = SetAttributes::default();
@@ -147,7 +146,7 @@ fn published_directory(opened: &Opened) -> Inode {
     })
 }
 
-/// In order through the file, again and again.
+/// Writes sequentially through the file, repeatedly.
 fn write(bytes: u64) -> Turn {
     let opened = open();
     opened.fill();
@@ -158,7 +157,7 @@ fn write(bytes: u64) -> Turn {
     })
 }
 
-/// In order through the file, whose bytes are all in memory.
+/// Reads sequentially through the file, whose bytes are all in memory.
 fn read(bytes: u64) -> Turn {
     let opened = open();
     opened.fill();

@@ -11,7 +11,7 @@ use crate::operation::{Operation, Turn};
 const VOLUME: VolumeId = VolumeId([1; 16]);
 
 pub(crate) fn operations() -> Vec<Operation> {
-    // All of them fit into the first segment: a change of segments is a turn of other threads.
+    // All of them fit into the first segment, because a change of segments needs other threads.
     vec![
         Operation::new("wal/append 512 B", 4096, || append(512)),
         Operation::new("wal/append 4 KiB", 2048, || append(4 << 10)),
@@ -34,17 +34,17 @@ fn append(bytes: usize) -> Turn {
         let payload: &[u8] = black_box(&payload);
         let appended = wal.append(RecordKind::Data, &[payload]);
         black_box(appended.expect("room in the segment"));
-        // Who is there as long as the log.
+        // The hand must live as long as the log.
         black_box(&hand);
     })
 }
 
-/// A commit of what is durable.
+/// A commit of data that are durable already.
 fn durable_at_once() -> Turn {
     let (wal, hand) = log();
     let appended = wal.append(RecordKind::Data, &[&[1; 512]]);
     let end = appended.expect("room in the segment").end;
-    // Asked for once, it is flushed when it is the syncer's turn.
+    // Once requested, the flush is done when the syncer runs.
     let mut asked = Box::pin(wal.durable(end));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(asked.as_mut().poll(&mut context).is_pending());

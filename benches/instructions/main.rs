@@ -1,23 +1,22 @@
-//! Instructions of the paths that matter, without disk, network and clock. `cargo bench --bench instructions`.
+//! Instruction counts of the important paths, without disk, network and clock. `cargo bench --bench instructions`.
 //!
 //! ```text
 //! cargo bench --bench instructions                                              prints them
-//! cargo bench --bench instructions -- --check benches/instructions.baseline     fails if one is a tenth dearer
+//! cargo bench --bench instructions -- --check benches/instructions.baseline     fails if one costs a tenth more
 //! cargo bench --bench instructions -- --update benches/instructions.baseline    keeps them from now on
 //! cargo bench --bench instructions -- cache fs/create                           only keys that contain one of these
 //! ```
 //!
-//! Valgrind counts them ([`forebay_measure::instructions`]). Each operation is in a state that it is in when a
-//! gateway has served for a while: buffers are there, tables have their size. Counted is the thread that does the
-//! operation; what it hands over to others (flushing, uploading, publishing) is not part of it.
+//! Valgrind counts them ([`forebay_measure::instructions`]). Each operation runs in the state of a gateway that has
+//! served for a while: buffers exist, tables have their size. Only the thread that executes the operation is counted;
+//! work that it leaves to other threads (flushing, uploading, publishing) is not part of it.
 //!
-//! A count tells nothing of waiting for memory, of locks that others hold or of system calls; times do
-//! (docs/performance.md). But it is the same on a busy machine as on an idle one, so that a change of a few percent
-//! shows.
+//! A count does not show waiting for memory, locks held by others, or system calls; times do (docs/performance.md). But
+//! it is the same on a busy machine as on an idle one, so that a change of a few percent shows.
 //!
 //! Run by `cargo test`, each operation is done a few times, and so shows that it works.
 
-// It is a program, and prints what it found.
+// This program prints its results.
 #![allow(clippy::print_stdout)]
 
 mod blocks;

@@ -6,13 +6,13 @@ use std::task::{Context, Poll, Waker};
 
 use forebay_measure::instructions::{CountError, Counted, Turns};
 
-/// Has the program do an operation so often: `--loop KEY TURNS`.
+/// Makes the program repeat an operation: `--loop KEY TURNS`.
 pub(crate) const LOOP: &str = "--loop";
 
 /// One turn.
 pub(crate) type Turn = Box<dyn FnMut()>;
 
-/// An operation, and how to come to the state in which it is counted.
+/// An operation, and how to reach the state in which it is counted.
 pub(crate) struct Operation {
     /// Layer and name: "cache/write 4 KiB".
     pub(crate) key: String,
@@ -21,8 +21,8 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// Counted over up to so many turns, at least 8. Where the turns go round in something, such as a file, a quarter
-    /// of them has to be whole rounds.
+    /// Counts over at most `turns` turns, at least 8. If the turns repeat passes over an object, such as a file, a
+    /// quarter of them must be whole passes.
     pub(crate) fn new(
         key: impl Into<String>,
         turns: u64,
@@ -35,15 +35,15 @@ impl Operation {
         }
     }
 
-    /// Does it so often.
+    /// Executes it `turns` times.
     pub(crate) fn run(&self, turns: u64) {
         let mut turn = (self.prepare)();
-        // What only the first turns do.
+        // Skips work that only the first turns do.
         (0..self.turns.few).for_each(|_| turn());
         counted_turns(&mut turn, turns);
     }
 
-    /// Does it a few times.
+    /// Executes it a few times.
     pub(crate) fn try_out(&self) {
         let mut turn = (self.prepare)();
         (0..2).for_each(|_| turn());
@@ -57,13 +57,13 @@ impl Operation {
     }
 }
 
-/// The instructions in here are counted, known by the name of the function.
+/// Valgrind counts the instructions in this function, which it finds by name.
 #[inline(never)]
 fn counted_turns(turn: &mut Turn, turns: u64) {
     (0..turns).for_each(|_| turn());
 }
 
-/// What a future comes to that does not wait.
+/// The result of a future that does not wait.
 pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,

@@ -1,4 +1,4 @@
-//! What is asked of the program, and what it says.
+//! The program's options, and its output.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use forebay_measure::{Baseline, Machine, Round, Verdict};
 
 use crate::operation::Operation;
 
-/// The line at the head of a baseline that says what it was taken with.
+/// Prefix of the line at the head of a baseline that names the tools and the machine of its counts.
 const TAKEN_WITH: &str = "# taken with:";
 
-/// What is asked for.
+/// The requested operation.
 pub(crate) struct Order {
     baseline: Option<(Deed, PathBuf)>,
-    /// Keys contain one of these, if there are any, as with other benchmarks.
+    /// Only keys that contain one of these, if there are any, as with other benchmarks.
     filters: Vec<String>,
 }
 
-/// What becomes of a baseline.
+/// How to use a baseline.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deed {
     Check,
@@ -58,7 +58,7 @@ impl Order {
         self.filters.is_empty() || filters.any(|filter| key.contains(filter))
     }
 
-    /// Counts, and does with the counts what was asked for.
+    /// Counts, and prints, checks or keeps the counts as requested.
     pub(crate) fn carry_out(&self, operations: &[Operation]) -> Result<ExitCode, Box<dyn Error>> {
         let wanted = operations.iter().filter(|one| self.wants(&one.key));
         let wanted: Vec<_> = wanted.collect();
@@ -80,7 +80,7 @@ impl Order {
     }
 }
 
-/// All processors count at the same time; that changes no count.
+/// Counts on all processors at the same time; that changes no count.
 fn count(operations: &[&Operation]) -> Result<Round, CountError> {
     let (next, counts) = (AtomicUsize::new(0), Mutex::new(Round::default()));
     let work = || {
@@ -103,7 +103,7 @@ fn count(operations: &[&Operation]) -> Result<Round, CountError> {
         .unwrap_or_else(|broken| broken.into_inner()))
 }
 
-/// Where everything has to be checked, that is a failure.
+/// In CI, where everything must be checked, missing Valgrind is a failure.
 fn without_valgrind() -> ExitCode {
     println!("{}", CountError::NoValgrind);
     match env::var_os("CI") {
@@ -171,7 +171,7 @@ fn read(file: &Path) -> Result<Baseline, Box<dyn Error>> {
     Ok(baseline.map_err(|error| format!("{}: {error}", file.display()))?)
 }
 
-/// What counts depend on beside the code.
+/// Conditions other than the code on which counts depend.
 fn surroundings() -> String {
     let first_line = |program: &str, argument: &str| {
         let output = Command::new(program).arg(argument).output().ok()?;

@@ -1,8 +1,8 @@
-//! A small NFS client for measurements: one connection, calls pipelined, as little work of its own
-//! as it can do. It knows what the benchmarks call and no more, and shares no code with the engine.
+//! A small NFS client for measurements: one connection, calls pipelined, and as little work of its own as possible. It
+//! knows only the calls of the benchmarks, and shares no code with the engine.
 //!
-//! What is called is told by [`Work`], which also sees the answers, so that a call may need what an earlier one gave;
-//! [`Client::pipeline`] is the simple case of calls that need nothing of one another.
+//! [`Work`] supplies the calls and also receives the answers, so that a call may depend on an earlier answer;
+//! [`Client::pipeline`] is the simple case of independent calls.
 
 #![allow(dead_code, reason = "no benchmark needs all of it")]
 
@@ -20,13 +20,13 @@ pub(crate) use xdr::{Call, Limits, Results};
 
 use replies::Replies;
 
-/// Calls that are under way at the same time.
+/// Calls in flight.
 pub(crate) const DEPTH: usize = 32;
-/// Bytes taken from the socket at once.
+/// Bytes read from the socket at once.
 const INPUT_BYTES: usize = 256 << 10;
-/// Bytes of a reply that are looked at: its header and status. The rest is counted.
+/// Bytes of a reply that are kept: its header and status. The rest is only counted.
 const HEAD_BYTES: usize = 64;
-/// Pieces handed to the socket at once.
+/// Pieces passed to the socket at once.
 const OUTPUT_PIECES: usize = 2 * DEPTH;
 
 /// One connection to a server.
@@ -40,13 +40,13 @@ pub(crate) struct Client {
 #[derive(Clone)]
 pub(crate) struct Handle(Vec<u8>);
 
-/// Calls that follow from what was answered before.
+/// Calls that depend on earlier answers.
 pub(crate) trait Work<'a> {
-    /// The next call, and a number that tells it from others under way. `None` if there is none before a
-    /// further answer has come; the work has ended when there is none and nothing is under way.
+    /// The next call, and a number that identifies it among those in flight. `None` if there is none before another
+    /// answer has arrived; the work has ended when there is none and no call is in flight.
     fn next(&mut self) -> Option<(u64, Call<'a>)>;
 
-    /// The call of this number has succeeded. Of the reply there is as much as [`Client::run`] was told to keep.
+    /// The call of this number has succeeded. `results` has as much of the reply as `keep` of [`Client::run`] allows.
     fn answered(&mut self, number: u64, results: Results<'_>) -> io::Result<()>;
 }
 
@@ -72,7 +72,7 @@ impl Client {
         Ok(Handle(Results::of(&reply)?.opaque()?.to_vec()))
     }
 
-    /// What one READ and one WRITE may move.
+    /// Most bytes of one READ and one WRITE.
     pub(crate) async fn limits(&mut self, root: &Handle) -> io::Result<Limits> {
         let reply = self.call(Call::fsinfo(root)).await?;
         Results::of(&reply)?.limits()
@@ -95,7 +95,7 @@ impl Client {
         self.lookup(directory, name).await
     }
 
-    /// The bytes that a READ gives.
+    /// The bytes that a READ returns.
     pub(crate) async fn read(
         &mut self,
         file: &Handle,
@@ -126,16 +126,15 @@ impl Client {
         }
     }
 
-    /// Makes one call and gives its reply, which has succeeded.
+    /// Makes one call and returns its reply, which must be a success.
     pub(crate) async fn call(&mut self, call: Call<'_>) -> io::Result<Vec<u8>> {
         let mut replies = Replies::new(usize::MAX, 0);
         self.exchange(&mut replies, &mut One(Some(call))).await?;
         Ok(replies.into_last())
     }
 
-    /// Makes `count` calls, of which up to [`DEPTH`] are under way at the same time, and returns when
-    /// all have been answered. Fails if one did not succeed, or its reply has less than
-    /// `reply_bytes`.
+    /// Makes `count` calls, with up to [`DEPTH`] in flight, and returns when all have been answered. Fails if one did
+    /// not succeed, or its reply has less than `reply_bytes`.
     pub(crate) async fn pipeline<'a>(
         &mut self,
         count: u64,
@@ -151,8 +150,8 @@ impl Client {
         self.exchange(&mut replies, &mut each).await
     }
 
-    /// Does all of a work, with up to [`DEPTH`] calls under way at the same time. It sees `keep` bytes of each reply.
-    /// Fails if a call does not succeed.
+    /// Executes all of a work, with up to [`DEPTH`] calls in flight. It receives `keep` bytes of each reply. Fails if a
+    /// call does not succeed.
     pub(crate) async fn run<'a>(
         &mut self,
         keep: usize,
@@ -193,7 +192,7 @@ impl Client {
         }
     }
 
-    /// Sends of the queue what the socket takes.
+    /// Sends as much of the queue as the socket takes.
     fn send(&self, queue: &mut VecDeque<Call<'_>>) -> io::Result<()> {
         while !queue.is_empty() {
             let pieces: Vec<_> = queue
@@ -217,7 +216,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes in what the socket has.
+    /// Receives the bytes that the socket has.
     fn receive<'a>(&mut self, replies: &mut Replies, work: &mut impl Work<'a>) -> io::Result<()> {
         match self.stream.try_read(&mut self.input) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -243,7 +242,7 @@ impl<'a> Work<'a> for One<'a> {
     }
 }
 
-/// So many calls that need nothing of one another.
+/// A number of independent calls.
 struct Each<F> {
     count: u64,
     issued: u64,

@@ -1,27 +1,26 @@
-//! Telling replies apart in the stream, and checking that each is one of success.
+//! Splits the stream into replies, and checks that each is a success.
 
 use std::io;
 
 use super::xdr::Results;
 
-/// Bit of a record mark that says that the fragment is the last one of its record (RFC 5531,
-/// section 11).
+/// Bit of a record mark: the fragment is the last one of its record (RFC 5531, section 11).
 const LAST_FRAGMENT: u32 = 1 << 31;
 
-/// Replies to the calls under way.
+/// Replies to the calls in flight.
 pub(super) struct Replies {
     /// Transaction numbers, and the numbers of the work.
     outstanding: Vec<(u32, u64)>,
-    /// How much of each reply is kept.
+    /// Number of bytes kept of each reply.
     keep: usize,
-    /// How long each must be.
+    /// Least length of each reply.
     least_bytes: usize,
-    /// The record mark, as far as it has come.
+    /// The record mark, as far as it has arrived.
     mark: Vec<u8>,
-    /// Bytes of the fragment that are still to come.
+    /// Bytes of the fragment that have not arrived.
     fragment_left: usize,
     last_fragment: bool,
-    /// Beginning of the reply that is coming in, and how much of it has come.
+    /// Beginning of the reply that is arriving, and its length so far.
     reply: Vec<u8>,
     reply_bytes: usize,
     last: Vec<u8>,
@@ -50,12 +49,12 @@ impl Replies {
         self.outstanding.len()
     }
 
-    /// What was kept of the last reply.
+    /// The kept bytes of the last reply.
     pub(super) fn into_last(self) -> Vec<u8> {
         self.last
     }
 
-    /// Takes in what has come; each reply that is complete goes to `answered`.
+    /// Takes received bytes; passes each complete reply to `answered`.
     pub(super) fn take_in(
         &mut self,
         mut bytes: &[u8],

@@ -1,4 +1,4 @@
-//! Calls to bytes and bytes to results (RFC 4506, RFC 5531, RFC 1813).
+//! Encodes calls and decodes results (RFC 4506, RFC 5531, RFC 1813).
 
 use std::io;
 
@@ -7,14 +7,14 @@ use super::Handle;
 const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
 
-/// Where the transaction number lies in a call: after the record mark.
+/// Offset of the transaction number in a call: after the record mark.
 const XID_AT: usize = 4;
 /// Bytes of attributes (RFC 1813, `fattr3`), and of those before a change (`wcc_attr`).
 const ATTRIBUTES: usize = 84;
 const ATTRIBUTES_BEFORE: usize = 24;
-/// Bytes that a reply to READDIRPLUS may have, and of them names and cookies.
+/// Limits of a reply to READDIRPLUS in bytes: of the whole, and of names and cookies.
 const LISTING_BYTES: u32 = 64 << 10;
-/// What a payload is filled up with to a multiple of four bytes.
+/// Padding of a payload to a multiple of four bytes.
 const PADDING: [u8; 3] = [0; 3];
 
 /// A call that is being sent: its encoded part, then its payload.
@@ -24,18 +24,18 @@ pub(crate) struct Call<'a> {
     sent: usize,
 }
 
-/// What one READ and one WRITE may move, in bytes.
+/// Most bytes of one READ and one WRITE.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) read: u32,
     pub(crate) write: u32,
 }
 
-/// What a WRITE has reached.
+/// The result of a WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) count: u32,
-    /// Whether all of it is on stable storage, and no COMMIT is needed.
+    /// Whether all of it is on stable storage, so that no COMMIT is needed.
     pub(crate) stable: bool,
     pub(crate) verifier: [u8; 8],
 }
@@ -51,7 +51,7 @@ pub(super) struct Listed {
 impl<'a> Call<'a> {
     fn new(program: u32, procedure: u32) -> Call<'a> {
         let mut head = Vec::with_capacity(256);
-        // Record mark and transaction number are filled in later.
+        // Record mark and transaction number are set later.
         for word in [0, 0, 0, 2, program, 3, procedure] {
             put(&mut head, word);
         }
@@ -105,7 +105,7 @@ impl<'a> Call<'a> {
         Call::new(NFS, 1).opaque(&object.0)
     }
 
-    /// SETATTR of the time of modification and, to the same, of access; without a guard.
+    /// SETATTR of the time of modification, and of access to the same; without a guard.
     pub(crate) fn set_times(object: &Handle, seconds: u32) -> Call<'a> {
         let call = Call::new(NFS, 2).opaque(&object.0);
         // Mode, owner, group and size stay.
@@ -180,7 +180,7 @@ impl<'a> Call<'a> {
         call.word(LISTING_BYTES).word(LISTING_BYTES)
     }
 
-    /// COMMIT of all of a file.
+    /// COMMIT of a whole file.
     pub(crate) fn commit(file: &Handle) -> Call<'a> {
         Call::new(NFS, 21).opaque(&file.0).long(0).word(0)
     }
@@ -192,7 +192,7 @@ impl<'a> Call<'a> {
             .no_attributes()
     }
 
-    /// Completes the call: its length is known by now.
+    /// Completes the call, whose length is known by now.
     pub(super) fn set_xid(&mut self, xid: u32) {
         let length = self.bytes() - XID_AT;
         let mark = length as u32 | 1 << 31;
@@ -204,12 +204,12 @@ impl<'a> Call<'a> {
         &PADDING[..self.payload.len().next_multiple_of(4) - self.payload.len()]
     }
 
-    /// All of it.
+    /// Number of bytes of the whole call.
     fn bytes(&self) -> usize {
         self.head.len() + self.payload.len().next_multiple_of(4)
     }
 
-    /// What is still to be sent.
+    /// The bytes that are still to be sent.
     pub(super) fn unsent(&self) -> impl Iterator<Item = &[u8]> {
         let mut sent = self.sent;
         let pieces = [&self.head[..], self.payload, self.padding()];
@@ -221,8 +221,7 @@ impl<'a> Call<'a> {
         left.into_iter().filter(|piece| !piece.is_empty())
     }
 
-    /// Notes that of `sent` bytes those of this call are sent, and takes them off. Says whether that
-    /// was all of it.
+    /// Takes the bytes of this call off `sent`, the number of bytes sent. Returns whether the call is sent completely.
     pub(super) fn advance(&mut self, sent: &mut usize) -> bool {
         let left = self.bytes() - self.sent;
         let own = left.min(*sent);
@@ -236,15 +235,14 @@ fn put(bytes: &mut Vec<u8>, word: u32) {
     bytes.extend_from_slice(&word.to_be_bytes());
 }
 
-/// What follows the status of a reply of success.
+/// The results behind the status of a successful reply.
 pub(crate) struct Results<'a> {
     pub(super) xid: u32,
     rest: &'a [u8],
 }
 
 impl<'a> Results<'a> {
-    /// Reads the header of a reply up to the status of the procedure, all of which must say that
-    /// it was done.
+    /// Reads the header of a reply up to the status of the procedure. Fails unless all of it says success.
     pub(crate) fn of(reply: &'a [u8]) -> io::Result<Results<'a>> {
         let mut results = Results {
             xid: 0,
@@ -294,7 +292,7 @@ impl<'a> Results<'a> {
         Ok(&bytes[..len])
     }
 
-    /// Something that may be there, `len` bytes long.
+    /// Skips an optional field of `len` bytes.
     fn skip_optional(&mut self, len: usize) -> io::Result<()> {
         if self.word()? != 0 {
             self.take(len)?;
@@ -302,13 +300,13 @@ impl<'a> Results<'a> {
         Ok(())
     }
 
-    /// Attributes before and after a change.
+    /// Skips the attributes before and after a change.
     fn skip_change(&mut self) -> io::Result<()> {
         self.skip_optional(ATTRIBUTES_BEFORE)?;
         self.skip_optional(ATTRIBUTES)
     }
 
-    /// The handle of what a CREATE or MKDIR has made.
+    /// The handle of the object that a CREATE or MKDIR has made.
     pub(crate) fn made(mut self) -> io::Result<Handle> {
         if self.word()? == 0 {
             return Err(io::Error::other("the handle of a new object is not told"));
@@ -316,7 +314,7 @@ impl<'a> Results<'a> {
         Ok(Handle(self.opaque()?.to_vec()))
     }
 
-    /// What a WRITE has reached.
+    /// The result of a WRITE.
     pub(crate) fn written(mut self) -> io::Result<Written> {
         self.skip_change()?;
         Ok(Written {
@@ -332,7 +330,7 @@ impl<'a> Results<'a> {
         self.verifier()
     }
 
-    /// The size that a GETATTR tells.
+    /// The size in a GETATTR reply.
     pub(crate) fn size(mut self) -> io::Result<u64> {
         let before = 5 * 4;
         self.take(before)?;
@@ -346,7 +344,7 @@ impl<'a> Results<'a> {
         self.opaque()
     }
 
-    /// What FSINFO says of READ and WRITE.
+    /// The limits of READ and WRITE in an FSINFO reply.
     pub(super) fn limits(mut self) -> io::Result<Limits> {
         self.skip_optional(ATTRIBUTES)?;
         let (read, _preferred, _multiple) = (self.word()?, self.word()?, self.word()?);
@@ -354,7 +352,7 @@ impl<'a> Results<'a> {
         Ok(Limits { read, write })
     }
 
-    /// What READDIRPLUS has listed.
+    /// The names in a READDIRPLUS reply.
     pub(super) fn entries(mut self) -> io::Result<Listed> {
         self.skip_optional(ATTRIBUTES)?;
         let verifier = self.verifier()?;

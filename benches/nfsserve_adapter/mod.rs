@@ -1,6 +1,6 @@
-//! Any of our file systems behind `nfsserve`.
+//! Runs any of our file systems behind `nfsserve`.
 //!
-//! The calls come without credentials: they are taken for root's.
+//! Its calls have no credentials: they are taken for root's.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::server::Running;
 
 const ROOT: Credentials = Credentials::ROOT;
 
-/// Names looked at in one step of a listing.
+/// Names read in one step of a listing.
 const LISTED_AT_ONCE: usize = 1024;
 
 /// Serves a file system on a port of the loopback.
@@ -69,7 +69,7 @@ impl<F: FileSystem> NFSFileSystem for Adapter<F> {
 
     async fn read(&self, id: fileid3, offset: u64, count: u32) -> Answer<(Vec<u8>, bool)> {
         let read = self.0.read(&ROOT, Inode(id), offset, count).await;
-        // A single vector is what its interface wants.
+        // Its interface wants a single vector.
         answer(read.map(|read| (read.data.concat(), read.eof)))
     }
 
@@ -113,7 +113,7 @@ impl<F: FileSystem> NFSFileSystem for Adapter<F> {
     async fn remove(&self, directory: fileid3, name: &filename3) -> Answer<()> {
         let directory = Inode(directory);
         let removed = match self.0.remove(&ROOT, directory, &name.0).await {
-            // It has one call for both.
+            // It has one method for REMOVE and RMDIR.
             Err(Error::IsDirectory) => self.0.rmdir(&ROOT, directory, &name.0).await,
             removed => removed,
         };
@@ -131,7 +131,7 @@ impl<F: FileSystem> NFSFileSystem for Adapter<F> {
         answer(self.0.rename(&ROOT, from, to).await.map(drop))
     }
 
-    /// It names the place to go on from by inode, which has to be looked for.
+    /// `nfsserve` names the position of a listing by inode, which has to be searched for.
     async fn readdir(
         &self,
         directory: fileid3,

@@ -1,4 +1,4 @@
-//! Our engine over any file system, on a port of the loopback.
+//! Runs our engine over any file system, on a port of the loopback.
 
 #![allow(dead_code, reason = "no benchmark needs all of it")]
 
@@ -11,15 +11,15 @@ use forebay_vfs::FileSystem;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
-    /// Without it the server serves until it is aborted.
+    /// Stops the server; `None` if it serves until it is aborted.
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
 }
 
-/// Serves all of `fs` to everyone, as root.
+/// Serves all of `fs` to every client, as root.
 pub(crate) async fn start<F: FileSystem>(fs: Arc<F>) -> Running {
     let config = ServerConfig {
         handle_key: [7; 32],
@@ -49,7 +49,7 @@ pub(crate) async fn start<F: FileSystem>(fs: Arc<F>) -> Running {
 }
 
 impl Running {
-    /// One that knows no other end than being aborted.
+    /// A server that can only be ended by aborting it.
     pub(crate) fn endless(address: SocketAddr, served: JoinHandle<()>) -> Running {
         Running {
             address,
@@ -63,7 +63,7 @@ impl Running {
             Some(stop) => stop.send(()).expect("it runs"),
             None => self.served.abort(),
         }
-        // An aborted task says so.
+        // The error of an aborted task is expected.
         let _ = self.served.await;
     }
 }

@@ -1,17 +1,17 @@
-//! What lies in the bucket, and the requests that brought it there, for data as people have it:
+//! The content of the bucket, and the requests that put it there, for typical data:
 //! `cargo bench --bench tables -- at_rest [--tree FOLDER] [--write-to FOLDER]`.
 //!
 //! | data | first | then |
 //! |---|---|---|
-//! | a tree | a folder, by default the sources of this project | the same once more, under another name |
-//! | versions | a file that grows, kept as it was each day | 99 more days |
-//! | a large file | 1 GiB | 1 % of it written anew, 4 KiB at a time, anywhere |
+//! | a tree | a folder, by default the sources of this project | the same again, under another name |
+//! | versions | a growing file, kept as it was each day | 99 more days |
+//! | a large file | 1 GiB | 1 % of it overwritten, 4 KiB at a time, at random |
 //! | small files | 10,000 of 200 bytes to 16 KiB | |
 //!
-//! The bucket is in memory; requests are those of S3 but for retries, pages of listings and parts of uploads. Each step
-//! ends when the bucket has all of it, and nothing has been asked of it for a while.
+//! The bucket is in memory; requests are those of S3 except retries, pages of listings and parts of uploads. Each step
+//! ends when the bucket has all of it, and has received no request for a while.
 //!
-//! With `--write-to` nothing is measured: the same data are written to a folder, for others to take from
+//! With `--write-to` nothing is measured: the same data are written to a folder, for other programs to store
 //! (`benches/at_rest.sh` does).
 
 use std::path::{Path, PathBuf};
@@ -31,15 +31,15 @@ const COMMAND: &str = "cargo bench --bench tables -- at_rest";
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
 
-/// How much of each.
+/// Amounts of data.
 #[derive(Clone, Copy)]
 struct Effort {
     versions: usize,
     large: usize,
     small: usize,
-    /// Files of the tree, at most.
+    /// Most files of the tree.
     tree: usize,
-    /// Without requests, until it is said that none follows.
+    /// Time without requests after which no more are expected.
     quiet: Duration,
 }
 
@@ -60,9 +60,9 @@ impl Effort {
     };
 }
 
-/// Who takes the data: a volume, or a folder.
+/// A receiver of the data: a volume, or a folder.
 trait Taker {
-    /// Makes a file, and the folders that it is in, or writes it anew from its beginning.
+    /// Makes a file with its folders, or overwrites it from its beginning.
     async fn file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), Failure>;
     /// Writes a part of a file.
     async fn part(&mut self, path: &Path, offset: usize, bytes: &[u8]) -> Result<(), Failure>;
@@ -93,7 +93,7 @@ const DATA: [Data; 4] = [
     },
 ];
 
-/// What the data are made from.
+/// The source of the data.
 struct Source {
     effort: Effort,
     /// Files by their names below the tree.
@@ -113,7 +113,7 @@ impl Source {
         Ok(Source { effort, tree })
     }
 
-    /// One step; gives the bytes that were written.
+    /// Writes one step; returns the number of bytes written.
     async fn give(
         &self,
         data: &Data,
@@ -177,7 +177,7 @@ impl Source {
     }
 }
 
-/// Regular files below a folder, without what is hidden or built.
+/// Regular files below a folder, without hidden files and build products.
 fn walk(root: &Path, folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let (path, kind) = {
@@ -199,7 +199,7 @@ fn walk(root: &Path, folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result
     Ok(())
 }
 
-/// Lines of a log: words and numbers, as compressible as such files are.
+/// Lines of a log: words and numbers that compress as such files do.
 fn lines(seed: u64, len: usize) -> Vec<u8> {
     const WORDS: [&str; 8] = [
         "GET", "/index", "200", "client", "timeout", "retry", "ok", "upload",
@@ -218,7 +218,7 @@ fn lines(seed: u64, len: usize) -> Vec<u8> {
     text
 }
 
-/// A file that has grown for so many days, 64 KiB a day.
+/// A file that has grown for `version` days, 64 KiB a day.
 fn grown(version: usize) -> Vec<u8> {
     (0..=version)
         .flat_map(|day| lines(1_000_000 + day as u64, 64 * 1024))
@@ -260,7 +260,7 @@ impl Gateway {
         found.ok().map(|found| found.inode)
     }
 
-    /// The directory that a file is in, made where there is none, and the file's name.
+    /// The directory of a file, made if it is missing, and the file's name.
     async fn place(&self, path: &Path) -> Result<(Inode, String), Failure> {
         let mut names: Vec<String> = path
             .iter()
@@ -296,7 +296,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Until the bucket has everything, and nothing is asked of it any more.
+    /// Waits until the bucket has everything, and receives no more requests.
     async fn settle(&self, quiet: Duration) -> Result<(), Failure> {
         self.volume.flush().await?;
         let mut last = self.requests.counts();
@@ -354,7 +354,7 @@ impl Taker for Folder {
     }
 }
 
-/// With which settings: a name, and how they differ from the defaults.
+/// Settings of a volume: a name, and the differences from the defaults.
 type Settings = (&'static str, fn(&mut FsConfig));
 
 const SETTINGS: [Settings; 3] = [
@@ -403,7 +403,7 @@ fn megabytes(bytes: i64) -> String {
     format!("{:.2} MB", bytes as f64 / 1e6)
 }
 
-/// The table, or nothing where the data were only to be written.
+/// The table; empty if the data were only to be written.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let runtime = crate::runtime()?;
     let effort = match arguments.full() {
@@ -428,7 +428,7 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     Ok(format!("{caption}\n\n{}", table?))
 }
 
-/// Writes each step to a folder of its own number.
+/// Writes each step to a folder named by its number.
 async fn write_to(source: &Source, folder: &Path) -> Result<String, Failure> {
     for data in &DATA {
         for step in 0..data.steps.len() {

@@ -1,11 +1,12 @@
-//! What recycling block buffers gains, seen from a client. `cargo bench --bench tables -- buffers`.
+//! The gain from recycling block buffers, seen from a client. `cargo bench --bench tables -- buffers`.
 //!
-//! A client with up to 32 calls under way writes to a volume over the loopback; its log and its bucket are in memory.
-//! Everything that was written is published and dropped, so that buffers come and go as they do all day. In one half of
-//! each round they go to the pool and come back from it, in the other to the allocator (the program's, mimalloc).
+//! A client with up to 32 calls in flight writes to a volume over the loopback; its log and its bucket are in memory.
+//! Everything written is published and dropped, so that buffers are allocated and freed as in normal operation. In one
+//! half of each round they go to the pool and come back from it, in the other to the allocator (the program's,
+//! mimalloc).
 //!
-//! What is told are medians of the rounds and, in brackets, quartiles; the ratio is the median of those of the rounds.
-//! `--rounds N`: 9 if it is not given. Run by `cargo test`, one short round shows that it works.
+//! The figures are medians of the rounds and, in brackets, quartiles; the ratio is the median of the rounds' ratios.
+//! `--rounds N`: 9 by default. Run by `cargo test`, one short round shows that it works.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,13 +24,13 @@ use crate::{Failure, ROOT, server, surroundings, volume};
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// What is written to each of some new files.
+/// The writes to each of some new files.
 struct Load {
     name: &'static str,
     files: usize,
     writes: u64,
     len: usize,
-    /// Where the file's writes begin, in order.
+    /// Offsets of the file's writes, in order.
     at: fn(u64) -> u64,
 }
 
@@ -44,7 +45,7 @@ impl Load {
                 at: |turn| turn * MIB as u64,
             },
             Load {
-                // An odd factor: each of the 16,384 pages once, each in another piece than the one before.
+                // An odd factor: each of the 16,384 pages once, and never two of one piece in a row.
                 name: "4 KiB anywhere in 64 MiB",
                 files: 1,
                 writes: 16_384 / part as u64,
@@ -70,7 +71,7 @@ fn name(load: &Load, turn: usize, number: usize) -> String {
     format!("{}, {turn}, {number}", load.name)
 }
 
-/// Files have new names each time: the same call once more would be taken for a retransmission.
+/// Files have new names each time: a repeated call would be taken for a retransmission.
 async fn written(
     client: &mut Client,
     load: &Load,
@@ -87,7 +88,7 @@ async fn written(
     Ok(began.elapsed())
 }
 
-/// MB/s of each load, in a volume that has had it once before.
+/// MB/s of each load, in a volume that has run it once before.
 fn half(client: &Runtime, loads: &[Load], recycled: bool) -> Result<Round, Failure> {
     measuring::recycle(recycled);
     let runtime = crate::runtime()?;
@@ -130,7 +131,7 @@ fn half(client: &Runtime, loads: &[Load], recycled: bool) -> Result<Round, Failu
     Ok(rates)
 }
 
-/// The table, with what it was measured on.
+/// The table, with the machine it was measured on.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let (part, count) = match arguments.full() {
         true => (1, arguments.after("--rounds").map_or(Ok(9), str::parse)?),

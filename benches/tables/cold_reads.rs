@@ -1,22 +1,22 @@
-//! Reads of what only the bucket has, far away. `cargo bench --bench tables -- cold_reads`.
+//! Reads of data that only a distant bucket has. `cargo bench --bench tables -- cold_reads`.
 //!
-//! The bucket is in memory, [far away](crate::far): 1, 20 and 100 ms. Every measurement opens the volume anew, so that nothing is in
-//! memory, and goes through all of the file system but the network.
+//! The bucket is in memory, [far away](crate::far): 1, 20 and 100 ms. Every measurement opens the volume again, so that
+//! nothing is in memory, and uses the whole file system except the network.
 //!
-//! * *Sequential*: a file of 1 GiB from its beginning to its end, in reads of 1 MiB, 4 of them under way, as
-//!   an NFS client with read-ahead has them. Beside it: what the bucket gives to 32 parallel GETs of 4 MiB of the
-//!   same packs.
-//! * *Out of order*: the same with 16 under way, which arrive in any order among 16, as they do from a client with several
+//! * *Sequential*: a file of 1 GiB from its beginning to its end, in reads of 1 MiB, 4 of them in flight, as from an
+//!   NFS client with read-ahead. Beside it: the rate of 32 parallel GETs of 4 MiB of the same packs.
+//! * *Out of order*: the same with 16 in flight, which arrive in any order among 16, as from a client with several
 //!   connections.
 //! * *Two streams*: the same of two files at once. *Two readers of one file*: each reads a half of it.
-//! * *Random*: 4 KiB anywhere in the file, one after the other: the median of 100, and the tenth of them that took longest. Told in
-//!   round trips as well.
-//! * *From the disk cache*: the first and the last of these by a gateway that was stopped and started again, with a disk cache
-//!   (in `TMPDIR`, which should be on a disk) that has all of the file. The kernel has been told to forget its copy of it.
+//! * *Random*: 4 KiB at random offsets, one after the other: the median of 100, and the slowest tenth of them. Also
+//!   given in round trips.
+//! * *From the disk cache*: the first and the last of these by a gateway that was stopped and started again, with a
+//!   disk cache (in `TMPDIR`, which should be on a disk) that has all of the file. The kernel's copy of it was dropped.
 //!
-//! *GETs* are those of the bucket, and *amplification* is what they fetched for each byte that was read. What is told are medians of
-//! rounds, and quartiles. `--rounds N`: 3 if it is not given; `--store s3://BUCKET/PREFIX` for a bucket of a server, as far away as it
-//! is; `--update FILE` puts the tables in that text. Run by `cargo test`, a small file shows that it works.
+//! *GETs* are those of the bucket, and *amplification* is the number of bytes fetched for each byte read. The figures
+//! are medians of rounds, and quartiles. `--rounds N`: 3 by default; `--store s3://BUCKET/PREFIX` for a bucket of a
+//! server at its real distance; `--update FILE` puts the tables in that file. Run by `cargo test`, a small file shows
+//! that it works.
 
 use std::fs::File;
 use std::path::Path;
@@ -35,15 +35,15 @@ use object_store::{ObjectStore, ObjectStoreExt};
 
 const COMMAND: &str = "cargo bench --bench tables -- cold_reads";
 const MIB: u64 = 1 << 20;
-/// Reads that a client has under way.
+/// A client's reads in flight.
 const UNDER_WAY: usize = 4;
-/// Reads that arrive in any order.
+/// Number of reads that arrive in any order.
 const SHUFFLED: u64 = 16;
-/// GETs of the bucket alone, at once.
+/// GETs of the bucket alone in flight.
 const PARALLEL: usize = 32;
 const GET_BYTES: u64 = 4 * MIB;
 const RANDOM_BYTES: u32 = 4096;
-/// Bytes of a disk cache that has one file, and room for a second.
+/// Size in bytes of a disk cache that has one file, and room for a second.
 const DISK_CACHE: u64 = 2 << 30;
 
 /// The bucket, and the files in it.
@@ -52,11 +52,11 @@ struct Bucket<'a> {
     near: Store,
     files: Vec<Inode>,
     file_bytes: u64,
-    /// How far away it is.
+    /// Its round trip.
     round_trip: Duration,
 }
 
-/// A gateway that has nothing in memory, and the way to its bucket.
+/// A gateway with nothing in memory, and the connection to its bucket.
 struct Cold {
     volume: Volume,
     requests: Arc<CountingStore>,
@@ -64,7 +64,7 @@ struct Cold {
 }
 
 impl Bucket<'_> {
-    /// With two files of so many bytes.
+    /// Makes a bucket with two files of `file_bytes` bytes.
     async fn fill<'a>(
         place: Place<'a>,
         name: &str,
@@ -118,7 +118,7 @@ impl Bucket<'_> {
         })
     }
 
-    /// Has the disk cache in this folder take the first file, slowly enough that nothing is left out.
+    /// Fills the disk cache in this folder with the first file, slowly enough that nothing is left out.
     async fn fill_disk_cache(&self, folder: &Path) -> Result<(), Failure> {
         let mut config = with_disk_cache(folder);
         config.prefetch_bytes = 0;
@@ -132,7 +132,7 @@ impl Bucket<'_> {
         Ok(())
     }
 
-    /// A gateway that is started again in this folder.
+    /// Opens a gateway again on this folder.
     async fn restart(&self, folder: &Path) -> Result<Cold, Failure> {
         forget(folder)?;
         self.open_with(with_disk_cache(folder)).await
@@ -171,11 +171,11 @@ impl Bucket<'_> {
 }
 
 impl Cold {
-    /// A stretch of a file, from which on and up to where is told.
+    /// Reads a stretch of a file.
     async fn read(&self, stretch: Stretch) -> Result<(), Failure> {
         let Stretch { file, from, to, .. } = stretch;
         let reads = (from..to).step_by(MIB as usize).enumerate();
-        // Within each group of as many, every seventh: nearly all neighbours are far apart.
+        // Every seventh within each group: nearly all neighbours are far apart.
         let shuffled = |at: u64| at / SHUFFLED * SHUFFLED + (at * 7 + 5) % SHUFFLED;
         let whole = (to - from) / MIB / SHUFFLED * SHUFFLED;
         let offsets = reads.map(|(at, _)| {
@@ -205,7 +205,7 @@ impl Cold {
         Ok(())
     }
 
-    /// Reads anywhere, and how long each took.
+    /// Reads at random offsets, and returns the time of each.
     async fn randomly(
         &self,
         file: Inode,
@@ -238,7 +238,7 @@ fn with_disk_cache(folder: &Path) -> FsConfig {
     config
 }
 
-/// Has the kernel forget what it keeps in memory of all files in a folder.
+/// Makes the kernel drop its copies of all files in a folder.
 fn forget(folder: &Path) -> Result<(), Failure> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -246,7 +246,7 @@ fn forget(folder: &Path) -> Result<(), Failure> {
             forget(&path)?;
         } else {
             let file = File::open(path)?;
-            // What is not on the disk yet is not forgotten.
+            // The kernel does not drop pages that are not on the disk yet.
             file.sync_all()?;
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
         }
@@ -258,7 +258,7 @@ fn rate(bytes: u64, time: Duration) -> f64 {
     bytes as f64 / 1e6 / time.as_secs_f64()
 }
 
-/// What one reader reads in a row.
+/// The range that one reader reads sequentially.
 #[derive(Clone, Copy)]
 struct Stretch {
     file: Inode,
@@ -267,7 +267,7 @@ struct Stretch {
     shuffled: bool,
 }
 
-/// A row of those that are read in a row: its name, what is read at once, and whether by a gateway with a disk cache.
+/// The sequential reads: the name of a row, its concurrent stretches, and whether the gateway has a disk cache.
 fn in_a_row(bucket: &Bucket<'_>) -> [(&'static str, Vec<Stretch>, bool); 5] {
     let end = bucket.file_bytes;
     let half = end / 2 / MIB * MIB;
@@ -298,12 +298,12 @@ const RANDOM: [(&str, bool); 2] = [
     ("of them from the disk cache", true),
 ];
 
-/// The name of a figure in a round.
+/// Key of a figure in a round.
 fn key(away: Duration, row: &str, figure: &str) -> String {
     format!("{} ms, {row}: {figure}", away.as_millis())
 }
 
-/// All that is told of a bucket as far away as this one is. A disk cache in `folder` has the first file.
+/// All figures of a bucket at this distance. A disk cache in `folder` has the first file.
 async fn measure(
     bucket: &Bucket<'_>,
     random: u64,
@@ -448,7 +448,7 @@ async fn all(place: Place<'_>, full: bool, count: usize) -> Result<String, Failu
     Ok(shown(&bucket, &distances, random, &Rounds::new(rounds)))
 }
 
-/// The tables, with what they were measured on.
+/// The tables, with the machine they were measured on.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let runtime = crate::runtime()?;
     let full = arguments.full();

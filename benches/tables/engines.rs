@@ -1,14 +1,14 @@
-//! What a call costs whoever serves it, beside `nfsserve`: `cargo bench --bench tables -- engines [--rounds N]
+//! The cost of a call on several servers, `nfsserve` among them: `cargo bench --bench tables -- engines [--rounds N]
 //! [--only PART-OF-A-CALL'S-NAME] [--log-in FOLDER]`.
 //!
-//! One connection over the loopback, 32 calls under way, the client on the same processors. Four servers take turns, each new in
-//! each turn: `nfsserve` over a file system in memory; our engine over the same one; our engine over a volume whose log (but with
-//! `--log-in`) and cache are in memory, and which publishes after the turn; and over one that publishes meanwhile, with the settings
-//! that there are without any, into a bucket that is in memory as well.
+//! One connection over the loopback, 32 calls in flight, the client on the same processors. Four servers take turns,
+//! each new in each turn: `nfsserve` over a file system in memory; our engine over the same one; our engine over a
+//! volume whose log (except with `--log-in`) and cache are in memory, and which publishes after the turn; and over one
+//! that publishes meanwhile, with the default settings, into a bucket that is in memory as well.
 //!
-//! Processor time is that of the process without the thread of the client, until nothing is done any more: a turn pays for what the
-//! log does behind it, and not for what another one has left. Of the last server also what uploading takes and
-//! publishing, to the end, and what the bucket takes: copies into memory that is new.
+//! Processor time is that of the process without the client's thread, until all other threads are idle: a turn includes
+//! the later work of the log, and not the remaining work of another turn. For the last server also the cost of
+//! uploading and publishing, to the end, and that of the bucket: copies into new memory.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -31,11 +31,11 @@ const MIB: u64 = 1 << 20;
 const FILE_BYTES: u64 = 256 * MIB;
 const FILE: &str = "file";
 
-/// What is called: its name, the bytes of a call, and how many calls a turn has.
+/// A row: the call, its name, its bytes, and the number of calls in a turn.
 type Row = (Calls, &'static str, u64, u64);
 
-/// No turn writes more than what the [log](volume::LOG) keeps files for (a quarter of its limit, the prepared ones included), so that
-/// it goes round in them as one in use does.
+/// No turn writes more than a quarter of the [log](volume::LOG)'s limit, for which the log keeps files (prepared ones
+/// included), so that it reuses files as a log in operation does.
 const CALLS: [Row; 6] = [
     (Calls::GetAttr, "GETATTR", 0, 40_000),
     (Calls::Create, "CREATE", 0, 10_000),
@@ -58,11 +58,11 @@ enum Calls {
     Write,
 }
 
-/// Who serves.
+/// The server of a turn.
 enum Server {
     Nfsserve(Arc<MemoryFileSystem>),
     Engine(Arc<MemoryFileSystem>),
-    /// Publishes after the turn.
+    /// A volume that publishes after the turn.
     Later(Volume),
     Volume(Volume),
 }
@@ -92,7 +92,7 @@ impl Server {
         }
     }
 
-    /// Waits for what the calls before have left to be done.
+    /// Waits for the background work of the calls before.
     async fn settle(&self) -> Result<(), Failure> {
         if let Server::Later(volume) | Server::Volume(volume) = self {
             volume.flush().await?;
@@ -101,7 +101,7 @@ impl Server {
     }
 }
 
-/// Processor time of all threads but this one.
+/// Processor time of all threads but the current one.
 fn others() -> Duration {
     let now = |clock| {
         let time = clock_gettime(clock);
@@ -110,7 +110,7 @@ fn others() -> Duration {
     now(ClockId::ProcessCPUTime).saturating_sub(now(ClockId::ThreadCPUTime))
 }
 
-/// Waits until no other thread has had anything to do for a while; for a second at most.
+/// Waits until all other threads have been idle for a while; for a second at most.
 fn wait_for_quiet() {
     const WHILE: Duration = Duration::from_millis(10);
     const NOTHING: Duration = Duration::from_micros(200);
@@ -130,7 +130,7 @@ struct Course {
     servers: Runtime,
     client: Runtime,
     payload: Vec<u8>,
-    /// Directories made so far: each turn of CREATE has one of its own.
+    /// Number of directories made so far: each turn of CREATE has one of its own.
     directories: u64,
 }
 
@@ -158,7 +158,7 @@ impl Course {
         Ok(made?)
     }
 
-    /// Seconds, and seconds of the server's processor time, of so many calls.
+    /// The duration, and the server's processor time, of `count` calls, in seconds.
     fn turn(
         &mut self,
         server: &Server,
@@ -233,7 +233,7 @@ impl Course {
     }
 }
 
-/// The next of a row of numbers that look random (xorshift).
+/// The next number of a pseudo-random sequence (xorshift).
 fn next_random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -291,7 +291,7 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
             for server in &servers {
                 let (taken, spent) = course.turn(server, (calls, bytes, count))?;
                 round.insert(rate(server.name(), name), count as f64 / taken);
-                // At least what the clock can tell: a short turn may have none.
+                // At least the clock's resolution: a short turn may measure zero.
                 round.insert(
                     processor(server.name(), name),
                     spent.max(1e-9) / count as f64,

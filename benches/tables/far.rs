@@ -1,8 +1,7 @@
-//! A bucket that is far away: a round trip, 20 ms unless another one is said, passes before each request is begun, and
-//! each connection gives or takes 62 MB/s, which is about what one connection to S3 does. Any number of connections
-//! may be under way.
+//! A distant bucket: each request begins after a round trip, 20 ms by default, and each connection transfers 62 MB/s,
+//! about the rate of one connection to S3. The number of connections is not limited.
 //!
-//! Or a bucket of a real server, as far away as it is: a [`Place`].
+//! Or the bucket of a real server at its real distance: a [`Place`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,16 +24,16 @@ pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(20);
 /// 62 MB/s for each connection.
 const PER_BYTE: Duration = Duration::from_nanos(16);
 
-/// In the name of every pack.
+/// Part of the name of every pack.
 pub(crate) const PACKS: &str = "packs/";
 
-/// The way to a store that is near, and the count of what goes over it.
+/// A distant view of a near store, with counts of the requests over it.
 pub(crate) fn way_to(near: &Store, round_trip: Duration) -> (Store, Arc<CountingStore>) {
     way(near, round_trip, true)
 }
 
-/// The same, where packs are taken and forgotten. A store in memory takes time of this machine for them: a GB of memory that is
-/// new to the process 2.5 s of the kernel's, and next to nothing of memory that somebody has just freed.
+/// The same, but packs are accepted and dropped. A store in memory would cost time of this machine for them: for a GB
+/// of memory that is new to the process 2.5 s of the kernel's time, and next to nothing for memory that was just freed.
 pub(crate) fn way_to_sink(near: &Store, round_trip: Duration) -> (Store, Arc<CountingStore>) {
     way(near, round_trip, false)
 }
@@ -56,22 +55,22 @@ fn way(near: &Store, round_trip: Duration, keeps_packs: bool) -> (Store, Arc<Cou
     counted(near, Arc::new(far))
 }
 
-/// Where the buckets of a table are: in memory, or with `--store URL` below that.
+/// Location of the buckets of a table: in memory, or with `--store URL` below that.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a>(Option<&'a str>);
 
 impl<'a> Place<'a> {
-    /// As the arguments say.
+    /// The location by the arguments.
     pub(crate) fn of(arguments: &'a Arguments) -> Place<'a> {
         Place(arguments.after("--store"))
     }
 
-    /// Whether it is a server's, which is as far away as it is.
+    /// Whether it is a server, at its real distance.
     pub(crate) fn is_server(self) -> bool {
         self.0.is_some()
     }
 
-    /// The store with this name, which nobody else has used.
+    /// Opens the store with this name, which nothing else uses.
     pub(crate) async fn open(self, name: &str) -> Result<Store, Failure> {
         let url = match self.0 {
             Some(url) => format!(
@@ -88,7 +87,7 @@ impl<'a> Place<'a> {
         Ok(forebay_object::open(&url, &options).await?)
     }
 
-    /// The way to it. See [`way_to`].
+    /// The distant view of it. See [`way_to`].
     pub(crate) fn way_to(self, near: &Store, away: Duration) -> (Store, Arc<CountingStore>) {
         match self.is_server() {
             true => counted(near, near.store.clone()),
@@ -96,7 +95,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The same, where packs may be forgotten. See [`way_to_sink`].
+    /// The same, but packs may be dropped. See [`way_to_sink`].
     pub(crate) fn way_to_sink(self, near: &Store) -> (Store, Arc<CountingStore>) {
         match self.is_server() {
             true => counted(near, near.store.clone()),
@@ -104,7 +103,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Removes all that is in it, which on a server would stay.
+    /// Removes all its objects, which would stay on a server.
     pub(crate) async fn remove(self, near: &Store) -> Result<(), Failure> {
         if self.is_server() {
             let all = near.store.list(Some(&near.path("")));
@@ -125,7 +124,7 @@ fn counted(near: &Store, way: Arc<dyn ObjectStore>) -> (Store, Arc<CountingStore
     (store, counted)
 }
 
-/// [`ThrottledStore`] knows the time of bytes that are got; this one adds that of bytes that are put.
+/// [`ThrottledStore`] adds the time of bytes that are received; this store adds that of bytes that are sent.
 #[derive(Debug)]
 struct Far {
     way: ThrottledStore<Arc<dyn ObjectStore>>,

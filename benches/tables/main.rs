@@ -1,26 +1,26 @@
 //! Tables about a volume: `cargo bench --bench tables -- [NAME ...] [--update FILE]`.
 //!
-//! | name | what |
+//! | name | content |
 //! |---|---|
-//! | [`at_rest`] | what lies in the bucket, for data as people have it |
-//! | [`buffers`] | what recycling block buffers gains |
-//! | [`cold_reads`] | reads of what only the bucket has, 1 to 100 ms away |
-//! | [`engines`] | what a call costs whoever serves it, beside nfsserve |
+//! | [`at_rest`] | the content of the bucket, for typical data |
+//! | [`buffers`] | the gain from recycling block buffers |
+//! | [`cold_reads`] | reads of data that only the bucket has, 1 to 100 ms away |
+//! | [`engines`] | the cost of a call on several servers, nfsserve among them |
 //! | [`names`] | one large directory, and a volume of many files |
 //! | [`requests`] | requests and bytes of everyday work |
-//! | [`scale`] | what costs grow with: files, and the distance of the bucket |
-//! | [`sealed_log`] | what sealing the log costs a write |
-//! | [`sharing`] | what callers take from one another |
-//! | [`streams`] | what writers in a row hold in memory |
-//! | [`uploads`] | how fast what was written leaves |
-//! | [`write_latency`] | how long a write takes while what was written before is made small and safe |
+//! | [`scale`] | how costs grow with the number of files and the distance of the bucket |
+//! | [`sealed_log`] | the cost of sealing the log for a write |
+//! | [`sharing`] | the cost of callers for one another |
+//! | [`streams`] | the memory that sequential writers hold |
+//! | [`uploads`] | the rate at which written data reach the bucket |
+//! | [`write_latency`] | the time of a write while earlier data are compressed, sealed and uploaded |
 //! | [`write_patterns`] | the write patterns of a published file layer |
 //!
-//! One program of all of them, for linking it costs more than most of them do. All are measured whose names contain one of those
-//! given, and without any all there are. Each has options of its own, and none takes one that it would not look at.
-//! `--store s3://BUCKET/PREFIX`, which [`cold_reads`] and [`uploads`] know, measures them with a bucket of a server (`benches/on_s3.sh`).
-//! `--update FILE` puts each table between its marks in that text instead of printing it. Run by `cargo test`, little of
-//! everything shows that it works.
+//! One program has all of them, because linking it takes longer than most of them do. It measures those whose names
+//! contain one of the given names, and all without any. Each has options of its own, and refuses options that it would
+//! ignore. `--store s3://BUCKET/PREFIX`, which [`cold_reads`] and [`uploads`] accept, uses a bucket of a server
+//! (`benches/on_s3.sh`). `--update FILE` puts each table between its marks in that file instead of printing it. Run by
+//! `cargo test`, a little of everything shows that it works.
 
 mod at_rest;
 mod buffers;
@@ -53,13 +53,13 @@ use forebay_measure::Arguments;
 use forebay_vfs::Credentials;
 use tokio::runtime::{Builder, Runtime};
 
-/// As the program has it.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A name, the options that are looked at, and what measures and gives a table in Markdown.
+/// A name, its options, and the function that measures and returns a table in Markdown.
 type Tables = (
     &'static str,
     &'static [&'static str],
@@ -94,7 +94,7 @@ const ALL: [Tables; 13] = [
 
 static ROOT: Credentials = Credentials::ROOT;
 
-/// As the program has it on a machine with two processors.
+/// The runtime of the program on a machine with two processors.
 fn runtime() -> std::io::Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(2)
@@ -113,7 +113,7 @@ fn main() -> Result<(), Failure> {
     let mut chosen = ALL.to_vec();
     chosen.retain(|(name, ..)| arguments.chooses(name));
     if chosen.is_empty() {
-        // Other benchmarks may have what was asked for.
+        // Other benchmarks may have the requested one.
         eprintln!(
             "no table is called so; there are: {}",
             ALL.map(|(name, ..)| name).join(", ")

@@ -1,16 +1,16 @@
-//! Names in numbers: one large directory, and a volume of many files. `cargo bench --bench tables -- names`.
+//! Many names: one large directory, and a volume of many files. `cargo bench --bench tables -- names`.
 //!
-//! * *One directory* of 100,000 files: made, listed with attributes, looked at in any order, renamed, removed, 64
-//!   calls at a time, through all of the file system but the network; and listed and looked at by a gateway that has
-//!   nothing of it in memory. The log is in the temporary folder (`TMPDIR`), so that what has to be stable waits for a
-//!   disk; the bucket is a folder beside it.
-//! * *A volume* of a million files, a thousand in each directory: how long a gateway with an empty local folder takes to
-//!   open it, what it answers then, with 16 and with 64 MiB for metadata, and what memory that takes; and how long one
-//!   takes that was killed with a gigabyte in its log, in large records and in small ones. `--files N` for a volume
-//!   alone of another number, whose table has a place of its own: ten million do not fit into the memory for metadata
-//!   by far.
+//! * *One directory* of 100,000 files: made, listed with attributes, looked up in any order, renamed, removed, 64 calls
+//!   at a time, through the whole file system except the network; and listed and looked up by a gateway that has
+//!   nothing of it in memory. The log is in the temporary folder (`TMPDIR`), so that stable operations wait for a disk;
+//!   the bucket is a folder beside it.
+//! * *A volume* of a million files, a thousand in each directory: the time that a gateway with an empty local folder
+//!   takes to open it, its rate of lookups then, with 16 and with 64 MiB for metadata, and the memory that takes; and
+//!   the start after a kill with a gigabyte in the log, in large records and in small ones. `--files N` for a volume
+//!   alone of another size, whose table has a place of its own: ten million do not fit into the memory for metadata by
+//!   far.
 //!
-//! `--update FILE` puts the tables in that text. Run by `cargo test`, few files show that it works.
+//! `--update FILE` puts the tables in that file. Run by `cargo test`, few files show that it works.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -29,18 +29,18 @@ use tokio::runtime::{Builder, Runtime};
 
 const COMMAND: &str = "cargo bench --bench tables -- names";
 const MIB: u64 = 1 << 20;
-/// Calls that are under way at the same time.
+/// Calls in flight.
 const AT_ONCE: u64 = 64;
-/// Entries that are listed at once: as many as fit into a READDIRPLUS reply of the kernel's client.
+/// Entries listed at once: as many as fit into a READDIRPLUS reply of the kernel's client.
 const PAGE: usize = 500;
 /// Files in each directory of the volume.
 pub(crate) const IN_DIRECTORY: u64 = 1000;
-/// Looks at files of the volume.
+/// Lookups of files of the volume.
 const LOOKS: u64 = 10_000;
-/// Memory for metadata with which they are looked at: little, and what there is without a setting.
+/// Sizes of the metadata cache during the lookups: small, and the default.
 const METADATA_CACHES: [u64; 2] = [16 * MIB, 64 * MIB];
 
-/// How much of everything.
+/// Amounts of work.
 #[derive(Clone, Copy)]
 struct Effort {
     directory: Option<u64>,
@@ -48,12 +48,12 @@ struct Effort {
     log_bytes: u64,
 }
 
-/// A gateway with a runtime of its own, which ends with it as a process does that is killed.
+/// A gateway with a runtime of its own, which ends like a killed process when it is dropped.
 pub(crate) struct Gateway {
     runtime: Option<Runtime>,
     pub(crate) volume: Volume,
     pub(crate) requests: Arc<CountingStore>,
-    /// How long that took.
+    /// Duration of the opening.
     pub(crate) opened: Duration,
 }
 
@@ -108,7 +108,7 @@ impl Gateway {
         }
     }
 
-    /// Does `count` pieces of work, many at a time; gives the time.
+    /// Runs `work` `count` times, many at a time; returns the duration.
     fn each<W>(&self, count: u64, work: impl Fn(Volume, u64) -> W) -> Result<Duration, Failure>
     where
         W: Future<Output = Result<(), Failure>> + Send + 'static,
@@ -133,7 +133,7 @@ impl Gateway {
         })
     }
 
-    /// Lists a directory with attributes; gives the number of entries and the time.
+    /// Lists a directory with attributes; returns the number of entries and the duration.
     pub(crate) fn list(&self, directory: Inode) -> Result<(u64, Duration), Failure> {
         self.run(async {
             let began = Instant::now();
@@ -152,7 +152,7 @@ impl Gateway {
         })
     }
 
-    /// Makes these files, from the first of a directory on, a thousand in each, each with `bytes`.
+    /// Makes these files, a thousand in each directory, from the first of a directory on, each with `bytes`.
     pub(crate) fn fill(
         &self,
         files: Range<u64>,
@@ -203,7 +203,7 @@ fn memory() -> u64 {
         / 1024
 }
 
-/// Any of `count` numbers, each of them once in as many turns.
+/// A permutation of the numbers below `count`: each `turn` gives another number.
 pub(crate) fn shuffled(turn: u64, count: u64) -> u64 {
     // A prime that is larger than any count here, so that it shares no factor with one.
     const STRIDE: u64 = 2_147_483_647;
@@ -244,7 +244,7 @@ pub(crate) async fn look(volume: &Volume, number: u64) -> Result<Inode, Failure>
     Ok(found.await?.inode)
 }
 
-/// The rows about one directory.
+/// Rows of the table of one directory.
 struct Rows {
     text: String,
     log: u64,
@@ -354,7 +354,7 @@ fn seconds(time: Duration) -> String {
     format!("{} s", table::three(time.as_secs_f64()))
 }
 
-/// Looks paths up, all over the volume; gives how many a second. The `others` are none of the first ones.
+/// Looks up paths all over the volume; returns the rate per second. `others` selects other paths than the first time.
 fn looks(gateway: &Gateway, files: u64, others: bool) -> Result<String, Failure> {
     let slowest = Arc::new(AtomicU64::new(0));
     let worst = slowest.clone();
@@ -394,7 +394,7 @@ fn a_volume(files: u64, log_bytes: u64) -> Result<String, Failure> {
         now
     };
 
-    // Without a disk under its log: how fast names are made is another table.
+    // Without a disk for its log: another table shows how fast names are made.
     let filling = tempfile::tempdir_in(surroundings::memory_folder())?;
     let gateway = Gateway::open(&store, filling.path().to_owned(), |_| ())?;
     let taken = gateway.fill(0..files, &[])?;
@@ -410,7 +410,7 @@ fn a_volume(files: u64, log_bytes: u64) -> Result<String, Failure> {
             requests = row("opened with an empty local folder", opened, &gateway, 0);
         }
         let cache = format!("with {} MiB for metadata", cache_bytes >> 20);
-        // The second time they have what the first has left in memory.
+        // The second time they find the cache as the first time left it.
         for time in ["paths looked up, anywhere", "others"] {
             let figure = looks(&gateway, files, time == "others")?;
             requests = row(&format!("{time}, {cache}"), figure, &gateway, requests);
@@ -431,15 +431,15 @@ fn a_volume(files: u64, log_bytes: u64) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// A gateway that was killed with so many bytes in its log, written in pieces of `record` bytes, and opened again; and what it had
-/// not published.
+/// Kills a gateway with `log_bytes` bytes in its log, written in pieces of `record` bytes, and opens it again. Returns
+/// the gateway and the bytes that were not published.
 fn killed(
     store: &Store,
     local: &Path,
     log_bytes: u64,
     record: u64,
 ) -> Result<(Gateway, u64), Failure> {
-    // Most of what is written stays in the log.
+    // Most of the written data stay in the log.
     let hold = |config: &mut FsConfig| {
         config.checkpoint_interval = Duration::from_secs(3600);
         config.checkpoint_bytes = 4 * log_bytes;
@@ -497,7 +497,7 @@ fn measure(effort: Effort, command: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The tables, with what they were measured on.
+/// The tables, with the machine they were measured on.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let files = arguments.after("--files");
     let effort = match arguments.full() {

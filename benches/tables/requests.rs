@@ -1,14 +1,13 @@
-//! Requests and bytes of everyday work: what a bill for a bucket is made of. `cargo bench --bench tables -- requests`.
+//! Requests and bytes of everyday work, as on the bill for a bucket. `cargo bench --bench tables -- requests`.
 //!
-//! The rows are pieces of work, one after the other, on two volumes, one of small files and one with a large file, by the
-//! settings that a volume has unless others are made. Each begins when the bucket has all of what was there before, and
-//! ends when it has all of the work. Names are made as the kernel's client
-//! makes them: CREATE, then a WRITE that is stable before its reply. The bucket is in memory; the counts are those
-//! of S3 but for retries, pages of listings (1,000 names each) and parts of uploads.
+//! The rows are pieces of work, one after the other, on two volumes with the default settings, one of small files and
+//! one with a large file. Each begins when the bucket has the state before it, and ends when it has all of the work.
+//! Names are made as the kernel's client makes them: CREATE, then a WRITE that is stable before its reply. The bucket
+//! is in memory; the counts are those of S3 except retries, pages of listings (1,000 names each) and parts of uploads.
 //!
-//! *Within the work* counts up to the moment at which the bucket has it. Merging of metadata, and collecting what is
-//! not needed any more, come later or not at all, as there is reason: they are *afterwards*, up to 20 s without
-//! any request. *Idle* begins after that, and lasts two minutes, or as many seconds as `--idle` says.
+//! *Within the work* counts up to the moment at which the bucket has it. Merging of metadata and garbage collection
+//! come later or not at all, as needed: they are *afterwards*, up to 20 s without any request. *Idle* begins after
+//! that, and lasts two minutes, or as many seconds as `--idle` says.
 //!
 //! Run by `cargo test`, less of each work shows that it works.
 
@@ -26,12 +25,12 @@ const COMMAND: &str = "cargo bench --bench tables -- requests";
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// How much of each work is done.
+/// Amounts of work.
 #[derive(Clone, Copy)]
 struct Effort {
     files: u64,
     large_bytes: u64,
-    /// Without requests, until it is said that none follows.
+    /// Time without requests after which no more are expected.
     quiet: Duration,
     idle: Duration,
 }
@@ -83,7 +82,7 @@ impl Gateway {
         })
     }
 
-    /// The same bucket, from a machine that has nothing of it.
+    /// A gateway on the same bucket, on a machine that has nothing of it.
     async fn elsewhere(self) -> Result<Gateway, Failure> {
         self.volume.close(Duration::from_secs(60)).await;
         Gateway::open(self.bucket).await
@@ -130,7 +129,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// What the small files are called.
+    /// Writes the small files.
     async fn small_files(&self, count: u64) -> Result<(), Failure> {
         for number in 0..count {
             self.create(&small(number), 4 * KIB).await?;
@@ -139,7 +138,7 @@ impl Gateway {
     }
 }
 
-/// Waits until nothing has been asked of the bucket for a while.
+/// Waits until the bucket has received no requests for a while.
 pub(crate) async fn silence(requests: &CountingStore, quiet: Duration) {
     let mut last = requests.counts();
     loop {
@@ -156,14 +155,14 @@ fn small(number: u64) -> String {
     format!("small file {number}")
 }
 
-/// One row after the other.
+/// The table, row by row.
 struct Table {
     effort: Effort,
     text: String,
 }
 
 impl Table {
-    /// Counts what `work` asks of the bucket until all of it is there, and what follows by itself.
+    /// Counts the requests of `work` until the bucket has all of it, and the later ones of background work.
     async fn row(
         &mut self,
         name: &str,
@@ -360,7 +359,7 @@ async fn measure(effort: Effort) -> Result<String, Failure> {
     Ok(table.text)
 }
 
-/// The tables, with what they were measured on.
+/// The tables, with the machine they were measured on.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let runtime = crate::runtime()?;
     let mut effort = match arguments.full() {

@@ -1,16 +1,17 @@
-//! What costs grow with: the files of a volume, and the distance of its bucket. `cargo bench --bench tables -- scale`.
+//! How costs grow with the files of a volume and the distance of its bucket. `cargo bench --bench tables -- scale`.
 //!
 //! Volumes of 1,000, 10,000 and 100,000 files of 1 KiB, a thousand in each directory, are made in memory, before any
-//! clock runs: the last directory by itself, all others up to 64 at the same time, so that the files of one are numbered
-//! among those of 63 others. Then gateways with an empty local folder (in `TMPDIR`, which should be on a disk) open copies of them
-//! that are [far away](crate::far): 1, 10 and 100 ms. Each finds the bucket as the volume's maker left it.
+//! time is measured: the last directory by itself, all others up to 64 at the same time, so that the inodes of one
+//! directory lie among those of 63 others. Then gateways with an empty local folder (in `TMPDIR`, which should be on a
+//! disk) open copies of them that are [far away](crate::far): 1, 10 and 100 ms. Each finds the bucket as the volume's
+//! maker left it.
 //!
-//! *Round trips* are what the time grows by for each millisecond that the bucket is farther away, from 10 to 100 ms: the requests
-//! that wait for one another. The *requests* beside them are all, at 100 ms: those that go at the same time, and those
-//! of the background within that time.
+//! *Round trips* are the growth of the time for each millisecond of distance, from 10 to 100 ms: the requests that wait
+//! for one another. The *requests* beside them are all requests, at 100 ms: including concurrent ones, and those of
+//! background work within that time.
 //!
-//! What is told are medians of the rounds and, in brackets, quartiles; the round trips are medians of those of the rounds. `--rounds N`:
-//! 5 if it is not given. Run by `cargo test`, a small volume and short ways show that it works.
+//! The figures are medians of the rounds and, in brackets, quartiles; the round trips are medians of the rounds' own.
+//! `--rounds N`: 5 by default. Run by `cargo test`, a small volume and short distances show that it works.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use crate::{Failure, ROOT, far, requests, surroundings};
 const COMMAND: &str = "cargo bench --bench tables -- scale";
 const FILE_BYTES: usize = 1 << 10;
 static CONTENT: [u8; FILE_BYTES] = [0x5a; FILE_BYTES];
-/// Pieces of work of the same kind, of each of which the mean is taken in a round.
+/// Number of pieces of work of one kind whose mean a round takes.
 const FEW: u64 = 5;
 const COMMITS: u64 = 20;
 
@@ -48,21 +49,21 @@ const WORKS: [&str; 9] = [
     OPENED, FIRST, OTHERS, READ, LISTED, SCATTERED, MADE, PUBLISHED, COMMITTED,
 ];
 
-/// How much of everything.
+/// Amounts of work.
 struct Effort {
     files: Vec<u64>,
-    /// How many milliseconds the bucket is away. Round trips are told by the last two.
+    /// Distances of the bucket in milliseconds. The last two give the round trips.
     away: [u64; 3],
     rounds: usize,
-    /// Without requests, until a volume is said to be made.
+    /// Time without requests after which a volume is complete.
     quiet: Duration,
 }
 
-/// A volume that is in a bucket, and nowhere else.
+/// A volume that exists only in a bucket.
 struct Made {
     bucket: InMemory,
     files: u64,
-    /// The first of its directories, and the last one, which was made by itself.
+    /// The first of its directories, and the last one, whose files were made by themselves.
     directories: [Inode; 2],
 }
 
@@ -102,7 +103,7 @@ impl Made {
         })
     }
 
-    /// A gateway that has nothing of it, so many milliseconds away.
+    /// Opens a gateway that has nothing of the volume, `away` milliseconds from it.
     fn open(&self, local: &Path, away: u64) -> Result<Gateway, Failure> {
         let near = store(self.bucket.fork());
         let (far, _) = far::way_to(&near, Duration::from_millis(away));
@@ -131,12 +132,12 @@ impl Turn<'_> {
         let (taken, requests) = (taken.as_secs_f64() * 1e3, requests as f64);
         let time = key(files, work, &milliseconds(self.away));
         self.round.insert(time, taken / count as f64);
-        // The farthest comes last, and stays.
+        // The largest distance comes last, and its requests stay.
         let requests = requests / count as f64;
         self.round.insert(key(files, work, "requests"), requests);
     }
 
-    /// Does so many pieces of work, one after the other, and keeps what each of them takes.
+    /// Does `count` pieces of work, one after the other, and keeps the cost of each.
     fn row(
         &mut self,
         work: &str,
@@ -158,7 +159,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// What is looked at with nothing in memory. `turn` says where.
+    /// Lookups and reads with nothing in memory. `turn` chooses the files.
     fn looking(&mut self, turn: u64) -> Result<(), Failure> {
         let files = self.made.files;
         let local = tempfile::tempdir()?;
@@ -194,7 +195,7 @@ impl Turn<'_> {
         gateway.close()
     }
 
-    /// What somebody finds who begins to work in a directory.
+    /// The first work of a client in a directory.
     fn working(&mut self) -> Result<(), Failure> {
         let [scattered, directory] = self.made.directories;
         for (work, directory) in [(SCATTERED, scattered), (LISTED, directory)] {
@@ -278,7 +279,7 @@ fn shown(rounds: &Rounds, effort: &Effort) -> String {
                     .away
                     .map(|away| table::digits(median(&milliseconds(away)))),
             );
-            // What does not grow is measured a little more or less than nothing.
+            // A cost that does not grow may be measured slightly below zero.
             let grown = |trips: f64| if trips.abs() < 0.005 { 0.0 } else { trips };
             cells.push(table::times(median("round trips").map(grown)));
             text += &table::line(cells);
@@ -287,7 +288,7 @@ fn shown(rounds: &Rounds, effort: &Effort) -> String {
     text
 }
 
-/// The table, with what it was measured on.
+/// The table, with the machine it was measured on.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let effort = match arguments.full() {
         true => Effort {

@@ -1,10 +1,11 @@
-//! What everything that makes data small and safe at rest costs a write, and what a sealed log does, through all of the file layer:
+//! The cost of compression, sealing and deduplication for a write, and of a sealed log, through the whole file layer:
 //! `cargo bench --bench tables -- sealed_log [--rounds N]`.
 //!
-//! Three volumes are written to in turns: one with nothing on; one that compresses, is sealed, and looks for content that it
-//! has; and one whose log is sealed as well. Every other round begins with the last one. Calls of one size overwrite a file from its beginning to its end; nobody asks for stable storage, and everything is
-//! published between the turns. Counted is the processor time of the thread that writes; what it
-//! leaves to others, packs and uploads, is not part of it. The log lies in memory, the bucket as well.
+//! Three volumes are written to in turns: one with nothing on; one that compresses, is sealed, and looks for content
+//! that it has; and one whose log is sealed as well. Every other round begins with the last one. Calls of one size
+//! overwrite a file from its beginning to its end; no call asks for stable storage, and everything is published between
+//! the turns. The processor time of the writing thread is counted; the work that it leaves to other threads, packs and
+//! uploads, is not part of it. The log is in memory, and the bucket as well.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +42,7 @@ struct Opened {
     _local: tempfile::TempDir,
 }
 
-/// Compresses, seals, and looks for content that the volume has.
+/// Makes the volume compress, seal, and look for content that it has.
 pub(crate) fn set_everything_on(config: &mut FsConfig) -> Result<(), Failure> {
     config.compression = Compression::default();
     config.dedup = Dedup::Full;
@@ -59,7 +60,7 @@ async fn open(kind: &'static str, everything: bool, seal_log: bool) -> Result<Op
         set_everything_on(&mut config)?;
     }
     config.seal_log = seal_log;
-    // Published between the turns, and not in them.
+    // Published between the turns, and not during them.
     config.checkpoint_interval = Duration::from_secs(3600);
     config.checkpoint_bytes = 1 << 40;
     config.early_bytes = 1 << 40;
@@ -79,14 +80,14 @@ async fn open(kind: &'static str, everything: bool, seal_log: bool) -> Result<Op
     })
 }
 
-/// Time that this thread has had a processor, in ns.
+/// Processor time of this thread, in ns.
 fn thread_ns() -> Result<u64, Failure> {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let first = stat.split_whitespace().next().unwrap_or_default();
     Ok(first.parse()?)
 }
 
-/// Writes `count` times so many bytes; gives ns for each.
+/// Writes `data` `count` times; returns ns for each.
 async fn write(opened: &Opened, data: &[u8], count: usize) -> Result<f64, Failure> {
     let began = thread_ns()?;
     let mut offset = 0;
@@ -133,7 +134,7 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     for (kind, everything, seal_log) in KINDS {
         volumes.push(runtime.block_on(open(kind, everything, seal_log))?);
     }
-    // Buffers, tables and segments find their size.
+    // Buffers, tables and segments reach their size.
     one_round(&runtime, &volumes, full)?;
     let mut once = || {
         volumes.reverse();

@@ -1,14 +1,15 @@
-//! What callers take from one another: `cargo bench --bench tables -- sharing [--rounds N]`.
+//! The cost of callers for one another: `cargo bench --bench tables -- sharing [--rounds N]`.
 //!
-//! Calls of a volume from one thread, from two threads at once, and from two threads that have a volume each, so that they
-//! share nothing but the machine. Each thread has a file and a directory of its own. What the second is slower than the third is what
-//! the volume's locks and cache lines cost that callers share: the log's, the gate between two checkpoints, the overlay's,
-//! the cache's accounts and pool.
+//! Calls of a volume from one thread, from two threads at once, and from two threads that have a volume each, so that
+//! they share nothing but the machine. Each thread has a file and a directory of its own. The difference between the
+//! second and the third is the cost of the volume's locks and cache lines that callers share: those of the log, the
+//! gate between two checkpoints, the overlay, the cache's accounts and pool.
 //!
-//! Times are those on the wall of a call, with its thread's processor time beside it: who waits for a lock sleeps. Log and bucket are in
-//! memory; nothing is published before the round is over. CREATE waits for the log's flush, which costs next to nothing
-//! there, and for its thread. Rounds take turns; told are medians and quartiles. `--rounds N`: 9 if it is not given;
-//! `--update FILE` puts the table in that text. Run by `cargo test`, a few calls show that it works.
+//! Times are wall times of a call, with its thread's processor time beside them: a thread that waits for a lock sleeps.
+//! Log and bucket are in memory; nothing is published before the round is over. CREATE waits for the log's flush, which
+//! costs next to nothing there, and for the thread that flushes. Rounds take turns; the figures are medians and
+//! quartiles. `--rounds N`: 9 by default; `--update FILE` puts the table in that file. Run by `cargo test`, a few calls
+//! show that it works.
 
 use std::sync::Barrier;
 use std::thread;
@@ -25,7 +26,7 @@ use crate::{Failure, ROOT, surroundings};
 
 const COMMAND: &str = "cargo bench --bench tables -- sharing";
 const CALL_BYTES: u64 = 4 << 10;
-/// Of each thread, beyond what a processor's caches hold.
+/// Size of each thread's file: more than a processor's caches hold.
 const FILE_BYTES: u64 = 64 << 20;
 
 #[derive(Clone, Copy)]
@@ -37,8 +38,8 @@ enum Calls {
     Create,
 }
 
-/// Changes of a turn fit into what the log has prepared, so that its threads, for which there is no third processor, have nothing
-/// to do meanwhile.
+/// The changes of a turn fit into the segments that the log has prepared, so that its threads, for which there is no
+/// third processor, are idle meanwhile.
 const CALLS: [(Calls, &str, u64); 5] = [
     (Calls::GetAttr, "GETATTR", 200_000),
     (Calls::Lookup, "LOOKUP", 100_000),
@@ -47,12 +48,12 @@ const CALLS: [(Calls, &str, u64); 5] = [
     (Calls::Create, "CREATE", 2000),
 ];
 
-/// What the log's threads need to prepare a segment.
+/// Time that the log's threads need to prepare a segment.
 const SETTLES: Duration = Duration::from_millis(100);
 
 const SCENES: [&str; 3] = ["one thread", "two, one volume", "two, a volume each"];
 
-/// A volume, and what each thread has in it.
+/// A volume, and the files and directories of each thread in it.
 struct Scene {
     opened: Opened,
     files: [Inode; 2],
@@ -97,7 +98,7 @@ async fn scene() -> Result<Scene, Failure> {
     })
 }
 
-/// One thread's calls: where they go, and which they are.
+/// One thread's calls, and their targets.
 #[derive(Clone, Copy)]
 struct Caller<'a> {
     scene: &'a Scene,
@@ -127,7 +128,7 @@ impl Caller<'_> {
         Ok(())
     }
 
-    /// Seconds on the wall and of the processor that a call takes.
+    /// Wall time and processor time of a call, in seconds.
     fn run(self, calls: Calls, count: u64, begin: &Barrier) -> Result<(f64, f64), Failure> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let data = surroundings::noise(self.index as u64, CALL_BYTES as usize);
@@ -153,7 +154,7 @@ fn own_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// All of these at once; the mean of what they took.
+/// Runs all callers at once; returns the means of their times.
 fn at_once(callers: &[Caller<'_>], calls: Calls, count: u64) -> Result<(f64, f64), Failure> {
     let begin = Barrier::new(callers.len());
     let taken: Result<Vec<_>, Failure> = thread::scope(|scope| {
@@ -196,7 +197,7 @@ fn measure(
             &[caller(0, 0), caller(0, 1)],
             &[caller(0, 0), caller(1, 0)],
         ];
-        // Who comes first finds another state of the machine than who comes last.
+        // The first one finds another state of the machine than the last one.
         let mut order = [0, 1, 2];
         order.rotate_left(number as usize % 3);
         for at in order {
@@ -252,7 +253,7 @@ fn shown(rounds: &Rounds) -> String {
     text
 }
 
-/// The table, with what it was measured on.
+/// The table, with the machine it was measured on.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let runtime = crate::runtime()?;
     let full = arguments.full();

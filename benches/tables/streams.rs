@@ -1,15 +1,15 @@
-//! What writers in a row hold in memory. `cargo bench --bench tables -- streams`.
+//! The memory that sequential writers hold. `cargo bench --bench tables -- streams`.
 //!
-//! 1, 4 and 16 writers at once, each of a file of 256 MiB from its beginning to its end, in writes of 1 MiB through the file layer,
-//! by the settings that a volume has unless others are made. The bucket is [far away](crate::far); the log is in
-//! memory.
+//! 1, 4 and 16 writers at once, each of a file of 256 MiB from its beginning to its end, in writes of 1 MiB through the
+//! file layer, with a volume's default settings. The bucket is [far away](crate::far); the log is in memory.
 //!
 //! * *Paced*: all of them together write 128 MiB a second, which four uploads at a time can carry.
 //! * *As fast as they go*: writers are ahead of the bucket, until a limit slows them.
 //!
-//! Each millisecond the volume is asked how many bytes of files the bucket does not have (*dirty*), and how many packs have
-//! that are put together or on their way. The difference is in block buffers only, and what is told of *each writer* is his share
-//! of it. Figures are medians of the rounds of the most that was seen and, in brackets, quartiles. `--rounds N`: 3 if it is not given. Run by `cargo test`, short files show that it works.
+//! Every millisecond the volume reports the bytes of files that the bucket does not have (*dirty*), and the bytes of
+//! packs that are being built or uploaded. The difference is in block buffers only, and *each writer* has an equal
+//! share of it. The figures are the medians of each round's maximum and, in brackets, quartiles. `--rounds N`: 3 by
+//! default. Run by `cargo test`, short files show that it works.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,20 +26,20 @@ use crate::{Failure, ROOT, far, surroundings, volume};
 const COMMAND: &str = "cargo bench --bench tables -- streams";
 const MIB: u64 = 1 << 20;
 const STREAMS: [u64; 3] = [1, 4, 16];
-/// Bytes a second of all writers together.
+/// Bytes per second of all writers together.
 const PACE: u64 = 128 * MIB;
 
-/// The most that was seen, in MiB.
+/// Maxima of the samples, in MiB.
 #[derive(Clone, Copy, Debug, Default)]
 struct Most {
     dirty: f64,
     packs: f64,
-    /// Of the dirty ones, those that no pack has.
+    /// Dirty bytes that are in no pack.
     left: f64,
 }
 
 impl Most {
-    /// Looks at a volume until it is dropped.
+    /// Samples a volume until the future is dropped.
     async fn of(volume: Volume, seen: Arc<std::sync::Mutex<Most>>) {
         loop {
             let status = volume.status();
@@ -55,7 +55,7 @@ impl Most {
     }
 }
 
-/// Writes so many files at the same time.
+/// Writes `streams` files at the same time.
 async fn written(streams: u64, file_bytes: u64, paced: bool) -> Result<Most, Failure> {
     let near = forebay_object::open("memory://", &StoreOptions::default()).await?;
     Volume::format(&near).await?;
@@ -140,7 +140,7 @@ fn shown(rounds: &Rounds) -> String {
     text
 }
 
-/// The table, with what it was measured on.
+/// The table, with the machine it was measured on.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let (count, file_bytes) = match arguments.full() {
         true => (

@@ -1,24 +1,24 @@
-//! How fast what was written leaves for a bucket that is far away. `cargo bench --bench tables -- uploads`.
+//! The rate at which written data reach a distant bucket. `cargo bench --bench tables -- uploads`.
 //!
-//! * *A burst*: 512 MiB are written to memory and log, and then all of it is asked into the bucket.
-//! * *A stream*: 4 GiB are written as fast as the volume takes them with its default memory of 1 GiB; the time runs until all
-//!   of it is in the bucket.
-//! * *Small files*: 10,000 files of 16 KiB, and then all of them asked into the bucket.
+//! * *A burst*: 512 MiB are written to memory and log, and then all of it is flushed to the bucket.
+//! * *A stream*: 4 GiB are written as fast as the volume takes them with its default memory of 1 GiB; the time runs
+//!   until all of it is in the bucket.
+//! * *Small files*: 10,000 files of 16 KiB, and then all of them flushed to the bucket.
 //!
-//! The volume has uploaded some 512 MiB of the same kind just before, and has its memory as one in use has.
+//! The volume has uploaded some 512 MiB of the same kind just before, so that its memory is that of a volume in use.
 //!
-//! Beside each: what the bucket takes of as many bytes in plain parallel PUTs, as large and as many at a time as the
-//! volume's packs are, out of 512 MiB at the most that are put again and again; and a volume that looks for content which
-//! it has already (`dedup = "full"`), and finds none. The bucket is [far away](crate::far), and
-//! [forgets packs](far::way_to_sink). The log is in memory. Bytes are noise: what compresses leaves faster. No two
-//! pieces of 16 KiB are the same.
+//! Beside each: the time that the bucket takes for as many bytes in plain parallel PUTs, with the size and concurrency
+//! of the volume's packs, out of at most 512 MiB that are put repeatedly; and a volume that looks for content which it
+//! has already (`dedup = "full"`), and finds none. The bucket is [far away](crate::far), and [drops
+//! packs](far::way_to_sink). The log is in memory. Bytes are noise: compressible data would be faster. No two pieces of
+//! 16 KiB are the same.
 //!
-//! With `--store s3://BUCKET/PREFIX` the bucket is that one, as it is: the PUTs are then those of the S3 client, and its server
-//! takes its part of the machine.
+//! With `--store s3://BUCKET/PREFIX` that bucket is used at its real distance: the PUTs are then those of the S3
+//! client, and its server uses a part of the machine.
 //!
-//! Rounds of each and its plain PUTs take turns; what is told are medians and quartiles. `--rounds N`: 5 if it
-//! is not given; `--only PART-OF-A-NAME`; `--update FILE` puts the table in that text. Run by `cargo test`, little of it
-//! shows that it works.
+//! Rounds of each and its plain PUTs take turns; the figures are medians and quartiles. `--rounds N`: 5 by default;
+//! `--only PART-OF-A-NAME`; `--update FILE` puts the table in that file. Run by `cargo test`, a little of it shows that
+//! it works.
 
 use std::time::{Duration, Instant};
 
@@ -35,16 +35,16 @@ use object_store::ObjectStoreExt;
 
 const COMMAND: &str = "cargo bench --bench tables -- uploads";
 const MIB: u64 = 1 << 20;
-/// No two pieces of so many bytes are the same.
+/// No two pieces of this size are the same.
 const PIECE: usize = 16 << 10;
 
-/// What a volume has written and uploaded before, so that it has its memory as a gateway in use has.
+/// Bytes that a volume has written and uploaded before, so that its memory is that of a gateway in use.
 const BEFORE: u64 = 512 * MIB;
 
-/// Memory that plain PUTs take their bytes from: no cache of the processor has it, as none has a volume's.
+/// Memory from which plain PUTs take their bytes: more than the processor's caches hold, as with a volume's.
 const PUT_AGAIN: u64 = 512 * MIB;
 
-/// What is written.
+/// The data that are written.
 #[derive(Clone, Copy)]
 struct Load {
     name: &'static str,
@@ -77,14 +77,14 @@ impl Load {
         self.files * self.file_bytes
     }
 
-    /// Has the memory of the machine in the same state before each measurement.
+    /// Brings the memory of the machine into the same state before each measurement.
     fn prepare_memory(&self) {
         if self.full {
             surroundings::use_memory_once();
         }
     }
 
-    /// As many of its files, or as much of its file, as have so many bytes; all of it if it has fewer.
+    /// The part of the load with this number of bytes: fewer files, or a shorter file.
     fn part(&self, bytes: u64) -> Load {
         Load {
             files: self.files.min(bytes.div_ceil(self.file_bytes)),
@@ -94,14 +94,14 @@ impl Load {
     }
 }
 
-/// A new bucket, as it is near.
+/// A new bucket, without its distance.
 async fn bucket(place: Place<'_>, number: u64) -> Result<Store, Failure> {
     let near = place.open(&format!("uploads-{number}")).await?;
     Volume::format(&near).await?;
     Ok(near)
 }
 
-/// Bytes in which no two pieces are the same.
+/// Generates bytes in which no two pieces are the same.
 struct Noise {
     bytes: Vec<u8>,
     pieces: u64,
@@ -115,7 +115,7 @@ impl Noise {
         }
     }
 
-    /// The next ones, a MiB at most.
+    /// The next bytes, at most a MiB.
     fn next(&mut self, bytes: u64) -> &[u8] {
         let data = &mut self.bytes[..bytes.min(MIB) as usize];
         for piece in data.chunks_mut(PIECE) {
@@ -143,7 +143,7 @@ async fn write(volume: &Volume, name: &str, load: &Load, noise: &mut Noise) -> R
     Ok(())
 }
 
-/// Seconds until the bucket has all of it, and how many bytes were put for that.
+/// Seconds until the bucket has all of it, and the number of bytes put for that.
 async fn through_a_volume(
     place: Place<'_>,
     load: &Load,
@@ -157,7 +157,7 @@ async fn through_a_volume(
     config.compression = Compression::Off;
     config.dedup = dedup;
     if !load.streamed {
-        // All of it is there before any of it leaves.
+        // All of it is in memory before any of it is uploaded.
         config.checkpoint_interval = Duration::from_secs(3600);
         config.checkpoint_bytes = 2 * load.bytes();
         config.early_bytes = u64::MAX;
@@ -182,7 +182,7 @@ async fn through_a_volume(
     Ok((taken.as_secs_f64(), put))
 }
 
-/// So many bytes, or as many as are put again and again, in packs; of more than these only whole packs.
+/// Packs of `bytes` bytes, at most those that are put repeatedly; of more than these only whole packs.
 fn packs(bytes: u64, pack_bytes: u64, seed: u64) -> Vec<Bytes> {
     let bytes = bytes.min(PUT_AGAIN);
     let sizes = (0..bytes)
@@ -223,7 +223,7 @@ async fn plain(place: Place<'_>, load: &Load, number: u64) -> Result<f64, Failur
     Ok(taken.as_secs_f64())
 }
 
-/// Names of a load's figures in a round.
+/// Keys of a load's figures in a round.
 fn keys(load: &Load) -> [String; 4] {
     ["volume", "plain", "bytes put", "sharing"].map(|figure| format!("{figure}, {}", load.name))
 }
@@ -234,7 +234,7 @@ async fn round(place: Place<'_>, loads: &[Load], number: u64) -> Result<Round, F
         let number = 3 * (number * loads.len() as u64 + at as u64);
         let [volume, bare, put, sharing] = keys(load);
         let (taken, bytes) = through_a_volume(place, load, number, Dedup::Off).await?;
-        // What share of the bucket's rate the volume reaches: less time is more.
+        // The share of the bucket's rate that the volume reaches: less time is more.
         round.insert(bare, plain(place, load, number + 1).await?);
         let (taken_sharing, _) = through_a_volume(place, load, number + 2, Dedup::Full).await?;
         round.insert(sharing, taken_sharing);
@@ -271,7 +271,7 @@ fn shown(loads: &[Load], rounds: &Rounds) -> String {
     text
 }
 
-/// The tables, with what they were measured on.
+/// The tables, with the machine they were measured on.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let runtime = crate::runtime()?;
     let only = arguments.after("--only").unwrap_or_default();

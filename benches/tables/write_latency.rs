@@ -1,11 +1,11 @@
-//! How long a write takes while what was written before is compressed, sealed, looked up and uploaded:
+//! The time of a write while earlier data are compressed, sealed, deduplicated and uploaded:
 //! `cargo bench --bench tables -- write_latency [--rounds N]`.
 //!
-//! Two volumes take turns: one with nothing on, and one that compresses, is sealed, and looks for content that it has. A client
-//! writes text that is nowhere twice, at a rate that leaves the machine time, and waits for each write: what is measured is
-//! how long. Checkpoints close every 200 ms, so that packs are made and uploaded all the while; a turn in which none was
-//! is refused. Every 16th write is followed by a COMMIT, which is measured by itself. The log is on the disk of the temporary
-//! folder (`TMPDIR`), the bucket in memory.
+//! Two volumes take turns: one with nothing on, and one that compresses, is sealed, and looks for content that it has.
+//! A client writes text that never repeats, at a rate that leaves the machine time, and waits for each write: its
+//! duration is measured. Checkpoints close every 200 ms, so that packs are made and uploaded all the time; a turn
+//! without any is refused. Every 16th write is followed by a COMMIT, which is measured by itself. The log is on the
+//! disk of the temporary folder (`TMPDIR`), the bucket in memory.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ use crate::sealed_log::set_everything_on;
 use crate::{Failure, ROOT, surroundings};
 
 const COMMAND: &str = "cargo bench --bench tables -- write_latency";
-/// Name and bytes of a write, and the time from one to the next: 8, 22 and 21 MB/s.
+/// Name and size of a write, and the interval of writes: 8, 22 and 21 MB/s.
 const WRITES: [(&str, usize, Duration); 3] = [
     ("4 KiB", 4 << 10, Duration::from_micros(500)),
     ("64 KiB", 64 << 10, Duration::from_millis(3)),
     ("1 MiB", 1 << 20, Duration::from_millis(50)),
 ];
-/// Time of a turn.
+/// Duration of a turn.
 const TURN: Duration = Duration::from_millis(1500);
 const COMMIT_EVERY: usize = 16;
 const KINDS: [(&str, bool); 2] = [("nothing on", false), ("everything on", true)];
@@ -63,7 +63,7 @@ async fn open(kind: &'static str, everything: bool) -> Result<Opened, Failure> {
     })
 }
 
-/// Microseconds of each, ascending.
+/// Times in microseconds, ascending.
 struct Taken {
     writes: Vec<f64>,
     commits: Vec<f64>,
@@ -77,7 +77,7 @@ impl Taken {
     }
 }
 
-/// The smallest that so many hundredths are not above.
+/// The smallest value that `hundredths` percent of the values do not exceed.
 fn percentile(sorted: &[f64], hundredths: usize) -> f64 {
     let at = (sorted.len() * hundredths).div_ceil(100).max(1) - 1;
     sorted.get(at).copied().unwrap_or_default()
@@ -87,7 +87,7 @@ fn micros(began: Instant) -> f64 {
     began.elapsed().as_secs_f64() * 1e6
 }
 
-/// One write after the other, each at its time.
+/// Writes one after the other, each at its due time.
 async fn write(
     opened: &Opened,
     text: &[u8],
@@ -101,7 +101,7 @@ async fn write(
     let began = Instant::now();
     for (number, data) in text.chunks_exact(bytes).enumerate() {
         let due = began + apart * number as u32;
-        // A timer of the runtime is no more exact than a millisecond.
+        // A timer of the runtime has a resolution of only a millisecond.
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let offset = (number * bytes) as u64;
         let asked = Instant::now();
@@ -175,7 +175,7 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     }
     let mut number = 0;
     if full {
-        // Buffers, tables and segments find their size.
+        // Buffers, tables and segments reach their size.
         one_round(&runtime, &volumes, number, turn)?;
     }
     let mut once = || {

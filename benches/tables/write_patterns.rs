@@ -1,24 +1,24 @@
 //! The write patterns of a published file layer, through ours and through NFS. `cargo bench --bench tables -- write_patterns`.
 //!
-//! That layer was measured on a machine of the same kind: each pattern once, into chunk files on the local disk,
-//! writes acknowledged from buffers, nothing flushed. Here each pattern is written to new files of a volume that is
-//! open, its log in the temporary folder (`TMPDIR`, which should be on a disk) and its bucket in memory. That is the
-//! same work and more, for all of it is in the log when it is acknowledged, and survives kill -9. The time
-//! runs from the first write to the last acknowledgement; *flushed* is with a COMMIT of each file at the end.
+//! That layer was measured on a machine of the same kind: each pattern once, into chunk files on the local disk, writes
+//! acknowledged from buffers, nothing flushed. Here each pattern is written to new files of an open volume, its log in
+//! the temporary folder (`TMPDIR`, which should be on a disk) and its bucket in memory. That is the same work and more,
+//! because all of it is in the log when it is acknowledged, and survives kill -9. The time runs from the first write to
+//! the last acknowledgement; *flushed* includes a COMMIT of each file at the end.
 //!
 //! * *Through the file layer*: calls of the file system, one after the other for each writer.
-//! * *Through NFS*: one connection for each writer over the loopback, up to 32 calls under way on each.
-//! * *Compressed*: the volume compresses what it uploads, and text becomes less of it; noise does not.
+//! * *Through NFS*: one connection for each writer over the loopback, up to 32 calls in flight on each.
+//! * *Compressed*: the volume compresses uploads, which makes text smaller, but not noise.
 //! * *Sealed*: the volume is encrypted. *Both*: compressed and then sealed.
 //!
-//! What is not compressed is noise.
+//! Data that are not compressed are noise.
 //!
-//! Where files are *made* within the time, each costs a CREATE, which is on the disk before its reply: that has no like
-//! in the published table.
+//! If files are *made* within the time, each costs a CREATE, which is on the disk before its reply: the published table
+//! has no equivalent.
 //!
-//! All variants of a pattern take turns, round by round; what is told are medians of the rounds and, in brackets,
-//! quartiles. `--rounds N`: 9 if it is not given; `--update FILE` puts the tables in that text. Run by `cargo test`,
-//! one round of small patterns shows that it works.
+//! All variants of a pattern take turns, round by round; the figures are medians of the rounds and, in brackets,
+//! quartiles. `--rounds N`: 9 by default; `--update FILE` puts the tables in that file. Run by `cargo test`, one round
+//! of small patterns shows that it works.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -42,18 +42,18 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const COMMAND: &str = "cargo bench --bench tables -- write_patterns";
 
-/// A write: where, and how many bytes.
+/// Offset and length of a write.
 type Piece = (u64, usize);
 
-/// Who writes what.
+/// A pattern of writes.
 struct Pattern {
     name: &'static str,
     /// MB/s of the published layer on a machine of this kind.
     published: Option<f64>,
     writers: usize,
-    /// Files that each writer has, one after the other.
+    /// Number of files of each writer, one after the other.
     files: usize,
-    /// What is written to each.
+    /// The writes to each file.
     pieces: Vec<Piece>,
     /// Whether files are made within the time.
     made: bool,
@@ -92,11 +92,11 @@ impl Pattern {
         let row = |len: usize, count: u64| -> Vec<Piece> {
             (0..count).map(|turn| (turn * len as u64, len)).collect()
         };
-        // Each second piece of a file, in an order that jumps about.
+        // Every second piece of a file, in a scattered order.
         let gaps = (0..20)
             .map(|turn| (turn * 7 % 20 * MIB as u64, MIB / 2))
             .collect();
-        // Each over the second half of the one before.
+        // Each overlaps the second half of the one before.
         let overlapping = (0..20).map(|turn| (turn * MIB as u64 / 2, MIB)).collect();
         let small = || row(4 * KIB, 1);
         vec![
@@ -123,7 +123,7 @@ impl Pattern {
     }
 }
 
-/// How a pattern is written.
+/// How a pattern is written: through the file layer or NFS, and to which volume.
 #[derive(Clone, Copy)]
 struct Variant {
     door: Door,
@@ -132,7 +132,7 @@ struct Variant {
     flushed: bool,
 }
 
-/// What the volume does to what it uploads.
+/// How the volume encodes its uploads.
 #[derive(Clone, Copy)]
 enum Kind {
     Plain,
@@ -217,7 +217,7 @@ impl Variant {
     }
 }
 
-/// What patterns are written to.
+/// The volume that patterns are written to.
 struct Target {
     opened: Opened,
     running: Running,
@@ -403,7 +403,7 @@ async fn through_nfs(
     Ok(began.elapsed())
 }
 
-/// One round of these patterns in all variants.
+/// Runs one round of these patterns in all variants.
 fn round(course: &Course, patterns: &[Pattern]) -> Result<Round, Failure> {
     let mut round = Round::default();
     for pattern in patterns {
@@ -442,7 +442,7 @@ fn shown(rounds: &Rounds, patterns: &[Pattern]) -> Result<String, std::fmt::Erro
     Ok(text)
 }
 
-/// The tables, with what they were measured on.
+/// The tables, with the machine they were measured on.
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let full = arguments.full();
     let mut patterns = Pattern::all();
@@ -454,7 +454,7 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
         patterns.retain(|pattern| pattern.bytes() < 20 * MIB as u64 && pattern.writers <= 3);
     }
     let course = Course::new();
-    // The first round finds everything cold, and does not count.
+    // The first round starts cold, and does not count.
     if full {
         round(&course, &patterns)?;
     }

@@ -1,4 +1,4 @@
-//! A volume for measurements: its bucket is in memory, its log where the benchmark says.
+//! A volume for measurements: its bucket is in memory, its log in a folder that the benchmark chooses.
 
 #![allow(dead_code, reason = "no benchmark needs all of it")]
 
@@ -15,20 +15,19 @@ pub(crate) struct Opened {
     _local: TempDir,
 }
 
-/// A log of the default size of segment, small enough for any machine's memory, that survives
-/// power cuts where its folder does.
+/// A log with the default size of segment, small enough for any machine's memory. It survives power cuts if its folder
+/// does.
 pub(crate) const LOG: LogConfig = LogConfig::Disk {
     limit: 1 << 30,
     segment: 32 << 20,
 };
 
-/// Makes a volume and opens it with defaults, but for the log, which lies in a new folder
-/// within `folder`.
+/// Makes a volume and opens it with defaults, except for the log, which lies in a new folder within `folder`.
 pub(crate) async fn open(log: LogConfig, folder: &Path) -> Opened {
     open_with(log, folder, |_| ()).await
 }
 
-/// The same with other settings besides.
+/// The same with other settings as well.
 pub(crate) async fn open_with(
     log: LogConfig,
     folder: &Path,

@@ -1,7 +1,7 @@
 //! The work as system calls in a folder, such as one that is mounted.
 //!
-//! What the kernel has in its page cache is dropped before it is read again. Names and attributes that it keeps are its
-//! own matter: how long it does is part of how such a folder is used.
+//! The kernel's page cache of a file is dropped before the file is read again. The kernel may keep names and attributes
+//! as long as it likes: that is part of using such a folder.
 
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -86,7 +86,7 @@ impl Folder {
 }
 
 impl Place for Folder {
-    /// Attributes without a look at the name are asked for by clients of NFS only.
+    /// Only NFS clients can ask for attributes without looking up the name.
     fn has(&self, workload: Workload) -> bool {
         workload != Workload::GetAttributes
     }
@@ -134,7 +134,7 @@ impl Place for Folder {
                 let file = File::open(self.file())?;
                 let count = data.blocks.len();
                 at_once(AT_ONCE, count, |turn| {
-                    // Not in the order in which they were written.
+                    // In another order than they were written in.
                     let (offset, _) = data.overwrite(count - 1 - turn);
                     file.read_exact_at(&mut [0; BLOCK], offset)
                 })
@@ -176,12 +176,12 @@ impl Place for Folder {
     }
 }
 
-/// Has the kernel drop what it holds of a file.
+/// Makes the kernel drop its cached pages of a file.
 fn forget(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
-/// Does `count` pieces of work with so many threads; ends with the first failure.
+/// Does `count` pieces of work with `threads` threads; ends with the first failure.
 fn at_once(
     threads: usize,
     count: usize,
@@ -207,7 +207,7 @@ fn at_once(
     })
 }
 
-/// Where each entry of a tree is.
+/// Path of each entry of a tree.
 fn paths(tree: &Tree, into: &Path) -> Vec<PathBuf> {
     let mut directories = vec![into.to_owned(); tree.directories];
     let path = |entry: &Entry| {
@@ -220,7 +220,7 @@ fn paths(tree: &Tree, into: &Path) -> Vec<PathBuf> {
     tree.entries.iter().map(path).collect()
 }
 
-/// Several files at the same time, in the order of the archive; a directory before anything after it.
+/// Unpacks several files at the same time, in the order of the archive; a directory before its content.
 fn unpack(tree: &Tree, into: &Path) -> io::Result<()> {
     let paths = paths(tree, into);
     let next = Mutex::new(tree.entries.iter().zip(&paths));

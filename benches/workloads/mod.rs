@@ -1,14 +1,14 @@
-//! The same work for every server and folder, on what it is done, and what it comes to in a second.
+//! The same work for every server and folder: its data, and its rate.
 //!
 //! ```text
-//!  Data (made once, by seed) --> Place: prepare, perform (timed), check --> Round: work done in a second
+//!  Data (made once, by seed) --> Place: prepare, perform (timed), check --> Round: rates
 //!                                  |
-//!                                  +-- over_nfs   calls to a server, 32 under way
+//!                                  +-- over_nfs   calls to a server, 32 in flight
 //!                                  +-- in_folder  system calls in a mounted folder
 //! ```
 //!
-//! Each workload ends with what makes it durable: COMMIT or FILE_SYNC, or fsync. What a server promises by its answer to that
-//! is not the same everywhere. What was written is read back and compared, outside of the time.
+//! Each workload ends with the call that makes it durable: COMMIT or FILE_SYNC, or fsync. The promise of the answer to
+//! that differs between servers. The written data are read back and compared, outside the measured time.
 
 mod in_folder;
 mod over_nfs;
@@ -30,25 +30,25 @@ use tree::Tree;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-/// What random reads and writes move.
+/// Size in bytes of random reads and writes.
 pub(crate) const BLOCK: usize = 4 * KIB;
-/// Calls or threads at the same time, but for sequential work in folders and for trees.
+/// Concurrent calls or threads, except for sequential work in folders and for trees.
 const AT_ONCE: usize = 32;
-/// Files of a tree that are unpacked at the same time.
+/// Files of a tree that are unpacked concurrently.
 const FILES_AT_ONCE: usize = 8;
 
-/// How much of everything.
+/// Amounts of work.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
-    /// Of the large file; a multiple of `piece_bytes`.
+    /// Size of the large file; a multiple of `piece_bytes`.
     pub(crate) file_bytes: usize,
-    /// Of one sequential read or write, if the server takes that much.
+    /// Size of one sequential read or write, if the server takes that much.
     pub(crate) piece_bytes: usize,
     /// Random writes, and random reads.
     pub(crate) random: usize,
     /// Files in one directory.
     pub(crate) names: usize,
-    /// How often each of them is looked up, and asked for its attributes.
+    /// How often each of them is looked up, and its attributes read.
     pub(crate) looks: usize,
     /// Files in the source tree.
     pub(crate) tree_files: usize,
@@ -75,7 +75,7 @@ impl Effort {
     };
 }
 
-/// What is done, in the order in which it is done.
+/// The workloads, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
     SequentialWrite,
@@ -104,12 +104,12 @@ impl Workload {
         Workload::Unpack,
     ];
 
-    /// The one that [`key`](Self::key) calls so.
+    /// The workload with this [`key`](Self::key).
     pub(crate) fn named(key: &str) -> Option<Workload> {
         Workload::ALL.into_iter().find(|own| own.key() == key)
     }
 
-    /// Those before it without which it has nothing to work on, in their order.
+    /// Earlier workloads whose results this one needs, in their order.
     fn needs(self) -> &'static [Workload] {
         match self {
             Workload::SequentialRead | Workload::RandomWrite => &[Workload::SequentialWrite],
@@ -121,7 +121,7 @@ impl Workload {
         }
     }
 
-    /// What it is called in tables, with the unit.
+    /// Its name in tables, with the unit.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Workload::SequentialWrite => "write, MB/s",
@@ -137,12 +137,12 @@ impl Workload {
         }
     }
 
-    /// How a round calls it.
+    /// Its key in a round.
     pub(crate) fn key(self) -> String {
         format!("{self:?}")
     }
 
-    /// How much work it is, in the unit of its name.
+    /// Amount of its work, in the unit of its name.
     fn amount(self, effort: &Effort) -> f64 {
         let count = |count: usize| count as f64;
         match self {
@@ -155,16 +155,16 @@ impl Workload {
     }
 }
 
-/// What the work is done on: the same for everyone.
+/// The data of the work: the same for all contenders.
 pub(crate) struct Data {
     pub(crate) effort: Effort,
-    /// Bytes of the large file, as they are written at first.
+    /// Bytes of the large file, as first written.
     file: Vec<u8>,
     /// Blocks of it that are written or read at random, each at most once.
     blocks: Vec<usize>,
-    /// What is written to them, one after another.
+    /// The bytes written to them, one block after another.
     overwrites: Vec<u8>,
-    /// For each block of the file: which of the overwrites is the block's.
+    /// For each block of the file its overwrite, if it has one.
     overwritten: Vec<Option<usize>>,
     names: Vec<String>,
     tree: Tree,
@@ -201,21 +201,21 @@ impl Data {
         self.tree.total_bytes()
     }
 
-    /// Overwrite `number`: its place in the file, and its bytes.
+    /// Offset and bytes of overwrite `number`.
     fn overwrite(&self, number: usize) -> (u64, &[u8]) {
         let at = number * BLOCK;
         let offset = self.blocks[number] * BLOCK;
         (offset as u64, &self.overwrites[at..at + BLOCK])
     }
 
-    /// Any of the names, each of them as often as the others.
+    /// Index of a name to look up: over all turns, every name comes equally often.
     fn look(&self, turn: usize) -> usize {
         // A prime that is larger than any number of names, and so shares no factor with it.
         const STRIDE: usize = 2_147_483_647;
         turn.wrapping_mul(STRIDE) % self.names.len()
     }
 
-    /// Compares bytes of the large file, which begin with a block, with what has been written there.
+    /// Compares bytes of the large file, which begin with a block, with the bytes written there.
     fn compare(&self, offset: usize, bytes: &[u8], after_overwrites: bool) -> io::Result<()> {
         for (index, found) in bytes.chunks(BLOCK).enumerate() {
             let at = offset + index * BLOCK;
@@ -232,7 +232,7 @@ impl Data {
         Ok(())
     }
 
-    /// Compares a listing of the directory of names with what has been made there.
+    /// Compares a listing of the directory of names with the names made there.
     fn compare_names(&self, mut found: Vec<Vec<u8>>, made: bool) -> io::Result<()> {
         let mut wanted: Vec<&[u8]> = match made {
             true => self.names.iter().map(|name| name.as_bytes()).collect(),
@@ -250,49 +250,49 @@ impl Data {
     }
 }
 
-/// A server, or a folder, and what has been made there so far.
+/// A server or a folder, and the objects made there so far.
 pub(crate) trait Place {
-    /// Whether there is such a work here.
+    /// Whether this workload is possible here.
     fn has(&self, workload: Workload) -> bool;
 
-    /// Makes a folder of this name for all that follows.
+    /// Makes a folder of this name for the work that follows.
     fn begin(&mut self, folder: &str) -> io::Result<()>;
 
-    /// Makes what the workload needs beside what those before it have made.
+    /// Makes what the workload needs in addition to the results of earlier ones.
     fn prepare(&mut self, workload: Workload, data: &Data) -> io::Result<()>;
 
-    /// Does the work, up to the answer that it is durable. The time is that of this.
+    /// Does the work, up to the answer that it is durable. Its time is measured.
     fn perform(&mut self, workload: Workload, data: &Data) -> io::Result<()>;
 
-    /// Reads back what the work has made, and compares it.
+    /// Reads back the results of the work, and compares them.
     fn check(&mut self, workload: Workload, data: &Data) -> io::Result<()>;
 
     /// Removes everything that is left.
     fn end(&mut self, data: &Data) -> io::Result<()>;
 }
 
-/// What one turn has given.
+/// Results of one turn.
 #[derive(Default)]
 pub(crate) struct Turn {
-    /// Work done in a second, by [`Workload::key`].
+    /// Rates, by [`Workload::key`].
     pub(crate) round: Round,
-    /// What has failed, and how.
+    /// The failures, with their errors.
     pub(crate) failures: Vec<String>,
 }
 
-/// How work is done.
+/// Options of the work.
 #[derive(Default)]
 pub(crate) struct Manner {
-    /// Before each workload.
+    /// Pause before each workload.
     pub(crate) pause: Duration,
-    /// This one alone, and what the others have to make for it; all without it.
+    /// Only this workload, with the ones it needs; all if `None`.
     pub(crate) only: Option<Workload>,
     /// A pipe of `perf record --control`: it samples while a workload is performed, and not before or after.
     pub(crate) profiler: Option<PathBuf>,
 }
 
 impl Manner {
-    /// Has the profiler begin or stop.
+    /// Makes the profiler begin or stop.
     fn tell_profiler(&self, command: &str) -> io::Result<()> {
         match &self.profiler {
             Some(pipe) => std::fs::write(pipe, format!("{command}\n")),
@@ -310,7 +310,7 @@ impl Turn {
         }
     }
 
-    /// The same with what it needs before, and what another workload would have removed after it.
+    /// The same with the workloads needed before it, and removal of what another one would have removed after it.
     fn measure_alone(
         &mut self,
         place: &mut dyn Place,
@@ -331,7 +331,7 @@ impl Turn {
     }
 }
 
-/// Does everything once, or what is asked for. What fails is told, and is missing in the round.
+/// Does all workloads once, or only the requested one. Failures are recorded, and their rates are missing.
 pub(crate) fn turn(place: &mut dyn Place, folder: &str, data: &Data, manner: &Manner) -> Turn {
     let mut turn = Turn::default();
     if let Err(error) = place.begin(folder) {
@@ -375,7 +375,7 @@ fn wrong(problem: String) -> io::Error {
     io::Error::other(problem)
 }
 
-/// Numbers that look random (xorshift).
+/// Pseudo-random numbers (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -386,12 +386,12 @@ impl Random {
         self.0
     }
 
-    /// One below `limit`, which is not 0.
+    /// A number below `limit`, which is not 0.
     fn below(&mut self, limit: usize) -> usize {
         (self.next() >> 16) as usize % limit
     }
 
-    /// One from 0 to 1.
+    /// A number from 0 to 1.
     fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }

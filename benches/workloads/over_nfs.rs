@@ -12,14 +12,14 @@ use super::unpack::Unpack;
 use super::{BLOCK, Data, Place, Workload, wrong};
 use crate::nfs_client::{Call, Client, Handle, Results, Work};
 
-/// Bytes of a reply that are looked at where it is not all of it: enough for that to a CREATE.
+/// Bytes kept of a reply where not all of it is needed: enough for the reply to a CREATE.
 const KEPT_BYTES: usize = 512;
-/// A server that takes longer for one workload is taken for one that does not answer.
+/// A server that takes longer for one workload counts as not answering.
 const PATIENCE: Duration = Duration::from_secs(180);
 const FILE: &str = "large file";
 const TREE: &str = "tree";
 
-/// Where a server is: `HOST:PORT:/export`, or `HOST:PORT:MOUNTPORT:/export` if MOUNT has a port of its own.
+/// Address of a server: `HOST:PORT:/export`, or `HOST:PORT:MOUNTPORT:/export` if MOUNT has a port of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerSpec {
     nfs: SocketAddr,
@@ -53,12 +53,12 @@ impl FromStr for ServerSpec {
 pub(crate) struct Server {
     spec: ServerSpec,
     runtime: Runtime,
-    /// None after a failure: answers may still come that nobody waits for.
+    /// `None` after a failure: answers may still arrive that belong to no call.
     client: Option<Client>,
     made: Made,
 }
 
-/// What has been made there.
+/// Objects made there.
 #[derive(Default)]
 struct Made {
     root: Option<Handle>,
@@ -82,7 +82,7 @@ impl Server {
         })
     }
 
-    /// Makes calls over the connection, or over a new one if there is none.
+    /// Makes calls over the connection; opens a new one if there is none.
     fn with<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut Client, &mut Made) -> io::Result<T>,
@@ -114,7 +114,7 @@ impl Place for Server {
     fn begin(&mut self, folder: &str) -> io::Result<()> {
         let spec = self.spec.clone();
         self.made = Made::default();
-        // Connections of their own in each turn.
+        // Each turn uses its own connection.
         self.client = None;
         self.with(async |client, made| {
             let root = match spec.mount == spec.nfs {
@@ -177,7 +177,7 @@ impl Place for Server {
                 let file = made.file()?;
                 let count = data.blocks.len();
                 let read = |turn: u64| {
-                    // Not in the order in which they were written.
+                    // In another order than they were written in.
                     let (offset, _) = data.overwrite(count - 1 - turn as usize);
                     Call::read(file, offset, BLOCK as u32)
                 };
@@ -219,7 +219,7 @@ impl Place for Server {
                 let into = into.ok_or_else(|| wrong("there is no folder".to_owned()))?;
                 let mut unpack = Unpack::new(&data.tree, into, made.write_bytes);
                 let unpacked = client.run(KEPT_BYTES, &mut unpack).await;
-                // Also of half a tree: it has to be removed.
+                // Also of a partly unpacked tree, which has to be removed.
                 made.tree_directories = unpack.into_directories();
                 unpacked
             }
@@ -237,7 +237,7 @@ impl Place for Server {
         })
     }
 
-    /// What cannot be removed does not keep the rest from being removed: after a failure not everything is there.
+    /// An object that cannot be removed does not stop the removal of the rest: after a failure some may be missing.
     fn end(&mut self, data: &Data) -> io::Result<()> {
         self.with(async |client, made| {
             let folder = made.folder()?.clone();
@@ -290,7 +290,7 @@ impl Made {
         }
     }
 
-    /// The names in the folder, but for the large file.
+    /// The names in the folder, except that of the large file.
     async fn list(&self, client: &mut Client) -> io::Result<Vec<Vec<u8>>> {
         let mut names = client.list(self.folder()?).await?;
         names.retain(|name| name != FILE.as_bytes());
@@ -341,7 +341,7 @@ async fn make_directory(client: &mut Client, parent: &Handle, name: &str) -> io:
     Results::of(&reply)?.made()
 }
 
-/// Writes these pieces and commits them, unless the answers have said that it has been done.
+/// Writes these pieces and commits them, unless the answers have promised stable storage already.
 async fn write<'a>(
     client: &mut Client,
     file: &Handle,
@@ -369,7 +369,7 @@ async fn write<'a>(
 struct Writes<'f, I> {
     file: &'f Handle,
     pieces: std::iter::Enumerate<I>,
-    /// Of the pieces that have been sent.
+    /// Lengths of the pieces that have been sent.
     lengths: Vec<usize>,
     all_stable: bool,
     verifier: Option<[u8; 8]>,
@@ -419,7 +419,7 @@ impl<'a> Work<'a> for Create<'a> {
     }
 }
 
-/// READ of all of the large file, and comparison.
+/// Reads all of the large file, and compares it.
 struct CheckFile<'a> {
     file: &'a Handle,
     piece: usize,

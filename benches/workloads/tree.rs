@@ -1,49 +1,49 @@
-//! A source tree, made by a seed: shape, sizes and text as such trees have them.
+//! A source tree made from a seed, with the shape, sizes and text of real ones.
 //!
-//! Sizes are spread log-normally, as those of files are: half of them below 4 KiB, a mean of about 12 KiB, and one in five
-//! hundred of 0.6 to 2 MiB. There is a directory for every ten files, at most seven deep.
+//! Sizes are distributed log-normally, as those of files are: half of them below 4 KiB, a mean of about 12 KiB, and one
+//! in five hundred of 0.6 to 2 MiB. There is a directory for every ten files, at most seven deep.
 
 use std::ops::Range;
 
 use super::{KIB, MIB, Random};
 use crate::surroundings;
 
-/// Of the median file.
+/// Size of the median file in bytes.
 const MEDIAN_BYTES: f64 = 4096.0;
-/// Spread of the logarithm.
+/// Standard deviation of the logarithm.
 const SPREAD: f64 = 1.5;
 const DEEPEST: usize = 7;
 
-/// What an archive of the tree holds, in its order: each directory before what is in it.
+/// Content of an archive of the tree, in its order: each directory before its content.
 pub(crate) struct Tree {
     pub(super) entries: Vec<Entry>,
-    /// Directories, that which everything is in among them.
+    /// Number of directories, including the one at the top.
     pub(super) directories: usize,
     text: Vec<u8>,
 }
 
 /// A file or directory.
 pub(super) struct Entry {
-    /// Number of the directory that it is in; 0 is that of the whole tree.
+    /// Number of its directory; 0 is the one at the top.
     pub(super) parent: usize,
     pub(super) name: String,
     pub(super) kind: Kind,
 }
 
 pub(super) enum Kind {
-    /// One of this number.
+    /// A directory, by number.
     Directory(usize),
     File {
-        /// Where in the text of the tree its bytes are.
+        /// Position of its bytes in the text of the tree.
         text: Range<usize>,
         /// Mode bits.
         mode: u32,
-        /// When it was modified, in seconds since 1970.
+        /// Time of modification, in seconds since 1970.
         modified: u32,
     },
 }
 
-/// A directory while the tree is made.
+/// A directory that is being filled.
 #[derive(Default)]
 struct Place {
     depth: usize,
@@ -52,7 +52,7 @@ struct Place {
 }
 
 impl Tree {
-    /// With so many files.
+    /// A tree with this number of files.
     pub(crate) fn new(files: usize) -> Tree {
         let mut random = Random(11);
         let mut places = vec![Place::default()];
@@ -133,7 +133,7 @@ fn size_of(number: usize, random: &mut Random) -> usize {
     // The sum of twelve has variance 1.
     let normal: f64 = (0..12).map(|_| random.share()).sum::<f64>() - 6.0;
     let size = MEDIAN_BYTES * (normal * SPREAD).exp();
-    // An empty one now and then, as `__init__.py` is.
+    // Sometimes an empty file, such as `__init__.py`.
     if random.below(40) == 0 {
         0
     } else {

@@ -1,4 +1,4 @@
-//! Unpacking a tree over NFS, in the order in which the Linux client and `tar` do it.
+//! Unpacks a tree over NFS, in the order of calls of the Linux client and `tar`.
 //!
 //! ```text
 //!  directory   MKDIR
@@ -7,8 +7,8 @@
 //!                 +-> WRITE, UNSTABLE ... --> COMMIT      if it does not fit into one WRITE
 //! ```
 //!
-//! Several files are under way at the same time; of one file each call waits for the answer to the one before. What is
-//! in a directory waits for the directory.
+//! Several files are in progress at the same time; within one file each call waits for the answer to the one before.
+//! The content of a directory waits for the directory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,7 +21,7 @@ use crate::nfs_client::{Call, Handle, Results, Work};
 #[derive(Clone, Copy)]
 enum Step {
     Make,
-    /// Of the bytes from here on.
+    /// WRITE of the bytes from this offset on.
     Write(usize),
     Commit,
     SetTimes,
@@ -30,7 +30,7 @@ enum Step {
 /// A file that has been begun.
 struct Begun {
     handle: Handle,
-    /// What unstable writes have said.
+    /// Verifier in the replies to its unstable writes.
     verifier: Option<[u8; 8]>,
 }
 
@@ -38,12 +38,12 @@ pub(super) struct Unpack<'a> {
     tree: &'a Tree,
     /// Bytes of one WRITE.
     piece: usize,
-    /// Those that have been made.
+    /// Handles of the directories made so far.
     directories: Vec<Option<Handle>>,
     files: Vec<Option<Begun>>,
     /// The first entry that has not been begun.
     next: usize,
-    /// What each entry that was begun does.
+    /// The next call of each entry that was begun.
     steps: Vec<Step>,
     under_way: usize,
     ready: VecDeque<usize>,
@@ -70,7 +70,7 @@ impl<'a> Unpack<'a> {
         self.directories
     }
 
-    /// The bytes that an entry writes at a time, from here on.
+    /// The bytes of one WRITE of an entry, from this offset on.
     fn piece_of(&self, entry: usize, from: usize) -> &'a [u8] {
         let tree = self.tree;
         match &tree.entries[entry].kind {
@@ -112,7 +112,7 @@ impl<'a> Unpack<'a> {
         })
     }
 
-    /// What an entry does after its call was answered; nothing more if it is done.
+    /// The next call of an entry after this answer; `None` if the entry is finished.
     fn after(&mut self, entry: usize, results: Results<'_>) -> io::Result<Option<Step>> {
         let step = self.steps[entry];
         let kind = &self.tree.entries[entry].kind;
@@ -185,7 +185,7 @@ impl<'a> Work<'a> for Unpack<'a> {
             return None;
         }
         let entry = self.next;
-        // Without its directory there is no call yet.
+        // Until its directory exists there is no call.
         let call = self.call(entry)?;
         self.next += 1;
         self.under_way += 1;
