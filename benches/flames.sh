@@ -5,7 +5,8 @@
 #
 # The bucket, the log and everything else are in memory, so that the graphs show Forebay and not a disk. Puts one SVG
 # for each workload into FOLDER (target/flames by default); a browser opens them, and a click enlarges a frame. Needs
-# perf; builds everything else that is missing. docs/performance.md has the results for the widest frames.
+# perf; builds everything else that is missing. benches/results/flames.md has
+# the widest frames and what was done about them.
 #
 # Environment:
 #   FB_BINARY=, BESIDE_BINARY=   program and client; without them the release builds of this checkout
